@@ -1,0 +1,98 @@
+//! Conditions: which exist, who owns them, and how one is set without needless change.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+/// On an OperatingSystemProfile, owned by osp-controller.
+pub const ACCEPTED: &str = "Accepted";
+/// On an OperatingSystemConfig, owned by osc-controller.
+pub const RENDERED: &str = "Rendered";
+/// On an OperatingSystemConfig, owned by secret-syncer.
+pub const PUBLISHED: &str = "Published";
+
+/// Reason of `Published=False` once everything made for a retired pool is undone: osc-controller's signal to
+/// delete the OperatingSystemConfig.
+pub const REASON_UNDONE: &str = "Undone";
+
+/// Longest message that is written; the API server takes 32,768 bytes, people take less.
+const MAX_MESSAGE: usize = 2048;
+
+/// What a controller has to say about an object, before it is compared with what stands there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Condition type, one of the constants of this module.
+    pub type_: &'static str,
+    /// `True` or `False`; conditions of ours are never `Unknown`.
+    pub status: bool,
+    /// CamelCase, from the closed set of the controller.
+    pub reason: &'static str,
+    /// One or two sentences: what, where, how to mend it.
+    pub message: String,
+}
+
+impl Verdict {
+    /// The condition to write: `last_transition_time` is kept from `current` while the status stays the same.
+    pub fn condition(&self, current: &[Condition], generation: Option<i64>, now: Timestamp) -> Condition {
+        let status = if self.status { "True" } else { "False" };
+        let since = find(current, self.type_)
+            .filter(|condition| condition.status == status)
+            .map_or_else(|| Time(now), |condition| condition.last_transition_time.clone());
+        Condition {
+            type_: self.type_.to_owned(),
+            status: status.to_owned(),
+            reason: self.reason.to_owned(),
+            message: clip(&self.message, MAX_MESSAGE),
+            last_transition_time: since,
+            observed_generation: generation,
+        }
+    }
+}
+
+/// The condition of the given type.
+pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+/// `text` cut to at most `limit` bytes at a character boundary, with an ellipsis where something was cut.
+pub fn clip(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    let mut end = limit.saturating_sub('…'.len_utf8());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut clipped: String = text
+        .chars()
+        .scan(0, |at, c| {
+            *at += c.len_utf8();
+            (*at <= end).then_some(c)
+        })
+        .collect();
+    clipped.push('…');
+    clipped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transition_time_moves_only_with_the_status() {
+        let verdict = Verdict { type_: RENDERED, status: true, reason: "Rendered", message: "ok".into() };
+        let first = verdict.condition(&[], Some(1), Timestamp::from_second(10).unwrap());
+        let second =
+            verdict.condition(std::slice::from_ref(&first), Some(2), Timestamp::from_second(20).unwrap());
+        assert_eq!(second.last_transition_time, first.last_transition_time);
+        let failed = Verdict { status: false, ..verdict };
+        let third = failed.condition(&[second], Some(2), Timestamp::from_second(30).unwrap());
+        assert_eq!(third.last_transition_time.0.as_second(), 30);
+    }
+
+    #[test]
+    fn clip_respects_characters() {
+        assert_eq!(clip("short", 10), "short");
+        let clipped = clip(&"ä".repeat(20), 10);
+        assert!(clipped.len() <= 10 && clipped.ends_with('…') && clipped.starts_with('ä'));
+    }
+}

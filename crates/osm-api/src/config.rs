@@ -1,0 +1,268 @@
+//! The OperatingSystemConfig custom resource: the rendered instance of a profile, one per MachineDeployment.
+//!
+//! Objects that the Go implementation stored stay valid: every field that it did not have is optional, and the
+//! rule about changes starts with `!has(oldSelf.digest)`.
+
+// `kube` takes `type_` once for every printer column.
+#![allow(clippy::duplicated_attributes)]
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::profile::{
+    CloudProvider, File, OperatingSystem, ProvisioningUtility, TemplateEngine, Unit, preserved_object,
+};
+
+/// The rendered configuration of one pool. It holds no credential: where one belongs, the content has a marker,
+/// and `lateBound` says what the marker stands for.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[kube(
+    group = "operatingsystemmanager.k8c.io",
+    version = "v1alpha1",
+    kind = "OperatingSystemConfig",
+    plural = "operatingsystemconfigs",
+    shortname = "osc",
+    category = "osm",
+    namespaced,
+    status = "OperatingSystemConfigStatus",
+    doc = "OperatingSystemConfig is the rendered configuration of the nodes of one MachineDeployment.",
+    derive = "PartialEq",
+    printcolumn(name = "Profile", type_ = "string", json_path = ".spec.profile.name"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".spec.profile.version"),
+    printcolumn(name = "Revision", type_ = "string", json_path = ".spec.machineDeployment.revision"),
+    printcolumn(
+        name = "Rendered",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Rendered\")].reason"
+    ),
+    printcolumn(
+        name = "Published",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Published\")].reason"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Expires",
+        type_ = "string",
+        json_path = ".status.published.credentialExpires",
+        priority = 1
+    )
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = (
+    "!has(oldSelf.digest) || (has(self.digest) && (self.digest != oldSelf.digest || (has(self.osName) == has(oldSelf.osName) && (!has(self.osName) || self.osName == oldSelf.osName) && has(self.cloudProvider) == has(oldSelf.cloudProvider) && (!has(self.cloudProvider) || self.cloudProvider == oldSelf.cloudProvider) && self.bootstrapConfig == oldSelf.bootstrapConfig && self.provisioningConfig == oldSelf.provisioningConfig && self.provisioningUtility == oldSelf.provisioningUtility && has(self.lateBound) == has(oldSelf.lateBound) && (!has(self.lateBound) || self.lateBound == oldSelf.lateBound))))",
+    "the content of an OperatingSystemConfig is written by osc-controller: change the MachineDeployment or its profile instead"
+))]
+pub struct OperatingSystemConfigSpec {
+    /// Operating system of the pool; absent while nothing has been rendered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub os_name: Option<OperatingSystem>,
+    /// Version of the operating system that the profile names. Information only.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub os_version: String,
+    /// Cloud provider of the pool; absent while nothing has been rendered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cloud_provider: Option<CloudProviderRef>,
+    /// What the cloud hands to a new machine.
+    #[serde(default)]
+    pub bootstrap_config: StageConfig,
+    /// What turns the machine into a worker node.
+    #[serde(default)]
+    pub provisioning_config: StageConfig,
+    /// The program on the machine that reads both.
+    #[serde(default)]
+    pub provisioning_utility: ProvisioningUtility,
+    /// The MachineDeployment that this is rendered for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_deployment: Option<MachineDeploymentRef>,
+    /// The profile that this is rendered from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<ProfileRef>,
+    /// SHA-256 of the content as osc-controller wrote it, 64 hex characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// What the markers in the content stand for; secret-syncer fills them in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub late_bound: Vec<LateBound>,
+}
+
+/// Cloud provider of a pool.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+pub struct CloudProviderRef {
+    /// Name of the cloud provider.
+    pub name: CloudProvider,
+    /// Kept for objects of the Go implementation. Never written here: it may hold cloud credentials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "preserved_object")]
+    pub spec: Option<Value>,
+}
+
+/// One rendered stage.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct StageConfig {
+    /// systemd units.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub units: Vec<Unit>,
+    /// Files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<File>,
+    /// SSH public keys of the default user, one line each.
+    #[serde(default, rename = "userSSHKeys", skip_serializing_if = "Vec::is_empty")]
+    pub user_ssh_keys: Vec<String>,
+    /// Further cloud-init modules, by their names in a cloud-config.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "preserved_object")]
+    pub modules: Option<Value>,
+}
+
+/// The MachineDeployment behind an OperatingSystemConfig.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs)]
+pub struct MachineDeploymentRef {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    /// Revision that machine-controller stamped; absent until it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// SHA-256 of `spec.template` that the content was rendered from.
+    pub template_digest: String,
+}
+
+/// The profile behind an OperatingSystemConfig.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct ProfileRef {
+    /// Namespace of the profile.
+    pub namespace: String,
+    /// Name of the profile.
+    pub name: String,
+    /// `spec.version` of the accepted profile.
+    pub version: String,
+    /// Digest of the accepted profile.
+    pub digest: String,
+    /// Language of its templates.
+    #[serde(default)]
+    pub template_engine: TemplateEngine,
+}
+
+/// What a marker in the content stands for.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "camelCase")]
+pub struct LateBound {
+    /// Name that the marker carries, such as `api/token`.
+    pub id: String,
+    /// Where the value comes from.
+    pub kind: LateBoundKind,
+    /// The object that holds the value, for kinds that read one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<LateBoundSource>,
+}
+
+/// Where a late-bound value comes from.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LateBoundKind {
+    /// Token with which the node reads the pool's Secrets.
+    ApiToken,
+    /// Token with which the kubelet requests its client certificate.
+    KubeletToken,
+    /// Name of the provisioning Secret.
+    ProvisioningSecretName,
+    /// SHA-256 of the provisioning document, 64 hex characters.
+    ProvisioningDigest,
+    /// User name for a registry, from a Secret.
+    RegistryUsername,
+    /// Password for a registry, from a Secret.
+    RegistryPassword,
+    /// A key of a Secret.
+    SecretKey,
+    /// A key of a ConfigMap.
+    ConfigMapKey,
+}
+
+/// The object that holds a late-bound value.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub struct LateBoundSource {
+    pub namespace: String,
+    pub name: String,
+    /// Key in the object; for registry credentials the host of the registry.
+    pub key: String,
+}
+
+/// What the two controllers say about an OperatingSystemConfig. Only digests and references, never a credential.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct OperatingSystemConfigStatus {
+    /// `Rendered`, owned by osc-controller; `Published`, owned by secret-syncer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+    /// The generation whose content is good. Owned by osc-controller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rendered: Option<Rendered>,
+    /// What stands in the Secrets. Owned by secret-syncer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<Published>,
+    /// The pool is gone: undo everything. Owned by osc-controller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retired: Option<Retired>,
+}
+
+/// The generation that osc-controller vouches for.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Rendered {
+    /// `metadata.generation` of the content.
+    pub generation: i64,
+    /// `spec.digest` of the content.
+    pub digest: String,
+    /// Revision of the MachineDeployment; absent until machine-controller has stamped one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// SHA-256 of the settings document that the content was rendered with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings_digest: Option<String>,
+    /// Size of the documents with markers counted at their largest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_data_bytes: Option<UserDataBytes>,
+}
+
+/// Sizes in bytes.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserDataBytes {
+    /// Bootstrap document, in the encoding that the cloud counts.
+    pub bootstrap: i64,
+    /// Provisioning document.
+    pub provisioning: i64,
+}
+
+/// What secret-syncer has published.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Published {
+    /// `rendered.digest` of the content.
+    pub digest: String,
+    /// Revision on the bootstrap Secret.
+    pub revision: String,
+    /// Name of the bootstrap Secret in `cloud-init-settings`.
+    pub bootstrap_secret: String,
+    /// Name of the provisioning Secret in `cloud-init-settings`.
+    pub provisioning_secret: String,
+    /// When the first of the pool's credentials expires, RFC 3339. Renewed long before.
+    pub credential_expires: String,
+}
+
+/// A pool that is gone.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+pub struct Retired {
+    /// uid of the MachineDeployment.
+    pub uid: String,
+    /// Generation of the OperatingSystemConfig at that time.
+    pub generation: i64,
+}

@@ -1,0 +1,45 @@
+//! Digests of what we are about to write. They are stored and compared, never recomputed from what the API
+//! server returns, because the server adds defaults.
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+/// Lower-case hex of `bytes`, two characters a byte.
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 0xf])
+        .filter_map(|nibble| DIGITS.get(usize::from(nibble)))
+        .map(|digit| char::from(*digit))
+        .collect()
+}
+
+/// SHA-256 of `bytes`, 64 hex characters.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// SHA-256 of `value` as JSON with sorted object keys, 64 hex characters.
+///
+/// # Errors
+/// Only where `value` has no JSON form, such as a map with keys that are not strings.
+pub fn of<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
+    let mut tree = serde_json::to_value(value)?;
+    tree.sort_all_objects();
+    Ok(sha256_hex(serde_json::to_string(&tree)?.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn order_of_keys_does_not_count_and_content_does() {
+        let digest = of(&json!({"a": 1, "b": {"c": 2, "d": 3}})).unwrap();
+        assert_eq!(digest, of(&json!({"b": {"d": 3, "c": 2}, "a": 1})).unwrap());
+        assert_ne!(digest, of(&json!({"b": {"d": 3, "c": 2}, "a": 2})).unwrap());
+        assert_eq!(sha256_hex(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+}

@@ -1,0 +1,26 @@
+//! Types, names and contracts that the services share. No I/O.
+//!
+//! - [`profile`] and [`config`]: the two custom resources, from which `crds/` is generated.
+//! - [`machine_deployment`], [`provider_spec`], [`pool`]: what is read of a MachineDeployment.
+//! - [`settings`]: the one settings document of an installation.
+//! - [`names`], [`condition`], [`rbac`]: object names, conditions with their owners, and each service's rights.
+//!
+//! This crate must not talk to anything: it knows shapes and rules, not clients.
+
+pub mod condition;
+pub mod config;
+pub mod digest;
+pub mod machine_deployment;
+pub mod names;
+pub mod pool;
+pub mod profile;
+pub mod provider_spec;
+pub mod rbac;
+pub mod settings;
+pub mod strict;
+
+pub use config::{OperatingSystemConfig, OperatingSystemConfigSpec, OperatingSystemConfigStatus};
+pub use machine_deployment::MachineDeployment;
+pub use pool::Pool;
+pub use profile::{OperatingSystemProfile, OperatingSystemProfileSpec, OperatingSystemProfileStatus};
+pub use settings::Settings;

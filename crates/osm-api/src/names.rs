@@ -1,0 +1,104 @@
+//! Names, annotations and labels: those fixed by the contract with machine-controller, and our own.
+
+use crate::digest::sha256_hex;
+
+/// API group of the two custom resources.
+pub const GROUP: &str = "operatingsystemmanager.k8c.io";
+
+/// Namespace of the Secrets that machine-controller and nodes read. Fixed by machine-controller
+/// (`sdk/bootstrap/types.go`).
+pub const CLOUD_INIT_SETTINGS: &str = "cloud-init-settings";
+/// Key of the document in both Secrets. Fixed by machine-controller.
+pub const CLOUD_CONFIG_KEY: &str = "cloud-config";
+/// Annotation on a bootstrap Secret that machine-controller compares with its MachineSet's revision.
+pub const MACHINE_DEPLOYMENT_REVISION: &str = "k8c.io/machine-deployment-revision";
+/// Annotation with which machine-controller stamps a MachineDeployment's revision.
+pub const REVISION: &str = "machinedeployment.clusters.k8s.io/revision";
+/// Annotation on a MachineDeployment that names its profile.
+pub const PROFILE: &str = "k8c.io/operating-system-profile";
+/// Annotation on a MachineDeployment that names the namespace of its profile.
+pub const PROFILE_NAMESPACE: &str = "k8c.io/operating-system-profile-namespace";
+/// Prefix of annotations that carry kubelet settings of one pool.
+pub const KUBELET_CONFIG_PREFIX: &str = "v1.kubelet-config.machine-controller.kubermatic.io/";
+/// What machine-controller replaces by the machine's name in a bootstrap document.
+pub const MACHINE_NAME_PLACEHOLDER: &str = "<MACHINE_NAME>";
+
+/// Label and annotation on everything we make: the pool's id ([`pool_id`]).
+pub const POOL: &str = "operatingsystemmanager.k8c.io/pool";
+/// Label on everything we make: the installation that owns it. Objects of another installation are never touched.
+pub const INSTALLATION: &str = "operatingsystemmanager.k8c.io/installation";
+/// Label that tells what an object of ours is for: `bootstrap`, `provisioning`, `identity`, `digest-key`.
+pub const ROLE: &str = "operatingsystemmanager.k8c.io/role";
+/// Annotation: name of the OperatingSystemConfig that an object was made for.
+pub const CONFIG: &str = "operatingsystemmanager.k8c.io/config";
+/// Annotation: `namespace/name` of the MachineDeployment.
+pub const OWNER: &str = "operatingsystemmanager.k8c.io/machine-deployment";
+/// Annotation on an OperatingSystemConfig: uid of the `kube-system` namespace of the cluster it was made for.
+pub const CLUSTER_UID: &str = "operatingsystemmanager.k8c.io/cluster-uid";
+/// Label on default profiles.
+pub const DEFAULT_PROFILE: &str = "operatingsystemmanager.k8c.io/default-profile";
+
+/// The one ServiceAccount in `cloud-init-settings` whose tokens may request node client certificates.
+pub const NODE_BOOTSTRAP_ACCOUNT: &str = "osm-node-bootstrap";
+/// Secret in `cloud-init-settings` with the installation's HMAC key. May be lost without harm.
+pub const DIGEST_KEY_SECRET: &str = "osm-digest-key";
+/// Default name of the ConfigMap that holds the settings document.
+pub const SETTINGS_CONFIG_MAP: &str = "osm-settings";
+/// Key of the settings document in that ConfigMap.
+pub const SETTINGS_KEY: &str = "settings.yaml";
+
+/// Longest name of a Kubernetes object of the kinds used here.
+pub const MAX_NAME: usize = 253;
+
+/// Name of the OperatingSystemConfig of a MachineDeployment. Not unique: `a-b` in `c` and `a` in `b-c` share one.
+pub fn config_name(machine_deployment: &str, namespace: &str) -> String {
+    format!("{machine_deployment}-{namespace}-config")
+}
+
+/// Name of the bootstrap Secret of a MachineDeployment, fixed by machine-controller.
+pub fn bootstrap_secret_name(machine_deployment: &str, namespace: &str) -> String {
+    format!("{machine_deployment}-{namespace}-bootstrap-config")
+}
+
+/// Identity of a pool: 20 hex characters of namespace, name and uid, so that a MachineDeployment that was
+/// recreated under the same name is another pool.
+pub fn pool_id(namespace: &str, name: &str, uid: &str) -> String {
+    let mut id = sha256_hex(format!("{namespace}/{name}/{uid}").as_bytes());
+    id.truncate(20);
+    id
+}
+
+/// Name of an object of ours that belongs to a pool: `osm-<kind>-<pool id>`.
+pub fn pool_object(kind: &str, pool_id: &str) -> String {
+    format!("osm-{kind}-{pool_id}")
+}
+
+/// Name of a pool's provisioning Secret whose content has the given MAC (20 hex characters of it are used).
+pub fn provisioning_secret_name(pool_id: &str, mac: &str) -> String {
+    let short: String = mac.chars().take(20).collect();
+    format!("osm-provisioning-{pool_id}-{short}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contract_names() {
+        assert_eq!(config_name("pool", "kube-system"), "pool-kube-system-config");
+        assert_eq!(bootstrap_secret_name("pool", "kube-system"), "pool-kube-system-bootstrap-config");
+        assert_eq!(
+            config_name("a-b", "c"),
+            config_name("a", "b-c"),
+            "the ambiguity that osc-controller settles"
+        );
+    }
+
+    #[test]
+    fn a_pool_is_its_uid() {
+        let id = pool_id("kube-system", "pool", "1");
+        assert_eq!(id.len(), 20);
+        assert_ne!(id, pool_id("kube-system", "pool", "2"));
+        assert_eq!(pool_object("node", &id), format!("osm-node-{id}"));
+    }
+}

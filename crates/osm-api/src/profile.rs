@@ -1,0 +1,385 @@
+//! The OperatingSystemProfile custom resource: a template, per operating system.
+//!
+//! Manifests of the Go implementation apply unchanged: every field that it did not have is optional.
+
+// `kube` takes `type_` once for every printer column.
+#![allow(clippy::duplicated_attributes)]
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Largest resolved profile, and largest content of an OperatingSystemConfig, in bytes of JSON. etcd refuses
+/// objects above 1.5 MiB, and a profile's status holds a copy of its content.
+pub const MAX_CONTENT_BYTES: usize = 512 * 1024;
+
+/// A template from which the configuration of every pool with this operating system is rendered.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[kube(
+    group = "operatingsystemmanager.k8c.io",
+    version = "v1alpha1",
+    kind = "OperatingSystemProfile",
+    plural = "operatingsystemprofiles",
+    shortname = "osp",
+    category = "osm",
+    namespaced,
+    status = "OperatingSystemProfileStatus",
+    doc = "OperatingSystemProfile is a template from which the configuration of new worker nodes is rendered.",
+    derive = "PartialEq",
+    printcolumn(name = "OS", type_ = "string", json_path = ".spec.osName"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".spec.version"),
+    printcolumn(name = "Engine", type_ = "string", json_path = ".spec.templateEngine"),
+    printcolumn(
+        name = "Accepted",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Accepted\")].status"
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Accepted\")].reason"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = (
+    "!has(oldSelf.version) || self == oldSelf || self.version != oldSelf.version",
+    "a profile's spec changes only together with spec.version: give the changed profile a new version"
+))]
+pub struct OperatingSystemProfileSpec {
+    /// Operating system of the pools that this profile is for.
+    pub os_name: OperatingSystem,
+    /// Version of the operating system. Information only.
+    pub os_version: String,
+    /// Version of this profile, `v` and a semantic version. Every change of the spec needs a new one.
+    #[schemars(regex(
+        pattern = r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-((?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*))?(?:\+([0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?$"
+    ))]
+    pub version: String,
+    /// Cloud providers that this profile is for.
+    pub supported_cloud_providers: Vec<SupportedCloudProvider>,
+    /// What the cloud hands to a new machine: small, fetches and applies the provisioning configuration.
+    #[serde(default)]
+    pub bootstrap_config: ProfileConfig,
+    /// What turns the machine into a worker node.
+    #[serde(default)]
+    pub provisioning_config: ProfileConfig,
+    /// The program on the machine that reads the result.
+    #[serde(default)]
+    pub provisioning_utility: ProvisioningUtility,
+    /// Language of the templates. Profiles that do not say are in Go's text/template.
+    #[serde(default)]
+    pub template_engine: TemplateEngine,
+    /// Name of the profile that this one builds on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extends: Option<String>,
+}
+
+/// An operating system, spelled as machine-controller does.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum OperatingSystem {
+    Flatcar,
+    Rhel,
+    Ubuntu,
+    Amzn2,
+    RockyLinux,
+    CentOs,
+}
+
+impl OperatingSystem {
+    /// As written in manifests.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Flatcar => "flatcar",
+            Self::Rhel => "rhel",
+            Self::Ubuntu => "ubuntu",
+            Self::Amzn2 => "amzn2",
+            Self::RockyLinux => "rockylinux",
+            Self::CentOs => "centos",
+        }
+    }
+
+    /// Whether a profile for `self` fits a pool of `pool`: rhel, rockylinux and centos fit one another.
+    pub fn fits(self, pool: Self) -> bool {
+        let rhel_like = |os| matches!(os, Self::Rhel | Self::RockyLinux | Self::CentOs);
+        self == pool || (rhel_like(self) && rhel_like(pool))
+    }
+}
+
+impl std::fmt::Display for OperatingSystem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A cloud provider, spelled as machine-controller does.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum CloudProvider {
+    Alibaba,
+    Anexia,
+    Aws,
+    Azure,
+    Baremetal,
+    Digitalocean,
+    Edge,
+    Equinixmetal,
+    External,
+    Fake,
+    Gce,
+    Hetzner,
+    Kubevirt,
+    Linode,
+    Nutanix,
+    Opennebula,
+    Openstack,
+    Packet,
+    Scaleway,
+    #[serde(rename = "vmware-cloud-director")]
+    VmwareCloudDirector,
+    Vsphere,
+    Vultr,
+}
+
+impl CloudProvider {
+    /// As written in manifests.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Alibaba => "alibaba",
+            Self::Anexia => "anexia",
+            Self::Aws => "aws",
+            Self::Azure => "azure",
+            Self::Baremetal => "baremetal",
+            Self::Digitalocean => "digitalocean",
+            Self::Edge => "edge",
+            Self::Equinixmetal => "equinixmetal",
+            Self::External => "external",
+            Self::Fake => "fake",
+            Self::Gce => "gce",
+            Self::Hetzner => "hetzner",
+            Self::Kubevirt => "kubevirt",
+            Self::Linode => "linode",
+            Self::Nutanix => "nutanix",
+            Self::Opennebula => "opennebula",
+            Self::Openstack => "openstack",
+            Self::Packet => "packet",
+            Self::Scaleway => "scaleway",
+            Self::VmwareCloudDirector => "vmware-cloud-director",
+            Self::Vsphere => "vsphere",
+            Self::Vultr => "vultr",
+        }
+    }
+}
+
+impl std::fmt::Display for CloudProvider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Program that applies user data on the machine.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProvisioningUtility {
+    /// cloud-init.
+    #[default]
+    #[serde(rename = "cloud-init")]
+    CloudInit,
+    /// Ignition.
+    #[serde(rename = "ignition")]
+    Ignition,
+}
+
+/// Language of a profile's templates.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TemplateEngine {
+    /// Go's text/template with sprig, as in every profile of the Go implementation.
+    #[default]
+    GoTemplate,
+    /// Handlebars: files, units and module strings are templates.
+    Handlebars,
+    /// No templates: everything is taken verbatim.
+    None,
+}
+
+/// A cloud provider that a profile supports.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+pub struct SupportedCloudProvider {
+    /// Name of the cloud provider.
+    pub name: CloudProvider,
+    /// Free-form, unused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "preserved_object")]
+    pub spec: Option<Value>,
+}
+
+/// One stage of a profile.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ProfileConfig {
+    /// Container runtimes with files and templates of their own; that of `containerd` is used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub supported_container_runtimes: Vec<ContainerRuntime>,
+    /// Named templates that files may include.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub templates: BTreeMap<String, String>,
+    /// systemd units.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub units: Vec<Unit>,
+    /// Files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<File>,
+    /// Further cloud-init modules, by their names in a cloud-config.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "preserved_object")]
+    pub modules: Option<Value>,
+}
+
+/// A container runtime of a profile.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+pub struct ContainerRuntime {
+    /// Name of the runtime. `docker` is accepted and ignored.
+    pub name: ContainerRuntimeName,
+    /// Files that this runtime needs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<File>,
+    /// Templates that this runtime needs; one of the stage with the same name wins.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub templates: BTreeMap<String, String>,
+}
+
+/// Name of a container runtime.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum ContainerRuntimeName {
+    Docker,
+    Containerd,
+}
+
+/// A systemd unit.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Unit {
+    /// Name with suffix, such as `kubelet.service`.
+    pub name: String,
+    /// Whether the unit is enabled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enable: Option<bool>,
+    /// Whether the unit is masked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask: Option<bool>,
+    /// Text of the unit; absent where only drop-ins are given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// Drop-ins of the unit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drop_ins: Vec<DropIn>,
+}
+
+/// A drop-in of a systemd unit.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+pub struct DropIn {
+    /// File name, such as `10-limits.conf`.
+    pub name: String,
+    /// Text of the drop-in.
+    pub content: String,
+}
+
+/// A file on the machine.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+pub struct File {
+    /// Absolute path.
+    pub path: String,
+    /// Mode, written as its octal digits without a leading zero: 644, 755. 0 means 644.
+    #[serde(default = "default_permissions")]
+    pub permissions: i32,
+    /// Content of the file.
+    pub content: FileContent,
+}
+
+fn default_permissions() -> i32 {
+    644
+}
+
+/// Content of a file.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+pub struct FileContent {
+    /// Content that stands in the profile itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inline: Option<InlineContent>,
+}
+
+/// Text of a file.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+pub struct InlineContent {
+    /// `b64`: the text, which is written plainly here, is base64-encoded in the user data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<String>,
+    /// The text.
+    pub data: String,
+}
+
+/// What osp-controller has found out about a profile.
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct OperatingSystemProfileStatus {
+    /// Generation of the spec that the conditions speak of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// `Accepted`, owned by osp-controller.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+    /// The last profile that was good. A broken edit leaves it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<AcceptedProfile>,
+}
+
+/// A profile that passed every check, with everything it builds on applied.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct AcceptedProfile {
+    /// `spec.version` of the profile.
+    pub version: String,
+    /// SHA-256 of `spec`, 64 hex characters.
+    pub digest: String,
+    /// Language of the templates.
+    pub template_engine: TemplateEngine,
+    /// Version of the template library that was applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub library: Option<String>,
+    /// The resolved profile.
+    pub spec: AcceptedSpec,
+}
+
+/// The part of a resolved profile that rendering reads. Its schema is left open, so that a status never fails
+/// validation for what a later version adds.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(transparent)]
+pub struct AcceptedSpec(pub OperatingSystemProfileSpec);
+
+impl JsonSchema for AcceptedSpec {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "AcceptedSpec".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        preserved_object(generator)
+    }
+}
+
+/// Schema of an object whose fields are kept as they are.
+pub(crate) fn preserved_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+}

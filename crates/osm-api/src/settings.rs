@@ -1,0 +1,508 @@
+//! The settings document of an installation: one ConfigMap, typed, checked as a whole.
+//!
+//! Every field has a default, so that an empty document is a working one. `docs/settings.md` shows them all.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::names::CLOUD_INIT_SETTINGS;
+use crate::profile::OperatingSystem;
+use crate::strict;
+
+/// Settings of one cluster's nodes.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Settings {
+    /// The cluster that nodes join.
+    pub cluster: ClusterSettings,
+    /// Proxy for downloads, containerd and the package manager.
+    pub proxy: Proxy,
+    /// PEM bundle that nodes trust besides their own.
+    pub host_ca_bundle: Option<String>,
+    /// Image of the pod sandbox; absent: containerd's default.
+    pub pause_image: Option<String>,
+    /// Taints with which every node registers.
+    pub initial_taints: Vec<Taint>,
+    /// kubelet.
+    pub kubelet: KubeletDefaults,
+    /// containerd.
+    pub containerd: Containerd,
+    /// Where nodes download from.
+    pub downloads: Downloads,
+    /// Credentials of nodes; read by secret-syncer.
+    pub credentials: Credentials,
+    /// Default profiles; read by osp-controller.
+    pub default_profiles: DefaultProfiles,
+}
+
+/// The cluster that nodes join.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ClusterSettings {
+    /// `https://host:port` of the API server as nodes reach it; absent: read from the cluster.
+    pub api_server: Option<String>,
+    /// PEM bundle that verifies it; absent: read from the cluster.
+    pub ca_bundle: Option<String>,
+    /// Addresses of the cluster's DNS service.
+    #[serde(rename = "dnsIPs")]
+    pub dns_ips: Vec<std::net::IpAddr>,
+    /// The cluster's DNS domain.
+    pub dns_domain: String,
+    /// Whether an external cloud controller manager initialises nodes.
+    pub external_cloud_provider: bool,
+}
+
+impl Default for ClusterSettings {
+    fn default() -> Self {
+        Self {
+            api_server: None,
+            ca_bundle: None,
+            dns_ips: vec![std::net::Ipv4Addr::new(10, 96, 0, 10).into()],
+            dns_domain: "cluster.local".to_owned(),
+            external_cloud_provider: false,
+        }
+    }
+}
+
+/// A proxy. URLs with a user name or password are refused: they would stand in a custom resource.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Proxy {
+    /// `http://host:port`, for HTTP and HTTPS.
+    pub http: Option<String>,
+    /// Hosts, domains and networks that are reached directly, comma-separated.
+    pub no_proxy: Option<String>,
+}
+
+/// A taint.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct Taint {
+    pub key: String,
+    #[serde(default)]
+    pub value: Option<String>,
+    pub effect: TaintEffect,
+}
+
+/// Effect of a taint.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum TaintEffect {
+    NoSchedule,
+    PreferNoSchedule,
+    NoExecute,
+}
+
+/// kubelet settings of all pools.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct KubeletDefaults {
+    /// Feature gates.
+    pub feature_gates: BTreeMap<String, bool>,
+}
+
+/// containerd settings of all pools.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Containerd {
+    /// Registries with mirrors or credentials.
+    pub registries: Vec<Registry>,
+    /// Give devices to the user of a non-root container.
+    pub device_ownership_from_security_context: bool,
+}
+
+/// A registry.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Registry {
+    /// Host, with port where it has one; `_default` stands for every registry not listed.
+    pub host: String,
+    /// Mirrors, tried in this order before the registry itself.
+    #[serde(default)]
+    pub mirrors: Vec<Mirror>,
+    /// The Secret that holds user name and password.
+    #[serde(default)]
+    pub credentials: Option<SecretReference>,
+}
+
+/// A mirror of a registry.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Mirror {
+    /// `https://host[:port][/path]`.
+    pub url: String,
+    /// Don't verify the mirror's certificate.
+    #[serde(default)]
+    pub skip_verify: bool,
+    /// The URL's path already is the API root: `/v2` is not appended.
+    #[serde(default)]
+    pub override_path: bool,
+}
+
+/// A Secret: of type `kubernetes.io/dockerconfigjson`, or with the keys `username` and `password`.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SecretReference {
+    /// Namespace of the Secret.
+    #[serde(default = "cloud_init_settings")]
+    pub namespace: String,
+    /// Name of the Secret.
+    pub name: String,
+}
+
+fn cloud_init_settings() -> String {
+    CLOUD_INIT_SETTINGS.to_owned()
+}
+
+/// Downloads. Below each base URL lies what the project publishes, laid out as it publishes it.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Downloads {
+    /// kubelet; its version is the pool's.
+    pub kubelet: KubeletDownload,
+    /// containerd, `containerd-static-…`.
+    pub containerd: ContainerdDownload,
+    /// runc.
+    pub runc: RuncDownload,
+    /// CNI plugins.
+    pub cni: CniDownload,
+    /// crictl; without a version it is not installed.
+    pub crictl: CrictlDownload,
+}
+
+/// SHA-256 by architecture (`amd64`, `arm64`), 64 hex characters each; absent: the checksum file beside the
+/// archive is used, which guards against damage only.
+pub type Checksums = BTreeMap<String, String>;
+
+/// Download of the kubelet.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct KubeletDownload {
+    /// Base URL.
+    #[serde(rename = "baseURL")]
+    pub base_url: String,
+    /// Checksums by kubelet version, such as `1.34.2`.
+    pub sha256: BTreeMap<String, Checksums>,
+}
+
+impl Default for KubeletDownload {
+    fn default() -> Self {
+        Self { base_url: "https://dl.k8s.io".to_owned(), sha256: BTreeMap::new() }
+    }
+}
+
+macro_rules! download {
+    ($(#[$doc:meta])* $name:ident, $version:expr, $url:expr) => {
+        $(#[$doc])*
+        #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+        pub struct $name {
+            /// Version, without `v`.
+            pub version: Option<String>,
+            /// Base URL.
+            #[serde(rename = "baseURL")]
+            pub base_url: String,
+            /// Checksums of that version.
+            pub sha256: Checksums,
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                let version: Option<&str> = $version;
+                Self { version: version.map(str::to_owned), base_url: $url.to_owned(), sha256: Checksums::new() }
+            }
+        }
+    };
+}
+
+download!(
+    /// Download of containerd.
+    ContainerdDownload, Some("2.2.1"), "https://github.com/containerd/containerd/releases/download"
+);
+download!(
+    /// Download of runc.
+    RuncDownload, Some("1.3.4"), "https://github.com/opencontainers/runc/releases/download"
+);
+download!(
+    /// Download of the CNI plugins.
+    CniDownload, Some("1.9.1"), "https://github.com/containernetworking/plugins/releases/download"
+);
+download!(
+    /// Download of crictl.
+    CrictlDownload, None, "https://github.com/kubernetes-sigs/cri-tools/releases/download"
+);
+
+/// Credentials of nodes.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Credentials {
+    /// Life to ask for, in hours; renewed at half of what the API server grants.
+    pub token_lifetime_hours: u16,
+    /// Secrets and ConfigMaps that a MachineDeployment may refer to; none unless listed.
+    pub allowed_sources: Vec<AllowedSource>,
+}
+
+impl Credentials {
+    /// Life to ask for.
+    pub fn token_lifetime(&self) -> Duration {
+        Duration::from_secs(u64::from(self.token_lifetime_hours) * 3600)
+    }
+}
+
+impl Default for Credentials {
+    fn default() -> Self {
+        Self { token_lifetime_hours: 24, allowed_sources: Vec::new() }
+    }
+}
+
+/// Objects of one namespace that a MachineDeployment may refer to.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AllowedSource {
+    /// Namespace.
+    pub namespace: String,
+    /// Names of Secrets.
+    #[serde(default)]
+    pub secrets: Vec<String>,
+    /// Names of ConfigMaps.
+    #[serde(default)]
+    pub config_maps: Vec<String>,
+}
+
+/// Default profiles.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DefaultProfiles {
+    /// Whether default profiles are installed at all.
+    pub enabled: bool,
+    /// Operating systems whose default profiles are not installed.
+    pub disabled: Vec<OperatingSystem>,
+}
+
+impl Default for DefaultProfiles {
+    fn default() -> Self {
+        Self { enabled: true, disabled: Vec::new() }
+    }
+}
+
+/// What is wrong with a settings document: every mistake, one line each.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the settings are not valid:\n  {}", .0.join("\n  "))]
+pub struct SettingsError(pub Vec<String>);
+
+impl Settings {
+    /// Reads a settings document (YAML).
+    ///
+    /// # Errors
+    /// All mistakes at once, each with its path; no message repeats a value.
+    pub fn parse(text: &str) -> Result<Self, SettingsError> {
+        let value: Option<Value> = serde_saphyr::from_str(text)
+            .map_err(|error| SettingsError(vec![format!("not YAML: {}", first_line(&error.to_string()))]))?;
+        let settings: Self = match value {
+            None | Some(Value::Null) => Self::default(),
+            Some(value) => strict::decode(value).map_err(SettingsError)?,
+        };
+        let mistakes = settings.mistakes();
+        if mistakes.is_empty() { Ok(settings) } else { Err(SettingsError(mistakes)) }
+    }
+
+    fn mistakes(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut check = |path: String, ok: bool, rule: &str| {
+            if !ok {
+                found.push(format!("{path}: {rule}"));
+            }
+        };
+        if let Some(url) = &self.cluster.api_server {
+            check("cluster.apiServer".into(), is_url(url, &["https"]), "must be https://host[:port]");
+        }
+        if let Some(pem) = &self.cluster.ca_bundle {
+            check("cluster.caBundle".into(), is_pem(pem), "must be one or more PEM certificates");
+        }
+        check("cluster.dnsIPs".into(), !self.cluster.dns_ips.is_empty(), "must name at least one address");
+        check("cluster.dnsDomain".into(), is_host(&self.cluster.dns_domain), "must be a DNS domain");
+        if let Some(url) = &self.proxy.http {
+            check(
+                "proxy.http".into(),
+                is_url(url, &["http", "https"]),
+                "must be http://host:port, without credentials",
+            );
+        }
+        if let Some(list) = &self.proxy.no_proxy {
+            let clean = !list.chars().any(|c| c.is_whitespace() || c.is_control() || "\"'\\$`".contains(c));
+            check("proxy.noProxy".into(), clean, "must be comma-separated, without spaces or quotes");
+        }
+        if let Some(pem) = &self.host_ca_bundle {
+            check("hostCaBundle".into(), is_pem(pem), "must be one or more PEM certificates");
+        }
+        for (i, registry) in self.containerd.registries.iter().enumerate() {
+            let path = format!("containerd.registries[{i}]");
+            let ok = registry.host == "_default" || is_host(&registry.host);
+            check(format!("{path}.host"), ok, "must be a host, with port where it has one, or _default");
+            let twice =
+                self.containerd.registries.iter().filter(|other| other.host == registry.host).count() > 1;
+            check(format!("{path}.host"), !twice, "is listed more than once");
+            let ok = registry.credentials.is_none() || registry.host != "_default";
+            check(format!("{path}.credentials"), ok, "need a registry of their own, not _default");
+            for (j, mirror) in registry.mirrors.iter().enumerate() {
+                let ok = is_url(&mirror.url, &["http", "https"]);
+                check(format!("{path}.mirrors[{j}].url"), ok, "must be https://host[:port][/path]");
+            }
+        }
+        let downloads = &self.downloads;
+        for (name, url) in [
+            ("kubelet", &downloads.kubelet.base_url),
+            ("containerd", &downloads.containerd.base_url),
+            ("runc", &downloads.runc.base_url),
+            ("cni", &downloads.cni.base_url),
+            ("crictl", &downloads.crictl.base_url),
+        ] {
+            let ok = is_url(url, &["http", "https"]);
+            check(format!("downloads.{name}.baseURL"), ok, "must be https://host[:port][/path]");
+        }
+        for (name, version) in [
+            ("containerd", &downloads.containerd.version),
+            ("runc", &downloads.runc.version),
+            ("cni", &downloads.cni.version),
+        ] {
+            check(format!("downloads.{name}.version"), version.is_some(), "must be given");
+        }
+        for (name, version) in [
+            ("containerd", &downloads.containerd.version),
+            ("runc", &downloads.runc.version),
+            ("cni", &downloads.cni.version),
+            ("crictl", &downloads.crictl.version),
+        ] {
+            let ok = version.as_deref().is_none_or(|version| semver::Version::parse(version).is_ok());
+            check(format!("downloads.{name}.version"), ok, "must be a version such as 1.2.3, without v");
+        }
+        let sums = downloads
+            .kubelet
+            .sha256
+            .iter()
+            .map(|(version, sums)| (format!("kubelet.sha256.{version}"), sums));
+        let sums = sums.chain([
+            ("containerd.sha256".to_owned(), &downloads.containerd.sha256),
+            ("runc.sha256".to_owned(), &downloads.runc.sha256),
+            ("cni.sha256".to_owned(), &downloads.cni.sha256),
+            ("crictl.sha256".to_owned(), &downloads.crictl.sha256),
+        ]);
+        for (path, sums) in sums {
+            for (architecture, sum) in sums {
+                let known = ["amd64", "arm64"].contains(&architecture.as_str());
+                check(
+                    format!("downloads.{path}.{architecture}"),
+                    known,
+                    "is no architecture: use amd64 or arm64",
+                );
+                let ok = sum.len() == 64 && sum.chars().all(|c| c.is_ascii_hexdigit());
+                check(format!("downloads.{path}.{architecture}"), ok, "must be 64 hex characters");
+            }
+        }
+        let hours = self.credentials.token_lifetime_hours;
+        check("credentials.tokenLifetimeHours".into(), (1..=720).contains(&hours), "must be from 1 to 720");
+        found
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+fn is_pem(text: &str) -> bool {
+    text.trim_start().starts_with("-----BEGIN CERTIFICATE-----")
+        && text.trim_end().ends_with("-----END CERTIFICATE-----")
+}
+
+/// A URL of one of the schemes, with a host and without user information, spaces or quotes.
+fn is_url(text: &str, schemes: &[&str]) -> bool {
+    let Some((scheme, rest)) = text.split_once("://") else { return false };
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    schemes.contains(&scheme)
+        && is_host(authority)
+        && !path.chars().any(|c| c.is_whitespace() || c.is_control() || "\"'\\$`<>".contains(c))
+}
+
+/// `host`, `host:port`, `1.2.3.4:5` or `[::1]:5`.
+fn is_host(text: &str) -> bool {
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, port)) if address.parse::<std::net::Ipv6Addr>().is_ok() => {
+            ("v6", port.strip_prefix(':'))
+        }
+        Some(_) => return false,
+        None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+    };
+    !host.is_empty()
+        && host.chars().all(|c| c.is_ascii_alphanumeric() || c == '.' || c == '-' || c == '_')
+        && port.is_none_or(|port| port.parse::<u16>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_document_is_the_defaults() {
+        for text in ["", "---\n", "{}", "# nothing\n"] {
+            assert_eq!(Settings::parse(text).unwrap(), Settings::default(), "{text:?}");
+        }
+        assert!(Settings::default().mistakes().is_empty());
+    }
+
+    #[test]
+    fn all_mistakes_at_once_of_shape() {
+        let errors =
+            Settings::parse("cluster: {dnsIPs: [nonsense], apiSerer: x}\nproxy: 5\nmore: 1\n").unwrap_err().0;
+        for path in ["cluster.dnsIPs[0]: ", "cluster.apiSerer: ", "proxy: ", "more: "] {
+            assert!(errors.iter().any(|error| error.starts_with(path)), "{path} missing in {errors:#?}");
+        }
+    }
+
+    #[test]
+    fn all_mistakes_at_once_of_meaning() {
+        let text = r#"
+cluster: {apiServer: "http://plain", caBundle: "no", dnsIPs: []}
+proxy: {http: "http://user:secret@proxy:3128", noProxy: "a, b"}
+containerd:
+  registries:
+    - {host: docker.io, mirrors: [{url: "mirror"}]}
+    - {host: docker.io}
+    - {host: _default, credentials: {name: x}}
+downloads: {runc: {version: v1, sha256: {mips: "12"}}}
+credentials: {tokenLifetimeHours: 0}
+"#;
+        let errors = Settings::parse(text).unwrap_err().0;
+        for path in [
+            "cluster.apiServer",
+            "cluster.caBundle",
+            "cluster.dnsIPs",
+            "proxy.http",
+            "proxy.noProxy",
+            "containerd.registries[0].mirrors[0].url",
+            "containerd.registries[1].host",
+            "containerd.registries[2].credentials",
+            "downloads.runc.version",
+            "downloads.runc.sha256.mips",
+            "credentials.tokenLifetimeHours",
+        ] {
+            assert!(errors.iter().any(|error| error.starts_with(path)), "{path} missing in {errors:#?}");
+        }
+        assert!(!errors.join("").contains("secret@"));
+    }
+
+    #[test]
+    fn hosts_and_urls() {
+        for good in ["https://a", "https://a:6443", "https://[fd00::1]:6443", "https://10.0.0.1:6443/"] {
+            assert!(is_url(good, &["https"]), "{good}");
+        }
+        for bad in
+            ["http://a", "https://", "https://a:port", "https://u@a", "https://a/\"", "a", "https://[zz]:1"]
+        {
+            assert!(!is_url(bad, &["https"]), "{bad}");
+        }
+    }
+}

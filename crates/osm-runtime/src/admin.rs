@@ -1,0 +1,51 @@
+//! `/livez`, `/readyz` and `/metrics`.
+
+use std::net::SocketAddr;
+
+use anyhow::Context as _;
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::routing::get;
+use tokio::net::TcpListener;
+
+use crate::Context;
+
+/// Serves until shutdown, in a task of its own. Returns the address that it listens on.
+///
+/// `/livez` answers as long as the process can; `/readyz` says line by line what is waited for.
+///
+/// # Errors
+/// An address that can't be listened on.
+pub async fn spawn(context: &Context) -> anyhow::Result<SocketAddr> {
+    let address = context.args.listen;
+    let listener = TcpListener::bind(address).await.with_context(|| format!("--listen {address}"))?;
+    let address = listener.local_addr()?;
+    let (readiness, metrics, shutdown) =
+        (context.readiness.clone(), context.metrics.clone(), context.shutdown.clone());
+    let (draining, stop) = (shutdown.clone(), shutdown);
+    let ready = move || async move {
+        let mut waiting = readiness.waiting();
+        if draining.is_cancelled() {
+            waiting.push("shutting down".to_owned());
+        }
+        if waiting.is_empty() {
+            (StatusCode::OK, "ok\n".to_owned())
+        } else {
+            (StatusCode::SERVICE_UNAVAILABLE, waiting.join("\n") + "\n")
+        }
+    };
+    let measured =
+        move || async move { ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], metrics.encode()) };
+    let router = Router::new()
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(measured));
+    tokio::spawn(async move {
+        if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
+        {
+            tracing::error!(%error, "the admin server broke off");
+        }
+    });
+    tracing::info!(%address, "serving /livez, /readyz and /metrics");
+    Ok(address)
+}

@@ -1,0 +1,225 @@
+//! Metrics of a service, in a registry of its own. Labels are closed sets: never the name of an object.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus::process_collector::ProcessCollector;
+use prometheus::{
+    Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+};
+
+/// Metrics that every service has.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Registry,
+    /// Standard process metrics, whose names take no prefix.
+    process: Registry,
+    reconciles: IntCounterVec,
+    reconcile_seconds: HistogramVec,
+    requests: IntCounterVec,
+    request_seconds: HistogramVec,
+    watch_errors: IntCounterVec,
+    invalid_objects: IntCounterVec,
+    /// Objects by condition and reason, as last reconciled.
+    pub objects: IntGaugeVec,
+    /// Keys that wait to be reconciled.
+    pub queued: IntGauge,
+    /// 1 while the settings document is valid.
+    pub settings_valid: IntGauge,
+}
+
+/// How a reconcile ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Outcome {
+    Success,
+    Conflict,
+    Failure,
+    Timeout,
+    Panic,
+}
+
+impl Outcome {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Conflict => "conflict",
+            Self::Failure => "failure",
+            Self::Timeout => "timeout",
+            Self::Panic => "panic",
+        }
+    }
+}
+
+impl Metrics {
+    /// Metrics of a service, registered. Which service is told by the scrape's own labels.
+    ///
+    /// # Errors
+    /// Only where two metrics share a name.
+    pub fn new() -> Result<Self, prometheus::Error> {
+        let registry = Registry::new_custom(Some("osm".to_owned()), None)?;
+        let seconds = |name: &str, help: &str| {
+            HistogramOpts::new(name, help).buckets(vec![0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0])
+        };
+        let metrics = Self {
+            reconciles: IntCounterVec::new(
+                Opts::new("reconciles_total", "Reconciles by outcome, and by reason where they failed."),
+                &["outcome", "reason"],
+            )?,
+            reconcile_seconds: HistogramVec::new(
+                seconds("reconcile_duration_seconds", "Duration of reconciles."),
+                &["outcome"],
+            )?,
+            requests: IntCounterVec::new(
+                Opts::new("api_requests_total", "Requests to the API server; code 0: none came back."),
+                &["verb", "resource", "code"],
+            )?,
+            request_seconds: HistogramVec::new(
+                seconds(
+                    "api_request_duration_seconds",
+                    "Time until the API server answers; watches excluded.",
+                ),
+                &["verb"],
+            )?,
+            watch_errors: IntCounterVec::new(
+                Opts::new("watch_errors_total", "Failed or broken watches."),
+                &["kind"],
+            )?,
+            invalid_objects: IntCounterVec::new(
+                Opts::new("invalid_objects_total", "Objects that could not be decoded."),
+                &["kind"],
+            )?,
+            objects: IntGaugeVec::new(
+                Opts::new("objects", "Objects by condition, status and reason, as last reconciled."),
+                &["condition", "status", "reason"],
+            )?,
+            queued: IntGauge::new("reconcile_queue_depth", "Objects that wait to be reconciled.")?,
+            settings_valid: IntGauge::new(
+                "settings_valid",
+                "1 while the settings document is there and valid.",
+            )?,
+            registry,
+            process: Registry::new(),
+        };
+        metrics.process.register(Box::new(ProcessCollector::for_self()))?;
+        let all: [Box<dyn prometheus::core::Collector>; 9] = [
+            Box::new(metrics.reconciles.clone()),
+            Box::new(metrics.reconcile_seconds.clone()),
+            Box::new(metrics.requests.clone()),
+            Box::new(metrics.request_seconds.clone()),
+            Box::new(metrics.watch_errors.clone()),
+            Box::new(metrics.invalid_objects.clone()),
+            Box::new(metrics.objects.clone()),
+            Box::new(metrics.queued.clone()),
+            Box::new(metrics.settings_valid.clone()),
+        ];
+        for collector in all {
+            metrics.registry.register(collector)?;
+        }
+        Ok(metrics)
+    }
+
+    /// Registers a metric of one service.
+    ///
+    /// # Errors
+    /// Where the name is taken.
+    pub fn register(
+        &self,
+        collector: impl prometheus::core::Collector + 'static,
+    ) -> Result<(), prometheus::Error> {
+        self.registry.register(Box::new(collector))
+    }
+
+    /// Counts a finished reconcile; `reason` is empty on success.
+    pub fn reconciled(&self, outcome: Outcome, reason: &str, took: Duration) {
+        self.reconciles.with_label_values(&[outcome.label(), reason]).inc();
+        self.reconcile_seconds.with_label_values(&[outcome.label()]).observe(took.as_secs_f64());
+    }
+
+    /// Counts a request; `code` 0 means that no answer came.
+    pub fn requested(&self, verb: &str, resource: &str, code: u16, took: Duration) {
+        self.requests.with_label_values(&[verb, resource, &code.to_string()]).inc();
+        if verb != "watch" {
+            self.request_seconds.with_label_values(&[verb]).observe(took.as_secs_f64());
+        }
+    }
+
+    /// Counts a broken watch.
+    pub fn watch_failed(&self, kind: &str) {
+        self.watch_errors.with_label_values(&[kind]).inc();
+    }
+
+    /// Counts an object that could not be decoded.
+    pub fn invalid_object(&self, kind: &str) {
+        self.invalid_objects.with_label_values(&[kind]).inc();
+    }
+
+    /// Everything, in Prometheus' text format.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut families = self.registry.gather();
+        families.extend(self.process.gather());
+        let mut text = Vec::new();
+        if let Err(error) = TextEncoder::new().encode(&families, &mut text) {
+            tracing::error!(%error, "metrics can't be encoded");
+        }
+        text
+    }
+}
+
+/// Keeps [`Metrics::objects`] true: each object counts once for every condition.
+#[derive(Debug)]
+pub struct Census {
+    gauge: IntGaugeVec,
+    seen: std::sync::Mutex<std::collections::HashMap<(String, &'static str), [String; 2]>>,
+}
+
+impl Census {
+    /// A census over the metrics of a service.
+    pub fn new(metrics: &Metrics) -> Arc<Self> {
+        Arc::new(Self { gauge: metrics.objects.clone(), seen: std::sync::Mutex::default() })
+    }
+
+    /// Counts `key` under this status and reason of the condition, and no longer under another.
+    pub fn count(&self, key: &str, condition: &'static str, status: bool, reason: &str) {
+        let now = [if status { "True" } else { "False" }.to_owned(), reason.to_owned()];
+        let mut seen = self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let [status, reason] = &now;
+        self.gauge.with_label_values(&[condition, status, reason]).inc();
+        if let Some([status, reason]) = seen.insert((key.to_owned(), condition), now) {
+            self.gauge.with_label_values(&[condition, &status, &reason]).dec();
+        }
+    }
+
+    /// The object is gone.
+    pub fn forget(&self, key: &str, condition: &'static str) {
+        let mut seen = self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some([status, reason]) = seen.remove(&(key.to_owned(), condition)) {
+            self.gauge.with_label_values(&[condition, &status, &reason]).dec();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_are_prometheus_text() {
+        let metrics = Metrics::new().unwrap();
+        metrics.reconciled(Outcome::Failure, "ProfileNotFound", Duration::from_millis(3));
+        metrics.requested("get", "secrets", 200, Duration::from_millis(3));
+        let census = Census::new(&metrics);
+        census.count("a", "Rendered", true, "Rendered");
+        census.count("a", "Rendered", false, "TemplateFailed");
+        let text = String::from_utf8(metrics.encode()).unwrap();
+        for line in [
+            r#"osm_reconciles_total{outcome="failure",reason="ProfileNotFound"} 1"#,
+            r#"osm_api_requests_total{code="200",resource="secrets",verb="get"} 1"#,
+            r#"osm_objects{condition="Rendered",reason="TemplateFailed",status="False"} 1"#,
+            r#"osm_objects{condition="Rendered",reason="Rendered",status="True"} 0"#,
+            "process_resident_memory_bytes",
+        ] {
+            assert!(text.contains(line), "{line} missing in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! A work queue: each key at most once in it and at most once at work, with timers and per-key back-off.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rand::Rng;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Delay after the first failure; doubled by each further one.
+const FIRST_DELAY: Duration = Duration::from_millis(250);
+/// Longest delay.
+const LONGEST_DELAY: Duration = Duration::from_secs(60);
+
+/// Keys that wait for work. Memory is bounded by the number of distinct keys.
+#[derive(Debug)]
+pub struct Queue<K> {
+    state: Mutex<State<K>>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State<K> {
+    ready: VecDeque<K>,
+    queued: HashSet<K>,
+    running: HashSet<K>,
+    /// Added while running: runs again.
+    dirty: HashSet<K>,
+    timers: BTreeMap<(Instant, u64), K>,
+    timer_of: HashMap<K, (Instant, u64)>,
+    failures: HashMap<K, u32>,
+    sequence: u64,
+}
+
+impl<K: Clone + Eq + Hash> Default for Queue<K> {
+    fn default() -> Self {
+        let state = State {
+            ready: VecDeque::new(),
+            queued: HashSet::new(),
+            running: HashSet::new(),
+            dirty: HashSet::new(),
+            timers: BTreeMap::new(),
+            timer_of: HashMap::new(),
+            failures: HashMap::new(),
+            sequence: 0,
+        };
+        Self { state: Mutex::new(state), changed: Notify::new() }
+    }
+}
+
+impl<K: Clone + Eq + Hash> Queue<K> {
+    /// Asks for work on `key`, at once.
+    pub fn add(&self, key: K) {
+        self.lock().add(key);
+        self.changed.notify_one();
+    }
+
+    /// Keys that are ready or at work.
+    pub fn depth(&self) -> usize {
+        let state = self.lock();
+        state.ready.len() + state.running.len()
+    }
+
+    /// The next key to work on; [`Queue::done`] must follow. Safe to cancel.
+    pub async fn next(&self) -> K {
+        loop {
+            let changed = self.changed.notified();
+            let due = {
+                let mut state = self.lock();
+                state.fire_timers();
+                if let Some(key) = state.ready.pop_front() {
+                    state.queued.remove(&key);
+                    state.running.insert(key.clone());
+                    if !state.ready.is_empty() {
+                        self.changed.notify_one();
+                    }
+                    return key;
+                }
+                state.timers.first_key_value().map(|((at, _), _)| *at)
+            };
+            match due {
+                Some(at) => {
+                    let _ = tokio::time::timeout_at(at, changed).await;
+                }
+                None => changed.await,
+            }
+        }
+    }
+
+    /// Work on `key` has ended well; `again` sets its timer.
+    pub fn done(&self, key: &K, again: Option<Duration>) {
+        let mut state = self.lock();
+        state.failures.remove(key);
+        state.finish(key, again);
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Work on `key` has failed: again after a delay that grows with each failure. Returns the delay.
+    pub fn failed(&self, key: &K) -> Duration {
+        let mut state = self.lock();
+        let failures = state.failures.entry(key.clone()).or_insert(0);
+        *failures = failures.saturating_add(1);
+        let delay = delay(*failures, rand::rng().random());
+        state.finish(key, Some(delay));
+        drop(state);
+        self.changed.notify_one();
+        delay
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<K>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Delay after the n-th failure in a row: doubled each time, from three quarters to five quarters of it.
+fn delay(failures: u32, random: f64) -> Duration {
+    let doubled =
+        FIRST_DELAY.saturating_mul(1u32.checked_shl(failures.saturating_sub(1).min(16)).unwrap_or(u32::MAX));
+    doubled.min(LONGEST_DELAY).mul_f64(0.75 + random / 2.0)
+}
+
+impl<K: Clone + Eq + Hash> State<K> {
+    fn add(&mut self, key: K) {
+        if self.running.contains(&key) {
+            self.dirty.insert(key);
+        } else if self.queued.insert(key.clone()) {
+            self.ready.push_back(key);
+        }
+    }
+
+    fn finish(&mut self, key: &K, again: Option<Duration>) {
+        self.running.remove(key);
+        if let Some(timer) = self.timer_of.remove(key) {
+            self.timers.remove(&timer);
+        }
+        if let Some(delay) = again {
+            self.sequence += 1;
+            let timer = (Instant::now() + delay, self.sequence);
+            self.timers.insert(timer, key.clone());
+            self.timer_of.insert(key.clone(), timer);
+        }
+        if self.dirty.remove(key) {
+            self.add(key.clone());
+        }
+    }
+
+    fn fire_timers(&mut self) {
+        let now = Instant::now();
+        while let Some(entry) = self.timers.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            let key = entry.remove();
+            self.timer_of.remove(&key);
+            self.add(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    fn try_next(queue: &Queue<&'static str>) -> Option<&'static str> {
+        queue.next().now_or_never()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_is_never_worked_on_twice_at_once_and_no_change_is_lost() {
+        let queue = Queue::default();
+        queue.add("a");
+        queue.add("a");
+        assert_eq!(try_next(&queue), Some("a"));
+        queue.add("a");
+        assert_eq!(try_next(&queue), None, "a is at work");
+        queue.done(&"a", None);
+        assert_eq!(try_next(&queue), Some("a"), "what came meanwhile is not lost");
+        queue.done(&"a", None);
+        assert_eq!(try_next(&queue), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn timers_fire_and_the_last_one_counts() {
+        let queue = Queue::default();
+        queue.add("a");
+        let key = queue.next().await;
+        queue.done(&key, Some(Duration::from_secs(100)));
+        queue.add("a");
+        let key = queue.next().await;
+        queue.done(&key, Some(Duration::from_secs(10)));
+        let before = Instant::now();
+        assert_eq!(queue.next().await, "a");
+        assert_eq!(before.elapsed().as_secs(), 10);
+        queue.done(&"a", None);
+        assert!(tokio::time::timeout(Duration::from_secs(1000), queue.next()).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_back_off_until_a_success() {
+        let queue = Queue::default();
+        queue.add("a");
+        let mut last = Duration::ZERO;
+        for _ in 0..6 {
+            let key = queue.next().await;
+            let delay = queue.failed(&key);
+            assert!(delay > last.mul_f64(1.1), "{delay:?} after {last:?}");
+            last = delay;
+        }
+        let key = queue.next().await;
+        queue.done(&key, None);
+        queue.add("a");
+        let key = queue.next().await;
+        assert!(queue.failed(&key) < Duration::from_secs(1));
+        assert!(delay(1000, 1.0) <= LONGEST_DELAY.mul_f64(1.25));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn several_workers_share_the_keys() {
+        let queue = std::sync::Arc::new(Queue::default());
+        let workers: Vec<_> = (0..3)
+            .map(|_| {
+                let queue = queue.clone();
+                tokio::spawn(async move { queue.next().await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        for key in ["a", "b", "c"] {
+            queue.add(key);
+        }
+        let mut got = Vec::new();
+        for worker in workers {
+            got.push(tokio::time::timeout(Duration::from_secs(1), worker).await.unwrap().unwrap());
+        }
+        got.sort_unstable();
+        assert_eq!(got, ["a", "b", "c"]);
+    }
+}

@@ -1,0 +1,158 @@
+//! Runs reconciles from a queue: bounded concurrency, a time limit, back-off, and a panic that stays with its object.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::{Metrics, Outcome};
+use crate::queue::Queue;
+
+/// What a failed reconcile can tell about itself.
+pub trait Failure: Display + Send {
+    /// From the closed set of the controller.
+    fn reason(&self) -> &'static str;
+    /// Somebody else wrote in between: gather again, this is no failure.
+    fn is_conflict(&self) -> bool;
+}
+
+/// Limits of a runner.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Reconciles at the same time.
+    pub concurrency: usize,
+    /// Longest time of one.
+    pub timeout: Duration,
+}
+
+/// Works on the queue until `shutdown`; reconciles that run then are finished, within their time limit.
+///
+/// A reconcile returns when the key shall run again without an event.
+pub async fn run<K, F, Fut, E>(
+    queue: Arc<Queue<K>>,
+    limits: Limits,
+    metrics: Metrics,
+    shutdown: CancellationToken,
+    reconcile: F,
+) where
+    K: Clone + Eq + Hash + Display + Send + Sync + 'static,
+    F: Fn(K) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Result<Option<Duration>, E>> + Send + 'static,
+    E: Failure + 'static,
+{
+    let workers = (0..limits.concurrency).map(|_| {
+        let (queue, metrics, shutdown, reconcile) = (queue.clone(), metrics.clone(), shutdown.clone(), reconcile.clone());
+        tokio::spawn(async move {
+            while let Some(key) = shutdown.run_until_cancelled(queue.next()).await {
+                metrics.queued.set(i64::try_from(queue.depth()).unwrap_or(i64::MAX));
+                let started = Instant::now();
+                // A task of its own, so that a panic ends this reconcile and nothing else.
+                let task = tokio::spawn(tokio::time::timeout(limits.timeout, reconcile(key.clone())));
+                let (outcome, reason) = match task.await {
+                    Ok(Ok(Ok(again))) => {
+                        queue.done(&key, again);
+                        (Outcome::Success, "")
+                    }
+                    Ok(Ok(Err(error))) if error.is_conflict() => {
+                        let delay = queue.failed(&key);
+                        tracing::debug!(object = %key, %error, ?delay, "changed by somebody else, once more");
+                        (Outcome::Conflict, error.reason())
+                    }
+                    Ok(Ok(Err(error))) => {
+                        let delay = queue.failed(&key);
+                        tracing::warn!(object = %key, reason = error.reason(), %error, ?delay, "reconcile failed");
+                        (Outcome::Failure, error.reason())
+                    }
+                    Ok(Err(_)) => {
+                        let delay = queue.failed(&key);
+                        tracing::warn!(object = %key, limit = ?limits.timeout, ?delay, "reconcile took too long");
+                        (Outcome::Timeout, "Timeout")
+                    }
+                    Err(error) => {
+                        let delay = queue.failed(&key);
+                        tracing::error!(object = %key, panic = error.is_panic(), ?delay, "reconcile broke off; please report this");
+                        (Outcome::Panic, "Panic")
+                    }
+                };
+                metrics.reconciled(outcome, reason, started.elapsed());
+            }
+        })
+    });
+    for worker in workers.collect::<Vec<_>>() {
+        if let Err(error) = worker.await {
+            tracing::error!(%error, "a worker broke off");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[derive(Debug)]
+    struct Broken(bool);
+    impl Display for Broken {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("broken")
+        }
+    }
+    impl Failure for Broken {
+        fn reason(&self) -> &'static str {
+            "Broken"
+        }
+        fn is_conflict(&self) -> bool {
+            self.0
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn panic_hang_failure_and_conflict_stay_with_their_object() {
+        let queue = Arc::new(Queue::default());
+        let metrics = Metrics::new().unwrap();
+        let shutdown = CancellationToken::new();
+        for key in ["panic", "hang", "fail", "conflict", "good"] {
+            queue.add(key);
+        }
+        let good = Arc::new(AtomicUsize::new(0));
+        let count = good.clone();
+        let limits = Limits { concurrency: 2, timeout: Duration::from_secs(5) };
+        let runner = tokio::spawn(run(
+            queue.clone(),
+            limits,
+            metrics.clone(),
+            shutdown.clone(),
+            move |key: &'static str| {
+                let count = count.clone();
+                async move {
+                    match key {
+                        "panic" => panic!("on purpose"),
+                        "hang" => std::future::pending().await,
+                        "fail" => Err(Broken(false)),
+                        "conflict" => Err(Broken(true)),
+                        _ => {
+                            count.fetch_add(1, Ordering::SeqCst);
+                            Ok(Some(Duration::from_secs(1)))
+                        }
+                    }
+                }
+            },
+        ));
+        tokio::time::timeout(Duration::from_secs(100), async {
+            while good.load(Ordering::SeqCst) < 10 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        })
+        .await
+        .expect("the good object is worked on whatever the others do");
+        shutdown.cancel();
+        runner.await.unwrap();
+        let text = String::from_utf8(metrics.encode()).unwrap();
+        for outcome in ["panic", "timeout", "failure", "conflict", "success"] {
+            assert!(text.contains(&format!("outcome=\"{outcome}\"")), "{outcome}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Status by server-side apply: each controller sends only the fields and conditions that it owns.
+
+use std::fmt::Debug;
+
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+/// Applies `status` as the fields of `manager`; what this manager owned and leaves out is removed.
+///
+/// The uid makes a write to a successor of the same name fail with 409.
+///
+/// # Errors
+/// Those of the request; 404 where the object is gone.
+pub async fn apply<K>(
+    api: &Api<K>,
+    manager: &str,
+    name: &str,
+    uid: &str,
+    status: &impl Serialize,
+) -> Result<K, kube::Error>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let patch = json!({
+        "apiVersion": K::api_version(&()), "kind": K::kind(&()),
+        "metadata": {"name": name, "uid": uid},
+        "status": status,
+    });
+    api.patch_status(name, &PatchParams::apply(manager).force(), &Patch::Apply(&patch)).await
+}
+
+/// Whether the server answered with this HTTP status code.
+pub fn is_code(error: &kube::Error, code: u16) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == code)
+}
+
+/// Whether a create was refused because the name is taken. Both this and a failed precondition are 409.
+pub fn already_exists(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.reason == "AlreadyExists")
+}
+
+/// Whether a write failed on its precondition: somebody else has written, or the object is another one.
+pub fn conflict(error: &kube::Error) -> bool {
+    is_code(error, 409) && !already_exists(error)
+}
+
+/// Whether a create was refused because the namespace is going away.
+pub fn namespace_terminating(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status)
+        if status.code == 403 && status.details.as_ref().is_some_and(|details|
+            details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating")))
+}
+
+/// Whether a request failed because the namespace is not there.
+pub fn namespace_missing(error: &kube::Error, namespace: &str) -> bool {
+    matches!(error, kube::Error::Api(status)
+        if status.code == 404 && status.details.as_ref().is_some_and(|details|
+            details.kind == "namespaces" && details.name == namespace))
+}

@@ -1,0 +1,115 @@
+//! Keeps a cache in step with the API server.
+
+use std::fmt::Debug;
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::DeserializeGuard;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+
+use crate::cache::{Cache, Change, Version};
+use crate::{Context, Metrics};
+
+/// Start of the names of the gates that open once a watch is in step.
+pub const GATE: &str = "watch of ";
+
+/// Key of an object in caches and queues: `namespace/name`, or `name` where there is no namespace.
+pub fn key(meta: &ObjectMeta) -> String {
+    let name = meta.name.as_deref().unwrap_or_default();
+    meta.namespace.as_deref().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
+}
+
+/// Watches `api` into `cache` until shutdown, in a task of its own.
+///
+/// `project` reduces an object to what decisions need (`None`: it is of no interest); `changed` is told of every
+/// change, and of every key once a list has ended. Readiness waits for the first complete list.
+pub fn spawn<K, V>(
+    context: &Context,
+    kind: &'static str,
+    api: Api<DeserializeGuard<K>>,
+    config: watcher::Config,
+    cache: Arc<Cache<V>>,
+    project: impl Fn(K) -> Option<V> + Send + Sync + 'static,
+    changed: impl Fn(Change<V>) + Send + Sync + 'static,
+) where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    K::DynamicType: Default,
+    V: Send + Sync + 'static,
+{
+    let gate = context.readiness.gate(format!("{GATE}{kind}"));
+    let (metrics, shutdown) = (context.metrics.clone(), context.shutdown.clone());
+    tokio::spawn(async move {
+        let mut events = pin!(watcher(api, config).default_backoff());
+        let project = |object: DeserializeGuard<K>, metrics: &Metrics| match object.0 {
+            Ok(object) => {
+                let (key, version) = (key(object.meta()), Version::of(object.meta()));
+                (key, version, project(object))
+            }
+            Err(invalid) => {
+                metrics.invalid_object(kind);
+                let key = key(&invalid.metadata);
+                tracing::warn!(
+                    kind,
+                    object = key,
+                    "can't be decoded and is left out; mend it so that it fits its CRD"
+                );
+                (key, Version::of(&invalid.metadata), None)
+            }
+        };
+        let tell = |change: Option<Change<V>>| {
+            if let Some(change) = change {
+                changed(change);
+            }
+        };
+        while let Some(Some(event)) = next(&shutdown, &mut events).await {
+            match event {
+                Ok(watcher::Event::Init) => cache.list_begins(),
+                Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => {
+                    match project(object, &metrics) {
+                        (key, version, Some(value)) => tell(cache.shown(&key, version, value)),
+                        (key, version, None) => tell(cache.gone(&key, &version)),
+                    }
+                }
+                Ok(watcher::Event::Delete(object)) => {
+                    let (key, version, _) = project(object, &metrics);
+                    tell(cache.gone(&key, &version));
+                }
+                Ok(watcher::Event::InitDone) => {
+                    cache.list_ended().into_iter().for_each(&changed);
+                    tracing::debug!(kind, objects = cache.len(), "in step");
+                    gate.open();
+                }
+                Err(error) => {
+                    metrics.watch_failed(kind);
+                    tracing::warn!(kind, error = %describe(&error), "watch broken, going on");
+                }
+            }
+        }
+    });
+}
+
+async fn next<S: futures::Stream + Unpin>(
+    shutdown: &CancellationToken,
+    events: &mut S,
+) -> Option<Option<S::Item>> {
+    shutdown.run_until_cancelled(events.next()).await
+}
+
+/// The whole chain, because kube's outer errors say only "failed to perform initial object list".
+fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
