@@ -40,8 +40,28 @@ pub const DEFAULT_PROFILE: &str = "operatingsystemmanager.k8c.io/default-profile
 
 /// The one ServiceAccount in `cloud-init-settings` whose tokens may request node client certificates.
 pub const NODE_BOOTSTRAP_ACCOUNT: &str = "osm-node-bootstrap";
-/// Secret in `cloud-init-settings` with the installation's HMAC key. May be lost without harm.
-pub const DIGEST_KEY_SECRET: &str = "osm-digest-key";
+/// Annotation on a bootstrap Secret: uid and generation of the OperatingSystemConfig that it was published from, as
+/// `uid/generation`.
+pub const PUBLISHED_FROM: &str = "operatingsystemmanager.k8c.io/published-from";
+/// Annotation on a bootstrap Secret: MAC of everything that its document was made from, tokens excepted.
+pub const INPUTS_MAC: &str = "operatingsystemmanager.k8c.io/inputs-mac";
+/// Annotation on a bootstrap Secret: MAC of its document with stand-ins for the tokens.
+pub const DOCUMENT_MAC: &str = "operatingsystemmanager.k8c.io/document-mac";
+/// Annotation on a bootstrap Secret: MAC of the document as it stands there.
+pub const CONTENT_MAC: &str = "operatingsystemmanager.k8c.io/content-mac";
+/// Annotation on a bootstrap Secret: name of the provisioning Secret that the document names.
+pub const PROVISIONING_SECRET: &str = "operatingsystemmanager.k8c.io/provisioning-secret";
+/// Annotation on a bootstrap Secret: uids of the pool's ServiceAccount, of `osm-node-bootstrap` and of the provisioning
+/// Secret that its tokens are bound to, separated by `/`. A mismatch means that the tokens are dead.
+pub const BOUND_TO: &str = "operatingsystemmanager.k8c.io/bound-to";
+/// Annotation on a bootstrap Secret: when its first token expires, RFC 3339.
+pub const EXPIRES: &str = "operatingsystemmanager.k8c.io/credential-expires";
+/// Annotation on a bootstrap Secret: when its tokens are renewed, RFC 3339.
+pub const RENEW_AT: &str = "operatingsystemmanager.k8c.io/renew-at";
+/// Annotation on a provisioning Secret: no token that may fetch it lives longer than this, RFC 3339.
+pub const KEEP_UNTIL: &str = "operatingsystemmanager.k8c.io/keep-until";
+/// Annotation on Secrets whose OperatingSystemConfig is missing: since when, RFC 3339.
+pub const ORPHANED_SINCE: &str = "operatingsystemmanager.k8c.io/orphaned-since";
 /// Default name of the ConfigMap that holds the settings document.
 pub const SETTINGS_CONFIG_MAP: &str = "osm-settings";
 /// Key of the settings document in that ConfigMap.
@@ -71,6 +91,12 @@ pub fn pool_id(namespace: &str, name: &str, uid: &str) -> String {
 /// Name of an object of ours that belongs to a pool: `osm-<kind>-<pool id>`.
 pub fn pool_object(kind: &str, pool_id: &str) -> String {
     format!("osm-{kind}-{pool_id}")
+}
+
+/// Name of the Secret in `cloud-init-settings` with an installation's HMAC key. It may be lost without harm.
+pub fn digest_key_secret_name(installation: &str) -> String {
+    let id: String = sha256_hex(installation.as_bytes()).chars().take(8).collect();
+    format!("osm-digest-key-{id}")
 }
 
 /// Name of a pool's provisioning Secret whose content has the given MAC (20 hex characters of it are used).

@@ -89,7 +89,7 @@ impl Service {
                     settings(),
                     events(),
                 ]),
-                cluster(vec![named("", &["namespaces"], &[namespace], &["get"])]),
+                cluster(vec![named("", &["namespaces"], &[CLOUD_INIT_SETTINGS], &["get", "list", "watch"])]),
                 in_namespace(
                     CLOUD_INIT_SETTINGS,
                     vec![

@@ -109,7 +109,7 @@ mod tests {
             "create secrets in cloud-init-settings",
             "create serviceaccounts/token in cloud-init-settings",
             "patch operatingsystemconfigs/status in kube-system",
-            "get namespaces kube-system",
+            "watch namespaces cloud-init-settings",
             "watch configmaps osm-settings in kube-system",
         ] {
             assert!(asked.iter().any(|asked| asked == right), "{right} missing in {asked:#?}");

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, Change, Version};
+use crate::readiness::Gate;
 use crate::{Context, Metrics};
 
 /// Start of the names of the gates that open once a watch is in step.
@@ -42,6 +43,25 @@ pub fn spawn<K, V>(
     V: Send + Sync + 'static,
 {
     let gate = context.readiness.gate(format!("{GATE}{kind}"));
+    spawn_unawaited(context, kind, api, config, cache, project, changed, Some(gate));
+}
+
+/// As [`spawn`], but readiness waits for it only where a gate is given: for watches that start later on.
+#[allow(clippy::too_many_arguments)]
+pub fn spawn_unawaited<K, V>(
+    context: &Context,
+    kind: &'static str,
+    api: Api<DeserializeGuard<K>>,
+    config: watcher::Config,
+    cache: Arc<Cache<V>>,
+    project: impl Fn(K) -> Option<V> + Send + Sync + 'static,
+    changed: impl Fn(Change<V>) + Send + Sync + 'static,
+    gate: Option<Gate>,
+) where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    K::DynamicType: Default,
+    V: Send + Sync + 'static,
+{
     let (metrics, shutdown) = (context.metrics.clone(), context.shutdown.clone());
     tokio::spawn(async move {
         let mut events = pin!(watcher(api, config).default_backoff());
@@ -82,7 +102,9 @@ pub fn spawn<K, V>(
                 Ok(watcher::Event::InitDone) => {
                     cache.list_ended().into_iter().for_each(&changed);
                     tracing::debug!(kind, objects = cache.len(), "in step");
-                    gate.open();
+                    if let Some(gate) = &gate {
+                        gate.open();
+                    }
                 }
                 Err(error) => {
                     metrics.watch_failed(kind);

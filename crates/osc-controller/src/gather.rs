@@ -1,0 +1,197 @@
+//! Reads everything that one reconcile needs.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::{Api, ResourceExt};
+use osm_api::config::MachineDeploymentRef;
+use osm_api::profile::{AcceptedProfile, OperatingSystemProfile};
+use osm_api::{MachineDeployment, pool};
+use osm_render::{ClusterEndpoint, Profile, ProfileError};
+use osm_runtime::cache::Version;
+use osm_runtime::settings::Current;
+use osm_runtime::{status, watch};
+
+use crate::Error;
+use crate::state::State;
+use crate::view::{self, ConfigView, ProfileView};
+
+/// What a plan is made from.
+#[derive(Clone)]
+pub struct Gathered {
+    /// The time that the plan goes by.
+    pub now: Timestamp,
+    /// Name of the OperatingSystemConfig.
+    pub name: String,
+    /// MachineDeployments whose OperatingSystemConfig has this name: one, unless two names run together.
+    pub claimants: Vec<Arc<MachineDeployment>>,
+    /// The OperatingSystemConfig, if it is there.
+    pub config: Option<Arc<ConfigView>>,
+    /// uid of the cluster's `kube-system` namespace when it was first met.
+    pub cluster_uid: String,
+    /// What became of the pool of `config`, asked for only where no claimant is that pool.
+    pub fate: Fate,
+    /// The profile that the owner asks for.
+    pub profile: ProfileLookup,
+    /// The settings in force.
+    pub settings: Option<Arc<Current>>,
+    /// Where nodes find the API server.
+    pub endpoint: Option<ClusterEndpoint>,
+    /// Since when the owner's new revision waits for the verdict on its profile.
+    pub waiting_since: Timestamp,
+}
+
+/// What became of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Not asked: a claimant is that pool.
+    Lives,
+    /// The API server answered that it is gone, and the cluster is the one it was made in.
+    Gone,
+    /// The API server still has it: the watch has yet to show it.
+    Unseen,
+    /// The cluster is not the one that the OperatingSystemConfig was made for.
+    OtherCluster,
+}
+
+/// The profile that a pool asks for.
+#[derive(Clone)]
+pub enum ProfileLookup {
+    /// The pool names none, and its operating system can't be read.
+    Unnamed,
+    /// There is none of that name.
+    Missing {
+        /// Where it was looked for.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// There it is.
+    Found(Box<FoundProfile>),
+}
+
+/// A profile that is there.
+#[derive(Clone)]
+pub struct FoundProfile {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Generation that is there.
+    pub generation: i64,
+    /// Generation that osp-controller has judged.
+    pub judged: i64,
+    /// Why the newest generation is not accepted.
+    pub refusal: Option<String>,
+    /// The last good one, with its templates compiled.
+    pub accepted: Option<(AcceptedProfile, Result<Arc<Profile>, ProfileError>)>,
+}
+
+/// Gathers; requests are made only to find out about a vanished pool, or about the profile of a new revision.
+///
+/// # Errors
+/// Requests that failed.
+pub async fn gather(state: &State, name: &str) -> Result<Gathered, Error> {
+    let now = Timestamp::now();
+    let config = state.configs.get(&state.config_key(name));
+    let mut claimants = state.machine_deployments.select(|md| view::claimed(md) == name);
+    sort_by_claim(&mut claimants, config.as_deref());
+    let fate = fate(state, config.as_deref(), &claimants).await?;
+    let cluster_uid = state.cluster_uid().await.map_err(Error::request("reading namespace kube-system"))?;
+    let settings = state.settings.borrow().clone();
+    let (mut profile, mut waiting_since) = (ProfileLookup::Unnamed, now);
+    if let Some(owner) = claimants.first() {
+        profile = lookup(state, owner, config.as_deref()).await?;
+        waiting_since = match &profile {
+            ProfileLookup::Found(found) if found.judged < found.generation => {
+                state.waiting_since(name, pool::revision(owner).unwrap_or_default(), now)
+            }
+            _ => {
+                state.stop_waiting(name);
+                now
+            }
+        };
+    }
+    Ok(Gathered {
+        now,
+        name: name.to_owned(),
+        endpoint: settings.as_ref().and_then(|current| state.endpoint(&current.settings)),
+        claimants,
+        config,
+        cluster_uid,
+        fate,
+        profile,
+        settings,
+        waiting_since,
+    })
+}
+
+/// The rightful owner first: the one that has the config, else the oldest, else by uid.
+fn sort_by_claim(claimants: &mut [Arc<MachineDeployment>], config: Option<&ConfigView>) {
+    let holder = config.and_then(ConfigView::pool_uid);
+    claimants.sort_by_cached_key(|md| {
+        let uid = md.uid().unwrap_or_default();
+        (Some(uid.as_str()) != holder, view::created(&md.metadata), uid)
+    });
+}
+
+async fn fate(state: &State, config: Option<&ConfigView>, claimants: &[Arc<MachineDeployment>]) -> Result<Fate, Error> {
+    let Some(config) = config.filter(|config| !config.is_retired()) else { return Ok(Fate::Lives) };
+    let Some(pool) = &config.machine_deployment else { return Ok(Fate::Lives) };
+    if claimants.iter().any(|md| md.uid().as_deref() == Some(pool.uid.as_str())) {
+        return Ok(Fate::Lives);
+    }
+    ask_fate(state, config, pool).await
+}
+
+/// Asks the API server itself: an empty watch is also what a wrong kubeconfig looks like.
+async fn ask_fate(state: &State, config: &ConfigView, pool: &MachineDeploymentRef) -> Result<Fate, Error> {
+    let cluster = state.live_cluster_uid().await.map_err(Error::request("reading namespace kube-system"))?;
+    let made_in = config.metadata.annotations.as_ref().and_then(|a| a.get(osm_api::names::CLUSTER_UID));
+    if made_in.is_some_and(|made_in| *made_in != cluster) {
+        return Ok(Fate::OtherCluster);
+    }
+    let api: Api<MachineDeployment> = Api::namespaced(state.context.client.clone(), &pool.namespace);
+    match api.get_metadata_opt(&pool.name).await.map_err(Error::request("reading the MachineDeployment"))? {
+        Some(live) if live.uid().as_deref() == Some(pool.uid.as_str()) => Ok(Fate::Unseen),
+        _ => Ok(Fate::Gone),
+    }
+}
+
+async fn lookup(state: &State, owner: &MachineDeployment, config: Option<&ConfigView>) -> Result<ProfileLookup, Error> {
+    let Some((namespace, name)) = view::wanted_profile(owner, &state.context.args.namespace) else {
+        return Ok(ProfileLookup::Unnamed);
+    };
+    let key = format!("{namespace}/{name}");
+    let known = config.and_then(|config| config.machine_deployment.as_ref()).and_then(|md| md.revision.as_deref());
+    let watched = namespace == state.context.args.namespace;
+    // A new revision decides what machines boot with for a long time. The profile may have been changed just before
+    // it, and its watch may lag behind that of MachineDeployments: so ask.
+    if watched && pool::revision(owner).is_some_and(|revision| known != Some(revision)) {
+        refresh(state, &namespace, &name, &key).await?;
+    }
+    let Some(view) = state.profiles.get(&key) else { return Ok(ProfileLookup::Missing { namespace, name }) };
+    let accepted = view.accepted.as_ref().map(|accepted| (accepted.clone(), state.compiled(accepted)));
+    Ok(ProfileLookup::Found(Box::new(FoundProfile {
+        namespace,
+        name,
+        generation: view.generation,
+        judged: view.judged,
+        refusal: view.refusal.clone(),
+        accepted,
+    })))
+}
+
+async fn refresh(state: &State, namespace: &str, name: &str, key: &str) -> Result<(), Error> {
+    let api: Api<OperatingSystemProfile> = Api::namespaced(state.context.client.clone(), namespace);
+    match api.get(name).await {
+        Ok(profile) => {
+            debug_assert_eq!(watch::key(&profile.metadata), key);
+            state.profiles.wrote(key, Version::of(&profile.metadata), ProfileView::of(profile));
+            Ok(())
+        }
+        // Whether it is gone is told by the watch.
+        Err(error) if status::is_code(&error, 404) => Ok(()),
+        Err(error) => Err(Error::request("reading the profile")(error)),
+    }
+}

@@ -1,0 +1,395 @@
+//! All decisions of osc-controller, from what was gathered alone: no client, no clock.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+use osm_api::condition::{RENDERED, Verdict};
+use osm_api::config::{MachineDeploymentRef, OperatingSystemConfigSpec, ProfileRef, Rendered, Retired};
+use osm_api::profile::AcceptedProfile;
+use osm_api::{MachineDeployment, Pool, names, pool};
+use osm_render::Profile;
+
+use crate::gather::{Fate, FoundProfile, Gathered, ProfileLookup};
+use crate::view::{self, ConfigView};
+
+/// How long a new revision waits for the verdict on a profile that has just been changed.
+const VERDICT_WAIT: SignedDuration = SignedDuration::from_secs(10);
+
+/// What is to be done. It leaves no choice to whoever does it.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// What becomes of the object.
+    pub object: ObjectPlan,
+    /// What is to stand in the status; `None`: leave it.
+    pub status: Option<StatusPlan>,
+    /// MachineDeployments that get no OperatingSystemConfig, and why.
+    pub rejected: Vec<Rejection>,
+    /// The MachineDeployment to tell about failure and recovery.
+    pub about: Option<ObjectReference>,
+    /// Look again after this time, though nothing changes.
+    pub again: Option<Duration>,
+}
+
+/// What becomes of an OperatingSystemConfig.
+#[derive(Debug, Default)]
+pub enum ObjectPlan {
+    /// It stays as it is.
+    #[default]
+    Keep,
+    /// It is created.
+    Create(ObjectMeta, Box<OperatingSystemConfigSpec>),
+    /// It is replaced; the metadata carries the resourceVersion that was seen.
+    Replace(ObjectMeta, Box<OperatingSystemConfigSpec>),
+    /// It is deleted, if it still is the one that was seen.
+    Delete {
+        /// uid that was seen.
+        uid: String,
+        /// resourceVersion that was seen.
+        resource_version: String,
+    },
+}
+
+/// The fields of the status that osc-controller owns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatusPlan {
+    /// The condition `Rendered`.
+    pub verdict: Verdict,
+    /// What is vouched for.
+    pub rendered: Vouched,
+    /// The pool is gone.
+    pub retired: Option<Retired>,
+}
+
+/// What `status.rendered` is to say.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Vouched {
+    /// The last good result stays.
+    Last(Option<Rendered>),
+    /// The content that is being written; its generation is what the server answers.
+    Written(Rendered),
+}
+
+/// A MachineDeployment that can't have an OperatingSystemConfig.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rejection {
+    /// The MachineDeployment.
+    pub about: ObjectReference,
+    /// Its uid.
+    pub uid: String,
+    /// `NameConflict` or `NameTooLong`.
+    pub reason: &'static str,
+    /// What and how to mend it.
+    pub message: String,
+}
+
+/// Decides.
+pub fn plan(gathered: &Gathered) -> Plan {
+    if let Some(rejected) = too_long(gathered) {
+        return Plan { rejected, ..Plan::default() };
+    }
+    if let Some(config) = &gathered.config
+        && (config.is_retired() || gathered.fate != Fate::Lives)
+    {
+        return departed(gathered, config);
+    }
+    let Some((owner, others)) = gathered.claimants.split_first() else {
+        // No pool, and an object that names none: it is the Go implementation's, or somebody's. Not ours to judge.
+        return Plan::default();
+    };
+    let mut plan = for_owner(gathered, owner);
+    plan.rejected = others.iter().map(|other| conflict(other, owner, &gathered.name)).collect();
+    plan.about = Some(view::reference(owner));
+    plan
+}
+
+fn too_long(gathered: &Gathered) -> Option<Vec<Rejection>> {
+    let rejections: Vec<_> = gathered
+        .claimants
+        .iter()
+        .filter_map(|md| {
+            let bootstrap = names::bootstrap_secret_name(&md.name_any(), &md.namespace().unwrap_or_default());
+            let excess = bootstrap.len().checked_sub(names::MAX_NAME).filter(|excess| *excess > 0)?;
+            let message = format!(
+                "the name of its bootstrap Secret, which machine-controller prescribes, would be {} characters long and \
+                 may be {}: no machine of this pool can get user data. Shorten the MachineDeployment's name by {excess}.",
+                bootstrap.len(),
+                names::MAX_NAME
+            );
+            Some(reject(md, "NameTooLong", message))
+        })
+        .collect();
+    (!rejections.is_empty()).then_some(rejections)
+}
+
+fn conflict(md: &Arc<MachineDeployment>, owner: &Arc<MachineDeployment>, name: &str) -> Rejection {
+    let message = format!(
+        "its OperatingSystemConfig and Secrets would have the same names ({name}) as those of MachineDeployment {}/{}, \
+         which is older: no machine of this pool can get user data. Rename one of the two.",
+        owner.namespace().unwrap_or_default(),
+        owner.name_any()
+    );
+    reject(md, "NameConflict", message)
+}
+
+fn reject(md: &Arc<MachineDeployment>, reason: &'static str, message: String) -> Rejection {
+    Rejection { about: view::reference(md), uid: md.uid().unwrap_or_default(), reason, message }
+}
+
+/// The pool of this config is gone, or so it seems.
+fn departed(gathered: &Gathered, config: &ConfigView) -> Plan {
+    let meta = &config.metadata;
+    if config.is_undone() {
+        let (uid, resource_version) = (meta.uid.clone(), meta.resource_version.clone());
+        let (uid, resource_version) = (uid.unwrap_or_default(), resource_version.unwrap_or_default());
+        return Plan { object: ObjectPlan::Delete { uid, resource_version }, ..Plan::default() };
+    }
+    let last = Vouched::Last(config.status.rendered.clone());
+    if config.is_retired() {
+        // secret-syncer's turn.
+        return Plan::default();
+    }
+    let (reason, message, retired) = match gathered.fate {
+        Fate::Gone => (
+            "Retired",
+            "its MachineDeployment is gone; everything made for it is being undone".to_owned(),
+            Some(Retired {
+                uid: config.pool_uid().unwrap_or_default().to_owned(),
+                generation: meta.generation.unwrap_or(0),
+            }),
+        ),
+        Fate::OtherCluster => (
+            "ClusterChanged",
+            "it was made for another cluster (its kube-system namespace had another uid): nothing is rendered or undone. \
+             Correct the kubeconfig, or delete this object if that cluster is gone for good."
+                .to_owned(),
+            None,
+        ),
+        Fate::Unseen | Fate::Lives => return Plan { again: Some(Duration::from_secs(5)), ..Plan::default() },
+    };
+    let verdict = Verdict { type_: RENDERED, status: false, reason, message };
+    Plan { status: Some(StatusPlan { verdict, rendered: last, retired }), ..Plan::default() }
+}
+
+fn for_owner(gathered: &Gathered, owner: &Arc<MachineDeployment>) -> Plan {
+    let config = gathered.config.as_deref();
+    match decide(gathered, owner, config) {
+        Decision::Render(rendered) => written(gathered, owner, config, *rendered),
+        Decision::Hold { verdict, again } => {
+            let object = match config {
+                Some(_) => ObjectPlan::Keep,
+                // The table of pools shows every pool, also one that can't be rendered.
+                None => ObjectPlan::Create(metadata(gathered, owner, None), Box::new(empty(owner))),
+            };
+            let last = config.and_then(|config| config.status.rendered.clone());
+            let status = StatusPlan { verdict, rendered: Vouched::Last(last), retired: None };
+            Plan { object, status: Some(status), again, ..Plan::default() }
+        }
+    }
+}
+
+enum Decision {
+    Render(Box<RenderedContent>),
+    Hold { verdict: Verdict, again: Option<Duration> },
+}
+
+struct RenderedContent {
+    rendered: osm_render::Rendered,
+    profile: ProfileRef,
+    settings_digest: String,
+    message: String,
+}
+
+fn hold(status: bool, reason: &'static str, message: impl Into<String>) -> Decision {
+    Decision::Hold { verdict: Verdict { type_: RENDERED, status, reason, message: message.into() }, again: None }
+}
+
+fn decide(gathered: &Gathered, owner: &Arc<MachineDeployment>, config: Option<&ConfigView>) -> Decision {
+    let pool = match Pool::read(owner) {
+        Ok(pool) => pool,
+        Err(error) => return hold(false, error.reason(), error.to_string()),
+    };
+    let Some(settings) = &gathered.settings else {
+        return hold(false, "SettingsMissing", "there is no valid settings document; osc-controller's log and /readyz say why");
+    };
+    let Some(endpoint) = &gathered.endpoint else {
+        return hold(
+            false,
+            "EndpointUnknown",
+            "neither the settings (cluster.apiServer, cluster.caBundle) nor kube-public/cluster-info nor the EndpointSlice \
+             of default/kubernetes tell the API server's address and CA: set both in the settings",
+        );
+    };
+    let found = match &gathered.profile {
+        ProfileLookup::Found(found) => found,
+        ProfileLookup::Unnamed => return hold(false, "ProfileNotFound", "the MachineDeployment names no profile"),
+        ProfileLookup::Missing { namespace, name } => {
+            return hold(
+                false,
+                "ProfileNotFound",
+                format!(
+                    "there is no OperatingSystemProfile {namespace}/{name}: create it, or name another in the \
+                     MachineDeployment's annotation {}",
+                    names::PROFILE
+                ),
+            );
+        }
+    };
+    if let Some(waiting) = waits_for_verdict(gathered, owner, config, found) {
+        return waiting;
+    }
+    let (accepted, profile) = match &found.accepted {
+        Some((accepted, Ok(profile))) => (accepted, profile),
+        Some((_, Err(error))) => return hold(false, error.reason(), format!("{}/{}: {error}", found.namespace, found.name)),
+        None => {
+            let why = found.refusal.as_deref().unwrap_or("osp-controller has not judged it yet");
+            let message = format!("OperatingSystemProfile {}/{} is not accepted: {why}", found.namespace, found.name);
+            return hold(false, "ProfileNotAccepted", message);
+        }
+    };
+    if let Some(waiting) = waits_for_revision(owner, config) {
+        return waiting;
+    }
+    render(&pool, settings, endpoint, found, accepted, profile)
+}
+
+fn render(
+    pool: &Pool,
+    settings: &osm_runtime::settings::Current,
+    endpoint: &osm_render::ClusterEndpoint,
+    found: &FoundProfile,
+    accepted: &AcceptedProfile,
+    profile: &Profile,
+) -> Decision {
+    let rendered = match profile.render(pool, &settings.settings, endpoint) {
+        Ok(rendered) => rendered,
+        Err(error) => {
+            return hold(false, error.reason(), format!("profile {}/{}: {error}", found.namespace, found.name));
+        }
+    };
+    let mut message = format!("from profile {} {}", found.name, accepted.version);
+    if found.judged < found.generation {
+        message.push_str("; its newest edit has not been judged in time and is not in it");
+    } else if let Some(refusal) = &found.refusal {
+        message.push_str(&format!("; its newest edit is not accepted and not in it: {refusal}"));
+    }
+    for warning in &rendered.warnings {
+        message.push_str(&format!("; {warning}"));
+    }
+    let profile = ProfileRef {
+        namespace: found.namespace.clone(),
+        name: found.name.clone(),
+        version: accepted.version.clone(),
+        digest: accepted.digest.clone(),
+        template_engine: accepted.template_engine,
+    };
+    Decision::Render(Box::new(RenderedContent { rendered, profile, settings_digest: settings.digest.clone(), message }))
+}
+
+/// A revision that is not in the config yet, while the profile's newest edit has not been judged.
+fn waits_for_verdict(
+    gathered: &Gathered,
+    owner: &MachineDeployment,
+    config: Option<&ConfigView>,
+    found: &FoundProfile,
+) -> Option<Decision> {
+    let known = config.and_then(|config| config.machine_deployment.as_ref()).and_then(|md| md.revision.as_deref());
+    let new = pool::revision(owner).is_some_and(|revision| known != Some(revision));
+    if !new || found.judged >= found.generation {
+        return None;
+    }
+    let left = VERDICT_WAIT - gathered.now.duration_since(gathered.waiting_since);
+    let again = Duration::try_from(left).ok().filter(|left| !left.is_zero())?;
+    let message = format!("waits for osp-controller's verdict on the newest edit of {}/{}", found.namespace, found.name);
+    let rendered = config.is_some_and(|config| config.status.rendered.is_some());
+    let verdict = Verdict { type_: RENDERED, status: rendered, reason: "WaitingForProfile", message };
+    Some(Decision::Hold { verdict, again: Some(again) })
+}
+
+/// The template was edited, but machine-controller has not stamped a revision for it yet: machines of the old
+/// revision are still replaced with the old content.
+fn waits_for_revision(owner: &MachineDeployment, config: Option<&ConfigView>) -> Option<Decision> {
+    let config = config.filter(|config| config.status.rendered.is_some())?;
+    let known = config.machine_deployment.as_ref().filter(|known| known.revision.is_some())?;
+    let same_revision = pool::revision(owner) == known.revision.as_deref();
+    if !same_revision || pool::template_digest(owner) == known.template_digest {
+        return None;
+    }
+    Some(hold(
+        true,
+        "WaitingForRevision",
+        "the MachineDeployment's template was edited; its content follows when machine-controller stamps the new revision",
+    ))
+}
+
+fn written(gathered: &Gathered, owner: &Arc<MachineDeployment>, config: Option<&ConfigView>, content: RenderedContent) -> Plan {
+    let RenderedContent { rendered, profile, settings_digest, message } = content;
+    let mut spec = rendered.spec;
+    spec.machine_deployment = Some(pool_reference(owner));
+    spec.profile = Some(profile);
+    let vouched = Rendered {
+        generation: 0,
+        digest: spec.digest.clone().unwrap_or_default(),
+        revision: pool::revision(owner).map(str::to_owned),
+        settings_digest: Some(settings_digest),
+        user_data_bytes: Some(rendered.user_data_bytes),
+    };
+    let meta = metadata(gathered, owner, config.map(|config| &config.metadata));
+    let (object, vouched) = match config {
+        None => (ObjectPlan::Create(meta, Box::new(spec)), Vouched::Written(vouched)),
+        Some(config) if stands(config, &meta, &spec) => {
+            let generation = config.metadata.generation.unwrap_or(0);
+            (ObjectPlan::Keep, Vouched::Last(Some(Rendered { generation, ..vouched })))
+        }
+        Some(_) => (ObjectPlan::Replace(meta, Box::new(spec)), Vouched::Written(vouched)),
+    };
+    let verdict = Verdict { type_: RENDERED, status: true, reason: "Rendered", message };
+    let status = Some(StatusPlan { verdict, rendered: vouched, retired: None });
+    Plan { object, status, ..Plan::default() }
+}
+
+/// Whether the object already is what it should be. Digests are compared as they were written; a generation that
+/// nobody vouches for means that somebody else has written.
+fn stands(config: &ConfigView, meta: &ObjectMeta, spec: &OperatingSystemConfigSpec) -> bool {
+    config.digest == spec.digest
+        && config.machine_deployment == spec.machine_deployment
+        && config.profile == spec.profile
+        && config.status.rendered.as_ref().map(|rendered| rendered.generation) == config.metadata.generation
+        && config.metadata.annotations == meta.annotations
+        && config.metadata.labels == meta.labels
+}
+
+fn metadata(gathered: &Gathered, owner: &MachineDeployment, current: Option<&ObjectMeta>) -> ObjectMeta {
+    let (namespace, name) = (owner.namespace().unwrap_or_default(), owner.name_any());
+    let mut meta = current.cloned().unwrap_or_else(|| ObjectMeta { name: Some(gathered.name.clone()), ..ObjectMeta::default() });
+    let annotations = meta.annotations.get_or_insert_with(BTreeMap::new);
+    annotations.insert(names::OWNER.to_owned(), format!("{namespace}/{name}"));
+    annotations.entry(names::CLUSTER_UID.to_owned()).or_insert_with(|| gathered.cluster_uid.clone());
+    let id = names::pool_id(&namespace, &name, &owner.uid().unwrap_or_default());
+    meta.labels.get_or_insert_with(BTreeMap::new).insert(names::POOL.to_owned(), id);
+    meta
+}
+
+fn pool_reference(owner: &MachineDeployment) -> MachineDeploymentRef {
+    MachineDeploymentRef {
+        namespace: owner.namespace().unwrap_or_default(),
+        name: owner.name_any(),
+        uid: owner.uid().unwrap_or_default(),
+        revision: pool::revision(owner).map(str::to_owned),
+        template_digest: pool::template_digest(owner),
+    }
+}
+
+/// The object of a pool that has never been rendered. It names no revision: nothing of it is good for one.
+fn empty(owner: &MachineDeployment) -> OperatingSystemConfigSpec {
+    let machine_deployment = MachineDeploymentRef { revision: None, ..pool_reference(owner) };
+    OperatingSystemConfigSpec { machine_deployment: Some(machine_deployment), ..OperatingSystemConfigSpec::default() }
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,60 @@
+//! Tells people: Events on failure and on recovery, metrics, log lines.
+
+use std::time::Duration;
+
+use osm_api::condition;
+
+use crate::apply::Applied;
+use crate::gather::Gathered;
+use crate::state::{State, lock};
+
+/// Reports what a reconcile has done; returns when to look again.
+pub async fn report(state: &State, gathered: &Gathered, applied: Applied) -> Option<Duration> {
+    report_rejections(state, gathered, &applied).await;
+    if applied.deleted {
+        tracing::info!(config = gathered.name, "the pool is retired, and everything made for it is undone");
+    }
+    if gathered.claimants.is_empty() && (gathered.config.is_none() || applied.deleted) {
+        state.count(&gathered.name, None);
+        state.stop_waiting(&gathered.name);
+    }
+    let Some(status) = &applied.status else { return applied.again };
+    let verdict = &status.verdict;
+    state.count(&gathered.name, Some(verdict));
+    let before = gathered.config.as_ref().and_then(|c| condition::find(&c.status.conditions, condition::RENDERED));
+    let unchanged = before.is_some_and(|before| {
+        before.reason == verdict.reason && before.message == verdict.message && (before.status == "True") == verdict.status
+    });
+    if unchanged {
+        return applied.again;
+    }
+    tracing::info!(config = gathered.name, rendered = verdict.status, reason = verdict.reason, "{}", verdict.message);
+    let failed_before = before.is_some_and(|before| before.status != "True");
+    if let Some(about) = &applied.about {
+        // Waiting is no failure.
+        if !verdict.status && verdict.reason != "WaitingForProfile" {
+            state.context.events.warning(about, verdict.reason, &verdict.message).await;
+        } else if verdict.status && failed_before {
+            state.context.events.recovery(about, verdict.reason, &verdict.message).await;
+        }
+    }
+    applied.again
+}
+
+async fn report_rejections(state: &State, gathered: &Gathered, applied: &Applied) {
+    for rejection in &applied.rejected {
+        let known = lock(&state.rejected).insert(rejection.uid.clone(), rejection.reason);
+        if known != Some(rejection.reason) {
+            state.census.count(&rejection.uid, condition::RENDERED, false, rejection.reason);
+            tracing::warn!(config = gathered.name, reason = rejection.reason, "{}", rejection.message);
+            state.context.events.warning(&rejection.about, rejection.reason, &rejection.message).await;
+        }
+    }
+    // Who owns the config now was perhaps rejected before.
+    let rejected: Vec<&str> = applied.rejected.iter().map(|rejection| rejection.uid.as_str()).collect();
+    for owner in gathered.claimants.iter().filter_map(|md| md.metadata.uid.as_deref()) {
+        if !rejected.contains(&owner) {
+            state.no_longer_rejected(owner);
+        }
+    }
+}

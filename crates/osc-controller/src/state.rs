@@ -1,0 +1,260 @@
+//! What this controller knows: its watches, and what wakes which OperatingSystemConfig.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::core::DeserializeGuard;
+use kube::runtime::watcher;
+use kube::{Api, ResourceExt};
+use osm_api::config::OperatingSystemConfig;
+use osm_api::profile::{AcceptedProfile, OperatingSystemProfile};
+use osm_api::{MachineDeployment, condition};
+use osm_render::{Profile, ProfileError};
+use osm_runtime::cache::{Cache, Change};
+use osm_runtime::metrics::Census;
+use osm_runtime::queue::Queue;
+use osm_runtime::{Context, settings, watch};
+
+use crate::endpoint::{self, Discovered};
+use crate::view::{self, ConfigView, ProfileView};
+
+/// Shared by all reconciles; cheap to clone.
+#[derive(Clone)]
+pub struct State(Arc<Inner>);
+
+impl std::ops::Deref for State {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+/// What [`State`] holds.
+pub struct Inner {
+    /// Clients, flags, metrics.
+    pub context: Context,
+    /// The settings in force.
+    pub settings: settings::Receiver,
+    /// Names of OperatingSystemConfigs that want a reconcile.
+    pub queue: Arc<Queue<String>>,
+    /// MachineDeployments of the whole cluster.
+    pub machine_deployments: Arc<Cache<MachineDeployment>>,
+    /// Profiles of the namespace.
+    pub profiles: Arc<Cache<ProfileView>>,
+    /// OperatingSystemConfigs of the namespace.
+    pub configs: Arc<Cache<ConfigView>>,
+    /// Objects by condition.
+    pub census: Arc<Census>,
+    /// MachineDeployments that have no OperatingSystemConfig of their own, and why: they were told.
+    pub rejected: Mutex<HashMap<String, &'static str>>,
+    cluster_info: Arc<Cache<Discovered>>,
+    endpoint_slices: Arc<Cache<Discovered>>,
+    own_ca: Option<String>,
+    cluster_uid: OnceLock<String>,
+    compiled: Mutex<HashMap<String, Result<Arc<Profile>, ProfileError>>>,
+    waiting: Mutex<HashMap<String, (String, Timestamp)>>,
+}
+
+impl State {
+    /// Starts the watches.
+    ///
+    /// # Errors
+    /// Metrics that can't be registered.
+    pub fn start(context: &Context, settings: settings::Receiver) -> anyhow::Result<Self> {
+        let own_ca = context.config.root_cert.as_deref().and_then(endpoint::pem);
+        let state = Self(Arc::new(Inner {
+            context: context.clone(),
+            settings,
+            queue: Arc::default(),
+            machine_deployments: Arc::default(),
+            profiles: Arc::default(),
+            configs: Arc::default(),
+            census: Census::new(&context.metrics),
+            rejected: Mutex::default(),
+            cluster_info: Arc::default(),
+            endpoint_slices: Arc::default(),
+            own_ca,
+            cluster_uid: OnceLock::new(),
+            compiled: Mutex::default(),
+            waiting: Mutex::default(),
+        }));
+        state.watch();
+        Ok(state)
+    }
+
+    fn watch(&self) {
+        let (context, client) = (&self.context, self.context.client.clone());
+        let all = watcher::Config::default;
+
+        let state = self.clone();
+        let wake = move |change: Change<MachineDeployment>| {
+            if let (Some(gone), None) = (&change.old, &change.new) {
+                state.no_longer_rejected(gone.metadata.uid.as_deref().unwrap_or_default());
+            }
+            for md in [change.old, change.new].into_iter().flatten() {
+                state.queue.add(view::claimed(&md));
+            }
+        };
+        let api: Api<DeserializeGuard<MachineDeployment>> = Api::all(client.clone());
+        let cache = self.machine_deployments.clone();
+        watch::spawn(context, "machinedeployments", api, all(), cache, |md| Some(view::trim(md)), wake);
+
+        let queue = self.queue.clone();
+        let wake = move |change: Change<ConfigView>| {
+            if let Some(name) = change.key.split_once('/').map(|(_, name)| name.to_owned()) {
+                queue.add(name);
+            }
+        };
+        let api: Api<DeserializeGuard<OperatingSystemConfig>> = Api::namespaced(client.clone(), &context.args.namespace);
+        let cache = self.configs.clone();
+        watch::spawn(context, "operatingsystemconfigs", api, all(), cache, |config| Some(ConfigView::of(config)), wake);
+
+        let state = self.clone();
+        let wake = move |change: Change<ProfileView>| state.wake_users_of(&change.key);
+        let api: Api<DeserializeGuard<OperatingSystemProfile>> = Api::namespaced(client.clone(), &context.args.namespace);
+        let cache = self.profiles.clone();
+        watch::spawn(context, "operatingsystemprofiles", api, all(), cache, |osp| Some(ProfileView::of(osp)), wake);
+
+        let state = self.clone();
+        let wake = move |_: Change<Discovered>| state.wake_all();
+        let api: Api<DeserializeGuard<ConfigMap>> = Api::namespaced(client.clone(), "kube-public");
+        let (named, cache) = (all().fields("metadata.name=cluster-info"), self.cluster_info.clone());
+        watch::spawn(context, "cluster-info", api, named, cache, |map| Some(Discovered::from_cluster_info(&map)), wake);
+
+        let state = self.clone();
+        let wake = move |_: Change<Discovered>| state.wake_all();
+        let api: Api<DeserializeGuard<EndpointSlice>> = Api::namespaced(client, "default");
+        let (named, cache) = (all().labels("kubernetes.io/service-name=kubernetes"), self.endpoint_slices.clone());
+        watch::spawn(context, "endpointslices", api, named, cache, |s| Some(Discovered::from_endpoint_slice(&s)), wake);
+
+        let (state, mut settings) = (self.clone(), self.settings.clone());
+        let shutdown = context.shutdown.clone();
+        tokio::spawn(async move {
+            while let Some(Ok(())) = shutdown.run_until_cancelled(settings.changed()).await {
+                state.wake_all();
+            }
+        });
+    }
+
+    fn wake_all(&self) {
+        for md in self.machine_deployments.select(|_| true) {
+            self.queue.add(view::claimed(&md));
+        }
+    }
+
+    fn wake_users_of(&self, profile: &str) {
+        let uses = |md: &MachineDeployment| {
+            view::wanted_profile(md, &self.context.args.namespace)
+                .is_some_and(|(namespace, name)| profile == format!("{namespace}/{name}"))
+        };
+        for md in self.machine_deployments.select(uses) {
+            self.queue.add(view::claimed(&md));
+        }
+    }
+}
+
+impl Inner {
+    /// OperatingSystemConfigs.
+    pub fn config_api(&self) -> Api<OperatingSystemConfig> {
+        Api::namespaced(self.context.client.clone(), &self.context.args.namespace)
+    }
+
+    /// Key of an OperatingSystemConfig in the cache.
+    pub fn config_key(&self, name: &str) -> String {
+        format!("{}/{name}", self.context.args.namespace)
+    }
+
+    /// Records what the server returned for a write of ours.
+    pub fn wrote(&self, config: OperatingSystemConfig) -> ConfigView {
+        let (key, version) = (watch::key(&config.metadata), osm_runtime::cache::Version::of(&config.metadata));
+        let view = ConfigView::of(config);
+        self.configs.wrote(&key, version, view.clone());
+        view
+    }
+
+    /// Where nodes find the API server.
+    pub fn endpoint(&self, settings: &osm_api::Settings) -> Option<osm_render::ClusterEndpoint> {
+        let mut sources: Vec<Discovered> = Vec::new();
+        for cache in [&self.cluster_info, &self.endpoint_slices] {
+            sources.extend(cache.select(|_| true).iter().map(|found| (**found).clone()));
+        }
+        endpoint::choose(settings, &sources, self.own_ca.as_deref())
+    }
+
+    /// The compiled templates of an accepted profile; parsing is nearly all of the cost of rendering.
+    pub fn compiled(&self, accepted: &AcceptedProfile) -> Result<Arc<Profile>, ProfileError> {
+        let mut compiled = lock(&self.compiled);
+        if let Some(profile) = compiled.get(&accepted.digest) {
+            return profile.clone();
+        }
+        let in_use = self.profiles.select(|profile| profile.accepted.is_some());
+        let digests: Vec<&str> =
+            in_use.iter().filter_map(|profile| profile.accepted.as_ref()).map(|a| a.digest.as_str()).collect();
+        compiled.retain(|digest, _| digests.contains(&digest.as_str()));
+        let profile = osm_render::compile(accepted).map(Arc::new);
+        compiled.insert(accepted.digest.clone(), profile.clone());
+        profile
+    }
+
+    /// Since when a new revision of this pool waits for the verdict on its profile.
+    pub fn waiting_since(&self, name: &str, revision: &str, now: Timestamp) -> Timestamp {
+        let mut waiting = lock(&self.waiting);
+        match waiting.get(name) {
+            Some((for_revision, since)) if for_revision == revision => *since,
+            _ => {
+                waiting.insert(name.to_owned(), (revision.to_owned(), now));
+                now
+            }
+        }
+    }
+
+    /// The pool no longer waits.
+    pub fn stop_waiting(&self, name: &str) {
+        lock(&self.waiting).remove(name);
+    }
+
+    /// uid of `kube-system` of the cluster that was met first by this process.
+    ///
+    /// # Errors
+    /// Those of the request.
+    pub async fn cluster_uid(&self) -> Result<String, kube::Error> {
+        if let Some(uid) = self.cluster_uid.get() {
+            return Ok(uid.clone());
+        }
+        let uid = self.live_cluster_uid().await?;
+        Ok(self.cluster_uid.get_or_init(|| uid).clone())
+    }
+
+    /// uid of `kube-system` as it is now.
+    ///
+    /// # Errors
+    /// Those of the request.
+    pub async fn live_cluster_uid(&self) -> Result<String, kube::Error> {
+        let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(self.context.client.clone());
+        Ok(api.get("kube-system").await?.uid().unwrap_or_default())
+    }
+
+    /// A MachineDeployment that had no config of its own has one now, or is gone.
+    pub fn no_longer_rejected(&self, uid: &str) {
+        if lock(&self.rejected).remove(uid).is_some() {
+            self.census.forget(uid, condition::RENDERED);
+        }
+    }
+
+    /// Counts a config under its condition, or no longer.
+    pub fn count(&self, name: &str, verdict: Option<&condition::Verdict>) {
+        match verdict {
+            Some(verdict) => self.census.count(name, verdict.type_, verdict.status, verdict.reason),
+            None => self.census.forget(name, condition::RENDERED),
+        }
+    }
+}
+
+/// A lock whose holder panicked is still good: nothing here is left half done.
+pub fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

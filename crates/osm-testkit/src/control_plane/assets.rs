@@ -1,0 +1,126 @@
+//! The control plane's binaries: from `KUBEBUILDER_ASSETS`, else built from the Go module under `e2e/`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::go_module::GoModule;
+
+/// A program of the control plane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Component {
+    /// The store behind the API server.
+    Etcd,
+    /// The API server.
+    KubeApiserver,
+    /// The built-in controllers; not among what `setup-envtest` installs.
+    KubeControllerManager,
+}
+
+impl Component {
+    /// The binary's file name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::KubeApiserver => "kube-apiserver",
+            Self::KubeControllerManager => "kube-controller-manager",
+        }
+    }
+
+    fn go_package(self) -> &'static str {
+        match self {
+            Self::Etcd => "go.etcd.io/etcd/server/v3",
+            Self::KubeApiserver => "k8s.io/kubernetes/cmd/kube-apiserver",
+            Self::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
+        }
+    }
+}
+
+/// Where the binaries are.
+#[derive(Debug, Clone)]
+pub struct Assets(BTreeMap<Component, PathBuf>);
+
+impl Assets {
+    /// The binary of `component`.
+    ///
+    /// # Errors
+    /// When [`ensure`] was not asked for it.
+    pub fn path(&self, component: Component) -> Result<&Path> {
+        let path = self.0.get(&component).map(PathBuf::as_path);
+        path.with_context(|| format!("{} was not asked for", component.name()))
+    }
+}
+
+/// Makes sure that the components' binaries exist; builds only what is asked for and not there yet. A cold build of etcd and kube-apiserver
+/// takes minutes, so `progress` is told what happens, a line at a time.
+///
+/// # Errors
+/// When Go is missing or a build fails.
+pub async fn ensure(components: &[Component], progress: impl Fn(&str)) -> Result<Assets> {
+    let given =
+        std::env::var_os("KUBEBUILDER_ASSETS").filter(|directory| !directory.is_empty()).map(PathBuf::from);
+    let mut paths = BTreeMap::new();
+    for &component in components {
+        let name = component.name();
+        let given = given.as_ref().map(|directory| directory.join(name)).filter(|path| path.is_file());
+        let path = match given {
+            Some(path) => path,
+            None => go_module()?.build(name, component.go_package(), &progress).await?,
+        };
+        paths.insert(component, path);
+    }
+    Ok(Assets(paths))
+}
+
+/// [`ensure`] for the terminal: progress goes to standard error.
+///
+/// # Errors
+/// As [`ensure`].
+pub async fn ensure_verbosely(components: &[Component]) -> Result<Assets> {
+    ensure(components, |line| eprintln!("{line}")).await
+}
+
+fn go_module() -> Result<GoModule> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e");
+    let go_mod =
+        fs::read_to_string(directory.join("go.mod")).with_context(|| directory.display().to_string())?;
+    let version = kubernetes_version(&go_mod).context("no k8s.io/kubernetes in e2e/go.mod")?;
+    GoModule::new(&directory, "control-plane", &ldflags(version))
+}
+
+fn kubernetes_version(go_mod: &str) -> Option<&str> {
+    let required = go_mod.lines().find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes "));
+    required?.split_whitespace().next()
+}
+
+/// Without these the server would call itself v0.0.0.
+fn ldflags(version: &str) -> String {
+    let mut numbers = version.trim_start_matches('v').split('.');
+    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let variable = "k8s.io/component-base/version.git";
+    format!("-s -w -X {variable}Version={version} -X {variable}Major={major} -X {variable}Minor={minor}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_comes_from_go_mod() {
+        let go_mod = "require (\n\tk8s.io/kubelet v0.34.4\n\tk8s.io/kubernetes v1.34.4 // indirect\n)\n";
+        assert_eq!(kubernetes_version(go_mod), Some("v1.34.4"));
+        assert_eq!(kubernetes_version("require k8s.io/api v0.34.4"), None);
+        let flags = ldflags("v1.34.4");
+        assert!(flags.ends_with("gitVersion=v1.34.4 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=34"), "{flags}");
+    }
+
+    #[tokio::test]
+    async fn what_was_not_asked_for_is_an_error() {
+        let assets = ensure(&[], |_| ()).await.unwrap();
+        let error = assets.path(Component::Etcd).unwrap_err().to_string();
+        assert_eq!(error, "etcd was not asked for");
+    }
+}

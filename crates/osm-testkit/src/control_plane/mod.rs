@@ -1,0 +1,357 @@
+//! A real etcd and kube-apiserver on free loopback ports, in a temporary directory, gone with their owner.
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! use osm_testkit::{ControlPlane, Options};
+//!
+//! let control_plane = ControlPlane::start(Options::default()).await?;
+//! let admin = control_plane.admin()?;
+//! # Ok(()) }
+//! ```
+
+mod apply;
+pub mod assets;
+mod audit;
+mod identity;
+mod namespace;
+mod pki;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use kube::Client;
+use kube::api::DynamicObject;
+use rand::Rng;
+use rand::distr::Alphanumeric;
+use tokio::sync::{Mutex, OnceCell};
+
+use self::assets::{Assets, Component};
+pub use self::audit::AuditEvent;
+use self::pki::Pki;
+use crate::process::{ScratchDir, Service};
+use crate::wait::wait_for;
+
+/// What the API server advertises, and so what the EndpointSlice `default/kubernetes` holds. It may not be a loopback address; nobody
+/// answers there (RFC 5737).
+pub const ADVERTISED_ADDRESS: &str = "192.0.2.10";
+
+/// The cluster IP of the Service `default/kubernetes`.
+const SERVICE_ADDRESS: &str = "10.96.0.1";
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// How often a port that somebody else took between our look and the API server's is replaced.
+const PORT_ATTEMPTS: usize = 3;
+
+/// How a control plane differs from the usual one.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The longest life that the server grants to ServiceAccount tokens (at least an hour). Requests for more are shortened silently.
+    pub service_account_max_token_expiration: Option<Duration>,
+    /// Controllers for kube-controller-manager to run, e.g. `csrapproving`, `csrsigning`, `namespace`. It is neither built nor started
+    /// where this is empty.
+    pub controllers: Vec<&'static str>,
+    /// Keep a log of all requests, for [`ControlPlane::audit_events`].
+    pub audit: bool,
+}
+
+impl Options {
+    /// What [`assets::ensure`] must be asked for.
+    #[must_use]
+    pub fn components(&self) -> Vec<Component> {
+        let mut components = vec![Component::Etcd, Component::KubeApiserver];
+        if !self.controllers.is_empty() {
+            components.push(Component::KubeControllerManager);
+        }
+        components
+    }
+}
+
+/// A running control plane. Dropping it, or the end of the process that owns it, ends all its processes and removes its files.
+#[derive(Debug)]
+pub struct ControlPlane {
+    // In the order in which they are dropped: the directory last.
+    _controller_manager: Option<Service>,
+    apiserver: Mutex<Option<Service>>,
+    etcd: Mutex<Service>,
+    assets: Assets,
+    options: Options,
+    port: u16,
+    pki: Pki,
+    admin_token: String,
+    directory: ScratchDir,
+}
+
+impl ControlPlane {
+    /// Starts one, with binaries built first where they are missing (progress on standard error). Ready when the API server says so.
+    ///
+    /// # Errors
+    /// When a binary can't be built or a component does not become ready; the message holds the end of its log.
+    pub async fn start(options: Options) -> Result<Self> {
+        let assets = assets::ensure_verbosely(&options.components()).await?;
+        Self::start_with(assets, options).await
+    }
+
+    /// As [`ControlPlane::start`], with binaries that [`assets::ensure`] has found.
+    ///
+    /// # Errors
+    /// When a component does not become ready.
+    pub async fn start_with(assets: Assets, options: Options) -> Result<Self> {
+        let directory = ScratchDir::new("osm-control-plane-")?;
+        let pki = Pki::create(directory.path())?;
+        let admin_token = random_token();
+        // system:masters passes every authorization check.
+        let users = format!("{admin_token},admin,admin,system:masters\n");
+        private_file(&directory.path().join("tokens.csv"), &users)?;
+        let etcd = start_etcd(assets.path(Component::Etcd)?, directory.path())?;
+        let mut control_plane = Self {
+            _controller_manager: None,
+            apiserver: Mutex::new(None),
+            etcd: Mutex::new(etcd),
+            assets,
+            options,
+            port: 0,
+            pki,
+            admin_token,
+            directory,
+        };
+        control_plane.start_apiserver_on_free_port().await?;
+        if !control_plane.options.controllers.is_empty() {
+            control_plane._controller_manager = Some(control_plane.start_controller_manager()?);
+        }
+        Ok(control_plane)
+    }
+
+    /// The one control plane that the tests of a process share, with usual options; each test uses namespaces of its own.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::start`].
+    pub async fn shared() -> Result<&'static Self> {
+        static SHARED: OnceCell<ControlPlane> = OnceCell::const_new();
+        SHARED.get_or_try_init(|| Self::start(Options::default())).await
+    }
+
+    /// The API server's address, `https://127.0.0.1:<port>`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.port)
+    }
+
+    /// The certificate of the CA that signed the API server's, PEM.
+    #[must_use]
+    pub fn ca_pem(&self) -> &str {
+        &self.pki.ca_pem
+    }
+
+    /// A kubeconfig (mode 0600) of a user who may do everything.
+    #[must_use]
+    pub fn admin_kubeconfig_path(&self) -> PathBuf {
+        self.directory.path().join("admin.kubeconfig")
+    }
+
+    /// A client that may do everything. Made anew on each call, because a client ends with the tokio runtime that made it.
+    ///
+    /// # Errors
+    /// When the TLS configuration is refused.
+    pub fn admin(&self) -> Result<Client> {
+        self.client(&self.admin_token)
+    }
+
+    /// A client for another token.
+    ///
+    /// # Errors
+    /// When the TLS configuration is refused.
+    pub fn client(&self, token: &str) -> Result<Client> {
+        let mut config = kube::Config::new(self.url().parse()?);
+        config.root_cert = Some(vec![self.pki.ca_der.clone()]);
+        config.auth_info.token = Some(token.to_owned().into());
+        Ok(Client::try_from(config)?)
+    }
+
+    /// Applies YAML documents of any kind, as [`ControlPlane::admin`].
+    ///
+    /// # Errors
+    /// When the text is not YAML, or the server refuses an object.
+    pub async fn apply_yaml(&self, yaml: &str) -> Result<Vec<DynamicObject>> {
+        apply::apply_yaml(&self.admin()?, yaml).await
+    }
+
+    /// Applies the CustomResourceDefinitions (and all else) in a directory's `.yaml` files and waits until their kinds are served.
+    ///
+    /// # Errors
+    /// When the server refuses one, or does not serve it in time.
+    pub async fn install_crds(&self, directory: &Path) -> Result<()> {
+        apply::install_crds(&self.admin()?, directory).await
+    }
+
+    /// The CustomResourceDefinition of machine-controller's MachineDeployments, cut down to what tests need.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::install_crds`].
+    pub async fn install_machine_deployment_crd(&self) -> Result<()> {
+        self.install_crds(&Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")).await
+    }
+
+    /// Kills the API server at once, as if its machine had failed. Does nothing where it does not run.
+    ///
+    /// # Errors
+    /// When it can't be waited for.
+    pub async fn stop_apiserver(&self) -> Result<()> {
+        if let Some(mut apiserver) = self.apiserver.lock().await.take() {
+            apiserver.kill9()?;
+        }
+        Ok(())
+    }
+
+    /// Starts the API server again, with the same port and data, and waits until it is ready. Does nothing where it runs.
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub async fn start_apiserver(&self) -> Result<()> {
+        let mut apiserver = self.apiserver.lock().await;
+        if apiserver.is_none() {
+            *apiserver = Some(self.spawn_apiserver().await?);
+        }
+        Ok(())
+    }
+
+    async fn start_apiserver_on_free_port(&mut self) -> Result<()> {
+        let mut attempt = 1;
+        loop {
+            self.port = free_port()?;
+            private_file(&self.admin_kubeconfig_path(), &self.kubeconfig(&self.admin_token))?;
+            match self.start_apiserver().await {
+                Err(error)
+                    if attempt < PORT_ATTEMPTS && format!("{error:#}").contains("address already in use") =>
+                {
+                    attempt += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    async fn spawn_apiserver(&self) -> Result<Service> {
+        let file = |name: &str| self.directory.path().join(name).display().to_string();
+        let mut arguments = vec![
+            format!("--etcd-servers={}", etcd_url(self.directory.path())),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--advertise-address={ADVERTISED_ADDRESS}"),
+            format!("--secure-port={}", self.port),
+            format!("--cert-dir={}", file("certs")),
+            format!("--tls-cert-file={}", file("apiserver.crt")),
+            format!("--tls-private-key-file={}", file("apiserver.key")),
+            format!("--client-ca-file={}", file("ca.crt")),
+            format!("--token-auth-file={}", file("tokens.csv")),
+            "--enable-bootstrap-token-auth".to_owned(),
+            "--authorization-mode=Node,RBAC".to_owned(),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--service-account-key-file={}", file("sa.pub")),
+            format!("--service-account-signing-key-file={}", file("sa.key")),
+            "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+            "--allow-privileged".to_owned(),
+        ];
+        if let Some(longest) = self.options.service_account_max_token_expiration {
+            arguments.push(format!("--service-account-max-token-expiration={}s", longest.as_secs()));
+        }
+        if self.options.audit {
+            arguments.extend(audit::arguments(self.directory.path())?);
+        }
+        let log = self.directory.path().join("kube-apiserver.log");
+        let binary = self.assets.path(Component::KubeApiserver)?;
+        let mut apiserver = Service::spawn(binary, arguments, NO_ENV, &log)?;
+        self.wait_until_ready(&mut apiserver).await?;
+        Ok(apiserver)
+    }
+
+    async fn wait_until_ready(&self, apiserver: &mut Service) -> Result<()> {
+        let client = self.admin()?;
+        let mut etcd = self.etcd.lock().await;
+        let outcome = wait_for("kube-apiserver to be ready", READY_WITHIN, async || {
+            for service in [&mut *etcd, &mut *apiserver] {
+                if let Some(status) = service.exited()? {
+                    let tail = service.log_tail(10);
+                    return Ok(Some(Err(anyhow!(
+                        "{} ended ({status}); its last lines:\n{tail}",
+                        service.name()
+                    ))));
+                }
+            }
+            let request = http::Request::get("/readyz").body(Vec::new())?;
+            let answer = client.request_text(request).await?;
+            Ok((answer == "ok").then_some(Ok(())))
+        });
+        let outcome = outcome.await;
+        outcome.with_context(|| format!("kube-apiserver's last lines:\n{}", apiserver.log_tail(10)))?
+    }
+
+    fn start_controller_manager(&self) -> Result<Service> {
+        let file = |name: &str| self.directory.path().join(name).display().to_string();
+        let arguments = [
+            format!("--kubeconfig={}", self.admin_kubeconfig_path().display()),
+            format!("--controllers={}", self.options.controllers.join(",")),
+            "--leader-elect=false".to_owned(),
+            "--secure-port=0".to_owned(), // serves nothing
+            format!("--cluster-signing-cert-file={}", file("ca.crt")),
+            format!("--cluster-signing-key-file={}", file("ca.key")),
+            format!("--root-ca-file={}", file("ca.crt")),
+            format!("--service-account-private-key-file={}", file("sa.key")),
+        ];
+        let binary = self.assets.path(Component::KubeControllerManager)?;
+        Service::spawn(binary, arguments, NO_ENV, &self.directory.path().join("kube-controller-manager.log"))
+    }
+
+    fn kubeconfig(&self, token: &str) -> String {
+        identity::kubeconfig(&self.url(), self.ca_pem(), token)
+    }
+}
+
+const NO_ENV: [(&str, &str); 0] = [];
+
+fn start_etcd(binary: &Path, directory: &Path) -> Result<Service> {
+    let arguments = [
+        format!("--data-dir={}", directory.join("etcd").display()),
+        format!("--listen-client-urls={}", etcd_url(directory)),
+        // Must be an address with a port; only other members would use it.
+        "--advertise-client-urls=http://127.0.0.1:2379".to_owned(),
+        "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
+        "--unsafe-no-fsync".to_owned(),
+        "--log-level=warn".to_owned(),
+    ];
+    Service::spawn(binary, arguments, NO_ENV, &directory.join("etcd.log"))
+}
+
+/// A socket in our private directory: no port to find, and nobody else gets at the data.
+fn etcd_url(directory: &Path) -> String {
+    format!("unix://{}", directory.join("etcd.sock").display())
+}
+
+/// A port below the range from which the kernel serves outgoing connections, so that it stays free while the API server is stopped.
+fn free_port() -> Result<u16> {
+    let mut rng = rand::rng();
+    for _ in 0..100 {
+        let port = rng.random_range(20_000..32_000);
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no free port on 127.0.0.1 between 20000 and 32000")
+}
+
+fn random_token() -> String {
+    rand::rng().sample_iter(Alphanumeric).take(32).map(char::from).collect()
+}
+
+/// Writes a file that only its owner may read.
+fn private_file(path: &Path, content: &str) -> Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let file = File::options().create(true).write(true).truncate(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(content.as_bytes())).with_context(|| path.display().to_string())
+}

@@ -1,0 +1,77 @@
+//! The kubelet's configuration file.
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::containerd::without_places;
+use super::program::{ask, go_program, go_source};
+use super::verdict::{Verdict, judge_once};
+
+/// The minor versions that there are judges for.
+pub const KUBELET_MINORS: [&str; 4] = ["1.33", "1.34", "1.35", "1.36"];
+
+/// Judges a kubelet configuration; see [`kubelet_configs`].
+///
+/// # Errors
+/// What is wrong with it.
+pub fn kubelet_config(name: &str, text: &str, version: &str) -> Result<(), Verdict> {
+    kubelet_configs(&[(name, text)], version)
+}
+
+/// Judges `KubeletConfiguration` documents (name, text) by the types of a Kubernetes version (`1.36`, `v1.36.3`): unknown and duplicate fields, wrong types,
+/// unknown feature gates and other values than a locked gate's are refused. The kubelet's own validation of values is not run.
+///
+/// # Errors
+/// What is wrong with them; a version that is not one of [`KUBELET_MINORS`].
+pub fn kubelet_configs(documents: &[(&str, &str)], version: &str) -> Result<(), Verdict> {
+    let judge = format!("kubelet configuration for {version}");
+    judge_once(&judge, documents, |texts| {
+        let mut parts = version.trim_start_matches('v').splitn(3, '.');
+        let minor = format!("{}.{}", parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        KUBELET_MINORS.contains(&minor.as_str()).then_some(()).context("no judge for this version")?;
+        let gates = go_source("kubelet").join(format!("feature-gates/{minor}.txt"));
+        let program = go_program("kubelet", &format!("go-{minor}.mod"))?;
+        let answers: Vec<Vec<String>> = ask(Command::new(program).arg(gates), &texts)?;
+        Ok(without_places(answers))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const API: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\n";
+    const GOOD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nrotateCertificates: true\n\
+        failCgroupV1: false\nfeatureGates:\n  RotateKubeletServerCertificate: true\nshutdownGracePeriod: 30s\n";
+
+    #[test]
+    fn good_configuration_passes_for_every_minor() {
+        for minor in KUBELET_MINORS {
+            kubelet_config("good", GOOD, minor).unwrap();
+        }
+        kubelet_config("good", GOOD, "v1.36.3").unwrap();
+    }
+
+    #[test]
+    fn what_the_kubelet_would_not_start_with_is_refused() {
+        let cases = [
+            ("field", GOOD.replace("rotateCertificates", "rotateCerts"), "unknown field \"rotateCerts\""),
+            ("twice", format!("{GOOD}rotateCertificates: true\n"), "already set"),
+            ("type", GOOD.replace("rotateCertificates: true", "maxPods: many"), "maxPods"),
+            ("duration", GOOD.replace("30s", "30 seconds"), "unknown unit"),
+            (
+                "gate",
+                GOOD.replace("RotateKubelet", "RotateKublet"),
+                "RotateKubletServerCertificate: no such feature gate",
+            ),
+            ("kind", format!("{API}kind: CredentialProviderConfig\n"), "is no KubeletConfiguration"),
+        ];
+        for (name, text, expected) in cases {
+            let verdict = kubelet_config(name, &text, "1.36").expect_err(name).to_string();
+            assert!(verdict.contains(expected), "{name}: {verdict}");
+        }
+        let verdict = kubelet_config("old", GOOD, "1.12").unwrap_err().to_string();
+        assert!(verdict.contains("no judge for this version"), "{verdict}");
+    }
+}

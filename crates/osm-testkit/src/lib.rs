@@ -1,0 +1,16 @@
+//! What tests, the demo and the benchmark stand on: a real etcd and kube-apiserver, a stand-in for machine-controller, child
+//! processes that never outlive their owner, and judges of rendered documents.
+//!
+//! For development only: no service depends on this crate.
+
+pub mod control_plane;
+pub mod go_module;
+pub mod judge;
+pub mod machine_controller;
+pub mod packages;
+pub mod process;
+pub mod wait;
+
+pub use control_plane::{ControlPlane, Options};
+pub use process::Service;
+pub use wait::{check, wait_for};

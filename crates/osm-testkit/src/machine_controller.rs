@@ -1,0 +1,340 @@
+//! machine-controller's side of the contract, as a stand-in: what it stamps, when it takes a bootstrap Secret, what it does to the
+//! text, and how a cloud gets it.
+
+use std::io::Write;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use flate2::{Compression, write::GzEncoder};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+use thiserror::Error;
+
+/// Annotation of MachineSets and MachineDeployments with the current revision.
+pub const REVISION_ANNOTATION: &str = "machinedeployment.clusters.k8s.io/revision";
+
+/// Annotation of a bootstrap Secret with the revision that it was made for.
+pub const SECRET_REVISION_ANNOTATION: &str = "k8c.io/machine-deployment-revision";
+
+/// Where bootstrap Secrets are.
+pub const CLOUD_INIT_SETTINGS_NAMESPACE: &str = "cloud-init-settings";
+
+/// The key of a bootstrap Secret with the user data.
+pub const CLOUD_CONFIG_KEY: &str = "cloud-config";
+
+const MACHINE_NAME: &str = "<MACHINE_NAME>";
+
+/// [`MACHINE_NAME`] as it stands in a `data:` URL.
+const ESCAPED_MACHINE_NAME: &str = "%3CMACHINE_NAME%3E";
+
+/// Why a machine can't be made yet. machine-controller asks again, for ever.
+#[derive(Debug, Error)]
+pub enum NotReady {
+    /// The bootstrap Secret could not be read: there is none, or the server refused.
+    #[error("cloud config {name:?} is not ready yet: {source}")]
+    Unreadable {
+        /// The Secret's name.
+        name: String,
+        /// What the API server said.
+        source: Box<kube::Error>,
+    },
+    /// The bootstrap Secret was made for another revision than the machine's MachineSet has.
+    #[error("cloud config is for revision {secret:?}, the MachineSet has {machine_set:?}")]
+    Revision {
+        /// The Secret's revision; empty where it has none.
+        secret: String,
+        /// The MachineSet's revision.
+        machine_set: String,
+    },
+    /// The user data is not text. (machine-controller would hand it on as it is.)
+    #[error("cloud config is not UTF-8")]
+    NotText,
+}
+
+/// The kind `MachineDeployment`.
+#[must_use]
+pub fn machine_deployment() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.k8s.io", "v1alpha1", "MachineDeployment"))
+}
+
+/// The bootstrap Secret's name for a MachineDeployment.
+#[must_use]
+pub fn bootstrap_secret_name(namespace: &str, name: &str) -> String {
+    format!("{name}-{namespace}-bootstrap-config")
+}
+
+/// Gives a MachineDeployment its revision, as machine-controller does when its template has changed. Returns the updated object.
+///
+/// # Errors
+/// What the API server says.
+pub async fn stamp_revision(
+    client: &Client,
+    md: &DynamicObject,
+    revision: u64,
+) -> Result<DynamicObject, kube::Error> {
+    let namespace = md.namespace().unwrap_or_default();
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &machine_deployment());
+    let patch = json!({"metadata": {"annotations": {REVISION_ANNOTATION: revision.to_string()}}});
+    api.patch(&md.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await
+}
+
+/// Reads the bootstrap Secret of a MachineDeployment and makes a machine's user data from it.
+///
+/// # Errors
+/// Whatever keeps machine-controller from making the machine now.
+pub async fn fetch_user_data(
+    client: &Client,
+    md: &DynamicObject,
+    machine_set_revision: &str,
+    machine_name: &str,
+) -> Result<String, NotReady> {
+    let name = bootstrap_secret_name(&md.namespace().unwrap_or_default(), &md.name_any());
+    let secrets = Api::<Secret>::namespaced(client.clone(), CLOUD_INIT_SETTINGS_NAMESPACE);
+    match secrets.get(&name).await {
+        Ok(secret) => user_data(&secret, machine_set_revision, machine_name),
+        Err(error) => Err(NotReady::Unreadable { name, source: Box::new(error) }),
+    }
+}
+
+/// The user data of one machine: the bootstrap Secret's text with the machine's name filled in.
+///
+/// Follows machine-controller to the letter, also where it is careless: a Secret without `cloud-config` gives a machine without user data.
+///
+/// # Errors
+/// When the Secret is for another revision.
+pub fn user_data(
+    secret: &Secret,
+    machine_set_revision: &str,
+    machine_name: &str,
+) -> Result<String, NotReady> {
+    let revision =
+        secret.annotations().get(SECRET_REVISION_ANNOTATION).map(String::as_str).unwrap_or_default();
+    if revision != machine_set_revision {
+        return Err(NotReady::Revision {
+            secret: revision.to_owned(),
+            machine_set: machine_set_revision.to_owned(),
+        });
+    }
+    let data = secret.data.as_ref().and_then(|data| data.get(CLOUD_CONFIG_KEY));
+    let bytes = data.map(|data| data.0.clone()).unwrap_or_default();
+    let text = String::from_utf8(bytes).map_err(|_| NotReady::NotText)?;
+    let text =
+        text.replace(MACHINE_NAME, machine_name).replace(ESCAPED_MACHINE_NAME, &query_escape(machine_name));
+    Ok(without_blank_lines(&text))
+}
+
+/// Go's `url.QueryEscape`.
+fn query_escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                escaped.push(char::from(byte));
+            }
+            b' ' => escaped.push('+'),
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+/// Empties every line that has only blanks and tabs: the regular expression `(?m)^[ \t]+$`.
+fn without_blank_lines(text: &str) -> String {
+    let lines =
+        text.split('\n').map(|line| if line.chars().all(|c| c == ' ' || c == '\t') { "" } else { line });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What happens to user data on its way into a cloud's API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// As it is.
+    Raw,
+    /// Base64.
+    Base64,
+    /// Compressed, then base64.
+    GzipBase64,
+}
+
+/// After which step a cloud's limit counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// What the machine gets to see, compressed or not: the limit is on the content, before base64.
+    Content,
+    /// What is sent, base64 included.
+    Encoded,
+}
+
+/// How a cloud gets user data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivery {
+    /// What machine-controller, or the cloud's client library, does to it.
+    pub encoding: Encoding,
+    /// The most bytes that the cloud takes, where it says so.
+    pub limit: Option<(usize, Counted)>,
+}
+
+/// Why user data does not reach a machine.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum NotDelivered {
+    /// machine-controller does not know this cloud.
+    #[error("unknown cloud provider {0:?}")]
+    UnknownCloud(String),
+    /// machine-controller makes no machines there, so it never reads the bootstrap Secret.
+    #[error("cloud provider {0:?} takes no user data")]
+    NoUserData(String),
+    /// Over the cloud's limit.
+    #[error("{cloud} takes at most {limit} bytes of user data, not {size}")]
+    TooLarge {
+        /// The cloud provider.
+        cloud: String,
+        /// Its limit in bytes.
+        limit: usize,
+        /// The user data's size in bytes, counted as the cloud does.
+        size: usize,
+    },
+}
+
+/// How `cloud` gets user data for a machine with operating system `os`; both by machine-controller's names.
+///
+/// # Errors
+/// When the cloud is unknown or takes none.
+pub fn delivery(cloud: &str, os: &str) -> Result<Delivery, NotDelivered> {
+    use Counted::{Content, Encoded};
+    use Encoding::{Base64, GzipBase64, Raw};
+    let (encoding, limit) = match (cloud, os) {
+        ("aws", "flatcar") => (Base64, Some((16 << 10, Content))),
+        ("aws", _) => (GzipBase64, Some((16 << 10, Content))),
+        ("azure", _) => (Base64, Some((65_535, Content))),
+        ("gce", _) => (Raw, Some((256 << 10, Content))),
+        ("hetzner", _) => (Raw, Some((32 << 10, Content))),
+        ("digitalocean", _) => (Raw, Some((64 << 10, Content))),
+        // Handed over as it is; the client library encodes it, and the limit is on that.
+        ("openstack", _) => (Base64, Some((65_535, Encoded))),
+        ("nutanix" | "alibaba" | "linode" | "vultr" | "anexia" | "opennebula" | "baremetal", _) => {
+            (Base64, None)
+        }
+        ("vsphere" | "vmware-cloud-director", "flatcar") => (Base64, None),
+        ("vsphere" | "vmware-cloud-director" | "kubevirt" | "scaleway" | "equinixmetal" | "packet", _) => {
+            (Raw, None)
+        }
+        ("edge" | "external" | "fake", _) => return Err(NotDelivered::NoUserData(cloud.to_owned())),
+        _ => return Err(NotDelivered::UnknownCloud(cloud.to_owned())),
+    };
+    Ok(Delivery { encoding, limit })
+}
+
+/// User data as it goes to the cloud's API.
+///
+/// # Errors
+/// When the cloud does not take it.
+pub fn delivered(cloud: &str, os: &str, user_data: &str) -> Result<Vec<u8>, NotDelivered> {
+    let Delivery { encoding, limit } = delivery(cloud, os)?;
+    let content = if encoding == Encoding::GzipBase64 { gzip(user_data) } else { user_data.into() };
+    let content_size = content.len();
+    let encoded = if encoding == Encoding::Raw { content } else { BASE64_STANDARD.encode(content).into() };
+    if let Some((limit, counted)) = limit {
+        let size = if counted == Counted::Content { content_size } else { encoded.len() };
+        if size > limit {
+            return Err(NotDelivered::TooLarge { cloud: cloud.to_owned(), limit, size });
+        }
+    }
+    Ok(encoded)
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    // Writing to memory does not fail.
+    encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use k8s_openapi::ByteString;
+
+    use super::*;
+
+    fn secret(revision: &str, text: &str) -> Secret {
+        let mut secret = Secret::default();
+        secret.annotations_mut().insert(SECRET_REVISION_ANNOTATION.to_owned(), revision.to_owned());
+        secret.data = Some([(CLOUD_CONFIG_KEY.to_owned(), ByteString(text.into()))].into());
+        secret
+    }
+
+    #[test]
+    fn the_machine_name_is_filled_in_everywhere() {
+        let text = "hostname: <MACHINE_NAME>\nname: <MACHINE_NAME>\nurl: data:,%3CMACHINE_NAME%3E\nlower: %3cMACHINE_NAME%3e\n";
+        assert_eq!(
+            user_data(&secret("1", text), "1", "pool-a.b c").unwrap(),
+            "hostname: pool-a.b c\nname: pool-a.b c\nurl: data:,pool-a.b+c\nlower: %3cMACHINE_NAME%3e\n"
+        );
+    }
+
+    #[test]
+    fn lines_of_blanks_become_empty() {
+        let text = "a\n  \n\t \n\n b \n \r\n  ";
+        assert_eq!(user_data(&secret("1", text), "1", "m").unwrap(), "a\n\n\n\n b \n \r\n");
+    }
+
+    #[test]
+    fn another_revision_is_not_ready() {
+        for (secret, machine_set) in
+            [(secret("1", ""), "2"), (secret("2", ""), "1"), (Secret::default(), "1")]
+        {
+            let error = user_data(&secret, machine_set, "m").unwrap_err();
+            assert!(matches!(error, NotReady::Revision { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_secret_without_content_gives_empty_user_data() {
+        let mut secret = secret("1", "text");
+        secret.data = None;
+        assert_eq!(user_data(&secret, "1", "m").unwrap(), "");
+    }
+
+    #[test]
+    fn query_escape_is_gos() {
+        assert_eq!(query_escape("<a b>/ä~-_.+"), "%3Ca+b%3E%2F%C3%A4~-_.%2B");
+        assert_eq!(query_escape(MACHINE_NAME), ESCAPED_MACHINE_NAME);
+    }
+
+    #[test]
+    fn aws_gets_it_compressed_and_counts_before_base64() {
+        let text = "x".repeat(100_000);
+        let sent = delivered("aws", "ubuntu", &text).unwrap();
+        let compressed = BASE64_STANDARD.decode(sent).unwrap();
+        let mut back = String::new();
+        flate2::read::GzDecoder::new(compressed.as_slice()).read_to_string(&mut back).unwrap();
+        assert_eq!(back, text);
+        let error = delivered("aws", "flatcar", &text).unwrap_err();
+        assert_eq!(error.to_string(), "aws takes at most 16384 bytes of user data, not 100000");
+    }
+
+    #[test]
+    fn limits_count_where_the_cloud_counts() {
+        // (cloud, most bytes of text that are taken)
+        for (cloud, most) in [("aws", 16_384), ("openstack", 49_149), ("hetzner", 32_768), ("azure", 65_535)]
+        {
+            assert!(delivered(cloud, "flatcar", &"x".repeat(most)).is_ok(), "{cloud}");
+            let error = delivered(cloud, "flatcar", &"x".repeat(most + 1)).unwrap_err();
+            assert!(matches!(error, NotDelivered::TooLarge { .. }), "{cloud}: {error}");
+        }
+        assert_eq!(delivered("vsphere", "ubuntu", "x").unwrap(), b"x");
+        assert_eq!(delivered("vsphere", "flatcar", "x").unwrap(), b"eA==");
+    }
+
+    #[test]
+    fn clouds_without_user_data_and_unknown_ones_are_told_apart() {
+        assert_eq!(delivered("edge", "ubuntu", "x"), Err(NotDelivered::NoUserData("edge".to_owned())));
+        assert_eq!(
+            delivered("cumulus", "ubuntu", "x"),
+            Err(NotDelivered::UnknownCloud("cumulus".to_owned()))
+        );
+    }
+}

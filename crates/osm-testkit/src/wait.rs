@@ -1,0 +1,75 @@
+//! Waiting for a condition, with a deadline.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+/// How often a condition is looked at.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Asks `condition` again and again until it gives a value. An error counts as "not yet".
+///
+/// # Errors
+/// After `deadline`: names `what` was waited for, and the last error.
+pub async fn wait_for<T>(
+    what: &str,
+    deadline: Duration,
+    mut condition: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let started = Instant::now();
+    let mut last_error = None;
+    loop {
+        let left = deadline.saturating_sub(started.elapsed());
+        match tokio::time::timeout(left, condition()).await {
+            Ok(Ok(Some(value))) => return Ok(value),
+            Ok(Ok(None)) => last_error = None,
+            Ok(Err(error)) => last_error = Some(error),
+            Err(_) => {}
+        }
+        if started.elapsed() >= deadline {
+            match last_error {
+                Some(error) => bail!("waited {deadline:?} in vain for {what}: {error:#}"),
+                None => bail!("waited {deadline:?} in vain for {what}"),
+            }
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+/// Turns a yes or no into what [`wait_for`] asks for.
+///
+/// # Errors
+/// None; the type is what a condition returns.
+pub fn check(holds: bool) -> Result<Option<()>> {
+    Ok(holds.then_some(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_value_is_returned_as_soon_as_it_is_there() {
+        let mut calls = 0;
+        let value = wait_for("the third call", Duration::from_secs(10), async || {
+            calls += 1;
+            match calls {
+                1 => bail!("an error is not the end"),
+                2 => Ok(None),
+                _ => Ok(Some(calls)),
+            }
+        });
+        assert_eq!(value.await.unwrap(), 3);
+    }
+
+    #[tokio::test]
+    async fn the_deadline_names_what_was_missing() {
+        let never =
+            wait_for("rain", Duration::from_millis(1), async || -> Result<Option<()>> { bail!("sunny") });
+        assert_eq!(never.await.unwrap_err().to_string(), "waited 1ms in vain for rain: sunny");
+        let stuck = wait_for("rain", Duration::from_millis(1), async || -> Result<Option<()>> {
+            std::future::pending().await
+        });
+        assert_eq!(stuck.await.unwrap_err().to_string(), "waited 1ms in vain for rain");
+    }
+}
