@@ -40,7 +40,11 @@ pub async fn apply(state: &State, gathered: &Gathered, plan: Plan) -> Result<App
     Ok(Applied { status, deleted, rejected, about, again })
 }
 
-async fn apply_object(state: &State, gathered: &Gathered, plan: ObjectPlan) -> Result<Option<ConfigView>, Error> {
+async fn apply_object(
+    state: &State,
+    gathered: &Gathered,
+    plan: ObjectPlan,
+) -> Result<Option<ConfigView>, Error> {
     let (api, name) = (state.config_api(), gathered.name.as_str());
     match plan {
         ObjectPlan::Keep => Ok(gathered.config.as_deref().cloned()),
@@ -65,7 +69,8 @@ async fn apply_object(state: &State, gathered: &Gathered, plan: ObjectPlan) -> R
             Ok(Some(state.wrote(replaced.map_err(Error::request("the OperatingSystemConfig"))?)))
         }
         ObjectPlan::Delete { uid, resource_version } => {
-            let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: Some(resource_version) };
+            let preconditions =
+                Preconditions { uid: Some(uid.clone()), resource_version: Some(resource_version) };
             match api.delete(name, &DeleteParams::default().preconditions(preconditions)).await {
                 Ok(_) => {}
                 Err(error) if status::is_code(&error, 404) => {}
@@ -78,11 +83,18 @@ async fn apply_object(state: &State, gathered: &Gathered, plan: ObjectPlan) -> R
     }
 }
 
-async fn apply_status(state: &State, gathered: &Gathered, plan: &StatusPlan, view: &ConfigView) -> Result<(), Error> {
+async fn apply_status(
+    state: &State,
+    gathered: &Gathered,
+    plan: &StatusPlan,
+    view: &ConfigView,
+) -> Result<(), Error> {
     let generation = view.metadata.generation;
     let rendered = match &plan.rendered {
         Vouched::Last(rendered) => rendered.clone(),
-        Vouched::Written(rendered) => Some(Rendered { generation: generation.unwrap_or(0), ..rendered.clone() }),
+        Vouched::Written(rendered) => {
+            Some(Rendered { generation: generation.unwrap_or(0), ..rendered.clone() })
+        }
     };
     let condition = plan.verdict.condition(&view.status.conditions, generation, gathered.now);
     let stands = condition::find(&view.status.conditions, condition::RENDERED) == Some(&condition)

@@ -40,13 +40,22 @@ impl Discovered {
 
     /// Reads the EndpointSlice of the Service `kubernetes`: the first ready address, and the port `https`.
     pub fn from_endpoint_slice(slice: &EndpointSlice) -> Self {
-        let port = slice.ports.iter().flatten().find(|port| port.name.as_deref() == Some("https")).and_then(|port| port.port);
+        let port = slice
+            .ports
+            .iter()
+            .flatten()
+            .find(|port| port.name.as_deref() == Some("https"))
+            .and_then(|port| port.port);
         let ready = |endpoint: &&k8s_openapi::api::discovery::v1::Endpoint| {
             endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true)
         };
         let address = slice.endpoints.iter().find(ready).and_then(|endpoint| endpoint.addresses.first());
         let api_server = address.zip(port).map(|(address, port)| {
-            if address.contains(':') { format!("https://[{address}]:{port}") } else { format!("https://{address}:{port}") }
+            if address.contains(':') {
+                format!("https://[{address}]:{port}")
+            } else {
+                format!("https://{address}:{port}")
+            }
         });
         Self { api_server, ca: None }
     }
@@ -55,8 +64,11 @@ impl Discovered {
 /// The endpoint to render: settings first, then the sources in order. `own_ca` is the CA with which this process
 /// itself verifies the same API server.
 pub fn choose(settings: &Settings, sources: &[Discovered], own_ca: Option<&str>) -> Option<ClusterEndpoint> {
-    let api_server =
-        settings.cluster.api_server.clone().or_else(|| sources.iter().find_map(|source| source.api_server.clone()))?;
+    let api_server = settings
+        .cluster
+        .api_server
+        .clone()
+        .or_else(|| sources.iter().find_map(|source| source.api_server.clone()))?;
     let ca = settings
         .cluster
         .ca_bundle

@@ -135,7 +135,11 @@ fn sort_by_claim(claimants: &mut [Arc<MachineDeployment>], config: Option<&Confi
     });
 }
 
-async fn fate(state: &State, config: Option<&ConfigView>, claimants: &[Arc<MachineDeployment>]) -> Result<Fate, Error> {
+async fn fate(
+    state: &State,
+    config: Option<&ConfigView>,
+    claimants: &[Arc<MachineDeployment>],
+) -> Result<Fate, Error> {
     let Some(config) = config.filter(|config| !config.is_retired()) else { return Ok(Fate::Lives) };
     let Some(pool) = &config.machine_deployment else { return Ok(Fate::Lives) };
     if claimants.iter().any(|md| md.uid().as_deref() == Some(pool.uid.as_str())) {
@@ -158,12 +162,17 @@ async fn ask_fate(state: &State, config: &ConfigView, pool: &MachineDeploymentRe
     }
 }
 
-async fn lookup(state: &State, owner: &MachineDeployment, config: Option<&ConfigView>) -> Result<ProfileLookup, Error> {
+async fn lookup(
+    state: &State,
+    owner: &MachineDeployment,
+    config: Option<&ConfigView>,
+) -> Result<ProfileLookup, Error> {
     let Some((namespace, name)) = view::wanted_profile(owner, &state.context.args.namespace) else {
         return Ok(ProfileLookup::Unnamed);
     };
     let key = format!("{namespace}/{name}");
-    let known = config.and_then(|config| config.machine_deployment.as_ref()).and_then(|md| md.revision.as_deref());
+    let known =
+        config.and_then(|config| config.machine_deployment.as_ref()).and_then(|md| md.revision.as_deref());
     let watched = namespace == state.context.args.namespace;
     // A new revision decides what machines boot with for a long time. The profile may have been changed just before
     // it, and its watch may lag behind that of MachineDeployments: so ask.

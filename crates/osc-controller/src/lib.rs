@@ -48,7 +48,11 @@ pub enum Error {
 impl Error {
     pub(crate) fn request(what: &'static str) -> impl FnOnce(kube::Error) -> Self {
         move |source| {
-            if osm_runtime::status::conflict(&source) { Self::Conflict { what } } else { Self::Request { what, source } }
+            if osm_runtime::status::conflict(&source) {
+                Self::Conflict { what }
+            } else {
+                Self::Request { what, source }
+            }
         }
     }
 }
@@ -78,12 +82,11 @@ pub async fn run(context: Context, settings: settings::Receiver) -> anyhow::Resu
     if shutdown.run_until_cancelled(context.readiness.opened(watch::GATE)).await.is_none() {
         return Ok(());
     }
-    let limits = Limits {
-        concurrency: context.args.concurrency.into(),
-        timeout: context.args.reconcile_timeout(),
-    };
+    let limits =
+        Limits { concurrency: context.args.concurrency.into(), timeout: context.args.reconcile_timeout() };
     let queue = state.queue.clone();
-    runner::run(queue, limits, context.metrics.clone(), shutdown, move |name| reconcile(state.clone(), name)).await;
+    runner::run(queue, limits, context.metrics.clone(), shutdown, move |name| reconcile(state.clone(), name))
+        .await;
     Ok(())
 }
 

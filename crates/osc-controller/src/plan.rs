@@ -205,7 +205,10 @@ struct RenderedContent {
 }
 
 fn hold(status: bool, reason: &'static str, message: impl Into<String>) -> Decision {
-    Decision::Hold { verdict: Verdict { type_: RENDERED, status, reason, message: message.into() }, again: None }
+    Decision::Hold {
+        verdict: Verdict { type_: RENDERED, status, reason, message: message.into() },
+        again: None,
+    }
 }
 
 fn decide(gathered: &Gathered, owner: &Arc<MachineDeployment>, config: Option<&ConfigView>) -> Decision {
@@ -214,7 +217,11 @@ fn decide(gathered: &Gathered, owner: &Arc<MachineDeployment>, config: Option<&C
         Err(error) => return hold(false, error.reason(), error.to_string()),
     };
     let Some(settings) = &gathered.settings else {
-        return hold(false, "SettingsMissing", "there is no valid settings document; osc-controller's log and /readyz say why");
+        return hold(
+            false,
+            "SettingsMissing",
+            "there is no valid settings document; osc-controller's log and /readyz say why",
+        );
     };
     let Some(endpoint) = &gathered.endpoint else {
         return hold(
@@ -226,7 +233,9 @@ fn decide(gathered: &Gathered, owner: &Arc<MachineDeployment>, config: Option<&C
     };
     let found = match &gathered.profile {
         ProfileLookup::Found(found) => found,
-        ProfileLookup::Unnamed => return hold(false, "ProfileNotFound", "the MachineDeployment names no profile"),
+        ProfileLookup::Unnamed => {
+            return hold(false, "ProfileNotFound", "the MachineDeployment names no profile");
+        }
         ProfileLookup::Missing { namespace, name } => {
             return hold(
                 false,
@@ -244,10 +253,13 @@ fn decide(gathered: &Gathered, owner: &Arc<MachineDeployment>, config: Option<&C
     }
     let (accepted, profile) = match &found.accepted {
         Some((accepted, Ok(profile))) => (accepted, profile),
-        Some((_, Err(error))) => return hold(false, error.reason(), format!("{}/{}: {error}", found.namespace, found.name)),
+        Some((_, Err(error))) => {
+            return hold(false, error.reason(), format!("{}/{}: {error}", found.namespace, found.name));
+        }
         None => {
             let why = found.refusal.as_deref().unwrap_or("osp-controller has not judged it yet");
-            let message = format!("OperatingSystemProfile {}/{} is not accepted: {why}", found.namespace, found.name);
+            let message =
+                format!("OperatingSystemProfile {}/{} is not accepted: {why}", found.namespace, found.name);
             return hold(false, "ProfileNotAccepted", message);
         }
     };
@@ -268,7 +280,11 @@ fn render(
     let rendered = match profile.render(pool, &settings.settings, endpoint) {
         Ok(rendered) => rendered,
         Err(error) => {
-            return hold(false, error.reason(), format!("profile {}/{}: {error}", found.namespace, found.name));
+            return hold(
+                false,
+                error.reason(),
+                format!("profile {}/{}: {error}", found.namespace, found.name),
+            );
         }
     };
     let mut message = format!("from profile {} {}", found.name, accepted.version);
@@ -287,7 +303,12 @@ fn render(
         digest: accepted.digest.clone(),
         template_engine: accepted.template_engine,
     };
-    Decision::Render(Box::new(RenderedContent { rendered, profile, settings_digest: settings.digest.clone(), message }))
+    Decision::Render(Box::new(RenderedContent {
+        rendered,
+        profile,
+        settings_digest: settings.digest.clone(),
+        message,
+    }))
 }
 
 /// A revision that is not in the config yet, while the profile's newest edit has not been judged.
@@ -297,14 +318,18 @@ fn waits_for_verdict(
     config: Option<&ConfigView>,
     found: &FoundProfile,
 ) -> Option<Decision> {
-    let known = config.and_then(|config| config.machine_deployment.as_ref()).and_then(|md| md.revision.as_deref());
+    let known =
+        config.and_then(|config| config.machine_deployment.as_ref()).and_then(|md| md.revision.as_deref());
     let new = pool::revision(owner).is_some_and(|revision| known != Some(revision));
     if !new || found.judged >= found.generation {
         return None;
     }
     let left = VERDICT_WAIT - gathered.now.duration_since(gathered.waiting_since);
     let again = Duration::try_from(left).ok().filter(|left| !left.is_zero())?;
-    let message = format!("waits for osp-controller's verdict on the newest edit of {}/{}", found.namespace, found.name);
+    let message = format!(
+        "waits for osp-controller's verdict on the newest edit of {}/{}",
+        found.namespace, found.name
+    );
     let rendered = config.is_some_and(|config| config.status.rendered.is_some());
     let verdict = Verdict { type_: RENDERED, status: rendered, reason: "WaitingForProfile", message };
     Some(Decision::Hold { verdict, again: Some(again) })
@@ -326,7 +351,12 @@ fn waits_for_revision(owner: &MachineDeployment, config: Option<&ConfigView>) ->
     ))
 }
 
-fn written(gathered: &Gathered, owner: &Arc<MachineDeployment>, config: Option<&ConfigView>, content: RenderedContent) -> Plan {
+fn written(
+    gathered: &Gathered,
+    owner: &Arc<MachineDeployment>,
+    config: Option<&ConfigView>,
+    content: RenderedContent,
+) -> Plan {
     let RenderedContent { rendered, profile, settings_digest, message } = content;
     let mut spec = rendered.spec;
     spec.machine_deployment = Some(pool_reference(owner));
@@ -365,7 +395,9 @@ fn stands(config: &ConfigView, meta: &ObjectMeta, spec: &OperatingSystemConfigSp
 
 fn metadata(gathered: &Gathered, owner: &MachineDeployment, current: Option<&ObjectMeta>) -> ObjectMeta {
     let (namespace, name) = (owner.namespace().unwrap_or_default(), owner.name_any());
-    let mut meta = current.cloned().unwrap_or_else(|| ObjectMeta { name: Some(gathered.name.clone()), ..ObjectMeta::default() });
+    let mut meta = current
+        .cloned()
+        .unwrap_or_else(|| ObjectMeta { name: Some(gathered.name.clone()), ..ObjectMeta::default() });
     let annotations = meta.annotations.get_or_insert_with(BTreeMap::new);
     annotations.insert(names::OWNER.to_owned(), format!("{namespace}/{name}"));
     annotations.entry(names::CLUSTER_UID.to_owned()).or_insert_with(|| gathered.cluster_uid.clone());
@@ -387,7 +419,10 @@ fn pool_reference(owner: &MachineDeployment) -> MachineDeploymentRef {
 /// The object of a pool that has never been rendered. It names no revision: nothing of it is good for one.
 fn empty(owner: &MachineDeployment) -> OperatingSystemConfigSpec {
     let machine_deployment = MachineDeploymentRef { revision: None, ..pool_reference(owner) };
-    OperatingSystemConfigSpec { machine_deployment: Some(machine_deployment), ..OperatingSystemConfigSpec::default() }
+    OperatingSystemConfigSpec {
+        machine_deployment: Some(machine_deployment),
+        ..OperatingSystemConfigSpec::default()
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,453 @@
+//! Every decision of osc-controller, as a table of situations.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use osm_api::Settings;
+use osm_api::config::{OperatingSystemConfigStatus, UserDataBytes};
+use osm_api::profile::OperatingSystemProfileSpec;
+use osm_render::ClusterEndpoint;
+use osm_runtime::settings::Current;
+use serde_json::{Value, json};
+
+use super::*;
+
+const NAME: &str = "pool-kube-system-config";
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap()
+}
+
+fn machine_deployment(uid: &str, revision: Option<&str>, kubelet: &str) -> Arc<MachineDeployment> {
+    let mut md = json!({
+        "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
+        "metadata": {"name": "pool", "namespace": "kube-system", "uid": uid, "creationTimestamp": "2026-01-01T00:00:00Z", "annotations": {}},
+        "spec": {"template": {"spec": {
+            "versions": {"kubelet": kubelet},
+            "providerSpec": {"value": {"cloudProvider": "aws", "cloudProviderSpec": {}, "operatingSystem": "ubuntu", "operatingSystemSpec": {}}},
+        }}},
+    });
+    if let Some(revision) = revision {
+        md["metadata"]["annotations"][names::REVISION] = json!(revision);
+    }
+    Arc::new(serde_json::from_value(md).unwrap())
+}
+
+fn profile_spec(version: &str, text: &str) -> OperatingSystemProfileSpec {
+    serde_json::from_value(json!({
+        "osName": "ubuntu", "osVersion": "24.04", "version": version, "templateEngine": "Handlebars",
+        "supportedCloudProviders": [{"name": "aws"}],
+        "bootstrapConfig": {"files": [{"path": "/etc/boot", "content": {"inline": {"data": text}}}]},
+        "provisioningConfig": {"files": [{"path": "/etc/node", "content": {"inline": {"data": "kubelet {{kubelet.version}}\n"}}}]},
+    }))
+    .unwrap()
+}
+
+fn found(spec: &OperatingSystemProfileSpec) -> FoundProfile {
+    let accepted = osm_render::resolve(spec).unwrap();
+    let profile = osm_render::compile(&accepted).map(Arc::new);
+    FoundProfile {
+        namespace: "kube-system".into(),
+        name: "osp-ubuntu".into(),
+        generation: 1,
+        judged: 1,
+        refusal: None,
+        accepted: Some((accepted, profile)),
+    }
+}
+
+/// A pool with a good profile, and no config yet.
+fn gathered() -> Gathered {
+    Gathered {
+        now: now(),
+        name: NAME.into(),
+        claimants: vec![machine_deployment("uid-1", Some("1"), "1.34.2")],
+        config: None,
+        cluster_uid: "cluster".into(),
+        fate: Fate::Lives,
+        profile: ProfileLookup::Found(Box::new(found(&profile_spec("v1.0.0", "{{cluster.apiServer}}\n")))),
+        settings: Some(Arc::new(Current { settings: Settings::default(), digest: "settings".into() })),
+        endpoint: Some(ClusterEndpoint { api_server: "https://api:6443".into(), ca: "CA".into() }),
+        waiting_since: now(),
+    }
+}
+
+/// The config as it stands after the plan was done.
+fn done(gathered: &Gathered, plan: Plan) -> Arc<ConfigView> {
+    let current = gathered.config.as_deref().cloned().unwrap_or_default();
+    let (mut meta, digest, md, profile) = match plan.object {
+        ObjectPlan::Create(meta, spec) | ObjectPlan::Replace(meta, spec) => {
+            let generation = current.metadata.generation.unwrap_or(0) + 1;
+            (
+                ObjectMeta { generation: Some(generation), ..meta },
+                spec.digest,
+                spec.machine_deployment,
+                spec.profile,
+            )
+        }
+        _ => (current.metadata, current.digest, current.machine_deployment, current.profile),
+    };
+    meta.uid = Some("config".into());
+    meta.resource_version = Some("1".into());
+    let mut status = current.status;
+    if let Some(planned) = plan.status {
+        status.conditions =
+            vec![planned.verdict.condition(&status.conditions, meta.generation, gathered.now)];
+        status.rendered = match planned.rendered {
+            Vouched::Last(rendered) => rendered,
+            Vouched::Written(rendered) => Some(Rendered { generation: meta.generation.unwrap(), ..rendered }),
+        };
+        status.retired = planned.retired;
+    }
+    Arc::new(ConfigView { metadata: meta, digest, machine_deployment: md, profile, status })
+}
+
+/// A pool whose config stands.
+fn standing() -> Gathered {
+    let mut gathered = gathered();
+    gathered.config = Some(done(&gathered, plan(&gathered)));
+    gathered
+}
+
+fn verdict(plan: &Plan) -> (&'static str, bool) {
+    let verdict = &plan.status.as_ref().expect("a verdict").verdict;
+    (verdict.reason, verdict.status)
+}
+
+fn message(plan: &Plan) -> &str {
+    &plan.status.as_ref().expect("a verdict").verdict.message
+}
+
+fn vouched(config: &ConfigView) -> &Rendered {
+    config.status.rendered.as_ref().expect("rendered")
+}
+
+#[test]
+fn a_new_pool_is_created_rendered() {
+    let plan = plan(&gathered());
+    assert_eq!(verdict(&plan), ("Rendered", true));
+    let ObjectPlan::Create(meta, spec) = &plan.object else { panic!("{:?}", plan.object) };
+    assert_eq!(meta.name.as_deref(), Some(NAME));
+    assert_eq!(spec.machine_deployment.as_ref().unwrap().revision.as_deref(), Some("1"));
+    assert_eq!(spec.cloud_provider.as_ref().unwrap().spec, None, "it may hold credentials");
+    assert!(spec.digest.is_some());
+}
+
+#[test]
+fn what_stands_is_left_alone() {
+    let gathered = standing();
+    let plan = plan(&gathered);
+    assert!(matches!(plan.object, ObjectPlan::Keep), "{:?}", plan.object);
+    assert_eq!(done(&gathered, plan), gathered.config.unwrap());
+}
+
+#[test]
+fn a_pool_without_revision_is_rendered_and_follows_the_revision() {
+    let mut gathered = gathered();
+    gathered.claimants = vec![machine_deployment("uid-1", None, "1.34.2")];
+    gathered.config = Some(done(&gathered, plan(&gathered)));
+    assert_eq!(vouched(gathered.config.as_ref().unwrap()).revision, None);
+    // The template was edited before the first revision: nothing depends on the old one.
+    gathered.claimants = vec![machine_deployment("uid-1", None, "1.35.0")];
+    assert!(matches!(plan(&gathered).object, ObjectPlan::Replace(..)));
+    gathered.claimants = vec![machine_deployment("uid-1", Some("1"), "1.35.0")];
+    let config = done(&gathered, plan(&gathered));
+    assert_eq!(vouched(&config).revision.as_deref(), Some("1"));
+}
+
+#[test]
+fn an_edited_template_waits_for_its_revision_and_annotations_do_not() {
+    let mut gathered = standing();
+    let before = gathered.config.clone().unwrap();
+    gathered.claimants = vec![machine_deployment("uid-1", Some("1"), "1.35.0")];
+    let waiting = plan(&gathered);
+    assert_eq!(verdict(&waiting), ("WaitingForRevision", true));
+    assert!(matches!(waiting.object, ObjectPlan::Keep));
+    gathered.config = Some(done(&gathered, waiting));
+    assert_eq!(gathered.config.as_ref().unwrap().digest, before.digest);
+    gathered.claimants = vec![machine_deployment("uid-1", Some("2"), "1.35.0")];
+    let stamped = plan(&gathered);
+    assert_eq!(verdict(&stamped), ("Rendered", true));
+    let config = done(&gathered, stamped);
+    assert_ne!(config.digest, before.digest);
+    assert_eq!(vouched(&config).revision.as_deref(), Some("2"));
+
+    let mut gathered = standing();
+    let mut md = (*gathered.claimants[0]).clone();
+    md.annotations_mut().insert(format!("{}MaxPods", names::KUBELET_CONFIG_PREFIX), "many".into());
+    gathered.claimants = vec![Arc::new(md)];
+    assert_eq!(verdict(&plan(&gathered)), ("InvalidAnnotation", false));
+}
+
+#[test]
+fn failures_keep_the_last_good_content_and_say_why() {
+    type Break = fn(&mut Gathered);
+    type AnyBreak = Box<dyn Fn(&mut Gathered)>;
+    let change = |path: &str, value: Value| {
+        let path = path.to_owned();
+        move |gathered: &mut Gathered| {
+            let mut md = (*gathered.claimants[0]).clone();
+            *md.spec.template.pointer_mut(&path).unwrap() = value.clone();
+            md.annotations_mut().insert(names::REVISION.into(), "2".into());
+            gathered.claimants = vec![Arc::new(md)];
+        }
+    };
+    let cases: Vec<(AnyBreak, &str, &str)> = vec![
+        (
+            Box::new(change("/spec/providerSpec/value", json!({"cloudProvider": 5}))),
+            "InvalidProviderSpec",
+            "cloudProvider",
+        ),
+        (
+            Box::new(change("/spec/providerSpec/value/operatingSystem", json!("beos"))),
+            "UnknownOperatingSystem",
+            "beos",
+        ),
+        (
+            Box::new(change("/spec/providerSpec/value/operatingSystem", json!("flatcar"))),
+            "UnsupportedOperatingSystem",
+            "flatcar",
+        ),
+        (
+            Box::new(change("/spec/providerSpec/value/cloudProvider", json!("azure"))),
+            "UnsupportedCloudProvider",
+            "azure",
+        ),
+        (Box::new(change("/spec/versions", json!({}))), "InvalidKubeletVersion", "versions.kubelet"),
+        (Box::new((|g| g.settings = None) as Break), "SettingsMissing", "settings"),
+        (Box::new((|g| g.endpoint = None) as Break), "EndpointUnknown", "cluster-info"),
+        (
+            Box::new(
+                (|g| {
+                    g.profile =
+                        ProfileLookup::Missing { namespace: "kube-system".into(), name: "mine".into() }
+                }) as Break,
+            ),
+            "ProfileNotFound",
+            "kube-system/mine",
+        ),
+        (
+            Box::new(
+                (|g| {
+                    let mut profile = found(&profile_spec("v1.0.0", ""));
+                    (profile.accepted, profile.refusal) = (None, Some("templates can't be parsed".into()));
+                    g.profile = ProfileLookup::Found(Box::new(profile));
+                }) as Break,
+            ),
+            "ProfileNotAccepted",
+            "can't be parsed",
+        ),
+        (
+            Box::new(
+                (|g| {
+                    g.profile =
+                        ProfileLookup::Found(Box::new(found(&profile_spec("v2.0.0", "\n{{nothing.here}}"))))
+                }) as Break,
+            ),
+            "TemplateFailed",
+            "line 2",
+        ),
+    ];
+    for (break_it, reason, text) in cases {
+        let mut gathered = standing();
+        break_it(&mut gathered);
+        let failed = plan(&gathered);
+        assert_eq!(verdict(&failed), (reason, false));
+        assert!(message(&failed).contains(text), "{reason}: {:?} does not name {text:?}", message(&failed));
+        assert!(failed.about.is_some(), "{reason}: nobody is told");
+        let after = done(&gathered, failed);
+        let before = gathered.config.clone().unwrap();
+        assert_eq!(
+            (&after.digest, &after.status.rendered),
+            (&before.digest, &before.status.rendered),
+            "{reason}"
+        );
+
+        // The same of a pool that has nothing yet: it is in the table all the same.
+        gathered.config = None;
+        let failed = plan(&gathered);
+        let ObjectPlan::Create(_, spec) = &failed.object else { panic!("{reason}: {:?}", failed.object) };
+        assert_eq!((spec.digest.as_ref(), spec.bootstrap_config.files.len()), (None, 0), "{reason}");
+        assert_eq!(done(&gathered, failed).status.rendered, None, "{reason}");
+    }
+}
+
+#[test]
+fn marker_text_in_an_annotation_is_refused() {
+    let mut gathered = standing();
+    let mut md = (*gathered.claimants[0]).clone();
+    md.annotations_mut().insert(
+        format!("{}ContainerLogMaxSize", names::KUBELET_CONFIG_PREFIX),
+        "%%osm-late{api/token,raw}%%".into(),
+    );
+    gathered.claimants = vec![Arc::new(md)];
+    assert_eq!(verdict(&plan(&gathered)), ("ReservedText", false));
+}
+
+#[test]
+fn a_profile_or_setting_takes_effect_at_once() {
+    let mut gathered = standing();
+    gathered.profile = ProfileLookup::Found(Box::new(found(&profile_spec("v2.0.0", "new\n"))));
+    assert!(matches!(plan(&gathered).object, ObjectPlan::Replace(..)));
+    let mut gathered = standing();
+    let before = gathered.config.clone().unwrap();
+    gathered.endpoint.as_mut().unwrap().api_server = "https://other:6443".into();
+    assert_ne!(done(&gathered, plan(&gathered)).digest, before.digest);
+}
+
+#[test]
+fn a_refused_edit_of_the_profile_renders_the_last_good_and_says_so() {
+    let mut gathered = gathered();
+    let mut profile = found(&profile_spec("v1.0.0", "good\n"));
+    (profile.generation, profile.judged, profile.refusal) = (2, 2, Some("line 3".into()));
+    gathered.profile = ProfileLookup::Found(Box::new(profile));
+    let plan = plan(&gathered);
+    assert_eq!(verdict(&plan), ("Rendered", true));
+    assert!(
+        message(&plan).contains("not accepted") && message(&plan).contains("line 3"),
+        "{}",
+        message(&plan)
+    );
+}
+
+#[test]
+fn a_new_revision_waits_for_the_verdict_but_not_for_ever() {
+    let mut gathered = standing();
+    let mut profile = found(&profile_spec("v1.0.0", "{{cluster.apiServer}}\n"));
+    (profile.generation, profile.judged) = (2, 1);
+    gathered.profile = ProfileLookup::Found(Box::new(profile));
+    // The revision stands already: the last good stays in force.
+    assert_eq!(verdict(&plan(&gathered)), ("Rendered", true));
+    gathered.claimants = vec![machine_deployment("uid-1", Some("2"), "1.34.2")];
+    let waiting = plan(&gathered);
+    assert_eq!(verdict(&waiting), ("WaitingForProfile", true));
+    assert!(matches!(waiting.object, ObjectPlan::Keep));
+    assert!(waiting.again.unwrap() <= Duration::from_secs(10));
+    gathered.now += SignedDuration::from_secs(11);
+    let plan = plan(&gathered);
+    assert_eq!(verdict(&plan), ("Rendered", true));
+    assert!(message(&plan).contains("has not been judged in time"), "{}", message(&plan));
+}
+
+#[test]
+fn what_somebody_else_wrote_is_put_right() {
+    type Edit = fn(&mut ConfigView);
+    let edits: Vec<Edit> = vec![
+        |config| config.metadata.generation = Some(9),
+        |config| config.digest = Some("other".into()),
+        |config| config.profile = None,
+        |config| config.status.rendered = None,
+        |config| config.metadata.labels = None,
+    ];
+    for (i, edit) in edits.into_iter().enumerate() {
+        let mut gathered = standing();
+        let mut config = (**gathered.config.as_ref().unwrap()).clone();
+        edit(&mut config);
+        gathered.config = Some(Arc::new(config));
+        assert!(matches!(plan(&gathered).object, ObjectPlan::Replace(..)), "edit {i}");
+    }
+}
+
+#[test]
+fn deletion_is_told_then_done_once_everything_is_undone() {
+    let mut gathered = standing();
+    gathered.claimants = vec![];
+    gathered.fate = Fate::Gone;
+    let told = plan(&gathered);
+    assert_eq!(verdict(&told), ("Retired", false));
+    assert!(matches!(told.object, ObjectPlan::Keep));
+    assert_eq!(told.status.as_ref().unwrap().retired.as_ref().unwrap().uid, "uid-1");
+    gathered.config = Some(done(&gathered, told));
+    gathered.fate = Fate::Lives;
+    let waiting = plan(&gathered);
+    assert!(matches!(waiting.object, ObjectPlan::Keep) && waiting.status.is_none(), "secret-syncer's turn");
+
+    let mut config = (**gathered.config.as_ref().unwrap()).clone();
+    let undone = Verdict {
+        type_: osm_api::condition::PUBLISHED,
+        status: false,
+        reason: osm_api::condition::REASON_UNDONE,
+        message: String::new(),
+    };
+    config.status.conditions.push(undone.condition(&[], None, now()));
+    gathered.config = Some(Arc::new(config));
+    // Also when a successor of the same name waits already.
+    for claimants in [vec![], vec![machine_deployment("uid-2", Some("1"), "1.34.2")]] {
+        gathered.claimants = claimants;
+        assert!(matches!(plan(&gathered).object, ObjectPlan::Delete { .. }));
+    }
+}
+
+#[test]
+fn nothing_is_retired_on_mere_absence() {
+    for (fate, reason) in [(Fate::Unseen, None), (Fate::OtherCluster, Some("ClusterChanged"))] {
+        let mut gathered = standing();
+        gathered.claimants = vec![];
+        gathered.fate = fate;
+        let plan = plan(&gathered);
+        assert!(matches!(plan.object, ObjectPlan::Keep), "{fate:?}");
+        assert_eq!(plan.status.as_ref().map(|status| status.verdict.reason), reason, "{fate:?}");
+        assert!(plan.status.is_none_or(|status| status.retired.is_none()), "{fate:?}");
+    }
+}
+
+#[test]
+fn a_machine_deployment_recreated_under_the_same_name_retires_its_predecessor_first() {
+    let mut gathered = standing();
+    gathered.claimants = vec![machine_deployment("uid-2", Some("1"), "1.34.2")];
+    gathered.fate = Fate::Gone;
+    let plan = plan(&gathered);
+    assert_eq!(verdict(&plan), ("Retired", false));
+    assert_eq!(plan.status.unwrap().retired.unwrap().uid, "uid-1");
+}
+
+#[test]
+fn of_two_that_claim_one_name_the_second_is_told_and_nothing_is_overwritten() {
+    let mut gathered = standing();
+    let mut other = (*machine_deployment("uid-0", Some("1"), "1.33.0")).clone();
+    (other.metadata.name, other.metadata.namespace) = (Some("pool-kube".into()), Some("system".into()));
+    assert_eq!(view::claimed(&other), NAME);
+    gathered.claimants.push(Arc::new(other));
+    let plan = plan(&gathered);
+    assert!(matches!(plan.object, ObjectPlan::Keep));
+    let [rejected] = plan.rejected.as_slice() else { panic!("{:?}", plan.rejected) };
+    assert_eq!((rejected.reason, rejected.uid.as_str()), ("NameConflict", "uid-0"));
+    assert!(rejected.message.contains("kube-system/pool"), "{}", rejected.message);
+}
+
+#[test]
+fn a_name_that_is_too_long_is_told() {
+    let mut gathered = gathered();
+    let mut md = (*gathered.claimants[0]).clone();
+    md.metadata.name = Some("x".repeat(240));
+    gathered.claimants = vec![Arc::new(md)];
+    let plan = plan(&gathered);
+    assert!(matches!(plan.object, ObjectPlan::Keep) && plan.status.is_none());
+    assert_eq!(plan.rejected[0].reason, "NameTooLong");
+    assert!(plan.rejected[0].message.contains("by 16"), "{}", plan.rejected[0].message);
+}
+
+#[test]
+fn an_object_of_the_go_implementation_without_pool_is_not_ours_to_judge() {
+    let mut gathered = gathered();
+    gathered.claimants = vec![];
+    gathered.config = Some(Arc::new(ConfigView::default()));
+    let plan = plan(&gathered);
+    assert!(matches!(plan.object, ObjectPlan::Keep) && plan.status.is_none());
+    // With its MachineDeployment there, it becomes ours.
+    let mut gathered = self::gathered();
+    gathered.config = Some(Arc::new(ConfigView {
+        metadata: ObjectMeta { generation: Some(3), ..ObjectMeta::default() },
+        ..ConfigView::default()
+    }));
+    assert!(matches!(super::plan(&gathered).object, ObjectPlan::Replace(..)));
+}
+
+#[test]
+fn sizes_are_reported() {
+    let gathered = standing();
+    let bytes: UserDataBytes = vouched(gathered.config.as_ref().unwrap()).user_data_bytes.unwrap();
+    assert!(bytes.bootstrap > 0 && bytes.provisioning > 0);
+    let status: &OperatingSystemConfigStatus = &gathered.config.as_ref().unwrap().status;
+    assert_eq!(status.published, None);
+}

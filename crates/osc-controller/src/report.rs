@@ -21,14 +21,23 @@ pub async fn report(state: &State, gathered: &Gathered, applied: Applied) -> Opt
     let Some(status) = &applied.status else { return applied.again };
     let verdict = &status.verdict;
     state.count(&gathered.name, Some(verdict));
-    let before = gathered.config.as_ref().and_then(|c| condition::find(&c.status.conditions, condition::RENDERED));
+    let before =
+        gathered.config.as_ref().and_then(|c| condition::find(&c.status.conditions, condition::RENDERED));
     let unchanged = before.is_some_and(|before| {
-        before.reason == verdict.reason && before.message == verdict.message && (before.status == "True") == verdict.status
+        before.reason == verdict.reason
+            && before.message == verdict.message
+            && (before.status == "True") == verdict.status
     });
     if unchanged {
         return applied.again;
     }
-    tracing::info!(config = gathered.name, rendered = verdict.status, reason = verdict.reason, "{}", verdict.message);
+    tracing::info!(
+        config = gathered.name,
+        rendered = verdict.status,
+        reason = verdict.reason,
+        "{}",
+        verdict.message
+    );
     let failed_before = before.is_some_and(|before| before.status != "True");
     if let Some(about) = &applied.about {
         // Waiting is no failure.

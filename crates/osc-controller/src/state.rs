@@ -109,27 +109,62 @@ impl State {
                 queue.add(name);
             }
         };
-        let api: Api<DeserializeGuard<OperatingSystemConfig>> = Api::namespaced(client.clone(), &context.args.namespace);
+        let api: Api<DeserializeGuard<OperatingSystemConfig>> =
+            Api::namespaced(client.clone(), &context.args.namespace);
         let cache = self.configs.clone();
-        watch::spawn(context, "operatingsystemconfigs", api, all(), cache, |config| Some(ConfigView::of(config)), wake);
+        watch::spawn(
+            context,
+            "operatingsystemconfigs",
+            api,
+            all(),
+            cache,
+            |config| Some(ConfigView::of(config)),
+            wake,
+        );
 
         let state = self.clone();
         let wake = move |change: Change<ProfileView>| state.wake_users_of(&change.key);
-        let api: Api<DeserializeGuard<OperatingSystemProfile>> = Api::namespaced(client.clone(), &context.args.namespace);
+        let api: Api<DeserializeGuard<OperatingSystemProfile>> =
+            Api::namespaced(client.clone(), &context.args.namespace);
         let cache = self.profiles.clone();
-        watch::spawn(context, "operatingsystemprofiles", api, all(), cache, |osp| Some(ProfileView::of(osp)), wake);
+        watch::spawn(
+            context,
+            "operatingsystemprofiles",
+            api,
+            all(),
+            cache,
+            |osp| Some(ProfileView::of(osp)),
+            wake,
+        );
 
         let state = self.clone();
         let wake = move |_: Change<Discovered>| state.wake_all();
         let api: Api<DeserializeGuard<ConfigMap>> = Api::namespaced(client.clone(), "kube-public");
         let (named, cache) = (all().fields("metadata.name=cluster-info"), self.cluster_info.clone());
-        watch::spawn(context, "cluster-info", api, named, cache, |map| Some(Discovered::from_cluster_info(&map)), wake);
+        watch::spawn(
+            context,
+            "cluster-info",
+            api,
+            named,
+            cache,
+            |map| Some(Discovered::from_cluster_info(&map)),
+            wake,
+        );
 
         let state = self.clone();
         let wake = move |_: Change<Discovered>| state.wake_all();
         let api: Api<DeserializeGuard<EndpointSlice>> = Api::namespaced(client, "default");
-        let (named, cache) = (all().labels("kubernetes.io/service-name=kubernetes"), self.endpoint_slices.clone());
-        watch::spawn(context, "endpointslices", api, named, cache, |s| Some(Discovered::from_endpoint_slice(&s)), wake);
+        let (named, cache) =
+            (all().labels("kubernetes.io/service-name=kubernetes"), self.endpoint_slices.clone());
+        watch::spawn(
+            context,
+            "endpointslices",
+            api,
+            named,
+            cache,
+            |s| Some(Discovered::from_endpoint_slice(&s)),
+            wake,
+        );
 
         let (state, mut settings) = (self.clone(), self.settings.clone());
         let shutdown = context.shutdown.clone();
@@ -170,7 +205,8 @@ impl Inner {
 
     /// Records what the server returned for a write of ours.
     pub fn wrote(&self, config: OperatingSystemConfig) -> ConfigView {
-        let (key, version) = (watch::key(&config.metadata), osm_runtime::cache::Version::of(&config.metadata));
+        let (key, version) =
+            (watch::key(&config.metadata), osm_runtime::cache::Version::of(&config.metadata));
         let view = ConfigView::of(config);
         self.configs.wrote(&key, version, view.clone());
         view
@@ -192,8 +228,11 @@ impl Inner {
             return profile.clone();
         }
         let in_use = self.profiles.select(|profile| profile.accepted.is_some());
-        let digests: Vec<&str> =
-            in_use.iter().filter_map(|profile| profile.accepted.as_ref()).map(|a| a.digest.as_str()).collect();
+        let digests: Vec<&str> = in_use
+            .iter()
+            .filter_map(|profile| profile.accepted.as_ref())
+            .map(|a| a.digest.as_str())
+            .collect();
         compiled.retain(|digest, _| digests.contains(&digest.as_str()));
         let profile = osm_render::compile(accepted).map(Arc::new);
         compiled.insert(accepted.digest.clone(), profile.clone());

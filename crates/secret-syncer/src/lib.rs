@@ -1,1 +1,140 @@
-//! x
+//! secret-syncer: publishes OperatingSystemConfigs as the Secrets that machine-controller and booting nodes read.
+//!
+//! It owns `status.published` and the condition `Published` of OperatingSystemConfigs, and every Secret,
+//! ServiceAccount, Role and RoleBinding that it makes in `cloud-init-settings`. It runs no template.
+//!
+//! A reconcile is `gather → plan → apply → report`; all decisions are in [`plan`].
+
+pub mod apply;
+pub mod document;
+pub mod gather;
+pub mod key;
+pub mod plan;
+pub mod report;
+pub mod sources;
+pub mod state;
+pub mod tokens;
+pub mod undo;
+pub mod view;
+
+use std::time::Duration;
+
+use osm_runtime::runner::{self, Limits};
+use osm_runtime::{Context, settings, watch};
+
+use crate::state::{Key, State};
+
+/// Name of the field manager of this controller.
+pub const FIELD_MANAGER: &str = "secret-syncer";
+
+/// Why a reconcile failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A request failed.
+    #[error("{what}: {source}")]
+    Request {
+        /// What was being done.
+        what: &'static str,
+        /// The failure.
+        source: kube::Error,
+    },
+    /// Somebody else wrote in between.
+    #[error("{what} was changed by somebody else")]
+    Conflict {
+        /// The object.
+        what: &'static str,
+    },
+    /// The namespace of the Secrets is not there, or going away.
+    #[error(
+        "namespace cloud-init-settings {0}; it comes with the installation, and everything is put back once it is there"
+    )]
+    Namespace(&'static str),
+    /// A token that was just issued may not do what a node must.
+    #[error("a node's token may not {right}: apply the roles and bindings of this version")]
+    RightMissing {
+        /// The right, such as `create certificatesigningrequests`.
+        right: String,
+    },
+    /// A Secret with the name of ours belongs to somebody else.
+    #[error("Secret cloud-init-settings/{name} is not ours and stays untouched: delete or rename it")]
+    ForeignSecret {
+        /// Name of the Secret.
+        name: String,
+    },
+    /// A value that belongs into the document can't be had.
+    #[error("{0}")]
+    Source(#[from] sources::SourceError),
+    /// The document can't be made from what was rendered.
+    #[error("{0}")]
+    Document(#[from] document::DocumentError),
+}
+
+impl Error {
+    pub(crate) fn request(what: &'static str) -> impl FnOnce(kube::Error) -> Self {
+        move |source| {
+            if osm_runtime::status::conflict(&source) {
+                Self::Conflict { what }
+            } else if osm_runtime::status::namespace_terminating(&source) {
+                Self::Namespace("is being deleted")
+            } else if osm_runtime::status::namespace_missing(&source, osm_api::names::CLOUD_INIT_SETTINGS) {
+                Self::Namespace("is missing")
+            } else {
+                Self::Request { what, source }
+            }
+        }
+    }
+}
+
+impl runner::Failure for Error {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Request { source, .. } if osm_runtime::status::is_code(source, 403) => "Forbidden",
+            Self::Request { .. } => "RequestFailed",
+            Self::Conflict { .. } => "Conflict",
+            Self::Namespace(_) => "NamespaceMissing",
+            Self::RightMissing { .. } => "NodeRightMissing",
+            Self::ForeignSecret { .. } => "ForeignSecret",
+            Self::Source(error) => error.reason(),
+            Self::Document(error) => error.reason(),
+        }
+    }
+
+    fn is_conflict(&self) -> bool {
+        matches!(self, Self::Conflict { .. })
+    }
+}
+
+/// Runs the controller until shutdown.
+///
+/// # Errors
+/// Metrics or clients that can't be set up.
+pub async fn run(context: Context, settings: settings::Receiver, installation: String) -> anyhow::Result<()> {
+    let state = State::start(&context, settings, installation)?;
+    let shutdown = context.shutdown.clone();
+    // Before every watch is in step, what is there already would look missing.
+    if shutdown.run_until_cancelled(context.readiness.opened(watch::GATE)).await.is_none() {
+        return Ok(());
+    }
+    let limits =
+        Limits { concurrency: context.args.concurrency.into(), timeout: context.args.reconcile_timeout() };
+    let queue = state.queue.clone();
+    runner::run(queue, limits, context.metrics.clone(), shutdown, move |key| reconcile(state.clone(), key))
+        .await;
+    Ok(())
+}
+
+async fn reconcile(state: State, key: Key) -> Result<Option<Duration>, Error> {
+    match key {
+        Key::DigestKey => key::ensure(&state).await.map(|_| None),
+        Key::Config(name) => {
+            let outcome = sync(&state, &name).await;
+            report::report(&state, &name, outcome).await
+        }
+    }
+}
+
+async fn sync(state: &State, name: &str) -> Result<apply::Applied, Error> {
+    let gathered = gather::gather(state, name).await?;
+    let plan = plan::plan(&gathered);
+    apply::apply(state, &gathered, plan).await
+}

@@ -1,2 +1,30 @@
-//! x
-fn main() {}
+//! secret-syncer: wiring only.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use osm_api::rbac::Service;
+use osm_runtime::CommonArgs;
+
+/// Publishes OperatingSystemConfigs as Secrets in the namespace cloud-init-settings.
+///
+/// Watches OperatingSystemConfigs and what it has made; issues and renews the credentials with which new nodes fetch
+/// their configuration and join. Runs no template.
+#[derive(Parser)]
+#[command(version)]
+struct Args {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Name of this installation on everything that it makes; objects of another are never touched.
+    /// Default: the value of --namespace.
+    #[arg(long, env = "OSM_INSTALLATION", value_name = "NAME")]
+    installation: Option<String>,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let installation = args.installation.unwrap_or_else(|| args.common.namespace.clone());
+    osm_runtime::service::main(Service::SecretSyncer, args.common, |context, settings| {
+        secret_syncer::run(context, settings, installation)
+    })
+}

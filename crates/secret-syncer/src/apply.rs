@@ -1,0 +1,512 @@
+//! Does what the plan says, in the order in which nothing is ever promised before it stands.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use osm_api::condition::Verdict;
+use osm_api::config::Published;
+use osm_api::names::{self, CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT};
+use osm_runtime::cache::Version;
+use osm_runtime::{status, watch};
+use serde_json::json;
+
+use crate::document::Documents;
+use crate::gather::Gathered;
+use crate::plan::{self, Cause, Keep, OrphanStep, Plan, Publish, Step};
+use crate::state::{Key, State, lock};
+use crate::tokens::{self, Tokens};
+use crate::view::{
+    self, BindingView, ROLE_BOOTSTRAP, ROLE_IDENTITY, ROLE_PROVISIONING, RoleView, SecretView,
+};
+use crate::{Error, undo};
+
+/// What was done, for the report.
+#[derive(Debug)]
+pub struct Applied {
+    /// What the status is to say; `None`: it stays.
+    pub status: Option<(Verdict, PublishedPlan)>,
+    /// Why the pool was published, if it was.
+    pub published_for: Vec<Cause>,
+    /// When to look again.
+    pub again: Option<Duration>,
+}
+
+/// What `status.published` is to say.
+#[derive(Debug)]
+pub enum PublishedPlan {
+    /// The last good result stays.
+    Last,
+    /// This.
+    Now(Published),
+    /// Nothing is published any more.
+    Nothing,
+}
+
+/// Applies a plan.
+///
+/// # Errors
+/// Requests that failed; [`Error::Conflict`] where what was seen no longer is.
+pub async fn apply(state: &State, gathered: &Gathered, plan: Plan) -> Result<Applied, Error> {
+    let Plan { step, orphans, again } = plan;
+    for orphan in orphans {
+        apply_orphan(state, gathered, orphan).await?;
+    }
+    let mut applied = Applied { status: None, published_for: Vec::new(), again };
+    match step {
+        Step::None => {}
+        Step::Say(verdict) => applied.status = Some((verdict, PublishedPlan::Last)),
+        Step::Keep(keep) => {
+            tidy(state, gathered, keep).await?;
+            applied.status = standing(gathered);
+        }
+        Step::Publish(publish) => {
+            applied.status = publish_step(state, gathered, &publish).await?;
+            if applied.status.is_some() {
+                applied.published_for = publish.causes;
+            }
+            // The plan for what then stands sets the timers.
+            state.queue.add(Key::Config(gathered.name.clone()));
+        }
+        Step::Undo(made) => {
+            undo::undo(state, &made).await?;
+            lock(&state.verified).remove(&gathered.name);
+            applied.status = Some((plan::undone(), PublishedPlan::Nothing));
+        }
+    }
+    Ok(applied)
+}
+
+/// Publishes; `None`: on a closer look everything stood already.
+async fn publish_step(
+    state: &State,
+    gathered: &Gathered,
+    publish: &Publish,
+) -> Result<Option<(Verdict, PublishedPlan)>, Error> {
+    let spec = content(state, gathered, publish).await?;
+    let documents = Documents::make(&spec, gathered.values.clone(), &gathered.pool, &gathered.key)?;
+    if publish.causes == [Cause::Unverified] && stands(gathered, &documents) {
+        lock(&state.verified).insert(gathered.name.clone(), gathered.inputs_mac.clone());
+        return Ok(None);
+    }
+    let node_account = node_account(state, gathered, publish).await?;
+    let account = account(state, gathered, publish).await?;
+    binding(state, gathered, publish).await?;
+    let document = provisioning(state, gathered, publish, &documents).await?;
+    role(state, gathered, publish, &document.meta.name).await?;
+    let issued = Timestamp::now();
+    let tokens =
+        tokens::issue(state, &publish.identity, (&document.meta.name, &document.meta.uid), publish.life)
+            .await?;
+    let bound =
+        plan::bound_to(Some(&account), Some(&node_account), Some(&document.meta.uid)).unwrap_or_default();
+    let secret = bootstrap_secret(state, gathered, publish, &documents, &tokens, issued, bound)?;
+    put_bootstrap(state, gathered, secret).await?;
+    lock(&state.verified).insert(gathered.name.clone(), gathered.inputs_mac.clone());
+    let published = Published {
+        digest: publish.digest.clone(),
+        revision: publish.revision.clone(),
+        bootstrap_secret: publish.bootstrap_name.clone(),
+        provisioning_secret: document.meta.name.clone(),
+        credential_expires: tokens.expires.to_string(),
+    };
+    Ok(Some((plan::published(tokens.expires), PublishedPlan::Now(published))))
+}
+
+/// The content, of exactly the generation that osc-controller vouches for.
+async fn content(
+    state: &State,
+    gathered: &Gathered,
+    publish: &Publish,
+) -> Result<osm_api::OperatingSystemConfigSpec, Error> {
+    const WHAT: &str = "the OperatingSystemConfig";
+    let config = state.config_api().get(&gathered.name).await.map_err(Error::request(WHAT))?;
+    let seen = gathered.config.as_ref().map(|config| config.uid.as_str());
+    let same =
+        config.metadata.generation == Some(publish.generation) && config.metadata.uid.as_deref() == seen;
+    state.wrote_config(&config);
+    if same { Ok(config.spec) } else { Err(Error::Conflict { what: WHAT }) }
+}
+
+fn stands(gathered: &Gathered, documents: &Documents) -> bool {
+    gathered.made.bootstrap.as_ref().is_some_and(|secret| {
+        secret.meta.annotation(names::DOCUMENT_MAC) == Some(documents.document_mac.as_str())
+            && secret.meta.annotation(names::PROVISIONING_SECRET)
+                == Some(documents.provisioning_secret.as_str())
+    })
+}
+
+fn standing(gathered: &Gathered) -> Option<(Verdict, PublishedPlan)> {
+    let meta = &gathered.made.bootstrap.as_ref()?.meta;
+    let expires = meta.time(names::EXPIRES)?;
+    let published = Published {
+        digest: gathered.config.as_ref()?.vouched()?.digest.clone(),
+        revision: meta.annotation(names::MACHINE_DEPLOYMENT_REVISION)?.to_owned(),
+        bootstrap_secret: meta.name.clone(),
+        provisioning_secret: meta.annotation(names::PROVISIONING_SECRET)?.to_owned(),
+        credential_expires: expires.to_string(),
+    };
+    Some((plan::published(expires), PublishedPlan::Now(published)))
+}
+
+async fn node_account(state: &State, gathered: &Gathered, publish: &Publish) -> Result<String, Error> {
+    if let Some(uid) = gathered.node_account.clone().filter(|_| !publish.create_node_account) {
+        return Ok(uid);
+    }
+    let metadata = ObjectMeta { name: Some(NODE_BOOTSTRAP_ACCOUNT.to_owned()), ..ObjectMeta::default() };
+    create_account(state, metadata).await
+}
+
+async fn account(state: &State, gathered: &Gathered, publish: &Publish) -> Result<String, Error> {
+    match &gathered.made.account {
+        Some(account) => Ok(account.uid.clone()),
+        None => create_account(state, metadata(state, publish, &publish.identity, ROLE_IDENTITY)).await,
+    }
+}
+
+async fn create_account(state: &State, metadata: ObjectMeta) -> Result<String, Error> {
+    let api: Api<ServiceAccount> = namespaced(state);
+    let name = metadata.name.clone().unwrap_or_default();
+    let account = ServiceAccount {
+        metadata,
+        // Pods that borrow it get no token.
+        automount_service_account_token: Some(false),
+        ..ServiceAccount::default()
+    };
+    let account = match api.create(&PostParams::default(), &account).await {
+        Err(error) if status::already_exists(&error) => api.get(&name).await,
+        outcome => outcome,
+    };
+    let meta = view::account(&account.map_err(Error::request("a node's ServiceAccount"))?);
+    let uid = meta.uid.clone();
+    let version = Version::of(&ObjectMeta {
+        uid: Some(meta.uid.clone()),
+        resource_version: Some(meta.resource_version.clone()),
+        ..ObjectMeta::default()
+    });
+    state.accounts.wrote(&state.key_in_namespace(&name), version, meta);
+    Ok(uid)
+}
+
+async fn binding(state: &State, gathered: &Gathered, publish: &Publish) -> Result<(), Error> {
+    const WHAT: &str = "a pool's RoleBinding";
+    let api: Api<RoleBinding> = namespaced(state);
+    let name = &publish.identity;
+    if let Some(binding) = &gathered.made.binding {
+        if binding.good {
+            return Ok(());
+        }
+        // What it refers to can't be changed.
+        undo::delete(&api, name, &binding.meta.uid, None, WHAT).await?;
+        state.bindings.deleted(&state.key_in_namespace(name), &binding.meta.uid);
+    }
+    let binding = RoleBinding {
+        metadata: metadata(state, publish, name, ROLE_IDENTITY),
+        role_ref: role_ref(name),
+        subjects: Some(vec![subject(name)]),
+    };
+    let created = match api.create(&PostParams::default(), &binding).await {
+        Err(error) if status::already_exists(&error) => api.get(name).await,
+        outcome => outcome,
+    };
+    let created = created.map_err(Error::request(WHAT))?;
+    state.bindings.wrote(
+        &watch::key(&created.metadata),
+        Version::of(&created.metadata),
+        BindingView::of(&created),
+    );
+    Ok(())
+}
+
+/// What a pool's RoleBinding refers to: the Role of the same name.
+pub fn role_ref(name: &str) -> RoleRef {
+    RoleRef {
+        api_group: "rbac.authorization.k8s.io".to_owned(),
+        kind: "Role".to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+/// Whom a pool's RoleBinding binds: the ServiceAccount of the same name.
+pub fn subject(name: &str) -> Subject {
+    Subject {
+        api_group: None,
+        kind: "ServiceAccount".to_owned(),
+        name: name.to_owned(),
+        namespace: Some(CLOUD_INIT_SETTINGS.to_owned()),
+    }
+}
+
+/// What a pool's Role allows: to get exactly these Secrets.
+pub fn rule(secrets: &[String]) -> PolicyRule {
+    PolicyRule {
+        api_groups: Some(vec![String::new()]),
+        resources: Some(vec!["secrets".to_owned()]),
+        resource_names: Some(secrets.to_vec()),
+        verbs: vec!["get".to_owned()],
+        ..PolicyRule::default()
+    }
+}
+
+async fn role(state: &State, gathered: &Gathered, publish: &Publish, document: &str) -> Result<(), Error> {
+    let mut secrets = publish.kept.clone();
+    if !secrets.iter().any(|name| name == document) {
+        secrets.push(document.to_owned());
+        secrets.sort_unstable();
+    }
+    let metadata = metadata(state, publish, &publish.identity, ROLE_IDENTITY);
+    put_role(state, gathered.made.role.as_deref(), metadata, secrets).await
+}
+
+async fn put_role(
+    state: &State,
+    current: Option<&RoleView>,
+    mut metadata: ObjectMeta,
+    secrets: Vec<String>,
+) -> Result<(), Error> {
+    const WHAT: &str = "a pool's Role";
+    if current.is_some_and(|role| role.secrets.as_ref() == Some(&secrets)) {
+        return Ok(());
+    }
+    let api: Api<Role> = namespaced(state);
+    let name = metadata.name.clone().unwrap_or_default();
+    metadata.resource_version = current.map(|role| role.meta.resource_version.clone());
+    let role = Role { metadata, rules: Some(vec![rule(&secrets)]) };
+    let written = match current {
+        Some(_) => api.replace(&name, &PostParams::default(), &role).await,
+        None => api.create(&PostParams::default(), &role).await,
+    };
+    if written.as_ref().is_err_and(status::already_exists) {
+        let standing = api.get(&name).await.map_err(Error::request(WHAT))?;
+        state.roles.wrote(
+            &watch::key(&standing.metadata),
+            Version::of(&standing.metadata),
+            RoleView::of(&standing),
+        );
+        return Err(Error::Conflict { what: WHAT });
+    }
+    let written = written.map_err(Error::request(WHAT))?;
+    state.roles.wrote(&watch::key(&written.metadata), Version::of(&written.metadata), RoleView::of(&written));
+    Ok(())
+}
+
+/// The provisioning Secret stands, and is kept longer than any token that is about to be issued.
+async fn provisioning(
+    state: &State,
+    gathered: &Gathered,
+    publish: &Publish,
+    documents: &Documents,
+) -> Result<SecretView, Error> {
+    const WHAT: &str = "the provisioning Secret";
+    let (api, name) = (state.secret_api(), &documents.provisioning_secret);
+    let keep_until = publish.keep_until.to_string();
+    if let Some(standing) = gathered.made.provisioning.iter().find(|secret| secret.meta.name == *name) {
+        if standing.immutable && standing.content.as_deref() == Some(documents.provisioning_digest.as_str()) {
+            let patch = json!({"metadata": {
+                "resourceVersion": standing.meta.resource_version,
+                "labels": publish.marks.labels(&state.installation, ROLE_PROVISIONING),
+                "annotations": {names::KEEP_UNTIL: keep_until, names::ORPHANED_SINCE: null},
+            }});
+            let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+            return Ok(state.wrote_secret(&patched.map_err(Error::request(WHAT))?));
+        }
+        undo::delete_secret(state, standing).await?;
+    }
+    let mut metadata = metadata(state, publish, name, ROLE_PROVISIONING);
+    metadata.annotations.get_or_insert_default().insert(names::KEEP_UNTIL.to_owned(), keep_until);
+    let secret = secret(metadata, &documents.provisioning, true);
+    match api.create(&PostParams::default(), &secret).await {
+        Ok(created) => Ok(state.wrote_secret(&created)),
+        Err(error) if status::already_exists(&error) => {
+            let standing = api.get(name).await.map_err(Error::request(WHAT))?;
+            let view = state.wrote_secret(&standing);
+            if view.immutable
+                && view.content.as_deref() == Some(documents.provisioning_digest.as_str())
+                && is_ours(state, &standing)
+            {
+                // Ours, of a moment ago: plan again with it.
+                return Err(Error::Conflict { what: WHAT });
+            }
+            Err(Error::ForeignSecret { name: name.clone() })
+        }
+        Err(error) => Err(Error::request(WHAT)(error)),
+    }
+}
+
+fn bootstrap_secret(
+    state: &State,
+    gathered: &Gathered,
+    publish: &Publish,
+    documents: &Documents,
+    tokens: &Tokens,
+    issued: Timestamp,
+    bound: String,
+) -> Result<Secret, Error> {
+    let text = documents.bootstrap(tokens)?;
+    let mut metadata = metadata(state, publish, &publish.bootstrap_name, ROLE_BOOTSTRAP);
+    // Half of what was granted, which may be less than what was asked for.
+    let renew_at = issued + tokens.expires.duration_since(issued) / 2;
+    let content_mac = plan::content_mac(gathered, &osm_api::digest::sha256_hex(text.as_bytes()));
+    let from = gathered.config.as_ref().map(|config| config.published_from()).unwrap_or_default();
+    metadata.annotations.get_or_insert_default().extend([
+        (names::MACHINE_DEPLOYMENT_REVISION.to_owned(), publish.revision.clone()),
+        (names::PUBLISHED_FROM.to_owned(), from),
+        (names::INPUTS_MAC.to_owned(), gathered.inputs_mac.clone()),
+        (names::DOCUMENT_MAC.to_owned(), documents.document_mac.clone()),
+        (names::CONTENT_MAC.to_owned(), content_mac),
+        (names::PROVISIONING_SECRET.to_owned(), documents.provisioning_secret.clone()),
+        (names::BOUND_TO.to_owned(), bound),
+        (names::EXPIRES.to_owned(), tokens.expires.to_string()),
+        (names::RENEW_AT.to_owned(), renew_at.to_string()),
+    ]);
+    Ok(secret(metadata, &text, false))
+}
+
+/// One write, so that machine-controller sees the old document or the new one and nothing else.
+async fn put_bootstrap(state: &State, gathered: &Gathered, mut secret: Secret) -> Result<(), Error> {
+    const WHAT: &str = "the bootstrap Secret";
+    let api = state.secret_api();
+    let name = secret.metadata.name.clone().unwrap_or_default();
+    if let Some(standing) = gathered.made.bootstrap.as_deref() {
+        if !standing.immutable {
+            secret.metadata.resource_version = Some(standing.meta.resource_version.clone());
+            let replaced = api.replace(&name, &PostParams::default(), &secret).await;
+            state.wrote_secret(&replaced.map_err(Error::request(WHAT))?);
+            return Ok(());
+        }
+        undo::delete_secret(state, standing).await?;
+    }
+    match api.create(&PostParams::default(), &secret).await {
+        Ok(created) => state.wrote_secret(&created),
+        Err(error) if status::already_exists(&error) => {
+            let standing = api.get(&name).await.map_err(Error::request(WHAT))?;
+            if is_ours(state, &standing) {
+                state.wrote_secret(&standing);
+                return Err(Error::Conflict { what: WHAT });
+            }
+            if !is_of_the_go_implementation(&standing) {
+                lock(&state.foreign).insert(name.clone());
+                return Err(Error::ForeignSecret { name });
+            }
+            // It can't be changed: the only absence that is permitted, as short as can be.
+            undo::delete(&api, &name, standing.metadata.uid.as_deref().unwrap_or_default(), None, WHAT)
+                .await?;
+            state.wrote_secret(
+                &api.create(&PostParams::default(), &secret).await.map_err(Error::request(WHAT))?,
+            )
+        }
+        Err(error) => return Err(Error::request(WHAT)(error)),
+    };
+    Ok(())
+}
+
+fn is_ours(state: &State, secret: &Secret) -> bool {
+    secret.metadata.labels.as_ref().and_then(|labels| labels.get(names::INSTALLATION))
+        == Some(&state.installation)
+}
+
+/// Its bootstrap Secrets are immutable and carry nothing but the document and annotations of this form.
+fn is_of_the_go_implementation(secret: &Secret) -> bool {
+    let annotated = secret
+        .metadata
+        .annotations
+        .as_ref()
+        .is_some_and(|a| a.contains_key(names::MACHINE_DEPLOYMENT_REVISION));
+    let labelled =
+        secret.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(names::INSTALLATION));
+    let document = secret.data.as_ref().is_some_and(|data| data.contains_key(names::CLOUD_CONFIG_KEY));
+    secret.immutable == Some(true) && annotated && document && !labelled
+}
+
+async fn tidy(state: &State, gathered: &Gathered, keep: Keep) -> Result<(), Error> {
+    for secret in &keep.outdated {
+        undo::delete_secret(state, secret).await?;
+        tracing::info!(
+            config = gathered.name,
+            secret = secret.meta.name,
+            "no token that may fetch it is alive: deleted"
+        );
+    }
+    if let (Some(secrets), Some(role)) = (keep.narrow, gathered.made.role.as_deref()) {
+        let metadata = ObjectMeta {
+            name: Some(role.meta.name.clone()),
+            labels: Some(role.meta.labels.clone()),
+            annotations: Some(role.meta.annotations.clone()),
+            ..ObjectMeta::default()
+        };
+        put_role(state, Some(role), metadata, secrets).await?;
+    }
+    Ok(())
+}
+
+async fn apply_orphan(state: &State, gathered: &Gathered, step: OrphanStep) -> Result<(), Error> {
+    match step {
+        OrphanStep::Mark(secrets) => {
+            tracing::warn!(
+                config = gathered.name,
+                secrets = secrets.len(),
+                "has no OperatingSystemConfig any more; kept for a day at least"
+            );
+            let since = gathered.now.to_string();
+            for secret in secrets {
+                let patch = json!({"metadata": {
+                    "resourceVersion": secret.meta.resource_version,
+                    "annotations": {names::ORPHANED_SINCE: since},
+                }});
+                let patched = state
+                    .secret_api()
+                    .patch(&secret.meta.name, &PatchParams::default(), &Patch::Merge(&patch))
+                    .await;
+                state.wrote_secret(&patched.map_err(Error::request("marking an orphaned Secret"))?);
+            }
+        }
+        OrphanStep::Collect(made) => {
+            let config = state.config_api().get_metadata_opt(&gathered.name).await;
+            let config = config.map_err(Error::request("reading the OperatingSystemConfig"))?;
+            if gathered.config.is_none() && config.is_some() {
+                return Err(Error::Conflict { what: "the OperatingSystemConfig" });
+            }
+            lock(&state.collected).push_back(gathered.now);
+            tracing::warn!(
+                config = gathered.name,
+                "has had no OperatingSystemConfig for a day: what was made for it is undone"
+            );
+            undo::undo(state, &made).await?;
+        }
+    }
+    Ok(())
+}
+
+fn metadata(state: &State, publish: &Publish, name: &str, role: &'static str) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        labels: Some(publish.marks.labels(&state.installation, role)),
+        annotations: Some(publish.marks.annotations.clone()),
+        ..ObjectMeta::default()
+    }
+}
+
+fn secret(metadata: ObjectMeta, document: &str, immutable: bool) -> Secret {
+    let data =
+        BTreeMap::from([(names::CLOUD_CONFIG_KEY.to_owned(), ByteString(document.as_bytes().to_vec()))]);
+    Secret {
+        metadata,
+        data: Some(data),
+        type_: Some("Opaque".to_owned()),
+        immutable: immutable.then_some(true),
+        ..Secret::default()
+    }
+}
+
+fn namespaced<K>(state: &State) -> Api<K>
+where
+    K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+{
+    Api::namespaced(state.context.client.clone(), CLOUD_INIT_SETTINGS)
+}

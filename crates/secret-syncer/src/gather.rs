@@ -1,0 +1,178 @@
+//! Reads everything that one reconcile needs.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
+use osm_api::settings::Credentials;
+use osm_render::LateValues;
+
+use crate::key::{self, DigestKey};
+use crate::state::{State, lock};
+use crate::view::{BindingView, ConfigView, Meta, ROLE_BOOTSTRAP, ROLE_PROVISIONING, RoleView, SecretView};
+use crate::{Error, document, sources};
+
+/// What a plan is made from.
+#[derive(Clone)]
+pub struct Gathered {
+    /// The time that the plan goes by.
+    pub now: Timestamp,
+    /// Name of the OperatingSystemConfig.
+    pub name: String,
+    /// The OperatingSystemConfig, if it is there.
+    pub config: Option<Arc<ConfigView>>,
+    /// Id of its pool; empty without one.
+    pub pool: String,
+    /// What exists for its pool.
+    pub made: Made,
+    /// What exists for other pools under the same config name.
+    pub strays: Vec<(String, Made)>,
+    /// uid of `osm-node-bootstrap`.
+    pub node_account: Option<String>,
+    /// MAC of everything that the documents are made from.
+    pub inputs_mac: String,
+    /// The values themselves.
+    pub values: LateValues,
+    /// Whether this process has compared the documents themselves for these inputs.
+    pub verified: bool,
+    /// The bootstrap Secret's name is taken by somebody else's.
+    pub foreign: bool,
+    /// Credential settings.
+    pub credentials: Credentials,
+    /// The HMAC key.
+    pub key: DigestKey,
+    /// How many orphaned pools may be collected now.
+    pub may_collect: usize,
+}
+
+/// What exists for one pool.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Made {
+    /// The bootstrap Secret.
+    pub bootstrap: Option<Arc<SecretView>>,
+    /// Provisioning Secrets.
+    pub provisioning: Vec<Arc<SecretView>>,
+    /// The pool's ServiceAccount.
+    pub account: Option<Arc<Meta>>,
+    /// Its Role.
+    pub role: Option<Arc<RoleView>>,
+    /// Its RoleBinding.
+    pub binding: Option<Arc<BindingView>>,
+}
+
+impl Made {
+    /// Whether nothing exists.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Gathers; requests are made only for the key, and for values that stand elsewhere.
+///
+/// # Errors
+/// Requests that failed; values that can't be had.
+pub async fn gather(state: &State, name: &str) -> Result<Gathered, Error> {
+    let now = Timestamp::now();
+    let config = state.configs.get(&format!("{}/{name}", state.context.args.namespace));
+    let pool_ref = config.as_ref().and_then(|config| config.machine_deployment.clone());
+    let pool =
+        pool_ref.as_ref().map(|md| names::pool_id(&md.namespace, &md.name, &md.uid)).unwrap_or_default();
+    let bootstrap = pool_ref.as_ref().map(|md| names::bootstrap_secret_name(&md.name, &md.namespace));
+    let (made, strays) = made(state, name, &pool);
+    let credentials = state
+        .settings
+        .borrow()
+        .as_ref()
+        .map(|current| current.settings.credentials.clone())
+        .unwrap_or_default();
+    let key = key::ensure(state).await?;
+    let retired = config.as_ref().is_some_and(|config| config.is_retired());
+    let vouched = config.as_ref().filter(|_| !retired).and_then(|config| config.vouched().cloned());
+    let (mut inputs_mac, mut values, mut foreign) = (String::new(), LateValues::new(), false);
+    if let (Some(config), Some(vouched)) = (&config, &vouched) {
+        values = sources::values(state, &config.late_bound, &credentials).await?;
+        inputs_mac = document::inputs_mac(&key, &vouched.digest, &config.late_bound, &values);
+    }
+    if let Some(bootstrap) = bootstrap.filter(|name| lock(&state.foreign).contains(name)) {
+        foreign = is_still_foreign(state, &bootstrap).await?;
+    }
+    Ok(Gathered {
+        now,
+        name: name.to_owned(),
+        made,
+        strays,
+        pool,
+        node_account: state
+            .accounts
+            .get(&state.key_in_namespace(NODE_BOOTSTRAP_ACCOUNT))
+            .map(|meta| meta.uid.clone()),
+        verified: lock(&state.verified).get(name) == Some(&inputs_mac),
+        config,
+        inputs_mac,
+        values,
+        foreign,
+        credentials,
+        key,
+        may_collect: may_collect(state, now),
+    })
+}
+
+/// Everything that was made for this config name, by pool.
+fn made(state: &State, name: &str, pool: &str) -> (Made, Vec<(String, Made)>) {
+    let mut by_pool: std::collections::BTreeMap<String, Made> = std::collections::BTreeMap::new();
+    fn of<'a>(by_pool: &'a mut std::collections::BTreeMap<String, Made>, meta: &Meta) -> &'a mut Made {
+        by_pool.entry(meta.pool().unwrap_or_default().to_owned()).or_default()
+    }
+    for secret in state.secrets.select(|secret| secret.meta.config() == Some(name)) {
+        let made = of(&mut by_pool, &secret.meta);
+        if secret.is(ROLE_BOOTSTRAP) {
+            made.bootstrap = Some(secret);
+        } else if secret.is(ROLE_PROVISIONING) {
+            made.provisioning.push(secret);
+        }
+    }
+    for account in state.accounts.select(|meta| meta.config() == Some(name)) {
+        of(&mut by_pool, &account).account = Some(account.clone());
+    }
+    for role in state.roles.select(|role| role.meta.config() == Some(name)) {
+        of(&mut by_pool, &role.meta).role = Some(role.clone());
+    }
+    for binding in state.bindings.select(|binding| binding.meta.config() == Some(name)) {
+        of(&mut by_pool, &binding.meta).binding = Some(binding.clone());
+    }
+    for made in by_pool.values_mut() {
+        made.provisioning.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
+    }
+    let mut own = by_pool.remove(pool).unwrap_or_default();
+    // The bootstrap Secret's name is the pool's whoever it was made for: a successor takes it over.
+    if own.bootstrap.is_none() && !pool.is_empty() {
+        own.bootstrap = by_pool.values_mut().find_map(|stray| stray.bootstrap.take());
+    }
+    (own, by_pool.into_iter().filter(|(_, made)| !made.is_nothing()).collect())
+}
+
+async fn is_still_foreign(state: &State, name: &str) -> Result<bool, Error> {
+    let found = state
+        .secret_api()
+        .get_metadata_opt(name)
+        .await
+        .map_err(Error::request("reading the bootstrap Secret"))?;
+    let ours = |labels: &std::collections::BTreeMap<String, String>| {
+        labels.get(names::INSTALLATION) == Some(&state.installation)
+    };
+    let foreign = found.is_some_and(|found| !found.metadata.labels.as_ref().is_some_and(ours));
+    if !foreign {
+        lock(&state.foreign).remove(name);
+    }
+    Ok(foreign)
+}
+
+/// A tenth of the pools in an hour, but at least one: whatever made so many configs vanish was hardly meant.
+fn may_collect(state: &State, now: Timestamp) -> usize {
+    let mut collected = lock(&state.collected);
+    while collected.front().is_some_and(|at| now.duration_since(*at) > SignedDuration::from_hours(1)) {
+        collected.pop_front();
+    }
+    let pools = state.secrets.select(|secret| secret.is(ROLE_BOOTSTRAP)).len();
+    (pools / 10).max(1).saturating_sub(collected.len())
+}

@@ -1,0 +1,130 @@
+//! The installation's HMAC key.
+//!
+//! A plain hash of a filled document would let passwords be guessed from names and annotations; a MAC does not. The
+//! key is a Secret of its own, which may be lost without harm: every pool is then published once more.
+
+use std::collections::BTreeMap;
+
+use hmac::{Hmac, Mac};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::PostParams;
+use osm_api::{digest, names};
+use osm_runtime::status;
+use rand::Rng;
+use sha2::Sha256;
+
+use crate::Error;
+use crate::state::State;
+use crate::view::{KEY, ROLE_KEY};
+
+/// 32 secret bytes. `Debug` does not show them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DigestKey([u8; 32]);
+
+impl std::fmt::Debug for DigestKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DigestKey(…)")
+    }
+}
+
+impl DigestKey {
+    /// A key from its bytes; `None` where there are not exactly 32.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
+    /// HMAC-SHA-256 of the parts, each preceded by its length, 64 hex characters.
+    pub fn mac(&self, parts: &[&[u8]]) -> String {
+        // HMAC takes keys of every length, so that the fallback is never taken.
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return String::new() };
+        for part in parts {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part);
+        }
+        digest::hex(&mac.finalize().into_bytes())
+    }
+}
+
+/// The key: the one this process already uses, else the one that stands in the cluster, else a new one. The Secret is
+/// (re)created where it is missing.
+///
+/// # Errors
+/// Requests that failed; [`Error::ForeignSecret`] where the name is taken.
+pub async fn ensure(state: &State) -> Result<DigestKey, Error> {
+    let name = names::digest_key_secret_name(&state.installation);
+    let mut used = state.digest_key.lock().await;
+    let standing = state.secrets.get(&state.key_in_namespace(&name)).and_then(|secret| secret.key.clone());
+    match (&*used, standing) {
+        (Some(used), Some(standing)) if *used == standing => return Ok(used.clone()),
+        (None, Some(standing)) => {
+            *used = Some(standing.clone());
+            return Ok(standing);
+        }
+        _ => {}
+    }
+    let stored = match &*used {
+        Some(used) => store(state, &name, used, true).await?,
+        None => {
+            let new = DigestKey(rand::rng().random());
+            store(state, &name, &new, false).await?
+        }
+    };
+    *used = Some(stored.clone());
+    Ok(stored)
+}
+
+/// Stores `key`; one that stands there already is kept unless `key` is in use.
+async fn store(state: &State, name: &str, key: &DigestKey, in_use: bool) -> Result<DigestKey, Error> {
+    let labels = BTreeMap::from([
+        (names::INSTALLATION.to_owned(), state.installation.clone()),
+        (names::ROLE.to_owned(), ROLE_KEY.to_owned()),
+    ]);
+    let metadata =
+        ObjectMeta { name: Some(name.to_owned()), labels: Some(labels.clone()), ..ObjectMeta::default() };
+    let data = BTreeMap::from([(KEY.to_owned(), ByteString(key.0.to_vec()))]);
+    let secret = Secret { metadata, data: Some(data), type_: Some("Opaque".to_owned()), ..Secret::default() };
+    match state.secret_api().create(&PostParams::default(), &secret).await {
+        Ok(created) => {
+            state.wrote_secret(&created);
+            Ok(key.clone())
+        }
+        Err(error) if status::already_exists(&error) => {
+            let mut standing =
+                state.secret_api().get(name).await.map_err(Error::request("reading the HMAC key"))?;
+            if standing.metadata.labels.as_ref().and_then(|l| l.get(names::INSTALLATION))
+                != Some(&state.installation)
+            {
+                return Err(Error::ForeignSecret { name: name.to_owned() });
+            }
+            let good =
+                standing.data.as_ref().and_then(|data| data.get(KEY)).and_then(|key| DigestKey::of(&key.0));
+            if in_use || good.is_none() {
+                standing.data = secret.data;
+                standing.metadata.labels = Some(labels);
+                let replaced = state.secret_api().replace(name, &PostParams::default(), &standing).await;
+                state.wrote_secret(&replaced.map_err(Error::request("the HMAC key"))?);
+                return Ok(key.clone());
+            }
+            state.wrote_secret(&standing);
+            Ok(good.unwrap_or_else(|| key.clone()))
+        }
+        Err(error) => Err(Error::request("creating the HMAC key")(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn macs_depend_on_key_and_parts_and_debug_is_silent() {
+        let (a, b) = (DigestKey([1; 32]), DigestKey([2; 32]));
+        assert_eq!(a.mac(&[b"x"]), a.mac(&[b"x"]));
+        assert_ne!(a.mac(&[b"x"]), b.mac(&[b"x"]));
+        assert_ne!(a.mac(&[b"xy", b"z"]), a.mac(&[b"x", b"yz"]), "parts are kept apart");
+        assert!(!format!("{a:?}").contains('1'));
+        assert!(DigestKey::of(b"short").is_none());
+    }
+}

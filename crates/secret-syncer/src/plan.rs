@@ -1,0 +1,374 @@
+//! All decisions of secret-syncer, from what was gathered alone: no client, no clock.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use osm_api::condition::{PUBLISHED, REASON_UNDONE, Verdict};
+use osm_api::config::{MachineDeploymentRef, Rendered};
+use osm_api::names;
+
+use crate::gather::{Gathered, Made};
+use crate::view::{ConfigView, ROLE_BOOTSTRAP, ROLE_IDENTITY, ROLE_PROVISIONING, SecretView};
+
+/// How long what belongs to no OperatingSystemConfig is left alone.
+const ORPHAN_AGE: SignedDuration = SignedDuration::from_hours(24);
+/// A document is kept this much longer than the last token that may fetch it.
+const KEEP_LONGER: SignedDuration = SignedDuration::from_hours(1);
+
+/// What is to be done. It leaves no choice to whoever does it.
+#[derive(Debug)]
+pub struct Plan {
+    /// For the pool of the config.
+    pub step: Step,
+    /// For pools whose config is not there.
+    pub orphans: Vec<OrphanStep>,
+    /// Look again after this time, though nothing changes.
+    pub again: Option<Duration>,
+}
+
+/// What is to be done for the pool of the config.
+#[derive(Debug)]
+pub enum Step {
+    /// Nothing: there is no config, or it is another controller's turn.
+    None,
+    /// The status says why nothing can be published; what was published stays.
+    Say(Verdict),
+    /// Everything stands; old documents may have to go, and the status to be put right.
+    Keep(Keep),
+    /// The content has to be looked at, and published if it is not what stands.
+    Publish(Box<Publish>),
+    /// The pool is gone: undo everything.
+    Undo(Box<Made>),
+}
+
+/// Everything stands.
+#[derive(Debug, Default)]
+pub struct Keep {
+    /// Provisioning Secrets that no living token may fetch: deleted.
+    pub outdated: Vec<Arc<SecretView>>,
+    /// What the Role is to open afterwards; `None`: it does.
+    pub narrow: Option<Vec<String>>,
+}
+
+/// Why a pool is published (again).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Cause {
+    /// The documents have not been compared since this process started; perhaps nothing is to be done.
+    Unverified,
+    Missing,
+    NewContent,
+    NewRevision,
+    Altered,
+    TokensDead,
+    RenewalDue,
+    RoleAltered,
+}
+
+/// How a pool is published.
+#[derive(Clone, Debug)]
+pub struct Publish {
+    /// Why.
+    pub causes: Vec<Cause>,
+    /// The generation to publish: of no other may the content be.
+    pub generation: i64,
+    /// Revision for machine-controller.
+    pub revision: String,
+    /// Digest of the content.
+    pub digest: String,
+    /// Name of the bootstrap Secret.
+    pub bootstrap_name: String,
+    /// Name of the pool's ServiceAccount, Role and RoleBinding.
+    pub identity: String,
+    /// Labels and annotations of everything of the pool.
+    pub marks: Marks,
+    /// `osm-node-bootstrap` is missing.
+    pub create_node_account: bool,
+    /// Life to ask for.
+    pub life: Duration,
+    /// Until when the provisioning Secret is kept at least.
+    pub keep_until: Timestamp,
+    /// Provisioning Secrets that stay, by name: a token that is still alive may fetch them.
+    pub kept: Vec<String>,
+}
+
+/// Labels and annotations that tell whose an object is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Marks {
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl Marks {
+    fn new(config: &str, pool: &str, md: &MachineDeploymentRef) -> Self {
+        Self {
+            labels: BTreeMap::from([(names::POOL.to_owned(), pool.to_owned())]),
+            annotations: BTreeMap::from([
+                (names::CONFIG.to_owned(), config.to_owned()),
+                (names::OWNER.to_owned(), format!("{}/{}", md.namespace, md.name)),
+            ]),
+        }
+    }
+
+    /// Labels of an object for this purpose.
+    pub fn labels(&self, installation: &str, role: &'static str) -> BTreeMap<String, String> {
+        debug_assert!([ROLE_BOOTSTRAP, ROLE_IDENTITY, ROLE_PROVISIONING].contains(&role));
+        let mut labels = self.labels.clone();
+        labels.insert(names::INSTALLATION.to_owned(), installation.to_owned());
+        labels.insert(names::ROLE.to_owned(), role.to_owned());
+        labels
+    }
+}
+
+/// What is to be done for a pool whose config is not there.
+#[derive(Debug)]
+pub enum OrphanStep {
+    /// Its Secrets are marked with the time.
+    Mark(Vec<Arc<SecretView>>),
+    /// It has been without a config for a day: undone, if the API server itself says that there is none.
+    Collect(Box<Made>),
+}
+
+/// Decides.
+pub fn plan(gathered: &Gathered) -> Plan {
+    let (mut orphans, mut again) = orphans(gathered);
+    let (step, step_again) = match &gathered.config {
+        Some(config) => for_config(gathered, config),
+        None => {
+            // Without a config its pool is not known either: everything of that name is in the strays.
+            (Step::None, None)
+        }
+    };
+    again = [again, step_again].into_iter().flatten().min();
+    if matches!(step, Step::Undo(_)) {
+        orphans.clear();
+    }
+    Plan { step, orphans, again }
+}
+
+fn for_config(gathered: &Gathered, config: &Arc<ConfigView>) -> (Step, Option<Duration>) {
+    let Some(md) = &config.machine_deployment else { return (Step::None, None) };
+    if config.is_retired() {
+        let step = if config.is_undone() && gathered.made.is_nothing() {
+            Step::None
+        } else {
+            Step::Undo(Box::new(gathered.made.clone()))
+        };
+        return (step, None);
+    }
+    let Some(vouched) = config.vouched() else {
+        let step = match &config.status.rendered {
+            None => say(
+                "AwaitingRendering",
+                "osc-controller has not rendered it; its condition Rendered says why",
+            ),
+            // osc-controller's turn: it puts right what somebody else wrote.
+            Some(_) => Step::None,
+        };
+        return (step, None);
+    };
+    let Some(revision) = &vouched.revision else {
+        let message = "machine-controller has not stamped the MachineDeployment's revision yet; without it no machine could use the Secret";
+        return (say("AwaitingRevision", message), None);
+    };
+    if gathered.foreign {
+        let name = names::bootstrap_secret_name(&md.name, &md.namespace);
+        let error = crate::Error::ForeignSecret { name };
+        let reason = osm_runtime::runner::Failure::reason(&error);
+        return (say(reason, &error.to_string()), Some(Duration::from_secs(60)));
+    }
+    if is_newer(gathered.made.bootstrap.as_deref(), config) {
+        // What is known of the config is older than what was published from it: the watch will tell.
+        return (Step::None, Some(Duration::from_secs(5)));
+    }
+    let causes = causes(gathered, config, revision);
+    if causes.is_empty() {
+        return keep(gathered);
+    }
+    (Step::Publish(Box::new(publish(gathered, config, md, vouched, revision, causes))), None)
+}
+
+fn say(reason: &'static str, message: &str) -> Step {
+    Step::Say(Verdict { type_: PUBLISHED, status: false, reason, message: message.to_owned() })
+}
+
+/// Whether the bootstrap Secret was published from a newer generation of the same config.
+fn is_newer(bootstrap: Option<&SecretView>, config: &ConfigView) -> bool {
+    let recorded = bootstrap.and_then(|secret| secret.meta.annotation(names::PUBLISHED_FROM));
+    recorded
+        .and_then(|recorded| recorded.split_once('/'))
+        .and_then(|(uid, generation)| Some((uid, generation.parse::<i64>().ok()?)))
+        .is_some_and(|(uid, generation)| uid == config.uid && generation > config.generation)
+}
+
+fn causes(gathered: &Gathered, config: &ConfigView, revision: &str) -> Vec<Cause> {
+    let Made { bootstrap, provisioning, account, role, binding } = &gathered.made;
+    let Some(bootstrap) = bootstrap else { return vec![Cause::Missing] };
+    let meta = &bootstrap.meta;
+    let is = |key: &str, wanted: &str| meta.annotation(key) == Some(wanted);
+    let mut causes = Vec::new();
+    let mut check = |good: bool, cause: Cause| {
+        if !good {
+            causes.push(cause);
+        }
+    };
+    check(gathered.verified, Cause::Unverified);
+    check(is(names::MACHINE_DEPLOYMENT_REVISION, revision), Cause::NewRevision);
+    check(is(names::INPUTS_MAC, &gathered.inputs_mac), Cause::NewContent);
+    check(is(names::PUBLISHED_FROM, &config.published_from()), Cause::NewContent);
+    let standing = bootstrap.content.as_deref().map(|content| content_mac(gathered, content));
+    let whole = standing.is_some() && meta.annotation(names::CONTENT_MAC) == standing.as_deref();
+    check(whole && !bootstrap.immutable && meta.pool() == Some(gathered.pool.as_str()), Cause::Altered);
+    let named = meta.annotation(names::PROVISIONING_SECRET).unwrap_or_default();
+    let document = provisioning.iter().find(|secret| secret.meta.name == named);
+    let binds = bound_to(
+        account.as_deref().map(|a| a.uid.as_str()),
+        gathered.node_account.as_deref(),
+        document.map(|s| s.meta.uid.as_str()),
+    );
+    check(binds.is_some() && meta.annotation(names::BOUND_TO) == binds.as_deref(), Cause::TokensDead);
+    check(document.is_none_or(|secret| secret.immutable), Cause::Altered);
+    let renewal = meta.time(names::RENEW_AT);
+    check(renewal.is_some_and(|at| gathered.now < at), Cause::RenewalDue);
+    let opened = role.as_ref().and_then(|role| role.secrets.as_ref());
+    let opens = opened.is_some_and(|opened| opened.iter().any(|name| name == named));
+    check(opens && binding.as_ref().is_some_and(|binding| binding.good), Cause::RoleAltered);
+    check(meta.annotation(names::ORPHANED_SINCE).is_none(), Cause::Altered);
+    causes.sort_unstable();
+    causes.dedup();
+    causes
+}
+
+/// Value of [`names::BOUND_TO`]; `None` where one of the three is missing.
+pub fn bound_to(account: Option<&str>, node_account: Option<&str>, secret: Option<&str>) -> Option<String> {
+    Some(format!("{}/{}/{}", account?, node_account?, secret?))
+}
+
+/// Value of [`names::CONTENT_MAC`] for a document with this SHA-256.
+pub fn content_mac(gathered: &Gathered, content_digest: &str) -> String {
+    gathered.key.mac(&[b"content", content_digest.as_bytes()])
+}
+
+fn publish(
+    gathered: &Gathered,
+    config: &ConfigView,
+    md: &MachineDeploymentRef,
+    vouched: &Rendered,
+    revision: &str,
+    causes: Vec<Cause>,
+) -> Publish {
+    let life = gathered.credentials.token_lifetime();
+    let keep = SignedDuration::try_from(life).unwrap_or(SignedDuration::from_hours(24)) + KEEP_LONGER;
+    Publish {
+        causes,
+        generation: config.generation,
+        revision: revision.to_owned(),
+        digest: vouched.digest.clone(),
+        bootstrap_name: names::bootstrap_secret_name(&md.name, &md.namespace),
+        identity: names::pool_object("node", &gathered.pool),
+        marks: Marks::new(&gathered.name, &gathered.pool, md),
+        create_node_account: gathered.node_account.is_none(),
+        life,
+        keep_until: gathered.now + keep,
+        kept: kept(gathered).into_iter().map(|secret| secret.meta.name.clone()).collect(),
+    }
+}
+
+/// Provisioning Secrets that the live bootstrap Secret names, or that a living token may fetch.
+fn kept(gathered: &Gathered) -> Vec<&Arc<SecretView>> {
+    let named = gathered
+        .made
+        .bootstrap
+        .as_ref()
+        .and_then(|secret| secret.meta.annotation(names::PROVISIONING_SECRET));
+    let stays = |secret: &&Arc<SecretView>| {
+        // Without a readable date it was altered; it stays, for its tokens may be alive.
+        named == Some(secret.meta.name.as_str())
+            || secret.meta.time(names::KEEP_UNTIL).is_none_or(|until| gathered.now < until)
+    };
+    gathered.made.provisioning.iter().filter(stays).collect()
+}
+
+fn keep(gathered: &Gathered) -> (Step, Option<Duration>) {
+    let kept = kept(gathered);
+    let names: Vec<String> = kept.iter().map(|secret| secret.meta.name.clone()).collect();
+    let outdated = gathered
+        .made
+        .provisioning
+        .iter()
+        .filter(|secret| !names.contains(&secret.meta.name))
+        .cloned()
+        .collect();
+    let opened = gathered.made.role.as_ref().and_then(|role| role.secrets.clone());
+    let narrow = (opened.as_ref() != Some(&names)).then(|| names.clone());
+    let named = gathered.made.bootstrap.as_ref();
+    let renewal = named.and_then(|secret| secret.meta.time(names::RENEW_AT));
+    let next = kept
+        .iter()
+        .filter(|secret| {
+            named.and_then(|named| named.meta.annotation(names::PROVISIONING_SECRET))
+                != Some(secret.meta.name.as_str())
+        })
+        .filter_map(|secret| secret.meta.time(names::KEEP_UNTIL))
+        .chain(renewal)
+        .min();
+    let again = next.map(|at| until(gathered.now, at));
+    (Step::Keep(Keep { outdated, narrow }), again)
+}
+
+/// Time from `now` to `at`, at least a second.
+fn until(now: Timestamp, at: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(now)).unwrap_or_default().max(Duration::from_secs(1))
+}
+
+fn orphans(gathered: &Gathered) -> (Vec<OrphanStep>, Option<Duration>) {
+    let (mut steps, mut again) = (Vec::new(), None);
+    let mut may_collect = gathered.may_collect;
+    for (_, stray) in &gathered.strays {
+        let secrets: Vec<_> = stray.bootstrap.iter().chain(&stray.provisioning).cloned().collect();
+        let since =
+            secrets.iter().map(|secret| secret.meta.time(names::ORPHANED_SINCE)).collect::<Option<Vec<_>>>();
+        let since = since.and_then(|times| times.into_iter().max());
+        match since {
+            Some(since) if gathered.now.duration_since(since) >= ORPHAN_AGE => {
+                if may_collect > 0 {
+                    may_collect -= 1;
+                    steps.push(OrphanStep::Collect(Box::new(stray.clone())));
+                } else {
+                    again = Some(Duration::from_secs(600));
+                }
+            }
+            Some(since) => again = again.into_iter().chain([until(gathered.now, since + ORPHAN_AGE)]).min(),
+            // No Secret of it is left: its identity opens nothing, and goes with the next successor or by hand.
+            None if secrets.is_empty() => steps.push(OrphanStep::Collect(Box::new(stray.clone()))),
+            None => {
+                let unmarked =
+                    secrets.into_iter().filter(|secret| secret.meta.time(names::ORPHANED_SINCE).is_none());
+                steps.push(OrphanStep::Mark(unmarked.collect()));
+                again = again.into_iter().chain([until(gathered.now, gathered.now + ORPHAN_AGE)]).min();
+            }
+        }
+    }
+    (steps, again)
+}
+
+/// Verdict once a retired pool is undone.
+pub fn undone() -> Verdict {
+    let message = "its pool is gone, and everything made for it is undone".to_owned();
+    Verdict { type_: PUBLISHED, status: false, reason: REASON_UNDONE, message }
+}
+
+/// Verdict while everything stands.
+pub fn published(expires: Timestamp) -> Verdict {
+    let message =
+        format!("machines can be made; its credentials are good until {expires} and renewed before");
+    Verdict { type_: PUBLISHED, status: true, reason: "Published", message }
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,363 @@
+//! Every decision of secret-syncer, as a table of situations.
+
+use osm_api::config::{OperatingSystemConfigStatus, Retired};
+use osm_api::settings::Credentials;
+use osm_render::LateValues;
+
+use super::*;
+use crate::key::DigestKey;
+use crate::view::{BindingView, Meta, RoleView};
+
+const POOL: &str = "0123456789abcdef0123";
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap()
+}
+
+fn hours(hours: i64) -> Timestamp {
+    now() + SignedDuration::from_hours(hours)
+}
+
+fn config() -> ConfigView {
+    ConfigView {
+        name: "pool-kube-system-config".into(),
+        uid: "config-uid".into(),
+        generation: 3,
+        machine_deployment: Some(MachineDeploymentRef {
+            namespace: "kube-system".into(),
+            name: "pool".into(),
+            uid: "md-uid".into(),
+            revision: Some("1".into()),
+            template_digest: "t".into(),
+        }),
+        late_bound: vec![],
+        status: OperatingSystemConfigStatus {
+            rendered: Some(Rendered {
+                generation: 3,
+                digest: "d".into(),
+                revision: Some("1".into()),
+                settings_digest: None,
+                user_data_bytes: None,
+            }),
+            ..Default::default()
+        },
+        reference: Default::default(),
+    }
+}
+
+/// A pool of which nothing has been published.
+fn fresh() -> Gathered {
+    Gathered {
+        now: now(),
+        name: "pool-kube-system-config".into(),
+        config: Some(Arc::new(config())),
+        pool: POOL.into(),
+        made: Made::default(),
+        strays: vec![],
+        node_account: Some("node-account".into()),
+        inputs_mac: "inputs".into(),
+        values: LateValues::new(),
+        verified: false,
+        foreign: false,
+        credentials: Credentials::default(),
+        key: DigestKey::of(&[7; 32]).unwrap(),
+        may_collect: 1,
+    }
+}
+
+fn meta(name: &str, annotations: &[(&str, &str)]) -> Meta {
+    Meta {
+        name: name.into(),
+        uid: format!("{name}-uid"),
+        resource_version: "5".into(),
+        labels: BTreeMap::from([(names::POOL.to_owned(), POOL.to_owned())]),
+        annotations: annotations
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect(),
+    }
+}
+
+fn document(name: &str, keep_until: Timestamp) -> Arc<SecretView> {
+    let annotations = [(names::KEEP_UNTIL, keep_until.to_string())];
+    let annotations: Vec<_> = annotations.iter().map(|(key, value)| (*key, value.as_str())).collect();
+    Arc::new(SecretView {
+        meta: meta(name, &annotations),
+        content: Some("p".into()),
+        immutable: true,
+        key: None,
+    })
+}
+
+/// A pool of which everything stands.
+fn standing() -> Gathered {
+    let mut gathered = fresh();
+    let (expires, renew) = (hours(20).to_string(), hours(8).to_string());
+    let content = content_mac(&gathered, "content");
+    let annotations = [
+        (names::MACHINE_DEPLOYMENT_REVISION, "1"),
+        (names::INPUTS_MAC, "inputs"),
+        (names::PUBLISHED_FROM, "config-uid/3"),
+        (names::CONTENT_MAC, &content),
+        (names::PROVISIONING_SECRET, "document"),
+        (names::BOUND_TO, "account-uid/node-account/document-uid"),
+        (names::EXPIRES, &expires),
+        (names::RENEW_AT, &renew),
+    ];
+    let bootstrap = meta("pool-kube-system-bootstrap-config", &annotations);
+    gathered.verified = true;
+    gathered.made = Made {
+        bootstrap: Some(Arc::new(SecretView {
+            meta: bootstrap,
+            content: Some("content".into()),
+            immutable: false,
+            key: None,
+        })),
+        provisioning: vec![document("document", hours(21))],
+        account: Some(Arc::new(meta("account", &[]))),
+        role: Some(Arc::new(RoleView { meta: meta("role", &[]), secrets: Some(vec!["document".into()]) })),
+        binding: Some(Arc::new(BindingView { meta: meta("binding", &[]), good: true })),
+    };
+    gathered
+}
+
+fn edit_config(gathered: &mut Gathered, edit: impl FnOnce(&mut ConfigView)) {
+    let mut config = (**gathered.config.as_ref().unwrap()).clone();
+    edit(&mut config);
+    gathered.config = Some(Arc::new(config));
+}
+
+fn edit_bootstrap(gathered: &mut Gathered, edit: impl FnOnce(&mut SecretView)) {
+    let mut secret = (**gathered.made.bootstrap.as_ref().unwrap()).clone();
+    edit(&mut secret);
+    gathered.made.bootstrap = Some(Arc::new(secret));
+}
+
+fn causes_of(gathered: &Gathered) -> Vec<Cause> {
+    match plan(gathered).step {
+        Step::Publish(publish) => publish.causes,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn said(gathered: &Gathered) -> &'static str {
+    match plan(gathered).step {
+        Step::Say(verdict) => {
+            assert!(!verdict.status && !verdict.message.is_empty());
+            verdict.reason
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_fresh_pool_is_published() {
+    let Step::Publish(publish) = plan(&fresh()).step else { panic!() };
+    assert_eq!(publish.causes, [Cause::Missing]);
+    assert_eq!((publish.generation, publish.revision.as_str()), (3, "1"));
+    assert_eq!(publish.bootstrap_name, "pool-kube-system-bootstrap-config");
+    assert_eq!(publish.identity, format!("osm-node-{POOL}"));
+    assert_eq!(publish.keep_until, hours(25), "an hour longer than any token that is asked for");
+    assert!(!publish.create_node_account);
+}
+
+#[test]
+fn what_stands_is_kept_until_its_renewal() {
+    let plan = plan(&standing());
+    let Step::Keep(keep) = plan.step else { panic!("{:?}", plan.step) };
+    assert!(keep.outdated.is_empty() && keep.narrow.is_none());
+    assert_eq!(plan.again, Some(Duration::from_secs(8 * 3600)));
+}
+
+#[test]
+fn whatever_differs_is_published_again() {
+    type Edit = fn(&mut Gathered);
+    type AnyEdit = Box<dyn Fn(&mut Gathered)>;
+    let annotate = |key: &'static str, value: &'static str| {
+        move |gathered: &mut Gathered| {
+            edit_bootstrap(gathered, |secret| {
+                secret.meta.annotations.insert(key.into(), value.into());
+            });
+        }
+    };
+    let cases: Vec<(&str, AnyEdit, Cause)> = vec![
+        (
+            "revision",
+            Box::new(
+                (|g| edit_config(g, |c| c.status.rendered.as_mut().unwrap().revision = Some("2".into())))
+                    as Edit,
+            ),
+            Cause::NewRevision,
+        ),
+        ("inputs", Box::new((|g| g.inputs_mac = "other".into()) as Edit), Cause::NewContent),
+        (
+            "config recreated",
+            Box::new((|g| edit_config(g, |c| c.uid = "other".into())) as Edit),
+            Cause::NewContent,
+        ),
+        (
+            "data altered",
+            Box::new((|g| edit_bootstrap(g, |s| s.content = Some("other".into()))) as Edit),
+            Cause::Altered,
+        ),
+        ("data gone", Box::new((|g| edit_bootstrap(g, |s| s.content = None)) as Edit), Cause::Altered),
+        (
+            "annotation gone",
+            Box::new(
+                (|g| {
+                    edit_bootstrap(g, |s| {
+                        s.meta.annotations.remove(names::BOUND_TO);
+                    })
+                }) as Edit,
+            ),
+            Cause::TokensDead,
+        ),
+        ("made immutable", Box::new((|g| edit_bootstrap(g, |s| s.immutable = true)) as Edit), Cause::Altered),
+        (
+            "orphan mark left",
+            Box::new(annotate(names::ORPHANED_SINCE, "2026-01-01T00:00:00Z")),
+            Cause::Altered,
+        ),
+        (
+            "account recreated",
+            Box::new((|g| g.made.account = Some(Arc::new(meta("new", &[])))) as Edit),
+            Cause::TokensDead,
+        ),
+        ("account gone", Box::new((|g| g.made.account = None) as Edit), Cause::TokensDead),
+        (
+            "node account recreated",
+            Box::new((|g| g.node_account = Some("new".into())) as Edit),
+            Cause::TokensDead,
+        ),
+        ("document gone", Box::new((|g| g.made.provisioning.clear()) as Edit), Cause::TokensDead),
+        ("role gone", Box::new((|g| g.made.role = None) as Edit), Cause::RoleAltered),
+        (
+            "binding altered",
+            Box::new((|g| g.made.binding = Some(Arc::new(BindingView::default()))) as Edit),
+            Cause::RoleAltered,
+        ),
+        ("renewal", Box::new((|g| g.now = hours(8)) as Edit), Cause::RenewalDue),
+        ("renewal date altered", Box::new(annotate(names::RENEW_AT, "soon")), Cause::RenewalDue),
+        ("restart", Box::new((|g| g.verified = false) as Edit), Cause::Unverified),
+        ("bootstrap gone", Box::new((|g| g.made.bootstrap = None) as Edit), Cause::Missing),
+    ];
+    for (name, edit, cause) in cases {
+        let mut gathered = standing();
+        edit(&mut gathered);
+        assert_eq!(causes_of(&gathered), [cause], "{name}");
+    }
+}
+
+#[test]
+fn waiting_is_said_and_takes_nothing_away() {
+    let mut gathered = standing();
+    edit_config(&mut gathered, |config| config.status.rendered = None);
+    assert_eq!(said(&gathered), "AwaitingRendering");
+    let mut gathered = standing();
+    edit_config(&mut gathered, |config| config.status.rendered.as_mut().unwrap().revision = None);
+    assert_eq!(said(&gathered), "AwaitingRevision");
+    let mut gathered = fresh();
+    gathered.foreign = true;
+    assert_eq!(said(&gathered), "ForeignSecret");
+    assert!(plan(&gathered).again.is_some());
+}
+
+#[test]
+fn only_the_vouched_generation_is_published_and_never_an_older_one() {
+    let mut gathered = standing();
+    edit_config(&mut gathered, |config| config.generation = 4);
+    assert!(matches!(plan(&gathered).step, Step::None), "edited by hand");
+    let mut gathered = standing();
+    edit_bootstrap(&mut gathered, |secret| {
+        secret.meta.annotations.insert(names::PUBLISHED_FROM.into(), "config-uid/4".into());
+    });
+    assert!(matches!(plan(&gathered).step, Step::None), "what is known of the config is stale");
+}
+
+#[test]
+fn old_documents_go_when_no_token_may_fetch_them_and_the_role_narrows() {
+    let mut gathered = standing();
+    gathered.made.provisioning =
+        vec![document("document", hours(-5)), document("expired", hours(0)), document("fetchable", hours(3))];
+    let opened = ["document", "expired", "fetchable"].map(str::to_owned).to_vec();
+    gathered.made.role = Some(Arc::new(RoleView { meta: meta("role", &[]), secrets: Some(opened) }));
+    let plan = plan(&gathered);
+    let Step::Keep(keep) = plan.step else { panic!("{:?}", plan.step) };
+    assert_eq!(keep.outdated.iter().map(|secret| secret.meta.name.as_str()).collect::<Vec<_>>(), ["expired"]);
+    assert_eq!(keep.narrow.unwrap(), ["document", "fetchable"], "the named one stays whatever its date says");
+    assert_eq!(plan.again, Some(Duration::from_secs(3 * 3600)));
+    // A document whose date somebody destroyed is kept: its tokens may be alive.
+    let mut altered = (*document("altered", hours(0))).clone();
+    altered.meta.annotations.clear();
+    gathered.made.provisioning.push(Arc::new(altered));
+    let Step::Keep(keep) = super::plan(&gathered).step else { panic!() };
+    assert!(keep.outdated.iter().all(|secret| secret.meta.name != "altered"));
+}
+
+#[test]
+fn a_publish_keeps_the_documents_that_machines_may_still_fetch() {
+    let mut gathered = standing();
+    gathered.made.provisioning.push(document("fetchable", hours(3)));
+    gathered.made.provisioning.push(document("outdated", hours(-3)));
+    gathered.inputs_mac = "other".into();
+    let Step::Publish(publish) = plan(&gathered).step else { panic!() };
+    assert_eq!(publish.kept, ["document", "fetchable"]);
+}
+
+#[test]
+fn a_retired_pool_is_undone_until_nothing_is_left() {
+    let mut gathered = standing();
+    edit_config(&mut gathered, |config| {
+        config.status.retired = Some(Retired { uid: "md-uid".into(), generation: 3 })
+    });
+    assert!(matches!(plan(&gathered).step, Step::Undo(_)));
+    edit_config(&mut gathered, |config| {
+        config.status.conditions = vec![undone().condition(&[], Some(3), now())]
+    });
+    assert!(matches!(plan(&gathered).step, Step::Undo(_)), "something is left");
+    gathered.made = Made::default();
+    assert!(matches!(plan(&gathered).step, Step::None));
+    // Word of another pool's end does not count.
+    let mut gathered = standing();
+    edit_config(&mut gathered, |config| {
+        config.status.retired = Some(Retired { uid: "other".into(), generation: 3 })
+    });
+    assert!(matches!(plan(&gathered).step, Step::Keep(_)));
+}
+
+#[test]
+fn a_missing_config_deletes_nothing_for_a_day() {
+    let mut gathered = standing();
+    let made = std::mem::take(&mut gathered.made);
+    gathered.config = None;
+    gathered.strays = vec![(POOL.into(), made)];
+    let marked = plan(&gathered);
+    assert!(matches!(marked.step, Step::None));
+    let [OrphanStep::Mark(secrets)] = marked.orphans.as_slice() else { panic!("{:?}", marked.orphans) };
+    assert_eq!(secrets.len(), 2);
+
+    let mark = |made: &mut Made, since: Timestamp| {
+        for secret in made.bootstrap.iter_mut().chain(&mut made.provisioning) {
+            let mut view = (**secret).clone();
+            view.meta.annotations.insert(names::ORPHANED_SINCE.into(), since.to_string());
+            *secret = Arc::new(view);
+        }
+    };
+    mark(&mut gathered.strays[0].1, now());
+    gathered.now = hours(23);
+    let waits = plan(&gathered);
+    assert!(waits.orphans.is_empty());
+    assert_eq!(waits.again, Some(Duration::from_secs(3600)));
+    gathered.now = hours(24);
+    assert!(matches!(plan(&gathered).orphans.as_slice(), [OrphanStep::Collect(_)]));
+    gathered.may_collect = 0;
+    let limited = plan(&gathered);
+    assert!(limited.orphans.is_empty() && limited.again.is_some(), "never more than a tenth in an hour");
+}
+
+#[test]
+fn objects_of_the_go_implementation_are_left_alone() {
+    let mut gathered = fresh();
+    edit_config(&mut gathered, |config| config.machine_deployment = None);
+    assert!(matches!(plan(&gathered).step, Step::None));
+}

@@ -1,0 +1,143 @@
+//! Tells people: status, Events on failure and on recovery, metrics, log lines.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use osm_api::condition::{self, PUBLISHED, Verdict};
+use osm_api::config::{OperatingSystemConfigStatus, Published};
+use osm_runtime::runner::Failure;
+use osm_runtime::{Context, status};
+use prometheus::{IntCounterVec, IntGauge, Opts};
+
+use crate::apply::{Applied, PublishedPlan};
+use crate::state::{State, lock};
+use crate::view::ConfigView;
+use crate::{Error, FIELD_MANAGER};
+
+/// A request that fails once is tried again before anybody hears of it; one that goes on failing is told.
+const TOLD_AFTER: SignedDuration = SignedDuration::from_secs(10);
+
+/// Metrics of this controller.
+pub struct Metrics {
+    publishes: IntCounterVec,
+    earliest_expiry: IntGauge,
+}
+
+impl Metrics {
+    /// Registers them.
+    ///
+    /// # Errors
+    /// Names that are taken.
+    pub fn new(context: &Context) -> Result<Self, prometheus::Error> {
+        let publishes =
+            Opts::new("publishes_total", "Bootstrap Secrets written, by cause; one may have several.");
+        let metrics = Self {
+            publishes: IntCounterVec::new(publishes, &["cause"])?,
+            earliest_expiry: IntGauge::new(
+                "credentials_earliest_expiry_timestamp_seconds",
+                "When the first credential of any pool expires, in seconds since 1970; 0 without pools.",
+            )?,
+        };
+        context.metrics.register(metrics.publishes.clone())?;
+        context.metrics.register(metrics.earliest_expiry.clone())?;
+        Ok(metrics)
+    }
+}
+
+/// Reports how a reconcile went; returns when to look again.
+///
+/// # Errors
+/// The failure of the reconcile itself, or of writing the status.
+pub async fn report(
+    state: &State,
+    name: &str,
+    outcome: Result<Applied, Error>,
+) -> Result<Option<Duration>, Error> {
+    let config = state.configs.get(&format!("{}/{name}", state.context.args.namespace));
+    let Some(config) = config else {
+        state.census.forget(name, PUBLISHED);
+        lock(&state.failing).remove(name);
+        return outcome.map(|applied| applied.again);
+    };
+    match outcome {
+        Ok(applied) => {
+            lock(&state.failing).remove(name);
+            for cause in &applied.published_for {
+                state.metrics.publishes.with_label_values(&[&format!("{cause:?}")]).inc();
+            }
+            if let Some((verdict, published)) = applied.status {
+                let published = match published {
+                    PublishedPlan::Last => config.status.published.clone(),
+                    PublishedPlan::Now(published) => Some(published),
+                    PublishedPlan::Nothing => None,
+                };
+                say(state, &config, verdict, published).await?;
+            }
+            state.metrics.earliest_expiry.set(earliest_expiry(state));
+            Ok(applied.again)
+        }
+        Err(error) if error.is_conflict() => Err(error),
+        Err(error) => {
+            let now = Timestamp::now();
+            let since = *lock(&state.failing).entry(name.to_owned()).or_insert(now);
+            let passing = matches!(&error, Error::Request { source, .. } if !status::is_code(source, 403));
+            if !passing || now.duration_since(since) >= TOLD_AFTER {
+                let verdict = Verdict {
+                    type_: PUBLISHED,
+                    status: false,
+                    reason: error.reason(),
+                    message: error.to_string(),
+                };
+                if let Err(other) = say(state, &config, verdict, config.status.published.clone()).await {
+                    tracing::debug!(config = name, %other, "the status can't be written either");
+                }
+            }
+            Err(error)
+        }
+    }
+}
+
+async fn say(
+    state: &State,
+    config: &ConfigView,
+    verdict: Verdict,
+    published: Option<Published>,
+) -> Result<(), Error> {
+    state.census.count(&config.name, PUBLISHED, verdict.status, verdict.reason);
+    let before = condition::find(&config.status.conditions, PUBLISHED);
+    let condition = verdict.condition(&config.status.conditions, Some(config.generation), Timestamp::now());
+    if before == Some(&condition) && config.status.published == published {
+        return Ok(());
+    }
+    let status = OperatingSystemConfigStatus { conditions: vec![condition], published, ..Default::default() };
+    let written = status::apply(&state.config_api(), FIELD_MANAGER, &config.name, &config.uid, &status).await;
+    state.wrote_config(&written.map_err(Error::request("the OperatingSystemConfig's status"))?);
+    let turned = before
+        .is_none_or(|before| before.reason != verdict.reason || (before.status == "True") != verdict.status);
+    if turned {
+        tracing::info!(
+            config = config.name,
+            published = verdict.status,
+            reason = verdict.reason,
+            "{}",
+            verdict.message
+        );
+    }
+    // Waiting for another controller, and the end of a pool, are no failures.
+    let waits = ["AwaitingRendering", "AwaitingRevision", condition::REASON_UNDONE];
+    let failed_before = before.is_some_and(|b| b.status != "True" && !waits.contains(&b.reason.as_str()));
+    if turned && !verdict.status && !waits.contains(&verdict.reason) {
+        state.context.events.warning(&config.reference, verdict.reason, &verdict.message).await;
+    } else if verdict.status && failed_before {
+        state.context.events.recovery(&config.reference, verdict.reason, &verdict.message).await;
+    }
+    Ok(())
+}
+
+fn earliest_expiry(state: &State) -> i64 {
+    let expiries = state.configs.select(|config| config.status.published.is_some());
+    let times = expiries
+        .iter()
+        .filter_map(|config| config.status.published.as_ref()?.credential_expires.parse::<Timestamp>().ok());
+    times.min().map_or(0, Timestamp::as_second)
+}
