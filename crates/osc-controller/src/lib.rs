@@ -27,7 +27,7 @@ pub const FIELD_MANAGER: &str = "osc-controller";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A request failed.
-    #[error("{what}: {source}")]
+    #[error("{what}: {}", osm_runtime::status::brief(source))]
     Request {
         /// What was being done.
         what: &'static str,

@@ -6,6 +6,8 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use osm_api::condition::clip;
 use osm_api::rbac::Service;
 
+use crate::status::brief;
+
 /// The API server's limit for a note.
 const MAX_NOTE: usize = 1024;
 
@@ -42,7 +44,7 @@ impl Events {
             secondary: None,
         };
         if let Err(error) = self.recorder.publish(&event, about).await {
-            tracing::warn!(object = about.name, reason, %error, "the Event can't be published");
+            tracing::warn!(object = about.name, reason, error = brief(&error), "the Event can't be published");
         }
     }
 }

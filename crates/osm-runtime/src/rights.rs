@@ -10,6 +10,7 @@ use kube::{Api, Client};
 use osm_api::rbac::Grant;
 
 use crate::Context;
+use crate::status::brief;
 
 const CHECK_AGAIN: Duration = Duration::from_secs(15);
 
@@ -28,7 +29,7 @@ pub fn spawn(context: &Context) {
                     gate.close(format!("missing: {list}"));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "rights can't be checked yet");
+                    tracing::warn!(error = brief(&error), "rights can't be checked yet");
                     gate.close("the API server has not answered yet");
                 }
             }

@@ -32,6 +32,11 @@ where
     api.patch_status(name, &PatchParams::apply(manager).force(), &Patch::Apply(&patch)).await
 }
 
+/// An error of the API client in a line that people can read: what the server said, else the chain of causes.
+pub fn brief(error: &kube::Error) -> String {
+    crate::watch::chain(error)
+}
+
 /// Whether the server answered with this HTTP status code.
 pub fn is_code(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)

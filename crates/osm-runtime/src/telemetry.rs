@@ -12,7 +12,8 @@ use crate::args::{CommonArgs, LogFormat};
 /// # Errors
 /// An invalid filter.
 pub fn init(args: &CommonArgs) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&args.log)
+    // kube reports broken watches to us, and would log each a second time.
+    let filter = EnvFilter::try_new(format!("kube_runtime=error,{}", args.log))
         .with_context(|| format!("--log {:?} is not a filter such as info or info,kube=debug", args.log))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match args.log_format {

@@ -108,7 +108,7 @@ pub fn spawn_unawaited<K, V>(
                 }
                 Err(error) => {
                     metrics.watch_failed(kind);
-                    tracing::warn!(kind, error = %describe(&error), "watch broken, going on");
+                    tracing::warn!(kind, error = %chain(&error), "watch broken, going on");
                 }
             }
         }
@@ -122,16 +122,20 @@ async fn next<S: futures::Stream + Unpin>(
     shutdown.run_until_cancelled(events.next()).await
 }
 
-/// The whole chain, because kube's outer errors say only "failed to perform initial object list".
-fn describe(error: &dyn std::error::Error) -> String {
+/// What the server said, else the whole chain of causes: kube's outer errors say only "failed to perform initial
+/// object list".
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(kube::Error::Api(status)) = error.downcast_ref() {
+            return format!("{} ({})", status.message, status.code);
         }
-        source = cause.source();
+        let own = error.to_string();
+        if !text.contains(&own) {
+            text = format!("{text}: {own}");
+        }
+        next = error.source();
     }
     text
 }

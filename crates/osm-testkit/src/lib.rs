@@ -5,6 +5,7 @@
 
 pub mod control_plane;
 pub mod go_module;
+pub mod installation;
 pub mod judge;
 pub mod machine_controller;
 pub mod packages;

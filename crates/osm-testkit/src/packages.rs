@@ -7,6 +7,23 @@ use anyhow::{Context, Result, bail};
 
 use crate::go_module::cache_root;
 
+/// What all tests and judges together need, so that `cargo xtask test` can install it in one go.
+pub const FOR_TESTS: &[&str] = &[
+    "busybox",
+    "curl",
+    "dash",
+    "debian-archive-keyring",
+    "iproute2",
+    "python3",
+    "python3-configobj",
+    "python3-jinja2",
+    "python3-jsonpatch",
+    "python3-jsonschema",
+    "python3-yaml",
+    "shellcheck",
+    "systemd",
+];
+
 /// Makes sure that the Debian packages are installed.
 ///
 /// Missing ones are installed by `apt-get` when the process runs as root (noninteractive, without

@@ -1,1 +1,103 @@
-//! x
+//! osp-controller: installs the default OperatingSystemProfiles, and judges every profile before a pool uses it.
+//!
+//! It owns the whole status of OperatingSystemProfiles, and the spec of those that are named as a default. It has no
+//! right on any Secret.
+//!
+//! A reconcile is `gather → plan → apply → report`; all decisions are in [`plan`]. What a profile is worth is found out
+//! by [`judge`], before the plan.
+
+pub mod apply;
+pub mod gather;
+pub mod judge;
+pub mod plan;
+pub mod report;
+pub mod state;
+
+use std::time::Duration;
+
+use osm_runtime::runner::{self, Limits};
+use osm_runtime::{Context, settings, watch};
+
+use crate::state::State;
+
+/// Name of the field manager of this controller.
+pub const FIELD_MANAGER: &str = "osp-controller";
+
+/// Why a reconcile failed. A profile that is refused is no failure: that is a verdict, and stands in its status.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A request failed.
+    #[error("{what}: {source}")]
+    Request {
+        /// What was being done.
+        what: &'static str,
+        /// The failure.
+        source: kube::Error,
+    },
+    /// Somebody else wrote in between.
+    #[error("the OperatingSystemProfile was changed by somebody else")]
+    Conflict,
+    /// The namespace of the installation is going away; nothing can be created in it.
+    #[error("namespace {0} is being deleted: nothing can be created until it is back")]
+    NamespaceTerminating(String),
+    /// The API server has dropped fields of what we wrote.
+    #[error(
+        "the API server has not kept every field of the default profile: apply the CustomResourceDefinitions of this version"
+    )]
+    FieldsDropped,
+}
+
+impl Error {
+    pub(crate) fn request(what: &'static str) -> impl FnOnce(kube::Error) -> Self {
+        move |source| {
+            if osm_runtime::status::conflict(&source) {
+                Self::Conflict
+            } else {
+                Self::Request { what, source }
+            }
+        }
+    }
+}
+
+impl runner::Failure for Error {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Request { .. } => "RequestFailed",
+            Self::Conflict => "Conflict",
+            Self::NamespaceTerminating(_) => "NamespaceTerminating",
+            Self::FieldsDropped => "FieldsDropped",
+        }
+    }
+
+    fn is_conflict(&self) -> bool {
+        matches!(self, Self::Conflict)
+    }
+}
+
+/// Runs the controller until shutdown.
+///
+/// # Errors
+/// None today; the signature is that of every service.
+pub async fn run(context: Context, settings: settings::Receiver) -> anyhow::Result<()> {
+    let state = State::start(&context, settings);
+    let shutdown = context.shutdown.clone();
+    // Before the watch is in step, a default profile that has not been shown yet would look like a missing one.
+    if shutdown.run_until_cancelled(context.readiness.opened(watch::GATE)).await.is_none() {
+        return Ok(());
+    }
+    let limits =
+        Limits { concurrency: context.args.concurrency.into(), timeout: context.args.reconcile_timeout() };
+    let queue = state.queue.clone();
+    runner::run(queue, limits, context.metrics.clone(), shutdown, move |name| reconcile(state.clone(), name))
+        .await;
+    Ok(())
+}
+
+/// Brings the profile of this name to what it should be, and its status to what it is worth.
+async fn reconcile(state: State, name: String) -> Result<Option<Duration>, Error> {
+    let gathered = gather::gather(&state, &name).await;
+    let plan = plan::plan(&gathered);
+    apply::apply(&state, &gathered, &plan).await?;
+    report::report(&state, &gathered, &plan).await;
+    Ok(None)
+}

@@ -1,2 +1,22 @@
-//! x
-fn main() {}
+//! osp-controller: wiring only.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use osm_api::rbac::Service;
+use osm_runtime::CommonArgs;
+
+/// Installs the default OperatingSystemProfiles and judges every profile before a pool uses it.
+///
+/// Watches OperatingSystemProfiles and the settings; writes the default profiles and the status of all. What it accepts is
+/// in status.accepted, and stays there when a later edit is refused; why it was refused is in the condition Accepted.
+#[derive(Parser)]
+#[command(version)]
+struct Args {
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+fn main() -> ExitCode {
+    osm_runtime::service::main(Service::OspController, Args::parse().common, osp_controller::run)
+}

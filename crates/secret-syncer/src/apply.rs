@@ -97,9 +97,10 @@ async fn publish_step(
     }
     let node_account = node_account(state, gathered, publish).await?;
     let account = account(state, gathered, publish).await?;
-    binding(state, gathered, publish).await?;
     let document = provisioning(state, gathered, publish, &documents).await?;
     role(state, gathered, publish, &document.meta.name).await?;
+    // After its Role: the API server looks whether we hold the rights that we bind.
+    binding(state, gathered, publish).await?;
     let issued = Timestamp::now();
     let tokens =
         tokens::issue(state, &publish.identity, (&document.meta.name, &document.meta.uid), publish.life)

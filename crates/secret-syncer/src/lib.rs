@@ -31,7 +31,7 @@ pub const FIELD_MANAGER: &str = "secret-syncer";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A request failed.
-    #[error("{what}: {source}")]
+    #[error("{what}: {}", osm_runtime::status::brief(source))]
     Request {
         /// What was being done.
         what: &'static str,

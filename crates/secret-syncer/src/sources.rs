@@ -37,7 +37,7 @@ enum Problem {
     NoValue(String),
     #[error("is not in the settings' credentials.allowedSources: add it there")]
     NotAllowed,
-    #[error("can't be read: {0}")]
+    #[error("can't be read: {}", status::brief(.0))]
     Unreadable(Box<kube::Error>),
 }
 

@@ -1,2 +1,57 @@
-//! x
-fn main() {}
+//! Developer commands: `cargo xtask <command>`. One module each.
+
+mod bench;
+mod bless;
+mod build;
+mod checks;
+mod crds;
+mod demo;
+mod progress;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Everything that a developer of Operating System Manager runs.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(demo::Demo),
+    Test(checks::Test),
+    Lint(checks::Lint),
+    Crds(crds::Crds),
+    Bless(bless::Bless),
+    Bench(bench::Bench),
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Demo(demo) => demo.run().await,
+        Command::Test(test) => test.run().await,
+        Command::Lint(lint) => lint.run().await,
+        Command::Crds(crds) => crds.run(),
+        Command::Bless(bless) => bless.run(),
+        Command::Bench(bench) => bench.run().await,
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    let manifest = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    manifest.ancestors().nth(2).map_or(manifest.clone(), PathBuf::from)
+}

@@ -1,0 +1,230 @@
+//! Checks on a stage's parsed templates: only known helpers, only existing partials, no cycle, and a bound on what
+//! including them can grow to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ::handlebars::template::{HelperTemplate, Parameter, TemplateElement};
+use ::handlebars::{Handlebars, Path, Template};
+
+use super::Located;
+
+/// Most elements that a template may have with everything included that it includes.
+pub(crate) const MAX_WEIGHT: u64 = 50_000;
+/// Deepest nesting of blocks and partials together, as rendering would recurse.
+pub(crate) const MAX_DEPTH: usize = 48;
+
+/// Helpers that open a block.
+pub(crate) const BLOCK_HELPERS: [&str; 4] = ["if", "unless", "each", "with"];
+/// Helpers that give a value.
+pub(crate) const VALUE_HELPERS: [&str; 21] = [
+    "eq", "ne", "gt", "gte", "lt", "lte", "not", "len", "lookup", "and", "or", "semver", "indent", "json",
+    "toml", "yaml", "shell", "b64", "join", "trim", "concat",
+];
+/// The helper that places a late-bound value.
+pub(crate) const LATE: &str = "late";
+
+/// What including a template costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cost {
+    /// Elements, with those of included templates.
+    pub(crate) weight: u64,
+    /// Levels of recursion.
+    depth: usize,
+}
+
+/// Checks one parsed template on its own.
+pub(crate) fn check(template: &Template) -> Result<(), Located> {
+    for (i, element) in template.elements.iter().enumerate() {
+        let position = template.mapping.get(i).map(|at| (at.0, at.1));
+        element_is_known(element).map_err(|error| match (error.line, position) {
+            (None, Some((line, column))) => Located { line: Some(line), column: Some(column), ..error },
+            _ => error,
+        })?;
+    }
+    Ok(())
+}
+
+fn element_is_known(element: &TemplateElement) -> Result<(), Located> {
+    match element {
+        TemplateElement::RawString(_) | TemplateElement::Comment(_) => Ok(()),
+        TemplateElement::Expression(helper) | TemplateElement::HtmlExpression(helper) => expression(helper),
+        TemplateElement::HelperBlock(helper) => {
+            let name = name(&helper.name)?;
+            if !BLOCK_HELPERS.contains(&name) {
+                return Err(Located::nowhere(format!(
+                    "{{{{#{name}}}}} is no block: use if, unless, each or with, such as {{{{#if ({name} …)}}}}"
+                )));
+            }
+            if helper.params.len() != 1 {
+                return Err(Located::nowhere(format!("{{{{#{name}}}}} takes one value")));
+            }
+            parameters(helper)?;
+            helper.template.iter().chain(&helper.inverse).try_for_each(check)
+        }
+        TemplateElement::PartialExpression(partial) => {
+            name(&partial.name)?;
+            partial.params.iter().chain(partial.hash.values()).try_for_each(parameter)
+        }
+        _ => Err(Located::nowhere(
+            "decorators, inline partials and partial blocks are not supported".to_owned(),
+        )),
+    }
+}
+
+fn expression(helper: &HelperTemplate) -> Result<(), Located> {
+    let name = name(&helper.name)?;
+    let plain = helper.params.is_empty() && helper.hash.is_empty();
+    if BLOCK_HELPERS.contains(&name) {
+        return Err(Located::nowhere(format!("{{{{{name} …}}}} must open a block: {{{{#{name} …}}}}")));
+    }
+    if !plain && name != LATE && !VALUE_HELPERS.contains(&name) {
+        return Err(Located::nowhere(format!(
+            "there is no helper {name:?}: the helpers are {}, {LATE}, and the blocks {}",
+            VALUE_HELPERS.join(", "),
+            BLOCK_HELPERS.join(", ")
+        )));
+    }
+    parameters(helper)
+}
+
+fn parameters(helper: &HelperTemplate) -> Result<(), Located> {
+    helper.params.iter().chain(helper.hash.values()).try_for_each(parameter)
+}
+
+fn parameter(parameter: &Parameter) -> Result<(), Located> {
+    match parameter {
+        Parameter::Subexpression(sub) => match sub.as_element() {
+            TemplateElement::Expression(helper) => expression(helper),
+            _ => Err(Located::nowhere("is not an expression".to_owned())),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn name(parameter: &Parameter) -> Result<&str, Located> {
+    match parameter {
+        Parameter::Name(name) => Ok(name),
+        Parameter::Path(Path::Relative((_, raw)) | Path::Local((_, _, raw))) => Ok(raw),
+        _ => Err(Located::nowhere("the name of a helper or partial can't be computed".to_owned())),
+    }
+}
+
+/// The partials that `template` includes.
+fn partials<'t>(template: &'t Template, found: &mut BTreeSet<&'t str>) {
+    for element in &template.elements {
+        match element {
+            TemplateElement::PartialExpression(partial) => found.extend(name(&partial.name).ok()),
+            TemplateElement::HelperBlock(helper) => {
+                helper.template.iter().chain(&helper.inverse).for_each(|inner| partials(inner, found));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What is wrong with how templates include each other, and in which.
+pub(crate) struct IncludeError {
+    pub(crate) template: String,
+    pub(crate) problem: String,
+}
+
+/// The cost of every template of a stage.
+pub(crate) fn costs(registry: &Handlebars<'_>) -> Result<BTreeMap<String, Cost>, IncludeError> {
+    let mut costs = BTreeMap::new();
+    let mut names: Vec<&String> = registry.get_templates().keys().collect();
+    names.sort();
+    for name in names {
+        visit(registry, name, &mut Vec::new(), &mut costs)?;
+    }
+    Ok(costs)
+}
+
+/// Depth first. `trail` never gets longer than [`MAX_DEPTH`].
+fn visit<'r>(
+    registry: &'r Handlebars<'_>,
+    template_name: &'r str,
+    trail: &mut Vec<&'r str>,
+    costs: &mut BTreeMap<String, Cost>,
+) -> Result<(), IncludeError> {
+    let fail = |problem| Err(IncludeError { template: template_name.to_owned(), problem });
+    if costs.contains_key(template_name) {
+        return Ok(());
+    }
+    if let Some(start) = trail.iter().position(|name| *name == template_name) {
+        let cycle: Vec<&str> = trail.iter().skip(start).copied().chain([template_name]).collect();
+        return fail(format!("templates include each other in a circle: {}", cycle.join(" → ")));
+    }
+    if trail.len() >= MAX_DEPTH {
+        return fail(format!("templates are included more than {MAX_DEPTH} deep"));
+    }
+    let Some(template) = registry.get_template(template_name) else { return Ok(()) };
+    let mut included = BTreeSet::new();
+    partials(template, &mut included);
+    trail.push(template_name);
+    for name in included {
+        if registry.get_template(name).is_none() {
+            return fail(format!("there is no template {name:?} in this stage's templates"));
+        }
+        visit(registry, name, trail, costs)?;
+    }
+    trail.pop();
+    let cost = cost(template, costs);
+    if cost.weight > MAX_WEIGHT {
+        return fail(format!("with all that it includes it has more than {MAX_WEIGHT} elements"));
+    }
+    if cost.depth > MAX_DEPTH {
+        return fail(format!("blocks and included templates are nested more than {MAX_DEPTH} deep"));
+    }
+    costs.insert(template_name.to_owned(), cost);
+    Ok(())
+}
+
+fn cost(template: &Template, costs: &BTreeMap<String, Cost>) -> Cost {
+    let mut total = Cost { weight: own_weight(template, costs), depth: 1 };
+    for element in &template.elements {
+        let inner: Vec<Cost> = match element {
+            TemplateElement::HelperBlock(helper) => {
+                helper.template.iter().chain(&helper.inverse).map(|inner| cost(inner, costs)).collect()
+            }
+            TemplateElement::PartialExpression(partial) => {
+                let known =
+                    name(&partial.name).ok().and_then(|name| costs.get(name)).copied().unwrap_or_default();
+                // Its weight is counted with the template's own.
+                vec![Cost { weight: 0, ..known }]
+            }
+            _ => Vec::new(),
+        };
+        for cost in inner {
+            total.weight = total.weight.saturating_add(cost.weight);
+            total.depth = total.depth.max(cost.depth + 1);
+        }
+    }
+    total
+}
+
+/// Elements of `template` itself, its blocks left out, with all that its partials bring.
+pub(crate) fn own_weight(template: &Template, costs: &BTreeMap<String, Cost>) -> u64 {
+    template.elements.iter().fold(1, |sum: u64, element| {
+        let brought = match element {
+            TemplateElement::PartialExpression(partial) => {
+                name(&partial.name).ok().and_then(|name| costs.get(name)).map_or(0, |cost| cost.weight)
+            }
+            TemplateElement::Expression(helper)
+            | TemplateElement::HtmlExpression(helper)
+            | TemplateElement::HelperBlock(helper) => parameters_weight(helper),
+            _ => 0,
+        };
+        sum.saturating_add(1).saturating_add(brought)
+    })
+}
+
+fn parameters_weight(helper: &HelperTemplate) -> u64 {
+    let weigh = |parameter: &Parameter| match parameter {
+        Parameter::Subexpression(sub) => match sub.as_element() {
+            TemplateElement::Expression(helper) => 1 + parameters_weight(helper),
+            _ => 1,
+        },
+        _ => 1,
+    };
+    helper.params.iter().chain(helper.hash.values()).map(weigh).sum()
+}

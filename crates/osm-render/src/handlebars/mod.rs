@@ -1,0 +1,175 @@
+//! The Handlebars engine: strict, without HTML escaping, bounded in time, memory and stack.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+
+use ::handlebars::{
+    Context, Handlebars, Output, RenderContext, RenderError, RenderErrorReason, Renderable,
+    TemplateErrorReason, no_escape,
+};
+use osm_api::config::LateBound;
+use osm_api::profile::MAX_CONTENT_BYTES;
+use serde_json::Value;
+
+use crate::late::{self, Marker, Part};
+
+mod blocks;
+mod lint;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod values;
+
+pub(crate) use blocks::Budget;
+pub(crate) use lint::IncludeError;
+
+/// Something wrong at a place in a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Located {
+    pub(crate) line: Option<usize>,
+    pub(crate) column: Option<usize>,
+    pub(crate) problem: String,
+}
+
+impl Located {
+    fn nowhere(problem: String) -> Self {
+        Self { line: None, column: None, problem }
+    }
+}
+
+/// A failed rendering.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// Name of the template that failed: the one asked for, or one that it includes.
+    pub(crate) template: String,
+    pub(crate) at: Located,
+}
+
+/// The parsed templates of one stage.
+pub(crate) struct Templates {
+    registry: Handlebars<'static>,
+    costs: BTreeMap<String, lint::Cost>,
+}
+
+impl Templates {
+    pub(crate) fn new() -> Self {
+        let mut registry = Handlebars::new();
+        registry.set_strict_mode(true);
+        registry.register_escape_fn(no_escape);
+        for name in ["log", "raw"].iter().chain(&lint::BLOCK_HELPERS) {
+            registry.unregister_helper(name);
+        }
+        values::register(&mut registry);
+        Self { registry, costs: BTreeMap::new() }
+    }
+
+    /// Parses a template.
+    pub(crate) fn add(&mut self, name: &str, source: &str) -> Result<(), Located> {
+        scan::check(source)?;
+        let registry = &mut self.registry;
+        let parsed = catch_unwind(AssertUnwindSafe(|| registry.register_template_string(name, source)));
+        parsed.map_err(|_| Located::nowhere("can't be parsed".to_owned()))?.map_err(|error| {
+            let (line, column) = error.pos().unzip();
+            let problem = match error.reason() {
+                // The parser lists the names of its rules, which help nobody.
+                TemplateErrorReason::InvalidSyntax(_) => {
+                    "syntax error here, or in the tag before: check its names, quotes and parentheses"
+                        .to_owned()
+                }
+                other => other.to_string(),
+            };
+            Located { line, column, problem }
+        })?;
+        self.registry.get_template(name).map_or(Ok(()), lint::check)
+    }
+
+    /// Checks how the templates include each other. To be called when all are added.
+    pub(crate) fn link(&mut self) -> Result<(), IncludeError> {
+        self.costs = lint::costs(&self.registry)?;
+        Ok(())
+    }
+
+    /// Renders a template.
+    pub(crate) fn render(
+        &self,
+        name: &str,
+        context: &Context,
+        known: &BTreeMap<String, LateBound>,
+        budget: &Budget,
+    ) -> Result<String, Failure> {
+        let here = |problem: String| Failure { template: name.to_owned(), at: Located::nowhere(problem) };
+        let template = self.registry.get_template(name).ok_or_else(|| here("was not compiled".to_owned()))?;
+        let session = blocks::Session { budget, costs: &self.costs, known, placed: Mutex::default() };
+        let mut out = Limited(String::new());
+        let rendered = catch_unwind(AssertUnwindSafe(|| {
+            let mut rc = RenderContext::new(template.name.as_ref());
+            blocks::register(&mut rc, &session);
+            session.enter(template)?;
+            template.render(&self.registry, context, &mut rc, &mut out)
+        }));
+        rendered.map_err(|_| here("can't be rendered".to_owned()))?.map_err(|error| Failure {
+            template: error.template_name.clone().unwrap_or_else(|| name.to_owned()),
+            at: Located { line: error.line_no, column: error.column_no, problem: explain(&error) },
+        })?;
+        let placed = session.placed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        intact(&out.0, placed).map_err(here)?;
+        Ok(out.0)
+    }
+}
+
+/// What failed, without repeating data.
+fn explain(error: &RenderError) -> String {
+    match error.reason() {
+        RenderErrorReason::MissingVariable(Some(path)) => format!("there is no field {path:?} here"),
+        RenderErrorReason::MissingVariable(None) => "a field does not exist here".to_owned(),
+        RenderErrorReason::ParamNotFoundForIndex(helper, _) => {
+            format!("{helper}: an argument is missing, or is a field that does not exist here")
+        }
+        RenderErrorReason::IOError(error) => error.to_string(),
+        RenderErrorReason::SerdeError(_) | RenderErrorReason::NestedError(_) => {
+            "a value can't be used here".to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Whether every marker that was placed is in the output as often as it was placed, and nothing else that looks
+/// like one.
+fn intact(output: &str, placed: Vec<Marker>) -> Result<(), String> {
+    let destroyed = || {
+        "a late-bound value went through something that changes it: write {{late …}} alone, with as=\"…\" for its encoding"
+            .to_owned()
+    };
+    let mut missing: BTreeMap<String, usize> = BTreeMap::new();
+    for marker in placed {
+        *missing.entry(marker.to_string()).or_default() += 1;
+    }
+    for part in late::parts(output).map_err(|_| destroyed())? {
+        if let Part::Marker(marker) = part {
+            let left = missing.get_mut(&marker.to_string()).ok_or_else(destroyed)?;
+            *left = left.saturating_sub(1);
+        }
+    }
+    if missing.values().all(|left| *left == 0) { Ok(()) } else { Err(destroyed()) }
+}
+
+/// Text that may not become larger than the content of a configuration.
+struct Limited(String);
+
+impl Output for Limited {
+    fn write(&mut self, text: &str) -> std::io::Result<()> {
+        if self.0.len().saturating_add(text.len()) > MAX_CONTENT_BYTES {
+            return Err(std::io::Error::other(format!(
+                "the output is larger than {MAX_CONTENT_BYTES} bytes"
+            )));
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+/// The data of a rendering.
+pub(crate) fn context(data: Value) -> Context {
+    Context::from(data)
+}

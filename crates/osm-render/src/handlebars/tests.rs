@@ -1,0 +1,341 @@
+//! The engine on its own: what templates can say, and that none can hurt.
+
+use osm_api::config::{LateBound, LateBoundKind};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn data() -> Value {
+    json!({
+        "text": "a\n\nb\n", "quote": "it's \"x\"", "null": null, "yes": true, "number": 0, "version": "1.35.0-rc.1",
+        "list": ["x", "y"], "map": {"a": {"n": 1}, "b": {"n": null}}, "many": vec![0; 200],
+        "wide": "w".repeat(100_000),
+    })
+}
+
+fn known() -> BTreeMap<String, LateBound> {
+    ["api/token", "registry/r:5000/password"]
+        .map(|id| {
+            (id.to_owned(), LateBound { id: id.to_owned(), kind: LateBoundKind::ApiToken, source: None })
+        })
+        .into()
+}
+
+/// Compiles `partials` and a template, and renders it.
+fn render_with(partials: &[(&str, &str)], source: &str) -> Result<String, String> {
+    let mut templates = Templates::new();
+    let say = |at: Located| format!("{:?} {}", at.line.zip(at.column), at.problem);
+    for (name, text) in partials {
+        templates.add(name, text).map_err(say)?;
+    }
+    templates.add("the template", source).map_err(say)?;
+    templates.link().map_err(|error| format!("{}: {}", error.template, error.problem))?;
+    templates
+        .render("the template", &context(data()), &known(), &Budget::default())
+        .map_err(|failure| format!("{} {}", failure.template, say(failure.at)))
+}
+
+fn render(source: &str) -> Result<String, String> {
+    render_with(&[], source)
+}
+
+fn refused(source: &str, why: &str) {
+    let error = render(source).expect_err(source);
+    assert!(error.contains(why), "{source}: {error}");
+}
+
+#[test]
+fn helpers_give_what_the_documentation_says() {
+    for (source, expected) in [
+        ("{{quote}}", "it's \"x\""),
+        ("<{{null}}>", "<>"),
+        ("{{#if (and yes list)}}1{{else if null}}2{{else}}3{{/if}}", "1"),
+        ("{{#if number}}1{{else}}0{{/if}}{{#if number includeZero=true}}1{{/if}}", "01"),
+        ("{{#unless (or null number)}}none{{/unless}}", "none"),
+        ("{{#if (semver version \">=1.35\")}}new{{/if}}", "new"),
+        ("{{#if (semver version \">=1.34, <1.35\")}}old{{/if}}", ""),
+        ("{{indent 2 text}}", "  a\n\n  b\n"),
+        ("{{json map}}", "{\"a\":{\"n\":1},\"b\":{\"n\":null}}"),
+        ("{{toml quote}} {{toml list}} {{toml yes}}", "'it''s' "),
+        ("{{yaml list}} {{yaml \"yes\"}} {{yaml null}}", "[\"x\", \"y\"] \"yes\" null"),
+        ("{{shell quote}}", "'it'\\''s \"x\"'"),
+        ("{{b64 \"abc\"}}", "YWJj"),
+        ("{{join list \",\"}}", "x,y"),
+        ("{{trim \" a \"}}", "a"),
+        ("{{concat \"a\" number yes}}", "a0true"),
+        ("{{#each list}}{{@index}}{{this}}{{#if @last}}.{{/if}}{{else}}none{{/each}}", "0x1y."),
+        ("{{#each map as |v k|}}{{k}}{{v.n}}{{@key}} {{/each}}", "a1a bb "),
+        ("{{#each map}}{{n}}{{@root.number}}{{../number}} {{/each}}", "100 00 "),
+        ("{{#each null}}x{{else}}none{{/each}}{{#each null}}x{{/each}}", "none"),
+        ("{{#with map.a}}{{n}}{{/with}}{{#with null}}x{{else}}none{{/with}}", "1none"),
+        ("{{len list}}{{lookup list 1}}", "2y"),
+        ("\\{{literal}} ${x} $((1))", "{{literal}} ${x} $((1))"),
+        ("a\n{{#if yes}}\nb\n{{/if}}\nc\n", "a\nb\nc\n"),
+    ] {
+        let rendered = render(source).unwrap_or_else(|error| panic!("{source}: {error}"));
+        if source.starts_with("{{toml") {
+            let document: toml::Table =
+                toml::from_str(&format!("v = {}", render("{{toml quote}}").unwrap())).unwrap();
+            assert_eq!(document.get("v").and_then(toml::Value::as_str), Some("it's \"x\""));
+        } else {
+            assert_eq!(rendered, expected, "{source}");
+        }
+    }
+}
+
+#[test]
+fn mistakes_are_found_and_located() {
+    refused("one\ntwo {{missing}}", "(2, 5)) there is no field \"missing\"");
+    refused("{{#if map.typo}}x{{/if}}", "no field \"map.typo\"");
+    refused("{{#if (or yes typo)}}x{{/if}}", "no field \"typo\"");
+    refused("{{#each typo}}x{{/each}}", "no field \"typo\"");
+    refused("{{#if (eq typo 1)}}x{{/if}}", "eq: an argument");
+    refused("{{shell typo}}", "no field \"typo\"");
+    refused("{{unknown text}}", "there is no helper \"unknown\"");
+    refused("{{#if (unknown text)}}{{/if}}", "there is no helper \"unknown\"");
+    refused("{{#semver version \">1\"}}{{/semver}}", "is no block");
+    refused("{{if yes}}", "must open a block");
+    refused("\n {{#if yes}}\n", "Some((2, 2)) this block is never closed");
+    refused("{{a-}} {{b c.}}", "Some((1, 14)) syntax error");
+    refused("{{#if yes}}{{/each}}", "each");
+    refused("{{toml null}}", "TOML has no form");
+    refused("{{semver quote \">1\"}}", "no version");
+    refused("{{> absent}}", "there is no template \"absent\"");
+    refused("{{log text}}", "no helper \"log\"");
+    let inner = render_with(&[("p", "\n{{missing}}")], "{{> p}}").unwrap_err();
+    assert!(inner.starts_with("p Some((2, 1))"), "{inner}");
+}
+
+#[test]
+fn no_error_repeats_data() {
+    for helper in [
+        "semver quote \">1\"",
+        "semver \"1.2.3\" quote",
+        "indent quote text",
+        "join quote \"\"",
+        "toml map",
+        "late quote",
+    ] {
+        let error = render(&format!("{{{{{helper}}}}}")).unwrap_err();
+        assert!(!error.contains("it's"), "{error}");
+    }
+}
+
+#[test]
+fn late_values_become_markers_that_must_survive() {
+    assert_eq!(
+        render("Bearer {{late \"api/token\" as=\"raw\"}}\n").unwrap(),
+        "Bearer %%osm-late{api/token,raw}%%\n"
+    );
+    assert_eq!(
+        render("{{indent 2 (concat \"p = \" (late (concat \"registry/\" \"r:5000\" \"/password\") as=\"toml\"))}}").unwrap(),
+        "  p = %%osm-late{registry/r:5000/password,toml}%%"
+    );
+    refused("{{late \"api/tokn\" as=\"raw\"}}", "api/token, registry/r:5000/password");
+    refused("{{late \"api/token\"}}", "say as=");
+    refused("{{late \"api/token\" as=\"rot13\"}}", "say as=");
+    for destroyed in [
+        "{{b64 (late \"api/token\" as=\"raw\")}}",
+        "{{len (late \"api/token\" as=\"raw\")}}",
+        "{{#if (late \"api/token\" as=\"raw\")}}x{{/if}}",
+        "{{late \"api/token\" as=\"raw\"}}{{b64 (late \"api/token\" as=\"raw\")}}",
+    ] {
+        refused(destroyed, "went through something that changes it");
+    }
+}
+
+#[test]
+fn including_in_a_circle_is_refused() {
+    let error = render_with(&[("a", "{{> a}}")], "{{> a}}").unwrap_err();
+    assert!(error.contains("a → a"), "{error}");
+    let error = render_with(
+        &[("a", "{{#if yes}}{{> b}}{{/if}}"), ("b", "{{#if no}}{{else}}{{> a}}{{/if}}")],
+        "{{> a}}",
+    )
+    .unwrap_err();
+    assert!(error.contains("a → b → a"), "{error}");
+    assert_eq!(render_with(&[("a", "1{{> b}}"), ("b", "2")], "{{> a}}{{> b}}").unwrap(), "122");
+}
+
+#[test]
+fn what_grows_without_end_is_refused_at_once() {
+    // 2^40 inclusions.
+    let names: Vec<String> = (0..=40).map(|i| format!("p{i}")).collect();
+    let texts: Vec<String> = (0..=40)
+        .map(|i| if i == 40 { String::new() } else { format!("{{{{> p{}}}}}", i + 1).repeat(2) })
+        .collect();
+    let bomb: Vec<(&str, &str)> =
+        names.iter().zip(&texts).map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let error = render_with(&bomb, "{{> p0}}").unwrap_err();
+    assert!(error.contains("elements"), "{error}");
+    // A long chain, which would recurse.
+    let texts: Vec<String> =
+        (0..=400).map(|i| if i == 400 { String::new() } else { format!("{{{{> q{}}}}}", i + 1) }).collect();
+    let names: Vec<String> = (0..=400).map(|i| format!("q{i}")).collect();
+    let chain: Vec<(&str, &str)> =
+        names.iter().zip(&texts).map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let error = render_with(&chain, "{{> q0}}").unwrap_err();
+    assert!(error.contains("deep"), "{error}");
+    // Loops in loops: 200^4 rounds.
+    let each = "{{#each @root.many}}".repeat(4) + "{{#if @root.number}}x{{/if}}" + &"{{/each}}".repeat(4);
+    refused(&each, "too many loops");
+    // Values that double.
+    let doubling = (0..16).fold("{{len v16}}".to_owned(), |inner, i| {
+        let i = 15 - i;
+        format!("{{{{#with (concat v{i} v{i}) as |v{}|}}}}{inner}{{{{/with}}}}", i + 1)
+    });
+    refused(&format!("{{{{#with wide as |v0|}}}}{doubling}{{{{/with}}}}"), "bytes");
+    refused(&"{{wide}}".repeat(20), "the output is larger");
+    refused(&"{{#if yes}}".repeat(100_000), "longer than");
+    refused(&"{{#if yes}}".repeat(10_000), "nested more than");
+    refused(&format!("{{{{not {}", "(not ".repeat(20_000)), "parentheses");
+    refused(&format!("{{{{#if yes}}}}{}{{{{/if}}}}", "{{else if yes}}x".repeat(5_000)), "nested more than");
+}
+
+#[test]
+fn the_deepest_nesting_that_passes_renders_on_a_small_stack() {
+    let source = "{{#if yes}}".repeat(scan::MAX_BLOCK_DEPTH) + &"{{/if}}".repeat(scan::MAX_BLOCK_DEPTH);
+    let parentheses = "(not ".repeat(scan::MAX_PARENTHESES);
+    let source = format!("{source}{{{{not {parentheses}yes{}}}}}", ")".repeat(scan::MAX_PARENTHESES));
+    let nested = "{{#if yes}}".repeat(scan::MAX_BLOCK_DEPTH - 2)
+        + "{{> p}}"
+        + &"{{/if}}".repeat(scan::MAX_BLOCK_DEPTH - 2);
+    std::thread::Builder::new()
+        .stack_size(1024 * 1024)
+        .spawn(move || {
+            render(&source).unwrap();
+            render_with(&[("p", &nested.replace("{{> p}}", "x"))], &nested).unwrap();
+        })
+        .unwrap()
+        .join()
+        .unwrap();
+}
+
+#[test]
+fn unusual_text_is_refused_quickly_or_rendered() {
+    let start = std::time::Instant::now();
+    for piece in [
+        "{{> [x",
+        "{{!",
+        "{{#if a}}{{> [",
+        "{{a (b",
+        "\\{{",
+        "{{{",
+        "{{~",
+        "{{\"",
+        "{{a=",
+        "{{else",
+        "}}",
+        "{{[",
+        "{{../",
+    ] {
+        _ = render(&piece.repeat(scan::MAX_BYTES / piece.len()));
+    }
+    _ = render(&format!("{}{}", "x\n".repeat(50_000), "{{yes}}".repeat(1_900)));
+    assert!(start.elapsed() < std::time::Duration::from_secs(30), "{:?}", start.elapsed());
+}
+
+/// Text that is likely to be nearly a template.
+fn soup() -> impl Strategy<Value = String> {
+    let token = prop_oneof![
+        Just("{{"),
+        Just("}}"),
+        Just("{{#if yes}}"),
+        Just("{{/if}}"),
+        Just("{{else}}"),
+        Just("{{else if null}}"),
+        Just("{{^}}"),
+        Just("{{#each list}}"),
+        Just("{{/each}}"),
+        Just("{{#with map}}"),
+        Just("{{/with}}"),
+        Just("{{#each map as |a b|}}"),
+        Just("{{> p}}"),
+        Just("{{>"),
+        Just("{{!--"),
+        Just("--}}"),
+        Just("{{!"),
+        Just("\\"),
+        Just("\\\\"),
+        Just("~"),
+        Just("("),
+        Just(")"),
+        Just("\""),
+        Just("'"),
+        Just("["),
+        Just("]"),
+        Just("{"),
+        Just("}"),
+        Just("{{{"),
+        Just("}}}"),
+        Just("{{{{"),
+        Just("}}}}"),
+        Just("|"),
+        Just("as"),
+        Just("="),
+        Just("@"),
+        Just("../"),
+        Just("this"),
+        Just("text"),
+        Just("map.a"),
+        Just("@key"),
+        Just("{{late \"api/token\" as=\"raw\"}}"),
+        Just("late"),
+        Just("concat"),
+        Just("indent 2"),
+        Just(" "),
+        Just("\n"),
+        Just("\r\n"),
+        Just("é"),
+        Just("\u{85}"),
+        Just("#"),
+        Just("*"),
+        Just("&"),
+        Just("/"),
+        Just("else"),
+        Just("%%osm-late{"),
+        Just("1"),
+    ];
+    prop::collection::vec(token, 0..40).prop_map(|tokens| tokens.concat())
+}
+
+/// Nesting of blocks in a parsed template.
+fn depth(template: &::handlebars::Template) -> usize {
+    use ::handlebars::template::TemplateElement::HelperBlock;
+    let of = |element: &_| match element {
+        HelperBlock(helper) => {
+            helper.template.iter().chain(&helper.inverse).map(depth).max().unwrap_or(0) + 1
+        }
+        _ => 0,
+    };
+    template.elements.iter().map(of).max().unwrap_or(0)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_text_panics_and_the_same_text_gives_the_same(source in soup()) {
+        let once = render_with(&[("p", "partial {{yes}}\n")], &source);
+        let caught = once.as_ref().err().is_some_and(|error| error.contains("can't be"));
+        prop_assert!(!caught, "a panic: {:?}", once);
+        prop_assert_eq!(&once, &render_with(&[("p", "partial {{yes}}\n")], &source));
+    }
+
+    #[test]
+    fn the_scanner_never_counts_less_than_the_parser(source in soup()) {
+        // Repeated, so that what it misses in one piece adds up.
+        let source = source.repeat(3);
+        let mut registry = Handlebars::new();
+        if scan::check(&source).is_ok() && registry.register_template_string("t", &source).is_ok() {
+            let levels = depth(registry.get_template("t").unwrap());
+            prop_assert!(levels <= scan::MAX_BLOCK_DEPTH, "{} levels", levels);
+        }
+    }
+
+    #[test]
+    fn any_text_at_all(source in "\\PC{0,200}") {
+        _ = render(&source);
+    }
+}

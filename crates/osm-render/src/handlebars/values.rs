@@ -1,0 +1,166 @@
+//! Helpers that give a value: the same value for the same arguments, nothing else. No message repeats an argument.
+
+use ::handlebars::{
+    Context, Handlebars, Helper, HelperDef, JsonTruthy, RenderContext, RenderError, RenderErrorReason,
+    ScopedJson,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use semver::{Version, VersionReq};
+use serde_json::Value;
+
+use crate::{late, yaml};
+
+/// Largest value that a helper gives, in bytes: nested helpers can double it each time.
+const MAX_VALUE: usize = 1024 * 1024;
+
+type Outcome = Result<Value, String>;
+
+/// A helper, by what it does with its arguments.
+struct ValueHelper {
+    name: &'static str,
+    /// Fewest and most arguments.
+    arguments: (usize, usize),
+    run: fn(&[&Value]) -> Outcome,
+}
+
+const ANY: usize = usize::MAX;
+
+const HELPERS: [ValueHelper; 12] = [
+    ValueHelper {
+        name: "and",
+        arguments: (2, ANY),
+        run: |args| Ok(Value::Bool(args.iter().all(|arg| arg.is_truthy(false)))),
+    },
+    ValueHelper {
+        name: "or",
+        arguments: (2, ANY),
+        run: |args| Ok(Value::Bool(args.iter().any(|arg| arg.is_truthy(false)))),
+    },
+    ValueHelper { name: "semver", arguments: (2, 2), run: semver },
+    ValueHelper { name: "indent", arguments: (2, 2), run: indent },
+    ValueHelper { name: "json", arguments: (1, 1), run: |args| Ok(Value::String(first(args)?.to_string())) },
+    ValueHelper { name: "toml", arguments: (1, 1), run: toml },
+    ValueHelper { name: "yaml", arguments: (1, 1), run: |args| Ok(Value::String(yaml::flow(first(args)?))) },
+    ValueHelper {
+        name: "shell",
+        arguments: (1, 1),
+        run: |args| Ok(Value::String(late::shell(&scalar(first(args)?)?))),
+    },
+    ValueHelper {
+        name: "b64",
+        arguments: (1, 1),
+        run: |args| Ok(Value::String(STANDARD.encode(scalar(first(args)?)?))),
+    },
+    ValueHelper { name: "join", arguments: (2, 2), run: join },
+    ValueHelper {
+        name: "trim",
+        arguments: (1, 1),
+        run: |args| Ok(Value::String(scalar(first(args)?)?.trim().to_owned())),
+    },
+    ValueHelper { name: "concat", arguments: (1, ANY), run: concat },
+];
+
+/// Registers them all.
+pub(crate) fn register(registry: &mut Handlebars<'_>) {
+    for helper in HELPERS {
+        registry.register_helper(helper.name, Box::new(helper));
+    }
+}
+
+impl HelperDef for ValueHelper {
+    fn call_inner<'reg: 'rc, 'rc>(
+        &self,
+        helper: &Helper<'rc>,
+        _: &'reg Handlebars<'reg>,
+        _: &'rc Context,
+        _: &mut RenderContext<'reg, 'rc>,
+    ) -> Result<ScopedJson<'rc>, RenderError> {
+        let arguments = present(helper)?;
+        let fail = |problem: String| {
+            RenderError::from(RenderErrorReason::Other(format!("{}: {problem}", self.name)))
+        };
+        if arguments.len() < self.arguments.0 || arguments.len() > self.arguments.1 {
+            return Err(fail(format!("takes {} argument(s), not {}", self.arguments.0, arguments.len())));
+        }
+        let value = (self.run)(&arguments).map_err(fail)?;
+        match value.as_str() {
+            Some(text) if text.len() > MAX_VALUE => Err(fail(format!("gives more than {MAX_VALUE} bytes"))),
+            _ => Ok(ScopedJson::Derived(value)),
+        }
+    }
+}
+
+/// The arguments, all of which must exist; null is a value.
+pub(crate) fn present<'h>(helper: &'h Helper<'_>) -> Result<Vec<&'h Value>, RenderError> {
+    helper
+        .params()
+        .iter()
+        .map(|param| match param.is_value_missing() {
+            true => Err(RenderError::strict_error(param.relative_path())),
+            false => Ok(param.value()),
+        })
+        .collect()
+}
+
+fn first<'v>(args: &[&'v Value]) -> Result<&'v Value, String> {
+    args.first().copied().ok_or_else(|| "takes a value".to_owned())
+}
+
+fn second<'v>(args: &[&'v Value]) -> Result<&'v Value, String> {
+    args.get(1).copied().ok_or_else(|| "takes two values".to_owned())
+}
+
+/// Text of a scalar; null is the empty text.
+fn scalar(value: &Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Null => Ok(String::new()),
+        Value::Bool(_) | Value::Number(_) => Ok(value.to_string()),
+        _ => Err("takes text, not a list or map".to_owned()),
+    }
+}
+
+/// A pre-release counts as its release: what 1.36.0 has, 1.36.0-rc.1 mostly has too.
+fn semver(args: &[&Value]) -> Outcome {
+    let version = scalar(first(args)?)?;
+    let version = Version::parse(version.strip_prefix('v').unwrap_or(&version))
+        .map_err(|_| "the first argument is no version such as 1.34.2".to_owned())?;
+    let requirement = VersionReq::parse(&scalar(second(args)?)?)
+        .map_err(|_| "the second argument is no requirement such as \">=1.34, <1.36\"".to_owned())?;
+    Ok(Value::Bool(requirement.matches(&Version::new(version.major, version.minor, version.patch))))
+}
+
+fn indent(args: &[&Value]) -> Outcome {
+    let width = first(args)?.as_u64().filter(|width| *width <= 100);
+    let width = width.ok_or("the first argument is the number of spaces, at most 100")?;
+    let margin: String = (0..width).map(|_| ' ').collect();
+    let text = scalar(second(args)?)?;
+    if text.lines().count().saturating_mul(margin.len()) > MAX_VALUE {
+        return Err(format!("gives more than {MAX_VALUE} bytes"));
+    }
+    let indented =
+        |line: &str| if line.trim().is_empty() { line.to_owned() } else { format!("{margin}{line}") };
+    Ok(Value::String(text.split('\n').map(indented).collect::<Vec<_>>().join("\n")))
+}
+
+fn toml(args: &[&Value]) -> Outcome {
+    let value = ::toml::Value::try_from(first(args)?)
+        .map_err(|_| "TOML has no form for this value, such as null: ask with {{#if}} first".to_owned())?;
+    Ok(Value::String(value.to_string()))
+}
+
+fn join(args: &[&Value]) -> Outcome {
+    let items = first(args)?.as_array().ok_or("takes a list and a separator")?;
+    let separator = scalar(second(args)?)?;
+    let items = items.iter().map(scalar).collect::<Result<Vec<_>, _>>()?;
+    let size: usize = items.iter().map(|item| item.len().saturating_add(separator.len())).sum();
+    if size > MAX_VALUE {
+        return Err(format!("gives more than {MAX_VALUE} bytes"));
+    }
+    Ok(Value::String(items.join(&separator)))
+}
+
+fn concat(args: &[&Value]) -> Outcome {
+    args.iter().map(|arg| scalar(arg)).collect::<Result<String, _>>().map(Value::String)
+}

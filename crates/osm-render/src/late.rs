@@ -1,0 +1,240 @@
+//! Late-bound values: credentials and names that are known only when user data is published.
+//!
+//! A template places a marker, `%%osm-late{<id>,<encoding>}%%`; the value, in that encoding, takes its place
+//! when the document is written. Markers must survive rendering intact, so a helper that would change one is an error.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use osm_api::config::{LateBound, LateBoundKind, LateBoundSource};
+use osm_api::settings::Settings;
+use serde_json::Value;
+
+use crate::error::UserDataError;
+use crate::{Stage, yaml};
+
+/// Start of a marker. Reserved: no input may contain it.
+pub const PREFIX: &str = "%%osm-late{";
+const SUFFIX: &str = "}%%";
+
+/// Values by id.
+pub type LateValues = BTreeMap<String, String>;
+
+/// How a value is written where its marker stands. All but `Raw` and `B64` bring their quotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Raw,
+    Toml,
+    Yaml,
+    Json,
+    Shell,
+    B64,
+}
+
+impl Encoding {
+    const NAMES: [(&str, Self); 6] = [
+        ("raw", Self::Raw),
+        ("toml", Self::Toml),
+        ("yaml", Self::Yaml),
+        ("json", Self::Json),
+        ("shell", Self::Shell),
+        ("b64", Self::B64),
+    ];
+
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, encoding)| *encoding)
+    }
+
+    /// `None` where the value can't stand raw.
+    fn encode(self, value: &str) -> Option<String> {
+        match self {
+            Self::Raw => value
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "._~+/=-".contains(c))
+                .then(|| value.to_owned()),
+            Self::Toml => Some(toml::Value::String(value.to_owned()).to_string()),
+            Self::Yaml => Some(yaml::quote(value)),
+            Self::Json => Some(Value::String(value.to_owned()).to_string()),
+            Self::Shell => Some(shell(value)),
+            Self::B64 => Some(STANDARD.encode(value)),
+        }
+    }
+}
+
+impl fmt::Display for Encoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::NAMES.iter().find(|(_, known)| known == self).map_or("raw", |(name, _)| name))
+    }
+}
+
+/// `text` as one word of a POSIX shell.
+pub(crate) fn shell(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// A marker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Marker {
+    pub(crate) id: String,
+    pub(crate) encoding: Encoding,
+}
+
+impl fmt::Display for Marker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}{},{}{SUFFIX}", self.id, self.encoding)
+    }
+}
+
+impl Marker {
+    /// Reads a marker at the start of `text`, with its length.
+    fn read(text: &str) -> Option<(Self, usize)> {
+        let body = text.strip_prefix(PREFIX)?;
+        let (inner, _) = body.split_once(SUFFIX)?;
+        let (id, encoding) = inner.split_once(',')?;
+        let encoding = Encoding::parse(encoding)?;
+        let known = |c: char| c.is_ascii_alphanumeric() || "._:/-[]".contains(c);
+        let good = !id.is_empty() && id.chars().all(known);
+        good.then(|| (Self { id: id.to_owned(), encoding }, PREFIX.len() + inner.len() + SUFFIX.len()))
+    }
+}
+
+/// A marker that was cut or changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Damaged;
+
+/// A text, cut at its markers.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Part<'a> {
+    Text(&'a str),
+    Marker(Marker),
+}
+
+/// Cuts `text` at its markers.
+pub(crate) fn parts(text: &str) -> Result<Vec<Part<'_>>, Damaged> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some((before, _)) = rest.split_once(PREFIX) {
+        let at = rest.get(before.len()..).unwrap_or_default();
+        let (marker, length) = Marker::read(at).ok_or(Damaged)?;
+        parts.push(Part::Text(before));
+        parts.push(Part::Marker(marker));
+        rest = at.get(length..).unwrap_or_default();
+    }
+    parts.push(Part::Text(rest));
+    Ok(parts)
+}
+
+/// Fills the markers of `text`; `place` names the text in errors.
+pub(crate) fn fill(
+    text: &str,
+    place: &str,
+    declared: &[LateBound],
+    values: &LateValues,
+) -> Result<String, UserDataError> {
+    let unknown = || UserDataError::UnknownMarker { place: place.to_owned() };
+    let mut filled = String::with_capacity(text.len());
+    for part in parts(text).map_err(|Damaged| unknown())? {
+        match part {
+            Part::Text(text) => filled.push_str(text),
+            Part::Marker(Marker { id, encoding }) => {
+                if !declared.iter().any(|late| late.id == id) {
+                    return Err(unknown());
+                }
+                let value = values.get(&id).ok_or_else(|| UserDataError::MissingValue(id.clone()))?;
+                filled.push_str(&encoding.encode(value).ok_or(UserDataError::NotRaw(id))?);
+            }
+        }
+    }
+    Ok(filled)
+}
+
+/// What templates of a stage may refer to, by id.
+pub(crate) fn known(stage: Stage, settings: &Settings) -> BTreeMap<String, LateBound> {
+    let mut known = Vec::new();
+    if stage == Stage::Bootstrap {
+        for (id, kind) in [
+            ("api/token", LateBoundKind::ApiToken),
+            ("kubelet/token", LateBoundKind::KubeletToken),
+            ("provisioning/secret-name", LateBoundKind::ProvisioningSecretName),
+            ("provisioning/sha256", LateBoundKind::ProvisioningDigest),
+        ] {
+            known.push(LateBound { id: id.to_owned(), kind, source: None });
+        }
+    }
+    for registry in &settings.containerd.registries {
+        let Some(secret) = &registry.credentials else { continue };
+        for (part, kind) in
+            [("username", LateBoundKind::RegistryUsername), ("password", LateBoundKind::RegistryPassword)]
+        {
+            known.push(LateBound {
+                id: format!("registry/{}/{part}", registry.host),
+                kind,
+                source: Some(LateBoundSource {
+                    namespace: secret.namespace.clone(),
+                    name: secret.name.clone(),
+                    key: registry.host.clone(),
+                }),
+            });
+        }
+    }
+    known.into_iter().map(|late| (late.id.clone(), late)).collect()
+}
+
+/// The first text in `value`, keys included, that contains the reserved prefix, as a path.
+pub(crate) fn find_reserved(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => text.contains(PREFIX).then(String::new),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .find_map(|(i, item)| find_reserved(item).map(|path| format!("[{i}]{}", dotted(&path)))),
+        Value::Object(map) => map.iter().find_map(|(key, value)| {
+            if key.contains(PREFIX) {
+                return Some("a key".to_owned());
+            }
+            find_reserved(value).map(|path| format!("{key}{}", dotted(&path)))
+        }),
+        _ => None,
+    }
+}
+
+fn dotted(path: &str) -> String {
+    if path.is_empty() || path.starts_with('[') { path.to_owned() } else { format!(".{path}") }
+}
+
+/// Readable stand-ins for the values of `declared`.
+pub(crate) fn stand_ins(declared: &[LateBound]) -> LateValues {
+    declared.iter().map(|late| (late.id.clone(), late.id.replace([':', '[', ']'], "-"))).collect()
+}
+
+/// Values as large as they get, which no compression makes smaller.
+pub(crate) fn largest(declared: &[LateBound]) -> LateValues {
+    let size = |kind| match kind {
+        LateBoundKind::ApiToken | LateBoundKind::KubeletToken => 1536,
+        LateBoundKind::ProvisioningSecretName | LateBoundKind::ProvisioningDigest => 64,
+        LateBoundKind::RegistryUsername => 256,
+        LateBoundKind::RegistryPassword | LateBoundKind::SecretKey | LateBoundKind::ConfigMapKey => 4096,
+    };
+    declared.iter().map(|late| (late.id.clone(), filler(&late.id, size(late.kind)))).collect()
+}
+
+/// `length` characters of base64url that look random and depend on `seed` alone.
+pub(crate) fn filler(seed: &str, length: usize) -> String {
+    let mut text = String::new();
+    for i in 0.. {
+        if text.len() >= length {
+            break;
+        }
+        let block = osm_api::digest::sha256_hex(format!("{seed}{i}").as_bytes());
+        // Two hex digits make a byte again: base64 of the hex text itself would compress.
+        let bytes: Vec<u8> = (0..64)
+            .step_by(2)
+            .filter_map(|at| block.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok()))
+            .collect();
+        text.push_str(&base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes));
+    }
+    text.truncate(length);
+    text
+}

@@ -1,0 +1,96 @@
+//! The data that templates see. Every field is always there; what is not set is null.
+
+use osm_api::pool::Pool;
+use osm_api::provider_spec::IpFamily;
+use osm_api::settings::{Checksums, Registry, Settings};
+use serde_json::{Map, Value, json};
+
+use crate::ClusterEndpoint;
+
+/// Builds the data.
+pub(crate) fn data(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) -> Value {
+    let family = pool.network.ip_family;
+    json!({
+        "kubelet": kubelet(pool, settings),
+        "cloud": {
+            "name": pool.cloud_provider,
+            "external": settings.cluster.external_cloud_provider,
+        },
+        "os": {
+            "name": pool.operating_system,
+            "distUpgradeOnBoot": pool.os.dist_upgrade_on_boot,
+        },
+        "cluster": {
+            "apiServer": cluster.api_server,
+            "ca": cluster.ca,
+            "dnsIPs": settings.cluster.dns_ips,
+            "dnsDomain": settings.cluster.dns_domain,
+        },
+        "pool": {"name": pool.name, "namespace": pool.namespace},
+        "network": {
+            "ipFamily": family,
+            "ipv4": family != IpFamily::IPv6,
+            "ipv6": family != IpFamily::IPv4,
+            "dualStack": matches!(family, IpFamily::IPv4IPv6 | IpFamily::IPv6IPv4),
+        },
+        "proxy": {"http": settings.proxy.http, "noProxy": settings.proxy.no_proxy},
+        "hostCABundle": settings.host_ca_bundle,
+        "pauseImage": settings.pause_image,
+        "initialTaints": settings.initial_taints,
+        "overwriteCloudConfig": pool.overwrite_cloud_config,
+        "containerd": {
+            "registries": settings.containerd.registries.iter().map(registry).collect::<Vec<_>>(),
+            "deviceOwnershipFromSecurityContext": settings.containerd.device_ownership_from_security_context,
+        },
+        "downloads": downloads(pool, settings),
+    })
+}
+
+fn kubelet(pool: &Pool, settings: &Settings) -> Value {
+    let mut kubelet = Map::new();
+    kubelet.insert("version".to_owned(), json!(pool.kubelet_version.to_string()));
+    kubelet.insert("minor".to_owned(), json!(pool.kubelet_version.minor));
+    kubelet.insert("featureGates".to_owned(), json!(settings.kubelet.feature_gates));
+    if let Value::Object(annotations) = json!(pool.kubelet) {
+        kubelet.extend(annotations);
+    }
+    Value::Object(kubelet)
+}
+
+fn registry(registry: &Registry) -> Value {
+    let server = match registry.host.as_str() {
+        "_default" => None,
+        "docker.io" => Some("https://registry-1.docker.io".to_owned()),
+        host => Some(format!("https://{host}")),
+    };
+    json!({
+        "host": registry.host,
+        "server": server,
+        "directory": registry.host,
+        "mirrors": registry.mirrors,
+        "credentials": registry.credentials.is_some(),
+    })
+}
+
+fn downloads(pool: &Pool, settings: &Settings) -> Value {
+    let downloads = &settings.downloads;
+    let none = Checksums::new();
+    let kubelet = downloads.kubelet.sha256.get(&pool.kubelet_version.to_string()).unwrap_or(&none);
+    let part = |version: &Option<String>, url: &str, sums: &Checksums| json!({"version": version, "baseURL": base(url), "sha256": checksums(sums)});
+    json!({
+        "kubelet": {"baseURL": base(&downloads.kubelet.base_url), "sha256": checksums(kubelet)},
+        "containerd": part(&downloads.containerd.version, &downloads.containerd.base_url, &downloads.containerd.sha256),
+        "runc": part(&downloads.runc.version, &downloads.runc.base_url, &downloads.runc.sha256),
+        "cni": part(&downloads.cni.version, &downloads.cni.base_url, &downloads.cni.sha256),
+        "crictl": part(&downloads.crictl.version, &downloads.crictl.base_url, &downloads.crictl.sha256),
+    })
+}
+
+/// Templates append `/…`.
+fn base(url: &str) -> &str {
+    url.trim_end_matches('/')
+}
+
+fn checksums(sums: &Checksums) -> Value {
+    json!({"amd64": sums.get("amd64"), "arm64": sums.get("arm64")})
+}

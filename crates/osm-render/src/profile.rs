@@ -1,0 +1,286 @@
+//! A compiled profile, and rendering it for a pool.
+
+use std::collections::BTreeMap;
+
+use osm_api::config::{CloudProviderRef, LateBound, OperatingSystemConfigSpec, StageConfig, UserDataBytes};
+use osm_api::digest;
+use osm_api::names::MACHINE_NAME_PLACEHOLDER;
+use osm_api::pool::Pool;
+use osm_api::profile::{AcceptedProfile, MAX_CONTENT_BYTES, OperatingSystemProfileSpec, TemplateEngine};
+use osm_api::settings::Settings;
+use serde_json::{Value, json};
+
+use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
+use crate::handlebars::{self, Budget, Located, Templates};
+use crate::late::{self, Part};
+use crate::{Stage, model, size, texts, user_data};
+
+/// Oldest and newest minor version of Kubernetes 1 that templates are tried with.
+pub(crate) const KUBELET_MINORS: (u64, u64) = (33, 36);
+
+/// Share of a cloud's limit, in percent, from which on a warning is given.
+const NEAR_LIMIT: usize = 90;
+
+/// How the nodes of a pool reach their API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterEndpoint {
+    /// `https://host:port`.
+    pub api_server: String,
+    /// PEM bundle that verifies it.
+    pub ca: String,
+}
+
+/// A profile with every template parsed and checked. Cheap to share; compile once for each accepted digest.
+pub struct Profile {
+    spec: OperatingSystemProfileSpec,
+    bootstrap: Engine,
+    provisioning: Engine,
+}
+
+impl std::fmt::Debug for Profile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Profile").field("version", &self.spec.version).finish_non_exhaustive()
+    }
+}
+
+/// The template language of one stage.
+enum Engine {
+    Verbatim,
+    Handlebars(Box<Templates>),
+}
+
+/// A rendered profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rendered {
+    /// The configuration, with `digest` set; `machineDeployment` and `profile` are left to the caller.
+    pub spec: OperatingSystemConfigSpec,
+    /// Sizes with late-bound values at their largest.
+    pub user_data_bytes: UserDataBytes,
+    /// What works, but deserves a look.
+    pub warnings: Vec<String>,
+}
+
+/// Parses every template of a profile and checks how they include each other.
+///
+/// # Errors
+/// The first template that is wrong, with line and column.
+pub fn compile(accepted: &AcceptedProfile) -> Result<Profile, ProfileError> {
+    let spec = accepted.spec.0.clone();
+    let engine = |stage: Stage| match spec.template_engine {
+        TemplateEngine::GoTemplate => Err(ProfileError::TemplateEngineUnsupported),
+        TemplateEngine::None => Ok(Engine::Verbatim),
+        TemplateEngine::Handlebars => {
+            compile_stage(stage, &spec).map(|templates| Engine::Handlebars(Box::new(templates)))
+        }
+    };
+    Ok(Profile { bootstrap: engine(Stage::Bootstrap)?, provisioning: engine(Stage::Provisioning)?, spec })
+}
+
+fn compile_stage(stage: Stage, spec: &OperatingSystemProfileSpec) -> Result<Templates, ProfileError> {
+    let config = stage.config(spec);
+    let mut templates = Templates::new();
+    let mut places = BTreeMap::new();
+    let error = |template: &str, at: Located| ProfileError::Template {
+        position: TemplatePosition { template: template.to_owned(), line: at.line, column: at.column },
+        problem: at.problem,
+    };
+    for (place, name, text) in texts::templates(stage.field(), config) {
+        templates.add(name, text).map_err(|at| error(&place, at))?;
+        places.insert(name.to_owned(), place);
+    }
+    texts::map(stage.field(), config, &mut |place, text| {
+        templates.add(place, text).map_err(|at| error(place, at))?;
+        Ok(String::new())
+    })?;
+    templates.link().map_err(|include| {
+        let template = places.get(&include.template).unwrap_or(&include.template);
+        error(template, Located { line: None, column: None, problem: include.problem })
+    })?;
+    Ok(templates)
+}
+
+impl Profile {
+    /// The resolved profile that this was compiled from.
+    pub fn spec(&self) -> &OperatingSystemProfileSpec {
+        &self.spec
+    }
+
+    /// Renders the profile for a pool. The same input always gives the same result.
+    ///
+    /// # Errors
+    /// A pool that the profile is not for, a template that fails, or a result that is too large. No message repeats
+    /// what settings or pool contain.
+    pub fn render(
+        &self,
+        pool: &Pool,
+        settings: &Settings,
+        cluster: &ClusterEndpoint,
+    ) -> Result<Rendered, RenderError> {
+        let mut warnings = self.suits(pool)?;
+        let data = model::data(pool, settings, cluster);
+        if let Some(place) =
+            late::find_reserved(&json!({"sshPublicKeys": pool.ssh_public_keys, "template data": data}))
+        {
+            return Err(RenderError::ReservedText { place });
+        }
+        let context = handlebars::context(data);
+        let budget = Budget::default();
+        let mut late_bound: BTreeMap<String, LateBound> = BTreeMap::new();
+        let mut stage = |stage: Stage| self.render_stage(stage, settings, &context, &budget, &mut late_bound);
+        let (mut bootstrap, provisioning) = (stage(Stage::Bootstrap)?, stage(Stage::Provisioning)?);
+        bootstrap.user_ssh_keys.clone_from(&pool.ssh_public_keys);
+        if pool.os.dist_upgrade_on_boot {
+            upgrade_on_boot(&mut bootstrap);
+        }
+        warnings.extend(hidden_machine_names(&bootstrap));
+
+        let mut spec = OperatingSystemConfigSpec {
+            os_name: Some(pool.operating_system),
+            os_version: self.spec.os_version.clone(),
+            cloud_provider: Some(CloudProviderRef { name: pool.cloud_provider, spec: None }),
+            bootstrap_config: bootstrap,
+            provisioning_config: provisioning,
+            provisioning_utility: self.spec.provisioning_utility,
+            late_bound: late_bound.into_values().collect(),
+            ..OperatingSystemConfigSpec::default()
+        };
+        let bytes = serde_json::to_vec(&spec).map_or(usize::MAX, |json| json.len());
+        if bytes > MAX_CONTENT_BYTES {
+            return Err(RenderError::ContentTooLarge { bytes, limit: MAX_CONTENT_BYTES });
+        }
+        let (user_data_bytes, near) = sizes(&spec, pool)?;
+        warnings.extend(near);
+        spec.digest = digest::of(&spec).ok();
+        Ok(Rendered { spec, user_data_bytes, warnings })
+    }
+
+    /// Whether the profile is for this pool, and what deserves a look.
+    fn suits(&self, pool: &Pool) -> Result<Vec<String>, RenderError> {
+        let mut warnings = Vec::new();
+        let (profile_os, os) = (self.spec.os_name, pool.operating_system);
+        if !profile_os.fits(os) {
+            return Err(RenderError::UnsupportedOperatingSystem {
+                profile: profile_os.to_string(),
+                pool: os.to_string(),
+            });
+        }
+        if profile_os != os {
+            warnings.push(format!("a profile for {profile_os} is used for machines that run {os}"));
+        }
+        let clouds = &self.spec.supported_cloud_providers;
+        if !clouds.iter().any(|cloud| cloud.name == pool.cloud_provider) {
+            return Err(RenderError::UnsupportedCloudProvider {
+                supported: clouds.iter().map(|cloud| cloud.name.to_string()).collect(),
+                pool: pool.cloud_provider.to_string(),
+            });
+        }
+        let (oldest, newest) = KUBELET_MINORS;
+        let version = &pool.kubelet_version;
+        if version.major != 1 || version.minor < oldest || version.minor > newest {
+            warnings.push(format!(
+                "kubelet {version} is outside 1.{oldest} to 1.{newest}, which this version was tried with"
+            ));
+        }
+        if pool.network.is_static() {
+            warnings.push(format!("the static network of the MachineDeployment is not configured on {os}"));
+        }
+        Ok(warnings)
+    }
+
+    fn render_stage(
+        &self,
+        stage: Stage,
+        settings: &Settings,
+        context: &::handlebars::Context,
+        budget: &Budget,
+        late_bound: &mut BTreeMap<String, LateBound>,
+    ) -> Result<StageConfig, RenderError> {
+        let config = stage.config(&self.spec);
+        let known = late::known(stage, settings);
+        let engine = match stage {
+            Stage::Bootstrap => &self.bootstrap,
+            Stage::Provisioning => &self.provisioning,
+        };
+        texts::map(stage.field(), config, &mut |place, text| {
+            let rendered =
+                match engine {
+                    Engine::Verbatim => text.to_owned(),
+                    Engine::Handlebars(templates) => templates
+                        .render(place, context, &known, budget)
+                        .map_err(|failure| RenderError::Template {
+                            position: position(stage, place, &failure),
+                            problem: failure.at.problem,
+                        })?,
+                };
+            let damaged = || UserDataError::UnknownMarker { place: place.to_owned() };
+            for part in late::parts(&rendered).map_err(|_| damaged())? {
+                if let Part::Marker(marker) = part {
+                    let late = known.get(&marker.id).ok_or_else(damaged)?;
+                    late_bound.insert(marker.id, late.clone());
+                }
+            }
+            Ok(rendered)
+        })
+    }
+}
+
+fn position(stage: Stage, place: &str, failure: &handlebars::Failure) -> TemplatePosition {
+    let template = if failure.template == place {
+        place.to_owned()
+    } else {
+        format!("{place}, in the template {:?} of {}", failure.template, stage.field())
+    };
+    TemplatePosition { template, line: failure.at.line, column: failure.at.column }
+}
+
+fn upgrade_on_boot(bootstrap: &mut StageConfig) {
+    let modules = bootstrap.modules.get_or_insert_with(|| json!({}));
+    if let Value::Object(modules) = modules {
+        modules.insert("package_upgrade".to_owned(), json!(true));
+        modules.insert("package_reboot_if_required".to_owned(), json!(true));
+    }
+}
+
+/// machine-controller fills names in, but can't see into base64.
+fn hidden_machine_names(bootstrap: &StageConfig) -> Vec<String> {
+    let hidden = bootstrap.files.iter().filter(|file| {
+        let inline = file.content.inline.as_ref();
+        inline.is_some_and(|inline| {
+            inline.encoding.as_deref() == Some("b64") && inline.data.contains(MACHINE_NAME_PLACEHOLDER)
+        })
+    });
+    hidden
+        .map(|file| {
+            format!("{}: {MACHINE_NAME_PLACEHOLDER} is not replaced in a file with encoding b64", file.path)
+        })
+        .collect()
+}
+
+/// Sizes of both documents at their largest, and a warning when the first is near its limit.
+fn sizes(
+    spec: &OperatingSystemConfigSpec,
+    pool: &Pool,
+) -> Result<(UserDataBytes, Option<String>), RenderError> {
+    let largest = late::largest(&spec.late_bound);
+    let bootstrap = user_data::user_data(spec, Stage::Bootstrap, &largest)?;
+    let provisioning = user_data::user_data(spec, Stage::Provisioning, &largest)?;
+    let limit = size::size_limit(pool.cloud_provider, pool.operating_system);
+    let bytes = limit.map_or(bootstrap.len(), |limit| limit.count(&bootstrap));
+    let cloud = pool.cloud_provider;
+    let near = match limit {
+        Some(limit) if bytes > limit.bytes => {
+            return Err(RenderError::UserDataTooLarge {
+                bytes,
+                limit: limit.bytes,
+                cloud: cloud.to_string(),
+            });
+        }
+        Some(limit) if bytes * 100 > limit.bytes * NEAR_LIMIT => Some(format!(
+            "the bootstrap user data has {bytes} bytes of the {} that {cloud} takes",
+            limit.bytes
+        )),
+        _ => None,
+    };
+    let count = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
+    Ok((UserDataBytes { bootstrap: count(bytes), provisioning: count(provisioning.len()) }, near))
+}

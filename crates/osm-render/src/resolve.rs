@@ -1,0 +1,182 @@
+//! From a profile as it is written to one that can be compiled: everything that can be checked without rendering.
+
+use std::collections::BTreeSet;
+
+use osm_api::digest;
+use osm_api::profile::{
+    AcceptedProfile, AcceptedSpec, ContainerRuntimeName, File, MAX_CONTENT_BYTES, OperatingSystemProfileSpec,
+    ProfileConfig, ProvisioningUtility, TemplateEngine, Unit,
+};
+use serde_json::Value;
+
+use crate::error::ProfileError;
+use crate::{Stage, late, texts, user_data};
+
+/// Keys of a cloud-config that are written from elsewhere.
+const RESERVED_MODULES: [(&str, &str); 4] = [
+    ("write_files", "list the files under files"),
+    ("hostname", "it is the machine's name"),
+    ("ssh_authorized_keys", "they come from the MachineDeployment's sshPublicKeys"),
+    ("ssh_pwauth", "it is always off"),
+];
+
+/// Checks a profile and applies what it builds on.
+///
+/// # Errors
+/// The first mistake, with its path inside the spec. [`ProfileError::reason`] tells what kind it is.
+pub fn resolve(spec: &OperatingSystemProfileSpec) -> Result<AcceptedProfile, ProfileError> {
+    if let Some(base) = &spec.extends {
+        return Err(ProfileError::ExtendsUnsupported(base.clone()));
+    }
+    if spec.template_engine == TemplateEngine::GoTemplate {
+        return Err(ProfileError::TemplateEngineUnsupported);
+    }
+    if spec.provisioning_utility == ProvisioningUtility::Ignition {
+        return Err(ProfileError::UtilityUnsupported);
+    }
+    let tree = serde_json::to_value(spec).map_err(|_| invalid("", "can't be written as JSON"))?;
+    let bytes = tree.to_string().len();
+    if bytes > MAX_CONTENT_BYTES {
+        return Err(ProfileError::ContentTooLarge { bytes, limit: MAX_CONTENT_BYTES });
+    }
+    if let Some(path) = late::find_reserved(&tree) {
+        return Err(ProfileError::ReservedText { path });
+    }
+    let version = spec.version.strip_prefix('v').map(semver::Version::parse);
+    if !matches!(version, Some(Ok(_))) {
+        return Err(invalid("version", "must be v and a semantic version, such as v1.0.0"));
+    }
+    if spec.supported_cloud_providers.is_empty() {
+        return Err(invalid("supportedCloudProviders", "must name at least one cloud provider"));
+    }
+    for stage in Stage::ALL {
+        check_stage(stage, stage.config(spec))?;
+    }
+    Ok(AcceptedProfile {
+        version: spec.version.clone(),
+        digest: digest::of(spec).map_err(|_| invalid("", "can't be written as JSON"))?,
+        template_engine: spec.template_engine,
+        library: None,
+        spec: AcceptedSpec(spec.clone()),
+    })
+}
+
+fn invalid(path: impl Into<String>, problem: impl Into<String>) -> ProfileError {
+    ProfileError::Invalid { path: path.into(), problem: problem.into() }
+}
+
+fn check_stage(stage: Stage, config: &ProfileConfig) -> Result<(), ProfileError> {
+    let name = stage.field();
+    let runtimes = &config.supported_container_runtimes;
+    if runtimes.iter().filter(|runtime| runtime.name == ContainerRuntimeName::Containerd).count() > 1 {
+        return Err(invalid(format!("{name}.supportedContainerRuntimes"), "lists containerd more than once"));
+    }
+    let mut paths: BTreeSet<String> = BTreeSet::new();
+    if stage == Stage::Bootstrap {
+        paths.insert(user_data::MACHINE_NAME_FILE.to_owned());
+    }
+    for (place, file) in texts::files(name, config) {
+        check_file(&place, file)?;
+        if !paths.insert(file.path.clone()) {
+            return Err(invalid(place, "this path is written more than once"));
+        }
+    }
+    let mut units = BTreeSet::new();
+    for (i, unit) in config.units.iter().enumerate() {
+        let place = format!("{name}.units[{i}] ({})", unit.name);
+        check_unit(&place, unit)?;
+        if !units.insert(&unit.name) {
+            return Err(invalid(place, "this unit is listed more than once"));
+        }
+        for path in user_data::unit_paths(unit) {
+            if !paths.insert(path) {
+                return Err(invalid(place, "its file is written more than once"));
+            }
+        }
+    }
+    for (place, template, _) in texts::templates(name, config) {
+        // Without dots, so that no name is also a path inside the spec.
+        let good = |c: char| c.is_ascii_alphanumeric() || "-_/".contains(c);
+        if template.is_empty() || !template.chars().all(good) {
+            return Err(invalid(place, "a template's name may have letters, digits, -, _ and / only"));
+        }
+    }
+    config.modules.as_ref().map_or(Ok(()), |modules| check_modules(&format!("{name}.modules"), modules))
+}
+
+fn check_file(place: &str, file: &File) -> Result<(), ProfileError> {
+    let path = &file.path;
+    let clean = path.starts_with('/')
+        && path.len() > 1
+        && !path.ends_with('/')
+        && !path.chars().any(char::is_control)
+        && path.split('/').skip(1).all(|part| !matches!(part, "" | "." | ".."));
+    if !clean {
+        return Err(invalid(place, "path must be absolute, without //, . and .."));
+    }
+    if path.contains("{{") {
+        return Err(invalid(place, "path is no template: write it out"));
+    }
+    let digits = file.permissions.to_string();
+    if file.permissions > 7777 || !digits.chars().all(|digit| ('0'..='7').contains(&digit)) {
+        return Err(invalid(place, "permissions must be octal digits, such as 644 or 755"));
+    }
+    let Some(inline) = &file.content.inline else {
+        return Err(invalid(place, "content.inline is missing"));
+    };
+    match inline.encoding.as_deref() {
+        None | Some("" | "b64") => Ok(()),
+        Some(_) => Err(invalid(
+            place,
+            "content.inline.encoding must be b64 or absent; the data is plain text either way",
+        )),
+    }
+}
+
+fn check_unit(place: &str, unit: &Unit) -> Result<(), ProfileError> {
+    let word = |text: &str| {
+        !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c))
+    };
+    let suffixes =
+        [".service", ".socket", ".target", ".timer", ".path", ".mount", ".automount", ".swap", ".slice"];
+    if !word(&unit.name) || !suffixes.iter().any(|suffix| unit.name.ends_with(suffix)) {
+        return Err(invalid(place, "name must be that of a unit with its suffix, such as setup.service"));
+    }
+    for drop_in in &unit.drop_ins {
+        if !word(&drop_in.name) || !drop_in.name.ends_with(".conf") {
+            return Err(invalid(place, "the name of a drop-in must end in .conf"));
+        }
+    }
+    let (enable, mask) = (unit.enable == Some(true), unit.mask == Some(true));
+    if mask && (enable || unit.content.is_some()) {
+        return Err(invalid(place, "a masked unit can have no content and can't be enabled"));
+    }
+    if !mask && !enable && unit.content.is_none() && unit.drop_ins.is_empty() {
+        return Err(invalid(place, "does nothing: give it content or dropIns, or enable or mask it"));
+    }
+    Ok(())
+}
+
+fn check_modules(place: &str, modules: &Value) -> Result<(), ProfileError> {
+    let Value::Object(modules) = modules else {
+        return Err(invalid(place, "must be an object of cloud-init modules"));
+    };
+    for (key, value) in modules {
+        let place = format!("{place}.{key}");
+        if let Some((_, instead)) = RESERVED_MODULES.iter().find(|(reserved, _)| reserved == key) {
+            return Err(invalid(place, format!("can't be set here: {instead}")));
+        }
+        if matches!(key.as_str(), "bootcmd" | "runcmd") {
+            let words =
+                |item: &Value| item.as_array().is_some_and(|words| words.iter().all(Value::is_string));
+            let commands = |items: &Vec<Value>| items.iter().all(|item| item.is_string() || words(item));
+            if !value.as_array().is_some_and(commands) {
+                return Err(invalid(
+                    place,
+                    "must be a list of commands: each a string, or a list of strings",
+                ));
+            }
+        }
+    }
+    Ok(())
+}

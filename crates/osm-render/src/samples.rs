@@ -1,0 +1,140 @@
+//! Sample pools and settings, with which a profile is tried before any real pool uses it: templates fail in branches.
+
+use std::collections::BTreeMap;
+
+use osm_api::pool::{KubeletSettings, Pool};
+use osm_api::profile::OperatingSystemProfileSpec;
+use osm_api::provider_spec::{IpFamily, Network, OperatingSystemSpec};
+use osm_api::settings::Settings;
+use semver::Version;
+
+use crate::error::RenderError;
+use crate::late;
+use crate::profile::{ClusterEndpoint, KUBELET_MINORS, Profile};
+
+/// A settings document with everything set.
+const FULL_SETTINGS: &str = r#"
+cluster: {apiServer: "https://api.cluster.example:6443", dnsIPs: [10.96.0.10, "fd00::a"], dnsDomain: cluster.example, externalCloudProvider: true}
+proxy: {http: "http://proxy.example:3128", noProxy: "10.0.0.0/8,.example"}
+hostCaBundle: "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+pauseImage: registry.example/pause:3.10
+initialTaints: [{key: dedicated, value: batch, effect: NoSchedule}, {key: fresh, effect: NoExecute}]
+kubelet: {featureGates: {ImageMaximumGCAge: true}}
+containerd:
+  deviceOwnershipFromSecurityContext: true
+  registries:
+    - host: docker.io
+      mirrors: [{url: "https://mirror.example/v2/hub", overridePath: true}, {url: "http://10.0.0.9:5000", skipVerify: true}]
+      credentials: {name: hub}
+    - {host: "registry.example:5000", credentials: {namespace: kube-system, name: own}}
+    - {host: _default, mirrors: [{url: "https://mirror.example"}]}
+downloads:
+  kubelet: {baseURL: "https://files.example/k8s", sha256: {1.33.0: &sums {amd64: &sum "0000000000000000000000000000000000000000000000000000000000000000", arm64: *sum}, 1.36.0: *sums}}
+  containerd: {version: 2.2.1, baseURL: "https://files.example/containerd", sha256: *sums}
+  runc: {version: 1.3.4, baseURL: "https://files.example/runc", sha256: *sums}
+  cni: {version: 1.9.1, baseURL: "https://files.example/cni", sha256: *sums}
+  crictl: {version: 1.35.0, baseURL: "https://files.example/crictl", sha256: *sums}
+"#;
+
+/// Plain pools that the profile is for: every cloud × lowest and highest kubelet × IP family, each with a label such
+/// as `aws, kubelet 1.33.0, IPv4`.
+pub fn sample_pools(spec: &OperatingSystemProfileSpec) -> Vec<(String, Pool)> {
+    let families = [
+        ("IPv4", IpFamily::IPv4),
+        ("IPv6", IpFamily::IPv6),
+        ("IPv4+IPv6", IpFamily::IPv4IPv6),
+        ("IPv6+IPv4", IpFamily::IPv6IPv4),
+    ];
+    let mut pools = Vec::new();
+    for cloud in &spec.supported_cloud_providers {
+        for minor in [KUBELET_MINORS.0, KUBELET_MINORS.1] {
+            for (family, ip_family) in families {
+                let version = Version::new(1, minor, 0);
+                let label = format!("{}, kubelet {version}, {family}", cloud.name);
+                pools.push((
+                    label,
+                    Pool {
+                        name: "sample".to_owned(),
+                        namespace: "kube-system".to_owned(),
+                        operating_system: spec.os_name,
+                        cloud_provider: cloud.name,
+                        kubelet_version: version,
+                        ssh_public_keys: Vec::new(),
+                        network: Network { ip_family, ..Network::default() },
+                        os: OperatingSystemSpec::default(),
+                        overwrite_cloud_config: None,
+                        kubelet: KubeletSettings::default(),
+                    },
+                ));
+            }
+        }
+    }
+    pools
+}
+
+/// `pool` with everything set that a MachineDeployment can set.
+fn with_everything(pool: &Pool) -> Pool {
+    let pairs = |text: &str| Some(BTreeMap::from([("memory".to_owned(), text.to_owned())]));
+    Pool {
+        ssh_public_keys: vec!["ssh-ed25519 AAAA sample".to_owned()],
+        os: OperatingSystemSpec { dist_upgrade_on_boot: true },
+        overwrite_cloud_config: Some("[Global]\nkey=\"it's\"\n".to_owned()),
+        kubelet: KubeletSettings {
+            system_reserved: pairs("200Mi"),
+            kube_reserved: pairs("300Mi"),
+            eviction_hard: Some(BTreeMap::from([("memory.available".to_owned(), "100Mi".to_owned())])),
+            container_log_max_size: Some("50Mi".to_owned()),
+            container_log_max_files: Some(3),
+            max_pods: Some(50),
+            image_gc_high_threshold_percent: Some(80),
+            image_gc_low_threshold_percent: Some(0),
+            image_minimum_gc_age: Some("2m".to_owned()),
+            image_maximum_gc_age: Some("24h".to_owned()),
+        },
+        ..pool.clone()
+    }
+}
+
+/// Renders every sample pool with default settings, and again with everything set.
+///
+/// # Errors
+/// The first failure, with the label of its pool.
+pub fn dry_run(profile: &Profile) -> Result<(), RenderError> {
+    // That it parses is tested; were it broken, the default settings would still be tried.
+    let full = Settings::parse(FULL_SETTINGS).unwrap_or_default();
+    let defaults = Settings::default();
+    let cluster = stand_in_cluster();
+    for (label, pool) in sample_pools(profile.spec()) {
+        for (pool, settings, how) in
+            [(pool.clone(), &defaults, "default settings"), (with_everything(&pool), &full, "everything set")]
+        {
+            profile.render(&pool, settings, &cluster).map_err(|error| RenderError::Sample {
+                sample: format!("{label}, {how}"),
+                error: Box::new(error),
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// An API server that does not exist, with a certificate that is as long as a real one but none.
+pub fn stand_in_cluster() -> ClusterEndpoint {
+    let body = late::filler("certificate", 1024).replace('-', "+").replace('_', "/");
+    let lines: Vec<&str> = (0..body.len()).step_by(64).filter_map(|at| body.get(at..at + 64)).collect();
+    ClusterEndpoint {
+        api_server: "https://api.cluster.example:6443".to_owned(),
+        ca: format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_full_settings_are_valid_and_full() {
+        let full = Settings::parse(FULL_SETTINGS).unwrap();
+        assert_eq!(full.containerd.registries.len(), 3);
+        assert!(full.downloads.crictl.version.is_some() && full.proxy.http.is_some());
+    }
+}

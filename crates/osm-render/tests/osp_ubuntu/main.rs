@@ -1,0 +1,696 @@
+//! The profile osp-ubuntu: its documents before the judges, its scripts at work.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod machine;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use machine::{Answer, Authority, KINDS, Kind, Machine, Server, wait_for};
+use osm_api::machine_deployment::MachineDeployment;
+use osm_api::profile::OperatingSystemProfile;
+use osm_api::{Pool, Settings};
+use osm_render::{ClusterEndpoint, LateValues, Stage, user_data};
+use osm_testkit::judge::{File, UserData, hosts_toml, judge_user_data_batch, user_data_files};
+use osm_testkit::packages;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+const PROFILE: &str = include_str!("../../../../profiles/osp-ubuntu.yaml");
+const SECRET: &str = "osm-provisioning-0123456789abcdef0123";
+
+/// Settings with everything set that changes a document.
+const EVERYTHING: &str = r#"
+cluster: {externalCloudProvider: true}
+proxy: {http: "http://proxy.example:3128", noProxy: "10.0.0.0/8,.svc,.cluster.local"}
+hostCaBundle: |
+  -----BEGIN CERTIFICATE-----
+  TWFueSBtYWNoaW5lcw==
+  -----END CERTIFICATE-----
+  -----BEGIN CERTIFICATE-----
+  b25lIHRydXN0
+  -----END CERTIFICATE-----
+pauseImage: registry.example/pause:3.10
+initialTaints: [{key: a, effect: NoSchedule}, {key: b, value: x, effect: NoExecute}]
+kubelet: {featureGates: {KubeletTracing: true}}
+containerd:
+  deviceOwnershipFromSecurityContext: true
+  registries:
+  - host: docker.io
+    mirrors: [{url: "https://z.example/v2/hub", skipVerify: true, overridePath: true}, {url: "https://a.example"}]
+    credentials: {name: pull}
+  - {host: _default, mirrors: [{url: "http://mirror.example:5000"}]}
+  - {host: "registry.example:5000", credentials: {name: pull}}
+downloads:
+  crictl: {version: 1.34.0}
+  runc: {sha256: {amd64: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}}
+"#;
+
+fn pool(cloud: &str, kubelet: &str, family: &str, annotations: bool) -> Pool {
+    let settings = [
+        ("SystemReserved", "cpu=100m"),
+        ("KubeReserved", "cpu=200m,memory=200Mi"),
+        ("EvictionHard", "memory.available<100Mi,nodefs.available<10%"),
+        ("ContainerLogMaxSize", "20Mi"),
+        ("ContainerLogMaxFiles", "7"),
+        ("MaxPods", "55"),
+        ("ImageGCHighThresholdPercent", "80"),
+        ("ImageGCLowThresholdPercent", "0"),
+        ("ImageMinimumGCAge", "5m"),
+        ("ImageMaximumGCAge", "24h"),
+    ];
+    let prefix = "v1.kubelet-config.machine-controller.kubermatic.io";
+    let annotations: BTreeMap<String, &str> = settings
+        .iter()
+        .filter(|_| annotations)
+        .map(|(name, value)| (format!("{prefix}/{name}"), *value))
+        .collect();
+    let cloud_config =
+        if annotations.is_empty() { Value::Null } else { json!("[Global]\nregion = \"EOF\"\nEOF\n") };
+    let deployment: MachineDeployment = serde_json::from_value(json!({
+        "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
+        "metadata": {"name": "pool", "namespace": "kube-system", "annotations": annotations},
+        "spec": {"template": {"spec": {"versions": {"kubelet": kubelet}, "providerSpec": {"value": {
+            "sshPublicKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGlrZQ ops"],
+            "cloudProvider": cloud, "operatingSystem": "ubuntu", "network": {"ipFamily": family},
+            "overwriteCloudConfig": cloud_config,
+        }}}}},
+    }))
+    .unwrap();
+    Pool::read(&deployment).unwrap()
+}
+
+/// Text that does not compress, as signatures don't.
+fn noise(seed: &str, length: usize) -> String {
+    let mut bytes = Vec::new();
+    while bytes.len() < length {
+        bytes.extend(Sha256::digest(format!("{seed}{}", bytes.len())));
+    }
+    URL_SAFE_NO_PAD.encode(bytes)[..length].to_owned()
+}
+
+/// A token as an API server issues it.
+fn token(seed: &str, issued: u64) -> String {
+    let claims = json!({"iat": issued, "sub": "system:serviceaccount:cloud-init-settings:osm", "jti": noise(seed, 500)});
+    let claims = URL_SAFE_NO_PAD.encode(claims.to_string());
+    format!("{}.{claims}.{}", URL_SAFE_NO_PAD.encode(r#"{"alg":"RS256"}"#), noise(seed, 342))
+}
+
+fn values(digest: &str, issued: u64) -> LateValues {
+    let mut values = LateValues::from([
+        ("api/token".to_owned(), token("api", issued)),
+        ("kubelet/token".to_owned(), token("kubelet", issued)),
+        ("provisioning/secret-name".to_owned(), SECRET.to_owned()),
+        ("provisioning/sha256".to_owned(), digest.to_owned()),
+    ]);
+    for registry in ["docker.io", "registry.example:5000"] {
+        values.insert(format!("registry/{registry}/username"), "robot$ci".to_owned());
+        values.insert(format!("registry/{registry}/password"), "quo\"te's \\ and\nline".to_owned());
+    }
+    values
+}
+
+fn render(pool: &Pool, settings: &str, server: &str, ca: &str, values: &LateValues) -> (String, String) {
+    let profile: OperatingSystemProfile = serde_saphyr::from_str(PROFILE).unwrap();
+    let profile = osm_render::compile(&osm_render::resolve(&profile.spec).unwrap()).unwrap();
+    let cluster = ClusterEndpoint { api_server: server.to_owned(), ca: ca.to_owned() };
+    let rendered = profile.render(pool, &Settings::parse(settings).unwrap(), &cluster).unwrap();
+    let document = |stage| user_data(&rendered.spec, stage, values).unwrap();
+    (document(Stage::Bootstrap), document(Stage::Provisioning))
+}
+
+#[test]
+fn judges_have_no_complaint() {
+    let ca = Authority::new("127.0.0.1").ca;
+    let values = values(&"0".repeat(64), 1);
+    let mut documents = Vec::new();
+    for cloud in ["aws", "openstack"] {
+        for kubelet in ["1.33.0", "1.36.3"] {
+            for family in ["IPv4", "IPv6", "IPv4+IPv6", "IPv6+IPv4"] {
+                for (label, settings) in [("plain", "{}"), ("everything", EVERYTHING)] {
+                    let pool = pool(cloud, kubelet, family, label == "everything");
+                    let (bootstrap, provisioning) =
+                        render(&pool, settings, "https://10.0.0.1:6443", &ca, &values);
+                    let bootstrap = bootstrap.replace("<MACHINE_NAME>", "pool-5d8f-x7k2p");
+                    for (stage, text) in [("bootstrap", bootstrap), ("provisioning", provisioning)] {
+                        documents.push((
+                            format!("{cloud} {kubelet} {family} {label} {stage}"),
+                            kubelet,
+                            text,
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    let documents: Vec<UserData<'_>> = documents
+        .iter()
+        .map(|(name, kubelet, text)| UserData { name, text, kubelet: Some(kubelet) })
+        .collect();
+    judge_user_data_batch(&documents).unwrap_or_else(|verdict| panic!("{verdict}"));
+}
+
+#[test]
+fn bootstrap_is_small() {
+    let ca: String = (0..2)
+        .map(|i| {
+            format!(
+                "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+                noise(&format!("ca{i}"), 1500)
+            )
+        })
+        .collect();
+    let values = values(&noise("digest", 64), 1);
+    let (bootstrap, _) = render(
+        &pool("aws", "1.36.0", "IPv4", true),
+        EVERYTHING,
+        "https://api.cluster.example:6443",
+        &ca,
+        &values,
+    );
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+    gzip.write_all(bootstrap.as_bytes()).unwrap();
+    let size = gzip.finish().unwrap().len();
+    assert!(size < 10 * 1024, "{size} bytes, with two certificates that don't compress; AWS takes 16 KiB");
+}
+
+/// What the cloud hands to a machine that is to apply `document`.
+fn bootstrap(machine: &Machine, server: &str, ca: &str, document: &str, issued: u64) {
+    let values = values(&sha256(document.as_bytes()), issued);
+    let (text, _) = render(&pool("openstack", "1.34.2", "IPv4", false), "{}", server, ca, &values);
+    machine.write(&user_data_files(&text).unwrap());
+}
+
+fn secret(document: &str) -> Vec<u8> {
+    json!({"kind": "Secret", "data": {"cloud-config": STANDARD.encode(document)}}).to_string().into_bytes()
+}
+
+fn prepare() {
+    packages::ensure(&["busybox", "curl", "dash", "iproute2", "python3", "python3-yaml"]).unwrap();
+}
+
+#[test]
+fn bootstrap_says_what_is_wrong_and_goes_on() {
+    prepare();
+    let authority = Authority::new("127.0.0.1");
+    for kind in KINDS {
+        let server = Server::start(Some(&authority));
+        let machine = Machine::new(kind);
+        let applied = machine.path("/applied");
+        let document = format!(
+            "#cloud-config\nruncmd: [[sh, -c, 'echo \"$1\" >>{}', _, \"it's\"]]\n",
+            applied.display()
+        );
+        bootstrap(&machine, &format!("https://127.0.0.1:{}/", server.port), &authority.ca, &document, 1);
+
+        let good = secret(&document);
+        let steps = [
+            (Answer::status(401), "refuses this machine's token (401)"),
+            (Answer::status(403), "may not read Secret"),
+            (Answer::status(404), "there is no Secret"),
+            (Answer::status(503), "answers 503"),
+            (Answer::ok(secret("#cloud-config\n")), "digest differs"),
+            (Answer::ok("{\"data\":"), "can't take the document out"),
+            (Answer { cut: true, ..Answer::ok(good.clone()) }, "can't read from the API server"),
+        ];
+        let mut run = None;
+        let mut seen = 0;
+        for (answer, text) in steps {
+            server.always(answer);
+            run.get_or_insert_with(|| machine.start("/opt/bin/osm-bootstrap"));
+            seen = machine.wait_for_log(seen, text);
+        }
+        server.always(Answer::ok(good));
+        assert!(run.unwrap().succeeds());
+
+        assert_eq!(machine.read("/applied"), "it's\n", "{kind:?}");
+        assert_eq!(machine.mode("/applied"), 0o644, "the script's own umask is for secrets only");
+        let (path, authorization) = server.requests().swap_remove(0);
+        assert_eq!(path, format!("/api/v1/namespaces/cloud-init-settings/secrets/{SECRET}"));
+        assert_eq!(authorization, format!("Bearer {}", token("api", 1)));
+        assert!(!machine.read("/log").contains(&token("api", 1)));
+        assert!(!machine.path("/etc/osm/api-token").exists());
+        assert_eq!(machine.mode("/var/lib/osm/provisioning.yaml"), 0o600);
+        assert!(machine.path("/var/lib/osm/bootstrapped").exists());
+        assert!(machine.read("/dev/console").ends_with("the provisioning document is applied\n"));
+        let pauses: Vec<u32> = machine.read("/sleeps").lines().map(|line| line.parse().unwrap()).collect();
+        assert!(
+            pauses
+                .iter()
+                .zip([2, 4, 8, 16, 32, 64, 64])
+                .all(|(pause, most)| (most / 2..=most).contains(pause)),
+            "{pauses:?}"
+        );
+
+        // Again: what is there is not fetched again.
+        let asked = server.requests().len();
+        assert!(machine.start("/opt/bin/osm-bootstrap").succeeds());
+        assert_eq!(server.requests().len(), asked);
+    }
+}
+
+#[test]
+fn bootstrap_tells_network_tls_and_clock_apart() {
+    prepare();
+    let (ours, other) = (Authority::new("127.0.0.1"), Authority::new("127.0.0.1"));
+    let elsewhere = Authority::new("10.9.9.9");
+    let (stranger, misnamed) = (Server::start(Some(&other)), Server::start(Some(&elsewhere)));
+    let later = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 100_000;
+    let stranger = format!("https://127.0.0.1:{}", stranger.port);
+    let misnamed = format!("https://127.0.0.1:{}", misnamed.port);
+    let cases = [
+        ("https://no-such-name.invalid:6443", &ours, 1, "can't resolve a name"),
+        ("https://127.0.0.1:1", &ours, 1, "can't reach the API server https://127.0.0.1:1"),
+        (&stranger, &ours, 1, "can't verify the API server"),
+        (&misnamed, &elsewhere, 1, "can't verify the API server"),
+        (&stranger, &ours, later, "the clock is wrong"),
+    ];
+    for kind in KINDS {
+        for (server, authority, issued, text) in cases {
+            let machine = Machine::new(kind);
+            bootstrap(&machine, server, &authority.ca, "", issued);
+            let _run = machine.start("/opt/bin/osm-bootstrap");
+            machine.wait_for_log(0, text);
+            wait_for("the console", || machine.read("/dev/console").contains(text).then_some(()));
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_is_not_set_is_waited_for_a_minute() {
+    prepare();
+    let authority = Authority::new("127.0.0.1");
+    let server = Server::start(Some(&authority));
+    server.always(Answer::ok(secret("{}")));
+    let later = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 100_000;
+    let machine = Machine::new(KINDS[0]);
+    bootstrap(&machine, &format!("https://127.0.0.1:{}", server.port), &authority.ca, "{}", later);
+    assert!(
+        machine.start("/opt/bin/osm-bootstrap").succeeds(),
+        "a server that can be verified is good enough"
+    );
+    assert_eq!(machine.read("/sleeps"), "1\n".repeat(60));
+
+    let machine = Machine::new(KINDS[0]);
+    bootstrap(&machine, &format!("https://127.0.0.1:{}", server.port), &authority.ca, "{}", later);
+    // Set while it waits.
+    let set = format!(
+        "[ -s '{}' ] && echo {later} || exec /usr/bin/date \"$@\"",
+        machine.path("/sleeps").display()
+    );
+    machine.program("date", &set);
+    assert!(machine.start("/opt/bin/osm-bootstrap").succeeds());
+    assert_eq!(machine.read("/sleeps"), "1\n");
+}
+
+#[test]
+fn bootstrap_repeats_a_reason_now_and_then() {
+    prepare();
+    let machine = Machine::new(KINDS[0]);
+    bootstrap(&machine, "https://127.0.0.1:1", &Authority::new("127.0.0.1").ca, "", 1);
+    let _run = machine.start("/opt/bin/osm-bootstrap");
+    let pauses = || machine.read("/sleeps").lines().count();
+    wait_for("25 attempts", || (pauses() >= 25).then_some(()));
+    assert!((2..=4).contains(&machine.read("/log").lines().count()), "{}", machine.read("/log"));
+}
+
+#[test]
+fn a_power_cut_while_applying_is_survived_without_the_api_server() {
+    prepare();
+    let authority = Authority::new("127.0.0.1");
+    let server = Server::start(Some(&authority));
+    let machine = Machine::new(KINDS[0]);
+    let tries = machine.path("/tries").display().to_string();
+    let document = format!("#cloud-config\nruncmd: ['echo try >>{tries}', '[ -e {tries}.go ]']\n");
+    bootstrap(&machine, &format!("https://127.0.0.1:{}", server.port), &authority.ca, &document, 1);
+    server.always(Answer::ok(secret(&document)));
+    let run = machine.start("/opt/bin/osm-bootstrap");
+    machine.wait_for_log(0, "can't apply the document: runcmd failed with status 1");
+    run.kill();
+    drop(server);
+    std::fs::write(machine.path("/tries.go"), "").unwrap();
+    assert!(machine.start("/opt/bin/osm-bootstrap").succeeds());
+    assert!(machine.read("/tries").lines().count() >= 2);
+}
+
+#[test]
+fn the_applier_does_what_cloud_init_would() {
+    prepare();
+    for (usage, before, after) in
+        [("single [--file FILE]", "single --file", ""), ("single", "--file", " single")]
+    {
+        let machine = Machine::new(KINDS[0]);
+        bootstrap(&machine, "https://127.0.0.1:1", "", "", 1);
+        let calls = machine.path("/calls");
+        let noted = format!(
+            "[ \"$*\" != 'single --help' ] || {{ echo '{usage}'; exit; }}\necho \"$@\" >>'{}'\nexit 2",
+            calls.display()
+        );
+        machine.program("cloud-init", &noted);
+        let path = |name: &str| machine.path(name).display().to_string();
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+        gzip.write_all(b"zipped").unwrap();
+        std::fs::write(machine.path("/appended"), "one\n").unwrap();
+        std::os::unix::fs::symlink(machine.path("/target"), machine.path("/link")).unwrap();
+        let order = path("/order");
+        let document = json!({
+            "write_files": [
+                {"path": path("/plain"), "content": "plain\n"},
+                {
+                    "path": path("/new/folder/zipped"), "encoding": "gz+b64", "permissions": "0600",
+                    "content": STANDARD.encode(gzip.finish().unwrap()),
+                },
+                {"path": path("/appended"), "content": "two\n", "append": true},
+                {"path": path("/link"), "content": "through"},
+            ],
+            "packages": ["a"], "apt": {}, "package_update": true, "ntp": {},
+            "bootcmd": [format!("[ -e {} ] && echo first >>{order}", path("/plain"))],
+            "runcmd": [["cd", path("/")], ["sh", "-c", "echo \"$1\" >>order", "_", "it's"]],
+        });
+        std::fs::write(machine.path("/document"), document.to_string()).unwrap();
+        std::fs::write(machine.path("/argument"), path("/document")).unwrap();
+        for _ in 0..2 {
+            assert!(machine.start("/opt/bin/osm-apply").succeeds(), "{}", machine.read("/log"));
+        }
+        assert_eq!(machine.read("/order"), "first\nit's\n".repeat(2));
+        assert_eq!((machine.read("/plain"), machine.mode("/plain")), ("plain\n".to_owned(), 0o644));
+        assert_eq!(
+            (machine.read("/new/folder/zipped"), machine.mode("/new/folder/zipped")),
+            ("zipped".to_owned(), 0o600)
+        );
+        assert_eq!(machine.read("/appended"), "one\ntwo\n");
+        assert_eq!(machine.read("/target"), "through");
+        let document = path("/document");
+        let calls: String = ["package_update_upgrade_install", "apt_configure", "ntp"]
+            .map(|name| format!("{before} {document}{after} --name {name} --frequency always\n"))
+            .concat();
+        assert_eq!(machine.read("/calls"), calls.repeat(2));
+    }
+}
+
+#[test]
+fn the_applier_names_what_it_can_not_do() {
+    prepare();
+    let machine = Machine::new(KINDS[0]);
+    bootstrap(&machine, "https://127.0.0.1:1", "", "", 1);
+    std::fs::write(machine.path("/argument"), machine.path("/document").display().to_string()).unwrap();
+    let mut seen = 0;
+    for (document, text) in [
+        (json!({"write_files": [{"path": "/proc/none/x"}]}), "write_files: /proc/none/x: "),
+        (json!({"write_files": [{"path": "/x", "content": "!", "encoding": "b64"}]}), "write_files: /x: "),
+        (json!({"bootcmd": ["exit 3"]}), "bootcmd failed with status 3"),
+    ] {
+        std::fs::write(machine.path("/document"), document.to_string()).unwrap();
+        assert!(!machine.start("/opt/bin/osm-apply").succeeds());
+        seen = machine.wait_for_log(seen, text);
+    }
+}
+
+/// A tar archive, compressed, of programs that print their name; as release archives, with an owner that no node has.
+fn archive(folder: &str, names: &[&str]) -> Vec<u8> {
+    let scratch = tempfile::tempdir().unwrap();
+    for name in names {
+        let path = scratch.path().join(folder).join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, program(name)).unwrap();
+        let mode = if name.contains('.') { 0o644 } else { 0o755 };
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    }
+    let made = std::process::Command::new("tar")
+        .args(["-cz", "--owner=1001", "--group=1001", "-C"])
+        .arg(scratch.path())
+        .arg(".")
+        .output()
+        .unwrap();
+    assert!(made.status.success());
+    made.stdout
+}
+
+fn program(name: &str) -> Vec<u8> {
+    format!("#!/bin/sh\necho {name}\n").into_bytes()
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    format!("{:x}", Sha256::digest(bytes))
+}
+
+/// A mirror of what a node downloads, laid out and with checksum files as upstream has them.
+fn mirror() -> BTreeMap<String, Answer> {
+    let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    let kubelet = format!("/k/v1.34.2/bin/linux/{arch}/kubelet");
+    let containerd = format!("containerd-static-2.2.1-linux-{arch}.tar.gz");
+    let cni = format!("cni-plugins-linux-{arch}-v1.9.1.tgz");
+    let crictl = format!("/t/v1.34.0/crictl-v1.34.0-linux-{arch}.tar.gz");
+    let programs = ["bin/containerd", "bin/containerd-shim-runc-v2", "bin/ctr", "bin/containerd-stress"];
+    let (containerd_archive, cni_archive) =
+        (archive("", &programs), archive("", &["bridge", "loopback", "README.md"]));
+    let crictl_archive = archive("", &["crictl"]);
+    let runc_sums = format!("{}  runc.s390x\n{} *runc.{arch}\n", "f".repeat(64), sha256(&program("runc")));
+    let files = [
+        (format!("{kubelet}.sha256"), sha256(&program("kubelet")).into_bytes()),
+        (kubelet, program("kubelet")),
+        (
+            format!("/c/v2.2.1/{containerd}.sha256sum"),
+            format!("{}  {containerd}\n", sha256(&containerd_archive)).into_bytes(),
+        ),
+        (format!("/c/v2.2.1/{containerd}"), containerd_archive),
+        ("/r/v1.3.4/runc.sha256sum".to_owned(), runc_sums.into_bytes()),
+        (format!("/r/v1.3.4/runc.{arch}"), program("runc")),
+        (format!("/n/v1.9.1/{cni}.sha256"), format!("{}  ./{cni}\n", sha256(&cni_archive)).into_bytes()),
+        (format!("/n/v1.9.1/{cni}"), cni_archive),
+        (format!("{crictl}.sha256"), sha256(&crictl_archive).into_bytes()),
+        (crictl, crictl_archive),
+    ];
+    files.into_iter().map(|(path, body)| (path, Answer::ok(body))).collect()
+}
+
+/// A machine with the provisioning document applied, that downloads from `port`.
+fn provisioned(kind: Kind, port: u16, family: &str) -> Machine {
+    let urls: String = [("kubelet", "k"), ("containerd", "c"), ("runc", "r"), ("cni", "n"), ("crictl", "t")]
+        .map(|(name, path)| format!("  {name}: {{baseURL: \"http://127.0.0.1:{port}/{path}\"}}\n"))
+        .concat();
+    let urls = urls.replace("/t\"", "/t\", version: 1.34.0");
+    let everything = EVERYTHING.split("downloads:").next().unwrap();
+    let everything: String = everything
+        .lines()
+        .filter(|line| !line.starts_with("proxy:"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let settings = format!("{everything}downloads:\n{urls}");
+    let pool = pool("openstack", "1.34.2", family, true);
+    let (_, text) = render(&pool, &settings, "https://127.0.0.1:1", "", &values(&"0".repeat(64), 1));
+    let files: Vec<File> = user_data_files(&text).unwrap();
+    let machine = Machine::new(kind);
+    machine.write(&files);
+    std::fs::write(machine.path("/etc/fstab"), "/dev/vda1 / ext4 defaults 0 1\n/swap none swap sw 0 0\n")
+        .unwrap();
+    std::fs::write(machine.path("/etc/machine-name"), "Pool-5D8F\n").unwrap();
+    machine
+}
+
+#[test]
+fn setup_survives_a_bad_mirror_and_a_power_cut() {
+    prepare();
+    let good = mirror();
+    let path = |prefix: &str, suffix: &str| {
+        good.keys().find(|path| path.starts_with(prefix) && path.ends_with(suffix)).unwrap().clone()
+    };
+    let (kubelet, containerd, cni) = (path("/k/", "/kubelet"), path("/c/", ".gz"), path("/n/", ".tgz"));
+    for kind in KINDS {
+        let server = Server::start(None);
+        let machine = provisioned(kind, server.port, "IPv4");
+        let mut answers = good.clone();
+        answers.insert(kubelet.clone(), Answer::status(404));
+        answers.get_mut(&containerd).unwrap().body[40] ^= 1;
+        answers.get_mut(&cni).unwrap().body.truncate(20);
+        server.answer(&answers);
+        let run = machine.start("/opt/bin/osm-setup");
+        let mut seen = machine.wait_for_log(0, "no kubelet yet");
+        answers.insert(kubelet.clone(), good[&kubelet].clone());
+        server.answer(&answers);
+        seen = machine.wait_for_log(seen, "no containerd yet: checksum of");
+        answers.insert(containerd.clone(), good[&containerd].clone());
+        server.answer(&answers);
+        machine.wait_for_log(seen, "no cni yet");
+        run.kill();
+
+        server.answer(&good);
+        let asked = server.requests().len();
+        assert!(machine.start("/opt/bin/osm-setup").succeeds(), "{}", machine.read("/log"));
+        assert!(
+            server.requests()[asked..].iter().all(|(path, _)| path.starts_with("/n/")),
+            "the rest was there"
+        );
+        for (file, name) in [
+            ("/opt/bin/kubelet", "kubelet"),
+            ("/opt/bin/runc", "runc"),
+            ("/opt/bin/containerd", "bin/containerd"),
+            ("/opt/bin/containerd-shim-runc-v2", "bin/containerd-shim-runc-v2"),
+            ("/opt/cni/bin/bridge", "bridge"),
+        ] {
+            assert_eq!(machine.read(file).into_bytes(), program(name), "{kind:?} {file}");
+            assert_eq!(machine.mode(file), 0o755, "{file}");
+        }
+        assert!(!machine.path("/opt/cni/bin/README.md").exists());
+        assert!(machine.path("/var/lib/osm/set-up").exists());
+        assert!(!machine.path("/var/lib/osm/downloads").exists());
+        let calls = machine.read("/calls");
+        let last: Vec<&str> = calls.lines().rev().take(4).collect();
+        assert_eq!(
+            last,
+            [
+                "systemctl start --no-block osm-extras.service",
+                "systemctl start osm-health.timer",
+                "systemctl restart kubelet.service",
+                "systemctl restart containerd.service",
+            ]
+        );
+    }
+}
+
+#[test]
+fn setup_writes_what_depends_on_settings() {
+    prepare();
+    let server = Server::start(None);
+    server.answer(&mirror());
+    let machine = provisioned(KINDS[0], server.port, "IPv4");
+    assert!(machine.start("/opt/bin/osm-setup").succeeds());
+    let hub = machine.read("/etc/containerd/certs.d/docker.io/hosts.toml");
+    let others = machine.read("/etc/containerd/certs.d/_default/hosts.toml");
+    for (name, text) in [("docker.io", &hub), ("_default", &others)] {
+        hosts_toml(name, text).unwrap_or_else(|verdict| panic!("{verdict}"));
+    }
+    let at = |text: &str| hub.find(text).unwrap_or_else(|| panic!("{text} not in {hub}"));
+    assert!(at("server = \"https://registry-1.docker.io\"") < at("z.example"), "{hub}");
+    assert!(
+        at("z.example") < at("override_path = true") && at("override_path = true") < at("a.example"),
+        "{hub}"
+    );
+    assert!(!machine.path("/etc/containerd/certs.d/registry.example:5000").exists(), "it has no mirrors");
+    assert_eq!(machine.read("/etc/kubernetes/cloud-config"), "[Global]\nregion = \"EOF\"\nEOF\n");
+    assert_eq!(machine.mode("/etc/kubernetes/cloud-config"), 0o600);
+    assert_eq!(machine.mode("/etc/containerd/config.toml"), 0o600);
+    for (number, body) in [(1, "TWFueSBtYWNoaW5lcw=="), (2, "b25lIHRydXN0")] {
+        let certificate = machine.read(&format!("/usr/local/share/ca-certificates/osm-{number}.crt"));
+        assert_eq!(certificate, format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n"));
+    }
+    assert_eq!(machine.read("/etc/fstab"), "/dev/vda1 / ext4 defaults 0 1\n# /swap none swap sw 0 0\n");
+    let config = machine.read("/etc/containerd/config.toml");
+    let config: Value = toml::from_str(&config).unwrap();
+    let registry = &config["plugins"]["io.containerd.cri.v1.images"]["registry"]["configs"];
+    for host in ["docker.io", "registry-1.docker.io", "registry.example:5000"] {
+        assert_eq!(registry[host]["auth"]["password"], "quo\"te's \\ and\nline");
+    }
+}
+
+#[test]
+fn what_is_missing_in_the_end_is_a_warning() {
+    prepare();
+    for kind in KINDS {
+        let server = Server::start(None);
+        server.answer(&mirror());
+        let machine = provisioned(kind, server.port, "IPv4");
+        let calls = machine.path("/calls");
+        // An archive without socat, so that installing all at once fails.
+        let apt = format!(
+            "echo \"$*\" >>'{}'; case \"$*\" in *update) exit 100 ;; *socat*) exit 100 ;; esac",
+            calls.display()
+        );
+        machine.program("apt-get", &apt);
+        assert!(machine.start("/opt/bin/osm-extras").succeeds());
+        assert!(
+            machine.read("/log").contains("warning: not installed: socat\n"),
+            "{kind:?}: {}",
+            machine.read("/log")
+        );
+        assert!(
+            machine.read("/calls").contains("nfs-common\n")
+                && machine.read("/calls").contains("qemu-guest-agent\n")
+        );
+        assert_eq!(machine.read("/opt/bin/crictl").into_bytes(), program("crictl"));
+        assert!(!machine.path("/var/lib/osm/extras").exists(), "tried again at the next boot");
+
+        machine.program("apt-get", "exit 0");
+        assert!(machine.start("/opt/bin/osm-extras").succeeds());
+        assert!(machine.path("/var/lib/osm/extras").exists());
+    }
+}
+
+#[test]
+fn the_kubelet_is_told_what_only_the_machine_knows() {
+    prepare();
+    let cases = [
+        ("IPv4", "--node-ip=0.0.0.0"),
+        ("IPv6", "--node-ip=::"),
+        ("IPv4+IPv6", "--node-ip=10.0.0.7,2001:db8::7"),
+        ("IPv6+IPv4", "--node-ip=2001:db8::7,10.0.0.7"),
+    ];
+    for kind in KINDS {
+        for (family, flag) in cases {
+            let machine = provisioned(kind, 1, family);
+            machine.program(
+                "ip",
+                "case $1 in -4) echo '192.0.2.1 via 10.0.0.1 dev eth0 src 10.0.0.7 uid 0 ' ;;\n\
+                 -6) echo '2001:db8::1 from :: via fe80::1 dev eth0 proto ra src 2001:db8::7 metric 100 pref medium' ;; esac",
+            );
+            assert!(
+                machine.start("/opt/bin/osm-kubelet-env").succeeds(),
+                "{kind:?}: {}",
+                machine.read("/log")
+            );
+            let arguments = format!("KUBELET_NODE_ARGS=--hostname-override=pool-5d8f {flag}\n");
+            assert_eq!(machine.read("/run/osm/kubelet.env"), arguments);
+            let link = || std::fs::read_link(machine.path("/run/osm/resolv.conf")).unwrap();
+            assert_eq!(link(), machine.path("/etc/resolv.conf"));
+            std::fs::create_dir_all(machine.path("/run/systemd/resolve")).unwrap();
+            std::fs::write(machine.path("/run/systemd/resolve/resolv.conf"), "").unwrap();
+            assert!(machine.start("/opt/bin/osm-kubelet-env").succeeds());
+            assert_eq!(link(), machine.path("/run/systemd/resolve/resolv.conf"));
+        }
+    }
+}
+
+#[test]
+fn a_missing_address_family_delays_the_kubelet_only() {
+    prepare();
+    let machine = provisioned(KINDS[0], 1, "IPv4+IPv6");
+    machine.program("ip", "case $1 in -4) echo '192.0.2.1 dev eth0 src 10.0.0.7 uid 0' ;; *) exit 2 ;; esac");
+    assert!(machine.start("/opt/bin/osm-kubelet-env").succeeds());
+    assert!(machine.read("/run/osm/kubelet.env").ends_with(" --node-ip=10.0.0.7\n"));
+    assert!(machine.read("/log").contains("no IPv6 address"));
+}
+
+#[test]
+fn what_hangs_three_times_in_a_row_is_restarted() {
+    prepare();
+    let machine = provisioned(KINDS[0], 1, "IPv4");
+    let healthy = |healthy: bool| {
+        std::fs::create_dir_all(machine.path("/opt/bin")).unwrap();
+        std::fs::write(
+            machine.path("/opt/bin/ctr"),
+            if healthy { "#!/bin/sh\n" } else { "#!/bin/sh\nexit 1\n" },
+        )
+        .unwrap();
+        std::fs::set_permissions(
+            machine.path("/opt/bin/ctr"),
+            std::os::unix::fs::PermissionsExt::from_mode(0o755),
+        )
+        .unwrap();
+        assert!(machine.start("/opt/bin/osm-health").succeeds());
+    };
+    let restarts =
+        || machine.read("/calls").matches("systemctl restart --no-block containerd.service").count();
+    for (state, restarted) in
+        [(false, 0), (false, 0), (true, 0), (false, 0), (false, 0), (false, 1), (false, 1)]
+    {
+        healthy(state);
+        assert_eq!(restarts(), restarted);
+    }
+    assert!(!machine.read("/calls").contains("kubelet"), "it has no certificate yet");
+}

@@ -1,0 +1,474 @@
+//! From profile to documents.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::type_complexity
+)]
+
+use std::collections::BTreeMap;
+
+use osm_api::Settings;
+use osm_api::config::LateBoundKind;
+use osm_api::pool::Pool;
+use osm_api::profile::{CloudProvider, OperatingSystem, OperatingSystemProfileSpec};
+use osm_render::*;
+use serde_json::{Value, json};
+
+fn spec(change: impl FnOnce(&mut Value)) -> OperatingSystemProfileSpec {
+    let mut spec = json!({
+        "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0", "templateEngine": "Handlebars",
+        "supportedCloudProviders": [{"name": "aws"}, {"name": "openstack"}, {"name": "edge"}],
+        "bootstrapConfig": {
+            "templates": {"proxy": "{{#if proxy.http}}proxy={{shell proxy.http}}{{/if}}\n"},
+            "files": [
+                {"path": "/token", "permissions": 600, "content": {"inline": {"data": "Bearer {{late \"api/token\" as=\"raw\"}}\n"}}},
+                {"path": "/script", "permissions": 755, "content": {"inline": {"data": "#!/bin/sh\n{{> proxy}}\necho {{shell pool.name}} <MACHINE_NAME>\n"}}},
+            ],
+            "modules": {"runcmd": [["echo", "{{cluster.apiServer}}"], "/script"]},
+        },
+        "provisioningConfig": {
+            "supportedContainerRuntimes": [{
+                "name": "containerd",
+                "templates": {"auth": "{{#each containerd.registries}}{{#if credentials}}password = {{late (concat \"registry/\" host \"/password\") as=\"toml\"}}\n{{/if}}{{/each}}"},
+                "files": [{"path": "/config.toml", "permissions": 0, "content": {"inline": {"encoding": "b64", "data": "{{> auth}}"}}}],
+            }],
+            "units": [
+                {"name": "setup.service", "enable": true, "content": "[Service]\nEnvironment=V={{kubelet.version}}\n", "dropIns": [{"name": "10.conf", "content": "[Unit]\n"}]},
+                {"name": "ufw.service", "mask": true},
+            ],
+            "modules": {"bootcmd": [], "runcmd": ["true"], "timezone": "UTC"},
+        },
+    });
+    change(&mut spec);
+    serde_json::from_value(spec).unwrap()
+}
+
+fn profile(change: impl FnOnce(&mut Value)) -> Profile {
+    compile(&resolve(&spec(change)).unwrap()).unwrap()
+}
+
+fn pool(cloud: &str) -> Pool {
+    let pools = sample_pools(&spec(|_| {}));
+    pools.into_iter().find(|(label, _)| label.starts_with(cloud)).unwrap().1
+}
+
+fn settings() -> Settings {
+    Settings::parse(
+        "proxy: {http: 'http://p:1'}\ncontainerd: {registries: [{host: 'r:5000', credentials: {name: s}}, {host: q}]}",
+    )
+    .unwrap()
+}
+
+fn parse(document: &str) -> Value {
+    assert!(document.starts_with("#cloud-config\n"), "{document}");
+    yaml::read(document).unwrap().remove(0)
+}
+
+fn file<'d>(document: &'d Value, path: &str) -> &'d Value {
+    document["write_files"].as_array().unwrap().iter().find(|file| file["path"] == path).unwrap()
+}
+
+#[test]
+fn every_built_in_profile_renders_for_every_sample() {
+    for (name, spec) in defaults() {
+        let accepted = resolve(&spec).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let profile = compile(&accepted).unwrap_or_else(|error| panic!("{name}: {error}"));
+        dry_run(&profile).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+#[test]
+fn content_holds_markers_and_says_what_they_mean() {
+    let rendered = profile(|_| {}).render(&pool("aws"), &settings(), &stand_in_cluster()).unwrap();
+    let late: Vec<_> = rendered.spec.late_bound.iter().map(|late| (late.id.as_str(), late.kind)).collect();
+    assert_eq!(
+        late,
+        [
+            ("api/token", LateBoundKind::ApiToken),
+            ("registry/r:5000/password", LateBoundKind::RegistryPassword)
+        ]
+    );
+    let source = rendered.spec.late_bound[1].source.as_ref().unwrap();
+    assert_eq!(
+        (source.namespace.as_str(), source.name.as_str(), source.key.as_str()),
+        ("cloud-init-settings", "s", "r:5000")
+    );
+    assert_eq!(rendered.spec.provisioning_config.files[0].permissions, 644);
+    assert!(rendered.spec.profile.is_none() && rendered.spec.machine_deployment.is_none());
+
+    let again = profile(|_| {}).render(&pool("aws"), &settings(), &stand_in_cluster()).unwrap();
+    assert_eq!(rendered, again);
+    let other = profile(|_| {}).render(&pool("aws"), &Settings::default(), &stand_in_cluster()).unwrap();
+    assert_ne!(rendered.spec.digest, other.spec.digest);
+    assert_eq!(other.spec.late_bound.len(), 1);
+}
+
+#[test]
+fn documents_are_what_machines_need() {
+    let rendered = profile(|_| {}).render(&pool("openstack"), &settings(), &stand_in_cluster()).unwrap().spec;
+    let mut values = LateValues::from([("api/token".to_owned(), "eyJ.a-_b".to_owned())]);
+    assert_eq!(
+        user_data(&rendered, Stage::Provisioning, &values),
+        Err(UserDataError::MissingValue("registry/r:5000/password".to_owned()))
+    );
+    let password = "it's \"a\\b\"\n%%osm-late{api/token,raw}%%";
+    values.insert("registry/r:5000/password".to_owned(), password.to_owned());
+
+    let bootstrap = parse(&user_data(&rendered, Stage::Bootstrap, &values).unwrap());
+    assert_eq!(bootstrap["hostname"], "<MACHINE_NAME>");
+    assert_eq!(bootstrap["ssh_pwauth"], false);
+    assert_eq!(
+        file(&bootstrap, "/etc/machine-name"),
+        &json!({"path": "/etc/machine-name", "permissions": "0600", "content": "<MACHINE_NAME>"})
+    );
+    assert_eq!(file(&bootstrap, "/token")["content"], "Bearer eyJ.a-_b\n");
+    assert_eq!(
+        file(&bootstrap, "/script")["content"],
+        "#!/bin/sh\nproxy='http://p:1'\necho 'sample' <MACHINE_NAME>\n"
+    );
+    assert_eq!(file(&bootstrap, "/script")["permissions"], "0755");
+    assert_eq!(bootstrap["runcmd"], json!([["echo", "https://api.cluster.example:6443"], "/script"]));
+
+    let provisioning = parse(&user_data(&rendered, Stage::Provisioning, &values).unwrap());
+    let config = file(&provisioning, "/config.toml");
+    assert_eq!((&config["encoding"], &config["permissions"]), (&json!("b64"), &json!("0644")));
+    use base64::Engine as _;
+    let text = base64::engine::general_purpose::STANDARD.decode(config["content"].as_str().unwrap()).unwrap();
+    let text: toml::Table = toml::from_str(&String::from_utf8(text).unwrap()).unwrap();
+    assert_eq!(text["password"].as_str(), Some(password));
+    assert_eq!(
+        file(&provisioning, "/etc/systemd/system/setup.service")["content"],
+        "[Service]\nEnvironment=V=1.33.0\n"
+    );
+    assert_eq!(file(&provisioning, "/etc/systemd/system/setup.service.d/10.conf")["content"], "[Unit]\n");
+    assert_eq!(
+        provisioning["runcmd"],
+        json!([
+            ["systemctl", "daemon-reload"],
+            ["systemctl", "enable", "--now", "--no-block", "setup.service"],
+            ["systemctl", "mask", "ufw.service"],
+            "true",
+        ])
+    );
+    assert_eq!(provisioning["timezone"], "UTC");
+    assert!(provisioning.get("hostname").is_none());
+
+    values.insert("api/token".to_owned(), "a\"b".to_owned());
+    assert_eq!(
+        user_data(&rendered, Stage::Bootstrap, &values),
+        Err(UserDataError::NotRaw("api/token".to_owned()))
+    );
+    let mut undeclared = rendered.clone();
+    undeclared.late_bound.clear();
+    assert_eq!(user_data(&undeclared, Stage::Bootstrap, &values).unwrap_err().reason(), "UnknownMarker");
+}
+
+#[test]
+fn pools_and_clouds_shape_the_bootstrap_document() {
+    let bootstrap = |pool: &Pool, name: Option<&str>| {
+        let mut spec = profile(|_| {}).render(pool, &Settings::default(), &stand_in_cluster()).unwrap().spec;
+        spec.machine_deployment = name.map(|name| osm_api::config::MachineDeploymentRef {
+            namespace: "kube-system".to_owned(),
+            name: name.to_owned(),
+            uid: "u".to_owned(),
+            revision: None,
+            template_digest: String::new(),
+        });
+        parse(&user_data(&spec, Stage::Bootstrap, &placeholders(&spec)).unwrap())
+    };
+    let aws = bootstrap(&pool("aws"), None);
+    assert!(aws.get("hostname").is_none() && aws.get("package_upgrade").is_none());
+    assert!(!aws.to_string().contains("machine-name"));
+    assert_eq!(bootstrap(&pool("edge"), Some("gateway"))["hostname"], "gateway");
+    let keys = vec!["ssh-ed25519 AAA it's: me".to_owned()];
+    let mut upgraded = Pool { ssh_public_keys: keys.clone(), ..pool("openstack") };
+    upgraded.os.dist_upgrade_on_boot = true;
+    let document = bootstrap(&upgraded, Some("x"));
+    assert_eq!(document["ssh_authorized_keys"], json!(keys));
+    assert_eq!(
+        (&document["package_upgrade"], &document["package_reboot_if_required"]),
+        (&json!(true), &json!(true))
+    );
+    assert_eq!(document["hostname"], "<MACHINE_NAME>");
+}
+
+#[test]
+fn pools_that_do_not_fit_are_refused_and_odd_ones_noted() {
+    let cluster = stand_in_cluster();
+    let render = |pool: &Pool| profile(|_| {}).render(pool, &Settings::default(), &cluster);
+    let mut other = pool("aws");
+    other.operating_system = OperatingSystem::Flatcar;
+    assert_eq!(render(&other).unwrap_err().reason(), "UnsupportedOperatingSystem");
+    other = pool("aws");
+    other.cloud_provider = CloudProvider::Hetzner;
+    let error = render(&other).unwrap_err();
+    assert_eq!(error.reason(), "UnsupportedCloudProvider");
+    assert!(error.to_string().contains("aws, openstack, edge"), "{error}");
+    assert_eq!(render(&pool("aws")).unwrap().warnings, Vec::<String>::new());
+    other = pool("aws");
+    other.kubelet_version = semver::Version::new(1, 40, 0);
+    other.network.gateway = "10.0.0.1".to_owned();
+    assert_eq!(render(&other).unwrap().warnings.len(), 2);
+    let rhel = profile(|spec| spec["osName"] = json!("rhel"));
+    other = pool("aws");
+    other.operating_system = OperatingSystem::RockyLinux;
+    assert!(rhel.render(&other, &Settings::default(), &cluster).unwrap().warnings[0].contains("rhel"));
+    let hidden = profile(|spec| {
+        spec["bootstrapConfig"]["files"][1]["content"]["inline"]["encoding"] = json!("b64");
+    });
+    assert!(
+        hidden.render(&pool("aws"), &Settings::default(), &cluster).unwrap().warnings[0].contains("/script")
+    );
+}
+
+#[test]
+fn reserved_text_is_refused_wherever_it_comes_from() {
+    let marker = "%%osm-late{api/token,raw}%%";
+    let refused = |change: &dyn Fn(&mut Pool, &mut Settings, &mut ClusterEndpoint)| {
+        let (mut pool, mut settings, mut cluster) = (pool("aws"), Settings::default(), stand_in_cluster());
+        change(&mut pool, &mut settings, &mut cluster);
+        let error = profile(|_| {}).render(&pool, &settings, &cluster).unwrap_err();
+        assert_eq!(error.reason(), "ReservedText");
+        error.to_string()
+    };
+    let text = refused(&|pool, _, _| pool.kubelet.container_log_max_size = Some(marker.to_owned()));
+    assert!(text.contains("kubelet.containerLogMaxSize"), "{text}");
+    refused(&|pool, _, _| {
+        pool.kubelet.kube_reserved = Some(BTreeMap::from([(marker.to_owned(), "1".to_owned())]))
+    });
+    refused(&|pool, _, _| pool.ssh_public_keys.push(format!("ssh-rsa {marker}")));
+    refused(&|pool, _, _| pool.overwrite_cloud_config = Some(format!("x{marker}y")));
+    refused(&|_, settings, _| settings.pause_image = Some("%%osm-late{".to_owned()));
+    refused(&|_, _, cluster| cluster.ca = marker.to_owned());
+    let error =
+        resolve(&spec(|spec| spec["bootstrapConfig"]["templates"]["proxy"] = json!(marker))).unwrap_err();
+    assert_eq!(error.reason(), "ReservedText");
+    assert!(error.to_string().contains("spec.bootstrapConfig.templates.proxy"), "{error}");
+}
+
+#[test]
+fn profiles_that_can_not_work_are_refused_with_the_place() {
+    let cases: Vec<(&str, &str, Box<dyn Fn(&mut Value)>)> = vec![
+        ("ExtendsUnsupported", "base", Box::new(|s| s["extends"] = json!("base"))),
+        ("TemplateEngineUnsupported", "GoTemplate", Box::new(|s| s["templateEngine"] = json!("GoTemplate"))),
+        ("UtilityUnsupported", "ignition", Box::new(|s| s["provisioningUtility"] = json!("ignition"))),
+        ("ContentTooLarge", "524288", Box::new(|s| s["osVersion"] = json!("x".repeat(600_000)))),
+        ("ProfileInvalid", "version", Box::new(|s| s["version"] = json!("1.0"))),
+        ("ProfileInvalid", "supportedCloudProviders", Box::new(|s| s["supportedCloudProviders"] = json!([]))),
+        (
+            "ProfileInvalid",
+            "bootstrapConfig.files[1] (/token)",
+            Box::new(|s| s["bootstrapConfig"]["files"][1]["path"] = json!("/token")),
+        ),
+        (
+            "ProfileInvalid",
+            "(/etc/machine-name)",
+            Box::new(|s| s["bootstrapConfig"]["files"][1]["path"] = json!("/etc/machine-name")),
+        ),
+        ("ProfileInvalid", "absolute", Box::new(|s| s["bootstrapConfig"]["files"][1]["path"] = json!("a"))),
+        (
+            "ProfileInvalid",
+            "absolute",
+            Box::new(|s| s["bootstrapConfig"]["files"][1]["path"] = json!("/a/../b")),
+        ),
+        (
+            "ProfileInvalid",
+            "no template",
+            Box::new(|s| s["bootstrapConfig"]["files"][1]["path"] = json!("/{{a}}")),
+        ),
+        (
+            "ProfileInvalid",
+            "octal",
+            Box::new(|s| s["bootstrapConfig"]["files"][1]["permissions"] = json!(688)),
+        ),
+        (
+            "ProfileInvalid",
+            "octal",
+            Box::new(|s| s["bootstrapConfig"]["files"][1]["permissions"] = json!(-1)),
+        ),
+        (
+            "ProfileInvalid",
+            "inline is missing",
+            Box::new(|s| s["bootstrapConfig"]["files"][1]["content"] = json!({})),
+        ),
+        (
+            "ProfileInvalid",
+            "must be b64",
+            Box::new(|s| s["bootstrapConfig"]["files"][1]["content"]["inline"]["encoding"] = json!("gzip")),
+        ),
+        (
+            "ProfileInvalid",
+            "suffix",
+            Box::new(|s| s["provisioningConfig"]["units"][0]["name"] = json!("../x.service")),
+        ),
+        (
+            "ProfileInvalid",
+            ".conf",
+            Box::new(|s| s["provisioningConfig"]["units"][0]["dropIns"][0]["name"] = json!("x")),
+        ),
+        ("ProfileInvalid", "masked", Box::new(|s| s["provisioningConfig"]["units"][0]["mask"] = json!(true))),
+        (
+            "ProfileInvalid",
+            "does nothing",
+            Box::new(|s| s["provisioningConfig"]["units"][1]["mask"] = json!(false)),
+        ),
+        (
+            "ProfileInvalid",
+            "write_files",
+            Box::new(|s| s["provisioningConfig"]["modules"]["write_files"] = json!([])),
+        ),
+        (
+            "ProfileInvalid",
+            "list of commands",
+            Box::new(|s| s["provisioningConfig"]["modules"]["runcmd"] = json!("true")),
+        ),
+        ("ProfileInvalid", "letters", Box::new(|s| s["bootstrapConfig"]["templates"]["a b"] = json!(""))),
+        (
+            "TemplateInvalid",
+            "bootstrapConfig.files[1] (/script), line 2, column 4: this block is never closed",
+            Box::new(|s| {
+                s["bootstrapConfig"]["files"][1]["content"]["inline"]["data"] = json!("x\n   {{#if a}}")
+            }),
+        ),
+        (
+            "TemplateInvalid",
+            "provisioningConfig.units[0] (setup.service)",
+            Box::new(|s| s["provisioningConfig"]["units"][0]["content"] = json!("{{#if a}}")),
+        ),
+        (
+            "TemplateInvalid",
+            "bootstrapConfig.modules.runcmd[0][1]",
+            Box::new(|s| s["bootstrapConfig"]["modules"]["runcmd"][0][1] = json!("{{nope x}}")),
+        ),
+        (
+            "TemplateInvalid",
+            "no template \"proxy\"",
+            Box::new(|s| s["bootstrapConfig"]["templates"] = json!({})),
+        ),
+        // Templates belong to one stage.
+        (
+            "TemplateInvalid",
+            "no template \"auth\"",
+            Box::new(|s| s["bootstrapConfig"]["files"][1]["content"]["inline"]["data"] = json!("{{> auth}}")),
+        ),
+        (
+            "TemplateInvalid",
+            "bootstrapConfig.templates.proxy: templates include each other",
+            Box::new(|s| s["bootstrapConfig"]["templates"]["proxy"] = json!("{{> proxy}}")),
+        ),
+    ];
+    for (reason, text, change) in cases {
+        let result = resolve(&spec(change)).and_then(|accepted| compile(&accepted));
+        let error = result.expect_err(text);
+        assert_eq!(error.reason(), reason, "{error}");
+        assert!(error.to_string().contains(text), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_template_that_fails_is_named_with_its_line() {
+    let failing = |text: &str| {
+        let text = text.to_owned();
+        profile(move |spec| spec["provisioningConfig"]["units"][0]["content"] = json!(text))
+            .render(&pool("aws"), &settings(), &stand_in_cluster())
+            .unwrap_err()
+    };
+    let error = failing("\n{{kubelet.versin}}\n");
+    assert_eq!(error.reason(), "TemplateFailed");
+    assert_eq!(
+        error.to_string(),
+        "provisioningConfig.units[0] (setup.service), line 2, column 1: there is no field \"kubelet.versin\" here"
+    );
+    let error = failing("{{late \"api/token\" as=\"raw\"}}");
+    assert!(error.to_string().contains("registry/r:5000/password, registry/r:5000/username"), "{error}");
+    let only_ipv6 = profile(|spec| {
+        spec["bootstrapConfig"]["files"][1]["content"]["inline"]["data"] =
+            json!("{{#unless network.ipv4}}{{typo}}{{/unless}}");
+    });
+    let error = dry_run(&only_ipv6).unwrap_err();
+    assert!(
+        error.to_string().starts_with("with the sample pool aws, kubelet 1.33.0, IPv6, default settings: "),
+        "{error}"
+    );
+    let only_proxy = profile(|spec| {
+        spec["bootstrapConfig"]["files"][1]["content"]["inline"]["data"] =
+            json!("{{#if proxy.http}}{{typo}}{{/if}}");
+    });
+    assert!(dry_run(&only_proxy).unwrap_err().to_string().contains("everything set"));
+}
+
+#[test]
+fn engine_none_takes_everything_verbatim() {
+    let profile = profile(|spec| {
+        spec["templateEngine"] = json!("None");
+        spec["bootstrapConfig"]["files"][1]["content"]["inline"]["data"] = json!("{{#if");
+    });
+    let rendered = profile.render(&pool("aws"), &settings(), &stand_in_cluster()).unwrap();
+    assert_eq!(rendered.spec.bootstrap_config.files[1].content.inline.as_ref().unwrap().data, "{{#if");
+    assert!(rendered.spec.late_bound.is_empty());
+}
+
+#[test]
+fn user_data_is_counted_as_the_cloud_counts() {
+    let limit = |cloud, os| size_limit(cloud, os).unwrap();
+    let aws = limit(CloudProvider::Aws, OperatingSystem::Ubuntu);
+    assert_eq!((aws.bytes, aws.counted), (16384, Counted::Gzip));
+    assert!(aws.count(&"x".repeat(100_000)) < 1000);
+    let flatcar = limit(CloudProvider::Aws, OperatingSystem::Flatcar);
+    assert_eq!(flatcar.count(&"x".repeat(100_000)), 100_000);
+    assert_eq!(limit(CloudProvider::Openstack, OperatingSystem::Ubuntu).count("1234"), 8);
+    assert_eq!(size_limit(CloudProvider::Kubevirt, OperatingSystem::Ubuntu), None);
+
+    let sized = |bytes: usize| {
+        let filler = "x".repeat(bytes);
+        profile(move |spec| spec["bootstrapConfig"]["files"][1]["content"]["inline"]["data"] = json!(filler))
+            .render(&pool("openstack"), &settings(), &stand_in_cluster())
+    };
+    let small = sized(1000).unwrap();
+    // The token counts at its largest.
+    assert!(small.user_data_bytes.bootstrap > (1000 + 1536) * 4 / 3);
+    assert!(small.user_data_bytes.provisioning > 4096);
+    assert_eq!(small.warnings, Vec::<String>::new());
+    assert!(sized(45_000).unwrap().warnings[0].contains("65535"));
+    let error = sized(50_000).unwrap_err();
+    assert_eq!(error.reason(), "UserDataTooLarge");
+    assert!(error.to_string().contains("openstack takes at most 65535"), "{error}");
+}
+
+#[test]
+fn too_much_content_is_refused() {
+    let text = "{{#each containerd.registries}}{{#each mirrors}}{{> proxy}}{{/each}}{{/each}}";
+    let mirrors = vec![json!({"url": "https://m"}); 300];
+    let settings = json!({"containerd": {"registries": [{"host": "a", "mirrors": mirrors}]}}).to_string();
+    let error = profile(|spec| {
+        spec["bootstrapConfig"]["templates"]["proxy"] = json!("x".repeat(1000));
+        spec["bootstrapConfig"]["files"][0]["content"]["inline"]["data"] = json!(text);
+        spec["bootstrapConfig"]["files"][1]["content"]["inline"]["data"] = json!(text);
+    })
+    .render(&pool("edge"), &Settings::parse(&settings).unwrap(), &stand_in_cluster())
+    .unwrap_err();
+    assert_eq!(error.reason(), "ContentTooLarge");
+}
+
+#[test]
+fn machine_controllers_text_replacements_do_no_harm() {
+    let tricky = "a\n  \n\t\nb\n";
+    let rendered = profile(|spec| {
+        spec["bootstrapConfig"]["files"][1]["content"]["inline"]["data"] = json!(tricky);
+    })
+    .render(&pool("openstack"), &settings(), &stand_in_cluster())
+    .unwrap()
+    .spec;
+    let document = user_data(&rendered, Stage::Bootstrap, &placeholders(&rendered)).unwrap();
+    // Lines of blanks are emptied, names filled in: 123 must stay text.
+    let treated: Vec<String> = document
+        .replace("<MACHINE_NAME>", "123")
+        .lines()
+        .map(|line| if line.trim_matches([' ', '\t']).is_empty() { String::new() } else { line.to_owned() })
+        .collect();
+    let treated = parse(&treated.join("\n"));
+    assert_eq!(treated["hostname"], "123");
+    assert_eq!(file(&treated, "/script")["content"], tricky);
+}

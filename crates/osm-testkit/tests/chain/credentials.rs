@@ -1,0 +1,110 @@
+//! Tokens: what they open, how long, and what is renewed without any event.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_testkit::{Options, check, wait_for};
+use serde_json::json;
+
+use crate::world::{NAMESPACE, SOON, World};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pools_token_reads_its_own_documents_and_nothing_else() -> Result<()> {
+    // The server grants less than is asked for.
+    let hour = Some(Duration::from_secs(3600));
+    let world = World::start(Options { service_account_max_token_expiration: hour, ..Options::default() }).await?;
+    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+    for pool in ["a", "b"] {
+        world.pool(pool, "osp-tiny").await?;
+        world.stamp(pool, 1).await?;
+    }
+    let (a, b) = (world.machine("a", 1).await?, world.machine("b", 1).await?);
+    let node: Api<Secret> = Api::namespaced(world.plane.client(&a.api_token)?, CLOUD_INIT_SETTINGS);
+    let forbidden = |error: kube::Error| assert!(osm_code(&error) == 403, "{error}");
+    forbidden(node.get(&b.provisioning_secret).await.unwrap_err());
+    forbidden(node.get(&names::bootstrap_secret_name("a", "kube-system")).await.unwrap_err());
+    forbidden(node.list(&ListParams::default()).await.unwrap_err());
+    let maps: Api<ConfigMap> = Api::namespaced(world.plane.client(&a.api_token)?, NAMESPACE);
+    forbidden(maps.list(&ListParams::default()).await.unwrap_err());
+    let node: Api<Secret> = Api::namespaced(world.plane.client(&a.kubelet_token)?, CLOUD_INIT_SETTINGS);
+    forbidden(node.get(&a.provisioning_secret).await.unwrap_err());
+
+    // Renewed at half of what was granted.
+    let secret = world.bootstrap("a").await?;
+    let time = |key: &str| secret.annotations()[key].parse::<Timestamp>().unwrap();
+    let left = time(names::EXPIRES).duration_since(Timestamp::now());
+    assert!(left > SignedDuration::from_mins(50) && left <= SignedDuration::from_mins(61), "{left:?}");
+    let until_renewal = time(names::EXPIRES).duration_since(time(names::RENEW_AT));
+    assert!((until_renewal - SignedDuration::from_mins(30)).abs() < SignedDuration::from_mins(1), "{until_renewal:?}");
+    Ok(())
+}
+
+fn osm_code(error: &kube::Error) -> u16 {
+    match error {
+        kube::Error::Api(status) => status.code,
+        _ => 0,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_are_renewed_by_the_clock_alone() -> Result<()> {
+    let world = World::start(Options::default()).await?;
+    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+    world.pool("p", "osp-tiny").await?;
+    world.stamp("p", 1).await?;
+    let first = world.machine("p", 1).await?;
+    let observer = world.observe().await?;
+    // The date of the renewal is brought near: a second from now, the timer alone must fire.
+    let soon = Timestamp::now() + SignedDuration::from_secs(3);
+    let patch = json!({"metadata": {"annotations": {names::RENEW_AT: soon.to_string()}}});
+    let name = names::bootstrap_secret_name("p", "kube-system");
+    world.secrets().patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    let second = world.machine_with("p", 1, |machine| machine.api_token != first.api_token).await?;
+    assert!(Timestamp::now() >= soon, "renewed before its time");
+    // The same document, and both tokens good.
+    assert_eq!(first.provisioning_secret, second.provisioning_secret);
+    world.fetch(&first).await?;
+    assert!(observer.absences().is_empty());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn registry_credentials_are_bound_late_encoded_and_followed() -> Result<()> {
+    let world = World::start(Options::default()).await?;
+    let settings = json!({"containerd": {"registries": [{"host": "registry.example", "credentials": {"name": "login"}}]}});
+    world.set_settings(&settings.to_string()).await?;
+    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+    world.pool("p", "osp-tiny").await?;
+    world.stamp("p", 1).await?;
+    let message = world.says("p", "Published", false, "SourceMissing").await?;
+    assert!(message.contains("cloud-init-settings/login"), "{message}");
+    world.event(NAMESPACE, "p-kube-system-config", "SourceMissing").await?;
+
+    for password in ["pa\"ss'w\\ord\nwith\ttwo lines $(reboot) {{late}}", "rotated"] {
+        world
+            .apply(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": CLOUD_INIT_SETTINGS},
+                "stringData": {"username": "user", "password": password}}))
+            .await?;
+        wait_for("the password on the node", SOON, async || {
+            let machine = world.machine("p", 1).await?;
+            let document = world.fetch(&machine).await?;
+            let files = osm_testkit::judge::user_data_files(&document).map_err(|verdict| anyhow::anyhow!("{verdict}"))?;
+            let text = files.iter().find(|file| file.path == "/etc/registries").map(|file| file.content.clone()).unwrap_or_default();
+            let read: toml::Table = text.parse()?;
+            check(read.get("password").and_then(|value| value.as_str()) == Some(password))
+        })
+        .await?;
+        // No trace of it where it does not belong.
+        let config = serde_json::to_string(&world.config("p").await?)?;
+        let logs = world.installed.logs();
+        for trace in ["pa\\\"ss", "two lines", "rotated"] {
+            assert!(!config.contains(trace) && !logs.contains(trace), "{trace}");
+        }
+    }
+    Ok(())
+}

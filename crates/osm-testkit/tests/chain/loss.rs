@@ -1,0 +1,127 @@
+//! Objects deleted, altered, or gone with their namespace or CRD: no bootstrap Secret disappears, everything comes back.
+
+use anyhow::Result;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_testkit::{Options, check, wait_for};
+use serde_json::json;
+
+use crate::world::{NAMESPACE, SOON, World};
+
+async fn published() -> Result<World> {
+    let world = World::start(Options::default()).await?;
+    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+    world.pool("p", "osp-tiny").await?;
+    world.stamp("p", 1).await?;
+    world.machine("p", 1).await?;
+    Ok(world)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn configs_crds_and_the_namespace_may_vanish() -> Result<()> {
+    let world = published().await?;
+    let observer = world.observe().await?;
+
+    let uid = world.config("p").await?.uid();
+    world.delete(&world.configs(), "p-kube-system-config").await?;
+    wait_for("the config to come back", SOON, async || check(world.config("p").await?.uid() != uid)).await?;
+    world.says("p", "Published", true, "Published").await?;
+    world.machine("p", 1).await?;
+
+    // The CRD, with every config in it.
+    world.delete_crd("operatingsystemconfigs.operatingsystemmanager.k8c.io").await?;
+    world.install_crds().await?;
+    world.says("p", "Published", true, "Published").await?;
+    world.machine("p", 1).await?;
+
+    // The whole namespace of the installation.
+    world.delete_namespace(NAMESPACE).await?;
+    world.restore_namespace(NAMESPACE).await?;
+    world.accepted_profile("osp-tiny", "v1.0.1", "two\n").await?;
+    world.machine_with("p", 1, |machine| machine.text.contains("two")).await?;
+    world.says("p", "Published", true, "Published").await?;
+    assert_eq!(observer.absences(), Vec::<String>::new());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_made_is_put_right_when_deleted_or_altered() -> Result<()> {
+    let world = published().await?;
+    let accounts = world.api::<ServiceAccount>(CLOUD_INIT_SETTINGS);
+
+    let before = world.machine("p", 1).await?;
+    world.delete(&world.secrets(), &names::bootstrap_secret_name("p", "kube-system")).await?;
+    let machine = world.machine_with("p", 1, |machine| machine.api_token != before.api_token).await?;
+
+    // Whatever tokens are bound to: they die with it, and new ones are issued at once.
+    world.delete(&world.secrets(), &machine.provisioning_secret).await?;
+    let machine = world.machine_with("p", 1, |new| new.api_token != machine.api_token).await?;
+    let identity = world.made().await?.into_iter().find_map(|name| Some(name.strip_prefix("ServiceAccount ")?.to_owned())).unwrap();
+    world.delete(&accounts, &identity).await?;
+    let machine = world.machine_with("p", 1, |new| new.api_token != machine.api_token).await?;
+    world.delete(&accounts, names::NODE_BOOTSTRAP_ACCOUNT).await?;
+    let machine = world.machine_with("p", 1, |new| new.kubelet_token != machine.kubelet_token).await?;
+    assert!(world.is_alive(&machine.kubelet_token).await?);
+
+    // Altered data, a stripped annotation, a Role that opens more than it should.
+    let bootstrap = names::bootstrap_secret_name("p", "kube-system");
+    for patch in [
+        json!({"stringData": {"cloud-config": "#cloud-config\n{}"}}),
+        json!({"metadata": {"annotations": {names::MACHINE_DEPLOYMENT_REVISION: "9"}}}),
+        json!({"metadata": {"labels": {names::INSTALLATION: null}}}),
+    ] {
+        let last = world.machine("p", 1).await?;
+        world.secrets().patch(&bootstrap, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        world.machine_with("p", 1, |new| new.api_token != last.api_token).await?;
+    }
+    let roles = world.api::<k8s_openapi::api::rbac::v1::Role>(CLOUD_INIT_SETTINGS);
+    let wide = json!({"rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}]});
+    roles.patch(&identity, &PatchParams::default(), &Patch::Merge(&wide)).await?;
+    wait_for("the Role to be narrow again", SOON, async || {
+        let rules = roles.get(&identity).await?.rules.unwrap_or_default();
+        check(rules.len() == 1 && rules[0].verbs == ["get"] && rules[0].resource_names.is_some())
+    })
+    .await?;
+    // The HMAC key may be lost.
+    let key = world.secrets().list(&Default::default()).await?.items.into_iter().find(|s| s.name_any().starts_with("osm-digest-key")).unwrap();
+    world.delete(&world.secrets(), &key.name_any()).await?;
+    wait_for("the key to be put back", SOON, async || check(world.secrets().get(&key.name_any()).await?.data == key.data)).await?;
+    world.says("p", "Published", true, "Published").await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_namespace_of_the_secrets_goes_and_comes_back() -> Result<()> {
+    let world = published().await?;
+    world.start_deleting_namespace(CLOUD_INIT_SETTINGS).await?;
+    world.says("p", "Published", false, "NamespaceMissing").await?;
+    world.delete_namespace(CLOUD_INIT_SETTINGS).await?;
+    world.restore_namespace(CLOUD_INIT_SETTINGS).await?;
+    world.machine("p", 1).await?;
+    world.says("p", "Published", true, "Published").await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_edited_by_hand_is_put_right_and_never_published() -> Result<()> {
+    let world = published().await?;
+    let observer = world.observe().await?;
+    let generation = world.config("p").await?.metadata.generation.unwrap();
+    let content = json!({"spec": {"bootstrapConfig": {"files": []}}});
+    let refused = world.configs().patch("p-kube-system-config", &PatchParams::default(), &Patch::Merge(&content)).await;
+    assert!(refused.unwrap_err().to_string().contains("osc-controller"), "content does not change without its digest");
+    let both = json!({"spec": {"digest": "by hand", "bootstrapConfig": {"files": []}}});
+    world.configs().patch("p-kube-system-config", &PatchParams::default(), &Patch::Merge(&both)).await?;
+    wait_for("the edit to be put right", SOON, async || {
+        let config = world.config("p").await?;
+        let vouched = config.status.and_then(|status| status.rendered).map(|rendered| rendered.generation);
+        let published = config.spec.digest.as_deref() != Some("by hand") && vouched == config.metadata.generation;
+        check(published && config.metadata.generation > Some(generation))
+    })
+    .await?;
+    world.machine("p", 1).await?;
+    assert!(observer.history("p").iter().all(|(_, text)| text.contains("/etc/token")), "the edit was published");
+    Ok(())
+}

@@ -1,0 +1,409 @@
+//! One control plane with the three services on it, each with its own identity, and what tests do to it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::authentication::v1::TokenReview;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, ResourceExt};
+use osm_api::config::OperatingSystemConfig;
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_api::profile::OperatingSystemProfile;
+use osm_api::rbac::Installation;
+use osm_api::{MachineDeployment, condition};
+use osm_testkit::machine_controller;
+use osm_testkit::installation::{self, Installed};
+use osm_testkit::{ControlPlane, Options, check, wait_for};
+use serde_json::{Value, json};
+
+/// Generous: the machine may be busy. Nothing ever waits for a time, only for a condition until this deadline.
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// Namespace of the installation in these tests: one that can be deleted.
+pub const NAMESPACE: &str = "osm";
+
+/// A profile of twenty lines: everything that the chain carries, and nothing else.
+pub fn profile(name: &str, version: &str, text: &str) -> Value {
+    json!({
+        "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemProfile",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "osName": "ubuntu", "osVersion": "24.04", "version": version, "templateEngine": "Handlebars",
+            "supportedCloudProviders": [{"name": "aws"}, {"name": "openstack"}],
+            "bootstrapConfig": {"files": [
+                file("/etc/text", text),
+                file("/etc/token", "{{late \"api/token\" as=\"raw\"}}"),
+                file("/etc/kubelet-token", "{{late \"kubelet/token\" as=\"raw\"}}"),
+                file("/etc/secret", "{{late \"provisioning/secret-name\" as=\"raw\"}} {{late \"provisioning/sha256\" as=\"raw\"}}"),
+            ]},
+            "provisioningConfig": {"files": [
+                file("/etc/node", "{{pool.name}} {{kubelet.version}}\n"),
+                file("/etc/registries", "{{#each containerd.registries}}{{#if credentials}}password = {{late (concat \"registry/\" host \"/password\") as=\"toml\"}}\n{{/if}}{{/each}}"),
+            ]},
+        },
+    })
+}
+
+fn file(path: &str, data: &str) -> Value {
+    json!({"path": path, "permissions": 600, "content": {"inline": {"data": data}}})
+}
+
+/// What a machine of a pool would boot with, taken apart.
+#[derive(Debug, Clone)]
+pub struct UserData {
+    pub text: String,
+    pub api_token: String,
+    pub kubelet_token: String,
+    pub provisioning_secret: String,
+    pub provisioning_digest: String,
+}
+
+pub struct World {
+    pub plane: ControlPlane,
+    pub client: Client,
+    pub installed: Installed,
+}
+
+impl World {
+    pub fn api<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub fn configs(&self) -> Api<OperatingSystemConfig> {
+        self.api(NAMESPACE)
+    }
+
+    pub fn profiles(&self) -> Api<OperatingSystemProfile> {
+        self.api(NAMESPACE)
+    }
+
+    pub fn secrets(&self) -> Api<Secret> {
+        self.api(CLOUD_INIT_SETTINGS)
+    }
+
+    pub fn pools(&self) -> Api<MachineDeployment> {
+        self.api("kube-system")
+    }
+
+    pub async fn apply(&self, object: &Value) -> Result<()> {
+        self.plane.apply_yaml(&object.to_string()).await.map(drop)
+    }
+
+    /// Creates a profile and waits until osp-controller has accepted it.
+    pub async fn accepted_profile(&self, name: &str, version: &str, text: &str) -> Result<()> {
+        self.apply(&profile(name, version, text)).await?;
+        wait_for("the profile to be accepted", SOON, async || {
+            let status = self.profiles().get(name).await?.status.unwrap_or_default();
+            Ok(status.accepted.filter(|accepted| accepted.version == version).map(drop))
+        })
+        .await
+    }
+
+    /// Creates a MachineDeployment in kube-system that names a profile.
+    pub async fn pool(&self, name: &str, profile: &str) -> Result<()> {
+        self.apply(&machine_deployment(name, profile)).await
+    }
+
+    /// What machine-controller does once it has made the MachineSet of a revision.
+    pub async fn stamp(&self, name: &str, revision: u64) -> Result<()> {
+        let patch = json!({"metadata": {"annotations": {names::REVISION: revision.to_string()}}});
+        self.pools().patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        Ok(())
+    }
+
+    pub async fn patch_pool(&self, name: &str, patch: Value) -> Result<()> {
+        self.pools().patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        Ok(())
+    }
+
+    pub async fn config(&self, pool: &str) -> Result<OperatingSystemConfig> {
+        Ok(self.configs().get(&names::config_name(pool, "kube-system")).await?)
+    }
+
+    pub async fn bootstrap(&self, pool: &str) -> Result<Secret> {
+        Ok(self.secrets().get(&names::bootstrap_secret_name(pool, "kube-system")).await?)
+    }
+
+    /// Waits until machine-controller could make a machine of this revision, and a node fetch its document; gives
+    /// what it boots with.
+    pub async fn machine(&self, pool: &str, revision: u64) -> Result<UserData> {
+        self.machine_with(pool, revision, |_| true).await
+    }
+
+    /// As [`Self::machine`], with more to wait for.
+    pub async fn machine_with(&self, pool: &str, revision: u64, good: impl Fn(&UserData) -> bool) -> Result<UserData> {
+        let what = format!("user data of {pool} at revision {revision}");
+        let found = wait_for(&what, SOON, async || {
+            let user_data = self.user_data(pool, revision).await?;
+            self.fetch(&user_data).await?;
+            Ok(good(&user_data).then_some(user_data))
+        });
+        match found.await {
+            Ok(found) => Ok(found),
+            Err(error) => {
+                let status = self.config(pool).await.ok().and_then(|config| config.status);
+                Err(error.context(format!("{pool}: {}\n{}", serde_json::to_string_pretty(&status)?, self.installed.logs())))
+            }
+        }
+    }
+
+    async fn user_data(&self, pool: &str, revision: u64) -> Result<UserData> {
+        let secret = self.bootstrap(pool).await?;
+        let text = machine_controller::user_data(&secret, &revision.to_string(), &format!("{pool}-machine"))?;
+        parse(text)
+    }
+
+    /// Fetches the provisioning document as the node would, with the node's own token, and checks its digest.
+    pub async fn fetch(&self, user_data: &UserData) -> Result<String> {
+        let node = self.plane.client(&user_data.api_token)?;
+        let secret = Api::<Secret>::namespaced(node, CLOUD_INIT_SETTINGS).get(&user_data.provisioning_secret).await?;
+        let document = secret.data.and_then(|mut data| data.remove(names::CLOUD_CONFIG_KEY)).context("no document")?;
+        ensure!(osm_api::digest::sha256_hex(&document.0) == user_data.provisioning_digest, "the digest does not fit");
+        Ok(String::from_utf8(document.0)?)
+    }
+
+    /// Whether the API server still believes a token.
+    pub async fn is_alive(&self, token: &str) -> Result<bool> {
+        let review: TokenReview = serde_json::from_value(json!({"spec": {"token": token}}))?;
+        let answer = Api::<TokenReview>::all(self.client.clone()).create(&PostParams::default(), &review).await?;
+        Ok(answer.status.and_then(|status| status.authenticated).unwrap_or(false))
+    }
+
+    /// Waits for a condition of a pool's config; gives its message.
+    pub async fn says(&self, pool: &str, type_: &str, status: bool, reason: &str) -> Result<String> {
+        let (wanted, what) = (if status { "True" } else { "False" }, format!("{type_}={status}/{reason} of {pool}"));
+        wait_for(&what, SOON, async || {
+            let conditions = self.config(pool).await?.status.unwrap_or_default().conditions;
+            match condition::find(&conditions, type_) {
+                Some(found) if found.reason == reason && found.status == wanted => Ok(Some(found.message.clone())),
+                other => bail!("{other:?}"),
+            }
+        })
+        .await
+        .map_err(|error| error.context(self.installed.logs()))
+    }
+
+    /// Waits for an Event with this reason about an object of this name; gives its note.
+    pub async fn event(&self, namespace: &str, about: &str, reason: &str) -> Result<String> {
+        wait_for(&format!("an Event {reason} about {about}"), SOON, async || {
+            let events = self.api::<Event>(namespace).list(&ListParams::default()).await?;
+            let found = events.items.into_iter().find(|event| {
+                event.reason.as_deref() == Some(reason)
+                    && event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref()) == Some(about)
+            });
+            Ok(found.map(|event| event.note.unwrap_or_default()))
+        })
+        .await
+    }
+
+    pub async fn delete<K>(&self, api: &Api<K>, name: &str) -> Result<()>
+    where
+        K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+    {
+        api.delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Names of everything that was made for any pool in cloud-init-settings.
+    pub async fn made(&self) -> Result<Vec<String>> {
+        use k8s_openapi::api::core::v1::ServiceAccount;
+        use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+        async fn list<K>(api: Api<K>, kind: &str) -> Result<Vec<String>>
+        where
+            K: Clone + serde::de::DeserializeOwned + std::fmt::Debug + kube::Resource<DynamicType = ()>,
+        {
+            let found = api.list(&ListParams::default().labels(names::POOL)).await?;
+            Ok(found.items.iter().map(|item| format!("{kind} {}", item.name_any())).collect())
+        }
+        let mut all = list(self.secrets(), "Secret").await?;
+        all.extend(list::<ServiceAccount>(self.api(CLOUD_INIT_SETTINGS), "ServiceAccount").await?);
+        all.extend(list::<Role>(self.api(CLOUD_INIT_SETTINGS), "Role").await?);
+        all.extend(list::<RoleBinding>(self.api(CLOUD_INIT_SETTINGS), "RoleBinding").await?);
+        Ok(all)
+    }
+
+    /// Watches bootstrap Secrets from now on.
+    pub async fn observe(&self) -> Result<Observer> {
+        Observer::start(self.secrets()).await
+    }
+}
+
+/// A MachineDeployment as users write it.
+pub fn machine_deployment(name: &str, profile: &str) -> Value {
+    json!({
+        "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
+        "metadata": {"name": name, "namespace": "kube-system", "annotations": {names::PROFILE: profile}},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"pool": name}},
+            "template": {
+                "metadata": {"labels": {"pool": name}},
+                "spec": {
+                    "versions": {"kubelet": "1.34.2"},
+                    "providerSpec": {"value": {
+                        "sshPublicKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOperator operator@example"],
+                        "cloudProvider": "openstack", "cloudProviderSpec": {},
+                        "operatingSystem": "ubuntu", "operatingSystemSpec": {"distUpgradeOnBoot": false},
+                    }},
+                },
+            },
+        },
+    })
+}
+
+/// Takes apart what [`profile`] makes.
+pub fn parse(text: String) -> Result<UserData> {
+    let files = osm_testkit::judge::user_data_files(&text).map_err(|verdict| anyhow::anyhow!("{verdict}"))?;
+    let content = |path: &str| files.iter().find(|file| file.path == path).map(|file| file.content.clone()).context(path.to_owned());
+    let secret = content("/etc/secret")?;
+    let (name, digest) = secret.trim().split_once(' ').context("two words")?;
+    Ok(UserData {
+        api_token: content("/etc/token")?,
+        kubelet_token: content("/etc/kubelet-token")?,
+        provisioning_secret: name.to_owned(),
+        provisioning_digest: digest.to_owned(),
+        text,
+    })
+}
+
+/// Sees every state of every bootstrap Secret, and remembers what must never happen.
+pub struct Observer {
+    seen: Arc<Mutex<Seen>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Seen {
+    absences: Vec<String>,
+    /// Name → texts, in order.
+    texts: std::collections::BTreeMap<String, Vec<(String, String)>>,
+}
+
+impl Observer {
+    async fn start(secrets: Api<Secret>) -> Result<Self> {
+        let seen = Arc::<Mutex<Seen>>::default();
+        let (mut events, writer) = (watcher(secrets, watcher::Config::default()).default_backoff().boxed(), seen.clone());
+        let mut listed = false;
+        let mut record = move |event: watcher::Event<Secret>| {
+            let mut seen = writer.lock().unwrap();
+            match event {
+                watcher::Event::InitApply(secret) | watcher::Event::Apply(secret) => {
+                    let revision = secret.annotations().get(names::MACHINE_DEPLOYMENT_REVISION).cloned();
+                    let data = secret.data.as_ref().and_then(|data| data.get(names::CLOUD_CONFIG_KEY));
+                    if let (Some(revision), Some(data)) = (revision, data) {
+                        let text = String::from_utf8_lossy(&data.0).into_owned();
+                        seen.texts.entry(secret.name_any()).or_default().push((revision, text));
+                    }
+                }
+                watcher::Event::Delete(secret) if secret.name_any().ends_with("-bootstrap-config") => {
+                    seen.absences.push(secret.name_any());
+                }
+                _ => {}
+            }
+        };
+        while !listed {
+            let event = events.try_next().await?.context("the watch ended")?;
+            listed = matches!(event, watcher::Event::InitDone);
+            record(event);
+        }
+        let task = tokio::spawn(async move {
+            while let Some(event) = events.next().await {
+                if let Ok(event) = event {
+                    record(event);
+                }
+            }
+        });
+        Ok(Self { seen, task })
+    }
+
+    /// Bootstrap Secrets that were deleted, in order.
+    pub fn absences(&self) -> Vec<String> {
+        self.seen.lock().unwrap().absences.clone()
+    }
+
+    /// Every (revision, document) that the bootstrap Secret of a pool has had.
+    pub fn history(&self, pool: &str) -> Vec<(String, String)> {
+        let name = names::bootstrap_secret_name(pool, "kube-system");
+        self.seen.lock().unwrap().texts.get(&name).cloned().unwrap_or_default()
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl World {
+    pub async fn start(options: Options) -> Result<Self> {
+        let mut world = Self::start_without_services(options).await?;
+        world.installed.start_all().await?;
+        Ok(world)
+    }
+
+    pub async fn start_without_services(options: Options) -> Result<Self> {
+        let binaries = installation::binaries()?;
+        let plane = ControlPlane::start(options).await?;
+        let installation = Installation { namespace: NAMESPACE.to_owned(), ..Installation::default() };
+        let installed = Installed::install(&plane, installation, &binaries).await?;
+        Ok(Self { client: plane.admin()?, plane, installed })
+    }
+
+    pub async fn set_settings(&self, document: &str) -> Result<()> {
+        self.apply(&installation::settings(self.installed.installation(), document)).await
+    }
+
+    /// Deletes the settings; gives what brings them back.
+    pub async fn take_settings(&self) -> Result<Value> {
+        let maps = self.api::<k8s_openapi::api::core::v1::ConfigMap>(NAMESPACE);
+        self.delete(&maps, &self.installed.installation().settings).await?;
+        Ok(installation::settings(self.installed.installation(), ""))
+    }
+
+    pub async fn start_deleting_namespace(&self, name: &str) -> Result<()> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        if namespaces.get(name).await?.metadata.deletion_timestamp.is_none() {
+            self.delete(&namespaces, name).await?;
+        }
+        Ok(())
+    }
+
+    pub async fn delete_namespace(&self, name: &str) -> Result<()> {
+        self.start_deleting_namespace(name).await?;
+        self.plane.finish_namespace(name).await?;
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        wait_for("the namespace to go", SOON, async || check(namespaces.get_opt(name).await?.is_none())).await
+    }
+
+    /// Brings a namespace back with what the installation has in it.
+    pub async fn restore_namespace(&self, name: &str) -> Result<()> {
+        let of = |object: &&Value| {
+            object["metadata"]["namespace"] == name || (object["kind"] == "Namespace" && object["metadata"]["name"] == name)
+        };
+        let mut objects = installation::manifests(self.installed.installation());
+        if name == NAMESPACE {
+            objects.push(installation::settings(self.installed.installation(), ""));
+        }
+        let objects: Vec<Value> = objects.iter().filter(of).cloned().collect();
+        installation::apply(&self.plane, &objects).await
+    }
+
+    pub async fn delete_crd(&self, name: &str) -> Result<()> {
+        let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        self.delete(&crds, name).await?;
+        wait_for("the CRD to go", SOON, async || check(crds.get_opt(name).await?.is_none())).await
+    }
+
+    pub async fn install_crds(&self) -> Result<()> {
+        self.plane.install_crds(&installation::crds()).await
+    }
+}

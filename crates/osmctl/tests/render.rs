@@ -1,0 +1,164 @@
+//! `osmctl render`, run as people run it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+const MACHINE_DEPLOYMENT: &str = r#"
+apiVersion: cluster.k8s.io/v1alpha1
+kind: MachineDeployment
+metadata: {name: workers, namespace: kube-system}
+spec:
+  replicas: 3
+  template:
+    spec:
+      versions: {kubelet: 1.34.2}
+      providerSpec:
+        value:
+          cloudProvider: openstack
+          cloudProviderSpec: {password: hunter2}
+          operatingSystem: ubuntu
+          operatingSystemSpec: {distUpgradeOnBoot: false}
+          sshPublicKeys: ["ssh-ed25519 AAAA me"]
+"#;
+
+const PROFILE: &str = r#"
+---
+apiVersion: operatingsystemmanager.k8c.io/v1alpha1
+kind: OperatingSystemProfile
+metadata: {name: osp-ubuntu}
+spec:
+  osName: ubuntu
+  osVersion: "24.04"
+  version: v1.0.0
+  templateEngine: Handlebars
+  supportedCloudProviders: [{name: openstack}]
+  bootstrapConfig:
+    files:
+      - path: /token
+        permissions: 600
+        content: {inline: {data: "{{late \"api/token\" as=\"raw\"}} for {{cluster.apiServer}}"}}
+  provisioningConfig: {modules: {runcmd: ["echo {{shell kubelet.version}}"]}}
+"#;
+
+fn osmctl(arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_osmctl"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command line that is wrong is refused before anything is read.
+    _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn out(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn err(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+#[test]
+fn a_pool_is_rendered_with_the_built_in_profile() {
+    for stage in ["bootstrap", "provisioning"] {
+        let output = osmctl(&["render", "-f", "-", "--stage", stage], MACHINE_DEPLOYMENT);
+        assert!(output.status.success(), "{}", err(&output));
+        assert!(out(&output).starts_with("#cloud-config\n"));
+        assert!(!out(&output).contains("osm-late") && !out(&output).contains("hunter2"));
+        assert!(
+            err(&output).contains("cluster.apiServer and cluster.caBundle to the cluster: using stand-ins"),
+            "{}",
+            err(&output)
+        );
+    }
+    let output = osmctl(&["render", "-f", "-", "--stage", "bootstrap"], MACHINE_DEPLOYMENT);
+    assert!(
+        out(&output).contains("hostname: \"<MACHINE_NAME>\"") && out(&output).contains("ssh-ed25519 AAAA me")
+    );
+}
+
+#[test]
+fn a_profile_in_the_stream_or_by_flag_and_settings_are_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let both = format!("{MACHINE_DEPLOYMENT}{PROFILE}");
+    let settings = write(
+        "settings.yaml",
+        "cluster: {apiServer: 'https://api:6443', caBundle: \"-----BEGIN CERTIFICATE-----\\nx\\n-----END CERTIFICATE-----\"}",
+    );
+    let output = osmctl(&["render", "-f", "-", "--settings", &settings, "--stage", "bootstrap"], &both);
+    assert!(
+        out(&output).contains("content: \"api/token for https://api:6443\""),
+        "{}{}",
+        out(&output),
+        err(&output)
+    );
+    assert_eq!(err(&output), "");
+
+    let profile = write("profile.yaml", &PROFILE.replace("osp-ubuntu", "mine"));
+    let pool = write("pool.yaml", MACHINE_DEPLOYMENT);
+    let output = osmctl(&["render", "-f", &pool, "--profile", &profile, "--stage", "provisioning"], "");
+    assert!(out(&output).contains("echo '1.34.2'"), "{}{}", out(&output), err(&output));
+}
+
+#[test]
+fn mistakes_end_with_the_next_step() {
+    let render = ["render", "-f", "-", "--stage", "bootstrap"];
+    let cases = [
+        (
+            MACHINE_DEPLOYMENT.replace("ubuntu", "flatcar"),
+            "there is no profile osp-flatcar: give it with --profile",
+        ),
+        (MACHINE_DEPLOYMENT.replace("1.34.2", "latest"), "is not a version such as 1.34.2"),
+        (MACHINE_DEPLOYMENT.replace("cloudProvider:", "cloudProvidr:"), "cloudProvidr"),
+        (String::new(), "give exactly one"),
+        (format!("{MACHINE_DEPLOYMENT}---{MACHINE_DEPLOYMENT}"), "give exactly one"),
+        ("a: [".to_owned(), "not YAML"),
+        ("kind: Pod".to_owned(), "document 1: is a Pod"),
+        (
+            format!("{MACHINE_DEPLOYMENT}{}", PROFILE.replace("kubelet.version", "kubelet.versin")),
+            "profile osp-ubuntu: provisioningConfig.modules.runcmd[0], line 1, column 6: there is no field",
+        ),
+        (
+            format!(
+                "{MACHINE_DEPLOYMENT}{}",
+                PROFILE.replace("templateEngine: Handlebars", "templateEngine: GoTemplate")
+            ),
+            "rewrite its templates",
+        ),
+        (
+            format!("{MACHINE_DEPLOYMENT}{}", PROFILE.replace("permissions: 600", "permissions: rw")),
+            "permissions: ",
+        ),
+    ];
+    for (input, text) in cases {
+        let output = osmctl(&render, &input);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(err(&output).contains(text), "{text}: {}", err(&output));
+        assert!(!err(&output).contains("hunter2") && out(&output).is_empty());
+    }
+    let output = osmctl(&["render", "-f", "/nowhere", "--stage", "bootstrap"], "");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("/nowhere"));
+    for wrong in [&["render", "-f", "-"][..], &["render", "-f", "-", "--stage", "late"], &["paint"], &[]] {
+        assert_eq!(osmctl(wrong, "").status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn help_has_examples() {
+    let output = osmctl(&["render", "--help"], "");
+    assert!(
+        output.status.success()
+            && out(&output).contains("Examples:")
+            && out(&output).contains("--stage bootstrap")
+    );
+}

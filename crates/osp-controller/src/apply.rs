@@ -1,0 +1,71 @@
+//! Does what the plan says; sends only what differs.
+
+use kube::api::PostParams;
+use osm_api::OperatingSystemProfile;
+use osm_runtime::status;
+
+use crate::gather::Gathered;
+use crate::plan::{Action, Plan, Publish, Restore};
+use crate::state::State;
+use crate::{Error, FIELD_MANAGER};
+
+/// Applies a plan.
+///
+/// # Errors
+/// Requests that failed; [`Error::Conflict`] where what was seen no longer is.
+pub async fn apply(state: &State, gathered: &Gathered, plan: &Plan) -> Result<(), Error> {
+    let written = match &plan.action {
+        Action::Nothing => return Ok(()),
+        Action::Create(profile) => create(state, profile).await?,
+        Action::Restore(restore) => put_back(state, &gathered.name, restore).await?,
+        Action::Publish(publish) => return apply_status(state, &gathered.name, publish).await,
+    };
+    state.wrote(written);
+    // Now it is there, it wants to be judged.
+    state.queue.add(gathered.name.clone());
+    Ok(())
+}
+
+async fn create(state: &State, profile: &OperatingSystemProfile) -> Result<OperatingSystemProfile, Error> {
+    let api = state.profile_api();
+    match api.create(&PostParams::default(), profile).await {
+        Ok(created) => Ok(created),
+        Err(error) if status::already_exists(&error) => {
+            // The watch has not shown it yet: take it from the server and plan again.
+            let name = profile.metadata.name.as_deref().unwrap_or_default();
+            state.wrote(api.get(name).await.map_err(Error::request("reading the default profile"))?);
+            Err(Error::Conflict)
+        }
+        Err(error) if status::namespace_terminating(&error) => {
+            Err(Error::NamespaceTerminating(state.context.args.namespace.clone()))
+        }
+        Err(error) => Err(Error::request("creating the default profile")(error)),
+    }
+}
+
+async fn put_back(state: &State, name: &str, restore: &Restore) -> Result<OperatingSystemProfile, Error> {
+    let (api, mut profile) = (state.profile_api(), restore.profile.clone());
+    let replace = async |profile: &OperatingSystemProfile, dry_run: bool| {
+        let replaced = api.replace(name, &PostParams { dry_run, ..PostParams::default() }, profile).await;
+        replaced.map_err(Error::request("putting the default profile back"))
+    };
+    let mut first = profile.clone();
+    if let Some(version) = &restore.by_way_of {
+        first.spec.version.clone_from(version);
+    }
+    // A server that drops fields must not be written to: each write would show in the watch and lead to the next.
+    if replace(&first, true).await?.spec != first.spec {
+        return Err(Error::FieldsDropped);
+    }
+    if restore.by_way_of.is_some() {
+        profile.metadata.resource_version = replace(&first, false).await?.metadata.resource_version;
+    }
+    replace(&profile, false).await
+}
+
+async fn apply_status(state: &State, name: &str, publish: &Publish) -> Result<(), Error> {
+    let applied =
+        status::apply(&state.profile_api(), FIELD_MANAGER, name, &publish.uid, &publish.status).await;
+    state.wrote(applied.map_err(Error::request("writing the profile's status"))?);
+    Ok(())
+}

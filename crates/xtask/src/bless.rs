@@ -1,0 +1,39 @@
+//! `cargo xtask bless`: everything committed that is derived from something else.
+
+use std::fs;
+
+use anyhow::{Context, Result, anyhow};
+
+/// Rewrite what is derived: the content hashes in the versions of profiles/, and crds/
+#[derive(clap::Args)]
+pub struct Bless {}
+
+impl Bless {
+    /// Rewrites, and names each file that changed.
+    ///
+    /// # Errors
+    /// A profile that can't be read, or a file that can't be written.
+    #[allow(clippy::unused_self)]
+    pub fn run(&self) -> Result<()> {
+        let mut changed = crate::crds::stale()?;
+        for entry in fs::read_dir(crate::root().join("profiles"))? {
+            let path = entry?.path();
+            if path.extension().is_none_or(|extension| extension != "yaml") {
+                continue;
+            }
+            let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            let blessed = osm_render::bless(&text).map_err(|error| anyhow!("{}: {error}", path.display()))?;
+            if blessed != text {
+                changed.push((path, blessed));
+            }
+        }
+        for (path, text) in &changed {
+            fs::write(path, text).with_context(|| path.display().to_string())?;
+            println!("written: {}", path.display());
+        }
+        if changed.is_empty() {
+            println!("nothing to do");
+        }
+        Ok(())
+    }
+}

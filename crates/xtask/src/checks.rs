@@ -1,0 +1,129 @@
+//! `cargo xtask test` and `cargo xtask lint`: what must hold before a change goes in.
+
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail, ensure};
+use osm_testkit::control_plane::assets::{self, Component};
+use osm_testkit::packages;
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use crate::build::{self, Profile, cargo};
+use crate::progress::Progress;
+
+/// Run every test that needs no real machine, with everything installed and built that they need
+#[derive(clap::Args)]
+pub struct Test {
+    /// Arguments for `cargo test`, instead of --workspace: -p osm-api, --test chain, -- some_test
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    args: Vec<String>,
+}
+
+impl Test {
+    /// Runs the tests; the last line on standard output is `N passed, N failed`.
+    ///
+    /// # Errors
+    /// A test that fails, or something that can't be installed or built.
+    pub async fn run(&self) -> Result<()> {
+        let progress = Progress::start();
+        progress.step("Debian packages");
+        tokio::task::spawn_blocking(|| packages::ensure(packages::FOR_TESTS)).await??;
+        progress.step("control plane");
+        let components = [Component::Etcd, Component::KubeApiserver, Component::KubeControllerManager];
+        assets::ensure(&components, |line| progress.step(line)).await?;
+        progress.step("services");
+        let binaries = build::services(Profile::Dev).await?;
+        progress.step("tests");
+        let mut command = cargo();
+        command.args(["test", "--no-fail-fast"]).env("OSM_BIN_DIR", binaries).stdout(Stdio::piped());
+        if self.args.is_empty() {
+            command.arg("--workspace");
+        }
+        let mut child = command.args(&self.args).spawn().context("cargo can't be run")?;
+        let mut lines = BufReader::new(child.stdout.take().context("standard output of cargo")?).lines();
+        let mut total = Summary::default();
+        while let Some(line) = lines.next_line().await? {
+            println!("{line}");
+            total.add(&line);
+        }
+        let status = child.wait().await?;
+        progress.step("done");
+        println!("{} passed, {} failed", total.passed, total.failed);
+        ensure!(status.success(), "cargo test failed");
+        Ok(())
+    }
+}
+
+/// Sum of the results that the test programs print.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Summary {
+    passed: u64,
+    failed: u64,
+}
+
+impl Summary {
+    /// Adds a line such as `test result: ok. 3 passed; 0 failed; 0 ignored; …`; passes over any other.
+    fn add(&mut self, line: &str) {
+        let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". ")) else {
+            return;
+        };
+        for count in counts.split("; ") {
+            match count.split_once(' ') {
+                Some((number, "passed")) => self.passed += number.parse().unwrap_or(0),
+                Some((number, "failed")) => self.failed += number.parse().unwrap_or(0),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Check format, lints and documentation
+#[derive(clap::Args)]
+pub struct Lint {}
+
+impl Lint {
+    /// Runs all checks, then fails if one did.
+    ///
+    /// # Errors
+    /// Names the checks that failed.
+    #[allow(clippy::unused_self)]
+    pub async fn run(&self) -> Result<()> {
+        let checks: [(&str, &[&str]); 3] = [
+            ("format", &["fmt", "--all", "--check"]),
+            ("clippy", &["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]),
+            ("documentation", &["doc", "--workspace", "--no-deps", "--document-private-items"]),
+        ];
+        let progress = Progress::start();
+        let mut failed = Vec::new();
+        for (name, arguments) in checks {
+            progress.step(name);
+            let status = cargo().args(arguments).env("RUSTDOCFLAGS", "--deny warnings").status().await?;
+            if !status.success() {
+                failed.push(name);
+            }
+        }
+        if !failed.is_empty() {
+            bail!("failed: {}", failed.join(", "));
+        }
+        progress.step("all is well");
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_all_test_programs_are_added() {
+        let mut total = Summary::default();
+        for line in [
+            "running 3 tests",
+            "test a ... ok",
+            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+            "test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.20s",
+        ] {
+            total.add(line);
+        }
+        assert_eq!(total, Summary { passed: 13, failed: 2 });
+    }
+}

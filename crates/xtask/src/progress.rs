@@ -1,0 +1,48 @@
+//! What is going on, for people who wait: a line a step, with the time since the start.
+
+use std::io::IsTerminal;
+use std::time::Instant;
+
+/// Writes to standard error, so that standard output can be redirected.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    started: Instant,
+}
+
+impl Progress {
+    /// Starts the clock.
+    pub fn start() -> Self {
+        Self { started: Instant::now() }
+    }
+
+    /// A step begins, or something has happened.
+    pub fn step(self, text: &str) {
+        eprintln!("{} {text}", dim(&self.time()));
+    }
+
+    /// Something is not as it should be.
+    pub fn warn(self, text: &str) {
+        eprintln!("{} {}", dim(&self.time()), paint(text, "33", std::io::stderr().is_terminal()));
+    }
+
+    fn time(self) -> String {
+        format!("[{:>6.1} s]", self.started.elapsed().as_secs_f64())
+    }
+}
+
+fn dim(text: &str) -> String {
+    paint(text, "2", std::io::stderr().is_terminal())
+}
+
+/// A heading on standard output; bold on a terminal.
+pub fn heading(text: &str) {
+    println!("\n{}", paint(text, "1", std::io::stdout().is_terminal()));
+}
+
+fn paint(text: &str, code: &str, terminal: bool) -> String {
+    if terminal && std::env::var_os("NO_COLOR").is_none() {
+        format!("\x1b[{code}m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
+}
