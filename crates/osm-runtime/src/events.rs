@@ -1,8 +1,11 @@
 //! Kubernetes Events: on failure and on recovery, never on every reconcile.
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Client;
+use k8s_openapi::api::events;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::PostParams;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::{Api, Client};
 use osm_api::condition::clip;
 use osm_api::rbac::Service;
 
@@ -10,11 +13,15 @@ use crate::status::brief;
 
 /// The API server's limit for a note.
 const MAX_NOTE: usize = 1024;
+/// Longest name of an object for which the recorder can make a valid name of an Event.
+const MAX_NAME: usize = 220;
 
 /// Publishes Events in the name of a service.
 #[derive(Clone)]
 pub struct Events {
     recorder: Recorder,
+    client: Client,
+    reporter: Reporter,
 }
 
 impl Events {
@@ -22,7 +29,7 @@ impl Events {
     pub fn new(client: Client, service: Service) -> Self {
         let reporter =
             Reporter { controller: service.name().to_owned(), instance: std::env::var("POD_NAME").ok() };
-        Self { recorder: Recorder::new(client, reporter) }
+        Self { recorder: Recorder::new(client.clone(), reporter.clone()), client, reporter }
     }
 
     /// Something needs attention. A failure to publish is logged and otherwise ignored.
@@ -35,6 +42,27 @@ impl Events {
         self.publish(about, EventType::Normal, reason, note).await;
     }
 
+    async fn publish_unnamed(&self, about: &ObjectReference, event: &Event) -> Result<(), kube::Error> {
+        let type_ = if matches!(event.type_, EventType::Normal) { "Normal" } else { "Warning" };
+        let object = events::v1::Event {
+            metadata: ObjectMeta { generate_name: Some("osm-".to_owned()), ..ObjectMeta::default() },
+            event_time: Some(MicroTime(jiff::Timestamp::now())),
+            type_: Some(type_.to_owned()),
+            reason: Some(event.reason.clone()),
+            note: event.note.clone(),
+            action: Some(event.action.clone()),
+            reporting_controller: Some(self.reporter.controller.clone()),
+            reporting_instance: Some(
+                self.reporter.instance.clone().unwrap_or_else(|| self.reporter.controller.clone()),
+            ),
+            regarding: Some(about.clone()),
+            ..events::v1::Event::default()
+        };
+        let namespace = about.namespace.as_deref().unwrap_or("default");
+        let api: Api<events::v1::Event> = Api::namespaced(self.client.clone(), namespace);
+        api.create(&PostParams::default(), &object).await.map(drop)
+    }
+
     async fn publish(&self, about: &ObjectReference, type_: EventType, reason: &str, note: &str) {
         let event = Event {
             type_,
@@ -43,8 +71,18 @@ impl Events {
             action: "Reconcile".to_owned(),
             secondary: None,
         };
-        if let Err(error) = self.recorder.publish(&event, about).await {
-            tracing::warn!(object = about.name, reason, error = brief(&error), "the Event can't be published");
+        // The recorder names an Event after its object, which makes some names too long.
+        let published = match about.name.as_deref() {
+            Some(name) if name.len() > MAX_NAME => self.publish_unnamed(about, &event).await,
+            _ => self.recorder.publish(&event, about).await,
+        };
+        if let Err(error) = published {
+            tracing::warn!(
+                object = about.name,
+                reason,
+                error = brief(&error),
+                "the Event can't be published"
+            );
         }
     }
 }

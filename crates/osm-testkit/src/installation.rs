@@ -43,7 +43,8 @@ pub fn manifests(installation: &Installation) -> Vec<Value> {
 
 /// The identity with which kubelets join, and its two rights.
 fn node_bootstrap() -> Vec<Value> {
-    let subject = json!([{"kind": "ServiceAccount", "name": NODE_BOOTSTRAP_ACCOUNT, "namespace": CLOUD_INIT_SETTINGS}]);
+    let subject =
+        json!([{"kind": "ServiceAccount", "name": NODE_BOOTSTRAP_ACCOUNT, "namespace": CLOUD_INIT_SETTINGS}]);
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "automountServiceAccountToken": false,
         "metadata": {"name": NODE_BOOTSTRAP_ACCOUNT, "namespace": CLOUD_INIT_SETTINGS}});
     let bindings = [
@@ -58,7 +59,8 @@ fn node_bootstrap() -> Vec<Value> {
 }
 
 fn role(service: Service, namespace: Option<&str>, rules: &[PolicyRule]) -> [Value; 2] {
-    let (kind, name) = (if namespace.is_some() { "Role" } else { "ClusterRole" }, format!("osm:{}", service.name()));
+    let (kind, name) =
+        (if namespace.is_some() { "Role" } else { "ClusterRole" }, format!("osm:{}", service.name()));
     let metadata = json!({"name": name, "namespace": namespace});
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": rules});
     let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": metadata,
@@ -105,7 +107,11 @@ impl Installed {
     ///
     /// # Errors
     /// When the server refuses something.
-    pub async fn install(control_plane: &ControlPlane, installation: Installation, binaries: &Path) -> Result<Self> {
+    pub async fn install(
+        control_plane: &ControlPlane,
+        installation: Installation,
+        binaries: &Path,
+    ) -> Result<Self> {
         control_plane.install_crds(&crds()).await?;
         control_plane.install_machine_deployment_crd().await?;
         apply(control_plane, &manifests(&installation)).await?;
@@ -139,13 +145,27 @@ impl Installed {
         let log = self.log_file(service);
         let before = std::fs::read_to_string(&log).unwrap_or_default().len();
         let identity = identity.display().to_string();
-        let args = ["--namespace", &self.installation.namespace, "--settings", &self.installation.settings,
-            "--kubeconfig", &identity, "--listen", "127.0.0.1:0", "--log", "info,osm=debug"];
-        let mut process = process::Service::spawn(&self.binaries.join(name), args, [("RUST_BACKTRACE", "1")], &log)?;
+        let args = [
+            "--namespace",
+            &self.installation.namespace,
+            "--settings",
+            &self.installation.settings,
+            "--kubeconfig",
+            &identity,
+            "--listen",
+            "127.0.0.1:0",
+            "--log",
+            "info,osm=debug",
+        ];
+        let mut process =
+            process::Service::spawn(&self.binaries.join(name), args, [("RUST_BACKTRACE", "1")], &log)?;
         let port = wait_for(&format!("{name} to serve"), START, async || {
             let text = std::fs::read_to_string(&log)?;
             if let Some(status) = process.exited()? {
-                return Ok(Some(Err(anyhow::anyhow!("{name} has ended: {status}\n{}", process.log_tail(10)))));
+                return Ok(Some(Err(anyhow::anyhow!(
+                    "{name} has ended: {status}\n{}",
+                    process.log_tail(10)
+                ))));
             }
             Ok(text.get(before..).and_then(port_in).map(Ok))
         })
@@ -178,7 +198,12 @@ impl Installed {
     /// # Errors
     /// When it does not run, or does not end in time.
     pub async fn terminate(&mut self, service: Service, deadline: Duration) -> Result<ExitStatus> {
-        self.running.remove(service.name()).context("the service does not run")?.process.terminate(deadline).await
+        self.running
+            .remove(service.name())
+            .context("the service does not run")?
+            .process
+            .terminate(deadline)
+            .await
     }
 
     /// The process of a running service.
@@ -187,6 +212,17 @@ impl Installed {
     /// When it does not run.
     pub fn process(&self, service: Service) -> Result<&process::Service> {
         Ok(&self.running.get(service.name()).context("the service does not run")?.process)
+    }
+
+    /// Where a running service serves `/metrics`, `/livez` and `/readyz`.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn address(&self, service: Service) -> Result<String> {
+        Ok(format!(
+            "127.0.0.1:{}",
+            self.running.get(service.name()).context("the service does not run")?.port
+        ))
     }
 
     /// What a service answers to GET, as status code and body.

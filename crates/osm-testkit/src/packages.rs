@@ -19,6 +19,7 @@ pub const FOR_TESTS: &[&str] = &[
     "python3-jinja2",
     "python3-jsonpatch",
     "python3-jsonschema",
+    "python3-requests",
     "python3-yaml",
     "shellcheck",
     "systemd",

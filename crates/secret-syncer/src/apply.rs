@@ -161,38 +161,65 @@ async fn node_account(state: &State, gathered: &Gathered, publish: &Publish) -> 
         return Ok(uid);
     }
     let metadata = ObjectMeta { name: Some(NODE_BOOTSTRAP_ACCOUNT.to_owned()), ..ObjectMeta::default() };
-    create_account(state, metadata).await
+    let api: Api<ServiceAccount> = namespaced(state);
+    let created = match api.create(&PostParams::default(), &without_mount(metadata)).await {
+        Err(error) if status::already_exists(&error) => api.get(NODE_BOOTSTRAP_ACCOUNT).await,
+        outcome => outcome,
+    };
+    Ok(wrote_account(state, &created.map_err(Error::request("ServiceAccount osm-node-bootstrap"))?))
 }
 
 async fn account(state: &State, gathered: &Gathered, publish: &Publish) -> Result<String, Error> {
-    match &gathered.made.account {
-        Some(account) => Ok(account.uid.clone()),
-        None => create_account(state, metadata(state, publish, &publish.identity, ROLE_IDENTITY)).await,
+    if let Some(account) = &gathered.made.account {
+        return Ok(account.uid.clone());
+    }
+    let account = without_mount(metadata(state, publish, &publish.identity, ROLE_IDENTITY));
+    let created =
+        create(state, &namespaced::<ServiceAccount>(state), &account, "a pool's ServiceAccount").await;
+    Ok(wrote_account(state, &created?))
+}
+
+/// Pods that borrow the account get no token.
+fn without_mount(metadata: ObjectMeta) -> ServiceAccount {
+    ServiceAccount { metadata, automount_service_account_token: Some(false), ..ServiceAccount::default() }
+}
+
+fn wrote_account(state: &State, account: &ServiceAccount) -> String {
+    let meta = view::account(account);
+    let uid = meta.uid.clone();
+    state.accounts.wrote(&watch::key(&account.metadata), Version::of(&account.metadata), meta);
+    uid
+}
+
+/// Creates an object of a pool's identity. One of its name that has lost our label is made anew, for the watches
+/// don't show it; one of another installation is left alone.
+async fn create<K>(state: &State, api: &Api<K>, object: &K, what: &'static str) -> Result<K, Error>
+where
+    K: kube::Resource<DynamicType = ()>
+        + Clone
+        + serde::Serialize
+        + serde::de::DeserializeOwned
+        + std::fmt::Debug,
+{
+    let refused = match api.create(&PostParams::default(), object).await {
+        Err(error) if status::already_exists(&error) => error,
+        outcome => return outcome.map_err(Error::request(what)),
+    };
+    let name = object.meta().name.clone().unwrap_or_default();
+    let standing = api.get_metadata(&name).await.map_err(Error::request(what))?.metadata;
+    match installation_of(&standing) {
+        // The watch has yet to show it: once more.
+        Some(owner) if owner == state.installation => Err(Error::Conflict { what }),
+        Some(_) => Err(Error::request(what)(refused)),
+        None => {
+            undo::delete(api, &name, standing.uid.as_deref().unwrap_or_default(), None, what).await?;
+            api.create(&PostParams::default(), object).await.map_err(Error::request(what))
+        }
     }
 }
 
-async fn create_account(state: &State, metadata: ObjectMeta) -> Result<String, Error> {
-    let api: Api<ServiceAccount> = namespaced(state);
-    let name = metadata.name.clone().unwrap_or_default();
-    let account = ServiceAccount {
-        metadata,
-        // Pods that borrow it get no token.
-        automount_service_account_token: Some(false),
-        ..ServiceAccount::default()
-    };
-    let account = match api.create(&PostParams::default(), &account).await {
-        Err(error) if status::already_exists(&error) => api.get(&name).await,
-        outcome => outcome,
-    };
-    let meta = view::account(&account.map_err(Error::request("a node's ServiceAccount"))?);
-    let uid = meta.uid.clone();
-    let version = Version::of(&ObjectMeta {
-        uid: Some(meta.uid.clone()),
-        resource_version: Some(meta.resource_version.clone()),
-        ..ObjectMeta::default()
-    });
-    state.accounts.wrote(&state.key_in_namespace(&name), version, meta);
-    Ok(uid)
+fn installation_of(metadata: &ObjectMeta) -> Option<&str> {
+    metadata.labels.as_ref()?.get(names::INSTALLATION).map(String::as_str)
 }
 
 async fn binding(state: &State, gathered: &Gathered, publish: &Publish) -> Result<(), Error> {
@@ -212,11 +239,7 @@ async fn binding(state: &State, gathered: &Gathered, publish: &Publish) -> Resul
         role_ref: role_ref(name),
         subjects: Some(vec![subject(name)]),
     };
-    let created = match api.create(&PostParams::default(), &binding).await {
-        Err(error) if status::already_exists(&error) => api.get(name).await,
-        outcome => outcome,
-    };
-    let created = created.map_err(Error::request(WHAT))?;
+    let created = create(state, &api, &binding, WHAT).await?;
     state.bindings.wrote(
         &watch::key(&created.metadata),
         Version::of(&created.metadata),
@@ -280,19 +303,9 @@ async fn put_role(
     metadata.resource_version = current.map(|role| role.meta.resource_version.clone());
     let role = Role { metadata, rules: Some(vec![rule(&secrets)]) };
     let written = match current {
-        Some(_) => api.replace(&name, &PostParams::default(), &role).await,
-        None => api.create(&PostParams::default(), &role).await,
+        Some(_) => api.replace(&name, &PostParams::default(), &role).await.map_err(Error::request(WHAT))?,
+        None => create(state, &api, &role, WHAT).await?,
     };
-    if written.as_ref().is_err_and(status::already_exists) {
-        let standing = api.get(&name).await.map_err(Error::request(WHAT))?;
-        state.roles.wrote(
-            &watch::key(&standing.metadata),
-            Version::of(&standing.metadata),
-            RoleView::of(&standing),
-        );
-        return Err(Error::Conflict { what: WHAT });
-    }
-    let written = written.map_err(Error::request(WHAT))?;
     state.roles.wrote(&watch::key(&written.metadata), Version::of(&written.metadata), RoleView::of(&written));
     Ok(())
 }
@@ -307,34 +320,36 @@ async fn provisioning(
     const WHAT: &str = "the provisioning Secret";
     let (api, name) = (state.secret_api(), &documents.provisioning_secret);
     let keep_until = publish.keep_until.to_string();
+    let good = |secret: &SecretView| {
+        secret.immutable && secret.content.as_deref() == Some(documents.provisioning_digest.as_str())
+    };
+    let keep = async |standing: &SecretView| {
+        let patch = json!({"metadata": {
+            "resourceVersion": standing.meta.resource_version,
+            "labels": publish.marks.labels(&state.installation, ROLE_PROVISIONING),
+            "annotations": {names::KEEP_UNTIL: keep_until, names::CONFIG: gathered.name, names::ORPHANED_SINCE: null},
+        }});
+        let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+        Ok(state.wrote_secret(&patched.map_err(Error::request(WHAT))?))
+    };
     if let Some(standing) = gathered.made.provisioning.iter().find(|secret| secret.meta.name == *name) {
-        if standing.immutable && standing.content.as_deref() == Some(documents.provisioning_digest.as_str()) {
-            let patch = json!({"metadata": {
-                "resourceVersion": standing.meta.resource_version,
-                "labels": publish.marks.labels(&state.installation, ROLE_PROVISIONING),
-                "annotations": {names::KEEP_UNTIL: keep_until, names::ORPHANED_SINCE: null},
-            }});
-            let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await;
-            return Ok(state.wrote_secret(&patched.map_err(Error::request(WHAT))?));
+        if good(standing) {
+            return keep(standing).await;
         }
         undo::delete_secret(state, standing).await?;
     }
     let mut metadata = metadata(state, publish, name, ROLE_PROVISIONING);
-    metadata.annotations.get_or_insert_default().insert(names::KEEP_UNTIL.to_owned(), keep_until);
-    let secret = secret(metadata, &documents.provisioning, true);
-    match api.create(&PostParams::default(), &secret).await {
+    metadata.annotations.get_or_insert_default().insert(names::KEEP_UNTIL.to_owned(), keep_until.clone());
+    match api.create(&PostParams::default(), &secret(metadata, &documents.provisioning, true)).await {
         Ok(created) => Ok(state.wrote_secret(&created)),
         Err(error) if status::already_exists(&error) => {
-            let standing = api.get(name).await.map_err(Error::request(WHAT))?;
-            let view = state.wrote_secret(&standing);
-            if view.immutable
-                && view.content.as_deref() == Some(documents.provisioning_digest.as_str())
-                && is_ours(state, &standing)
-            {
-                // Ours, of a moment ago: plan again with it.
-                return Err(Error::Conflict { what: WHAT });
+            // Its name holds the MAC of its content: with that content it is ours, whatever became of its labels.
+            let standing = SecretView::of(&api.get(name).await.map_err(Error::request(WHAT))?);
+            if good(&standing) {
+                keep(&standing).await
+            } else {
+                Err(Error::ForeignSecret { name: name.clone() })
             }
-            Err(Error::ForeignSecret { name: name.clone() })
         }
         Err(error) => Err(Error::request(WHAT)(error)),
     }
@@ -387,9 +402,15 @@ async fn put_bootstrap(state: &State, gathered: &Gathered, mut secret: Secret) -
         Ok(created) => state.wrote_secret(&created),
         Err(error) if status::already_exists(&error) => {
             let standing = api.get(&name).await.map_err(Error::request(WHAT))?;
-            if is_ours(state, &standing) {
+            if installation_of(&standing.metadata) == Some(&state.installation) {
                 state.wrote_secret(&standing);
                 return Err(Error::Conflict { what: WHAT });
+            }
+            if is_ours_by_mac(gathered, &standing) {
+                secret.metadata.resource_version = standing.metadata.resource_version;
+                let replaced = api.replace(&name, &PostParams::default(), &secret).await;
+                state.wrote_secret(&replaced.map_err(Error::request(WHAT))?);
+                return Ok(());
             }
             if !is_of_the_go_implementation(&standing) {
                 lock(&state.foreign).insert(name.clone());
@@ -407,9 +428,14 @@ async fn put_bootstrap(state: &State, gathered: &Gathered, mut secret: Secret) -
     Ok(())
 }
 
-fn is_ours(state: &State, secret: &Secret) -> bool {
-    secret.metadata.labels.as_ref().and_then(|labels| labels.get(names::INSTALLATION))
-        == Some(&state.installation)
+/// Whether a Secret that has lost our label carries what only we could have written.
+fn is_ours_by_mac(gathered: &Gathered, secret: &Secret) -> bool {
+    let view = SecretView::of(secret);
+    let mac = view.content.as_deref().map(|content| plan::content_mac(gathered, content));
+    installation_of(&secret.metadata).is_none()
+        && view.meta.config() == Some(gathered.name.as_str())
+        && mac.is_some()
+        && view.meta.annotation(names::CONTENT_MAC) == mac.as_deref()
 }
 
 /// Its bootstrap Secrets are immutable and carry nothing but the document and annotations of this form.

@@ -63,7 +63,8 @@ struct Summary {
 impl Summary {
     /// Adds a line such as `test result: ok. 3 passed; 0 failed; 0 ignored; …`; passes over any other.
     fn add(&mut self, line: &str) {
-        let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". ")) else {
+        let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))
+        else {
             return;
         };
         for count in counts.split("; ") {

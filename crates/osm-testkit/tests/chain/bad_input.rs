@@ -14,14 +14,52 @@ fn breaks() -> Vec<(&'static str, Value, &'static str, &'static str)> {
     let provider = |value: Value| json!({"spec": {"template": {"spec": {"providerSpec": {"value": value}}}}});
     let annotation = |key: String, value: &str| json!({"metadata": {"annotations": {key: value}}});
     vec![
-        ("no-such-profile", annotation(names::PROFILE.into(), "osp-nowhere"), "ProfileNotFound", "osm/osp-nowhere"),
-        ("other-system", provider(json!({"operatingSystem": "flatcar"})), "UnsupportedOperatingSystem", "flatcar"),
+        (
+            "no-such-profile",
+            annotation(names::PROFILE.into(), "osp-nowhere"),
+            "ProfileNotFound",
+            "osm/osp-nowhere",
+        ),
+        (
+            "other-system",
+            provider(json!({"operatingSystem": "flatcar"})),
+            "UnsupportedOperatingSystem",
+            "flatcar",
+        ),
         ("other-cloud", provider(json!({"cloudProvider": "azure"})), "UnsupportedCloudProvider", "azure"),
-        ("unparsable", json!({"spec": {"template": {"spec": {"providerSpec": {"value": "text"}}}}}), "InvalidProviderSpec", "providerSpec"),
-        ("unknown-key", provider(json!({"operatingSytem": "ubuntu"})), "InvalidProviderSpec", "operatingSytem"),
-        ("no-kubelet", json!({"spec": {"template": {"spec": {"versions": {"kubelet": null}}}}}), "InvalidKubeletVersion", "versions.kubelet"),
-        ("bad-annotation", annotation(format!("{}MaxPods", names::KUBELET_CONFIG_PREFIX), "many"), "InvalidAnnotation", "MaxPods"),
-        ("marker", annotation(format!("{}ContainerLogMaxSize", names::KUBELET_CONFIG_PREFIX), "%%osm-late{api/token,raw}%%"), "ReservedText", "osm-late"),
+        (
+            "unparsable",
+            json!({"spec": {"template": {"spec": {"providerSpec": {"value": "text"}}}}}),
+            "InvalidProviderSpec",
+            "providerSpec",
+        ),
+        (
+            "unknown-key",
+            provider(json!({"operatingSytem": "ubuntu"})),
+            "InvalidProviderSpec",
+            "operatingSytem",
+        ),
+        (
+            "no-kubelet",
+            json!({"spec": {"template": {"spec": {"versions": {"kubelet": null}}}}}),
+            "InvalidKubeletVersion",
+            "versions.kubelet",
+        ),
+        (
+            "bad-annotation",
+            annotation(format!("{}MaxPods", names::KUBELET_CONFIG_PREFIX), "many"),
+            "InvalidAnnotation",
+            "MaxPods",
+        ),
+        (
+            "marker",
+            annotation(
+                format!("{}ContainerLogMaxSize", names::KUBELET_CONFIG_PREFIX),
+                "%%osm-late{api/token,raw}%%",
+            ),
+            "ReservedText",
+            "osm-late",
+        ),
         ("failing-template", annotation(names::PROFILE.into(), "osp-failing"), "TemplateFailed", "line 2"),
     ]
 }
@@ -31,7 +69,13 @@ async fn every_mistake_in_a_machine_deployment_is_named_and_harms_nobody() -> Re
     let world = World::start(Options::default()).await?;
     world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
     // Fails only for what the samples of a dry run do not have.
-    world.accepted_profile("osp-failing", "v1.0.0", "one\n{{#if (eq pool.name \"failing-template\")}}{{nothing.here}}{{/if}}\n").await?;
+    world
+        .accepted_profile(
+            "osp-failing",
+            "v1.0.0",
+            "one\n{{#if (eq pool.name \"failing-template\")}}{{nothing.here}}{{/if}}\n",
+        )
+        .await?;
     world.pool("healthy", "osp-tiny").await?;
     for (name, ..) in breaks() {
         world.pool(name, "osp-tiny").await?;
@@ -64,7 +108,9 @@ async fn names_that_collide_or_are_too_long_and_secrets_of_others() -> Result<()
     world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
 
     // `a` in `b-kube-system` is `a-b` in `kube-system`.
-    world.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "b-kube-system"}})).await?;
+    world
+        .apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "b-kube-system"}}))
+        .await?;
     world.pool("a-b", "osp-tiny").await?;
     world.stamp("a-b", 1).await?;
     let first = world.machine("a-b", 1).await?;

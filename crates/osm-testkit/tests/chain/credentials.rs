@@ -17,7 +17,8 @@ use crate::world::{NAMESPACE, SOON, World};
 async fn a_pools_token_reads_its_own_documents_and_nothing_else() -> Result<()> {
     // The server grants less than is asked for.
     let hour = Some(Duration::from_secs(3600));
-    let world = World::start(Options { service_account_max_token_expiration: hour, ..Options::default() }).await?;
+    let world =
+        World::start(Options { service_account_max_token_expiration: hour, ..Options::default() }).await?;
     world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
     for pool in ["a", "b"] {
         world.pool(pool, "osp-tiny").await?;
@@ -40,7 +41,10 @@ async fn a_pools_token_reads_its_own_documents_and_nothing_else() -> Result<()> 
     let left = time(names::EXPIRES).duration_since(Timestamp::now());
     assert!(left > SignedDuration::from_mins(50) && left <= SignedDuration::from_mins(61), "{left:?}");
     let until_renewal = time(names::EXPIRES).duration_since(time(names::RENEW_AT));
-    assert!((until_renewal - SignedDuration::from_mins(30)).abs() < SignedDuration::from_mins(1), "{until_renewal:?}");
+    assert!(
+        (until_renewal - SignedDuration::from_mins(30)).abs() < SignedDuration::from_mins(1),
+        "{until_renewal:?}"
+    );
     Ok(())
 }
 
@@ -93,8 +97,13 @@ async fn registry_credentials_are_bound_late_encoded_and_followed() -> Result<()
         wait_for("the password on the node", SOON, async || {
             let machine = world.machine("p", 1).await?;
             let document = world.fetch(&machine).await?;
-            let files = osm_testkit::judge::user_data_files(&document).map_err(|verdict| anyhow::anyhow!("{verdict}"))?;
-            let text = files.iter().find(|file| file.path == "/etc/registries").map(|file| file.content.clone()).unwrap_or_default();
+            let files = osm_testkit::judge::user_data_files(&document)
+                .map_err(|verdict| anyhow::anyhow!("{verdict}"))?;
+            let text = files
+                .iter()
+                .find(|file| file.path == "/etc/registries")
+                .map(|file| file.content.clone())
+                .unwrap_or_default();
             let read: toml::Table = text.parse()?;
             check(read.get("password").and_then(|value| value.as_str()) == Some(password))
         })

@@ -58,7 +58,12 @@ async fn what_was_made_is_put_right_when_deleted_or_altered() -> Result<()> {
     // Whatever tokens are bound to: they die with it, and new ones are issued at once.
     world.delete(&world.secrets(), &machine.provisioning_secret).await?;
     let machine = world.machine_with("p", 1, |new| new.api_token != machine.api_token).await?;
-    let identity = world.made().await?.into_iter().find_map(|name| Some(name.strip_prefix("ServiceAccount ")?.to_owned())).unwrap();
+    let identity = world
+        .made()
+        .await?
+        .into_iter()
+        .find_map(|name| Some(name.strip_prefix("ServiceAccount ")?.to_owned()))
+        .unwrap();
     world.delete(&accounts, &identity).await?;
     let machine = world.machine_with("p", 1, |new| new.api_token != machine.api_token).await?;
     world.delete(&accounts, names::NODE_BOOTSTRAP_ACCOUNT).await?;
@@ -76,6 +81,16 @@ async fn what_was_made_is_put_right_when_deleted_or_altered() -> Result<()> {
         world.secrets().patch(&bootstrap, &PatchParams::default(), &Patch::Merge(&patch)).await?;
         world.machine_with("p", 1, |new| new.api_token != last.api_token).await?;
     }
+    // Objects that lost the label by which they are watched.
+    let unlabel = json!({"metadata": {"labels": {names::INSTALLATION: null}}});
+    let machine = world.machine("p", 1).await?;
+    world
+        .secrets()
+        .patch(&machine.provisioning_secret, &PatchParams::default(), &Patch::Merge(&unlabel))
+        .await?;
+    let machine = world.machine_with("p", 1, |new| new.api_token != machine.api_token).await?;
+    accounts.patch(&identity, &PatchParams::default(), &Patch::Merge(&unlabel)).await?;
+    world.machine_with("p", 1, |new| new.api_token != machine.api_token).await?;
     let roles = world.api::<k8s_openapi::api::rbac::v1::Role>(CLOUD_INIT_SETTINGS);
     let wide = json!({"rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}]});
     roles.patch(&identity, &PatchParams::default(), &Patch::Merge(&wide)).await?;
@@ -85,9 +100,19 @@ async fn what_was_made_is_put_right_when_deleted_or_altered() -> Result<()> {
     })
     .await?;
     // The HMAC key may be lost.
-    let key = world.secrets().list(&Default::default()).await?.items.into_iter().find(|s| s.name_any().starts_with("osm-digest-key")).unwrap();
+    let key = world
+        .secrets()
+        .list(&Default::default())
+        .await?
+        .items
+        .into_iter()
+        .find(|s| s.name_any().starts_with("osm-digest-key"))
+        .unwrap();
     world.delete(&world.secrets(), &key.name_any()).await?;
-    wait_for("the key to be put back", SOON, async || check(world.secrets().get(&key.name_any()).await?.data == key.data)).await?;
+    wait_for("the key to be put back", SOON, async || {
+        check(world.secrets().get(&key.name_any()).await?.data == key.data)
+    })
+    .await?;
     world.says("p", "Published", true, "Published").await?;
     Ok(())
 }
@@ -96,10 +121,11 @@ async fn what_was_made_is_put_right_when_deleted_or_altered() -> Result<()> {
 async fn the_namespace_of_the_secrets_goes_and_comes_back() -> Result<()> {
     let world = published().await?;
     world.start_deleting_namespace(CLOUD_INIT_SETTINGS).await?;
-    world.says("p", "Published", false, "NamespaceMissing").await?;
+    world.stamp("p", 2).await?;
+    assert!(world.says("p", "Published", false, "NamespaceMissing").await?.contains("is being deleted"));
     world.delete_namespace(CLOUD_INIT_SETTINGS).await?;
     world.restore_namespace(CLOUD_INIT_SETTINGS).await?;
-    world.machine("p", 1).await?;
+    world.machine("p", 2).await?;
     world.says("p", "Published", true, "Published").await?;
     Ok(())
 }
@@ -110,18 +136,26 @@ async fn a_config_edited_by_hand_is_put_right_and_never_published() -> Result<()
     let observer = world.observe().await?;
     let generation = world.config("p").await?.metadata.generation.unwrap();
     let content = json!({"spec": {"bootstrapConfig": {"files": []}}});
-    let refused = world.configs().patch("p-kube-system-config", &PatchParams::default(), &Patch::Merge(&content)).await;
-    assert!(refused.unwrap_err().to_string().contains("osc-controller"), "content does not change without its digest");
+    let refused =
+        world.configs().patch("p-kube-system-config", &PatchParams::default(), &Patch::Merge(&content)).await;
+    assert!(
+        refused.unwrap_err().to_string().contains("osc-controller"),
+        "content does not change without its digest"
+    );
     let both = json!({"spec": {"digest": "by hand", "bootstrapConfig": {"files": []}}});
     world.configs().patch("p-kube-system-config", &PatchParams::default(), &Patch::Merge(&both)).await?;
     wait_for("the edit to be put right", SOON, async || {
         let config = world.config("p").await?;
         let vouched = config.status.and_then(|status| status.rendered).map(|rendered| rendered.generation);
-        let published = config.spec.digest.as_deref() != Some("by hand") && vouched == config.metadata.generation;
+        let published =
+            config.spec.digest.as_deref() != Some("by hand") && vouched == config.metadata.generation;
         check(published && config.metadata.generation > Some(generation))
     })
     .await?;
     world.machine("p", 1).await?;
-    assert!(observer.history("p").iter().all(|(_, text)| text.contains("/etc/token")), "the edit was published");
+    assert!(
+        observer.history("p").iter().all(|(_, text)| text.contains("/etc/token")),
+        "the edit was published"
+    );
     Ok(())
 }

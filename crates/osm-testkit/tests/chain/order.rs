@@ -23,7 +23,11 @@ async fn a_machine_deployment_becomes_user_data_and_nobody_writes_to_it() -> Res
     world.event("kube-system", "first", "Rendered").await?;
     world.stamp("first", 1).await?;
     let machine = world.machine("first", 1).await?;
-    assert!(machine.text.contains("on openstack") && machine.text.contains("hostname: \"first-machine\""), "{}", machine.text);
+    assert!(
+        machine.text.contains("on openstack") && machine.text.contains("hostname: \"first-machine\""),
+        "{}",
+        machine.text
+    );
     assert!(world.fetch(&machine).await?.contains("first 1.34.2"));
 
     // What stands in the objects, as the contract and the design have it.
@@ -43,21 +47,27 @@ async fn a_machine_deployment_becomes_user_data_and_nobody_writes_to_it() -> Res
     assert_eq!(secret.annotations()[names::MACHINE_DEPLOYMENT_REVISION], "1");
     let document = world.secrets().get(&machine.provisioning_secret).await?;
     assert_eq!(document.immutable, Some(true));
-    assert!(!world.fetch(&machine).await?.contains(&machine.api_token), "a token stands in the provisioning document");
+    assert!(
+        !world.fetch(&machine).await?.contains(&machine.api_token),
+        "a token stands in the provisioning document"
+    );
 
     // A pool without annotation takes the default of its operating system.
-    world.apply(&{
-        let mut md = world::machine_deployment("default", "");
-        md["metadata"]["annotations"] = json!({});
-        md
-    })
-    .await?;
+    world
+        .apply(&{
+            let mut md = world::machine_deployment("default", "");
+            md["metadata"]["annotations"] = json!({});
+            md
+        })
+        .await?;
     world.stamp("default", 1).await?;
     world.says("default", "Published", true, "Published").await?;
     assert_eq!(world.config("default").await?.spec.profile.unwrap().name, "osp-ubuntu");
 
     for event in world.plane.audit_events()?.iter().filter(|event| event.resource == "machinedeployments") {
-        let ours = Service::ALL.iter().any(|service| event.user.ends_with(&format!(":{NAMESPACE}:{}", service.name())));
+        let ours = Service::ALL
+            .iter()
+            .any(|service| event.user.ends_with(&format!(":{NAMESPACE}:{}", service.name())));
         assert!(!(ours && event.is_write()), "{} wrote to a MachineDeployment", event.user);
     }
     Ok(())

@@ -24,7 +24,12 @@ async fn kill_9_at_any_moment_loses_nothing() -> Result<()> {
                 world.pool(&name, "osp-tiny").await?;
             } else {
                 let kubelet = format!("1.34.{round}");
-                world.patch_pool(&name, json!({"spec": {"template": {"spec": {"versions": {"kubelet": kubelet}}}}})).await?;
+                world
+                    .patch_pool(
+                        &name,
+                        json!({"spec": {"template": {"spec": {"versions": {"kubelet": kubelet}}}}}),
+                    )
+                    .await?;
             }
             world.stamp(&name, round).await?;
             if pool % 2 == 1 {
@@ -112,7 +117,9 @@ async fn writes_cease_when_nothing_changes() -> Result<()> {
     let settled = writes()?;
     // Things happen that mean nothing for anybody: each is seen by every watch.
     for round in 0..20 {
-        world.patch_pool("a", json!({"metadata": {"annotations": {"someone/else": round.to_string()}}})).await?;
+        world
+            .patch_pool("a", json!({"metadata": {"annotations": {"someone/else": round.to_string()}}}))
+            .await?;
         world.patch_pool("a", json!({"spec": {"replicas": round}})).await?;
     }
     world.stamp("b", 2).await?;

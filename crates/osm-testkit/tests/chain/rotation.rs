@@ -17,7 +17,9 @@ async fn a_new_revision_swaps_the_bootstrap_secret_without_a_moment_of_absence()
     let observer = world.observe().await?;
 
     // A template edited before its revision is stamped changes nothing yet.
-    world.patch_pool("p", json!({"spec": {"template": {"spec": {"versions": {"kubelet": "1.35.1"}}}}})).await?;
+    world
+        .patch_pool("p", json!({"spec": {"template": {"spec": {"versions": {"kubelet": "1.35.1"}}}}}))
+        .await?;
     world.says("p", "Rendered", true, "WaitingForRevision").await?;
     assert_eq!(world.machine("p", 1).await?.text, first.text);
 
@@ -30,7 +32,7 @@ async fn a_new_revision_swaps_the_bootstrap_secret_without_a_moment_of_absence()
 
     // OSP and MachineDeployment together: the revision rolls the new profile out, never the old one.
     for round in 3..8u64 {
-        let text = format!("profile of {round}\n");
+        let text = format!("profile of {round}.");
         world.apply(&world::profile("osp-tiny", &format!("v{round}.0.0"), &text)).await?;
         world.stamp("p", round).await?;
         let machine = world.machine("p", round).await?;
@@ -38,8 +40,12 @@ async fn a_new_revision_swaps_the_bootstrap_secret_without_a_moment_of_absence()
     }
     for (revision, text) in observer.history("p") {
         let round: u64 = revision.parse()?;
-        assert!(round < 3 || text.contains(&format!("profile of {round}\n")) || text.contains(&format!("profile of {}\n", round + 1)),
-            "revision {revision} was rolled out with an old profile:\n{text}");
+        assert!(
+            round < 3
+                || text.contains(&format!("profile of {round}."))
+                || text.contains(&format!("profile of {}.", round + 1)),
+            "revision {revision} was rolled out with an old profile:\n{text}"
+        );
     }
     assert_eq!(observer.absences(), Vec::<String>::new());
     Ok(())
@@ -56,9 +62,12 @@ async fn a_broken_profile_edit_costs_nothing_and_its_repair_takes_effect() -> Re
     world.apply(&world::profile("osp-tiny", "v2.0.0", "{{#if}}\n")).await?;
     osm_testkit::wait_for("the edit to be refused", world::SOON, async || {
         let status = world.profiles().get("osp-tiny").await?.status.unwrap_or_default();
-        let refused = osm_api::condition::find(&status.conditions, "Accepted").filter(|c| c.status == "False").cloned();
+        let refused =
+            osm_api::condition::find(&status.conditions, "Accepted").filter(|c| c.status == "False").cloned();
         let kept = status.accepted.is_some_and(|accepted| accepted.version == "v1.0.0");
-        Ok(refused.filter(|_| kept).map(|condition| assert!(condition.message.contains("line 1"), "{}", condition.message)))
+        Ok(refused
+            .filter(|_| kept)
+            .map(|condition| assert!(condition.message.contains("line 1"), "{}", condition.message)))
     })
     .await?;
     // A new revision is not held up by it.
@@ -88,7 +97,9 @@ async fn a_retired_pool_is_undone_credentials_first_and_its_namesake_is_another(
     assert_ne!(new.provisioning_secret, old.provisioning_secret);
     assert_ne!(world.config("gone").await?.uid(), old_uid);
     osm_testkit::wait_for("the old tokens to die", world::SOON, async || {
-        osm_testkit::check(!world.is_alive(&old.api_token).await? && !world.is_alive(&old.kubelet_token).await?)
+        osm_testkit::check(
+            !world.is_alive(&old.api_token).await? && !world.is_alive(&old.kubelet_token).await?,
+        )
     })
     .await?;
 

@@ -17,8 +17,8 @@ use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::OperatingSystemProfile;
 use osm_api::rbac::Installation;
 use osm_api::{MachineDeployment, condition};
-use osm_testkit::machine_controller;
 use osm_testkit::installation::{self, Installed};
+use osm_testkit::machine_controller;
 use osm_testkit::{ControlPlane, Options, check, wait_for};
 use serde_json::{Value, json};
 
@@ -140,7 +140,12 @@ impl World {
     }
 
     /// As [`Self::machine`], with more to wait for.
-    pub async fn machine_with(&self, pool: &str, revision: u64, good: impl Fn(&UserData) -> bool) -> Result<UserData> {
+    pub async fn machine_with(
+        &self,
+        pool: &str,
+        revision: u64,
+        good: impl Fn(&UserData) -> bool,
+    ) -> Result<UserData> {
         let what = format!("user data of {pool} at revision {revision}");
         let found = wait_for(&what, SOON, async || {
             let user_data = self.user_data(pool, revision).await?;
@@ -151,7 +156,11 @@ impl World {
             Ok(found) => Ok(found),
             Err(error) => {
                 let status = self.config(pool).await.ok().and_then(|config| config.status);
-                Err(error.context(format!("{pool}: {}\n{}", serde_json::to_string_pretty(&status)?, self.installed.logs())))
+                Err(error.context(format!(
+                    "{pool}: {}\n{}",
+                    serde_json::to_string_pretty(&status)?,
+                    self.installed.logs()
+                )))
             }
         }
     }
@@ -165,26 +174,35 @@ impl World {
     /// Fetches the provisioning document as the node would, with the node's own token, and checks its digest.
     pub async fn fetch(&self, user_data: &UserData) -> Result<String> {
         let node = self.plane.client(&user_data.api_token)?;
-        let secret = Api::<Secret>::namespaced(node, CLOUD_INIT_SETTINGS).get(&user_data.provisioning_secret).await?;
-        let document = secret.data.and_then(|mut data| data.remove(names::CLOUD_CONFIG_KEY)).context("no document")?;
-        ensure!(osm_api::digest::sha256_hex(&document.0) == user_data.provisioning_digest, "the digest does not fit");
+        let secret =
+            Api::<Secret>::namespaced(node, CLOUD_INIT_SETTINGS).get(&user_data.provisioning_secret).await?;
+        let document =
+            secret.data.and_then(|mut data| data.remove(names::CLOUD_CONFIG_KEY)).context("no document")?;
+        ensure!(
+            osm_api::digest::sha256_hex(&document.0) == user_data.provisioning_digest,
+            "the digest does not fit"
+        );
         Ok(String::from_utf8(document.0)?)
     }
 
     /// Whether the API server still believes a token.
     pub async fn is_alive(&self, token: &str) -> Result<bool> {
         let review: TokenReview = serde_json::from_value(json!({"spec": {"token": token}}))?;
-        let answer = Api::<TokenReview>::all(self.client.clone()).create(&PostParams::default(), &review).await?;
+        let answer =
+            Api::<TokenReview>::all(self.client.clone()).create(&PostParams::default(), &review).await?;
         Ok(answer.status.and_then(|status| status.authenticated).unwrap_or(false))
     }
 
     /// Waits for a condition of a pool's config; gives its message.
     pub async fn says(&self, pool: &str, type_: &str, status: bool, reason: &str) -> Result<String> {
-        let (wanted, what) = (if status { "True" } else { "False" }, format!("{type_}={status}/{reason} of {pool}"));
+        let (wanted, what) =
+            (if status { "True" } else { "False" }, format!("{type_}={status}/{reason} of {pool}"));
         wait_for(&what, SOON, async || {
             let conditions = self.config(pool).await?.status.unwrap_or_default().conditions;
             match condition::find(&conditions, type_) {
-                Some(found) if found.reason == reason && found.status == wanted => Ok(Some(found.message.clone())),
+                Some(found) if found.reason == reason && found.status == wanted => {
+                    Ok(Some(found.message.clone()))
+                }
                 other => bail!("{other:?}"),
             }
         })
@@ -263,7 +281,9 @@ pub fn machine_deployment(name: &str, profile: &str) -> Value {
 /// Takes apart what [`profile`] makes.
 pub fn parse(text: String) -> Result<UserData> {
     let files = osm_testkit::judge::user_data_files(&text).map_err(|verdict| anyhow::anyhow!("{verdict}"))?;
-    let content = |path: &str| files.iter().find(|file| file.path == path).map(|file| file.content.clone()).context(path.to_owned());
+    let content = |path: &str| {
+        files.iter().find(|file| file.path == path).map(|file| file.content.clone()).context(path.to_owned())
+    };
     let secret = content("/etc/secret")?;
     let (name, digest) = secret.trim().split_once(' ').context("two words")?;
     Ok(UserData {
@@ -291,9 +311,10 @@ struct Seen {
 impl Observer {
     async fn start(secrets: Api<Secret>) -> Result<Self> {
         let seen = Arc::<Mutex<Seen>>::default();
-        let (mut events, writer) = (watcher(secrets, watcher::Config::default()).default_backoff().boxed(), seen.clone());
+        let (mut events, writer) =
+            (watcher(secrets, watcher::Config::default()).default_backoff().boxed(), seen.clone());
         let mut listed = false;
-        let mut record = move |event: watcher::Event<Secret>| {
+        let record = move |event: watcher::Event<Secret>| {
             let mut seen = writer.lock().unwrap();
             match event {
                 watcher::Event::InitApply(secret) | watcher::Event::Apply(secret) => {
@@ -387,7 +408,8 @@ impl World {
     /// Brings a namespace back with what the installation has in it.
     pub async fn restore_namespace(&self, name: &str) -> Result<()> {
         let of = |object: &&Value| {
-            object["metadata"]["namespace"] == name || (object["kind"] == "Namespace" && object["metadata"]["name"] == name)
+            object["metadata"]["namespace"] == name
+                || (object["kind"] == "Namespace" && object["metadata"]["name"] == name)
         };
         let mut objects = installation::manifests(self.installed.installation());
         if name == NAMESPACE {

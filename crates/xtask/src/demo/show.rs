@@ -1,0 +1,93 @@
+//! What the demo shows.
+
+use anyhow::Result;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use osm_api::names::CLOUD_INIT_SETTINGS;
+use osm_api::rbac::Service;
+use osm_testkit::installation::Installed;
+use osm_testkit::{ControlPlane, machine_controller};
+
+use super::pools::{Pools, REVISION};
+use super::{mask, table};
+use crate::progress::heading;
+
+/// First what a machine boots with, as it is long; then the tables.
+///
+/// # Errors
+/// What the server says.
+pub async fn everything(control_plane: &ControlPlane, installed: &Installed, pools: &Pools) -> Result<()> {
+    for (index, pool) in pools.machine_deployments.iter().enumerate() {
+        user_data(pools, pool, index == 0).await;
+    }
+    let namespace = &installed.installation().namespace;
+    let ours = format!("/apis/operatingsystemmanager.k8c.io/v1alpha1/namespaces/{namespace}");
+    let tables = [
+        (format!("kubectl -n {namespace} get osp"), format!("{ours}/operatingsystemprofiles")),
+        (format!("kubectl -n {namespace} get osc"), format!("{ours}/operatingsystemconfigs")),
+        (
+            format!("kubectl -n {CLOUD_INIT_SETTINGS} get secrets"),
+            format!("/api/v1/namespaces/{CLOUD_INIT_SETTINGS}/secrets"),
+        ),
+    ];
+    let client = control_plane.admin()?;
+    for (command, path) in tables {
+        heading(&command);
+        print!("{}", table::get(&client, &path).await?);
+    }
+    Ok(())
+}
+
+/// What machine-controller would hand to the cloud for a machine of this pool; one that it can't make yet says why.
+async fn user_data(pools: &Pools, pool: &DynamicObject, in_full: bool) {
+    let name = pool.name_any();
+    let machine = format!("{name}-5b4f8d7c9-x2v7q");
+    let found =
+        machine_controller::fetch_user_data(pools.client(), pool, &REVISION.to_string(), &machine).await;
+    match found {
+        Ok(text) => {
+            heading(&format!("user data of machine {machine} ({} bytes, credentials masked)", text.len()));
+            let shown = mask::credentials(&text);
+            if in_full {
+                println!("{}", shown.trim_end());
+            } else {
+                let lines: Vec<&str> = shown.lines().collect();
+                let beginning = lines.get(..6).unwrap_or(&lines);
+                println!("{}\n… {} lines more", beginning.join("\n"), lines.len() - beginning.len());
+            }
+        }
+        Err(error) => heading(&format!("user data of machine {machine}: {error}")),
+    }
+}
+
+/// How to look around while the demo runs.
+///
+/// # Errors
+/// A service that has ended.
+pub fn how_to_go_on(control_plane: &ControlPlane, installed: &Installed) -> Result<()> {
+    heading("Look around");
+    println!("export KUBECONFIG={}", control_plane.admin_kubeconfig_path().display());
+    println!("kubectl get osm,machinedeployments,secrets --all-namespaces");
+    for service in Service::ALL {
+        println!(
+            "curl http://{}/metrics   # {}, log: {}",
+            installed.address(service)?,
+            service.name(),
+            installed.log_file(service).display()
+        );
+    }
+    println!("\nCtrl-C stops and removes everything.");
+    Ok(())
+}
+
+/// The end of each service's log, on standard error.
+pub fn logs(installed: &Installed, lines: usize) {
+    for service in Service::ALL {
+        let tail = installed.process(service).map(|process| process.log_tail(lines));
+        eprintln!(
+            "\nend of the log of {}:\n{}",
+            service.name(),
+            tail.unwrap_or_else(|error| error.to_string())
+        );
+    }
+}
