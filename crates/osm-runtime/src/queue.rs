@@ -12,7 +12,7 @@ use tokio::time::Instant;
 /// Delay after the first failure; doubled by each further one.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 /// Longest delay.
-const LONGEST_DELAY: Duration = Duration::from_secs(60);
+const LONGEST_DELAY: Duration = Duration::from_secs(30);
 
 /// Keys that wait for work. Memory is bounded by the number of distinct keys.
 #[derive(Debug)]
@@ -98,12 +98,21 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.changed.notify_one();
     }
 
-    /// Work on `key` has failed: again after a delay that grows with each failure. Returns the delay.
+    /// Work on `key` has failed: again after a delay that grows with each failure in a row. Returns the delay.
+    ///
+    /// Work that an event brought about before the delay was over does not lengthen it: a burst of events while
+    /// something is away must not put its return off.
     pub fn failed(&self, key: &K) -> Duration {
         let mut state = self.lock();
-        let failures = state.failures.entry(key.clone()).or_insert(0);
-        *failures = failures.saturating_add(1);
-        let delay = delay(*failures, rand::rng().random());
+        let pending = state.timer_of.get(key).map(|(at, _)| at.saturating_duration_since(Instant::now()));
+        let delay = match pending.filter(|_| state.failures.contains_key(key)) {
+            Some(left) => left,
+            None => {
+                let failures = state.failures.entry(key.clone()).or_insert(0);
+                *failures = failures.saturating_add(1);
+                delay(*failures, rand::rng().random())
+            }
+        };
         state.finish(key, Some(delay));
         drop(state);
         self.changed.notify_one();
@@ -216,6 +225,20 @@ mod tests {
         let key = queue.next().await;
         assert!(queue.failed(&key) < Duration::from_secs(1));
         assert!(delay(1000, 1.0) <= LONGEST_DELAY.mul_f64(1.25));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_do_not_lengthen_the_delay() {
+        let queue = Queue::default();
+        queue.add("a");
+        let first = queue.failed(&queue.next().await);
+        for _ in 0..20 {
+            queue.add("a");
+            let delay = queue.failed(&queue.next().await);
+            assert!(delay <= first, "{delay:?} after {first:?}");
+        }
+        // Once the delay is over, the next failure counts.
+        assert!(queue.failed(&queue.next().await) > first);
     }
 
     #[tokio::test(start_paused = true)]

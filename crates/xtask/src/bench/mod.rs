@@ -9,9 +9,9 @@ mod watched;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt};
 use osm_api::rbac::{Installation, Service};
-use osm_api::{OperatingSystemConfig, OperatingSystemProfile, names};
+use osm_api::{OperatingSystemConfig, OperatingSystemProfile, condition, names};
 use osm_testkit::control_plane::assets;
 use osm_testkit::installation::Installed;
 use osm_testkit::{ControlPlane, Options, check, wait_for};
@@ -59,10 +59,12 @@ impl Bench {
         let mut installed = Installed::install(&control_plane, Installation::default(), &binaries).await?;
         installed.start_all().await?;
         installed.ready(READY).await?;
-        let figures = self.measure(progress, control_plane.admin()?, &installed).await;
+        let client = control_plane.admin()?;
+        let figures = self.measure(progress, client.clone(), &installed).await;
         if figures.is_err() {
+            unpublished(client, &installed.installation().namespace).await?;
             for service in Service::ALL {
-                eprintln!("== {}\n{}", service.name(), installed.process(service)?.log_tail(20));
+                eprintln!("== {}\n{}", service.name(), installed.process(service)?.log_tail(60));
             }
         }
         report::print(&figures?, self.dev);
@@ -126,4 +128,19 @@ async fn accepted_profile(client: &Client, namespace: &str) -> Result<()> {
         }
     })
     .await
+}
+
+/// Shows the pools that are not published.
+async fn unpublished(client: Client, namespace: &str) -> Result<()> {
+    let configs = Api::<OperatingSystemConfig>::namespaced(client, namespace);
+    for config in configs.list(&kube::api::ListParams::default()).await? {
+        let (name, generation) = (config.name_any(), config.metadata.generation);
+        let status = config.status.unwrap_or_default();
+        let published = condition::find(&status.conditions, condition::PUBLISHED);
+        if published.is_none_or(|published| published.status != "True") {
+            let status = serde_json::to_string(&status)?;
+            eprintln!("== {name}, generation {generation:?}\n{status}");
+        }
+    }
+    Ok(())
 }
