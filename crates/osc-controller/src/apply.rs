@@ -3,13 +3,14 @@
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use osm_api::condition;
 use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigStatus, Rendered};
-use osm_runtime::status;
+use osm_runtime::request::failed;
+use osm_runtime::{RequestError, status};
 
+use crate::FIELD_MANAGER;
 use crate::gather::Gathered;
 use crate::plan::{ObjectPlan, Plan, Rejection, StatusPlan, Vouched};
 use crate::state::State;
 use crate::view::ConfigView;
-use crate::{Error, FIELD_MANAGER};
 
 /// What was done, for the report.
 #[derive(Debug)]
@@ -29,8 +30,8 @@ pub struct Applied {
 /// Applies a plan.
 ///
 /// # Errors
-/// Requests that failed; [`Error::Conflict`] where what was seen no longer is.
-pub async fn apply(state: &State, gathered: &Gathered, plan: Plan) -> Result<Applied, Error> {
+/// Requests that failed; [`RequestError::Conflict`] where what was seen no longer is.
+pub async fn apply(state: &State, gathered: &Gathered, plan: Plan) -> Result<Applied, RequestError> {
     let Plan { object, status, rejected, about, again } = plan;
     let deleted = matches!(object, ObjectPlan::Delete { .. });
     let view = apply_object(state, gathered, object).await?;
@@ -44,7 +45,7 @@ async fn apply_object(
     state: &State,
     gathered: &Gathered,
     plan: ObjectPlan,
-) -> Result<Option<ConfigView>, Error> {
+) -> Result<Option<ConfigView>, RequestError> {
     let (api, name) = (state.config_api(), gathered.name.as_str());
     match plan {
         ObjectPlan::Keep => Ok(gathered.config.as_deref().cloned()),
@@ -54,19 +55,16 @@ async fn apply_object(
                 Ok(created) => Ok(Some(state.wrote(created))),
                 Err(error) if status::already_exists(&error) => {
                     // The watch has not shown it yet: take it from the server and plan again.
-                    state.wrote(api.get(name).await.map_err(Error::request("the OperatingSystemConfig"))?);
-                    Err(Error::Conflict { what: "the OperatingSystemConfig" })
+                    state.wrote(api.get(name).await.map_err(failed("the OperatingSystemConfig"))?);
+                    Err(RequestError::Conflict { what: "the OperatingSystemConfig" })
                 }
-                Err(error) if status::namespace_terminating(&error) => {
-                    Err(Error::NamespaceTerminating(state.context.args.namespace.clone()))
-                }
-                Err(error) => Err(Error::request("creating the OperatingSystemConfig")(error)),
+                Err(error) => Err(failed("creating the OperatingSystemConfig")(error)),
             }
         }
         ObjectPlan::Replace(metadata, spec) => {
             let object = OperatingSystemConfig { metadata, spec: *spec, status: None };
             let replaced = api.replace(name, &PostParams::default(), &object).await;
-            Ok(Some(state.wrote(replaced.map_err(Error::request("the OperatingSystemConfig"))?)))
+            Ok(Some(state.wrote(replaced.map_err(failed("the OperatingSystemConfig"))?)))
         }
         ObjectPlan::Delete { uid, resource_version } => {
             let preconditions =
@@ -74,7 +72,7 @@ async fn apply_object(
             match api.delete(name, &DeleteParams::default().preconditions(preconditions)).await {
                 Ok(_) => {}
                 Err(error) if status::is_code(&error, 404) => {}
-                Err(error) => return Err(Error::request("the OperatingSystemConfig")(error)),
+                Err(error) => return Err(failed("the OperatingSystemConfig")(error)),
             }
             state.configs.deleted(&state.config_key(name), &uid);
             state.queue.add(name.to_owned());
@@ -88,7 +86,7 @@ async fn apply_status(
     gathered: &Gathered,
     plan: &StatusPlan,
     view: &ConfigView,
-) -> Result<(), Error> {
+) -> Result<(), RequestError> {
     let generation = view.metadata.generation;
     let rendered = match &plan.rendered {
         Vouched::Last(rendered) => rendered.clone(),
@@ -111,6 +109,6 @@ async fn apply_status(
     };
     let (name, uid) = (gathered.name.as_str(), view.metadata.uid.as_deref().unwrap_or_default());
     let applied = status::apply(&state.config_api(), FIELD_MANAGER, name, uid, &status).await;
-    state.wrote(applied.map_err(Error::request("the OperatingSystemConfig's status"))?);
+    state.wrote(applied.map_err(failed("the OperatingSystemConfig's status"))?);
     Ok(())
 }

@@ -9,10 +9,10 @@ use osm_api::profile::{AcceptedProfile, OperatingSystemProfile};
 use osm_api::{MachineDeployment, pool};
 use osm_render::{ClusterEndpoint, Profile, ProfileError};
 use osm_runtime::cache::Version;
+use osm_runtime::request::failed;
 use osm_runtime::settings::Current;
-use osm_runtime::{status, watch};
+use osm_runtime::{RequestError, status, watch};
 
-use crate::Error;
 use crate::state::State;
 use crate::view::{self, ConfigView, ProfileView};
 
@@ -91,13 +91,13 @@ pub struct FoundProfile {
 ///
 /// # Errors
 /// Requests that failed.
-pub async fn gather(state: &State, name: &str) -> Result<Gathered, Error> {
+pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError> {
     let now = Timestamp::now();
     let config = state.configs.get(&state.config_key(name));
     let mut claimants = state.machine_deployments.select(|md| view::claimed(md) == name);
     sort_by_claim(&mut claimants, config.as_deref());
     let fate = fate(state, config.as_deref(), &claimants).await?;
-    let cluster_uid = state.cluster_uid().await.map_err(Error::request("reading namespace kube-system"))?;
+    let cluster_uid = state.cluster_uid().await.map_err(failed("reading namespace kube-system"))?;
     let settings = state.settings.borrow().clone();
     let (mut profile, mut waiting_since) = (ProfileLookup::Unnamed, now);
     if let Some(owner) = claimants.first() {
@@ -139,7 +139,7 @@ async fn fate(
     state: &State,
     config: Option<&ConfigView>,
     claimants: &[Arc<MachineDeployment>],
-) -> Result<Fate, Error> {
+) -> Result<Fate, RequestError> {
     let Some(config) = config.filter(|config| !config.is_retired()) else { return Ok(Fate::Lives) };
     let Some(pool) = &config.machine_deployment else { return Ok(Fate::Lives) };
     if claimants.iter().any(|md| md.uid().as_deref() == Some(pool.uid.as_str())) {
@@ -149,14 +149,18 @@ async fn fate(
 }
 
 /// Asks the API server itself: an empty watch is also what a wrong kubeconfig looks like.
-async fn ask_fate(state: &State, config: &ConfigView, pool: &MachineDeploymentRef) -> Result<Fate, Error> {
-    let cluster = state.live_cluster_uid().await.map_err(Error::request("reading namespace kube-system"))?;
+async fn ask_fate(
+    state: &State,
+    config: &ConfigView,
+    pool: &MachineDeploymentRef,
+) -> Result<Fate, RequestError> {
+    let cluster = state.live_cluster_uid().await.map_err(failed("reading namespace kube-system"))?;
     let made_in = config.metadata.annotations.as_ref().and_then(|a| a.get(osm_api::names::CLUSTER_UID));
     if made_in.is_some_and(|made_in| *made_in != cluster) {
         return Ok(Fate::OtherCluster);
     }
     let api: Api<MachineDeployment> = Api::namespaced(state.context.client.clone(), &pool.namespace);
-    match api.get_metadata_opt(&pool.name).await.map_err(Error::request("reading the MachineDeployment"))? {
+    match api.get_metadata_opt(&pool.name).await.map_err(failed("reading the MachineDeployment"))? {
         Some(live) if live.uid().as_deref() == Some(pool.uid.as_str()) => Ok(Fate::Unseen),
         _ => Ok(Fate::Gone),
     }
@@ -166,7 +170,7 @@ async fn lookup(
     state: &State,
     owner: &MachineDeployment,
     config: Option<&ConfigView>,
-) -> Result<ProfileLookup, Error> {
+) -> Result<ProfileLookup, RequestError> {
     let Some((namespace, name)) = view::wanted_profile(owner, &state.context.args.namespace) else {
         return Ok(ProfileLookup::Unnamed);
     };
@@ -191,7 +195,7 @@ async fn lookup(
     })))
 }
 
-async fn refresh(state: &State, namespace: &str, name: &str, key: &str) -> Result<(), Error> {
+async fn refresh(state: &State, namespace: &str, name: &str, key: &str) -> Result<(), RequestError> {
     let api: Api<OperatingSystemProfile> = Api::namespaced(state.context.client.clone(), namespace);
     match api.get(name).await {
         Ok(profile) => {
@@ -201,6 +205,6 @@ async fn refresh(state: &State, namespace: &str, name: &str, key: &str) -> Resul
         }
         // Whether it is gone is told by the watch.
         Err(error) if status::is_code(&error, 404) => Ok(()),
-        Err(error) => Err(Error::request("reading the profile")(error)),
+        Err(error) => Err(failed("reading the profile")(error)),
     }
 }

@@ -17,6 +17,18 @@ use serde_json::Value;
 /// objects above 1.5 MiB, and a profile's status holds a copy of its content.
 pub const MAX_CONTENT_BYTES: usize = 512 * 1024;
 
+/// Bytes that the API server needs for `value` in etcd: its JSON encoder writes `<`, `>`, `&` and the two line
+/// separators of Unicode as `\uXXXX`. What it can't store would be written again and again.
+pub fn stored_bytes(value: &impl Serialize) -> usize {
+    let json = serde_json::to_string(value).unwrap_or_default();
+    json.chars()
+        .map(|c| match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => 6,
+            other => other.len_utf8(),
+        })
+        .sum()
+}
+
 /// A template from which the configuration of every pool with this operating system is rendered.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
@@ -382,4 +394,14 @@ impl JsonSchema for AcceptedSpec {
 /// Schema of an object whose fields are kept as they are.
 pub(crate) fn preserved_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_counted_as_the_server_stores_them() {
+        assert_eq!(stored_bytes(&"a\n<ä&\u{2028}") - stored_bytes(&""), 1 + 2 + 6 + 2 + 6 + 6);
+    }
 }

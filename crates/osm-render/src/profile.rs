@@ -6,7 +6,9 @@ use osm_api::config::{CloudProviderRef, LateBound, OperatingSystemConfigSpec, St
 use osm_api::digest;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::pool::Pool;
-use osm_api::profile::{AcceptedProfile, MAX_CONTENT_BYTES, OperatingSystemProfileSpec, TemplateEngine};
+use osm_api::profile::{
+    AcceptedProfile, MAX_CONTENT_BYTES, OperatingSystemProfileSpec, TemplateEngine, stored_bytes,
+};
 use osm_api::settings::Settings;
 use serde_json::{Value, json};
 
@@ -144,7 +146,7 @@ impl Profile {
             late_bound: late_bound.into_values().collect(),
             ..OperatingSystemConfigSpec::default()
         };
-        let bytes = serde_json::to_vec(&spec).map_or(usize::MAX, |json| json.len());
+        let bytes = stored_bytes(&spec);
         if bytes > MAX_CONTENT_BYTES {
             return Err(RenderError::ContentTooLarge { bytes, limit: MAX_CONTENT_BYTES });
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use osm_api::digest;
 use osm_api::profile::{
     AcceptedProfile, AcceptedSpec, ContainerRuntimeName, File, MAX_CONTENT_BYTES, OperatingSystemProfileSpec,
-    ProfileConfig, ProvisioningUtility, TemplateEngine, Unit,
+    ProfileConfig, ProvisioningUtility, TemplateEngine, Unit, stored_bytes,
 };
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ pub fn resolve(spec: &OperatingSystemProfileSpec) -> Result<AcceptedProfile, Pro
         return Err(ProfileError::UtilityUnsupported);
     }
     let tree = serde_json::to_value(spec).map_err(|_| invalid("", "can't be written as JSON"))?;
-    let bytes = tree.to_string().len();
+    let bytes = stored_bytes(&tree);
     if bytes > MAX_CONTENT_BYTES {
         return Err(ProfileError::ContentTooLarge { bytes, limit: MAX_CONTENT_BYTES });
     }

@@ -52,16 +52,12 @@ pub fn conflict(error: &kube::Error) -> bool {
     is_code(error, 409) && !already_exists(error)
 }
 
-/// Whether a create was refused because the namespace is going away.
-pub fn namespace_terminating(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status)
-        if status.code == 403 && status.details.as_ref().is_some_and(|details|
-            details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating")))
-}
-
-/// Whether a request failed because the namespace is not there.
-pub fn namespace_missing(error: &kube::Error, namespace: &str) -> bool {
-    matches!(error, kube::Error::Api(status)
-        if status.code == 404 && status.details.as_ref().is_some_and(|details|
-            details.kind == "namespaces" && details.name == namespace))
+/// Whether a request failed because the namespace is not there, or is going away and takes nothing new.
+pub fn namespace_missing(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    status.details.as_ref().is_some_and(|details| match status.code {
+        403 => details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating"),
+        404 => details.kind == "namespaces",
+        _ => false,
+    })
 }

@@ -140,23 +140,31 @@ impl Installed {
     /// # Errors
     /// A service that ends, or does not serve.
     pub async fn start(&mut self, service: Service) -> Result<()> {
+        let installation = self.installation.clone();
+        self.start_as(service, &installation, &[]).await
+    }
+
+    /// Starts secret-syncer as this installation, but with a `--namespace` in which there is nothing.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_lost(&mut self, control_plane: &ControlPlane, namespace: &str) -> Result<()> {
+        let lost = Installation { namespace: namespace.to_owned(), ..self.installation.clone() };
+        apply(control_plane, &manifests(&lost)).await?;
+        let installation = self.installation.namespace.clone();
+        self.start_as(Service::SecretSyncer, &lost, &["--installation", &installation]).await
+    }
+
+    async fn start_as(&mut self, service: Service, installation: &Installation, more: &[&str]) -> Result<()> {
         let name = service.name();
         let identity = self.identities.get(name).context("an identity of every service")?;
         let log = self.log_file(service);
         let before = std::fs::read_to_string(&log).unwrap_or_default().len();
         let identity = identity.display().to_string();
-        let args = [
-            "--namespace",
-            &self.installation.namespace,
-            "--settings",
-            &self.installation.settings,
-            "--kubeconfig",
-            &identity,
-            "--listen",
-            "127.0.0.1:0",
-            "--log",
-            "info,osm=debug",
-        ];
+        let (namespace, settings) = (installation.namespace.as_str(), installation.settings.as_str());
+        let mut args = vec!["--namespace", namespace, "--settings", settings, "--kubeconfig", &identity];
+        args.extend(["--listen", "127.0.0.1:0", "--log", "info,osm_runtime::watch=debug"]);
+        args.extend(more);
         let mut process =
             process::Service::spawn(&self.binaries.join(name), args, [("RUST_BACKTRACE", "1")], &log)?;
         let port = wait_for(&format!("{name} to serve"), START, async || {

@@ -2,7 +2,8 @@
 
 use kube::api::PostParams;
 use osm_api::OperatingSystemProfile;
-use osm_runtime::status;
+use osm_runtime::request::failed;
+use osm_runtime::{RequestError, status};
 
 use crate::gather::Gathered;
 use crate::plan::{Action, Plan, Publish, Restore};
@@ -12,7 +13,7 @@ use crate::{Error, FIELD_MANAGER};
 /// Applies a plan.
 ///
 /// # Errors
-/// Requests that failed; [`Error::Conflict`] where what was seen no longer is.
+/// Requests that failed; [`RequestError::Conflict`] where what was seen no longer is.
 pub async fn apply(state: &State, gathered: &Gathered, plan: &Plan) -> Result<(), Error> {
     let written = match &plan.action {
         Action::Nothing => return Ok(()),
@@ -33,13 +34,10 @@ async fn create(state: &State, profile: &OperatingSystemProfile) -> Result<Opera
         Err(error) if status::already_exists(&error) => {
             // The watch has not shown it yet: take it from the server and plan again.
             let name = profile.metadata.name.as_deref().unwrap_or_default();
-            state.wrote(api.get(name).await.map_err(Error::request("reading the default profile"))?);
-            Err(Error::Conflict)
+            state.wrote(api.get(name).await.map_err(failed("reading the default profile"))?);
+            Err(RequestError::Conflict { what: "the default profile" }.into())
         }
-        Err(error) if status::namespace_terminating(&error) => {
-            Err(Error::NamespaceTerminating(state.context.args.namespace.clone()))
-        }
-        Err(error) => Err(Error::request("creating the default profile")(error)),
+        Err(error) => Err(failed("creating the default profile")(error).into()),
     }
 }
 
@@ -47,7 +45,7 @@ async fn put_back(state: &State, name: &str, restore: &Restore) -> Result<Operat
     let (api, mut profile) = (state.profile_api(), restore.profile.clone());
     let replace = async |profile: &OperatingSystemProfile, dry_run: bool| {
         let replaced = api.replace(name, &PostParams { dry_run, ..PostParams::default() }, profile).await;
-        replaced.map_err(Error::request("putting the default profile back"))
+        replaced.map_err(failed("putting the default profile back"))
     };
     let mut first = profile.clone();
     if let Some(version) = &restore.by_way_of {
@@ -60,12 +58,12 @@ async fn put_back(state: &State, name: &str, restore: &Restore) -> Result<Operat
     if restore.by_way_of.is_some() {
         profile.metadata.resource_version = replace(&first, false).await?.metadata.resource_version;
     }
-    replace(&profile, false).await
+    Ok(replace(&profile, false).await?)
 }
 
 async fn apply_status(state: &State, name: &str, publish: &Publish) -> Result<(), Error> {
     let applied =
         status::apply(&state.profile_api(), FIELD_MANAGER, name, &publish.uid, &publish.status).await;
-    state.wrote(applied.map_err(Error::request("writing the profile's status"))?);
+    state.wrote(applied.map_err(failed("writing the profile's status"))?);
     Ok(())
 }

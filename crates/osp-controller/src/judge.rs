@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use osm_api::OperatingSystemProfileSpec;
-use osm_api::profile::{AcceptedProfile, AcceptedSpec, MAX_CONTENT_BYTES};
+use osm_api::profile::AcceptedProfile;
 use osm_render::{ProfileError, RenderError};
 use tokio::sync::Semaphore;
 
@@ -74,18 +74,6 @@ fn try_out(accepted: &AcceptedProfile) -> Result<(), Refusal> {
     Ok(osm_render::dry_run(&profile)?)
 }
 
-/// Bytes that the API server needs for `spec` in etcd: its JSON encoder writes `<`, `>`, `&` and the two line separators
-/// of Unicode as `\uXXXX`. A status that it can't store would be written again and again.
-fn stored_bytes(spec: &AcceptedSpec) -> usize {
-    let json = serde_json::to_string(spec).unwrap_or_default();
-    json.chars()
-        .map(|c| match c {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => 6,
-            other => other.len_utf8(),
-        })
-        .sum()
-}
-
 impl Judge {
     fn with(trial: Trial) -> Self {
         Self { trial, slots: Arc::new(Semaphore::new(SLOTS)), tried: Mutex::default() }
@@ -97,10 +85,6 @@ impl Judge {
     /// The first thing that is wrong with it.
     pub async fn judge(&self, name: &str, spec: &OperatingSystemProfileSpec) -> Judgement {
         let accepted = osm_render::resolve(spec)?;
-        let bytes = stored_bytes(&accepted.spec);
-        if bytes > MAX_CONTENT_BYTES {
-            return Err(ProfileError::ContentTooLarge { bytes, limit: MAX_CONTENT_BYTES }.into());
-        }
         self.outcome(name, &accepted).await?;
         Ok(accepted)
     }
@@ -170,16 +154,6 @@ mod tests {
         let refusal = judge.judge("a", &broken).await.unwrap_err();
         assert!(refusal.message.contains("/etc/motd"), "{refusal:?}");
         assert!(refusal.message.contains("line 2"), "{refusal:?}");
-    }
-
-    #[test]
-    fn bytes_are_counted_as_the_server_stores_them() {
-        let bytes = |text: &str| {
-            let mut spec = profile("v1.0.0");
-            spec.os_version = text.to_owned();
-            stored_bytes(&AcceptedSpec(spec))
-        };
-        assert_eq!(bytes("a\n<ä&\u{2028}") - bytes(""), 1 + 2 + 6 + 2 + 6 + 6);
     }
 
     #[tokio::test]

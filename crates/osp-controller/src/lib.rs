@@ -16,7 +16,7 @@ pub mod state;
 use std::time::Duration;
 
 use osm_runtime::runner::{self, Limits};
-use osm_runtime::{Context, settings, watch};
+use osm_runtime::{Context, RequestError, settings, watch};
 
 use crate::state::State;
 
@@ -27,19 +27,8 @@ pub const FIELD_MANAGER: &str = "osp-controller";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A request failed.
-    #[error("{what}: {source}")]
-    Request {
-        /// What was being done.
-        what: &'static str,
-        /// The failure.
-        source: kube::Error,
-    },
-    /// Somebody else wrote in between.
-    #[error("the OperatingSystemProfile was changed by somebody else")]
-    Conflict,
-    /// The namespace of the installation is going away; nothing can be created in it.
-    #[error("namespace {0} is being deleted: nothing can be created until it is back")]
-    NamespaceTerminating(String),
+    #[error(transparent)]
+    Request(#[from] RequestError),
     /// The API server has dropped fields of what we wrote.
     #[error(
         "the API server has not kept every field of the default profile: apply the CustomResourceDefinitions of this version"
@@ -47,30 +36,16 @@ pub enum Error {
     FieldsDropped,
 }
 
-impl Error {
-    pub(crate) fn request(what: &'static str) -> impl FnOnce(kube::Error) -> Self {
-        move |source| {
-            if osm_runtime::status::conflict(&source) {
-                Self::Conflict
-            } else {
-                Self::Request { what, source }
-            }
-        }
-    }
-}
-
 impl runner::Failure for Error {
     fn reason(&self) -> &'static str {
         match self {
-            Self::Request { .. } => "RequestFailed",
-            Self::Conflict => "Conflict",
-            Self::NamespaceTerminating(_) => "NamespaceTerminating",
+            Self::Request(error) => error.reason(),
             Self::FieldsDropped => "FieldsDropped",
         }
     }
 
     fn is_conflict(&self) -> bool {
-        matches!(self, Self::Conflict)
+        matches!(self, Self::Request(error) if error.is_conflict())
     }
 }
 

@@ -13,7 +13,9 @@ use kube::api::{Patch, PatchParams, PostParams};
 use osm_api::condition::Verdict;
 use osm_api::config::Published;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT};
+use osm_runtime::RequestError;
 use osm_runtime::cache::Version;
+use osm_runtime::request::failed;
 use osm_runtime::{status, watch};
 use serde_json::json;
 
@@ -52,7 +54,7 @@ pub enum PublishedPlan {
 /// Applies a plan.
 ///
 /// # Errors
-/// Requests that failed; [`Error::Conflict`] where what was seen no longer is.
+/// Requests that failed; [`RequestError::Conflict`](osm_runtime::RequestError::Conflict) where what was seen no longer is.
 pub async fn apply(state: &State, gathered: &Gathered, plan: Plan) -> Result<Applied, Error> {
     let Plan { step, orphans, again } = plan;
     for orphan in orphans {
@@ -127,12 +129,12 @@ async fn content(
     publish: &Publish,
 ) -> Result<osm_api::OperatingSystemConfigSpec, Error> {
     const WHAT: &str = "the OperatingSystemConfig";
-    let config = state.config_api().get(&gathered.name).await.map_err(Error::request(WHAT))?;
+    let config = state.config_api().get(&gathered.name).await.map_err(failed(WHAT))?;
     let seen = gathered.config.as_ref().map(|config| config.uid.as_str());
     let same =
         config.metadata.generation == Some(publish.generation) && config.metadata.uid.as_deref() == seen;
     state.wrote_config(&config);
-    if same { Ok(config.spec) } else { Err(Error::Conflict { what: WHAT }) }
+    if same { Ok(config.spec) } else { Err(RequestError::Conflict { what: WHAT }.into()) }
 }
 
 fn stands(gathered: &Gathered, documents: &Documents) -> bool {
@@ -166,7 +168,7 @@ async fn node_account(state: &State, gathered: &Gathered, publish: &Publish) -> 
         Err(error) if status::already_exists(&error) => api.get(NODE_BOOTSTRAP_ACCOUNT).await,
         outcome => outcome,
     };
-    Ok(wrote_account(state, &created.map_err(Error::request("ServiceAccount osm-node-bootstrap"))?))
+    Ok(wrote_account(state, &created.map_err(failed("ServiceAccount osm-node-bootstrap"))?))
 }
 
 async fn account(state: &State, gathered: &Gathered, publish: &Publish) -> Result<String, Error> {
@@ -203,17 +205,17 @@ where
 {
     let refused = match api.create(&PostParams::default(), object).await {
         Err(error) if status::already_exists(&error) => error,
-        outcome => return outcome.map_err(Error::request(what)),
+        outcome => return Ok(outcome.map_err(failed(what))?),
     };
     let name = object.meta().name.clone().unwrap_or_default();
-    let standing = api.get_metadata(&name).await.map_err(Error::request(what))?.metadata;
+    let standing = api.get_metadata(&name).await.map_err(failed(what))?.metadata;
     match installation_of(&standing) {
         // The watch has yet to show it: once more.
-        Some(owner) if owner == state.installation => Err(Error::Conflict { what }),
-        Some(_) => Err(Error::request(what)(refused)),
+        Some(owner) if owner == state.installation => Err(RequestError::Conflict { what }.into()),
+        Some(_) => Err(failed(what)(refused).into()),
         None => {
             undo::delete(api, &name, standing.uid.as_deref().unwrap_or_default(), None, what).await?;
-            api.create(&PostParams::default(), object).await.map_err(Error::request(what))
+            Ok(api.create(&PostParams::default(), object).await.map_err(failed(what))?)
         }
     }
 }
@@ -303,7 +305,7 @@ async fn put_role(
     metadata.resource_version = current.map(|role| role.meta.resource_version.clone());
     let role = Role { metadata, rules: Some(vec![rule(&secrets)]) };
     let written = match current {
-        Some(_) => api.replace(&name, &PostParams::default(), &role).await.map_err(Error::request(WHAT))?,
+        Some(_) => api.replace(&name, &PostParams::default(), &role).await.map_err(failed(WHAT))?,
         None => create(state, &api, &role, WHAT).await?,
     };
     state.roles.wrote(&watch::key(&written.metadata), Version::of(&written.metadata), RoleView::of(&written));
@@ -330,7 +332,7 @@ async fn provisioning(
             "annotations": {names::KEEP_UNTIL: keep_until, names::CONFIG: gathered.name, names::ORPHANED_SINCE: null},
         }});
         let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await;
-        Ok(state.wrote_secret(&patched.map_err(Error::request(WHAT))?))
+        Ok(state.wrote_secret(&patched.map_err(failed(WHAT))?))
     };
     if let Some(standing) = gathered.made.provisioning.iter().find(|secret| secret.meta.name == *name) {
         if good(standing) {
@@ -344,14 +346,14 @@ async fn provisioning(
         Ok(created) => Ok(state.wrote_secret(&created)),
         Err(error) if status::already_exists(&error) => {
             // Its name holds the MAC of its content: with that content it is ours, whatever became of its labels.
-            let standing = SecretView::of(&api.get(name).await.map_err(Error::request(WHAT))?);
+            let standing = SecretView::of(&api.get(name).await.map_err(failed(WHAT))?);
             if good(&standing) {
                 keep(&standing).await
             } else {
                 Err(Error::ForeignSecret { name: name.clone() })
             }
         }
-        Err(error) => Err(Error::request(WHAT)(error)),
+        Err(error) => Err(failed(WHAT)(error).into()),
     }
 }
 
@@ -393,7 +395,7 @@ async fn put_bootstrap(state: &State, gathered: &Gathered, mut secret: Secret) -
         if !standing.immutable {
             secret.metadata.resource_version = Some(standing.meta.resource_version.clone());
             let replaced = api.replace(&name, &PostParams::default(), &secret).await;
-            state.wrote_secret(&replaced.map_err(Error::request(WHAT))?);
+            state.wrote_secret(&replaced.map_err(failed(WHAT))?);
             return Ok(());
         }
         undo::delete_secret(state, standing).await?;
@@ -401,15 +403,15 @@ async fn put_bootstrap(state: &State, gathered: &Gathered, mut secret: Secret) -
     match api.create(&PostParams::default(), &secret).await {
         Ok(created) => state.wrote_secret(&created),
         Err(error) if status::already_exists(&error) => {
-            let standing = api.get(&name).await.map_err(Error::request(WHAT))?;
+            let standing = api.get(&name).await.map_err(failed(WHAT))?;
             if installation_of(&standing.metadata) == Some(&state.installation) {
                 state.wrote_secret(&standing);
-                return Err(Error::Conflict { what: WHAT });
+                return Err(RequestError::Conflict { what: WHAT }.into());
             }
             if is_ours_by_mac(gathered, &standing) {
                 secret.metadata.resource_version = standing.metadata.resource_version;
                 let replaced = api.replace(&name, &PostParams::default(), &secret).await;
-                state.wrote_secret(&replaced.map_err(Error::request(WHAT))?);
+                state.wrote_secret(&replaced.map_err(failed(WHAT))?);
                 return Ok(());
             }
             if !is_of_the_go_implementation(&standing) {
@@ -419,11 +421,9 @@ async fn put_bootstrap(state: &State, gathered: &Gathered, mut secret: Secret) -
             // It can't be changed: the only absence that is permitted, as short as can be.
             undo::delete(&api, &name, standing.metadata.uid.as_deref().unwrap_or_default(), None, WHAT)
                 .await?;
-            state.wrote_secret(
-                &api.create(&PostParams::default(), &secret).await.map_err(Error::request(WHAT))?,
-            )
+            state.wrote_secret(&api.create(&PostParams::default(), &secret).await.map_err(failed(WHAT))?)
         }
-        Err(error) => return Err(Error::request(WHAT)(error)),
+        Err(error) => return Err(failed(WHAT)(error).into()),
     };
     Ok(())
 }
@@ -490,14 +490,14 @@ async fn apply_orphan(state: &State, gathered: &Gathered, step: OrphanStep) -> R
                     .secret_api()
                     .patch(&secret.meta.name, &PatchParams::default(), &Patch::Merge(&patch))
                     .await;
-                state.wrote_secret(&patched.map_err(Error::request("marking an orphaned Secret"))?);
+                state.wrote_secret(&patched.map_err(failed("marking an orphaned Secret"))?);
             }
         }
         OrphanStep::Collect(made) => {
             let config = state.config_api().get_metadata_opt(&gathered.name).await;
-            let config = config.map_err(Error::request("reading the OperatingSystemConfig"))?;
+            let config = config.map_err(failed("reading the OperatingSystemConfig"))?;
             if gathered.config.is_none() && config.is_some() {
-                return Err(Error::Conflict { what: "the OperatingSystemConfig" });
+                return Err(RequestError::Conflict { what: "the OperatingSystemConfig" }.into());
             }
             lock(&state.collected).push_back(gathered.now);
             tracing::warn!(

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
 use osm_api::settings::Credentials;
 use osm_render::LateValues;
+use osm_runtime::request::failed;
 
 use crate::key::{self, DigestKey};
 use crate::state::{State, lock};
@@ -152,11 +153,8 @@ fn made(state: &State, name: &str, pool: &str) -> (Made, Vec<(String, Made)>) {
 }
 
 async fn is_still_foreign(state: &State, name: &str) -> Result<bool, Error> {
-    let found = state
-        .secret_api()
-        .get_metadata_opt(name)
-        .await
-        .map_err(Error::request("reading the bootstrap Secret"))?;
+    let found =
+        state.secret_api().get_metadata_opt(name).await.map_err(failed("reading the bootstrap Secret"))?;
     let ours = |labels: &std::collections::BTreeMap<String, String>| {
         labels.get(names::INSTALLATION) == Some(&state.installation)
     };

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::PostParams;
 use osm_api::{digest, names};
+use osm_runtime::request::failed;
 use osm_runtime::status;
 use rand::Rng;
 use sha2::Sha256;
@@ -91,8 +92,7 @@ async fn store(state: &State, name: &str, key: &DigestKey, in_use: bool) -> Resu
             Ok(key.clone())
         }
         Err(error) if status::already_exists(&error) => {
-            let mut standing =
-                state.secret_api().get(name).await.map_err(Error::request("reading the HMAC key"))?;
+            let mut standing = state.secret_api().get(name).await.map_err(failed("reading the HMAC key"))?;
             if standing.metadata.labels.as_ref().and_then(|l| l.get(names::INSTALLATION))
                 != Some(&state.installation)
             {
@@ -104,13 +104,13 @@ async fn store(state: &State, name: &str, key: &DigestKey, in_use: bool) -> Resu
                 standing.data = secret.data;
                 standing.metadata.labels = Some(labels);
                 let replaced = state.secret_api().replace(name, &PostParams::default(), &standing).await;
-                state.wrote_secret(&replaced.map_err(Error::request("the HMAC key"))?);
+                state.wrote_secret(&replaced.map_err(failed("the HMAC key"))?);
                 return Ok(key.clone());
             }
             state.wrote_secret(&standing);
             Ok(good.unwrap_or_else(|| key.clone()))
         }
-        Err(error) => Err(Error::request("creating the HMAC key")(error)),
+        Err(error) => Err(failed("creating the HMAC key")(error).into()),
     }
 }
 

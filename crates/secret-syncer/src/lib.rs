@@ -20,7 +20,7 @@ pub mod view;
 use std::time::Duration;
 
 use osm_runtime::runner::{self, Limits};
-use osm_runtime::{Context, settings, watch};
+use osm_runtime::{Context, RequestError, settings, watch};
 
 use crate::state::{Key, State};
 
@@ -31,24 +31,8 @@ pub const FIELD_MANAGER: &str = "secret-syncer";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A request failed.
-    #[error("{what}: {}", osm_runtime::status::brief(source))]
-    Request {
-        /// What was being done.
-        what: &'static str,
-        /// The failure.
-        source: kube::Error,
-    },
-    /// Somebody else wrote in between.
-    #[error("{what} was changed by somebody else")]
-    Conflict {
-        /// The object.
-        what: &'static str,
-    },
-    /// The namespace of the Secrets is not there, or going away.
-    #[error(
-        "namespace cloud-init-settings {0}; it comes with the installation, and everything is put back once it is there"
-    )]
-    Namespace(&'static str),
+    #[error(transparent)]
+    Request(#[from] RequestError),
     /// A token that was just issued may not do what a node must.
     #[error("a node's token may not {right}: apply the roles and bindings of this version")]
     RightMissing {
@@ -69,29 +53,10 @@ pub enum Error {
     Document(#[from] document::DocumentError),
 }
 
-impl Error {
-    pub(crate) fn request(what: &'static str) -> impl FnOnce(kube::Error) -> Self {
-        move |source| {
-            if osm_runtime::status::conflict(&source) {
-                Self::Conflict { what }
-            } else if osm_runtime::status::namespace_terminating(&source) {
-                Self::Namespace("is being deleted")
-            } else if osm_runtime::status::namespace_missing(&source, osm_api::names::CLOUD_INIT_SETTINGS) {
-                Self::Namespace("is missing")
-            } else {
-                Self::Request { what, source }
-            }
-        }
-    }
-}
-
 impl runner::Failure for Error {
     fn reason(&self) -> &'static str {
         match self {
-            Self::Request { source, .. } if osm_runtime::status::is_code(source, 403) => "Forbidden",
-            Self::Request { .. } => "RequestFailed",
-            Self::Conflict { .. } => "Conflict",
-            Self::Namespace(_) => "NamespaceMissing",
+            Self::Request(error) => error.reason(),
             Self::RightMissing { .. } => "NodeRightMissing",
             Self::ForeignSecret { .. } => "ForeignSecret",
             Self::Source(error) => error.reason(),
@@ -100,7 +65,7 @@ impl runner::Failure for Error {
     }
 
     fn is_conflict(&self) -> bool {
-        matches!(self, Self::Conflict { .. })
+        matches!(self, Self::Request(error) if error.is_conflict())
     }
 }
 

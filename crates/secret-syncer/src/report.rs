@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use osm_api::condition::{self, PUBLISHED, Verdict};
 use osm_api::config::{OperatingSystemConfigStatus, Published};
+use osm_runtime::request::failed;
 use osm_runtime::runner::Failure;
 use osm_runtime::{Context, status};
 use prometheus::{IntCounterVec, IntGauge, Opts};
@@ -80,7 +81,7 @@ pub async fn report(
         Err(error) => {
             let now = Timestamp::now();
             let since = *lock(&state.failing).entry(name.to_owned()).or_insert(now);
-            let passing = matches!(&error, Error::Request { source, .. } if !status::is_code(source, 403));
+            let passing = matches!(&error, Error::Request(error) if error.may_pass());
             if !passing || now.duration_since(since) >= TOLD_AFTER {
                 let verdict = Verdict {
                     type_: PUBLISHED,
@@ -111,7 +112,7 @@ async fn say(
     }
     let status = OperatingSystemConfigStatus { conditions: vec![condition], published, ..Default::default() };
     let written = status::apply(&state.config_api(), FIELD_MANAGER, &config.name, &config.uid, &status).await;
-    state.wrote_config(&written.map_err(Error::request("the OperatingSystemConfig's status"))?);
+    state.wrote_config(&written.map_err(failed("the OperatingSystemConfig's status"))?);
     let turned = before
         .is_none_or(|before| before.reason != verdict.reason || (before.status == "True") != verdict.status);
     if turned {

@@ -15,6 +15,7 @@ use kube::api::PostParams;
 use kube::config::AuthInfo;
 use kube::{Api, Client};
 use osm_api::names::{CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT};
+use osm_runtime::request::failed;
 use osm_runtime::{Context, client, rights};
 
 use crate::Error;
@@ -82,7 +83,7 @@ async fn request(
     let request = TokenRequest { spec, ..TokenRequest::default() };
     let api: Api<ServiceAccount> = Api::namespaced(state.context.client.clone(), CLOUD_INIT_SETTINGS);
     let issued = api.create_token_request(account, &PostParams::default(), &request).await;
-    let status = issued.map_err(Error::request("issuing a token"))?.status;
+    let status = issued.map_err(failed("issuing a token"))?.status;
     // An answer without a token is not known to happen; an expired one makes the pool be published again.
     Ok(status.map_or((String::new(), Timestamp::UNIX_EPOCH), |status| {
         (status.token, status.expiration_timestamp.0)
@@ -144,7 +145,6 @@ impl AsToken {
     }
 
     async fn allowed(&self, token: &str, attributes: &ResourceAttributes) -> Result<bool, Error> {
-        let failed = Error::request("asking what a token may do");
         let spec = SelfSubjectAccessReviewSpec {
             resource_attributes: Some(attributes.clone()),
             ..Default::default()
@@ -166,7 +166,7 @@ impl AsToken {
             Ok(answer) => Ok(answer.status.is_some_and(|status| status.allowed)),
             // The token of an account or Secret that the API server has yet to see.
             Err(error) if osm_runtime::status::is_code(&error, 401) => Ok(false),
-            Err(error) => Err(failed(error)),
+            Err(error) => Err(failed("asking what a token may do")(error).into()),
         }
     }
 }

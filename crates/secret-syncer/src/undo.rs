@@ -7,6 +7,7 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 use osm_api::names::CLOUD_INIT_SETTINGS;
+use osm_runtime::request::failed;
 use osm_runtime::status;
 use serde::de::DeserializeOwned;
 
@@ -46,7 +47,7 @@ pub async fn undo(state: &State, made: &Made) -> Result<(), Error> {
 /// Deletes a Secret of ours exactly as it was seen.
 ///
 /// # Errors
-/// Requests that failed; [`Error::Conflict`] where it has changed.
+/// Requests that failed; [`RequestError::Conflict`](osm_runtime::RequestError::Conflict) where it has changed.
 pub async fn delete_secret(state: &State, secret: &SecretView) -> Result<(), Error> {
     let meta = &secret.meta;
     delete(&state.secret_api(), &meta.name, &meta.uid, Some(&meta.resource_version), "a Secret of the pool")
@@ -58,7 +59,7 @@ pub async fn delete_secret(state: &State, secret: &SecretView) -> Result<(), Err
 /// Deletes the object with this uid, and no successor of its name.
 ///
 /// # Errors
-/// Requests that failed; [`Error::Conflict`] where it is another one or has changed.
+/// Requests that failed; [`RequestError::Conflict`](osm_runtime::RequestError::Conflict) where it is another one or has changed.
 pub async fn delete<K>(
     api: &Api<K>,
     name: &str,
@@ -74,6 +75,6 @@ where
     match api.delete(name, &DeleteParams::default().preconditions(preconditions)).await {
         Ok(_) => Ok(()),
         Err(error) if status::is_code(&error, 404) => Ok(()),
-        Err(error) => Err(Error::request(what)(error)),
+        Err(error) => Err(failed(what)(error).into()),
     }
 }

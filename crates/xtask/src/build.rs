@@ -38,8 +38,7 @@ pub async fn services(profile: Profile) -> Result<PathBuf> {
     let output = command.spawn().context("cargo can't be run")?.wait_with_output().await?;
     ensure!(output.status.success(), "the services can't be built");
     let executables = String::from_utf8(output.stdout).context("cargo's messages")?;
-    let executables = executables.lines().filter_map(executable);
-    let service = executables.last().context("cargo built no executable")?;
+    let service = executables.lines().find_map(executable).context("cargo built no executable")?;
     Ok(service.parent().context("the executable's folder")?.to_owned())
 }
 

@@ -117,3 +117,42 @@ async fn registry_credentials_are_bound_late_encoded_and_followed() -> Result<()
     }
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_that_no_living_token_may_fetch_go_and_the_role_narrows() -> Result<()> {
+    let world = World::start(Options::default()).await?;
+    world.accepted_profile("osp-tiny", "v1.0.0", "kubelet {{kubelet.version}}\n").await?;
+    world.pool("p", "osp-tiny").await?;
+    world.stamp("p", 1).await?;
+    let first = world.machine("p", 1).await?;
+    world
+        .patch_pool("p", json!({"spec": {"template": {"spec": {"versions": {"kubelet": "1.35.0"}}}}}))
+        .await?;
+    world.stamp("p", 2).await?;
+    let second = world.machine("p", 2).await?;
+    world.fetch(&first).await?;
+    // A day later.
+    let past = json!({"metadata": {"annotations": {names::KEEP_UNTIL: "2026-01-01T00:00:00Z"}}});
+    for document in [&first.provisioning_secret, &second.provisioning_secret] {
+        world.secrets().patch(document, &PatchParams::default(), &Patch::Merge(&past)).await?;
+    }
+    wait_for("the first document to go", SOON, async || {
+        check(world.secrets().get_opt(&first.provisioning_secret).await?.is_none())
+    })
+    .await?;
+    let roles: Api<k8s_openapi::api::rbac::v1::Role> = world.api(CLOUD_INIT_SETTINGS);
+    wait_for("the Role to narrow", SOON, async || {
+        let role = roles
+            .list(&ListParams::default())
+            .await?
+            .items
+            .into_iter()
+            .find(|role| role.name_any().starts_with("osm-node-"));
+        let names = role.and_then(|role| role.rules).and_then(|rules| rules.first()?.resource_names.clone());
+        check(names == Some(vec![second.provisioning_secret.clone()]))
+    })
+    .await?;
+    // The one that the live bootstrap Secret names stays, whatever its date says.
+    world.machine("p", 2).await?;
+    Ok(())
+}

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_api::rbac::Service;
 use osm_testkit::{Options, check, wait_for};
 use serde_json::json;
 
@@ -122,7 +123,7 @@ async fn the_namespace_of_the_secrets_goes_and_comes_back() -> Result<()> {
     let world = published().await?;
     world.start_deleting_namespace(CLOUD_INIT_SETTINGS).await?;
     world.stamp("p", 2).await?;
-    assert!(world.says("p", "Published", false, "NamespaceMissing").await?.contains("is being deleted"));
+    assert!(world.says("p", "Published", false, "NamespaceMissing").await?.contains("being terminated"));
     world.delete_namespace(CLOUD_INIT_SETTINGS).await?;
     world.restore_namespace(CLOUD_INIT_SETTINGS).await?;
     world.machine("p", 2).await?;
@@ -157,5 +158,30 @@ async fn a_config_edited_by_hand_is_put_right_and_never_published() -> Result<()
         observer.history("p").iter().all(|(_, text)| text.contains("/etc/token")),
         "the edit was published"
     );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_list_of_configs_deletes_nothing() -> Result<()> {
+    let mut world = published().await?;
+    let before = world.machine("p", 1).await?;
+    let observer = world.observe().await?;
+    // What a wrong --namespace looks like: every list answers 200, without items.
+    world.installed.kill9(Service::SecretSyncer)?;
+    world.installed.start_lost(&world.plane, "elsewhere").await?;
+    let name = names::bootstrap_secret_name("p", "kube-system");
+    wait_for("the Secret to be marked", SOON, async || {
+        check(world.secrets().get(&name).await?.annotations().contains_key(names::ORPHANED_SINCE))
+    })
+    .await?;
+    assert_eq!(world.machine("p", 1).await?.text, before.text);
+    world.installed.kill9(Service::SecretSyncer)?;
+    world.installed.start(Service::SecretSyncer).await?;
+    wait_for("the mark to go", SOON, async || {
+        check(!world.secrets().get(&name).await?.annotations().contains_key(names::ORPHANED_SINCE))
+    })
+    .await?;
+    world.machine("p", 1).await?;
+    assert_eq!(observer.absences(), Vec::<String>::new());
     Ok(())
 }

@@ -4,7 +4,7 @@ use anyhow::Result;
 use kube::ResourceExt;
 use osm_api::names;
 use osm_api::rbac::Service;
-use osm_testkit::Options;
+use osm_testkit::{Options, machine_controller};
 use serde_json::json;
 
 use crate::world::{self, NAMESPACE, World};
@@ -63,6 +63,7 @@ async fn a_machine_deployment_becomes_user_data_and_nobody_writes_to_it() -> Res
     world.stamp("default", 1).await?;
     world.says("default", "Published", true, "Published").await?;
     assert_eq!(world.config("default").await?.spec.profile.unwrap().name, "osp-ubuntu");
+    judge_both_documents(&world, "default").await?;
 
     for event in world.plane.audit_events()?.iter().filter(|event| event.resource == "machinedeployments") {
         let ours = Service::ALL
@@ -98,5 +99,23 @@ async fn services_settings_namespaces_and_pools_may_come_in_any_order() -> Resul
     for pool in ["a", "b"] {
         world.machine(pool, 1).await?;
     }
+    Ok(())
+}
+
+/// What stands in the Secrets for the complete default profile is good in the eyes of the programs that read it, for
+/// every name that a machine may have.
+async fn judge_both_documents(world: &World, pool: &str) -> Result<()> {
+    let secret = world.bootstrap(pool).await?;
+    for machine in ["a", "pool-5d4f8b7c9-x2x7z", &"long-".repeat(12)] {
+        let text = machine_controller::user_data(&secret, "1", machine)?;
+        let delivered = machine_controller::delivered("openstack", "ubuntu", &text)?;
+        assert!(!delivered.is_empty());
+        osm_testkit::judge::judge_user_data(&format!("bootstrap document of {machine}"), &text).unwrap();
+    }
+    let name = secret.annotations()[names::PROVISIONING_SECRET].clone();
+    let document =
+        world.secrets().get(&name).await?.data.and_then(|mut data| data.remove(names::CLOUD_CONFIG_KEY));
+    let text = String::from_utf8(document.expect("a document").0)?;
+    osm_testkit::judge::judge_user_data("provisioning document", &text).unwrap();
     Ok(())
 }

@@ -124,7 +124,10 @@ mod tests {
     #[test]
     fn differences_are_by_service_and_memory_is_not_one() {
         let of = |requests, cpu| {
-            Sample(BTreeMap::from([("a", Used { requests, cpu, peak_rss: requests }), ("b", Used::default())]))
+            Sample(BTreeMap::from([
+                ("a", Used { requests, cpu, peak_rss: requests }),
+                ("b", Used::default()),
+            ]))
         };
         let used = of(10, 3.0).since(&of(4, 1.0));
         assert_eq!((used.requests(), used.cpu(), used.peak_rss()), (6, 2.0, 10));

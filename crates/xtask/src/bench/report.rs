@@ -47,7 +47,9 @@ pub fn print(figures: &Figures, dev: bool) {
     let Figures { count, created, rotated, absences, .. } = figures;
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let build = if dev { "development build: not comparable" } else { "release build" };
-    println!("{count} MachineDeployments (ubuntu, aws) at once; {build}; {cores} cores, shared with etcd and kube-apiserver\n");
+    println!(
+        "{count} MachineDeployments (ubuntu, aws) at once; {build}; {cores} cores, shared with etcd and kube-apiserver\n"
+    );
     let each = |n: f64| n / to_f64(*count);
     let requests = |used: &Sample| format!("{:.1}", each(to_f64(used.requests())));
     let millis = |used: &Sample| format!("{:.0}", each(used.cpu() * 1000.0));
@@ -61,7 +63,12 @@ pub fn print(figures: &Figures, dev: bool) {
         ("bootstrap Secret absent while rotating (Go: p50 / max)", absent),
         (
             "API requests each, created / rotated / deleted",
-            format!("{} / {} / {}", requests(&created.used), requests(&rotated.used), requests(&figures.deleted)),
+            format!(
+                "{} / {} / {}",
+                requests(&created.used),
+                requests(&rotated.used),
+                requests(&figures.deleted)
+            ),
         ),
         ("CPU each, created / rotated", format!("{} / {} ms", millis(&created.used), millis(&rotated.used))),
         ("peak memory, all services", format!("{} MiB", mebibytes(figures.end.peak_rss()))),
@@ -92,7 +99,9 @@ fn by_service(figures: &Figures) {
         let count = to_f64(figures.count);
         (format!("{:.1}", to_f64(used.requests) / count), format!("{:.1}", used.cpu * 1000.0 / count))
     };
-    println!("\n| | requests each, created / rotated / deleted | CPU each, created / rotated | peak memory | idle requests a minute | idle CPU a minute |");
+    println!(
+        "\n| | requests each, created / rotated / deleted | CPU each, created / rotated | peak memory | idle requests a minute | idle CPU a minute |"
+    );
     println!("|---|---|---|---|---|---|");
     for (name, end) in &figures.end.0 {
         let phases = [&figures.created.used, &figures.rotated.used, &figures.deleted];

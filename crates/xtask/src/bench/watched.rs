@@ -103,19 +103,25 @@ impl Watched {
     ///
     /// # Errors
     /// After the deadline: how many are missing.
-    pub async fn revision(&mut self, revision: u64, begun: &Begun, deadline: Duration) -> Result<Vec<Duration>> {
+    pub async fn revision(
+        &mut self,
+        revision: u64,
+        begun: &Begun,
+        deadline: Duration,
+    ) -> Result<Vec<Duration>> {
         let wanted = revision.to_string();
-        let mut waits = wait_for(&format!("every bootstrap Secret at revision {revision}"), deadline, async || {
-            let seen = lock(&self.seen);
-            let wait = |(name, since): (&String, &Instant)| {
-                let at = seen.first.get(&(name.clone(), wanted.clone()))?;
-                Some(at.saturating_duration_since(*since))
-            };
-            let waits: Vec<Duration> = begun.iter().filter_map(wait).collect();
-            ensure!(waits.len() == begun.len(), "{} of {} are there", waits.len(), begun.len());
-            Ok(Some(waits))
-        })
-        .await?;
+        let mut waits =
+            wait_for(&format!("every bootstrap Secret at revision {revision}"), deadline, async || {
+                let seen = lock(&self.seen);
+                let wait = |(name, since): (&String, &Instant)| {
+                    let at = seen.first.get(&(name.clone(), wanted.clone()))?;
+                    Some(at.saturating_duration_since(*since))
+                };
+                let waits: Vec<Duration> = begun.iter().filter_map(wait).collect();
+                ensure!(waits.len() == begun.len(), "{} of {} are there", waits.len(), begun.len());
+                Ok(Some(waits))
+            })
+            .await?;
         waits.sort_unstable();
         Ok(waits)
     }
