@@ -8,7 +8,7 @@ use osm_api::config::MachineDeploymentRef;
 use osm_api::profile::{AcceptedProfile, OperatingSystemProfile};
 use osm_api::{MachineDeployment, pool};
 use osm_render::{ClusterEndpoint, Profile, ProfileError};
-use osm_runtime::cache::Version;
+use osm_runtime::cache::{Cache, Version};
 use osm_runtime::request::failed;
 use osm_runtime::settings::Current;
 use osm_runtime::{RequestError, status, watch};
@@ -65,6 +65,11 @@ pub enum ProfileLookup {
         namespace: String,
         /// Its name.
         name: String,
+    },
+    /// Its namespace is not read by this installation.
+    Unread {
+        /// The namespace.
+        namespace: String,
     },
     /// There it is.
     Found(Box<FoundProfile>),
@@ -177,13 +182,15 @@ async fn lookup(
     let key = format!("{namespace}/{name}");
     let known =
         config.and_then(|config| config.machine_deployment.as_ref()).and_then(|md| md.revision.as_deref());
-    let watched = namespace == state.context.args.namespace;
+    let Some(profiles) = state.profiles.get(&namespace) else {
+        return Ok(ProfileLookup::Unread { namespace });
+    };
     // A new revision decides what machines boot with for a long time. The profile may have been changed just before
     // it, and its watch may lag behind that of MachineDeployments: so ask.
-    if watched && pool::revision(owner).is_some_and(|revision| known != Some(revision)) {
-        refresh(state, &namespace, &name, &key).await?;
+    if pool::revision(owner).is_some_and(|revision| known != Some(revision)) {
+        refresh(state, profiles, &namespace, &name).await?;
     }
-    let Some(view) = state.profiles.get(&key) else { return Ok(ProfileLookup::Missing { namespace, name }) };
+    let Some(view) = profiles.get(&key) else { return Ok(ProfileLookup::Missing { namespace, name }) };
     let accepted = view.accepted.as_ref().map(|accepted| (accepted.clone(), state.compiled(accepted)));
     Ok(ProfileLookup::Found(Box::new(FoundProfile {
         namespace,
@@ -195,12 +202,17 @@ async fn lookup(
     })))
 }
 
-async fn refresh(state: &State, namespace: &str, name: &str, key: &str) -> Result<(), RequestError> {
+async fn refresh(
+    state: &State,
+    profiles: &Cache<ProfileView>,
+    namespace: &str,
+    name: &str,
+) -> Result<(), RequestError> {
     let api: Api<OperatingSystemProfile> = Api::namespaced(state.context.client.clone(), namespace);
     match api.get(name).await {
         Ok(profile) => {
-            debug_assert_eq!(watch::key(&profile.metadata), key);
-            state.profiles.wrote(key, Version::of(&profile.metadata), ProfileView::of(profile));
+            let (key, version) = (watch::key(&profile.metadata), Version::of(&profile.metadata));
+            profiles.wrote(&key, version, ProfileView::of(profile));
             Ok(())
         }
         // Whether it is gone is told by the watch.

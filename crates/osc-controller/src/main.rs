@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use osm_api::rbac::Service;
-use osm_runtime::CommonArgs;
+use osm_runtime::{CommonArgs, ProfileArgs};
 
 /// Renders one OperatingSystemConfig per MachineDeployment.
 ///
@@ -15,8 +15,11 @@ use osm_runtime::CommonArgs;
 struct Args {
     #[command(flatten)]
     common: CommonArgs,
+    #[command(flatten)]
+    profiles: ProfileArgs,
 }
 
 fn main() -> ExitCode {
-    osm_runtime::service::main(Service::OscController, Args::parse().common, osc_controller::run)
+    let args = Args::parse();
+    osm_runtime::service::main(Service::OscController, args.common, Some(args.profiles), osc_controller::run)
 }

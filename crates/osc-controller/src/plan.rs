@@ -236,6 +236,14 @@ fn decide(gathered: &Gathered, owner: &Arc<MachineDeployment>, config: Option<&C
         ProfileLookup::Unnamed => {
             return hold(false, "ProfileNotFound", "the MachineDeployment names no profile");
         }
+        ProfileLookup::Unread { namespace } => {
+            let annotation = names::PROFILE_NAMESPACE;
+            let message = format!(
+                "profiles are not read from namespace {namespace}, which the annotation {annotation} names: add it to \
+                 --profile-namespaces of osp-controller and osc-controller, with their rights there"
+            );
+            return hold(false, "ProfileNotFound", message);
+        }
         ProfileLookup::Missing { namespace, name } => {
             return hold(
                 false,

@@ -1,6 +1,6 @@
 //! What this controller knows: its watches, and what wakes which OperatingSystemConfig.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jiff::Timestamp;
@@ -43,8 +43,8 @@ pub struct Inner {
     pub queue: Arc<Queue<String>>,
     /// MachineDeployments of the whole cluster.
     pub machine_deployments: Arc<Cache<MachineDeployment>>,
-    /// Profiles of the namespace.
-    pub profiles: Arc<Cache<ProfileView>>,
+    /// Profiles, by namespace.
+    pub profiles: BTreeMap<String, Arc<Cache<ProfileView>>>,
     /// OperatingSystemConfigs of the namespace.
     pub configs: Arc<Cache<ConfigView>>,
     /// Objects by condition.
@@ -65,13 +65,15 @@ impl State {
     /// # Errors
     /// Metrics that can't be registered.
     pub fn start(context: &Context, settings: settings::Receiver) -> anyhow::Result<Self> {
+        let namespaces = context.installation.namespaces_of_profiles().into_iter();
+        let profiles = namespaces.map(|namespace| (namespace.to_owned(), Arc::default())).collect();
         let own_ca = context.config.root_cert.as_deref().and_then(endpoint::pem);
         let state = Self(Arc::new(Inner {
             context: context.clone(),
             settings,
             queue: Arc::default(),
             machine_deployments: Arc::default(),
-            profiles: Arc::default(),
+            profiles,
             configs: Arc::default(),
             census: Census::new(&context.metrics),
             rejected: Mutex::default(),
@@ -122,20 +124,22 @@ impl State {
             wake,
         );
 
-        let state = self.clone();
-        let wake = move |change: Change<ProfileView>| state.wake_users_of(&change.key);
-        let api: Api<DeserializeGuard<OperatingSystemProfile>> =
-            Api::namespaced(client.clone(), &context.args.namespace);
-        let cache = self.profiles.clone();
-        watch::spawn(
-            context,
-            "operatingsystemprofiles",
-            api,
-            all(),
-            cache,
-            |osp| Some(ProfileView::of(osp)),
-            wake,
-        );
+        for (namespace, cache) in &self.profiles {
+            let state = self.clone();
+            let wake = move |change: Change<ProfileView>| state.wake_users_of(&change.key);
+            let api: Api<DeserializeGuard<OperatingSystemProfile>> =
+                Api::namespaced(client.clone(), namespace);
+            let cache = cache.clone();
+            watch::spawn(
+                context,
+                "operatingsystemprofiles",
+                api,
+                all(),
+                cache,
+                |osp| Some(ProfileView::of(osp)),
+                wake,
+            );
+        }
 
         let state = self.clone();
         let wake = move |_: Change<Discovered>| state.wake_all();
@@ -227,7 +231,9 @@ impl Inner {
         if let Some(profile) = compiled.get(&accepted.digest) {
             return profile.clone();
         }
-        let in_use = self.profiles.select(|profile| profile.accepted.is_some());
+        let in_use =
+            self.profiles.values().flat_map(|cache| cache.select(|profile| profile.accepted.is_some()));
+        let in_use: Vec<Arc<ProfileView>> = in_use.collect();
         let digests: Vec<&str> = in_use
             .iter()
             .filter_map(|profile| profile.accepted.as_ref())

@@ -393,7 +393,12 @@ impl JsonSchema for AcceptedSpec {
 
 /// Schema of an object whose fields are kept as they are.
 pub(crate) fn preserved_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+    // Not `x-kubernetes-preserve-unknown-fields` on the object itself: there a rule's `==` sees the values of fields,
+    // but not that a field has another name.
+    schemars::json_schema!({
+        "type": "object",
+        "additionalProperties": {"x-kubernetes-preserve-unknown-fields": true}
+    })
 }
 
 #[cfg(test)]

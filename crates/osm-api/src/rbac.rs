@@ -11,11 +11,31 @@ pub struct Installation {
     pub namespace: String,
     /// Name of the settings ConfigMap.
     pub settings: String,
+    /// Further namespaces of profiles, for MachineDeployments with the annotation
+    /// [`PROFILE_NAMESPACE`](crate::names::PROFILE_NAMESPACE).
+    pub profile_namespaces: Vec<String>,
+}
+
+impl Installation {
+    /// Every namespace that profiles are read from, each once; the installation's own comes first.
+    pub fn namespaces_of_profiles(&self) -> Vec<&str> {
+        let mut all = vec![self.namespace.as_str()];
+        for namespace in &self.profile_namespaces {
+            if !all.contains(&namespace.as_str()) {
+                all.push(namespace);
+            }
+        }
+        all
+    }
 }
 
 impl Default for Installation {
     fn default() -> Self {
-        Self { namespace: "kube-system".to_owned(), settings: SETTINGS_CONFIG_MAP.to_owned() }
+        Self {
+            namespace: "kube-system".to_owned(),
+            settings: SETTINGS_CONFIG_MAP.to_owned(),
+            profile_namespaces: Vec::new(),
+        }
     }
 }
 
@@ -43,45 +63,52 @@ impl Service {
 
     /// Everything the service may do.
     pub fn grants(self, installation: &Installation) -> Vec<Grant> {
-        let Installation { namespace, settings } = installation;
+        let Installation { namespace, settings, .. } = installation;
         let cluster = |rules| Grant { namespace: None, rules };
         let here = |rules| Grant { namespace: Some(namespace.clone()), rules };
         let in_namespace = |other: &str, rules| Grant { namespace: Some(other.to_owned()), rules };
         let settings = || named("", &["configmaps"], &[settings], &["get", "list", "watch"]);
         let events = || rule("events.k8s.io", &["events"], &["create", "patch"]);
+        let profiles = || rule(GROUP, &["operatingsystemprofiles"], &["get", "list", "watch"]);
+        let further = installation.namespaces_of_profiles().into_iter().skip(1);
         match self {
-            Self::OspController => vec![here(vec![
-                rule(GROUP, &["operatingsystemprofiles"], &["get", "list", "watch", "create", "update"]),
-                rule(GROUP, &["operatingsystemprofiles/status"], &["patch"]),
-                settings(),
-                events(),
-            ])],
-            Self::OscController => vec![
-                here(vec![
-                    rule(GROUP, &["operatingsystemprofiles"], &["get", "list", "watch"]),
-                    rule(
-                        GROUP,
-                        &["operatingsystemconfigs"],
-                        &["get", "list", "watch", "create", "update", "delete"],
+            Self::OspController => {
+                let status = || rule(GROUP, &["operatingsystemprofiles/status"], &["patch"]);
+                let write = rule(GROUP, &["operatingsystemprofiles"], &["create", "update"]);
+                let own = here(vec![profiles(), write, status(), settings(), events()]);
+                let further = further.map(|other| in_namespace(other, vec![profiles(), status(), events()]));
+                std::iter::once(own).chain(further).collect()
+            }
+            Self::OscController => {
+                let mut grants = vec![
+                    here(vec![
+                        profiles(),
+                        rule(
+                            GROUP,
+                            &["operatingsystemconfigs"],
+                            &["get", "list", "watch", "create", "update", "delete"],
+                        ),
+                        rule(GROUP, &["operatingsystemconfigs/status"], &["patch"]),
+                        settings(),
+                    ]),
+                    // MachineDeployments, and the events about them, are in any namespace.
+                    cluster(vec![
+                        rule("cluster.k8s.io", &["machinedeployments"], &["get", "list", "watch"]),
+                        events(),
+                        named("", &["namespaces"], &["kube-system"], &["get"]),
+                    ]),
+                    in_namespace(
+                        "kube-public",
+                        vec![named("", &["configmaps"], &["cluster-info"], &["get", "list", "watch"])],
                     ),
-                    rule(GROUP, &["operatingsystemconfigs/status"], &["patch"]),
-                    settings(),
-                ]),
-                // MachineDeployments, and the events about them, are in any namespace.
-                cluster(vec![
-                    rule("cluster.k8s.io", &["machinedeployments"], &["get", "list", "watch"]),
-                    events(),
-                    named("", &["namespaces"], &["kube-system"], &["get"]),
-                ]),
-                in_namespace(
-                    "kube-public",
-                    vec![named("", &["configmaps"], &["cluster-info"], &["get", "list", "watch"])],
-                ),
-                in_namespace(
-                    "default",
-                    vec![rule("discovery.k8s.io", &["endpointslices"], &["get", "list", "watch"])],
-                ),
-            ],
+                    in_namespace(
+                        "default",
+                        vec![rule("discovery.k8s.io", &["endpointslices"], &["get", "list", "watch"])],
+                    ),
+                ];
+                grants.extend(further.map(|other| in_namespace(other, vec![profiles()])));
+                grants
+            }
             Self::SecretSyncer => vec![
                 here(vec![
                     rule(GROUP, &["operatingsystemconfigs"], &["get", "list", "watch"]),

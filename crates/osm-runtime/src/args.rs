@@ -42,9 +42,13 @@ pub struct CommonArgs {
 }
 
 impl CommonArgs {
-    /// What this installation is called.
+    /// This installation, without further namespaces of profiles.
     pub fn installation(&self) -> Installation {
-        Installation { namespace: self.namespace.clone(), settings: self.settings.clone() }
+        Installation {
+            namespace: self.namespace.clone(),
+            settings: self.settings.clone(),
+            profile_namespaces: Vec::new(),
+        }
     }
 
     /// Longest time that one API request may take.
@@ -56,6 +60,15 @@ impl CommonArgs {
     pub fn reconcile_timeout(&self) -> Duration {
         Duration::from_secs(self.reconcile_timeout.into())
     }
+}
+
+/// Flags of the services that read profiles.
+#[derive(clap::Args, Clone, Debug)]
+pub struct ProfileArgs {
+    /// Further namespaces of profiles, comma-separated. A MachineDeployment names one of them in its annotation
+    /// k8c.io/operating-system-profile-namespace.
+    #[arg(long, env = "OSM_PROFILE_NAMESPACES", value_name = "NAMESPACES", value_delimiter = ',')]
+    pub profile_namespaces: Vec<String>,
 }
 
 /// Format of log lines.

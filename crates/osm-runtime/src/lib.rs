@@ -19,7 +19,7 @@ pub mod status;
 pub mod telemetry;
 pub mod watch;
 
-pub use args::CommonArgs;
+pub use args::{CommonArgs, ProfileArgs};
 pub use metrics::Metrics;
 pub use readiness::Readiness;
 pub use request::RequestError;

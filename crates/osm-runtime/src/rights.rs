@@ -18,7 +18,7 @@ const CHECK_AGAIN: Duration = Duration::from_secs(15);
 pub fn spawn(context: &Context) {
     let gate = context.readiness.gate("rights");
     let (client, shutdown) = (context.client.clone(), context.shutdown.clone());
-    let grants = context.service.grants(&context.args.installation());
+    let grants = context.service.grants(&context.installation);
     tokio::spawn(async move {
         loop {
             match missing(&client, &grants).await {

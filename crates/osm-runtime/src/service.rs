@@ -3,12 +3,12 @@
 use std::future::Future;
 use std::process::ExitCode;
 
-use osm_api::rbac::Service;
+use osm_api::rbac::{Installation, Service};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::events::Events;
-use crate::{CommonArgs, Metrics, Readiness, admin, client, rights, settings, telemetry};
+use crate::{CommonArgs, Metrics, ProfileArgs, Readiness, admin, client, rights, settings, telemetry};
 
 /// What a controller gets to work with.
 #[derive(Clone)]
@@ -17,6 +17,8 @@ pub struct Context {
     pub service: Service,
     /// Flags.
     pub args: CommonArgs,
+    /// What is particular to this installation.
+    pub installation: Installation,
     /// Connection to the API server.
     pub client: kube::Client,
     /// How that connection is made; for further clients.
@@ -31,8 +33,9 @@ pub struct Context {
     pub shutdown: CancellationToken,
 }
 
-/// Runs a service until SIGTERM or SIGINT. Two threads do: the work is waiting.
-pub fn main<F, Fut>(service: Service, args: CommonArgs, run: F) -> ExitCode
+/// Runs a service until SIGTERM or SIGINT; `profiles` are the flags of one that reads profiles. Two threads do: the
+/// work is waiting.
+pub fn main<F, Fut>(service: Service, args: CommonArgs, profiles: Option<ProfileArgs>, run: F) -> ExitCode
 where
     F: FnOnce(Context, settings::Receiver) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
@@ -42,7 +45,7 @@ where
         .enable_all()
         .build()
         .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(serve(service, args, run)));
+        .and_then(|runtime| runtime.block_on(serve(service, args, profiles, run)));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -52,7 +55,12 @@ where
     }
 }
 
-async fn serve<F, Fut>(service: Service, args: CommonArgs, run: F) -> anyhow::Result<()>
+async fn serve<F, Fut>(
+    service: Service,
+    args: CommonArgs,
+    profiles: Option<ProfileArgs>,
+    run: F,
+) -> anyhow::Result<()>
 where
     F: FnOnce(Context, settings::Receiver) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
@@ -63,8 +71,12 @@ where
     let metrics = Metrics::new()?;
     let config = client::config(&args).await?;
     let client = client::connect(config.clone(), &metrics, args.request_timeout())?;
+    let mut installation = args.installation();
+    installation.profile_namespaces =
+        profiles.map(|profiles| profiles.profile_namespaces).unwrap_or_default();
     let context = Context {
         service,
+        installation,
         events: Events::new(client.clone(), service),
         client,
         config,

@@ -26,7 +26,9 @@ const START: Duration = Duration::from_secs(30);
 /// Everything that an installation needs besides CRDs and settings, as Kubernetes objects in order.
 #[must_use]
 pub fn manifests(installation: &Installation) -> Vec<Value> {
-    let mut objects: Vec<Value> = [IDENTITIES, installation.namespace.as_str(), CLOUD_INIT_SETTINGS]
+    let mut namespaces = installation.namespaces_of_profiles();
+    namespaces.extend([IDENTITIES, CLOUD_INIT_SETTINGS]);
+    let mut objects: Vec<Value> = namespaces
         .into_iter()
         .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
         .collect();
@@ -164,6 +166,10 @@ impl Installed {
         let (namespace, settings) = (installation.namespace.as_str(), installation.settings.as_str());
         let mut args = vec!["--namespace", namespace, "--settings", settings, "--kubeconfig", &identity];
         args.extend(["--listen", "127.0.0.1:0", "--log", "info,osm_runtime::watch=debug"]);
+        let profile_namespaces = installation.profile_namespaces.join(",");
+        if service != Service::SecretSyncer && !profile_namespaces.is_empty() {
+            args.extend(["--profile-namespaces", &profile_namespaces]);
+        }
         args.extend(more);
         let mut process =
             process::Service::spawn(&self.binaries.join(name), args, [("RUST_BACKTRACE", "1")], &log)?;

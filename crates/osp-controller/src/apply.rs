@@ -17,34 +17,42 @@ use crate::{Error, FIELD_MANAGER};
 pub async fn apply(state: &State, gathered: &Gathered, plan: &Plan) -> Result<(), Error> {
     let written = match &plan.action {
         Action::Nothing => return Ok(()),
-        Action::Create(profile) => create(state, profile).await?,
-        Action::Restore(restore) => put_back(state, &gathered.name, restore).await?,
-        Action::Publish(publish) => return apply_status(state, &gathered.name, publish).await,
+        Action::Create(profile) => create(state, gathered, profile).await?,
+        Action::Restore(restore) => put_back(state, gathered, restore).await?,
+        Action::Publish(publish) => return apply_status(state, gathered, publish).await,
     };
     state.wrote(written);
     // Now it is there, it wants to be judged.
-    state.queue.add(gathered.name.clone());
+    state.queue.add(gathered.key());
     Ok(())
 }
 
-async fn create(state: &State, profile: &OperatingSystemProfile) -> Result<OperatingSystemProfile, Error> {
-    let api = state.profile_api();
+async fn create(
+    state: &State,
+    gathered: &Gathered,
+    profile: &OperatingSystemProfile,
+) -> Result<OperatingSystemProfile, Error> {
+    let api = state.profile_api(&gathered.namespace);
     match api.create(&PostParams::default(), profile).await {
         Ok(created) => Ok(created),
         Err(error) if status::already_exists(&error) => {
             // The watch has not shown it yet: take it from the server and plan again.
-            let name = profile.metadata.name.as_deref().unwrap_or_default();
-            state.wrote(api.get(name).await.map_err(failed("reading the default profile"))?);
+            state.wrote(api.get(&gathered.name).await.map_err(failed("reading the default profile"))?);
             Err(RequestError::Conflict { what: "the default profile" }.into())
         }
         Err(error) => Err(failed("creating the default profile")(error).into()),
     }
 }
 
-async fn put_back(state: &State, name: &str, restore: &Restore) -> Result<OperatingSystemProfile, Error> {
-    let (api, mut profile) = (state.profile_api(), restore.profile.clone());
+async fn put_back(
+    state: &State,
+    gathered: &Gathered,
+    restore: &Restore,
+) -> Result<OperatingSystemProfile, Error> {
+    let (api, mut profile) = (state.profile_api(&gathered.namespace), restore.profile.clone());
     let replace = async |profile: &OperatingSystemProfile, dry_run: bool| {
-        let replaced = api.replace(name, &PostParams { dry_run, ..PostParams::default() }, profile).await;
+        let replaced =
+            api.replace(&gathered.name, &PostParams { dry_run, ..PostParams::default() }, profile).await;
         replaced.map_err(failed("putting the default profile back"))
     };
     let mut first = profile.clone();
@@ -61,9 +69,15 @@ async fn put_back(state: &State, name: &str, restore: &Restore) -> Result<Operat
     Ok(replace(&profile, false).await?)
 }
 
-async fn apply_status(state: &State, name: &str, publish: &Publish) -> Result<(), Error> {
-    let applied =
-        status::apply(&state.profile_api(), FIELD_MANAGER, name, &publish.uid, &publish.status).await;
+async fn apply_status(state: &State, gathered: &Gathered, publish: &Publish) -> Result<(), Error> {
+    let applied = status::apply(
+        &state.profile_api(&gathered.namespace),
+        FIELD_MANAGER,
+        &gathered.name,
+        &publish.uid,
+        &publish.status,
+    )
+    .await;
     state.wrote(applied.map_err(failed("writing the profile's status"))?);
     Ok(())
 }

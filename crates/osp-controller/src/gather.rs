@@ -15,6 +15,8 @@ use crate::state::State;
 pub struct Gathered {
     /// The time that the plan goes by.
     pub now: Timestamp,
+    /// Namespace of the profile.
+    pub namespace: String,
     /// Name of the profile.
     pub name: String,
     /// The profile as it stands there.
@@ -26,18 +28,27 @@ pub struct Gathered {
     pub judgement: Option<Judgement>,
 }
 
-/// Gathers, and has the stored profile judged unless it won't stay.
-pub async fn gather(state: &State, name: &str) -> Gathered {
-    let stored = state.profiles.get(&state.key(name));
-    let settings = state.settings.borrow().clone();
+impl Gathered {
+    /// `namespace/name`.
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Gathers for `namespace/name`, and has the stored profile judged unless it won't stay.
+pub async fn gather(state: &State, key: &str) -> Gathered {
+    let stored = state.profile(key);
+    let (namespace, name) = key.split_once('/').unwrap_or_default();
+    // Default profiles are installed in the installation's own namespace only.
+    let settings = state.settings.borrow().clone().filter(|_| namespace == state.context.args.namespace);
     let default =
         settings.and_then(|current| wanted(&state.defaults, name, &current.settings.default_profiles));
-    let mut gathered =
-        Gathered { now: Timestamp::now(), name: name.to_owned(), stored, default, judgement: None };
+    let (namespace, name) = (namespace.to_owned(), name.to_owned());
+    let mut gathered = Gathered { now: Timestamp::now(), namespace, name, stored, default, judgement: None };
     if let Some(stored) = plan::stays(&gathered) {
-        gathered.judgement = Some(state.judge.judge(name, &stored.spec).await);
+        gathered.judgement = Some(state.judge.judge(key, &stored.spec).await);
     } else if gathered.stored.is_none() {
-        state.judge.forget(name);
+        state.judge.forget(key);
     }
     // Judging may have taken a while.
     gathered.now = Timestamp::now();

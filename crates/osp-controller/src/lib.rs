@@ -63,14 +63,14 @@ pub async fn run(context: Context, settings: settings::Receiver) -> anyhow::Resu
     let limits =
         Limits { concurrency: context.args.concurrency.into(), timeout: context.args.reconcile_timeout() };
     let queue = state.queue.clone();
-    runner::run(queue, limits, context.metrics.clone(), shutdown, move |name| reconcile(state.clone(), name))
+    runner::run(queue, limits, context.metrics.clone(), shutdown, move |key| reconcile(state.clone(), key))
         .await;
     Ok(())
 }
 
-/// Brings the profile of this name to what it should be, and its status to what it is worth.
-async fn reconcile(state: State, name: String) -> Result<Option<Duration>, Error> {
-    let gathered = gather::gather(&state, &name).await;
+/// Brings the profile with this key, `namespace/name`, to what it should be, and its status to what it is worth.
+async fn reconcile(state: State, key: String) -> Result<Option<Duration>, Error> {
+    let gathered = gather::gather(&state, &key).await;
     let plan = plan::plan(&gathered);
     apply::apply(&state, &gathered, &plan).await?;
     report::report(&state, &gathered, &plan).await;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use osm_api::rbac::Service;
-use osm_runtime::CommonArgs;
+use osm_runtime::{CommonArgs, ProfileArgs};
 
 /// Installs the default OperatingSystemProfiles and judges every profile before a pool uses it.
 ///
@@ -15,8 +15,11 @@ use osm_runtime::CommonArgs;
 struct Args {
     #[command(flatten)]
     common: CommonArgs,
+    #[command(flatten)]
+    profiles: ProfileArgs,
 }
 
 fn main() -> ExitCode {
-    osm_runtime::service::main(Service::OspController, Args::parse().common, osp_controller::run)
+    let args = Args::parse();
+    osm_runtime::service::main(Service::OspController, args.common, Some(args.profiles), osp_controller::run)
 }

@@ -32,6 +32,7 @@ fn stored(version: &str) -> Gathered {
     stored.metadata.generation = Some(3);
     Gathered {
         now: Timestamp::from_second(100).unwrap(),
+        namespace: "kube-system".into(),
         name: "osp-ubuntu".into(),
         stored: Some(Arc::new(stored)),
         default: None,

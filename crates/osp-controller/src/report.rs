@@ -13,7 +13,8 @@ pub const DEFAULT_PROFILE_RESTORED: &str = "DefaultProfileRestored";
 
 /// Reports what a reconcile has done.
 pub async fn report(state: &State, gathered: &Gathered, plan: &Plan) {
-    let name = gathered.name.as_str();
+    let key = gathered.key();
+    let name = key.as_str();
     match &plan.verdict {
         Some(verdict) => state.census.count(name, ACCEPTED, verdict.status, verdict.reason),
         None => state.census.forget(name, ACCEPTED),

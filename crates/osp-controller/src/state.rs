@@ -1,10 +1,11 @@
 //! What this controller knows: its watches, and what wakes which profile.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube::Api;
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher;
+use kube::{Api, ResourceExt};
 use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec};
 use osm_runtime::cache::{Cache, Change, Version};
 use osm_runtime::metrics::Census;
@@ -33,10 +34,10 @@ pub struct Inner {
     pub settings: settings::Receiver,
     /// The built-in profiles by name.
     pub defaults: Vec<(String, OperatingSystemProfileSpec)>,
-    /// Names of profiles that want a reconcile.
+    /// Profiles that want a reconcile, as `namespace/name`.
     pub queue: Arc<Queue<String>>,
-    /// Profiles of the namespace, whole: what is judged, and what the status must go on saying.
-    pub profiles: Arc<Cache<OperatingSystemProfile>>,
+    /// Profiles by namespace, whole: what is judged, and what the status must go on saying.
+    pub profiles: BTreeMap<String, Arc<Cache<OperatingSystemProfile>>>,
     /// Profiles by condition.
     pub census: Arc<Census>,
     /// Judges profiles.
@@ -46,12 +47,14 @@ pub struct Inner {
 impl State {
     /// Starts the watches.
     pub fn start(context: &Context, settings: settings::Receiver) -> Self {
+        let namespaces = context.installation.namespaces_of_profiles().into_iter();
+        let profiles = namespaces.map(|namespace| (namespace.to_owned(), Arc::default())).collect();
         let state = Self(Arc::new(Inner {
             context: context.clone(),
             settings,
             defaults: osm_render::defaults(),
             queue: Arc::default(),
-            profiles: Arc::default(),
+            profiles,
             census: Census::new(&context.metrics),
             judge: Judge::default(),
         }));
@@ -61,24 +64,15 @@ impl State {
 
     fn watch(&self) {
         let context = &self.context;
-        let queue = self.queue.clone();
-        let wake = move |change: Change<OperatingSystemProfile>| {
-            if let Some((_, name)) = change.key.split_once('/') {
-                queue.add(name.to_owned());
-            }
-        };
-        let api: Api<DeserializeGuard<OperatingSystemProfile>> =
-            Api::namespaced(context.client.clone(), &context.args.namespace);
-        let (all, cache) = (watcher::Config::default(), self.profiles.clone());
-        watch::spawn(
-            context,
-            "operatingsystemprofiles",
-            api,
-            all,
-            cache,
-            |profile| Some(trim(profile)),
-            wake,
-        );
+        for (namespace, cache) in &self.profiles {
+            let queue = self.queue.clone();
+            let wake = move |change: Change<OperatingSystemProfile>| queue.add(change.key);
+            let api: Api<DeserializeGuard<OperatingSystemProfile>> =
+                Api::namespaced(context.client.clone(), namespace);
+            let (all, cache) = (watcher::Config::default(), cache.clone());
+            let kind = "operatingsystemprofiles";
+            watch::spawn(context, kind, api, all, cache, |profile| Some(trim(profile)), wake);
+        }
 
         let (state, mut settings) = (self.clone(), self.settings.clone());
         let shutdown = context.shutdown.clone();
@@ -91,26 +85,29 @@ impl State {
 
     fn wake_defaults(&self) {
         for (name, _) in &self.defaults {
-            self.queue.add(name.clone());
+            self.queue.add(format!("{}/{name}", self.context.args.namespace));
         }
     }
 }
 
 impl Inner {
-    /// OperatingSystemProfiles.
-    pub fn profile_api(&self) -> Api<OperatingSystemProfile> {
-        Api::namespaced(self.context.client.clone(), &self.context.args.namespace)
+    /// OperatingSystemProfiles of a namespace.
+    pub fn profile_api(&self, namespace: &str) -> Api<OperatingSystemProfile> {
+        Api::namespaced(self.context.client.clone(), namespace)
     }
 
-    /// Key of a profile in the cache.
-    pub fn key(&self, name: &str) -> String {
-        format!("{}/{name}", self.context.args.namespace)
+    /// The profile with this key, `namespace/name`.
+    pub fn profile(&self, key: &str) -> Option<Arc<OperatingSystemProfile>> {
+        let (namespace, _) = key.split_once('/')?;
+        self.profiles.get(namespace)?.get(key)
     }
 
     /// Records what the server returned for a write of ours.
     pub fn wrote(&self, profile: OperatingSystemProfile) {
         let (key, version) = (watch::key(&profile.metadata), Version::of(&profile.metadata));
-        self.profiles.wrote(&key, version, trim(profile));
+        if let Some(cache) = profile.namespace().and_then(|namespace| self.profiles.get(&namespace)) {
+            cache.wrote(&key, version, trim(profile));
+        }
     }
 }
 

@@ -24,7 +24,7 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     let installation = args.installation.unwrap_or_else(|| args.common.namespace.clone());
-    osm_runtime::service::main(Service::SecretSyncer, args.common, |context, settings| {
+    osm_runtime::service::main(Service::SecretSyncer, args.common, None, |context, settings| {
         secret_syncer::run(context, settings, installation)
     })
 }

@@ -24,39 +24,73 @@ pub fn cargo() -> Command {
     command
 }
 
+/// Builds everything as `cargo test --workspace` does, and gives the folder that holds the services. (Building the services
+/// alone would choose other features for what they depend on, and so build that twice.)
+///
+/// # Errors
+/// A build that fails.
+pub async fn workspace() -> Result<PathBuf> {
+    build(&["--workspace", "--all-targets"]).await
+}
+
 /// Builds the three services, and gives the folder that holds them. Cargo tells its progress on standard error.
 ///
 /// # Errors
 /// A build that fails.
 pub async fn services(profile: Profile) -> Result<PathBuf> {
-    let mut command = cargo();
-    command.args(["build", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped());
-    command.args(Service::ALL.iter().flat_map(|service| ["--package", service.name()]));
+    let mut arguments: Vec<&str> =
+        Service::ALL.iter().flat_map(|service| ["--package", service.name()]).collect();
     if profile == Profile::Release {
-        command.arg("--release");
+        arguments.push("--release");
     }
-    let output = command.spawn().context("cargo can't be run")?.wait_with_output().await?;
-    ensure!(output.status.success(), "the services can't be built");
-    let executables = String::from_utf8(output.stdout).context("cargo's messages")?;
-    let service = executables.lines().find_map(executable).context("cargo built no executable")?;
-    Ok(service.parent().context("the executable's folder")?.to_owned())
+    build(&arguments).await
 }
 
-/// The executable that a message of cargo is about.
-fn executable(message: &str) -> Option<PathBuf> {
+async fn build(arguments: &[&str]) -> Result<PathBuf> {
+    let mut command = cargo();
+    command
+        .args(["build", "--message-format=json-render-diagnostics"])
+        .args(arguments)
+        .stdout(Stdio::piped());
+    let output = command.spawn().context("cargo can't be run")?.wait_with_output().await?;
+    ensure!(output.status.success(), "cargo build failed");
+    let messages = String::from_utf8(output.stdout).context("cargo's messages")?;
+    let service = messages.lines().find_map(service).context("cargo built no service")?;
+    Ok(service.parent().context("the folder of a service")?.to_owned())
+}
+
+/// The service that a message of cargo is about; its tests don't count.
+fn service(message: &str) -> Option<PathBuf> {
     let message: Value = serde_json::from_str(message).ok()?;
-    message.get("executable")?.as_str().map(PathBuf::from)
+    let of_service = |name: &Value| Service::ALL.iter().any(|service| name == service.name());
+    let target = message.get("target").filter(|target| target.get("name").is_some_and(of_service))?;
+    let is_binary = target.pointer("/kind/0")? == "bin" && message.pointer("/profile/test")? == false;
+    message.get("executable")?.as_str().filter(|_| is_binary).map(PathBuf::from)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
+    fn artifact(name: &str, kind: &str, test: bool, executable: Option<&str>) -> String {
+        json!({"reason": "compiler-artifact", "target": {"name": name, "kind": [kind]},
+            "profile": {"test": test}, "executable": executable})
+        .to_string()
+    }
+
     #[test]
-    fn executables_are_found_among_cargos_messages() {
-        let message = r#"{"reason":"compiler-artifact","executable":"/t/debug/osp-controller"}"#;
-        assert_eq!(executable(message), Some("/t/debug/osp-controller".into()));
-        assert_eq!(executable(r#"{"reason":"compiler-artifact","executable":null}"#), None);
-        assert_eq!(executable(r#"{"reason":"build-finished","success":true}"#), None);
+    fn services_are_found_among_cargos_messages() {
+        let found = service(&artifact("osp-controller", "bin", false, Some("/t/debug/osp-controller")));
+        assert_eq!(found, Some("/t/debug/osp-controller".into()));
+        for other in [
+            artifact("osp-controller", "bin", true, Some("/t/debug/deps/osp-controller-1f")),
+            artifact("profiles", "test", true, Some("/t/debug/deps/profiles-1f")),
+            artifact("osp_controller", "lib", false, None),
+            r#"{"reason":"build-finished","success":true}"#.to_owned(),
+        ] {
+            assert_eq!(service(&other), None, "{other}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask test` and `cargo xtask lint`: what must hold before a change goes in.
 
+use std::fmt;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -7,7 +8,7 @@ use osm_testkit::control_plane::assets::{self, Component};
 use osm_testkit::packages;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use crate::build::{self, Profile, cargo};
+use crate::build::{self, cargo};
 use crate::progress::Progress;
 
 /// Run every test that needs no real machine, with everything installed and built that they need
@@ -19,36 +20,41 @@ pub struct Test {
 }
 
 impl Test {
-    /// Runs the tests; the last line on standard output is `N passed, N failed`.
+    /// Runs the tests; the last line is `N passed, N failed`, on standard output where all is well.
     ///
     /// # Errors
     /// A test that fails, or something that can't be installed or built.
     pub async fn run(&self) -> Result<()> {
         let progress = Progress::start();
-        progress.step("Debian packages");
+        progress.step("Debian packages that tests need");
         tokio::task::spawn_blocking(|| packages::ensure(packages::FOR_TESTS)).await??;
-        progress.step("control plane");
+        progress.step("etcd, kube-apiserver and kube-controller-manager");
         let components = [Component::Etcd, Component::KubeApiserver, Component::KubeControllerManager];
         assets::ensure(&components, |line| progress.step(line)).await?;
-        progress.step("services");
-        let binaries = build::services(Profile::Dev).await?;
-        progress.step("tests");
+        progress.step("building the workspace");
+        let binaries = build::workspace().await?;
+        progress.step("running tests");
         let mut command = cargo();
-        command.args(["test", "--no-fail-fast"]).env("OSM_BIN_DIR", binaries).stdout(Stdio::piped());
+        command.args(["test", "--no-fail-fast"]).envs([("RUST_BACKTRACE", "0")]).env("OSM_BIN_DIR", binaries);
         if self.args.is_empty() {
             command.arg("--workspace");
         }
-        let mut child = command.args(&self.args).spawn().context("cargo can't be run")?;
-        let mut lines = BufReader::new(child.stdout.take().context("standard output of cargo")?).lines();
-        let mut total = Summary::default();
-        while let Some(line) = lines.next_line().await? {
+        let mut child =
+            command.args(&self.args).stdout(Stdio::piped()).spawn().context("cargo can't be run")?;
+        let mut lines = BufReader::new(child.stdout.take().context("standard output of cargo")?).split(b'\n');
+        let mut summary = Summary::default();
+        while let Some(line) = lines.next_segment().await? {
+            let line = String::from_utf8_lossy(&line);
             println!("{line}");
-            total.add(&line);
+            summary.add(&line);
         }
         let status = child.wait().await?;
         progress.step("done");
-        println!("{} passed, {} failed", total.passed, total.failed);
-        ensure!(status.success(), "cargo test failed");
+        for test in &summary.failures {
+            println!("failed: {test}");
+        }
+        ensure!(status.success(), "cargo test failed: {summary}");
+        println!("{summary}");
         Ok(())
     }
 }
@@ -58,22 +64,30 @@ impl Test {
 struct Summary {
     passed: u64,
     failed: u64,
+    failures: Vec<String>,
 }
 
 impl Summary {
-    /// Adds a line such as `test result: ok. 3 passed; 0 failed; 0 ignored; …`; passes over any other.
+    /// Adds a line such as `test result: ok. 3 passed; 0 failed; 0 ignored; …` or `test some::test ... FAILED`; passes over any
+    /// other.
     fn add(&mut self, line: &str) {
-        let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))
-        else {
-            return;
-        };
-        for count in counts.split("; ") {
+        if let Some(test) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
+            self.failures.push(test.to_owned());
+        }
+        let counts = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "));
+        for count in counts.map(|(_, counts)| counts.split("; ")).into_iter().flatten() {
             match count.split_once(' ') {
                 Some((number, "passed")) => self.passed += number.parse().unwrap_or(0),
                 Some((number, "failed")) => self.failed += number.parse().unwrap_or(0),
                 _ => {}
             }
         }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed", self.passed, self.failed)
     }
 }
 
@@ -120,11 +134,13 @@ mod tests {
         for line in [
             "running 3 tests",
             "test a ... ok",
+            "test module::b ... FAILED",
             "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s",
             "test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.20s",
         ] {
             total.add(line);
         }
-        assert_eq!(total, Summary { passed: 13, failed: 2 });
+        assert_eq!(total.to_string(), "13 passed, 2 failed");
+        assert_eq!(total.failures, ["module::b"]);
     }
 }

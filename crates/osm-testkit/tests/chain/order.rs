@@ -7,7 +7,7 @@ use osm_api::rbac::Service;
 use osm_testkit::{Options, machine_controller};
 use serde_json::json;
 
-use crate::world::{self, NAMESPACE, World};
+use crate::world::{self, NAMESPACE, TEAM, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_deployment_becomes_user_data_and_nobody_writes_to_it() -> Result<()> {
@@ -117,5 +117,25 @@ async fn judge_both_documents(world: &World, pool: &str) -> Result<()> {
         world.secrets().get(&name).await?.data.and_then(|mut data| data.remove(names::CLOUD_CONFIG_KEY));
     let text = String::from_utf8(document.expect("a document").0)?;
     osm_testkit::judge::judge_user_data("provisioning document", &text).unwrap();
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_profile_may_stand_in_a_further_namespace() -> Result<()> {
+    let world = World::start(Options::default()).await?;
+    world.accepted_profile("osp-tiny", "v1.0.0", "of the installation.").await?;
+    let mut profile = world::profile("osp-tiny", "v1.0.0", "of the team.");
+    profile["metadata"]["namespace"] = json!(TEAM);
+    world.apply(&profile).await?;
+    for (pool, namespace) in [("own", NAMESPACE), ("team", TEAM), ("lost", "nowhere")] {
+        let mut md = world::machine_deployment(pool, "osp-tiny");
+        md["metadata"]["annotations"][names::PROFILE_NAMESPACE] = json!(namespace);
+        world.apply(&md).await?;
+        world.stamp(pool, 1).await?;
+    }
+    assert!(world.machine("own", 1).await?.text.contains("of the installation."));
+    assert!(world.machine("team", 1).await?.text.contains("of the team."));
+    let message = world.says("lost", "Rendered", false, "ProfileNotFound").await?;
+    assert!(message.contains("--profile-namespaces"), "{message}");
     Ok(())
 }

@@ -28,6 +28,9 @@ pub const SOON: Duration = Duration::from_secs(60);
 /// Namespace of the installation in these tests: one that can be deleted.
 pub const NAMESPACE: &str = "osm";
 
+/// A further namespace of profiles.
+pub const TEAM: &str = "team";
+
 /// A profile of twenty lines: everything that the chain carries, and nothing else.
 pub fn profile(name: &str, version: &str, text: &str) -> Value {
     json!({
@@ -374,7 +377,11 @@ impl World {
     pub async fn start_without_services(options: Options) -> Result<Self> {
         let binaries = installation::binaries()?;
         let plane = ControlPlane::start(options).await?;
-        let installation = Installation { namespace: NAMESPACE.to_owned(), ..Installation::default() };
+        let installation = Installation {
+            namespace: NAMESPACE.to_owned(),
+            profile_namespaces: vec![TEAM.to_owned()],
+            ..Installation::default()
+        };
         let installed = Installed::install(&plane, installation, &binaries).await?;
         Ok(Self { client: plane.admin()?, plane, installed })
     }
