@@ -99,7 +99,7 @@ pub struct FoundProfile {
 pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError> {
     let now = Timestamp::now();
     let config = state.configs.get(&state.config_key(name));
-    let mut claimants = state.machine_deployments.select(|md| view::claimed(md) == name);
+    let mut claimants = state.machine_deployments.group(name);
     sort_by_claim(&mut claimants, config.as_deref());
     let fate = fate(state, config.as_deref(), &claimants).await?;
     let cluster_uid = state.cluster_uid().await.map_err(failed("reading namespace kube-system"))?;

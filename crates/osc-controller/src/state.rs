@@ -41,7 +41,7 @@ pub struct Inner {
     pub settings: settings::Receiver,
     /// Names of OperatingSystemConfigs that want a reconcile.
     pub queue: Arc<Queue<String>>,
-    /// MachineDeployments of the whole cluster.
+    /// MachineDeployments of the whole cluster, grouped by the name of the config that they claim.
     pub machine_deployments: Arc<Cache<MachineDeployment>>,
     /// Profiles, by namespace.
     pub profiles: BTreeMap<String, Arc<Cache<ProfileView>>>,
@@ -72,7 +72,7 @@ impl State {
             context: context.clone(),
             settings,
             queue: Arc::default(),
-            machine_deployments: Arc::default(),
+            machine_deployments: Arc::new(Cache::grouped(|md| Some(view::claimed(md)))),
             profiles,
             configs: Arc::default(),
             census: Census::new(&context.metrics),

@@ -397,7 +397,7 @@ pub(crate) fn preserved_object(_: &mut schemars::SchemaGenerator) -> schemars::S
     // but not that a field has another name.
     schemars::json_schema!({
         "type": "object",
-        "additionalProperties": {"x-kubernetes-preserve-unknown-fields": true}
+        "additionalProperties": {"nullable": true, "x-kubernetes-preserve-unknown-fields": true}
     })
 }
 

@@ -4,20 +4,23 @@
 //! writes again. So each write is recorded here with the resourceVersion that the server gave it, and the older of
 //! the two, watch or write, never wins.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Values by key (`namespace/name`).
+/// Values by key (`namespace/name`), and by group where a grouping is given.
 #[derive(Debug)]
 pub struct Cache<V> {
     inner: Mutex<Inner<V>>,
+    group_of: fn(&V) -> Option<String>,
 }
 
 #[derive(Debug)]
 struct Inner<V> {
     entries: HashMap<String, Entry<V>>,
+    /// Keys by group.
+    groups: HashMap<String, HashSet<String>>,
     /// uids of objects that we deleted and the watch may still show.
     deleted: HashMap<String, String>,
     /// Counts (re)lists: what a finished list has not shown is gone.
@@ -62,11 +65,25 @@ pub struct Change<V> {
 
 impl<V> Default for Cache<V> {
     fn default() -> Self {
-        Self { inner: Mutex::new(Inner { entries: HashMap::new(), deleted: HashMap::new(), epoch: 0 }) }
+        Self::grouped(|_| None)
     }
 }
 
 impl<V> Cache<V> {
+    /// A cache that finds the values of a group without looking at the others.
+    pub fn grouped(group_of: fn(&V) -> Option<String>) -> Self {
+        let inner =
+            Inner { entries: HashMap::new(), groups: HashMap::new(), deleted: HashMap::new(), epoch: 0 };
+        Self { inner: Mutex::new(inner), group_of }
+    }
+
+    /// The values of a group.
+    pub fn group(&self, group: &str) -> Vec<Arc<V>> {
+        let inner = self.lock();
+        let keys = inner.groups.get(group).into_iter().flatten();
+        keys.filter_map(|key| inner.entries.get(key)).map(|entry| entry.value.clone()).collect()
+    }
+
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<Arc<V>> {
         self.lock().entries.get(key).map(|entry| entry.value.clone())
@@ -94,14 +111,14 @@ impl<V> Cache<V> {
 
     /// Records an object that the server returned for a write (or a live read) of ours.
     pub fn wrote(&self, key: &str, version: Version, value: V) -> Option<Change<V>> {
-        self.lock().put(key, version, value)
+        self.lock().put(key, version, value, self.group_of)
     }
 
     /// Records that we deleted the object with this uid.
     pub fn deleted(&self, key: &str, uid: &str) {
         let mut inner = self.lock();
         if inner.entries.get(key).is_some_and(|entry| entry.version.uid == uid) {
-            inner.entries.remove(key);
+            inner.remove(key, self.group_of);
         }
         inner.deleted.insert(key.to_owned(), uid.to_owned());
     }
@@ -124,7 +141,7 @@ impl<V> Cache<V> {
             .collect();
         gone.into_iter()
             .map(|key| {
-                let old = inner.entries.remove(&key).map(|entry| entry.value);
+                let old = inner.remove(&key, self.group_of);
                 Change { key, old, new: None }
             })
             .collect()
@@ -132,7 +149,7 @@ impl<V> Cache<V> {
 
     /// The watch shows an object.
     pub(crate) fn shown(&self, key: &str, version: Version, value: V) -> Option<Change<V>> {
-        self.lock().put(key, version, value)
+        self.lock().put(key, version, value, self.group_of)
     }
 
     /// The watch shows that an object is gone.
@@ -145,7 +162,7 @@ impl<V> Cache<V> {
         if newer {
             return None;
         }
-        let old = inner.entries.remove(key).map(|entry| entry.value);
+        let old = inner.remove(key, self.group_of);
         Some(Change { key: key.to_owned(), old, new: None })
     }
 
@@ -154,8 +171,23 @@ impl<V> Cache<V> {
     }
 }
 
+type GroupOf<V> = fn(&V) -> Option<String>;
+
 impl<V> Inner<V> {
-    fn put(&mut self, key: &str, version: Version, value: V) -> Option<Change<V>> {
+    fn remove(&mut self, key: &str, group_of: GroupOf<V>) -> Option<Arc<V>> {
+        let value = self.entries.remove(key)?.value;
+        if let Some(group) = group_of(&value)
+            && let Some(keys) = self.groups.get_mut(&group)
+        {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.groups.remove(&group);
+            }
+        }
+        Some(value)
+    }
+
+    fn put(&mut self, key: &str, version: Version, value: V, group_of: GroupOf<V>) -> Option<Change<V>> {
         if self.deleted.get(key).is_some_and(|uid| *uid == version.uid) {
             return None;
         }
@@ -166,9 +198,13 @@ impl<V> Inner<V> {
                 return None;
             }
         }
+        let old = self.remove(key, group_of);
+        if let Some(group) = group_of(&value) {
+            self.groups.entry(group).or_default().insert(key.to_owned());
+        }
         let entry = Entry { version, epoch, value: Arc::new(value) };
         let new = Some(entry.value.clone());
-        let old = self.entries.insert(key.to_owned(), entry).map(|entry| entry.value);
+        self.entries.insert(key.to_owned(), entry);
         Some(Change { key: key.to_owned(), old, new })
     }
 }
@@ -209,6 +245,20 @@ mod tests {
         assert_eq!(value(&cache), Some(2), "the deletion of the predecessor");
         assert!(cache.gone("a", &version("v", 9)).is_some());
         assert_eq!(value(&cache), None);
+    }
+
+    #[test]
+    fn groups_follow_their_values() {
+        let cache =
+            Cache::grouped(|value: &i32| Some(if value % 2 == 0 { "even" } else { "odd" }.to_owned()));
+        cache.shown("a", version("u", 1), 1);
+        cache.shown("b", version("v", 1), 3);
+        assert_eq!(cache.group("odd").len(), 2);
+        cache.shown("a", version("u", 2), 2);
+        assert_eq!((cache.group("odd").len(), cache.group("even").len()), (1, 1));
+        cache.gone("a", &version("u", 3));
+        cache.deleted("b", "v");
+        assert!(cache.group("odd").is_empty() && cache.group("even").is_empty());
     }
 
     #[test]

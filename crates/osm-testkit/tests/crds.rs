@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client, CustomResourceExt};
 use osm_api::{OperatingSystemConfig, OperatingSystemProfile};
@@ -33,11 +33,11 @@ async fn patch(api: &Api<DynamicObject>, name: &str, patch: Value) -> Result<Dyn
     api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await
 }
 
-/// Why the server refuses a patch, and that it does.
-async fn refused(api: &Api<DynamicObject>, name: &str, change: Value) -> String {
+/// Why the server refuses a patch; an error where it does not.
+async fn refused(api: &Api<DynamicObject>, name: &str, change: Value) -> Result<String> {
     match patch(api, name, change.clone()).await {
-        Err(kube::Error::Api(status)) if status.code == 422 => status.message,
-        other => panic!("{change} is not refused: {other:?}"),
+        Err(kube::Error::Api(status)) if status.code == 422 => Ok(status.message),
+        other => bail!("{change} is not refused: {other:?}"),
     }
 }
 
@@ -127,10 +127,10 @@ async fn objects_of_the_go_implementation_live_on_under_our_definitions() -> Res
         json!({"spec": {"digest": "1", "bootstrapConfig": {"modules": null}}}),
     )
     .await?;
-    let message = refused(&configs, "pool-kube-system-config", json!({"spec": {"osName": "rhel"}})).await;
+    let message = refused(&configs, "pool-kube-system-config", json!({"spec": {"osName": "rhel"}})).await?;
     assert!(message.contains("is written by osc-controller"), "{message}");
 
-    let message = refused(&profiles, "stored", json!({"spec": {"osVersion": "9"}})).await;
+    let message = refused(&profiles, "stored", json!({"spec": {"osVersion": "9"}})).await?;
     assert!(message.contains("give the changed profile a new version"), "{message}");
     patch(&profiles, "stored", json!({"spec": {"osVersion": "9", "version": "v1.7.1"}})).await?;
     Ok(())
@@ -153,7 +153,7 @@ async fn a_profiles_spec_changes_only_with_its_version() -> Result<()> {
         json!({"templateEngine": "None"}),
         json!({"extends": "osp-ubuntu"}),
     ] {
-        let message = refused(&profiles, "versions", json!({"spec": change.clone()})).await;
+        let message = refused(&profiles, "versions", json!({"spec": change.clone()})).await?;
         assert!(message.contains("give the changed profile a new version"), "{change}: {message}");
     }
     patch(
@@ -163,8 +163,28 @@ async fn a_profiles_spec_changes_only_with_its_version() -> Result<()> {
     )
     .await?;
     for version in ["1.0.2", "v1.0", "latest"] {
-        refused(&profiles, "versions", json!({"spec": {"version": version}})).await;
+        refused(&profiles, "versions", json!({"spec": {"version": version}})).await?;
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn modules_of_any_shape_are_kept_as_they_are() -> Result<()> {
+    let profiles = profiles(&ours().await?.admin()?);
+    let modules = json!({
+        "ntp": null, "package_upgrade": true, "swap": {"size": 0, "options": {"a": [null, 1.5, "x"]}},
+        "runcmd": ["a", ["b", 1]], "phone_home": "x",
+    });
+    let mut profile = profile("modules");
+    profile["spec"]["bootstrapConfig"]["modules"] = modules.clone();
+    let created = create(&profiles, profile).await?;
+    assert_eq!(created.data["spec"]["bootstrapConfig"]["modules"], modules);
+    refused(
+        &profiles,
+        "modules",
+        json!({"spec": {"bootstrapConfig": {"modules": "a string"}, "version": "v2.0.0"}}),
+    )
+    .await?;
     Ok(())
 }
 
@@ -194,7 +214,7 @@ async fn a_configs_content_changes_only_with_its_digest() -> Result<()> {
         json!({"lateBound": [{"id": "api/token", "kind": "KubeletToken"}]}),
         json!({"digest": null}),
     ] {
-        let message = refused(&configs, "digests", json!({"spec": change.clone()})).await;
+        let message = refused(&configs, "digests", json!({"spec": change.clone()})).await?;
         assert!(message.contains("is written by osc-controller"), "{change}: {message}");
     }
     // What is not content needs no new digest.
@@ -218,7 +238,7 @@ async fn an_empty_config_can_be_filled_by_and_by() -> Result<()> {
     empty["spec"] = json!({"machineDeployment": {"namespace": "kube-system", "name": "p", "uid": "1", "templateDigest": "t"}});
     create(&configs, empty).await?;
     patch(&configs, "empty", json!({"spec": config("empty")["spec"]})).await?;
-    refused(&configs, "empty", json!({"spec": {"bootstrapConfig": {"files": []}}})).await;
+    refused(&configs, "empty", json!({"spec": {"bootstrapConfig": {"files": []}}})).await?;
     Ok(())
 }
 
@@ -301,7 +321,7 @@ async fn every_name_of_the_contract_is_taken_and_others_are_not() -> Result<()> 
     for (field, value) in
         [("osName", "windows"), ("provisioningUtility", "ansible"), ("templateEngine", "Jinja")]
     {
-        refused(&profiles, "os-ubuntu", json!({"spec": {field: value, "version": "v2.0.0"}})).await;
+        refused(&profiles, "os-ubuntu", json!({"spec": {field: value, "version": "v2.0.0"}})).await?;
     }
     Ok(())
 }

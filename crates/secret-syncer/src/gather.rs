@@ -101,7 +101,6 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, Error> {
         now,
         name: name.to_owned(),
         made,
-        strays,
         pool,
         node_account: state
             .accounts
@@ -114,7 +113,8 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, Error> {
         foreign,
         credentials,
         key,
-        may_collect: may_collect(state, now),
+        may_collect: if strays.is_empty() { 0 } else { may_collect(state, now) },
+        strays,
     })
 }
 
@@ -124,7 +124,7 @@ fn made(state: &State, name: &str, pool: &str) -> (Made, Vec<(String, Made)>) {
     fn of<'a>(by_pool: &'a mut std::collections::BTreeMap<String, Made>, meta: &Meta) -> &'a mut Made {
         by_pool.entry(meta.pool().unwrap_or_default().to_owned()).or_default()
     }
-    for secret in state.secrets.select(|secret| secret.meta.config() == Some(name)) {
+    for secret in state.secrets.group(name) {
         let made = of(&mut by_pool, &secret.meta);
         if secret.is(ROLE_BOOTSTRAP) {
             made.bootstrap = Some(secret);
@@ -132,13 +132,13 @@ fn made(state: &State, name: &str, pool: &str) -> (Made, Vec<(String, Made)>) {
             made.provisioning.push(secret);
         }
     }
-    for account in state.accounts.select(|meta| meta.config() == Some(name)) {
+    for account in state.accounts.group(name) {
         of(&mut by_pool, &account).account = Some(account.clone());
     }
-    for role in state.roles.select(|role| role.meta.config() == Some(name)) {
+    for role in state.roles.group(name) {
         of(&mut by_pool, &role.meta).role = Some(role.clone());
     }
-    for binding in state.bindings.select(|binding| binding.meta.config() == Some(name)) {
+    for binding in state.bindings.group(name) {
         of(&mut by_pool, &binding.meta).binding = Some(binding.clone());
     }
     for made in by_pool.values_mut() {

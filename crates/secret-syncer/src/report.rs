@@ -1,5 +1,6 @@
 //! Tells people: status, Events on failure and on recovery, metrics, log lines.
 
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -58,6 +59,8 @@ pub async fn report(
     let Some(config) = config else {
         state.census.forget(name, PUBLISHED);
         lock(&state.failing).remove(name);
+        lock(&state.verified).remove(name);
+        note_expiry(state, name, None);
         return outcome.map(|applied| applied.again);
     };
     match outcome {
@@ -72,9 +75,9 @@ pub async fn report(
                     PublishedPlan::Now(published) => Some(published),
                     PublishedPlan::Nothing => None,
                 };
+                note_expiry(state, name, published.as_ref());
                 say(state, &config, verdict, published).await?;
             }
-            state.metrics.earliest_expiry.set(earliest_expiry(state));
             Ok(applied.again)
         }
         Err(error) if error.is_conflict() => Err(error),
@@ -135,10 +138,52 @@ async fn say(
     Ok(())
 }
 
-fn earliest_expiry(state: &State) -> i64 {
-    let expiries = state.configs.select(|config| config.status.published.is_some());
-    let times = expiries
-        .iter()
-        .filter_map(|config| config.status.published.as_ref()?.credential_expires.parse::<Timestamp>().ok());
-    times.min().map_or(0, Timestamp::as_second)
+/// When each pool's first credential expires, in seconds since 1970.
+#[derive(Debug, Default)]
+pub struct Expiries {
+    of: HashMap<String, i64>,
+    ordered: BTreeSet<(i64, String)>,
+}
+
+impl Expiries {
+    /// Notes a pool's expiry, or that it has none.
+    pub fn note(&mut self, pool: &str, expiry: Option<i64>) {
+        if let Some(old) = self.of.remove(pool) {
+            self.ordered.remove(&(old, pool.to_owned()));
+        }
+        if let Some(expiry) = expiry {
+            self.of.insert(pool.to_owned(), expiry);
+            self.ordered.insert((expiry, pool.to_owned()));
+        }
+    }
+
+    /// The first of all; 0 where there is none.
+    pub fn first(&self) -> i64 {
+        self.ordered.first().map_or(0, |(at, _)| *at)
+    }
+}
+
+fn note_expiry(state: &State, pool: &str, published: Option<&Published>) {
+    let expiry = published.and_then(|published| published.credential_expires.parse::<Timestamp>().ok());
+    let mut expiries = lock(&state.expiries);
+    expiries.note(pool, expiry.map(Timestamp::as_second));
+    state.metrics.earliest_expiry.set(expiries.first());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_expiry_is_that_of_the_pools_that_are_there() {
+        let mut expiries = Expiries::default();
+        assert_eq!(expiries.first(), 0);
+        expiries.note("a", Some(20));
+        expiries.note("b", Some(10));
+        assert_eq!(expiries.first(), 10);
+        expiries.note("b", Some(30));
+        assert_eq!(expiries.first(), 20);
+        expiries.note("a", None);
+        assert_eq!(expiries.first(), 30);
+    }
 }

@@ -64,7 +64,7 @@ pub struct Inner {
     pub queue: Arc<Queue<Key>>,
     /// OperatingSystemConfigs of the namespace.
     pub configs: Arc<Cache<ConfigView>>,
-    /// Secrets of this installation.
+    /// Secrets of this installation; this and the next three are grouped by the config that they were made for.
     pub secrets: Arc<Cache<SecretView>>,
     /// ServiceAccounts of this installation, and `osm-node-bootstrap`.
     pub accounts: Arc<Cache<Meta>>,
@@ -78,7 +78,7 @@ pub struct Inner {
     pub as_token: AsToken,
     /// Objects by condition.
     pub census: Arc<Census>,
-    /// When the first credential of a pool expires, for the metric.
+    /// Metrics of this controller.
     pub metrics: crate::report::Metrics,
     pub(crate) digest_key: tokio::sync::Mutex<Option<DigestKey>>,
     /// Names that were found taken by Secrets of others.
@@ -87,6 +87,8 @@ pub struct Inner {
     pub(crate) verified: Mutex<HashMap<String, String>>,
     /// Since when a config's reconciles fail.
     pub(crate) failing: Mutex<HashMap<String, Timestamp>>,
+    /// When credentials expire.
+    pub(crate) expiries: Mutex<crate::report::Expiries>,
     /// When orphans were collected, of the last hour.
     pub(crate) collected: Mutex<VecDeque<Timestamp>>,
 }
@@ -107,10 +109,10 @@ impl State {
             installation,
             queue: Arc::default(),
             configs: Arc::default(),
-            secrets: Arc::default(),
-            accounts: Arc::default(),
-            roles: Arc::default(),
-            bindings: Arc::default(),
+            secrets: Arc::new(Cache::grouped(|secret| secret.meta.config().map(str::to_owned))),
+            accounts: Arc::new(Cache::grouped(|account| account.config().map(str::to_owned))),
+            roles: Arc::new(Cache::grouped(|role| role.meta.config().map(str::to_owned))),
+            bindings: Arc::new(Cache::grouped(|binding| binding.meta.config().map(str::to_owned))),
             sources: Mutex::default(),
             as_token: AsToken::new(context)?,
             census: Census::new(&context.metrics),
@@ -119,6 +121,7 @@ impl State {
             foreign: Mutex::default(),
             verified: Mutex::default(),
             failing: Mutex::default(),
+            expiries: Mutex::default(),
             collected: Mutex::default(),
         }));
         state.watch();
