@@ -12,7 +12,7 @@ use osm_api::Settings;
 use osm_render::ClusterEndpoint;
 
 /// What the cluster says about its API server; either part may be unknown.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Discovered {
     /// `https://host:port`.
     pub api_server: Option<String>,

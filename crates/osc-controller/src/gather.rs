@@ -165,7 +165,7 @@ async fn ask_fate(
         return Ok(Fate::OtherCluster);
     }
     let api: Api<MachineDeployment> = Api::namespaced(state.context.client.clone(), &pool.namespace);
-    match api.get_metadata_opt(&pool.name).await.map_err(failed("reading the MachineDeployment"))? {
+    match status::live(&api, &pool.name).await.map_err(failed("reading the MachineDeployment"))? {
         Some(live) if live.uid().as_deref() == Some(pool.uid.as_str()) => Ok(Fate::Unseen),
         _ => Ok(Fate::Gone),
     }

@@ -179,7 +179,13 @@ fn for_owner(gathered: &Gathered, owner: &Arc<MachineDeployment>) -> Plan {
     let config = gathered.config.as_deref();
     match decide(gathered, owner, config) {
         Decision::Render(rendered) => written(gathered, owner, config, *rendered),
-        Decision::Hold { verdict, again } => {
+        Decision::Hold { mut verdict, again } => {
+            if config.is_some_and(is_edited) {
+                verdict.status = false;
+                verdict.message.push_str(
+                    "; somebody has edited this object, and nothing of it is published until it can be rendered again",
+                );
+            }
             let object = match config {
                 Some(_) => ObjectPlan::Keep,
                 // The table of pools shows every pool, also one that can't be rendered.
@@ -274,7 +280,14 @@ fn decide(gathered: &Gathered, owner: &Arc<MachineDeployment>, config: Option<&C
     if let Some(waiting) = waits_for_revision(owner, config) {
         return waiting;
     }
-    render(&pool, settings, endpoint, found, accepted, profile)
+    let late = found.judged < found.generation && is_new_revision(owner, config);
+    render(&pool, settings, endpoint, found, (accepted, profile), late)
+}
+
+fn is_new_revision(owner: &MachineDeployment, config: Option<&ConfigView>) -> bool {
+    let known =
+        config.and_then(|config| config.machine_deployment.as_ref()).and_then(|md| md.revision.as_deref());
+    pool::revision(owner).is_some_and(|revision| known != Some(revision))
 }
 
 fn render(
@@ -282,8 +295,8 @@ fn render(
     settings: &osm_runtime::settings::Current,
     endpoint: &osm_render::ClusterEndpoint,
     found: &FoundProfile,
-    accepted: &AcceptedProfile,
-    profile: &Profile,
+    (accepted, profile): (&AcceptedProfile, &Profile),
+    late: bool,
 ) -> Decision {
     let rendered = match profile.render(pool, &settings.settings, endpoint) {
         Ok(rendered) => rendered,
@@ -296,7 +309,7 @@ fn render(
         }
     };
     let mut message = format!("from profile {} {}", found.name, accepted.version);
-    if found.judged < found.generation {
+    if late {
         message.push_str("; its newest edit has not been judged in time and is not in it");
     } else if let Some(refusal) = &found.refusal {
         message.push_str(&format!("; its newest edit is not accepted and not in it: {refusal}"));
@@ -326,14 +339,12 @@ fn waits_for_verdict(
     config: Option<&ConfigView>,
     found: &FoundProfile,
 ) -> Option<Decision> {
-    let known =
-        config.and_then(|config| config.machine_deployment.as_ref()).and_then(|md| md.revision.as_deref());
-    let new = pool::revision(owner).is_some_and(|revision| known != Some(revision));
-    if !new || found.judged >= found.generation {
+    if !is_new_revision(owner, config) || found.judged >= found.generation {
         return None;
     }
     let left = VERDICT_WAIT - gathered.now.duration_since(gathered.waiting_since);
-    let again = Duration::try_from(left).ok().filter(|left| !left.is_zero())?;
+    // The clock may have been put back meanwhile.
+    let again = Duration::try_from(left.min(VERDICT_WAIT)).ok().filter(|left| !left.is_zero())?;
     let message = format!(
         "waits for osp-controller's verdict on the newest edit of {}/{}",
         found.namespace, found.name
@@ -346,7 +357,8 @@ fn waits_for_verdict(
 /// The template was edited, but machine-controller has not stamped a revision for it yet: machines of the old
 /// revision are still replaced with the old content.
 fn waits_for_revision(owner: &MachineDeployment, config: Option<&ConfigView>) -> Option<Decision> {
-    let config = config.filter(|config| config.status.rendered.is_some())?;
+    // Of one that somebody has edited, the old content is lost anyway.
+    let config = config.filter(|config| config.status.rendered.is_some() && !is_edited(config))?;
     let known = config.machine_deployment.as_ref().filter(|known| known.revision.is_some())?;
     let same_revision = pool::revision(owner) == known.revision.as_deref();
     if !same_revision || pool::template_digest(owner) == known.template_digest {
@@ -388,6 +400,12 @@ fn written(
     let verdict = Verdict { type_: RENDERED, status: true, reason: "Rendered", message };
     let status = Some(StatusPlan { verdict, rendered: vouched, retired: None });
     Plan { object, status, ..Plan::default() }
+}
+
+/// Whether the generation that stands there is one that nobody vouches for, after one that was good.
+fn is_edited(config: &ConfigView) -> bool {
+    let vouched = config.status.rendered.as_ref().map(|rendered| rendered.generation);
+    vouched.is_some() && vouched != config.metadata.generation
 }
 
 /// Whether the object already is what it should be. Digests are compared as they were written; a generation that

@@ -53,6 +53,7 @@ pub struct Inner {
     pub rejected: Mutex<HashMap<String, &'static str>>,
     cluster_info: Arc<Cache<Discovered>>,
     endpoint_slices: Arc<Cache<Discovered>>,
+    known_endpoints: Mutex<Vec<Discovered>>,
     own_ca: Option<String>,
     cluster_uid: OnceLock<String>,
     compiled: Mutex<HashMap<String, Result<Arc<Profile>, ProfileError>>>,
@@ -79,6 +80,7 @@ impl State {
             rejected: Mutex::default(),
             cluster_info: Arc::default(),
             endpoint_slices: Arc::default(),
+            known_endpoints: Mutex::default(),
             own_ca,
             cluster_uid: OnceLock::new(),
             compiled: Mutex::default(),
@@ -220,9 +222,18 @@ impl Inner {
     pub fn endpoint(&self, settings: &osm_api::Settings) -> Option<osm_render::ClusterEndpoint> {
         let mut sources: Vec<Discovered> = Vec::new();
         for cache in [&self.cluster_info, &self.endpoint_slices] {
-            sources.extend(cache.select(|_| true).iter().map(|found| (**found).clone()));
+            let mut found: Vec<Discovered> =
+                cache.select(|_| true).iter().map(|found| (**found).clone()).collect();
+            // The same choice every time.
+            found.sort();
+            sources.extend(found);
         }
-        endpoint::choose(settings, &sources, self.own_ca.as_deref())
+        // While an API server restarts, its EndpointSlice is empty: what was known is still true.
+        let mut known = lock(&self.known_endpoints);
+        if sources.iter().any(|source| source.api_server.is_some()) {
+            known.clone_from(&sources);
+        }
+        endpoint::choose(settings, &known, self.own_ca.as_deref())
     }
 
     /// The compiled templates of an accepted profile; parsing is nearly all of the cost of rendering.

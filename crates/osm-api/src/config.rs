@@ -56,6 +56,10 @@ use crate::profile::{
     "!has(oldSelf.digest) || (has(self.digest) && (self.digest != oldSelf.digest || (has(self.osName) == has(oldSelf.osName) && (!has(self.osName) || self.osName == oldSelf.osName) && has(self.cloudProvider) == has(oldSelf.cloudProvider) && (!has(self.cloudProvider) || self.cloudProvider == oldSelf.cloudProvider) && self.bootstrapConfig == oldSelf.bootstrapConfig && self.provisioningConfig == oldSelf.provisioningConfig && self.provisioningUtility == oldSelf.provisioningUtility && has(self.lateBound) == has(oldSelf.lateBound) && (!has(self.lateBound) || self.lateBound == oldSelf.lateBound))))",
     "the content of an OperatingSystemConfig is written by osc-controller: change the MachineDeployment or its profile instead"
 ))]
+#[x_kube(validation = (
+    "!has(oldSelf.machineDeployment) || (has(self.machineDeployment) && self.machineDeployment.uid == oldSelf.machineDeployment.uid)",
+    "an OperatingSystemConfig belongs to one MachineDeployment for ever: another one gets another object"
+))]
 pub struct OperatingSystemConfigSpec {
     /// Operating system of the pool; absent while nothing has been rendered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -126,6 +130,7 @@ pub struct StageConfig {
 pub struct MachineDeploymentRef {
     pub namespace: String,
     pub name: String,
+    #[schemars(length(max = 64))]
     pub uid: String,
     /// Revision that machine-controller stamped; absent until it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -47,7 +47,7 @@ pub const PUBLISHED_FROM: &str = "operatingsystemmanager.k8c.io/published-from";
 pub const INPUTS_MAC: &str = "operatingsystemmanager.k8c.io/inputs-mac";
 /// Annotation on a bootstrap Secret: MAC of its document with stand-ins for the tokens.
 pub const DOCUMENT_MAC: &str = "operatingsystemmanager.k8c.io/document-mac";
-/// Annotation on a bootstrap Secret: MAC of the document as it stands there.
+/// Annotation on a bootstrap Secret: MAC of the document as it stands there, and of the other annotations that decide.
 pub const CONTENT_MAC: &str = "operatingsystemmanager.k8c.io/content-mac";
 /// Annotation on a bootstrap Secret: name of the provisioning Secret that the document names.
 pub const PROVISIONING_SECRET: &str = "operatingsystemmanager.k8c.io/provisioning-secret";

@@ -4,7 +4,7 @@
 //! writes again. So each write is recorded here with the resourceVersion that the server gave it, and the older of
 //! the two, watch or write, never wins.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -21,8 +21,8 @@ struct Inner<V> {
     entries: HashMap<String, Entry<V>>,
     /// Keys by group.
     groups: HashMap<String, HashSet<String>>,
-    /// uids of objects that we deleted and the watch may still show.
-    deleted: HashMap<String, String>,
+    /// uids of objects that are gone, but that a late event or a late answer may still show; the latest of them.
+    gone: VecDeque<String>,
     /// Counts (re)lists: what a finished list has not shown is gone.
     epoch: u64,
 }
@@ -73,7 +73,7 @@ impl<V> Cache<V> {
     /// A cache that finds the values of a group without looking at the others.
     pub fn grouped(group_of: fn(&V) -> Option<String>) -> Self {
         let inner =
-            Inner { entries: HashMap::new(), groups: HashMap::new(), deleted: HashMap::new(), epoch: 0 };
+            Inner { entries: HashMap::new(), groups: HashMap::new(), gone: VecDeque::new(), epoch: 0 };
         Self { inner: Mutex::new(inner), group_of }
     }
 
@@ -120,7 +120,7 @@ impl<V> Cache<V> {
         if inner.entries.get(key).is_some_and(|entry| entry.version.uid == uid) {
             inner.remove(key, self.group_of);
         }
-        inner.deleted.insert(key.to_owned(), uid.to_owned());
+        inner.bury(uid);
     }
 
     /// A list begins.
@@ -132,7 +132,6 @@ impl<V> Cache<V> {
     pub(crate) fn list_ended(&self) -> Vec<Change<V>> {
         let mut inner = self.lock();
         let epoch = inner.epoch;
-        inner.deleted.clear();
         let gone: Vec<String> = inner
             .entries
             .iter()
@@ -155,7 +154,7 @@ impl<V> Cache<V> {
     /// The watch shows that an object is gone.
     pub(crate) fn gone(&self, key: &str, version: &Version) -> Option<Change<V>> {
         let mut inner = self.lock();
-        inner.deleted.remove(key);
+        inner.bury(&version.uid);
         let entry = inner.entries.get(key)?;
         let newer =
             entry.version.uid != version.uid && entry.version.resource_version > version.resource_version;
@@ -173,7 +172,19 @@ impl<V> Cache<V> {
 
 type GroupOf<V> = fn(&V) -> Option<String>;
 
+/// So many uids of objects that are gone are remembered. A late event is late by seconds.
+const GRAVES: usize = 1024;
+
 impl<V> Inner<V> {
+    fn bury(&mut self, uid: &str) {
+        if !uid.is_empty() && !self.gone.iter().any(|gone| gone == uid) {
+            self.gone.push_back(uid.to_owned());
+            if self.gone.len() > GRAVES {
+                self.gone.pop_front();
+            }
+        }
+    }
+
     fn remove(&mut self, key: &str, group_of: GroupOf<V>) -> Option<Arc<V>> {
         let value = self.entries.remove(key)?.value;
         if let Some(group) = group_of(&value)
@@ -188,13 +199,18 @@ impl<V> Inner<V> {
     }
 
     fn put(&mut self, key: &str, version: Version, value: V, group_of: GroupOf<V>) -> Option<Change<V>> {
-        if self.deleted.get(key).is_some_and(|uid| *uid == version.uid) {
+        if self.gone.contains(&version.uid) {
             return None;
         }
         let epoch = self.epoch;
         if let Some(entry) = self.entries.get_mut(key) {
+            // What a new list shows is true even where its resourceVersion is lower: etcd was restored.
+            let current = entry.epoch == epoch;
             entry.epoch = epoch;
-            if entry.version.resource_version >= version.resource_version && version.resource_version != 0 {
+            if current
+                && entry.version.resource_version >= version.resource_version
+                && version.resource_version != 0
+            {
                 return None;
             }
         }
@@ -245,6 +261,24 @@ mod tests {
         assert_eq!(value(&cache), Some(2), "the deletion of the predecessor");
         assert!(cache.gone("a", &version("v", 9)).is_some());
         assert_eq!(value(&cache), None);
+    }
+
+    #[test]
+    fn a_late_answer_does_not_bring_back_what_is_gone() {
+        let cache = Cache::default();
+        cache.gone("a", &version("u", 7));
+        assert!(cache.wrote("a", version("u", 6), 1).is_none());
+        assert_eq!(value(&cache), None);
+    }
+
+    #[test]
+    fn a_list_after_a_restore_is_believed() {
+        let cache = Cache::default();
+        cache.shown("a", version("u", 50), 1);
+        cache.list_begins();
+        cache.shown("a", version("u", 20), 2);
+        assert!(cache.list_ended().is_empty());
+        assert_eq!(value(&cache), Some(2));
     }
 
     #[test]

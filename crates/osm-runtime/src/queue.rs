@@ -73,7 +73,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 if let Some(key) = state.ready.pop_front() {
                     state.queued.remove(&key);
                     state.running.insert(key.clone());
-                    if !state.ready.is_empty() {
+                    // Somebody else has to watch what is left.
+                    if !state.ready.is_empty() || !state.timers.is_empty() {
                         self.changed.notify_one();
                     }
                     return key;

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use kube::api::{Patch, PatchParams};
+use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -40,6 +40,26 @@ pub fn brief(error: &kube::Error) -> String {
 /// Whether the server answered with this HTTP status code.
 pub fn is_code(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
+}
+
+/// Reads an object's metadata from the API server itself. `None` only where the server says that there is none of this
+/// name: a missing CustomResourceDefinition or namespace answers 404 as well, and proves nothing.
+///
+/// # Errors
+/// Those of the request, and every other 404.
+pub async fn live<K>(api: &Api<K>, name: &str) -> Result<Option<PartialObjectMeta<K>>, kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    match api.get_metadata(name).await {
+        Ok(found) => Ok(Some(found)),
+        Err(kube::Error::Api(status))
+            if status.code == 404 && status.details.as_ref().is_some_and(|details| details.name == name) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether a create was refused because the name is taken. Both this and a failed precondition are 409.

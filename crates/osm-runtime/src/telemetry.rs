@@ -12,8 +12,9 @@ use crate::args::{CommonArgs, LogFormat};
 /// # Errors
 /// An invalid filter.
 pub fn init(args: &CommonArgs) -> anyhow::Result<()> {
-    // kube reports broken watches to us, and would log each a second time.
-    let filter = EnvFilter::try_new(format!("kube_runtime=error,{}", args.log))
+    // kube reports broken watches to us, and would log each a second time. Its client would log an answer that it
+    // can't decode, which may hold a token: never, whatever the filter says.
+    let filter = EnvFilter::try_new(format!("kube_runtime=error,{},kube_client::client=off", args.log))
         .with_context(|| format!("--log {:?} is not a filter such as info or info,kube=debug", args.log))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match args.log_format {

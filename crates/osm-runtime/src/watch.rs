@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -15,6 +16,9 @@ use tokio_util::sync::CancellationToken;
 use crate::cache::{Cache, Change, Version};
 use crate::readiness::Gate;
 use crate::{Context, Metrics};
+
+/// So long a watch may be broken before the service says that it is not ready.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Start of the names of the gates that open once a watch is in step.
 pub const GATE: &str = "watch of ";
@@ -86,7 +90,9 @@ pub fn spawn_unawaited<K, V>(
                 changed(change);
             }
         };
+        let mut health = Health { gate, in_step: false, broken_since: None };
         while let Some(Some(event)) = next(&shutdown, &mut events).await {
+            health.note(event.is_ok());
             match event {
                 Ok(watcher::Event::Init) => cache.list_begins(),
                 Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => {
@@ -102,9 +108,7 @@ pub fn spawn_unawaited<K, V>(
                 Ok(watcher::Event::InitDone) => {
                     cache.list_ended().into_iter().for_each(&changed);
                     tracing::debug!(kind, objects = cache.len(), "in step");
-                    if let Some(gate) = &gate {
-                        gate.open();
-                    }
+                    health.in_step();
                 }
                 Err(error) => {
                     metrics.watch_failed(kind);
@@ -113,6 +117,36 @@ pub fn spawn_unawaited<K, V>(
             }
         }
     });
+}
+
+/// Keeps the gate of a watch true.
+struct Health {
+    gate: Option<Gate>,
+    in_step: bool,
+    broken_since: Option<Instant>,
+}
+
+impl Health {
+    fn in_step(&mut self) {
+        self.in_step = true;
+        if let Some(gate) = &self.gate {
+            gate.open();
+        }
+    }
+
+    /// A watch that stays broken closes its gate; the first sign of life opens it again.
+    fn note(&mut self, good: bool) {
+        let broken_since = *self.broken_since.get_or_insert_with(Instant::now);
+        if good {
+            let was_closed = broken_since.elapsed() > PATIENCE;
+            self.broken_since = None;
+            if let Some(gate) = self.gate.as_ref().filter(|_| self.in_step && was_closed) {
+                gate.open();
+            }
+        } else if let Some(gate) = self.gate.as_ref().filter(|_| broken_since.elapsed() > PATIENCE) {
+            gate.close("broken for more than a minute; the log says why");
+        }
+    }
 }
 
 async fn next<S: futures::Stream + Unpin>(

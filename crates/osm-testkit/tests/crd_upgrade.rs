@@ -1,111 +1,57 @@
-//! The committed CustomResourceDefinitions on a real server, which has served the Go implementation's before, with
-//! objects of it stored.
+//! The committed CustomResourceDefinitions applied over those that something else has installed for the Go implementation.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::PostParams;
 use kube::{Api, CustomResourceExt};
 use osm_api::{OperatingSystemConfig, OperatingSystemProfile};
-use osm_testkit::{ControlPlane, installation};
-use serde_json::{Value, json};
-use tokio::sync::OnceCell;
+use osm_testkit::{ControlPlane, Options, installation};
+use serde_json::Value;
 
-/// Where the Go implementation's objects are.
-const GO: &str = "go";
-
-/// A server that had the Go implementation's definitions and objects when ours were installed over them.
-async fn server() -> Result<&'static ControlPlane> {
-    static INSTALLED: OnceCell<()> = OnceCell::const_new();
-    let server = ControlPlane::shared().await?;
-    INSTALLED.get_or_try_init(|| upgrade(server)).await?;
-    Ok(server)
-}
-
-async fn upgrade(server: &ControlPlane) -> Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/crds");
-    let read = |path: PathBuf| std::fs::read_to_string(&path).with_context(|| path.display().to_string());
-    let definitions = Api::<CustomResourceDefinition>::all(server.admin()?);
-    // By another field manager than ours, as it is where something else has installed them.
-    let installer = PostParams { field_manager: Some("installer".to_owned()), ..PostParams::default() };
-    for crd in [OperatingSystemProfile::crd(), OperatingSystemConfig::crd()] {
-        let file = folder.join("go").join(format!("{}.yaml", crd.spec.names.plural));
-        definitions.create(&installer, &serde_saphyr::from_str(&read(file)?)?).await?;
-    }
-    namespace(server, GO).await?;
-    server
-        .apply_yaml(&read(folder.join("go-objects.yaml"))?)
-        .await
-        .context("the Go implementation's objects")?;
-    server.install_crds(&installation::crds()).await
-}
-
-async fn namespace(server: &ControlPlane, name: &str) -> Result<()> {
-    installation::apply(
-        server,
-        &[json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})],
-    )
-    .await
-}
-
-/// What is served is what is committed: nothing of what was there before survives, such as fields that were required.
+/// Server-side apply merges: what the schemas before said, and ours say nothing about, could stay.
 #[tokio::test]
-async fn definitions_replace_those_of_the_go_implementation() -> Result<()> {
-    let server = server().await?;
+async fn nothing_of_the_schemas_before_survives() -> Result<()> {
+    let server = ControlPlane::start(Options::default()).await?;
     let definitions = Api::<CustomResourceDefinition>::all(server.admin()?);
-    for crd in [OperatingSystemProfile::crd(), OperatingSystemConfig::crd()] {
-        let name = crd.metadata.name.clone().context("name")?;
-        let found = definitions.get(&name).await?;
-        let schema = |crd: &CustomResourceDefinition| -> Result<Value> {
-            let version = crd.spec.versions.first().context("a version")?;
-            Ok(without_descriptions(serde_json::to_value(&version.schema)?))
-        };
-        pretty_eq(&schema(&found)?, &schema(&crd)?);
+    let ours = [OperatingSystemProfile::crd(), OperatingSystemConfig::crd()];
+    // By another field manager than the one that applies ours.
+    let installer = PostParams { field_manager: Some("installer".to_owned()), ..PostParams::default() };
+    let before =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/crds/go-shaped.yaml"))?;
+    for crd in serde_saphyr::from_multiple::<CustomResourceDefinition>(&before)? {
+        definitions.create(&installer, &crd).await?;
+    }
+    server.install_crds(&installation::crds()).await?;
+    for crd in &ours {
+        let name = crd.metadata.name.as_deref().context("name")?;
+        let (served, committed) = (schema(&definitions.get(name).await?)?, schema(crd)?);
+        let more: Vec<_> = served.difference(&committed).collect();
+        let less: Vec<_> = committed.difference(&served).collect();
+        ensure!(
+            more.is_empty() && less.is_empty(),
+            "{name}: only served {more:#?}, only committed {less:#?}"
+        );
     }
     Ok(())
 }
 
-fn without_descriptions(mut value: Value) -> Value {
-    fn walk(value: &mut Value) {
+/// The schema of the one version, a line for each value in it.
+fn schema(crd: &CustomResourceDefinition) -> Result<BTreeSet<String>> {
+    fn lines(path: &str, value: &Value, all: &mut BTreeSet<String>) {
         match value {
-            Value::Object(fields) => {
-                if fields.get("description").is_some_and(Value::is_string) {
-                    fields.shift_remove("description");
-                }
-                fields.values_mut().for_each(walk);
+            Value::Object(fields) if !fields.is_empty() => {
+                fields.iter().for_each(|(key, value)| lines(&format!("{path}.{key}"), value, all));
             }
-            Value::Array(items) => items.iter_mut().for_each(walk),
-            _ => {}
+            other => {
+                all.insert(format!("{path}: {other}"));
+            }
         }
     }
-    walk(&mut value);
-    value
-}
-
-/// Compares by fields, as text shows where they differ.
-fn pretty_eq(left: &Value, right: &Value) {
-    fn lines(path: &str, value: &Value, all: &mut Vec<String>) {
-        match value {
-            Value::Object(fields) => {
-                fields.iter().for_each(|(key, value)| lines(&format!("{path}.{key}"), value, all))
-            }
-            other => all.push(format!("{path} = {other}")),
-        }
-    }
-    let [left, right] = [left, right].map(|value| {
-        let mut all = Vec::new();
-        lines("", value, &mut all);
-        all.sort();
-        all
-    });
-    let only = |these: &[String], those: &[String]| -> Vec<String> {
-        these.iter().filter(|line| !those.contains(line)).cloned().collect()
-    };
-    assert!(
-        left == right,
-        "only served: {:#?}\nonly committed: {:#?}",
-        only(&left, &right),
-        only(&right, &left)
-    );
+    let [version] = crd.spec.versions.as_slice() else { anyhow::bail!("not one version") };
+    let mut all = BTreeSet::new();
+    lines("", &serde_json::to_value(&version.schema)?, &mut all);
+    Ok(all)
 }

@@ -57,9 +57,6 @@ pub enum PublishedPlan {
 /// Requests that failed; [`RequestError::Conflict`](osm_runtime::RequestError::Conflict) where what was seen no longer is.
 pub async fn apply(state: &State, gathered: &Gathered, plan: Plan) -> Result<Applied, Error> {
     let Plan { step, orphans, again } = plan;
-    for orphan in orphans {
-        apply_orphan(state, gathered, orphan).await?;
-    }
     let mut applied = Applied { status: None, published_for: Vec::new(), again };
     match step {
         Step::None => {}
@@ -69,6 +66,7 @@ pub async fn apply(state: &State, gathered: &Gathered, plan: Plan) -> Result<App
             applied.status = standing(gathered);
         }
         Step::Publish(publish) => {
+            not_too_often(state, gathered, &publish)?;
             applied.status = publish_step(state, gathered, &publish).await?;
             if applied.status.is_some() {
                 applied.published_for = publish.causes;
@@ -76,13 +74,44 @@ pub async fn apply(state: &State, gathered: &Gathered, plan: Plan) -> Result<App
             // The plan for what then stands sets the timers.
             state.queue.add(Key::Config(gathered.name.clone()));
         }
-        Step::Undo(made) => {
-            undo::undo(state, &made).await?;
+        Step::Undo(all) => {
+            for made in &all {
+                undo::undo(state, made).await?;
+            }
             lock(&state.verified).remove(&gathered.name);
             applied.status = Some((plan::undone(), PublishedPlan::Nothing));
         }
     }
+    if let (Some(problem), Some((verdict, _))) = (&gathered.source_problem, &mut applied.status) {
+        let message = format!("{problem}; the values that were used last stay in use");
+        *verdict = Verdict { status: false, reason: problem.reason(), message, ..verdict.clone() };
+    }
+    // Last: what belongs to nobody must not hold up what belongs to somebody.
+    for orphan in orphans {
+        if let Err(error) = apply_orphan(state, gathered, orphan).await {
+            tracing::warn!(config = gathered.name, %error, "what has no OperatingSystemConfig can't be dealt with yet");
+        }
+    }
     Ok(applied)
+}
+
+/// So often in a row a pool is put right before it is suspected that somebody undoes it each time.
+const REPAIRS: u32 = 20;
+/// Repairs further apart than this are not in a row.
+const IN_A_ROW: jiff::SignedDuration = jiff::SignedDuration::from_secs(10);
+
+/// Something that alters each write at once, such as a mutating webhook, must not make us write without end.
+fn not_too_often(state: &State, gathered: &Gathered, publish: &Publish) -> Result<(), Error> {
+    let repairs = [Cause::Altered, Cause::TokensDead, Cause::RenewalDue, Cause::RoleAltered, Cause::Missing];
+    let Some(cause) = publish.causes.iter().find(|cause| repairs.contains(cause)) else { return Ok(()) };
+    let mut repaired = lock(&state.repaired);
+    let (last, count) = repaired.get(&gathered.name).copied().unwrap_or((gathered.now, 0));
+    let count = if gathered.now.duration_since(last) < IN_A_ROW { count + 1 } else { 1 };
+    if count > REPAIRS {
+        return Err(Error::AlteredAgain { cause: *cause });
+    }
+    repaired.insert(gathered.name.clone(), (gathered.now, count));
+    Ok(())
 }
 
 /// Publishes; `None`: on a closer look everything stood already.
@@ -193,8 +222,8 @@ fn wrote_account(state: &State, account: &ServiceAccount) -> String {
     uid
 }
 
-/// Creates an object of a pool's identity. One of its name that has lost our label is made anew, for the watches
-/// don't show it; one of another installation is left alone.
+/// Creates an object of a pool's identity. One of its name that has lost the label or annotation by which we find it
+/// is made anew; one of another installation is left alone.
 async fn create<K>(state: &State, api: &Api<K>, object: &K, what: &'static str) -> Result<K, Error>
 where
     K: kube::Resource<DynamicType = ()>
@@ -209,11 +238,22 @@ where
     };
     let name = object.meta().name.clone().unwrap_or_default();
     let standing = api.get_metadata(&name).await.map_err(failed(what))?.metadata;
+    let same = |part: fn(&ObjectMeta) -> &Option<BTreeMap<String, String>>| {
+        let wanted = part(object.meta()).iter().flatten();
+        let standing = part(&standing).as_ref();
+        wanted
+            .into_iter()
+            .all(|(key, value)| standing.is_some_and(|standing| standing.get(key) == Some(value)))
+    };
     match installation_of(&standing) {
-        // The watch has yet to show it: once more.
-        Some(owner) if owner == state.installation => Err(RequestError::Conflict { what }.into()),
-        Some(_) => Err(failed(what)(refused).into()),
-        None => {
+        // As we make it: the watch has yet to show it.
+        Some(owner)
+            if owner == state.installation && same(|meta| &meta.labels) && same(|meta| &meta.annotations) =>
+        {
+            Err(RequestError::Conflict { what }.into())
+        }
+        Some(owner) if owner != state.installation => Err(failed(what)(refused).into()),
+        _ => {
             undo::delete(api, &name, standing.uid.as_deref().unwrap_or_default(), None, what).await?;
             Ok(api.create(&PostParams::default(), object).await.map_err(failed(what))?)
         }
@@ -326,6 +366,10 @@ async fn provisioning(
         secret.immutable && secret.content.as_deref() == Some(documents.provisioning_digest.as_str())
     };
     let keep = async |standing: &SecretView| {
+        // Never earlier than it was promised to a token before.
+        let keep_until =
+            standing.meta.time(names::KEEP_UNTIL).map_or(publish.keep_until, |at| at.max(publish.keep_until));
+        let keep_until = keep_until.to_string();
         let patch = json!({"metadata": {
             "resourceVersion": standing.meta.resource_version,
             "labels": publish.marks.labels(&state.installation, ROLE_PROVISIONING),
@@ -368,22 +412,32 @@ fn bootstrap_secret(
 ) -> Result<Secret, Error> {
     let text = documents.bootstrap(tokens)?;
     let mut metadata = metadata(state, publish, &publish.bootstrap_name, ROLE_BOOTSTRAP);
-    // Half of what was granted, which may be less than what was asked for.
-    let renew_at = issued + tokens.expires.duration_since(issued) / 2;
-    let content_mac = plan::content_mac(gathered, &osm_api::digest::sha256_hex(text.as_bytes()));
+    let renew_at = issued.saturating_add(renewal(tokens.life, &gathered.pool)).unwrap_or(Timestamp::MAX);
     let from = gathered.config.as_ref().map(|config| config.published_from()).unwrap_or_default();
-    metadata.annotations.get_or_insert_default().extend([
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.extend([
         (names::MACHINE_DEPLOYMENT_REVISION.to_owned(), publish.revision.clone()),
         (names::PUBLISHED_FROM.to_owned(), from),
         (names::INPUTS_MAC.to_owned(), gathered.inputs_mac.clone()),
         (names::DOCUMENT_MAC.to_owned(), documents.document_mac.clone()),
-        (names::CONTENT_MAC.to_owned(), content_mac),
         (names::PROVISIONING_SECRET.to_owned(), documents.provisioning_secret.clone()),
         (names::BOUND_TO.to_owned(), bound),
         (names::EXPIRES.to_owned(), tokens.expires.to_string()),
         (names::RENEW_AT.to_owned(), renew_at.to_string()),
     ]);
+    let sealed = plan::seal(&gathered.key, &osm_api::digest::sha256_hex(text.as_bytes()), annotations);
+    annotations.insert(names::CONTENT_MAC.to_owned(), sealed);
     Ok(secret(metadata, &text, false))
+}
+
+/// After how long tokens are renewed: at half of the life that was granted, which may be less than what was asked for,
+/// or a little earlier, so that pools that were published together are not renewed together for ever.
+fn renewal(life: Duration, pool: &str) -> jiff::SignedDuration {
+    let spread =
+        pool.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte))) % 100;
+    let half = life.as_secs() / 2;
+    let seconds = half.saturating_sub(half * spread / 1000).max(60);
+    jiff::SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))
 }
 
 /// One write, so that machine-controller sees the old document or the new one and nothing else.
@@ -404,11 +458,20 @@ async fn put_bootstrap(state: &State, gathered: &Gathered, mut secret: Secret) -
         Ok(created) => state.wrote_secret(&created),
         Err(error) if status::already_exists(&error) => {
             let standing = api.get(&name).await.map_err(failed(WHAT))?;
-            if installation_of(&standing.metadata) == Some(&state.installation) {
+            let view = SecretView::of(&standing);
+            let labelled = installation_of(&standing.metadata) == Some(&state.installation);
+            if labelled && view.meta.config() == Some(gathered.name.as_str()) && view.is(ROLE_BOOTSTRAP) {
+                // The watch has yet to show it.
                 state.wrote_secret(&standing);
                 return Err(RequestError::Conflict { what: WHAT }.into());
             }
-            if is_ours_by_mac(gathered, &standing) {
+            if labelled || is_ours_by_mac(gathered, &standing) {
+                if standing.immutable == Some(true) {
+                    undo::delete_secret(state, &view).await?;
+                    let created = api.create(&PostParams::default(), &secret).await.map_err(failed(WHAT))?;
+                    state.wrote_secret(&created);
+                    return Ok(());
+                }
                 secret.metadata.resource_version = standing.metadata.resource_version;
                 let replaced = api.replace(&name, &PostParams::default(), &secret).await;
                 state.wrote_secret(&replaced.map_err(failed(WHAT))?);
@@ -431,11 +494,11 @@ async fn put_bootstrap(state: &State, gathered: &Gathered, mut secret: Secret) -
 /// Whether a Secret that has lost our label carries what only we could have written.
 fn is_ours_by_mac(gathered: &Gathered, secret: &Secret) -> bool {
     let view = SecretView::of(secret);
-    let mac = view.content.as_deref().map(|content| plan::content_mac(gathered, content));
+    let sealed =
+        view.content.as_deref().map(|content| plan::seal(&gathered.key, content, &view.meta.annotations));
     installation_of(&secret.metadata).is_none()
-        && view.meta.config() == Some(gathered.name.as_str())
-        && mac.is_some()
-        && view.meta.annotation(names::CONTENT_MAC) == mac.as_deref()
+        && sealed.is_some()
+        && view.meta.annotation(names::CONTENT_MAC) == sealed.as_deref()
 }
 
 /// Its bootstrap Secrets are immutable and carry nothing but the document and annotations of this form.
@@ -494,7 +557,7 @@ async fn apply_orphan(state: &State, gathered: &Gathered, step: OrphanStep) -> R
             }
         }
         OrphanStep::Collect(made) => {
-            let config = state.config_api().get_metadata_opt(&gathered.name).await;
+            let config = status::live(&state.config_api(), &gathered.name).await;
             let config = config.map_err(failed("reading the OperatingSystemConfig"))?;
             if gathered.config.is_none() && config.is_some() {
                 return Err(RequestError::Conflict { what: "the OperatingSystemConfig" }.into());

@@ -7,11 +7,13 @@ use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
 use osm_api::settings::Credentials;
 use osm_render::LateValues;
 use osm_runtime::request::failed;
+use osm_runtime::status;
 
 use crate::key::{self, DigestKey};
+use crate::sources::{self, SourceError};
 use crate::state::{State, lock};
 use crate::view::{BindingView, ConfigView, Meta, ROLE_BOOTSTRAP, ROLE_PROVISIONING, RoleView, SecretView};
-use crate::{Error, document, sources};
+use crate::{Error, document};
 
 /// What a plan is made from.
 #[derive(Clone)]
@@ -34,6 +36,10 @@ pub struct Gathered {
     pub inputs_mac: String,
     /// The values themselves.
     pub values: LateValues,
+    /// Why not all of them could be had: those that were used last are taken, so that credentials go on being renewed.
+    pub source_problem: Option<Arc<SourceError>>,
+    /// Since when nobody vouches for the config's generation.
+    pub unvouched_since: Timestamp,
     /// Whether this process has compared the documents themselves for these inputs.
     pub verified: bool,
     /// The bootstrap Secret's name is taken by somebody else's.
@@ -80,20 +86,29 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, Error> {
         pool_ref.as_ref().map(|md| names::pool_id(&md.namespace, &md.name, &md.uid)).unwrap_or_default();
     let bootstrap = pool_ref.as_ref().map(|md| names::bootstrap_secret_name(&md.name, &md.namespace));
     let (made, strays) = made(state, name, &pool);
-    let credentials = state
-        .settings
-        .borrow()
-        .as_ref()
-        .map(|current| current.settings.credentials.clone())
-        .unwrap_or_default();
-    let key = key::ensure(state).await?;
+    let settings = state.settings.borrow().clone();
+    let key = key::get(state).await?;
     let retired = config.as_ref().is_some_and(|config| config.is_retired());
     let vouched = config.as_ref().filter(|_| !retired).and_then(|config| config.vouched().cloned());
     let (mut inputs_mac, mut values, mut foreign) = (String::new(), LateValues::new(), false);
+    let mut source_problem = None;
     if let (Some(config), Some(vouched)) = (&config, &vouched) {
-        values = sources::values(state, &config.late_bound, &credentials).await?;
+        let allowed = settings.as_ref().map(|current| &current.settings.credentials);
+        match sources::values(state, &config.late_bound, allowed).await {
+            Ok(found) => {
+                if !found.is_empty() {
+                    lock(&state.last_values).insert(name.to_owned(), found.clone());
+                }
+                values = found;
+            }
+            Err(problem) => match lock(&state.last_values).get(name).cloned() {
+                Some(last) => (values, source_problem) = (last, Some(Arc::new(problem))),
+                None => return Err(problem.into()),
+            },
+        }
         inputs_mac = document::inputs_mac(&key, &vouched.digest, &config.late_bound, &values);
     }
+    let unvouched_since = unvouched_since(state, name, vouched.is_some(), now);
     if let Some(bootstrap) = bootstrap.filter(|name| lock(&state.foreign).contains(name)) {
         foreign = is_still_foreign(state, &bootstrap).await?;
     }
@@ -111,7 +126,9 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, Error> {
         inputs_mac,
         values,
         foreign,
-        credentials,
+        credentials: settings.map(|current| current.settings.credentials.clone()).unwrap_or_default(),
+        source_problem,
+        unvouched_since,
         key,
         may_collect: if strays.is_empty() { 0 } else { may_collect(state, now) },
         strays,
@@ -154,7 +171,7 @@ fn made(state: &State, name: &str, pool: &str) -> (Made, Vec<(String, Made)>) {
 
 async fn is_still_foreign(state: &State, name: &str) -> Result<bool, Error> {
     let found =
-        state.secret_api().get_metadata_opt(name).await.map_err(failed("reading the bootstrap Secret"))?;
+        status::live(&state.secret_api(), name).await.map_err(failed("reading the bootstrap Secret"))?;
     let ours = |labels: &std::collections::BTreeMap<String, String>| {
         labels.get(names::INSTALLATION) == Some(&state.installation)
     };
@@ -163,6 +180,15 @@ async fn is_still_foreign(state: &State, name: &str) -> Result<bool, Error> {
         lock(&state.foreign).remove(name);
     }
     Ok(foreign)
+}
+
+fn unvouched_since(state: &State, name: &str, vouched: bool, now: Timestamp) -> Timestamp {
+    let mut unvouched = lock(&state.unvouched);
+    if vouched {
+        unvouched.remove(name);
+        return now;
+    }
+    *unvouched.entry(name.to_owned()).or_insert(now)
 }
 
 /// A tenth of the pools in an hour, but at least one: whatever made so many configs vanish was hardly meant.

@@ -17,7 +17,7 @@ use rand::Rng;
 use sha2::Sha256;
 
 use crate::Error;
-use crate::state::State;
+use crate::state::{State, lock};
 use crate::view::{KEY, ROLE_KEY};
 
 /// 32 secret bytes. `Debug` does not show them.
@@ -48,70 +48,75 @@ impl DigestKey {
     }
 }
 
-/// The key: the one this process already uses, else the one that stands in the cluster, else a new one. The Secret is
-/// (re)created where it is missing.
+/// The key: the one this process already uses, without any request, else that of [`ensure`].
+///
+/// # Errors
+/// As [`ensure`].
+pub async fn get(state: &State) -> Result<DigestKey, Error> {
+    let used = lock(&state.digest_key).clone();
+    match used {
+        Some(used) => Ok(used),
+        None => ensure(state).await,
+    }
+}
+
+/// Sees to it that the key stands in the cluster: the one this process already uses, else the one that stands there,
+/// else a new one.
 ///
 /// # Errors
 /// Requests that failed; [`Error::ForeignSecret`] where the name is taken.
 pub async fn ensure(state: &State) -> Result<DigestKey, Error> {
     let name = names::digest_key_secret_name(&state.installation);
-    let mut used = state.digest_key.lock().await;
+    let _one_at_a_time = state.writes_key.lock().await;
+    let used = lock(&state.digest_key).clone();
     let standing = state.secrets.get(&state.key_in_namespace(&name)).and_then(|secret| secret.key.clone());
-    match (&*used, standing) {
-        (Some(used), Some(standing)) if *used == standing => return Ok(used.clone()),
-        (None, Some(standing)) => {
-            *used = Some(standing.clone());
-            return Ok(standing);
-        }
-        _ => {}
-    }
-    let stored = match &*used {
-        Some(used) => store(state, &name, used, true).await?,
-        None => {
+    let key = match (used, standing) {
+        (Some(used), Some(standing)) if used == standing => used,
+        (None, Some(standing)) => standing,
+        (Some(used), _) => store(state, &name, &used, true).await?,
+        (None, None) => {
             let new = DigestKey(rand::rng().random());
             store(state, &name, &new, false).await?
         }
     };
-    *used = Some(stored.clone());
-    Ok(stored)
+    *lock(&state.digest_key) = Some(key.clone());
+    Ok(key)
 }
 
-/// Stores `key`; one that stands there already is kept unless `key` is in use.
+/// Stores `key`; one that stands there already is kept unless `key` is in use. The name is made for this
+/// installation, so that a Secret whose label was taken off is ours.
 async fn store(state: &State, name: &str, key: &DigestKey, in_use: bool) -> Result<DigestKey, Error> {
     let labels = BTreeMap::from([
         (names::INSTALLATION.to_owned(), state.installation.clone()),
         (names::ROLE.to_owned(), ROLE_KEY.to_owned()),
     ]);
+    let data = |key: &DigestKey| BTreeMap::from([(KEY.to_owned(), ByteString(key.0.to_vec()))]);
     let metadata =
         ObjectMeta { name: Some(name.to_owned()), labels: Some(labels.clone()), ..ObjectMeta::default() };
-    let data = BTreeMap::from([(KEY.to_owned(), ByteString(key.0.to_vec()))]);
-    let secret = Secret { metadata, data: Some(data), type_: Some("Opaque".to_owned()), ..Secret::default() };
-    match state.secret_api().create(&PostParams::default(), &secret).await {
+    let secret =
+        Secret { metadata, data: Some(data(key)), type_: Some("Opaque".to_owned()), ..Secret::default() };
+    let refused = match state.secret_api().create(&PostParams::default(), &secret).await {
         Ok(created) => {
             state.wrote_secret(&created);
-            Ok(key.clone())
+            return Ok(key.clone());
         }
-        Err(error) if status::already_exists(&error) => {
-            let mut standing = state.secret_api().get(name).await.map_err(failed("reading the HMAC key"))?;
-            if standing.metadata.labels.as_ref().and_then(|l| l.get(names::INSTALLATION))
-                != Some(&state.installation)
-            {
-                return Err(Error::ForeignSecret { name: name.to_owned() });
-            }
-            let good =
-                standing.data.as_ref().and_then(|data| data.get(KEY)).and_then(|key| DigestKey::of(&key.0));
-            if in_use || good.is_none() {
-                standing.data = secret.data;
-                standing.metadata.labels = Some(labels);
-                let replaced = state.secret_api().replace(name, &PostParams::default(), &standing).await;
-                state.wrote_secret(&replaced.map_err(failed("the HMAC key"))?);
-                return Ok(key.clone());
-            }
-            state.wrote_secret(&standing);
-            Ok(good.unwrap_or_else(|| key.clone()))
-        }
-        Err(error) => Err(failed("creating the HMAC key")(error).into()),
+        Err(error) => error,
+    };
+    if !status::already_exists(&refused) {
+        return Err(failed("creating the HMAC key")(refused).into());
     }
+    let mut standing = state.secret_api().get(name).await.map_err(failed("reading the HMAC key"))?;
+    let owner = standing.metadata.labels.as_ref().and_then(|labels| labels.get(names::INSTALLATION));
+    if owner.is_some_and(|owner| *owner != state.installation) {
+        return Err(Error::ForeignSecret { name: name.to_owned() });
+    }
+    let stored = standing.data.as_ref().and_then(|data| data.get(KEY)).and_then(|key| DigestKey::of(&key.0));
+    let wanted = stored.filter(|_| !in_use).unwrap_or_else(|| key.clone());
+    standing.data = Some(data(&wanted));
+    standing.metadata.labels = Some(labels);
+    let replaced = state.secret_api().replace(name, &PostParams::default(), &standing).await;
+    state.wrote_secret(&replaced.map_err(failed("the HMAC key"))?);
+    Ok(wanted)
 }
 
 #[cfg(test)]

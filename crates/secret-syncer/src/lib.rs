@@ -45,6 +45,14 @@ pub enum Error {
         /// Name of the Secret.
         name: String,
     },
+    /// What was written does not stay as it was written.
+    #[error(
+        "what was published is altered again and again ({cause:?}): look for whatever changes Secrets, Roles or ServiceAccounts in cloud-init-settings, such as a mutating webhook"
+    )]
+    AlteredAgain {
+        /// What does not stand.
+        cause: plan::Cause,
+    },
     /// A value that belongs into the document can't be had.
     #[error("{0}")]
     Source(#[from] sources::SourceError),
@@ -59,6 +67,7 @@ impl runner::Failure for Error {
             Self::Request(error) => error.reason(),
             Self::RightMissing { .. } => "NodeRightMissing",
             Self::ForeignSecret { .. } => "ForeignSecret",
+            Self::AlteredAgain { .. } => "AlteredAgain",
             Self::Source(error) => error.reason(),
             Self::Document(error) => error.reason(),
         }

@@ -10,10 +10,15 @@ use osm_api::config::{MachineDeploymentRef, Rendered};
 use osm_api::names;
 
 use crate::gather::{Gathered, Made};
+use crate::key::DigestKey;
 use crate::view::{ConfigView, ROLE_BOOTSTRAP, ROLE_IDENTITY, ROLE_PROVISIONING, SecretView};
 
 /// How long what belongs to no OperatingSystemConfig is left alone.
 const ORPHAN_AGE: SignedDuration = SignedDuration::from_hours(24);
+/// osc-controller writes a config and vouches for it in two requests; longer than this means that it does not come to it.
+const UNVOUCHED_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+/// Everything is looked at again at least this often: timers don't count the time that a machine sleeps.
+const LOOK_AGAIN: Duration = Duration::from_secs(600);
 /// A document is kept this much longer than the last token that may fetch it.
 const KEEP_LONGER: SignedDuration = SignedDuration::from_hours(1);
 
@@ -39,8 +44,8 @@ pub enum Step {
     Keep(Keep),
     /// The content has to be looked at, and published if it is not what stands.
     Publish(Box<Publish>),
-    /// The pool is gone: undo everything.
-    Undo(Box<Made>),
+    /// The pool is gone: undo everything that was ever made for this config.
+    Undo(Vec<Made>),
 }
 
 /// Everything stands.
@@ -144,7 +149,9 @@ pub fn plan(gathered: &Gathered) -> Plan {
         }
     };
     again = [again, step_again].into_iter().flatten().min();
-    if matches!(step, Step::Undo(_)) {
+    // Undone already; or osc-controller has yet to say what the config is for.
+    let unsure = gathered.config.as_ref().is_some_and(|config| config.vouched().is_none());
+    if unsure || matches!(step, Step::Undo(_)) {
         orphans.clear();
     }
     Plan { step, orphans, again }
@@ -153,11 +160,10 @@ pub fn plan(gathered: &Gathered) -> Plan {
 fn for_config(gathered: &Gathered, config: &Arc<ConfigView>) -> (Step, Option<Duration>) {
     let Some(md) = &config.machine_deployment else { return (Step::None, None) };
     if config.is_retired() {
-        let step = if config.is_undone() && gathered.made.is_nothing() {
-            Step::None
-        } else {
-            Step::Undo(Box::new(gathered.made.clone()))
-        };
+        let mut left = vec![gathered.made.clone()];
+        left.extend(gathered.strays.iter().map(|(_, made)| made.clone()));
+        left.retain(|made| !made.is_nothing());
+        let step = if config.is_undone() && left.is_empty() { Step::None } else { Step::Undo(left) };
         return (step, None);
     }
     let Some(vouched) = config.vouched() else {
@@ -167,7 +173,10 @@ fn for_config(gathered: &Gathered, config: &Arc<ConfigView>) -> (Step, Option<Du
                 "osc-controller has not rendered it; its condition Rendered says why",
             ),
             // osc-controller's turn: it puts right what somebody else wrote.
-            Some(_) => Step::None,
+            Some(_) if gathered.now.duration_since(gathered.unvouched_since) < UNVOUCHED_PATIENCE => {
+                return (Step::None, Some(Duration::from_secs(10)));
+            }
+            Some(_) => say("AwaitingRendering", &unvouched(config)),
         };
         return (step, None);
     };
@@ -181,10 +190,6 @@ fn for_config(gathered: &Gathered, config: &Arc<ConfigView>) -> (Step, Option<Du
         let reason = osm_runtime::runner::Failure::reason(&error);
         return (say(reason, &error.to_string()), Some(Duration::from_secs(60)));
     }
-    if is_newer(gathered.made.bootstrap.as_deref(), config) {
-        // What is known of the config is older than what was published from it: the watch will tell.
-        return (Step::None, Some(Duration::from_secs(5)));
-    }
     let causes = causes(gathered, config, revision);
     if causes.is_empty() {
         return keep(gathered);
@@ -192,17 +197,18 @@ fn for_config(gathered: &Gathered, config: &Arc<ConfigView>) -> (Step, Option<Du
     (Step::Publish(Box::new(publish(gathered, config, md, vouched, revision, causes))), None)
 }
 
-fn say(reason: &'static str, message: &str) -> Step {
-    Step::Say(Verdict { type_: PUBLISHED, status: false, reason, message: message.to_owned() })
+fn unvouched(config: &ConfigView) -> String {
+    let until = match &config.status.published {
+        Some(published) => format!("; what was published is good until {}", published.credential_expires),
+        None => String::new(),
+    };
+    format!(
+        "osc-controller has not vouched for the newest generation; its condition Rendered says why{until}"
+    )
 }
 
-/// Whether the bootstrap Secret was published from a newer generation of the same config.
-fn is_newer(bootstrap: Option<&SecretView>, config: &ConfigView) -> bool {
-    let recorded = bootstrap.and_then(|secret| secret.meta.annotation(names::PUBLISHED_FROM));
-    recorded
-        .and_then(|recorded| recorded.split_once('/'))
-        .and_then(|(uid, generation)| Some((uid, generation.parse::<i64>().ok()?)))
-        .is_some_and(|(uid, generation)| uid == config.uid && generation > config.generation)
+fn say(reason: &'static str, message: &str) -> Step {
+    Step::Say(Verdict { type_: PUBLISHED, status: false, reason, message: message.to_owned() })
 }
 
 fn causes(gathered: &Gathered, config: &ConfigView, revision: &str) -> Vec<Cause> {
@@ -220,8 +226,8 @@ fn causes(gathered: &Gathered, config: &ConfigView, revision: &str) -> Vec<Cause
     check(is(names::MACHINE_DEPLOYMENT_REVISION, revision), Cause::NewRevision);
     check(is(names::INPUTS_MAC, &gathered.inputs_mac), Cause::NewContent);
     check(is(names::PUBLISHED_FROM, &config.published_from()), Cause::NewContent);
-    let standing = bootstrap.content.as_deref().map(|content| content_mac(gathered, content));
-    let whole = standing.is_some() && meta.annotation(names::CONTENT_MAC) == standing.as_deref();
+    let sealed = bootstrap.content.as_deref().map(|content| seal(&gathered.key, content, &meta.annotations));
+    let whole = sealed.is_some() && meta.annotation(names::CONTENT_MAC) == sealed.as_deref();
     check(whole && !bootstrap.immutable && meta.pool() == Some(gathered.pool.as_str()), Cause::Altered);
     let named = meta.annotation(names::PROVISIONING_SECRET).unwrap_or_default();
     let document = provisioning.iter().find(|secret| secret.meta.name == named);
@@ -248,9 +254,24 @@ pub fn bound_to(account: Option<&str>, node_account: Option<&str>, secret: Optio
     Some(format!("{}/{}/{}", account?, node_account?, secret?))
 }
 
-/// Value of [`names::CONTENT_MAC`] for a document with this SHA-256.
-pub fn content_mac(gathered: &Gathered, content_digest: &str) -> String {
-    gathered.key.mac(&[b"content", content_digest.as_bytes()])
+/// Annotations of a bootstrap Secret on which decisions rest.
+const SEALED: [&str; 8] = [
+    names::MACHINE_DEPLOYMENT_REVISION,
+    names::PUBLISHED_FROM,
+    names::INPUTS_MAC,
+    names::DOCUMENT_MAC,
+    names::PROVISIONING_SECRET,
+    names::BOUND_TO,
+    names::EXPIRES,
+    names::RENEW_AT,
+];
+
+/// Value of [`names::CONTENT_MAC`] for a document with this SHA-256 and these annotations: nobody changes either
+/// without being noticed.
+pub fn seal(key: &DigestKey, content_digest: &str, annotations: &BTreeMap<String, String>) -> String {
+    let mut parts: Vec<&[u8]> = vec![b"content", content_digest.as_bytes()];
+    parts.extend(SEALED.iter().map(|name| annotations.get(*name).map_or(b"".as_slice(), String::as_bytes)));
+    key.mac(&parts)
 }
 
 fn publish(
@@ -273,7 +294,7 @@ fn publish(
         marks: Marks::new(&gathered.name, &gathered.pool, md),
         create_node_account: gathered.node_account.is_none(),
         life,
-        keep_until: gathered.now + keep,
+        keep_until: gathered.now.saturating_add(keep).unwrap_or(Timestamp::MAX),
         kept: kept(gathered).into_iter().map(|secret| secret.meta.name.clone()).collect(),
     }
 }
@@ -316,8 +337,8 @@ fn keep(gathered: &Gathered) -> (Step, Option<Duration>) {
         .filter_map(|secret| secret.meta.time(names::KEEP_UNTIL))
         .chain(renewal)
         .min();
-    let again = next.map(|at| until(gathered.now, at));
-    (Step::Keep(Keep { outdated, narrow }), again)
+    let again = next.map_or(LOOK_AGAIN, |at| until(gathered.now, at).min(LOOK_AGAIN));
+    (Step::Keep(Keep { outdated, narrow }), Some(again))
 }
 
 /// Time from `now` to `at`, at least a second.
@@ -339,17 +360,17 @@ fn orphans(gathered: &Gathered) -> (Vec<OrphanStep>, Option<Duration>) {
                     may_collect -= 1;
                     steps.push(OrphanStep::Collect(Box::new(stray.clone())));
                 } else {
-                    again = Some(Duration::from_secs(600));
+                    again = Some(LOOK_AGAIN);
                 }
             }
-            Some(since) => again = again.into_iter().chain([until(gathered.now, since + ORPHAN_AGE)]).min(),
+            Some(_) => again = Some(LOOK_AGAIN),
             // No Secret of it is left: its identity opens nothing, and goes with the next successor or by hand.
             None if secrets.is_empty() => steps.push(OrphanStep::Collect(Box::new(stray.clone()))),
             None => {
                 let unmarked =
                     secrets.into_iter().filter(|secret| secret.meta.time(names::ORPHANED_SINCE).is_none());
                 steps.push(OrphanStep::Mark(unmarked.collect()));
-                again = again.into_iter().chain([until(gathered.now, gathered.now + ORPHAN_AGE)]).min();
+                again = Some(LOOK_AGAIN);
             }
         }
     }

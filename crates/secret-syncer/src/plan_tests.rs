@@ -58,6 +58,8 @@ fn fresh() -> Gathered {
         inputs_mac: "inputs".into(),
         values: LateValues::new(),
         verified: false,
+        source_problem: None,
+        unvouched_since: now(),
         foreign: false,
         credentials: Credentials::default(),
         key: DigestKey::of(&[7; 32]).unwrap(),
@@ -93,18 +95,18 @@ fn document(name: &str, keep_until: Timestamp) -> Arc<SecretView> {
 fn standing() -> Gathered {
     let mut gathered = fresh();
     let (expires, renew) = (hours(20).to_string(), hours(8).to_string());
-    let content = content_mac(&gathered, "content");
     let annotations = [
         (names::MACHINE_DEPLOYMENT_REVISION, "1"),
         (names::INPUTS_MAC, "inputs"),
         (names::PUBLISHED_FROM, "config-uid/3"),
-        (names::CONTENT_MAC, &content),
         (names::PROVISIONING_SECRET, "document"),
         (names::BOUND_TO, "account-uid/node-account/document-uid"),
         (names::EXPIRES, &expires),
         (names::RENEW_AT, &renew),
     ];
-    let bootstrap = meta("pool-kube-system-bootstrap-config", &annotations);
+    let mut bootstrap = meta("pool-kube-system-bootstrap-config", &annotations);
+    let sealed = seal(&gathered.key, "content", &bootstrap.annotations);
+    bootstrap.annotations.insert(names::CONTENT_MAC.into(), sealed);
     gathered.verified = true;
     gathered.made = Made {
         bootstrap: Some(Arc::new(SecretView {
@@ -166,7 +168,7 @@ fn what_stands_is_kept_until_its_renewal() {
     let plan = plan(&standing());
     let Step::Keep(keep) = plan.step else { panic!("{:?}", plan.step) };
     assert!(keep.outdated.is_empty() && keep.narrow.is_none());
-    assert_eq!(plan.again, Some(Duration::from_secs(8 * 3600)));
+    assert_eq!(plan.again, Some(LOOK_AGAIN), "its renewal is due in hours, but timers don't count sleep");
 }
 
 #[test]
@@ -237,14 +239,27 @@ fn whatever_differs_is_published_again() {
             Cause::RoleAltered,
         ),
         ("renewal", Box::new((|g| g.now = hours(8)) as Edit), Cause::RenewalDue),
-        ("renewal date altered", Box::new(annotate(names::RENEW_AT, "soon")), Cause::RenewalDue),
+        (
+            "annotation with the renewal altered",
+            Box::new(annotate(names::RENEW_AT, "soon")),
+            Cause::RenewalDue,
+        ),
         ("restart", Box::new((|g| g.verified = false) as Edit), Cause::Unverified),
         ("bootstrap gone", Box::new((|g| g.made.bootstrap = None) as Edit), Cause::Missing),
     ];
+    let mut gathered = standing();
+    annotate(names::RENEW_AT, "2099-01-01T00:00:00Z")(&mut gathered);
+    assert_eq!(causes_of(&gathered), [Cause::Altered], "nobody puts a renewal off");
     for (name, edit, cause) in cases {
         let mut gathered = standing();
         edit(&mut gathered);
-        assert_eq!(causes_of(&gathered), [cause], "{name}");
+        let mut causes = causes_of(&gathered);
+        if name.starts_with("annotation") {
+            // The seal is broken as well.
+            assert_eq!(causes.iter().filter(|cause| **cause == Cause::Altered).count(), 1, "{name}");
+            causes.retain(|cause| *cause != Cause::Altered);
+        }
+        assert_eq!(causes, [cause], "{name}");
     }
 }
 
@@ -263,15 +278,27 @@ fn waiting_is_said_and_takes_nothing_away() {
 }
 
 #[test]
-fn only_the_vouched_generation_is_published_and_never_an_older_one() {
+fn only_the_vouched_generation_is_published() {
     let mut gathered = standing();
     edit_config(&mut gathered, |config| config.generation = 4);
     assert!(matches!(plan(&gathered).step, Step::None), "edited by hand");
-    let mut gathered = standing();
-    edit_bootstrap(&mut gathered, |secret| {
-        secret.meta.annotations.insert(names::PUBLISHED_FROM.into(), "config-uid/4".into());
+    // For long: it is said, and until when what was published is good.
+    gathered.unvouched_since = now() - SignedDuration::from_mins(1);
+    edit_config(&mut gathered, |config| {
+        config.status.published = Some(osm_api::config::Published {
+            digest: "d".into(),
+            revision: "1".into(),
+            bootstrap_secret: "b".into(),
+            provisioning_secret: "p".into(),
+            credential_expires: "2027-01-01T00:00:00Z".into(),
+        });
     });
-    assert!(matches!(plan(&gathered).step, Step::None), "what is known of the config is stale");
+    let Step::Say(verdict) = plan(&gathered).step else { panic!() };
+    assert_eq!(verdict.reason, "AwaitingRendering");
+    assert!(verdict.message.contains("2027-01-01"), "{}", verdict.message);
+    // What belongs to whom is not known now.
+    gathered.strays = vec![("other".into(), standing().made)];
+    assert!(plan(&gathered).orphans.is_empty());
 }
 
 #[test]
@@ -285,7 +312,7 @@ fn old_documents_go_when_no_token_may_fetch_them_and_the_role_narrows() {
     let Step::Keep(keep) = plan.step else { panic!("{:?}", plan.step) };
     assert_eq!(keep.outdated.iter().map(|secret| secret.meta.name.as_str()).collect::<Vec<_>>(), ["expired"]);
     assert_eq!(keep.narrow.unwrap(), ["document", "fetchable"], "the named one stays whatever its date says");
-    assert_eq!(plan.again, Some(Duration::from_secs(3 * 3600)));
+    assert_eq!(plan.again, Some(LOOK_AGAIN));
     // A document whose date somebody destroyed is kept: its tokens may be alive.
     let mut altered = (*document("altered", hours(0))).clone();
     altered.meta.annotations.clear();
@@ -347,7 +374,7 @@ fn a_missing_config_deletes_nothing_for_a_day() {
     gathered.now = hours(23);
     let waits = plan(&gathered);
     assert!(waits.orphans.is_empty());
-    assert_eq!(waits.again, Some(Duration::from_secs(3600)));
+    assert_eq!(waits.again, Some(LOOK_AGAIN));
     gathered.now = hours(24);
     assert!(matches!(plan(&gathered).orphans.as_slice(), [OrphanStep::Collect(_)]));
     gathered.may_collect = 0;

@@ -60,6 +60,9 @@ pub async fn report(
         state.census.forget(name, PUBLISHED);
         lock(&state.failing).remove(name);
         lock(&state.verified).remove(name);
+        lock(&state.last_values).remove(name);
+        lock(&state.unvouched).remove(name);
+        lock(&state.repaired).remove(name);
         note_expiry(state, name, None);
         return outcome.map(|applied| applied.again);
     };
@@ -80,10 +83,10 @@ pub async fn report(
             }
             Ok(applied.again)
         }
-        Err(error) if error.is_conflict() => Err(error),
         Err(error) => {
             let now = Timestamp::now();
             let since = *lock(&state.failing).entry(name.to_owned()).or_insert(now);
+            // A conflict is no failure, unless it goes on.
             let passing = matches!(&error, Error::Request(error) if error.may_pass());
             if !passing || now.duration_since(since) >= TOLD_AFTER {
                 let verdict = Verdict {

@@ -1,6 +1,7 @@
 //! Values that stand in Secrets and ConfigMaps of other people: registry credentials, and what a MachineDeployment
 //! refers to. Read only from where the installation allows it, and watched from then on.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
@@ -37,6 +38,8 @@ enum Problem {
     NoValue(String),
     #[error("is not in the settings' credentials.allowedSources: add it there")]
     NotAllowed,
+    #[error("is allowed or not by the settings, which are missing or not valid: mend them")]
+    SettingsMissing,
     #[error("can't be read: {}", status::brief(.0))]
     Unreadable(Box<kube::Error>),
 }
@@ -48,6 +51,7 @@ impl SourceError {
             Problem::Missing => "SourceMissing",
             Problem::NoValue(_) => "SourceIncomplete",
             Problem::NotAllowed => "SourceNotAllowed",
+            Problem::SettingsMissing => "SettingsMissing",
             Problem::Unreadable(_) => "SourceUnreadable",
         }
     }
@@ -67,7 +71,7 @@ pub type Followed = Mutex<HashMap<String, Arc<Cache<SourceData>>>>;
 pub async fn values(
     state: &State,
     late_bound: &[LateBound],
-    allowed: &Credentials,
+    allowed: Option<&Credentials>,
 ) -> Result<BTreeMap<String, String>, SourceError> {
     let mut values = BTreeMap::new();
     for late in late_bound {
@@ -81,7 +85,7 @@ async fn value(
     state: &State,
     late: &LateBound,
     source: &LateBoundSource,
-    allowed: &Credentials,
+    allowed: Option<&Credentials>,
 ) -> Result<String, SourceError> {
     let kind = if late.kind == LateBoundKind::ConfigMapKey { "ConfigMap" } else { "Secret" };
     let failed = |problem| SourceError {
@@ -91,8 +95,11 @@ async fn value(
     };
     // Registry credentials are named by the settings themselves.
     let of_registry = matches!(late.kind, LateBoundKind::RegistryUsername | LateBoundKind::RegistryPassword);
-    if !of_registry && !is_allowed(allowed, kind, source) {
-        return Err(failed(Problem::NotAllowed));
+    if !of_registry {
+        let allowed = allowed.ok_or_else(|| failed(Problem::SettingsMissing))?;
+        if !is_allowed(allowed, kind, source) {
+            return Err(failed(Problem::NotAllowed));
+        }
     }
     let data = data(state, kind, source).await.map_err(|error| {
         failed(if status::is_code(&error, 404) {
@@ -128,12 +135,13 @@ async fn data(
 ) -> Result<Arc<SourceData>, kube::Error> {
     let LateBoundSource { namespace, name, .. } = source;
     let followed = lock(&state.sources).get(&format!("{kind}/{namespace}/{name}")).cloned();
-    if let Some(cache) = followed {
-        if let Some(data) = cache.get(&format!("{namespace}/{name}")) {
-            return Ok(data);
+    match followed {
+        Some(cache) => {
+            if let Some(data) = cache.get(&format!("{namespace}/{name}")) {
+                return Ok(data);
+            }
         }
-    } else {
-        follow(state, kind, source);
+        None => follow(state, kind, source),
     }
     let client = state.context.client.clone();
     Ok(Arc::new(match kind {
@@ -145,7 +153,11 @@ async fn data(
 fn follow(state: &State, kind: &'static str, source: &LateBoundSource) {
     let LateBoundSource { namespace, name, .. } = source;
     let cache = Arc::<Cache<SourceData>>::default();
-    lock(&state.sources).insert(format!("{kind}/{namespace}/{name}"), cache.clone());
+    match lock(&state.sources).entry(format!("{kind}/{namespace}/{name}")) {
+        // Another worker was faster.
+        Entry::Occupied(_) => return,
+        Entry::Vacant(place) => place.insert(cache.clone()),
+    };
     let (context, client) = (&state.context, state.context.client.clone());
     let named = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let (waker, of) = (state.clone(), (namespace.clone(), name.clone()));

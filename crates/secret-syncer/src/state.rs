@@ -80,7 +80,16 @@ pub struct Inner {
     pub census: Arc<Census>,
     /// Metrics of this controller.
     pub metrics: crate::report::Metrics,
-    pub(crate) digest_key: tokio::sync::Mutex<Option<DigestKey>>,
+    /// The HMAC key in use.
+    pub(crate) digest_key: Mutex<Option<DigestKey>>,
+    /// Held while the Secret with the key is written.
+    pub(crate) writes_key: tokio::sync::Mutex<()>,
+    /// The values that each config's documents were last made from.
+    pub(crate) last_values: Mutex<HashMap<String, osm_render::LateValues>>,
+    /// Since when nobody vouches for a config's generation.
+    pub(crate) unvouched: Mutex<HashMap<String, Timestamp>>,
+    /// When and why pools were last published because something did not stand as it was written.
+    pub(crate) repaired: Mutex<HashMap<String, (Timestamp, u32)>>,
     /// Names that were found taken by Secrets of others.
     pub(crate) foreign: Mutex<HashSet<String>>,
     /// Configs whose whole document has been compared since this process started.
@@ -117,7 +126,11 @@ impl State {
             as_token: AsToken::new(context)?,
             census: Census::new(&context.metrics),
             metrics: crate::report::Metrics::new(context)?,
-            digest_key: tokio::sync::Mutex::default(),
+            digest_key: Mutex::default(),
+            writes_key: tokio::sync::Mutex::default(),
+            last_values: Mutex::default(),
+            unvouched: Mutex::default(),
+            repaired: Mutex::default(),
             foreign: Mutex::default(),
             verified: Mutex::default(),
             failing: Mutex::default(),

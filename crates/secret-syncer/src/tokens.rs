@@ -41,6 +41,8 @@ pub struct Tokens {
     pub kubelet: String,
     /// When the first of them expires, as the API server granted it.
     pub expires: Timestamp,
+    /// How long the first of them lives from when it was issued: no clock but the API server's counts.
+    pub life: Duration,
 }
 
 /// Issues both tokens, bound to the provisioning Secret, and checks that they open what a node needs.
@@ -57,18 +59,24 @@ pub async fn issue(
         request(state, account, secret, life),
         request(state, NODE_BOOTSTRAP_ACCOUNT, secret, life)
     )?;
-    let tokens = Tokens { api: api.0, kubelet: kubelet.0, expires: api.1.min(kubelet.1) };
+    let (expires, life) = (api.expires.min(kubelet.expires), api.life.min(kubelet.life));
+    let tokens = Tokens { api: api.token, kubelet: kubelet.token, expires, life };
     state.as_token.check(&tokens, secret.0).await?;
     Ok(tokens)
+}
+
+struct Issued {
+    token: String,
+    expires: Timestamp,
+    life: Duration,
 }
 
 async fn request(
     state: &State,
     account: &str,
-    secret: (&str, &str),
+    (name, uid): (&str, &str),
     life: Duration,
-) -> Result<(String, Timestamp), Error> {
-    let (name, uid) = secret;
+) -> Result<Issued, Error> {
     let spec = TokenRequestSpec {
         // Empty: the API server's own audience.
         audiences: Vec::new(),
@@ -82,12 +90,19 @@ async fn request(
     };
     let request = TokenRequest { spec, ..TokenRequest::default() };
     let api: Api<ServiceAccount> = Api::namespaced(state.context.client.clone(), CLOUD_INIT_SETTINGS);
+    let before = Timestamp::now();
     let issued = api.create_token_request(account, &PostParams::default(), &request).await;
-    let status = issued.map_err(failed("issuing a token"))?.status;
-    // An answer without a token is not known to happen; an expired one makes the pool be published again.
-    Ok(status.map_or((String::new(), Timestamp::UNIX_EPOCH), |status| {
-        (status.token, status.expiration_timestamp.0)
-    }))
+    let answer = issued.map_err(failed("issuing a token"))?;
+    // An answer without a token is not known to happen; such a one expires at once, and is asked for again.
+    let (token, expires) =
+        answer.status.map_or((String::new(), before), |status| (status.token, status.expiration_timestamp.0));
+    // The server writes here what it grants. Our clock may be wrong by more than that.
+    let granted = answer.spec.expiration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    let granted = granted.map_or(life, Duration::from_secs).min(life);
+    let by_clock = Duration::try_from(expires.duration_since(before)).unwrap_or_default();
+    // A server that shortens without saying so in the spec is believed by its timestamp.
+    let life = if by_clock.is_zero() { granted } else { granted.min(by_clock) };
+    Ok(Issued { token, expires, life })
 }
 
 /// A connection on which each request carries a token of its own.

@@ -5,10 +5,11 @@ use std::time::Duration;
 use anyhow::Result;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_testkit::{Options, check, wait_for};
+use secret_syncer::key::DigestKey;
 use serde_json::json;
 
 use crate::world::{NAMESPACE, SOON, World};
@@ -63,11 +64,18 @@ async fn tokens_are_renewed_by_the_clock_alone() -> Result<()> {
     world.stamp("p", 1).await?;
     let first = world.machine("p", 1).await?;
     let observer = world.observe().await?;
-    // The date of the renewal is brought near: a second from now, the timer alone must fire.
+    // The date of the renewal is brought near, as if hours had passed: sealed, so that nobody takes it for altered.
     let soon = Timestamp::now() + SignedDuration::from_secs(3);
-    let patch = json!({"metadata": {"annotations": {names::RENEW_AT: soon.to_string()}}});
     let name = names::bootstrap_secret_name("p", "kube-system");
-    world.secrets().patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    let mut secret = world.bootstrap("p").await?;
+    let key = world.secrets().get(&names::digest_key_secret_name(NAMESPACE)).await?;
+    let key = DigestKey::of(&key.data.unwrap()[secret_syncer::view::KEY].0).unwrap();
+    let document = secret.data.as_ref().unwrap()[names::CLOUD_CONFIG_KEY].0.clone();
+    let annotations = secret.annotations_mut();
+    annotations.insert(names::RENEW_AT.to_owned(), soon.to_string());
+    let seal = secret_syncer::plan::seal(&key, &osm_api::digest::sha256_hex(&document), annotations);
+    annotations.insert(names::CONTENT_MAC.to_owned(), seal);
+    world.secrets().replace(&name, &PostParams::default(), &secret).await?;
     let second = world.machine_with("p", 1, |machine| machine.api_token != first.api_token).await?;
     assert!(Timestamp::now() >= soon, "renewed before its time");
     // The same document, and both tokens good.

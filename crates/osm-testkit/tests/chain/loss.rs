@@ -77,6 +77,10 @@ async fn what_was_made_is_put_right_when_deleted_or_altered() -> Result<()> {
         json!({"stringData": {"cloud-config": "#cloud-config\n{}"}}),
         json!({"metadata": {"annotations": {names::MACHINE_DEPLOYMENT_REVISION: "9"}}}),
         json!({"metadata": {"labels": {names::INSTALLATION: null}}}),
+        json!({"metadata": {"labels": {names::ROLE: null}}}),
+        json!({"metadata": {"annotations": {names::CONFIG: null}}}),
+        json!({"metadata": {"annotations": {names::PUBLISHED_FROM: "x/999"}}}),
+        json!({"metadata": {"annotations": {names::RENEW_AT: "2099-01-01T00:00:00Z"}}}),
     ] {
         let last = world.machine("p", 1).await?;
         world.secrets().patch(&bootstrap, &PatchParams::default(), &Patch::Merge(&patch)).await?;
@@ -90,6 +94,13 @@ async fn what_was_made_is_put_right_when_deleted_or_altered() -> Result<()> {
         .patch(&machine.provisioning_secret, &PatchParams::default(), &Patch::Merge(&unlabel))
         .await?;
     let machine = world.machine_with("p", 1, |new| new.api_token != machine.api_token).await?;
+    let lost = json!({"metadata": {"annotations": {names::CONFIG: null}}});
+    let bindings = world.api::<k8s_openapi::api::rbac::v1::RoleBinding>(CLOUD_INIT_SETTINGS);
+    bindings.patch(&identity, &PatchParams::default(), &Patch::Merge(&lost)).await?;
+    wait_for("the RoleBinding to be made anew", SOON, async || {
+        check(bindings.get(&identity).await?.annotations().contains_key(names::CONFIG))
+    })
+    .await?;
     accounts.patch(&identity, &PatchParams::default(), &Patch::Merge(&unlabel)).await?;
     world.machine_with("p", 1, |new| new.api_token != machine.api_token).await?;
     let roles = world.api::<k8s_openapi::api::rbac::v1::Role>(CLOUD_INIT_SETTINGS);
@@ -109,6 +120,11 @@ async fn what_was_made_is_put_right_when_deleted_or_altered() -> Result<()> {
         .into_iter()
         .find(|s| s.name_any().starts_with("osm-digest-key"))
         .unwrap();
+    world.secrets().patch(&key.name_any(), &PatchParams::default(), &Patch::Merge(&unlabel)).await?;
+    wait_for("the key to have its label again", SOON, async || {
+        check(world.secrets().get(&key.name_any()).await?.labels().contains_key(names::INSTALLATION))
+    })
+    .await?;
     world.delete(&world.secrets(), &key.name_any()).await?;
     wait_for("the key to be put back", SOON, async || {
         check(world.secrets().get(&key.name_any()).await?.data == key.data)
@@ -143,6 +159,10 @@ async fn a_config_edited_by_hand_is_put_right_and_never_published() -> Result<()
         refused.unwrap_err().to_string().contains("osc-controller"),
         "content does not change without its digest"
     );
+    let stolen = json!({"spec": {"machineDeployment": {"uid": "another"}}});
+    let refused =
+        world.configs().patch("p-kube-system-config", &PatchParams::default(), &Patch::Merge(&stolen)).await;
+    assert!(refused.unwrap_err().to_string().contains("belongs to one MachineDeployment"));
     let both = json!({"spec": {"digest": "by hand", "bootstrapConfig": {"files": []}}});
     world.configs().patch("p-kube-system-config", &PatchParams::default(), &Patch::Merge(&both)).await?;
     wait_for("the edit to be put right", SOON, async || {

@@ -5,8 +5,9 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use osm_api::names::CLOUD_INIT_SETTINGS;
 use osm_api::rbac::Service;
+use osm_testkit::ControlPlane;
 use osm_testkit::installation::Installed;
-use osm_testkit::{ControlPlane, machine_controller};
+use osm_testkit::machine_controller::{self, NotReady};
 
 use super::pools::{Pools, REVISION};
 use super::{mask, table};
@@ -56,7 +57,18 @@ async fn user_data(pools: &Pools, pool: &DynamicObject, in_full: bool) {
                 println!("{}\n… {} lines more", beginning.join("\n"), lines.len() - beginning.len());
             }
         }
-        Err(error) => heading(&format!("user data of machine {machine}: {error}")),
+        Err(error) => heading(&format!("user data of machine {machine}: {}", reason(&error))),
+    }
+}
+
+/// Without the whole answer of the API server.
+fn reason(error: &NotReady) -> String {
+    match error {
+        NotReady::Unreadable { source, .. } => match source.as_ref() {
+            kube::Error::Api(status) => status.message.clone(),
+            other => other.to_string(),
+        },
+        other => other.to_string(),
     }
 }
 
