@@ -212,7 +212,9 @@ async fn refresh(
     match api.get(name).await {
         Ok(profile) => {
             let (key, version) = (watch::key(&profile.metadata), Version::of(&profile.metadata));
-            profiles.wrote(&key, version, ProfileView::of(profile));
+            if profiles.wrote(&key, version, ProfileView::of(profile)).is_some() {
+                state.wake_users_of(&key);
+            }
             Ok(())
         }
         // Whether it is gone is told by the watch.

@@ -187,7 +187,8 @@ impl State {
         }
     }
 
-    fn wake_users_of(&self, profile: &str) {
+    /// Asks for a reconcile of every pool that uses the profile with this key.
+    pub fn wake_users_of(&self, profile: &str) {
         let uses = |md: &MachineDeployment| {
             view::wanted_profile(md, &self.context.args.namespace)
                 .is_some_and(|(namespace, name)| profile == format!("{namespace}/{name}"))
@@ -214,7 +215,14 @@ impl Inner {
         let (key, version) =
             (watch::key(&config.metadata), osm_runtime::cache::Version::of(&config.metadata));
         let view = ConfigView::of(config);
-        self.configs.wrote(&key, version, view.clone());
+        let change = self.configs.wrote(&key, version, view.clone());
+        // What others wrote in the meantime came back with our own write.
+        if let Some(Change { old, new: Some(new), .. }) = change
+            && old.is_none_or(|old| old.of_others() != new.of_others())
+            && let Some(name) = new.metadata.name.clone()
+        {
+            self.queue.add(name);
+        }
         view
     }
 

@@ -38,6 +38,12 @@ impl ConfigView {
         }
     }
 
+    /// What other controllers, and people, write.
+    pub fn of_others(&self) -> impl PartialEq {
+        let published = condition::find(&self.status.conditions, condition::PUBLISHED).cloned();
+        (self.metadata.uid.clone(), self.metadata.generation, published, self.status.published.clone())
+    }
+
     /// uid of the MachineDeployment that it was made for.
     pub fn pool_uid(&self) -> Option<&str> {
         self.machine_deployment.as_ref().map(|md| md.uid.as_str())

@@ -21,8 +21,9 @@ struct Inner<V> {
     entries: HashMap<String, Entry<V>>,
     /// Keys by group.
     groups: HashMap<String, HashSet<String>>,
-    /// uids of objects that are gone, but that a late event or a late answer may still show; the latest of them.
-    gone: VecDeque<String>,
+    /// uid and last resourceVersion of objects that are gone, but that a late event or a late answer may still show;
+    /// the latest of them. To a watch with a selector an object is also gone when it no longer fits, and may come back.
+    gone: VecDeque<(String, u64)>,
     /// Counts (re)lists: what a finished list has not shown is gone.
     epoch: u64,
 }
@@ -110,6 +111,10 @@ impl<V> Cache<V> {
     }
 
     /// Records an object that the server returned for a write (or a live read) of ours.
+    ///
+    /// The watch will not tell of this change any more, nor of what others changed before it: whoever waits for that
+    /// has to be woken by the caller.
+    #[must_use = "the watch will not tell of this change any more"]
     pub fn wrote(&self, key: &str, version: Version, value: V) -> Option<Change<V>> {
         self.lock().put(key, version, value, self.group_of)
     }
@@ -120,7 +125,7 @@ impl<V> Cache<V> {
         if inner.entries.get(key).is_some_and(|entry| entry.version.uid == uid) {
             inner.remove(key, self.group_of);
         }
-        inner.bury(uid);
+        inner.bury(uid, u64::MAX);
     }
 
     /// A list begins.
@@ -154,7 +159,7 @@ impl<V> Cache<V> {
     /// The watch shows that an object is gone.
     pub(crate) fn gone(&self, key: &str, version: &Version) -> Option<Change<V>> {
         let mut inner = self.lock();
-        inner.bury(&version.uid);
+        inner.bury(&version.uid, version.resource_version);
         let entry = inner.entries.get(key)?;
         let newer =
             entry.version.uid != version.uid && entry.version.resource_version > version.resource_version;
@@ -176,9 +181,9 @@ type GroupOf<V> = fn(&V) -> Option<String>;
 const GRAVES: usize = 1024;
 
 impl<V> Inner<V> {
-    fn bury(&mut self, uid: &str) {
-        if !uid.is_empty() && !self.gone.iter().any(|gone| gone == uid) {
-            self.gone.push_back(uid.to_owned());
+    fn bury(&mut self, uid: &str, resource_version: u64) {
+        if !uid.is_empty() {
+            self.gone.push_back((uid.to_owned(), resource_version));
             if self.gone.len() > GRAVES {
                 self.gone.pop_front();
             }
@@ -199,7 +204,8 @@ impl<V> Inner<V> {
     }
 
     fn put(&mut self, key: &str, version: Version, value: V, group_of: GroupOf<V>) -> Option<Change<V>> {
-        if self.gone.contains(&version.uid) {
+        let is_late = |(uid, last): &(String, u64)| *uid == version.uid && version.resource_version <= *last;
+        if self.gone.iter().any(is_late) {
             return None;
         }
         let epoch = self.epoch;
@@ -241,7 +247,7 @@ mod tests {
     fn an_old_event_does_not_undo_our_write() {
         let cache = Cache::default();
         cache.shown("a", version("u", 5), 1);
-        cache.wrote("a", version("u", 7), 2);
+        let _ = cache.wrote("a", version("u", 7), 2);
         assert!(cache.shown("a", version("u", 6), 9).is_none());
         assert_eq!(value(&cache), Some(2));
         assert!(cache.shown("a", version("u", 8), 3).is_some());
@@ -256,7 +262,7 @@ mod tests {
         assert_eq!(value(&cache), None);
         cache.shown("a", version("u", 6), 1);
         assert_eq!(value(&cache), None, "an event from before the deletion");
-        cache.wrote("a", version("v", 8), 2);
+        let _ = cache.wrote("a", version("v", 8), 2);
         cache.gone("a", &version("u", 7));
         assert_eq!(value(&cache), Some(2), "the deletion of the predecessor");
         assert!(cache.gone("a", &version("v", 9)).is_some());
@@ -269,6 +275,10 @@ mod tests {
         cache.gone("a", &version("u", 7));
         assert!(cache.wrote("a", version("u", 6), 1).is_none());
         assert_eq!(value(&cache), None);
+        // It was only out of sight: to a selector an object without its label is gone.
+        assert!(cache.wrote("a", version("u", 8), 1).is_some());
+        cache.deleted("a", "u");
+        assert!(cache.wrote("a", version("u", 9), 1).is_none());
     }
 
     #[test]
@@ -302,7 +312,7 @@ mod tests {
         cache.shown("b", version("w", 5), 1);
         cache.list_begins();
         cache.shown("b", version("w", 5), 1);
-        cache.wrote("c", version("x", 9), 1);
+        let _ = cache.wrote("c", version("x", 9), 1);
         let gone: Vec<String> = cache.list_ended().into_iter().map(|change| change.key).collect();
         assert_eq!(gone, ["a"]);
         assert_eq!(cache.len(), 2);

@@ -106,7 +106,13 @@ impl Inner {
     pub fn wrote(&self, profile: OperatingSystemProfile) {
         let (key, version) = (watch::key(&profile.metadata), Version::of(&profile.metadata));
         if let Some(cache) = profile.namespace().and_then(|namespace| self.profiles.get(&namespace)) {
-            cache.wrote(&key, version, trim(profile));
+            // What people wrote in the meantime came back with our own write.
+            let generation = profile.metadata.generation;
+            let change = cache.wrote(&key, version, trim(profile));
+            let old = change.and_then(|change| change.old);
+            if old.is_none_or(|old| old.metadata.generation != generation) {
+                self.queue.add(key);
+            }
         }
     }
 }

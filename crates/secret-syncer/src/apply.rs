@@ -218,7 +218,7 @@ fn without_mount(metadata: ObjectMeta) -> ServiceAccount {
 fn wrote_account(state: &State, account: &ServiceAccount) -> String {
     let meta = view::account(account);
     let uid = meta.uid.clone();
-    state.accounts.wrote(&watch::key(&account.metadata), Version::of(&account.metadata), meta);
+    let _ = state.accounts.wrote(&watch::key(&account.metadata), Version::of(&account.metadata), meta);
     uid
 }
 
@@ -282,7 +282,7 @@ async fn binding(state: &State, gathered: &Gathered, publish: &Publish) -> Resul
         subjects: Some(vec![subject(name)]),
     };
     let created = create(state, &api, &binding, WHAT).await?;
-    state.bindings.wrote(
+    let _ = state.bindings.wrote(
         &watch::key(&created.metadata),
         Version::of(&created.metadata),
         BindingView::of(&created),
@@ -348,7 +348,11 @@ async fn put_role(
         Some(_) => api.replace(&name, &PostParams::default(), &role).await.map_err(failed(WHAT))?,
         None => create(state, &api, &role, WHAT).await?,
     };
-    state.roles.wrote(&watch::key(&written.metadata), Version::of(&written.metadata), RoleView::of(&written));
+    let _ = state.roles.wrote(
+        &watch::key(&written.metadata),
+        Version::of(&written.metadata),
+        RoleView::of(&written),
+    );
     Ok(())
 }
 

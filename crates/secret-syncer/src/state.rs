@@ -285,17 +285,21 @@ impl Inner {
     /// Records what the server returned for a write of ours.
     pub fn wrote_secret(&self, secret: &Secret) -> SecretView {
         let view = SecretView::of(secret);
-        self.secrets.wrote(&watch::key(&secret.metadata), Version::of(&secret.metadata), view.clone());
+        // Whoever writes Secrets asks for another reconcile when it is done.
+        let _ =
+            self.secrets.wrote(&watch::key(&secret.metadata), Version::of(&secret.metadata), view.clone());
         view
     }
 
     /// Records what the server returned for a write of ours.
     pub fn wrote_config(&self, config: &OperatingSystemConfig) {
-        self.configs.wrote(
-            &watch::key(&config.metadata),
-            Version::of(&config.metadata),
-            ConfigView::of(config),
-        );
+        let (key, version) = (watch::key(&config.metadata), Version::of(&config.metadata));
+        let change = self.configs.wrote(&key, version, ConfigView::of(config));
+        // What osc-controller wrote in the meantime came back with our own write.
+        let Some(Change { old, new: Some(new), .. }) = change else { return };
+        if old.is_none_or(|old| old.of_others() != new.of_others()) {
+            self.queue.add(Key::Config(new.name.clone()));
+        }
     }
 }
 

@@ -45,6 +45,12 @@ impl ConfigView {
         }
     }
 
+    /// What other controllers, and people, write.
+    pub fn of_others(&self) -> impl PartialEq {
+        let status = &self.status;
+        (self.uid.clone(), self.generation, status.rendered.clone(), status.retired.clone())
+    }
+
     /// What osc-controller vouches for, if it is what stands there.
     pub fn vouched(&self) -> Option<&Rendered> {
         self.status.rendered.as_ref().filter(|rendered| rendered.generation == self.generation)

@@ -1,12 +1,13 @@
 //! `cargo xtask test` and `cargo xtask lint`: what must hold before a change goes in.
 
 use std::fmt;
-use std::process::Stdio;
+use std::io::IsTerminal;
 
 use anyhow::{Context, Result, bail, ensure};
 use osm_testkit::control_plane::assets::{self, Component};
 use osm_testkit::packages;
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::unix::pipe::Receiver;
 
 use crate::build::{self, cargo};
 use crate::progress::Progress;
@@ -35,13 +36,19 @@ impl Test {
         let binaries = build::workspace().await?;
         progress.step("running tests");
         let mut command = cargo();
-        command.args(["test", "--no-fail-fast"]).envs([("RUST_BACKTRACE", "0")]).env("OSM_BIN_DIR", binaries);
+        command.args(["test", "--no-fail-fast"]).env("RUST_BACKTRACE", "0").env("OSM_BIN_DIR", binaries);
+        if std::io::stdout().is_terminal() {
+            command.env("CARGO_TERM_COLOR", "always");
+        }
         if self.args.is_empty() {
             command.arg("--workspace");
         }
-        let mut child =
-            command.args(&self.args).stdout(Stdio::piped()).spawn().context("cargo can't be run")?;
-        let mut lines = BufReader::new(child.stdout.take().context("standard output of cargo")?).split(b'\n');
+        // One pipe for both, so that what cargo says and what its tests say stays in order.
+        let (reader, writer) = std::io::pipe()?;
+        command.args(&self.args).stdout(writer.try_clone()?).stderr(writer);
+        let mut child = command.spawn().context("cargo can't be run")?;
+        drop(command); // its ends of the pipe are closed
+        let mut lines = BufReader::new(Receiver::from_owned_fd(reader.into())?).split(b'\n');
         let mut summary = Summary::default();
         while let Some(line) = lines.next_segment().await? {
             let line = String::from_utf8_lossy(&line);
