@@ -1,6 +1,7 @@
 //! Reads everything that one reconcile needs.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use jiff::Timestamp;
 use kube::{Api, ResourceExt};
@@ -100,13 +101,14 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError>
     let now = Timestamp::now();
     let config = state.configs.get(&state.config_key(name));
     let mut claimants = state.machine_deployments.group(name);
+    let since = Instant::now();
     sort_by_claim(&mut claimants, config.as_deref());
     let fate = fate(state, config.as_deref(), &claimants).await?;
     let cluster_uid = state.cluster_uid().await.map_err(failed("reading namespace kube-system"))?;
     let settings = state.settings.borrow().clone();
     let (mut profile, mut waiting_since) = (ProfileLookup::Unnamed, now);
     if let Some(owner) = claimants.first() {
-        profile = lookup(state, owner, config.as_deref()).await?;
+        profile = lookup(state, owner, config.as_deref(), since).await?;
         waiting_since = match &profile {
             ProfileLookup::Found(found) if found.judged < found.generation => {
                 state.waiting_since(name, pool::revision(owner).unwrap_or_default(), now)
@@ -175,6 +177,7 @@ async fn lookup(
     state: &State,
     owner: &MachineDeployment,
     config: Option<&ConfigView>,
+    since: Instant,
 ) -> Result<ProfileLookup, RequestError> {
     let Some((namespace, name)) = view::wanted_profile(owner, &state.context.args.namespace) else {
         return Ok(ProfileLookup::Unnamed);
@@ -188,7 +191,7 @@ async fn lookup(
     // A new revision decides what machines boot with for a long time. The profile may have been changed just before
     // it, and its watch may lag behind that of MachineDeployments: so ask.
     if pool::revision(owner).is_some_and(|revision| known != Some(revision)) {
-        refresh(state, profiles, &namespace, &name).await?;
+        refresh(state, profiles, (&namespace, &name), since).await?;
     }
     let Some(view) = profiles.get(&key) else { return Ok(ProfileLookup::Missing { namespace, name }) };
     let accepted = view.accepted.as_ref().map(|accepted| (accepted.clone(), state.compiled(accepted)));
@@ -202,12 +205,19 @@ async fn lookup(
     })))
 }
 
+/// Reads the profile from the API server itself, unless somebody has begun to after `since`.
 async fn refresh(
     state: &State,
     profiles: &Cache<ProfileView>,
-    namespace: &str,
-    name: &str,
+    (namespace, name): (&str, &str),
+    since: Instant,
 ) -> Result<(), RequestError> {
+    let asked = state.last_asked(&format!("{namespace}/{name}"));
+    let mut asked = asked.lock().await;
+    if asked.is_some_and(|began| began >= since) {
+        return Ok(());
+    }
+    let began = Instant::now();
     let api: Api<OperatingSystemProfile> = Api::namespaced(state.context.client.clone(), namespace);
     match api.get(name).await {
         Ok(profile) => {
@@ -215,10 +225,11 @@ async fn refresh(
             if profiles.wrote(&key, version, ProfileView::of(profile)).is_some() {
                 state.wake_users_of(&key);
             }
-            Ok(())
         }
         // Whether it is gone is told by the watch.
-        Err(error) if status::is_code(&error, 404) => Ok(()),
-        Err(error) => Err(failed("reading the profile")(error)),
+        Err(error) if status::is_code(&error, 404) => {}
+        Err(error) => return Err(failed("reading the profile")(error)),
     }
+    *asked = Some(began);
+    Ok(())
 }

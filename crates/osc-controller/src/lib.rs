@@ -15,8 +15,8 @@ pub mod view;
 
 use std::time::Duration;
 
-use osm_runtime::runner::{self, Limits};
-use osm_runtime::{Context, RequestError, settings, watch};
+use osm_runtime::runner;
+use osm_runtime::{Context, RequestError, settings};
 
 use crate::state::State;
 
@@ -29,16 +29,8 @@ pub const FIELD_MANAGER: &str = "osc-controller";
 /// Metrics that can't be registered.
 pub async fn run(context: Context, settings: settings::Receiver) -> anyhow::Result<()> {
     let state = State::start(&context, settings)?;
-    let shutdown = context.shutdown.clone();
-    // Before every watch is in step, an object that is not there yet would look like one that is gone.
-    if shutdown.run_until_cancelled(context.readiness.opened(watch::GATE)).await.is_none() {
-        return Ok(());
-    }
-    let limits =
-        Limits { concurrency: context.args.concurrency.into(), timeout: context.args.reconcile_timeout() };
     let queue = state.queue.clone();
-    runner::run(queue, limits, context.metrics.clone(), shutdown, move |name| reconcile(state.clone(), name))
-        .await;
+    runner::work(&context, queue, move |name| reconcile(state.clone(), name)).await;
     Ok(())
 }
 

@@ -33,6 +33,12 @@ impl std::ops::Deref for State {
     }
 }
 
+/// When something was last asked for.
+type LastAsked = Arc<tokio::sync::Mutex<Option<std::time::Instant>>>;
+
+/// Of more profiles than this it is not remembered when they were asked for.
+const REMEMBERED: usize = 1024;
+
 /// What [`State`] holds.
 pub struct Inner {
     /// Clients, flags, metrics.
@@ -58,6 +64,7 @@ pub struct Inner {
     cluster_uid: OnceLock<String>,
     compiled: Mutex<HashMap<String, Result<Arc<Profile>, ProfileError>>>,
     waiting: Mutex<HashMap<String, (String, Timestamp)>>,
+    asked: Mutex<HashMap<String, LastAsked>>,
 }
 
 impl State {
@@ -85,6 +92,7 @@ impl State {
             cluster_uid: OnceLock::new(),
             compiled: Mutex::default(),
             waiting: Mutex::default(),
+            asked: Mutex::default(),
         }));
         state.watch();
         Ok(state)
@@ -172,13 +180,8 @@ impl State {
             wake,
         );
 
-        let (state, mut settings) = (self.clone(), self.settings.clone());
-        let shutdown = context.shutdown.clone();
-        tokio::spawn(async move {
-            while let Some(Ok(())) = shutdown.run_until_cancelled(settings.changed()).await {
-                state.wake_all();
-            }
-        });
+        let state = self.clone();
+        settings::on_change(context, &self.settings, move || state.wake_all());
     }
 
     fn wake_all(&self) {
@@ -274,6 +277,15 @@ impl Inner {
                 now
             }
         }
+    }
+
+    /// When the API server was last asked for the profile with this key; held while it is being asked.
+    pub fn last_asked(&self, key: &str) -> LastAsked {
+        let mut asked = lock(&self.asked);
+        if asked.len() > REMEMBERED {
+            asked.clear();
+        }
+        asked.entry(key.to_owned()).or_default().clone()
     }
 
     /// The pool no longer waits.

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{Metrics, Outcome};
 use crate::queue::Queue;
+use crate::{Context, watch};
 
 /// What a failed reconcile can tell about itself.
 pub trait Failure: Display + Send {
@@ -26,6 +27,24 @@ pub struct Limits {
     pub concurrency: usize,
     /// Longest time of one.
     pub timeout: Duration,
+}
+
+/// Waits until every watch is in step (before, an object that has yet to be shown would look like one that is gone),
+/// then works on the queue until shutdown.
+pub async fn work<K, F, Fut, E>(context: &Context, queue: Arc<Queue<K>>, reconcile: F)
+where
+    K: Clone + Eq + Hash + Display + Send + Sync + 'static,
+    F: Fn(K) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Result<Option<Duration>, E>> + Send + 'static,
+    E: Failure + 'static,
+{
+    let shutdown = context.shutdown.clone();
+    if shutdown.run_until_cancelled(context.readiness.opened(watch::GATE)).await.is_none() {
+        return;
+    }
+    let limits =
+        Limits { concurrency: context.args.concurrency.into(), timeout: context.args.reconcile_timeout() };
+    run(queue, limits, context.metrics.clone(), shutdown, reconcile).await;
 }
 
 /// Works on the queue until `shutdown`; reconciles that run then are finished, within their time limit.

@@ -66,6 +66,16 @@ pub fn spawn(context: &Context) -> Receiver {
     receiver
 }
 
+/// Calls `changed` whenever other settings come into force, in a task of its own.
+pub fn on_change(context: &Context, settings: &Receiver, changed: impl Fn() + Send + 'static) {
+    let (mut settings, shutdown) = (settings.clone(), context.shutdown.clone());
+    tokio::spawn(async move {
+        while let Some(Ok(())) = shutdown.run_until_cancelled(settings.changed()).await {
+            changed();
+        }
+    });
+}
+
 fn read(text: Option<String>) -> Result<Current, String> {
     let text = text.ok_or("the ConfigMap is gone: create it again")?;
     let settings = Settings::parse(&text).map_err(|error| error.to_string())?;

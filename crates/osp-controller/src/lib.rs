@@ -15,8 +15,8 @@ pub mod state;
 
 use std::time::Duration;
 
-use osm_runtime::runner::{self, Limits};
-use osm_runtime::{Context, RequestError, settings, watch};
+use osm_runtime::runner;
+use osm_runtime::{Context, RequestError, settings};
 
 use crate::state::State;
 
@@ -55,16 +55,8 @@ impl runner::Failure for Error {
 /// None today; the signature is that of every service.
 pub async fn run(context: Context, settings: settings::Receiver) -> anyhow::Result<()> {
     let state = State::start(&context, settings);
-    let shutdown = context.shutdown.clone();
-    // Before the watch is in step, a default profile that has not been shown yet would look like a missing one.
-    if shutdown.run_until_cancelled(context.readiness.opened(watch::GATE)).await.is_none() {
-        return Ok(());
-    }
-    let limits =
-        Limits { concurrency: context.args.concurrency.into(), timeout: context.args.reconcile_timeout() };
     let queue = state.queue.clone();
-    runner::run(queue, limits, context.metrics.clone(), shutdown, move |key| reconcile(state.clone(), key))
-        .await;
+    runner::work(&context, queue, move |key| reconcile(state.clone(), key)).await;
     Ok(())
 }
 

@@ -74,13 +74,8 @@ impl State {
             watch::spawn(context, kind, api, all, cache, |profile| Some(trim(profile)), wake);
         }
 
-        let (state, mut settings) = (self.clone(), self.settings.clone());
-        let shutdown = context.shutdown.clone();
-        tokio::spawn(async move {
-            while let Some(Ok(())) = shutdown.run_until_cancelled(settings.changed()).await {
-                state.wake_defaults();
-            }
-        });
+        let state = self.clone();
+        settings::on_change(context, &self.settings, move || state.wake_defaults());
     }
 
     fn wake_defaults(&self) {

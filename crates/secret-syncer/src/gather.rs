@@ -38,8 +38,8 @@ pub struct Gathered {
     pub values: LateValues,
     /// Why not all of them could be had: those that were used last are taken, so that credentials go on being renewed.
     pub source_problem: Option<Arc<SourceError>>,
-    /// Since when nobody vouches for the config's generation.
-    pub unvouched_since: Timestamp,
+    /// Since when there is nothing that could be published: nobody vouches for it, or it has no revision.
+    pub waiting_since: Timestamp,
     /// Whether this process has compared the documents themselves for these inputs.
     pub verified: bool,
     /// The bootstrap Secret's name is taken by somebody else's.
@@ -108,7 +108,8 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, Error> {
         }
         inputs_mac = document::inputs_mac(&key, &vouched.digest, &config.late_bound, &values);
     }
-    let unvouched_since = unvouched_since(state, name, vouched.is_some(), now);
+    let ready = vouched.as_ref().is_some_and(|vouched| vouched.revision.is_some());
+    let waiting_since = waiting_since(state, name, ready, now);
     if let Some(bootstrap) = bootstrap.filter(|name| lock(&state.foreign).contains(name)) {
         foreign = is_still_foreign(state, &bootstrap).await?;
     }
@@ -128,7 +129,7 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, Error> {
         foreign,
         credentials: settings.map(|current| current.settings.credentials.clone()).unwrap_or_default(),
         source_problem,
-        unvouched_since,
+        waiting_since,
         key,
         may_collect: if strays.is_empty() { 0 } else { may_collect(state, now) },
         strays,
@@ -182,13 +183,13 @@ async fn is_still_foreign(state: &State, name: &str) -> Result<bool, Error> {
     Ok(foreign)
 }
 
-fn unvouched_since(state: &State, name: &str, vouched: bool, now: Timestamp) -> Timestamp {
-    let mut unvouched = lock(&state.unvouched);
-    if vouched {
-        unvouched.remove(name);
+fn waiting_since(state: &State, name: &str, ready: bool, now: Timestamp) -> Timestamp {
+    let mut waiting = lock(&state.waiting);
+    if ready {
+        waiting.remove(name);
         return now;
     }
-    *unvouched.entry(name.to_owned()).or_insert(now)
+    *waiting.entry(name.to_owned()).or_insert(now)
 }
 
 /// A tenth of the pools in an hour, but at least one: whatever made so many configs vanish was hardly meant.

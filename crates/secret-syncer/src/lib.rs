@@ -19,8 +19,8 @@ pub mod view;
 
 use std::time::Duration;
 
-use osm_runtime::runner::{self, Limits};
-use osm_runtime::{Context, RequestError, settings, watch};
+use osm_runtime::runner;
+use osm_runtime::{Context, RequestError, settings};
 
 use crate::state::{Key, State};
 
@@ -84,16 +84,8 @@ impl runner::Failure for Error {
 /// Metrics or clients that can't be set up.
 pub async fn run(context: Context, settings: settings::Receiver, installation: String) -> anyhow::Result<()> {
     let state = State::start(&context, settings, installation)?;
-    let shutdown = context.shutdown.clone();
-    // Before every watch is in step, what is there already would look missing.
-    if shutdown.run_until_cancelled(context.readiness.opened(watch::GATE)).await.is_none() {
-        return Ok(());
-    }
-    let limits =
-        Limits { concurrency: context.args.concurrency.into(), timeout: context.args.reconcile_timeout() };
     let queue = state.queue.clone();
-    runner::run(queue, limits, context.metrics.clone(), shutdown, move |key| reconcile(state.clone(), key))
-        .await;
+    runner::work(&context, queue, move |key| reconcile(state.clone(), key)).await;
     Ok(())
 }
 

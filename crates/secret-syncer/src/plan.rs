@@ -15,6 +15,8 @@ use crate::view::{ConfigView, ROLE_BOOTSTRAP, ROLE_IDENTITY, ROLE_PROVISIONING, 
 
 /// How long what belongs to no OperatingSystemConfig is left alone.
 const ORPHAN_AGE: SignedDuration = SignedDuration::from_hours(24);
+/// Waiting for others is not worth a word before.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(3);
 /// osc-controller writes a config and vouches for it in two requests; longer than this means that it does not come to it.
 const UNVOUCHED_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 /// Everything is looked at again at least this often: timers don't count the time that a machine sleeps.
@@ -166,23 +168,27 @@ fn for_config(gathered: &Gathered, config: &Arc<ConfigView>) -> (Step, Option<Du
         let step = if config.is_undone() && left.is_empty() { Step::None } else { Step::Undo(left) };
         return (step, None);
     }
+    let waited = gathered.now.duration_since(gathered.waiting_since);
+    let patience = |patience: SignedDuration, step: Step| {
+        if waited < patience {
+            (Step::None, Some(until(gathered.now, gathered.waiting_since + patience)))
+        } else {
+            (step, None)
+        }
+    };
     let Some(vouched) = config.vouched() else {
-        let step = match &config.status.rendered {
-            None => say(
-                "AwaitingRendering",
-                "osc-controller has not rendered it; its condition Rendered says why",
-            ),
-            // osc-controller's turn: it puts right what somebody else wrote.
-            Some(_) if gathered.now.duration_since(gathered.unvouched_since) < UNVOUCHED_PATIENCE => {
-                return (Step::None, Some(Duration::from_secs(10)));
+        return match &config.status.rendered {
+            None => {
+                let message = "osc-controller has not rendered it; its condition Rendered says why";
+                patience(PATIENCE, say("AwaitingRendering", message))
             }
-            Some(_) => say("AwaitingRendering", &unvouched(config)),
+            // osc-controller's turn: it puts right what somebody else wrote.
+            Some(_) => patience(UNVOUCHED_PATIENCE, say("AwaitingRendering", &unvouched(config))),
         };
-        return (step, None);
     };
     let Some(revision) = &vouched.revision else {
         let message = "machine-controller has not stamped the MachineDeployment's revision yet; without it no machine could use the Secret";
-        return (say("AwaitingRevision", message), None);
+        return patience(PATIENCE, say("AwaitingRevision", message));
     };
     if gathered.foreign {
         let name = names::bootstrap_secret_name(&md.name, &md.namespace);

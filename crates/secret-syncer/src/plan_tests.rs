@@ -59,7 +59,7 @@ fn fresh() -> Gathered {
         values: LateValues::new(),
         verified: false,
         source_problem: None,
-        unvouched_since: now(),
+        waiting_since: now(),
         foreign: false,
         credentials: Credentials::default(),
         key: DigestKey::of(&[7; 32]).unwrap(),
@@ -267,8 +267,12 @@ fn whatever_differs_is_published_again() {
 fn waiting_is_said_and_takes_nothing_away() {
     let mut gathered = standing();
     edit_config(&mut gathered, |config| config.status.rendered = None);
+    assert!(matches!(plan(&gathered).step, Step::None), "not worth a word yet");
+    assert!(plan(&gathered).again.is_some_and(|again| again <= Duration::from_secs(3)));
+    gathered.waiting_since = now() - SignedDuration::from_secs(3);
     assert_eq!(said(&gathered), "AwaitingRendering");
     let mut gathered = standing();
+    gathered.waiting_since = now() - SignedDuration::from_secs(3);
     edit_config(&mut gathered, |config| config.status.rendered.as_mut().unwrap().revision = None);
     assert_eq!(said(&gathered), "AwaitingRevision");
     let mut gathered = fresh();
@@ -283,7 +287,7 @@ fn only_the_vouched_generation_is_published() {
     edit_config(&mut gathered, |config| config.generation = 4);
     assert!(matches!(plan(&gathered).step, Step::None), "edited by hand");
     // For long: it is said, and until when what was published is good.
-    gathered.unvouched_since = now() - SignedDuration::from_mins(1);
+    gathered.waiting_since = now() - SignedDuration::from_mins(1);
     edit_config(&mut gathered, |config| {
         config.status.published = Some(osm_api::config::Published {
             digest: "d".into(),

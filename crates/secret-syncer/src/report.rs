@@ -61,7 +61,7 @@ pub async fn report(
         lock(&state.failing).remove(name);
         lock(&state.verified).remove(name);
         lock(&state.last_values).remove(name);
-        lock(&state.unvouched).remove(name);
+        lock(&state.waiting).remove(name);
         lock(&state.repaired).remove(name);
         note_expiry(state, name, None);
         return outcome.map(|applied| applied.again);

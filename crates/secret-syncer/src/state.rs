@@ -86,8 +86,8 @@ pub struct Inner {
     pub(crate) writes_key: tokio::sync::Mutex<()>,
     /// The values that each config's documents were last made from.
     pub(crate) last_values: Mutex<HashMap<String, osm_render::LateValues>>,
-    /// Since when nobody vouches for a config's generation.
-    pub(crate) unvouched: Mutex<HashMap<String, Timestamp>>,
+    /// Since when a config has had nothing to publish.
+    pub(crate) waiting: Mutex<HashMap<String, Timestamp>>,
     /// When and why pools were last published because something did not stand as it was written.
     pub(crate) repaired: Mutex<HashMap<String, (Timestamp, u32)>>,
     /// Names that were found taken by Secrets of others.
@@ -129,7 +129,7 @@ impl State {
             digest_key: Mutex::default(),
             writes_key: tokio::sync::Mutex::default(),
             last_values: Mutex::default(),
-            unvouched: Mutex::default(),
+            waiting: Mutex::default(),
             repaired: Mutex::default(),
             foreign: Mutex::default(),
             verified: Mutex::default(),
@@ -243,13 +243,8 @@ impl State {
         let named = all().fields(&format!("metadata.name={CLOUD_INIT_SETTINGS}"));
         watch::spawn(context, "namespaces", api, named, Arc::default(), |_| Some(()), wake);
 
-        let (state, mut settings) = (self.clone(), self.settings.clone());
-        let shutdown = context.shutdown.clone();
-        tokio::spawn(async move {
-            while let Some(Ok(())) = shutdown.run_until_cancelled(settings.changed()).await {
-                state.wake(|_| true);
-            }
-        });
+        let state = self.clone();
+        settings::on_change(context, &self.settings, move || state.wake(|_| true));
     }
 
     /// Asks for a reconcile of every config that `which` takes.
