@@ -18,7 +18,7 @@ use crate::input::{self, Manifests};
 /// Print the user data that the controllers would write for a MachineDeployment
 ///
 /// The profile is, in this order: the one of --profile; the one that the MachineDeployment's annotation
-/// k8c.io/operating-system-profile names, or osp-<operating system>, taken from -f or else from the built-in ones.
+/// k8c.io/operating-system-profile names, or osp-OPERATINGSYSTEM, taken from -f or else from the built-in ones.
 ///
 /// Credentials stand in no document printed here: in their places are names such as "api/token". Where the settings
 /// give no API server or CA, which the controllers read from the cluster, stand-ins are used, and standard error says so.

@@ -54,7 +54,7 @@ pub enum PublishedPlan {
 /// Applies a plan.
 ///
 /// # Errors
-/// Requests that failed; [`RequestError::Conflict`](osm_runtime::RequestError::Conflict) where what was seen no longer is.
+/// Requests that failed; [`RequestError::Conflict`] where what was seen no longer is.
 pub async fn apply(state: &State, gathered: &Gathered, plan: Plan) -> Result<Applied, Error> {
     let Plan { step, orphans, again } = plan;
     let mut applied = Applied { status: None, published_for: Vec::new(), again };
