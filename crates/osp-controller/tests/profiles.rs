@@ -133,13 +133,18 @@ async fn what_can_t_be_rendered_is_refused_with_what_to_do() -> Result<()> {
     site.create("swelling", swelling).await?;
     assert_eq!(verdict(&site.judged("swelling", "False", |_| true).await?).0, "ContentTooLarge");
 
-    let (_, metrics) = site.get("/metrics").await?;
-    for (reason, count) in
-        [("TemplateEngineUnsupported", 1), ("ExtendsUnsupported", 1), ("ContentTooLarge", 2)]
-    {
-        let line = format!(r#"osm_objects{{condition="Accepted",reason="{reason}",status="False"}} {count}"#);
-        assert!(metrics.contains(&line), "{line} missing in\n{metrics}");
-    }
+    // They are counted after the status is written.
+    let lines = [("TemplateEngineUnsupported", 1), ("ExtendsUnsupported", 1), ("ContentTooLarge", 2)].map(
+        |(reason, count)| {
+            format!(r#"osm_objects{{condition="Accepted",reason="{reason}",status="False"}} {count}"#)
+        },
+    );
+    let metrics = site
+        .wait("the refused profiles to be counted", async || {
+            let (_, metrics) = site.get("/metrics").await?;
+            Ok(lines.iter().all(|line| metrics.contains(line)).then_some(metrics))
+        })
+        .await?;
     assert!(!metrics.contains("extending"), "no names in metrics");
     site.profiles.delete("large", &DeleteParams::default()).await?;
     let gone = r#"osm_objects{condition="Accepted",reason="ContentTooLarge",status="False"} 1"#;
