@@ -68,3 +68,21 @@ impl Failure for RequestError {
         matches!(self, Self::Conflict { .. })
     }
 }
+
+/// What the server said, else the whole chain of causes: kube's outer errors say only "failed to perform initial
+/// object list", and others repeat their source.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(kube::Error::Api(status)) = error.downcast_ref() {
+            return format!("{} ({})", status.message, status.code);
+        }
+        let own = error.to_string();
+        if !text.contains(&own) {
+            text = format!("{text}: {own}");
+        }
+        next = error.source();
+    }
+    text
+}

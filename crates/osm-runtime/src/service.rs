@@ -8,7 +8,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::events::Events;
-use crate::{CommonArgs, Metrics, ProfileArgs, Readiness, admin, client, rights, settings, telemetry};
+use crate::{
+    CommonArgs, Metrics, ProfileArgs, Readiness, admin, client, request, rights, settings, telemetry,
+};
 
 /// What a controller gets to work with.
 #[derive(Clone)]
@@ -49,7 +51,7 @@ where
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{}: {error:#}", service.name());
+            eprintln!("{}: {}", service.name(), request::chain(error.as_ref()));
             ExitCode::FAILURE
         }
     }

@@ -34,7 +34,7 @@ where
 
 /// An error of the API client in a line that people can read: what the server said, else the chain of causes.
 pub fn brief(error: &kube::Error) -> String {
-    crate::watch::chain(error)
+    crate::request::chain(error)
 }
 
 /// Whether the server answered with this HTTP status code.

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, Change, Version};
 use crate::readiness::Gate;
-use crate::{Context, Metrics};
+use crate::{Context, Metrics, request};
 
 /// So long a watch may be broken before the service says that it is not ready.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -112,7 +112,7 @@ pub fn spawn_unawaited<K, V>(
                 }
                 Err(error) => {
                     metrics.watch_failed(kind);
-                    tracing::warn!(kind, error = %chain(&error), "watch broken, going on");
+                    tracing::warn!(kind, error = %request::chain(&error), "watch broken, going on");
                 }
             }
         }
@@ -154,22 +154,4 @@ async fn next<S: futures::Stream + Unpin>(
     events: &mut S,
 ) -> Option<Option<S::Item>> {
     shutdown.run_until_cancelled(events.next()).await
-}
-
-/// What the server said, else the whole chain of causes: kube's outer errors say only "failed to perform initial
-/// object list".
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(kube::Error::Api(status)) = error.downcast_ref() {
-            return format!("{} ({})", status.message, status.code);
-        }
-        let own = error.to_string();
-        if !text.contains(&own) {
-            text = format!("{text}: {own}");
-        }
-        next = error.source();
-    }
-    text
 }
