@@ -174,7 +174,10 @@ pub struct Downloads {
     pub crictl: CrictlDownload,
 }
 
-/// SHA-256 by architecture (`amd64`, `arm64`), 64 hex characters each; absent: the checksum file beside the
+/// Architectures of nodes, as projects name them in their releases.
+pub const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
+
+/// SHA-256 by architecture, one of [`ARCHITECTURES`], 64 hex characters each; absent: the checksum file beside the
 /// archive is used, which guards against damage only.
 pub type Checksums = BTreeMap<String, String>;
 
@@ -221,11 +224,11 @@ macro_rules! download {
 
 download!(
     /// Download of containerd.
-    ContainerdDownload, Some("2.2.1"), "https://github.com/containerd/containerd/releases/download"
+    ContainerdDownload, Some("2.2.9"), "https://github.com/containerd/containerd/releases/download"
 );
 download!(
     /// Download of runc.
-    RuncDownload, Some("1.3.4"), "https://github.com/opencontainers/runc/releases/download"
+    RuncDownload, Some("1.3.6"), "https://github.com/opencontainers/runc/releases/download"
 );
 download!(
     /// Download of the CNI plugins.
@@ -300,12 +303,25 @@ impl Settings {
     /// # Errors
     /// All mistakes at once, each with its path; no message repeats a value.
     pub fn parse(text: &str) -> Result<Self, SettingsError> {
+        Self::from_document(Self::document(text)?)
+    }
+
+    /// The text's YAML as it stands, an empty map where it holds nothing.
+    ///
+    /// # Errors
+    /// A text that is not YAML.
+    pub fn document(text: &str) -> Result<Value, SettingsError> {
         let value: Option<Value> = serde_saphyr::from_str(text)
             .map_err(|error| SettingsError(vec![format!("not YAML: {}", first_line(&error.to_string()))]))?;
-        let settings: Self = match value {
-            None | Some(Value::Null) => Self::default(),
-            Some(value) => strict::decode(value).map_err(SettingsError)?,
-        };
+        Ok(value.filter(|value| !value.is_null()).unwrap_or_else(|| Value::Object(serde_json::Map::new())))
+    }
+
+    /// Reads a settings document that is parsed already.
+    ///
+    /// # Errors
+    /// As [`Settings::parse`].
+    pub fn from_document(document: Value) -> Result<Self, SettingsError> {
+        let settings: Self = strict::decode(document).map_err(SettingsError)?;
         let mistakes = settings.mistakes();
         if mistakes.is_empty() { Ok(settings) } else { Err(SettingsError(mistakes)) }
     }
@@ -393,7 +409,7 @@ impl Settings {
         ]);
         for (path, sums) in sums {
             for (architecture, sum) in sums {
-                let known = ["amd64", "arm64"].contains(&architecture.as_str());
+                let known = ARCHITECTURES.contains(&architecture.as_str());
                 check(
                     format!("downloads.{path}.{architecture}"),
                     known,
@@ -418,13 +434,14 @@ fn is_pem(text: &str) -> bool {
         && text.trim_end().ends_with("-----END CERTIFICATE-----")
 }
 
-/// A URL of one of the schemes, with a host and without user information, spaces or quotes.
+/// A URL of one of the schemes: a host and perhaps a path, without user information, query or fragment, and without
+/// anything that a shell expands in double quotes or curl in a URL.
 fn is_url(text: &str, schemes: &[&str]) -> bool {
     let Some((scheme, rest)) = text.split_once("://") else { return false };
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     schemes.contains(&scheme)
         && is_host(authority)
-        && !path.chars().any(|c| c.is_whitespace() || c.is_control() || "\"'\\$`<>".contains(c))
+        && path.chars().all(|c| c.is_ascii_alphanumeric() || "/-._~%!&()*+,;=:@".contains(c))
 }
 
 /// `host`, `host:port`, `1.2.3.4:5` or `[::1]:5`.
@@ -496,13 +513,28 @@ credentials: {tokenLifetimeHours: 0}
 
     #[test]
     fn hosts_and_urls() {
-        for good in ["https://a", "https://a:6443", "https://[fd00::1]:6443", "https://10.0.0.1:6443/"] {
+        for good in [
+            "https://a",
+            "https://a:6443",
+            "https://[fd00::1]:6443",
+            "https://10.0.0.1:6443/",
+            "https://a/v2/docker.io",
+            "https://a/~me/%20/x_y-z.1,2;3=4:5@6+7",
+        ] {
             assert!(is_url(good, &["https"]), "{good}");
         }
         for bad in
             ["http://a", "https://", "https://a:port", "https://u@a", "https://a/\"", "a", "https://[zz]:1"]
         {
             assert!(!is_url(bad, &["https"]), "{bad}");
+        }
+        // Nothing that ends or expands a text in double quotes, and nothing that curl expands.
+        for bad in "\"'\\`$<>[]{}?#|^ \t\n\0é".chars() {
+            for url in
+                [format!("https://a/x{bad}y"), format!("https://a{bad}b/"), format!("https://a:1{bad}/")]
+            {
+                assert!(!is_url(&url, &["https"]), "{url:?}");
+            }
         }
     }
 }

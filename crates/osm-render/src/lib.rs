@@ -3,7 +3,7 @@
 //! ```text
 //! resolve(spec)   -> AcceptedProfile      checks that need no rendering
 //! compile(&…)     -> Profile              every template parsed
-//! Profile::render -> Rendered             the content of an OperatingSystemConfig, with markers for credentials
+//! Profile::render -> Rendered             the content of an OperatingSystemConfig, with markers for credentials, and what it downloads
 //! user_data(…)    -> String               the document that a machine reads, credentials filled in
 //! ```
 //!
@@ -11,6 +11,7 @@
 //! It must stand any template: time, memory and stack are bounded, and nothing panics.
 
 mod defaults;
+mod downloads;
 mod error;
 mod handlebars;
 mod late;
@@ -26,11 +27,12 @@ pub mod yaml;
 use osm_api::profile::{OperatingSystemProfileSpec, ProfileConfig};
 
 pub use defaults::{bless, blessed_version, content_hash, default_name, defaults};
+pub use downloads::{Artefact, Download};
 pub use error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 pub use late::{LateValues, PREFIX as RESERVED_PREFIX};
 pub use profile::{ClusterEndpoint, Profile, Rendered, compile};
 pub use resolve::resolve;
-pub use samples::{dry_run, sample_pools, stand_in_cluster};
+pub use samples::{dry_run, plain_pools, sample_pools, stand_in_cluster};
 pub use size::{Counted, SizeLimit, size_limit};
 pub use user_data::{placeholders, user_data};
 

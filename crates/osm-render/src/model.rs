@@ -2,10 +2,11 @@
 
 use osm_api::pool::Pool;
 use osm_api::provider_spec::IpFamily;
-use osm_api::settings::{Checksums, Registry, Settings};
+use osm_api::settings::{ARCHITECTURES, Registry, Settings};
 use serde_json::{Map, Value, json};
 
 use crate::ClusterEndpoint;
+use crate::downloads::{Artefact, Source};
 
 /// Builds the data.
 pub(crate) fn data(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) -> Value {
@@ -73,24 +74,18 @@ fn registry(registry: &Registry) -> Value {
 }
 
 fn downloads(pool: &Pool, settings: &Settings) -> Value {
-    let downloads = &settings.downloads;
-    let none = Checksums::new();
-    let kubelet = downloads.kubelet.sha256.get(&pool.kubelet_version.to_string()).unwrap_or(&none);
-    let part = |version: &Option<String>, url: &str, sums: &Checksums| json!({"version": version, "baseURL": base(url), "sha256": checksums(sums)});
-    json!({
-        "kubelet": {"baseURL": base(&downloads.kubelet.base_url), "sha256": checksums(kubelet)},
-        "containerd": part(&downloads.containerd.version, &downloads.containerd.base_url, &downloads.containerd.sha256),
-        "runc": part(&downloads.runc.version, &downloads.runc.base_url, &downloads.runc.sha256),
-        "cni": part(&downloads.cni.version, &downloads.cni.base_url, &downloads.cni.sha256),
-        "crictl": part(&downloads.crictl.version, &downloads.crictl.base_url, &downloads.crictl.sha256),
-    })
-}
-
-/// Templates append `/…`.
-fn base(url: &str) -> &str {
-    url.trim_end_matches('/')
-}
-
-fn checksums(sums: &Checksums) -> Value {
-    json!({"amd64": sums.get("amd64"), "arm64": sums.get("arm64")})
+    let of = |artefact: Artefact| {
+        let source = Source::of(artefact, &settings.downloads, &pool.kubelet_version);
+        let sums: Map<String, Value> = ARCHITECTURES
+            .into_iter()
+            .map(|architecture| (architecture.to_owned(), json!(source.sha256(architecture))))
+            .collect();
+        let mut download = json!({"version": source.version, "baseURL": source.base_url, "sha256": sums});
+        if let (Artefact::Kubelet, Some(fields)) = (artefact, download.as_object_mut()) {
+            // It is the pool's, not the settings'.
+            fields.remove("version");
+        }
+        (artefact.name().to_owned(), download)
+    };
+    Artefact::ALL.into_iter().map(of).collect::<Map<_, _>>().into()
 }

@@ -12,6 +12,7 @@ use osm_api::profile::{
 use osm_api::settings::Settings;
 use serde_json::{Value, json};
 
+use crate::downloads::{Catalogue, Download};
 use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 use crate::handlebars::{self, Budget, Located, Templates};
 use crate::late::{self, Part};
@@ -58,6 +59,8 @@ pub struct Rendered {
     pub spec: OperatingSystemConfigSpec,
     /// Sizes with late-bound values at their largest.
     pub user_data_bytes: UserDataBytes,
+    /// What its nodes download: everything whose URL a template asked for, in order.
+    pub downloads: Vec<Download>,
     /// What works, but deserves a look.
     pub warnings: Vec<String>,
 }
@@ -127,8 +130,10 @@ impl Profile {
         }
         let context = handlebars::context(data);
         let budget = Budget::default();
+        let catalogue = Catalogue::new(&settings.downloads, &pool.kubelet_version);
         let mut late_bound: BTreeMap<String, LateBound> = BTreeMap::new();
-        let mut stage = |stage: Stage| self.render_stage(stage, settings, &context, &budget, &mut late_bound);
+        let mut stage =
+            |stage: Stage| self.render_stage(stage, settings, &context, &budget, &catalogue, &mut late_bound);
         let (mut bootstrap, provisioning) = (stage(Stage::Bootstrap)?, stage(Stage::Provisioning)?);
         bootstrap.user_ssh_keys.clone_from(&pool.ssh_public_keys);
         if pool.os.dist_upgrade_on_boot {
@@ -153,7 +158,7 @@ impl Profile {
         let (user_data_bytes, near) = sizes(&spec, pool)?;
         warnings.extend(near);
         spec.digest = digest::of(&spec).ok();
-        Ok(Rendered { spec, user_data_bytes, warnings })
+        Ok(Rendered { spec, user_data_bytes, downloads: catalogue.asked(), warnings })
     }
 
     /// Whether the profile is for this pool, and what deserves a look.
@@ -195,6 +200,7 @@ impl Profile {
         settings: &Settings,
         context: &::handlebars::Context,
         budget: &Budget,
+        catalogue: &Catalogue<'_>,
         late_bound: &mut BTreeMap<String, LateBound>,
     ) -> Result<StageConfig, RenderError> {
         let config = stage.config(&self.spec);
@@ -204,16 +210,15 @@ impl Profile {
             Stage::Provisioning => &self.provisioning,
         };
         texts::map(stage.field(), config, &mut |place, text| {
-            let rendered =
-                match engine {
-                    Engine::Verbatim => text.to_owned(),
-                    Engine::Handlebars(templates) => templates
-                        .render(place, context, &known, budget)
-                        .map_err(|failure| RenderError::Template {
-                            position: position(stage, place, &failure),
-                            problem: failure.at.problem,
-                        })?,
-                };
+            let rendered = match engine {
+                Engine::Verbatim => text.to_owned(),
+                Engine::Handlebars(templates) => templates
+                    .render(place, context, &known, budget, catalogue)
+                    .map_err(|failure| RenderError::Template {
+                        position: position(stage, place, &failure),
+                        problem: failure.at.problem,
+                    })?,
+            };
             let damaged = || UserDataError::UnknownMarker { place: place.to_owned() };
             for part in late::parts(&rendered).map_err(|_| damaged())? {
                 if let Part::Marker(marker) = part {

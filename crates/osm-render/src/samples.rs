@@ -30,8 +30,8 @@ containerd:
     - {host: _default, mirrors: [{url: "https://mirror.example"}]}
 downloads:
   kubelet: {baseURL: "https://files.example/k8s", sha256: {1.33.0: &sums {amd64: &sum "0000000000000000000000000000000000000000000000000000000000000000", arm64: *sum}, 1.36.0: *sums}}
-  containerd: {version: 2.2.1, baseURL: "https://files.example/containerd", sha256: *sums}
-  runc: {version: 1.3.4, baseURL: "https://files.example/runc", sha256: *sums}
+  containerd: {version: 2.2.9, baseURL: "https://files.example/containerd", sha256: *sums}
+  runc: {version: 1.3.6, baseURL: "https://files.example/runc", sha256: *sums}
   cni: {version: 1.9.1, baseURL: "https://files.example/cni", sha256: *sums}
   crictl: {version: 1.35.0, baseURL: "https://files.example/crictl", sha256: *sums}
 "#;
@@ -39,6 +39,12 @@ downloads:
 /// Plain pools that the profile is for: every cloud × lowest and highest kubelet × IP family, each with a label such
 /// as `aws, kubelet 1.33.0, IPv4`.
 pub fn sample_pools(spec: &OperatingSystemProfileSpec) -> Vec<(String, Pool)> {
+    let (oldest, newest) = KUBELET_MINORS;
+    plain_pools(spec, &[Version::new(1, oldest, 0), Version::new(1, newest, 0)])
+}
+
+/// [`sample_pools`] with other kubelets.
+pub fn plain_pools(spec: &OperatingSystemProfileSpec, kubelets: &[Version]) -> Vec<(String, Pool)> {
     let families = [
         ("IPv4", IpFamily::IPv4),
         ("IPv6", IpFamily::IPv6),
@@ -47,9 +53,8 @@ pub fn sample_pools(spec: &OperatingSystemProfileSpec) -> Vec<(String, Pool)> {
     ];
     let mut pools = Vec::new();
     for cloud in &spec.supported_cloud_providers {
-        for minor in [KUBELET_MINORS.0, KUBELET_MINORS.1] {
+        for version in kubelets {
             for (family, ip_family) in families {
-                let version = Version::new(1, minor, 0);
                 let label = format!("{}, kubelet {version}, {family}", cloud.name);
                 pools.push((
                     label,
@@ -58,7 +63,7 @@ pub fn sample_pools(spec: &OperatingSystemProfileSpec) -> Vec<(String, Pool)> {
                         namespace: "kube-system".to_owned(),
                         operating_system: spec.os_name,
                         cloud_provider: cloud.name,
-                        kubelet_version: version,
+                        kubelet_version: version.clone(),
                         ssh_public_keys: Vec::new(),
                         network: Network { ip_family, ..Network::default() },
                         os: OperatingSystemSpec::default(),

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use osm_api::{MachineDeployment, OperatingSystemProfile, OperatingSystemProfileSpec, Pool, Settings};
-use osm_render::{Stage, stand_in_cluster, user_data};
+use osm_render::{Download, Stage, stand_in_cluster, user_data};
 use osm_testkit::judge::{UserData, judge_user_data_batch};
 
 fn example(name: &str) -> String {
@@ -51,10 +51,14 @@ fn an_air_gapped_site_names_no_host_but_its_own() {
     let downloads = |settings: &Settings| {
         let rendered = profile.render(&pool, settings, &stand_in_cluster()).unwrap();
         let text = serde_json::to_string(&rendered.spec).unwrap();
-        ["https://github.com/", "https://dl.k8s.io"].iter().filter(|host| text.contains(**host)).count()
+        let internet = ["https://github.com/", "https://dl.k8s.io"];
+        let urls: Vec<String> = rendered.downloads.iter().map(Download::url).collect();
+        (internet.iter().filter(|host| text.contains(**host)).count(), urls)
     };
-    assert_eq!(downloads(&Settings::default()), 2);
-    assert_eq!(downloads(&air_gapped), 0);
+    assert_eq!(downloads(&Settings::default()).0, 2);
+    let (internet, urls) = downloads(&air_gapped);
+    assert_eq!((internet, urls.len()), (0, 8));
+    assert!(urls.iter().all(|url| url.starts_with("https://files.example.com/")), "{urls:?}");
 }
 
 #[test]

@@ -105,6 +105,84 @@ fn content_holds_markers_and_says_what_they_mean() {
     assert_eq!(other.spec.late_bound.len(), 1);
 }
 
+/// Names and architectures of what a rendering downloads.
+fn downloads(profile: &Profile, settings: &str) -> Vec<String> {
+    let settings = Settings::parse(settings).unwrap();
+    let rendered = profile.render(&pool("aws"), &settings, &stand_in_cluster()).unwrap();
+    let named = |download: &Download| format!("{} {}", download.artefact.name(), download.architecture);
+    rendered.downloads.iter().map(named).collect()
+}
+
+#[test]
+fn what_is_downloaded_is_what_templates_ask_for() {
+    let none: [&str; 0] = [];
+    assert_eq!(downloads(&profile(|_| {}), "{}"), none);
+    let asks = |text: &'static str| {
+        profile(move |spec| {
+            spec["bootstrapConfig"]["templates"]["unused"] = json!("{{download-url \"cni\" arch=\"$arch\"}}");
+            spec["provisioningConfig"]["units"][0]["content"] = json!(text);
+            spec["bootstrapConfig"]["modules"]["runcmd"] =
+                json!(["curl {{download-url \"runc\" arch=\"arm64\"}}"]);
+        })
+    };
+    // In a branch, in both stages, computed, and one file of a pair.
+    let conditional = asks(
+        "{{#if proxy.http}}{{checksum-url (concat \"kube\" \"let\") arch=\"$a\"}}{{/if}}{{download-url \"runc\" arch=\"amd64\"}}",
+    );
+    assert_eq!(downloads(&conditional, "{}"), ["runc amd64", "runc arm64"]);
+    assert_eq!(
+        downloads(&conditional, "proxy: {http: 'http://p:1'}"),
+        ["kubelet amd64", "kubelet arm64", "runc amd64", "runc arm64"]
+    );
+    let optional = asks("{{#if downloads.crictl.version}}{{download-url \"crictl\" arch=\"$a\"}}{{/if}}");
+    assert_eq!(downloads(&optional, "{}"), ["runc arm64"]);
+    assert_eq!(
+        downloads(&optional, "downloads: {crictl: {version: 1.35.0}}"),
+        ["runc arm64", "crictl amd64", "crictl arm64"]
+    );
+    let verbatim = profile(|spec| {
+        spec["templateEngine"] = json!("None");
+        spec["provisioningConfig"]["units"][0]["content"] = json!("{{download-url \"runc\" arch=\"arm64\"}}");
+    });
+    assert_eq!(downloads(&verbatim, "{}"), none);
+}
+
+#[test]
+fn in_double_quotes_a_shell_expands_the_variable_alone() {
+    osm_testkit::packages::ensure(&["busybox", "dash"]).unwrap();
+    let profile = profile(|spec| {
+        spec["provisioningConfig"]["units"][0]["content"] =
+            json!("printf %s \"{{download-url \"runc\" arch=\"$arch\"}}\"");
+    });
+    // Every character that settings take.
+    let base = "https://a-b_c.d:1/~me/%20!&()*+,;=:@";
+    let settings = json!({"downloads": {"runc": {"version": "1.3.6-rc.1+b", "baseURL": base}}}).to_string();
+    let rendered =
+        profile.render(&pool("aws"), &Settings::parse(&settings).unwrap(), &stand_in_cluster()).unwrap();
+    let script = &rendered.spec.provisioning_config.units[0].content;
+    let script = format!("arch=arm64\n{}", script.as_deref().unwrap());
+    for shell in [&["dash"][..], &["busybox", "sh"], &["bash"]] {
+        let mut command = std::process::Command::new(shell[0]);
+        let printed = command.args(&shell[1..]).args(["-c", &script]).output().unwrap();
+        assert_eq!(String::from_utf8(printed.stdout).unwrap(), format!("{base}/v1.3.6-rc.1+b/runc.arm64"));
+    }
+}
+
+#[test]
+fn the_ubuntu_profile_downloads_a_node() {
+    let (_, spec) = defaults().into_iter().find(|(name, _)| name == "osp-ubuntu").unwrap();
+    let profile = compile(&resolve(&spec).unwrap()).unwrap();
+    let node = ["kubelet", "containerd", "runc", "cni"];
+    let both = |names: &[&str]| -> Vec<String> {
+        names.iter().flat_map(|name| ["amd64", "arm64"].map(|arch| format!("{name} {arch}"))).collect()
+    };
+    assert_eq!(downloads(&profile, "{}"), both(&node));
+    assert_eq!(
+        downloads(&profile, "downloads: {crictl: {version: 1.35.0}}"),
+        both(&[&node[..], &["crictl"]].concat())
+    );
+}
+
 #[test]
 fn documents_are_what_machines_need() {
     let rendered = profile(|_| {}).render(&pool("openstack"), &settings(), &stand_in_cluster()).unwrap().spec;

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use osm_api::settings::Settings;
-use osm_api::{MachineDeployment, OperatingSystemProfile, strict};
+use osm_api::{MachineDeployment, OperatingSystemProfile, Pool, strict};
 use osm_render::yaml;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// What a stream of manifests holds.
 #[derive(Default)]
@@ -67,8 +67,21 @@ fn decode<T: DeserializeOwned>(kind: &str, value: Value) -> Result<T> {
     strict::decode(value).map_err(|errors| anyhow!("this {kind} can't be read:\n  {}", errors.join("\n  ")))
 }
 
+/// Reads what rendering needs of a MachineDeployment.
+pub fn pool(machine_deployment: &MachineDeployment) -> Result<Pool> {
+    let name = machine_deployment.metadata.name.as_deref().unwrap_or_default();
+    Pool::read(machine_deployment).with_context(|| format!("MachineDeployment {name}"))
+}
+
 /// Reads a settings document; without one, the defaults.
 pub fn settings(path: Option<&Path>) -> Result<Settings> {
-    let Some(path) = path else { return Ok(Settings::default()) };
-    Settings::parse(&text(path)?).with_context(|| format!("{}", path.display()))
+    Ok(settings_document(path)?.0)
+}
+
+/// Settings, and the document that says so.
+pub fn settings_document(path: Option<&Path>) -> Result<(Settings, Value)> {
+    let Some(path) = path else { return Ok((Settings::default(), Value::Object(Map::new()))) };
+    Settings::document(&text(path)?)
+        .and_then(|document| Ok((Settings::from_document(document.clone())?, document)))
+        .with_context(|| path.display().to_string())
 }

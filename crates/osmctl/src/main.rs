@@ -5,7 +5,12 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod input;
+mod mirror_settings;
+mod nodes;
+mod output;
+mod profiles;
 mod render;
+mod urls;
 
 /// Shows what Operating System Manager makes of profiles and MachineDeployments. Needs no cluster.
 #[derive(Parser)]
@@ -19,12 +24,16 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Render(render::Render),
+    Urls(urls::Urls),
+    MirrorSettings(mirror_settings::MirrorSettings),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match cli.command {
         Command::Render(render) => render.run(),
+        Command::Urls(urls) => urls.run(),
+        Command::MirrorSettings(settings) => settings.run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,19 +1,16 @@
 //! `osmctl render`: the user data of a MachineDeployment, with stand-ins for what only a cluster knows.
 
-use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use osm_api::MachineDeployment;
 use osm_api::config::MachineDeploymentRef;
-use osm_api::names;
-use osm_api::pool::{self, Pool};
-use osm_api::profile::OperatingSystemProfileSpec;
+use osm_api::pool;
 use osm_api::settings::Settings;
 use osm_render::ClusterEndpoint;
 
-use crate::input::{self, Manifests};
+use crate::profiles::Chosen;
+use crate::{input, output};
 
 /// Print the user data that the controllers would write for a MachineDeployment
 ///
@@ -41,8 +38,8 @@ pub struct Render {
     /// Settings document; without one, the default settings
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
-    /// OperatingSystemProfile to use, whatever the MachineDeployment says
-    #[arg(long, value_name = "FILE")]
+    /// OperatingSystemProfile to use, whatever the MachineDeployment says: a file, or the name of a built-in one
+    #[arg(long, value_name = "FILE|NAME")]
     profile: Option<PathBuf>,
     /// Which of the two documents to print
     #[arg(long, value_enum)]
@@ -69,17 +66,16 @@ impl Render {
             );
         };
         let settings = input::settings(self.settings.as_deref())?;
-        let pool = Pool::read(machine_deployment)
-            .with_context(|| format!("MachineDeployment {}", name_of(machine_deployment)))?;
-        let (profile_name, spec) = self.choose_profile(machine_deployment, &manifests, &pool)?;
-
-        let of_profile = || format!("profile {profile_name}");
-        let accepted = osm_render::resolve(&spec).with_context(of_profile)?;
-        let profile = osm_render::compile(&accepted).with_context(of_profile)?;
-        let rendered = profile.render(&pool, &settings, &endpoint(&settings)).with_context(of_profile)?;
-        for warning in &rendered.warnings {
-            eprintln!("osmctl: warning: {warning}");
-        }
+        let pool = input::pool(machine_deployment)?;
+        let profile = Chosen::of(
+            machine_deployment,
+            &pool,
+            self.profile.as_deref(),
+            &manifests.profiles,
+            &self.filename,
+        )?;
+        let rendered = profile.render(&pool, &settings, &endpoint(&settings))?;
+        output::warnings(&rendered.warnings);
 
         let mut config = rendered.spec;
         config.machine_deployment = Some(MachineDeploymentRef {
@@ -94,52 +90,8 @@ impl Render {
             Stage::Provisioning => osm_render::Stage::Provisioning,
         };
         let document = osm_render::user_data(&config, stage, &osm_render::placeholders(&config))?;
-        match std::io::stdout().write_all(document.as_bytes()) {
-            // Whoever reads has seen enough, such as head.
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-            result => result.context("can't write to standard output"),
-        }
+        output::print(&document)
     }
-
-    fn choose_profile(
-        &self,
-        machine_deployment: &MachineDeployment,
-        manifests: &Manifests,
-        pool: &Pool,
-    ) -> Result<(String, OperatingSystemProfileSpec)> {
-        if let Some(path) = &self.profile {
-            let given = input::manifests(path)?.profiles;
-            return match <[_; 1]>::try_from(given) {
-                Ok([profile]) => Ok((profile.metadata.name.unwrap_or_default(), profile.spec)),
-                Err(profiles) => {
-                    bail!(
-                        "{} holds {} OperatingSystemProfiles: give exactly one",
-                        path.display(),
-                        profiles.len()
-                    )
-                }
-            };
-        }
-        let named = pool::annotation(machine_deployment, names::PROFILE).map(str::to_owned);
-        let name = named.unwrap_or_else(|| osm_render::default_name(pool.operating_system));
-        let given = manifests.profiles.iter().find(|profile| profile.metadata.name.as_deref() == Some(&name));
-        if let Some(profile) = given {
-            return Ok((name, profile.spec.clone()));
-        }
-        let built_in = osm_render::defaults();
-        let known: Vec<String> = built_in.iter().map(|(name, _)| name.clone()).collect();
-        built_in.into_iter().find(|(built_in, _)| *built_in == name).ok_or_else(|| {
-            anyhow!(
-                "there is no profile {name}: give it with --profile, or in {} (built in: {})",
-                self.filename.display(),
-                known.join(", ")
-            )
-        })
-    }
-}
-
-fn name_of(machine_deployment: &MachineDeployment) -> &str {
-    machine_deployment.metadata.name.as_deref().unwrap_or_default()
 }
 
 /// The API server of the settings, with stand-ins for what they leave to the cluster.

@@ -1,5 +1,5 @@
 //! Helpers that know what is being rendered: the blocks, which charge what they render to a budget and take no
-//! missing field for false, and `late`.
+//! missing field for false, `late`, and the URLs of downloads.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +13,7 @@ use osm_api::config::LateBound;
 use serde_json::Value;
 
 use super::lint::{self, Cost};
+use crate::downloads::{Catalogue, Part};
 use crate::late::{Encoding, Marker};
 
 /// Elements that rendering one profile may take, loops counted as often as they run.
@@ -43,6 +44,7 @@ pub(crate) struct Session<'a> {
     pub(crate) costs: &'a BTreeMap<String, Cost>,
     /// Late-bound values that the stage may refer to.
     pub(crate) known: &'a BTreeMap<String, LateBound>,
+    pub(crate) catalogue: &'a Catalogue<'a>,
     /// Every marker that was placed, as often as it was.
     pub(crate) placed: Mutex<Vec<Marker>>,
 }
@@ -73,6 +75,9 @@ pub(crate) fn register<'reg: 'rc, 'rc>(rc: &mut RenderContext<'reg, 'rc>, sessio
     rc.register_local_helper("each", Box::new(Each { session }));
     rc.register_local_helper("with", Box::new(With { session }));
     rc.register_local_helper(lint::LATE, Box::new(Late { session }));
+    for (name, part) in [(lint::DOWNLOAD_URL, Part::Artefact), (lint::CHECKSUM_URL, Part::Checksum)] {
+        rc.register_local_helper(name, Box::new(Url { session, name, part }));
+    }
 }
 
 fn argument<'h, 'rc>(
@@ -227,5 +232,28 @@ impl HelperDef for Late<'_> {
         let text = marker.to_string();
         self.session.placed.lock().unwrap_or_else(PoisonError::into_inner).push(marker);
         Ok(ScopedJson::Derived(Value::String(text)))
+    }
+}
+
+struct Url<'a> {
+    session: &'a Session<'a>,
+    name: &'static str,
+    part: Part,
+}
+
+impl HelperDef for Url<'_> {
+    fn call_inner<'reg: 'rc, 'rc>(
+        &self,
+        helper: &Helper<'rc>,
+        _: &'reg Handlebars<'reg>,
+        _: &'rc Context,
+        _: &mut RenderContext<'reg, 'rc>,
+    ) -> Result<ScopedJson<'rc>, RenderError> {
+        let name = argument(helper, self.name)?.value().as_str().unwrap_or_default();
+        let architecture = helper.hash_get("arch").and_then(|architecture| architecture.value().as_str());
+        match self.session.catalogue.url(name, architecture, self.part) {
+            Ok(url) => Ok(ScopedJson::Derived(Value::String(url))),
+            Err(problem) => Err(RenderErrorReason::Other(format!("{}: {problem}", self.name)).into()),
+        }
     }
 }

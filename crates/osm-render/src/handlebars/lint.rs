@@ -22,6 +22,11 @@ pub(crate) const VALUE_HELPERS: [&str; 21] = [
 ];
 /// The helper that places a late-bound value.
 pub(crate) const LATE: &str = "late";
+/// The helpers that give a download's URL, and the URL of its checksum.
+pub(crate) const DOWNLOAD_URL: &str = "download-url";
+pub(crate) const CHECKSUM_URL: &str = "checksum-url";
+/// Helpers that know what is being rendered.
+const SESSION_HELPERS: [&str; 3] = [LATE, DOWNLOAD_URL, CHECKSUM_URL];
 
 /// What including a template costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,10 +82,11 @@ fn expression(helper: &HelperTemplate) -> Result<(), Located> {
     if BLOCK_HELPERS.contains(&name) {
         return Err(Located::nowhere(format!("{{{{{name} …}}}} must open a block: {{{{#{name} …}}}}")));
     }
-    if !plain && name != LATE && !VALUE_HELPERS.contains(&name) {
+    if !plain && !SESSION_HELPERS.contains(&name) && !VALUE_HELPERS.contains(&name) {
         return Err(Located::nowhere(format!(
-            "there is no helper {name:?}: the helpers are {}, {LATE}, and the blocks {}",
+            "there is no helper {name:?}: the helpers are {}, {}, and the blocks {}",
             VALUE_HELPERS.join(", "),
+            SESSION_HELPERS.join(", "),
             BLOCK_HELPERS.join(", ")
         )));
     }

@@ -12,6 +12,7 @@ use osm_api::config::LateBound;
 use osm_api::profile::MAX_CONTENT_BYTES;
 use serde_json::Value;
 
+use crate::downloads::Catalogue;
 use crate::late::{self, Marker, Part};
 
 mod blocks;
@@ -97,10 +98,12 @@ impl Templates {
         context: &Context,
         known: &BTreeMap<String, LateBound>,
         budget: &Budget,
+        catalogue: &Catalogue<'_>,
     ) -> Result<String, Failure> {
         let here = |problem: String| Failure { template: name.to_owned(), at: Located::nowhere(problem) };
         let template = self.registry.get_template(name).ok_or_else(|| here("was not compiled".to_owned()))?;
-        let session = blocks::Session { budget, costs: &self.costs, known, placed: Mutex::default() };
+        let session =
+            blocks::Session { budget, costs: &self.costs, known, catalogue, placed: Mutex::default() };
         let mut out = Limited(String::new());
         let rendered = catch_unwind(AssertUnwindSafe(|| {
             let mut rc = RenderContext::new(template.name.as_ref());

@@ -1,6 +1,7 @@
 //! The engine on its own: what templates can say, and that none can hurt.
 
 use osm_api::config::{LateBound, LateBoundKind};
+use osm_api::settings::Downloads;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -31,8 +32,10 @@ fn render_with(partials: &[(&str, &str)], source: &str) -> Result<String, String
     }
     templates.add("the template", source).map_err(say)?;
     templates.link().map_err(|error| format!("{}: {}", error.template, error.problem))?;
+    let (settings, kubelet) = (Downloads::default(), semver::Version::new(1, 35, 0));
+    let catalogue = Catalogue::new(&settings, &kubelet);
     templates
-        .render("the template", &context(data()), &known(), &Budget::default())
+        .render("the template", &context(data()), &known(), &Budget::default(), &catalogue)
         .map_err(|failure| format!("{} {}", failure.template, say(failure.at)))
 }
 
@@ -70,6 +73,14 @@ fn helpers_give_what_the_documentation_says() {
         ("{{#each null}}x{{else}}none{{/each}}{{#each null}}x{{/each}}", "none"),
         ("{{#with map.a}}{{n}}{{/with}}{{#with null}}x{{else}}none{{/with}}", "1none"),
         ("{{len list}}{{lookup list 1}}", "2y"),
+        (
+            "fetch \"{{download-url \"kubelet\" arch=\"$arch\"}}\"",
+            "fetch \"https://dl.k8s.io/v1.35.0/bin/linux/$arch/kubelet\"",
+        ),
+        (
+            "{{shell (checksum-url (concat \"ru\" \"nc\") arch=\"arm64\")}}",
+            "'https://github.com/opencontainers/runc/releases/download/v1.3.6/runc.sha256sum'",
+        ),
         ("\\{{literal}} ${x} $((1))", "{{literal}} ${x} $((1))"),
         ("a\n{{#if yes}}\nb\n{{/if}}\nc\n", "a\nb\nc\n"),
     ] {
@@ -103,6 +114,17 @@ fn mistakes_are_found_and_located() {
     refused("{{semver quote \">1\"}}", "no version");
     refused("{{> absent}}", "there is no template \"absent\"");
     refused("{{log text}}", "no helper \"log\"");
+    refused(
+        "\n{{download-url \"kubectl\" arch=\"$arch\"}}",
+        "(2, 1)) download-url: there is no such download",
+    );
+    refused(
+        "{{checksum-url \"crictl\" arch=\"$arch\"}}",
+        "checksum-url: the settings have no downloads.crictl.version",
+    );
+    refused("{{download-url \"runc\" arch=typo}}", "say arch=");
+    refused("{{download-url arch=\"$arch\"}}", "download-url: an argument");
+    refused("{{download-url 1 arch=\"$arch\"}}", "no such download");
     let inner = render_with(&[("p", "\n{{missing}}")], "{{> p}}").unwrap_err();
     assert!(inner.starts_with("p Some((2, 1))"), "{inner}");
 }
@@ -116,6 +138,8 @@ fn no_error_repeats_data() {
         "join quote \"\"",
         "toml map",
         "late quote",
+        "download-url quote arch=\"$arch\"",
+        "download-url \"runc\" arch=quote",
     ] {
         let error = render(&format!("{{{{{helper}}}}}")).unwrap_err();
         assert!(!error.contains("it's"), "{error}");
@@ -282,6 +306,8 @@ fn soup() -> impl Strategy<Value = String> {
         Just("@key"),
         Just("{{late \"api/token\" as=\"raw\"}}"),
         Just("late"),
+        Just("{{download-url \"runc\" arch=\"$arch\"}}"),
+        Just("checksum-url"),
         Just("concat"),
         Just("indent 2"),
         Just(" "),

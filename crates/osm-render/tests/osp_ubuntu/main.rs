@@ -444,7 +444,7 @@ fn sha256(bytes: &[u8]) -> String {
 fn mirror() -> BTreeMap<String, Answer> {
     let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
     let kubelet = format!("/k/v1.34.2/bin/linux/{arch}/kubelet");
-    let containerd = format!("containerd-static-2.2.1-linux-{arch}.tar.gz");
+    let containerd = format!("containerd-static-2.2.9-linux-{arch}.tar.gz");
     let cni = format!("cni-plugins-linux-{arch}-v1.9.1.tgz");
     let crictl = format!("/t/v1.34.0/crictl-v1.34.0-linux-{arch}.tar.gz");
     let programs = ["bin/containerd", "bin/containerd-shim-runc-v2", "bin/ctr", "bin/containerd-stress"];
@@ -456,12 +456,12 @@ fn mirror() -> BTreeMap<String, Answer> {
         (format!("{kubelet}.sha256"), sha256(&program("kubelet")).into_bytes()),
         (kubelet, program("kubelet")),
         (
-            format!("/c/v2.2.1/{containerd}.sha256sum"),
+            format!("/c/v2.2.9/{containerd}.sha256sum"),
             format!("{}  {containerd}\n", sha256(&containerd_archive)).into_bytes(),
         ),
-        (format!("/c/v2.2.1/{containerd}"), containerd_archive),
-        ("/r/v1.3.4/runc.sha256sum".to_owned(), runc_sums.into_bytes()),
-        (format!("/r/v1.3.4/runc.{arch}"), program("runc")),
+        (format!("/c/v2.2.9/{containerd}"), containerd_archive),
+        ("/r/v1.3.6/runc.sha256sum".to_owned(), runc_sums.into_bytes()),
+        (format!("/r/v1.3.6/runc.{arch}"), program("runc")),
         (format!("/n/v1.9.1/{cni}.sha256"), format!("{}  ./{cni}\n", sha256(&cni_archive)).into_bytes()),
         (format!("/n/v1.9.1/{cni}"), cni_archive),
         (format!("{crictl}.sha256"), sha256(&crictl_archive).into_bytes()),
@@ -470,8 +470,8 @@ fn mirror() -> BTreeMap<String, Answer> {
     files.into_iter().map(|(path, body)| (path, Answer::ok(body))).collect()
 }
 
-/// A machine with the provisioning document applied, that downloads from `port`.
-fn provisioned(kind: Kind, port: u16, family: &str) -> Machine {
+/// Settings with everything set, by which nodes download from `port`.
+fn downloading_from(port: u16) -> String {
     let urls: String = [("kubelet", "k"), ("containerd", "c"), ("runc", "r"), ("cni", "n"), ("crictl", "t")]
         .map(|(name, path)| format!("  {name}: {{baseURL: \"http://127.0.0.1:{port}/{path}\"}}\n"))
         .concat();
@@ -482,9 +482,17 @@ fn provisioned(kind: Kind, port: u16, family: &str) -> Machine {
         .filter(|line| !line.starts_with("proxy:"))
         .map(|line| format!("{line}\n"))
         .collect();
-    let settings = format!("{everything}downloads:\n{urls}");
+    format!("{everything}downloads:\n{urls}")
+}
+
+/// A machine with the provisioning document applied, that downloads from `port`.
+fn provisioned(kind: Kind, port: u16, family: &str) -> Machine {
+    provisioned_with(kind, &downloading_from(port), family)
+}
+
+fn provisioned_with(kind: Kind, settings: &str, family: &str) -> Machine {
     let pool = pool("openstack", "1.34.2", family, true);
-    let (_, text) = render(&pool, &settings, "https://127.0.0.1:1", "", &values(&"0".repeat(64), 1));
+    let (_, text) = render(&pool, settings, "https://127.0.0.1:1", "", &values(&"0".repeat(64), 1));
     let files: Vec<File> = user_data_files(&text).unwrap();
     let machine = Machine::new(kind);
     machine.write(&files);
@@ -552,6 +560,38 @@ fn setup_survives_a_bad_mirror_and_a_power_cut() {
             ]
         );
     }
+}
+
+#[test]
+fn what_is_pinned_needs_no_checksum_file() {
+    prepare();
+    let good = mirror();
+    let (sums, files): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        good.into_iter().partition(|(path, _)| path.contains("sha256"));
+    let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    // Upper case, as some people write them.
+    let pin = |prefix: &str| {
+        let (_, answer) = files.iter().find(|(path, _)| path.starts_with(prefix)).unwrap();
+        format!("sha256: {{{arch}: {}}}", sha256(&answer.body).to_uppercase())
+    };
+    let settings = |port, runc: &str| {
+        let kubelet = pin("/k/").replace("{", "{1.34.2: {").replace('}', "}}");
+        [("k", kubelet), ("c", pin("/c/")), ("r", runc.to_owned()), ("n", pin("/n/"))]
+            .iter()
+            .fold(downloading_from(port), |settings, (path, pin)| {
+                settings.replace(&format!("/{path}\""), &format!("/{path}\", {pin}"))
+            })
+    };
+    let server = Server::start(None);
+    server.answer(&files);
+    let machine = provisioned_with(KINDS[0], &settings(server.port, &pin("/r/")), "IPv4");
+    assert!(machine.start("/opt/bin/osm-setup").succeeds(), "{}", machine.read("/log"));
+    assert!(server.requests().iter().all(|(path, _)| !sums.contains_key(path)), "{:?}", server.requests());
+
+    let wrong = format!("sha256: {{{arch}: {}}}", "f".repeat(64));
+    let machine = provisioned_with(KINDS[0], &settings(server.port, &wrong), "IPv4");
+    let _run = machine.start("/opt/bin/osm-setup");
+    machine.wait_for_log(0, "no runc yet: checksum of");
 }
 
 #[test]
@@ -626,8 +666,8 @@ fn what_is_missing_in_the_end_is_a_warning() {
 fn the_kubelet_is_told_what_only_the_machine_knows() {
     prepare();
     let cases = [
-        ("IPv4", "--node-ip=0.0.0.0"),
-        ("IPv6", "--node-ip=::"),
+        ("IPv4", "--node-ip=10.0.0.7"),
+        ("IPv6", "--node-ip=2001:db8::7"),
         ("IPv4+IPv6", "--node-ip=10.0.0.7,2001:db8::7"),
         ("IPv6+IPv4", "--node-ip=2001:db8::7,10.0.0.7"),
     ];
@@ -659,11 +699,19 @@ fn the_kubelet_is_told_what_only_the_machine_knows() {
 #[test]
 fn a_missing_address_family_delays_the_kubelet_only() {
     prepare();
-    let machine = provisioned(KINDS[0], 1, "IPv4+IPv6");
-    machine.program("ip", "case $1 in -4) echo '192.0.2.1 dev eth0 src 10.0.0.7 uid 0' ;; *) exit 2 ;; esac");
-    assert!(machine.start("/opt/bin/osm-kubelet-env").succeeds());
-    assert!(machine.read("/run/osm/kubelet.env").ends_with(" --node-ip=10.0.0.7\n"));
-    assert!(machine.read("/log").contains("no IPv6 address"));
+    let only_four = "case $1 in -4) echo '192.0.2.1 dev eth0 src 10.0.0.7 uid 0' ;; *) exit 2 ;; esac";
+    let cases = [
+        ("IPv4+IPv6", only_four, "no IPv6 address", " --node-ip=10.0.0.7\n"),
+        ("IPv4", "exit 2", "no IPv4 address", " --node-ip=0.0.0.0\n"),
+        ("IPv6", "exit 2", "no IPv6 address", " --node-ip=::\n"),
+    ];
+    for (family, ip, complaint, flag) in cases {
+        let machine = provisioned(KINDS[0], 1, family);
+        machine.program("ip", ip);
+        assert!(machine.start("/opt/bin/osm-kubelet-env").succeeds());
+        assert!(machine.read("/run/osm/kubelet.env").ends_with(flag), "{family}");
+        assert!(machine.read("/log").contains(complaint), "{family}");
+    }
 }
 
 #[test]

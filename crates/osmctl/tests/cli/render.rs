@@ -1,66 +1,6 @@
-//! `osmctl render`, run as people run it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+//! `osmctl render`.
 
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
-
-const MACHINE_DEPLOYMENT: &str = r#"
-apiVersion: cluster.k8s.io/v1alpha1
-kind: MachineDeployment
-metadata: {name: workers, namespace: kube-system}
-spec:
-  replicas: 3
-  template:
-    spec:
-      versions: {kubelet: 1.34.2}
-      providerSpec:
-        value:
-          cloudProvider: openstack
-          cloudProviderSpec: {password: hunter2}
-          operatingSystem: ubuntu
-          operatingSystemSpec: {distUpgradeOnBoot: false}
-          sshPublicKeys: ["ssh-ed25519 AAAA me"]
-"#;
-
-const PROFILE: &str = r#"
----
-apiVersion: operatingsystemmanager.k8c.io/v1alpha1
-kind: OperatingSystemProfile
-metadata: {name: osp-ubuntu}
-spec:
-  osName: ubuntu
-  osVersion: "24.04"
-  version: v1.0.0
-  templateEngine: Handlebars
-  supportedCloudProviders: [{name: openstack}]
-  bootstrapConfig:
-    files:
-      - path: /token
-        permissions: 600
-        content: {inline: {data: "{{late \"api/token\" as=\"raw\"}} for {{cluster.apiServer}}"}}
-  provisioningConfig: {modules: {runcmd: ["echo {{shell kubelet.version}}"]}}
-"#;
-
-fn osmctl(arguments: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_osmctl"))
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A command line that is wrong is refused before anything is read.
-    _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    child.wait_with_output().unwrap()
-}
-
-fn out(output: &Output) -> &str {
-    std::str::from_utf8(&output.stdout).unwrap()
-}
-
-fn err(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
-}
+use super::{MACHINE_DEPLOYMENT, PROFILE, err, osmctl, out};
 
 #[test]
 fn a_pool_is_rendered_with_the_built_in_profile() {
@@ -107,6 +47,8 @@ fn a_profile_in_the_stream_or_by_flag_and_settings_are_used() {
     let pool = write("pool.yaml", MACHINE_DEPLOYMENT);
     let output = osmctl(&["render", "-f", &pool, "--profile", &profile, "--stage", "provisioning"], "");
     assert!(out(&output).contains("echo '1.34.2'"), "{}{}", out(&output), err(&output));
+    let built_in = ["render", "-f", "-", "--profile", "osp-ubuntu", "--stage", "provisioning"];
+    assert!(out(&osmctl(&built_in, &both)).contains("path: \"/opt/bin/osm-setup\""));
 }
 
 #[test]
@@ -148,6 +90,13 @@ fn mistakes_end_with_the_next_step() {
     let output = osmctl(&["render", "-f", "/nowhere", "--stage", "bootstrap"], "");
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("/nowhere"));
+    let output =
+        osmctl(&["render", "-f", "-", "--profile", "mine", "--stage", "bootstrap"], MACHINE_DEPLOYMENT);
+    assert!(
+        err(&output).contains("no built-in profile mine (there are: osp-ubuntu): can't read mine"),
+        "{}",
+        err(&output)
+    );
     for wrong in [&["render", "-f", "-"][..], &["render", "-f", "-", "--stage", "late"], &["paint"], &[]] {
         assert_eq!(osmctl(wrong, "").status.code(), Some(2), "{wrong:?}");
     }

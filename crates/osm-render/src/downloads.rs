@@ -1,0 +1,338 @@
+//! What nodes download: where each project keeps the files of a release, and which of them a rendering asks for.
+//!
+//! Templates get URLs from here and nowhere else, so that the list of what they asked for is complete.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use osm_api::settings::{ARCHITECTURES, Checksums, Downloads};
+use semver::Version;
+
+/// A program, or an archive of programs, that a project releases for each architecture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Artefact {
+    Kubelet,
+    Containerd,
+    Runc,
+    Cni,
+    Crictl,
+}
+
+impl Artefact {
+    /// All, in the order of the settings.
+    pub const ALL: [Self; 5] = [Self::Kubelet, Self::Containerd, Self::Runc, Self::Cni, Self::Crictl];
+
+    /// Its name in templates, and below `downloads` in the settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kubelet => "kubelet",
+            Self::Containerd => "containerd",
+            Self::Runc => "runc",
+            Self::Cni => "cni",
+            Self::Crictl => "crictl",
+        }
+    }
+
+    /// Paths below the base URL: of the artefact, and of the file that holds its checksum.
+    fn paths(self, version: &Version, architecture: &str) -> (String, String) {
+        let folder = format!("v{version}");
+        let beside =
+            |file: String, suffix: &str| (format!("{folder}/{file}"), format!("{folder}/{file}{suffix}"));
+        match self {
+            Self::Kubelet => beside(format!("bin/linux/{architecture}/kubelet"), ".sha256"),
+            Self::Containerd => {
+                beside(format!("containerd-static-{version}-linux-{architecture}.tar.gz"), ".sha256sum")
+            }
+            // One file with the checksums of all architectures.
+            Self::Runc => (format!("{folder}/runc.{architecture}"), format!("{folder}/runc.sha256sum")),
+            Self::Cni => beside(format!("cni-plugins-linux-{architecture}-v{version}.tgz"), ".sha256"),
+            Self::Crictl => beside(format!("crictl-v{version}-linux-{architecture}.tar.gz"), ".sha256"),
+        }
+    }
+}
+
+/// What the settings say of an artefact.
+pub(crate) struct Source<'a> {
+    pub(crate) base_url: &'a str,
+    pub(crate) version: Option<String>,
+    sha256: Option<&'a Checksums>,
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn of(artefact: Artefact, settings: &'a Downloads, kubelet: &Version) -> Self {
+        let released = |url: &'a str, version: &Option<String>, sums| (url, version.clone(), Some(sums));
+        let (base_url, version, sha256) = match artefact {
+            Artefact::Kubelet => {
+                let version = kubelet.to_string();
+                let sums = settings.kubelet.sha256.get(&version);
+                (settings.kubelet.base_url.as_str(), Some(version), sums)
+            }
+            Artefact::Containerd => {
+                let containerd = &settings.containerd;
+                released(&containerd.base_url, &containerd.version, &containerd.sha256)
+            }
+            Artefact::Runc => {
+                released(&settings.runc.base_url, &settings.runc.version, &settings.runc.sha256)
+            }
+            Artefact::Cni => released(&settings.cni.base_url, &settings.cni.version, &settings.cni.sha256),
+            Artefact::Crictl => {
+                released(&settings.crictl.base_url, &settings.crictl.version, &settings.crictl.sha256)
+            }
+        };
+        // Paths are appended with their `/`.
+        Self { base_url: base_url.trim_end_matches('/'), version, sha256 }
+    }
+
+    /// The checksum that is pinned for an architecture, in lower case as `sha256sum` writes it.
+    pub(crate) fn sha256(&self, architecture: &str) -> Option<String> {
+        self.sha256?.get(architecture).map(|sum| sum.to_ascii_lowercase())
+    }
+}
+
+/// A file that nodes download. Ordered by artefact, version and architecture.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Download {
+    /// What it is.
+    pub artefact: Artefact,
+    /// Its version.
+    pub version: Version,
+    /// `amd64` or `arm64`.
+    pub architecture: &'static str,
+    /// Base URL of the settings, without `/` at its end.
+    pub base_url: String,
+    /// Path below the base URL.
+    pub path: String,
+    /// Path, below the base URL, of the file that holds its checksum, perhaps with those of others.
+    pub checksum_path: String,
+    /// The checksum that the settings pin, 64 hex characters in lower case.
+    pub sha256: Option<String>,
+}
+
+impl Download {
+    /// Where nodes fetch it.
+    pub fn url(&self) -> String {
+        format!("{}/{}", self.base_url, self.path)
+    }
+
+    /// Where nodes fetch its checksum, unless the settings pin it.
+    pub fn checksum_url(&self) -> String {
+        format!("{}/{}", self.base_url, self.checksum_path)
+    }
+}
+
+/// Which of an artefact's two files a template asks for.
+#[derive(Clone, Copy)]
+pub(crate) enum Part {
+    Artefact,
+    Checksum,
+}
+
+/// What one rendering can ask for, and what it has asked for.
+pub(crate) struct Catalogue<'a> {
+    settings: &'a Downloads,
+    kubelet: &'a Version,
+    asked: Mutex<BTreeSet<Download>>,
+}
+
+impl<'a> Catalogue<'a> {
+    pub(crate) fn new(settings: &'a Downloads, kubelet: &'a Version) -> Self {
+        Self { settings, kubelet, asked: Mutex::default() }
+    }
+
+    /// The URL of a file, and notes that it was asked for. `architecture` is one, or a shell variable such as
+    /// `$arch`, which stands in the URL and means all of them.
+    ///
+    /// Settings take no URL, and no version, that holds a quote, backslash, backtick or `$`: inside the double quotes of a shell
+    /// the variable is all that is expanded.
+    pub(crate) fn url(&self, name: &str, architecture: Option<&str>, part: Part) -> Result<String, String> {
+        let artefact =
+            Artefact::ALL.into_iter().find(|artefact| artefact.name() == name).ok_or_else(|| {
+                let known = Artefact::ALL.map(Artefact::name).join(", ");
+                format!("there is no such download; it can be {known}")
+            })?;
+        let written = architecture.unwrap_or_default();
+        let meant: Vec<&'static str> =
+            ARCHITECTURES.into_iter().filter(|known| *known == written || is_variable(written)).collect();
+        if meant.is_empty() {
+            let known = ARCHITECTURES.map(|known| format!("arch={known:?}")).join(" or ");
+            return Err(format!(
+                "say {known}, or arch=\"$arch\" with the name of a shell variable that is one of them"
+            ));
+        }
+        let source = Source::of(artefact, self.settings, self.kubelet);
+        let version = source.version.as_deref().and_then(|version| Version::parse(version).ok());
+        let version = version.ok_or_else(|| {
+            let field = format!("downloads.{name}.version");
+            format!("the settings have no {field}: set it there, or ask {{{{#if {field}}}}} first")
+        })?;
+
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        for architecture in meant {
+            let (path, checksum_path) = artefact.paths(&version, architecture);
+            asked.insert(Download {
+                artefact,
+                version: version.clone(),
+                architecture,
+                base_url: source.base_url.to_owned(),
+                path,
+                checksum_path,
+                sha256: source.sha256(architecture),
+            });
+        }
+        let (path, checksum_path) = artefact.paths(&version, written);
+        let path = match part {
+            Part::Artefact => path,
+            Part::Checksum => checksum_path,
+        };
+        Ok(format!("{}/{path}", source.base_url))
+    }
+
+    /// Everything that was asked for.
+    pub(crate) fn asked(self) -> Vec<Download> {
+        self.asked.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect()
+    }
+}
+
+/// `$` and a name, to its end.
+fn is_variable(text: &str) -> bool {
+    text.strip_prefix('$').is_some_and(|name| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use osm_api::Settings;
+
+    use super::*;
+
+    static KUBELET: Version = Version::new(1, 34, 4);
+
+    fn settings() -> Downloads {
+        let sum = |c: &str| c.repeat(64);
+        let text = format!(
+            "downloads:
+  kubelet: {{sha256: {{1.34.4: {{arm64: {}}}, 1.33.0: {{amd64: {}}}}}}}
+  containerd: {{version: 2.2.9}}
+  runc: {{version: 1.3.6, baseURL: 'http://files.example:8080/runc//', sha256: {{amd64: {}}}}}
+  crictl: {{version: 1.34.0}}",
+            sum("a"),
+            sum("b"),
+            sum("C"),
+        );
+        Settings::parse(&text).unwrap().downloads
+    }
+
+    /// As published: name, what follows the base URL, and what follows it for the checksum.
+    const PUBLISHED: [(&str, &str, &str, &str); 5] = [
+        (
+            "kubelet",
+            "https://dl.k8s.io",
+            "/v1.34.4/bin/linux/ARCH/kubelet",
+            "/v1.34.4/bin/linux/ARCH/kubelet.sha256",
+        ),
+        (
+            "containerd",
+            "https://github.com/containerd/containerd/releases/download",
+            "/v2.2.9/containerd-static-2.2.9-linux-ARCH.tar.gz",
+            "/v2.2.9/containerd-static-2.2.9-linux-ARCH.tar.gz.sha256sum",
+        ),
+        ("runc", "http://files.example:8080/runc", "/v1.3.6/runc.ARCH", "/v1.3.6/runc.sha256sum"),
+        (
+            "cni",
+            "https://github.com/containernetworking/plugins/releases/download",
+            "/v1.9.1/cni-plugins-linux-ARCH-v1.9.1.tgz",
+            "/v1.9.1/cni-plugins-linux-ARCH-v1.9.1.tgz.sha256",
+        ),
+        (
+            "crictl",
+            "https://github.com/kubernetes-sigs/cri-tools/releases/download",
+            "/v1.34.0/crictl-v1.34.0-linux-ARCH.tar.gz",
+            "/v1.34.0/crictl-v1.34.0-linux-ARCH.tar.gz.sha256",
+        ),
+    ];
+
+    #[test]
+    fn urls_are_where_projects_publish() {
+        let settings = settings();
+        for (name, base, path, checksum_path) in PUBLISHED {
+            for written in ["amd64", "arm64", "$arch"] {
+                let catalogue = Catalogue::new(&settings, &KUBELET);
+                let url = |part| catalogue.url(name, Some(written), part).unwrap();
+                assert_eq!(url(Part::Artefact), format!("{base}{}", path.replace("ARCH", written)));
+                assert_eq!(url(Part::Checksum), format!("{base}{}", checksum_path.replace("ARCH", written)));
+
+                let meant = if written == "$arch" { vec!["amd64", "arm64"] } else { vec![written] };
+                let asked = catalogue.asked();
+                assert_eq!(asked.iter().map(|download| download.architecture).collect::<Vec<_>>(), meant);
+                for download in asked {
+                    assert_eq!(download.artefact.name(), name);
+                    let real = |path: &str| format!("{base}{}", path.replace("ARCH", download.architecture));
+                    assert_eq!(download.url(), real(path));
+                    assert_eq!(download.checksum_url(), real(checksum_path));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_is_listed_once_in_order_and_with_its_checksum() {
+        let settings = settings();
+        let catalogue = Catalogue::new(&settings, &KUBELET);
+        for (name, architecture) in
+            [("runc", "$arch"), ("kubelet", "$ARCH_2"), ("runc", "amd64"), ("crictl", "arm64")]
+        {
+            catalogue.url(name, Some(architecture), Part::Artefact).unwrap();
+            catalogue.url(name, Some(architecture), Part::Checksum).unwrap();
+        }
+        let asked = catalogue.asked();
+        let listed: Vec<_> = asked
+            .iter()
+            .map(|download| {
+                let sum = download.sha256.as_deref().and_then(|sum| sum.chars().next());
+                (download.artefact.name(), download.version.to_string(), download.architecture, sum)
+            })
+            .collect();
+        let listed: Vec<_> =
+            listed.iter().map(|(name, version, arch, sum)| (*name, version.as_str(), *arch, *sum)).collect();
+        assert_eq!(
+            listed,
+            [
+                ("kubelet", "1.34.4", "amd64", None),
+                ("kubelet", "1.34.4", "arm64", Some('a')),
+                ("runc", "1.3.6", "amd64", Some('c')),
+                ("runc", "1.3.6", "arm64", None),
+                ("crictl", "1.34.0", "arm64", None),
+            ]
+        );
+    }
+
+    #[test]
+    fn mistakes_say_what_to_do_and_list_nothing() {
+        let settings = Settings::default().downloads;
+        let catalogue = Catalogue::new(&settings, &KUBELET);
+        let cases = [
+            ("kubectl", Some("$arch"), "it can be kubelet, containerd, runc, cni, crictl"),
+            (
+                "crictl",
+                Some("$arch"),
+                "no downloads.crictl.version: set it there, or ask {{#if downloads.crictl.version}}",
+            ),
+            ("kubelet", None, "say arch=\"amd64\" or arch=\"arm64\", or arch=\"$arch\""),
+            ("kubelet", Some("x86_64"), "say arch="),
+            ("kubelet", Some("$"), "say arch="),
+            ("kubelet", Some("$1"), "say arch="),
+            ("kubelet", Some("$(arch)"), "say arch="),
+            ("kubelet", Some("$arch\""), "say arch="),
+        ];
+        for (name, architecture, text) in cases {
+            for part in [Part::Artefact, Part::Checksum] {
+                let error = catalogue.url(name, architecture, part).unwrap_err();
+                assert!(error.contains(text), "{name} {architecture:?}: {error}");
+            }
+        }
+        assert_eq!(catalogue.asked(), []);
+    }
+}

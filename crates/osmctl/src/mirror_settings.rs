@@ -1,0 +1,150 @@
+//! `osmctl mirror-settings`: settings by which nodes download from a mirror, with checksums of what is on it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use osm_api::digest;
+use osm_api::settings::Settings;
+use osm_render::{Artefact, Download, yaml};
+use serde_json::{Value, json};
+
+use crate::nodes::Nodes;
+use crate::{input, output};
+
+/// Print settings by which nodes download from a mirror
+///
+/// Prints the document of --settings, where it is given, with other downloads: their base URLs are those of the mirror, and
+/// their checksums are pinned, so that nodes notice whatever is changed on the mirror from now on.
+///
+/// The mirror's folder holds each file of `osmctl urls` at the path that its URL has after ://, such as
+/// dl.k8s.io/v1.34.4/bin/linux/amd64/kubelet. Each file is read, and must have the checksum that --settings pin for it, or
+/// else the one in its checksum file, which must be in the folder as well.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  # What `osmctl urls` lists was fetched to ./mirror, which http://mirror.example.com serves
+  osmctl mirror-settings --profile osp-ubuntu --kubelet-version 1.34.4 \\
+    --dir mirror --url http://mirror.example.com >settings.yaml
+
+  # For all pools of a cluster, and with what the site needs besides: registries, certificates ...
+  kubectl get machinedeployments,osp -A -o yaml \\
+    | osmctl mirror-settings -f - --settings site.yaml --dir mirror --url http://mirror.example.com")]
+pub struct MirrorSettings {
+    #[command(flatten)]
+    nodes: Nodes,
+    /// Folder with what the mirror serves
+    #[arg(long, value_name = "FOLDER")]
+    dir: PathBuf,
+    /// Where nodes reach that folder
+    #[arg(long, value_name = "URL")]
+    url: String,
+}
+
+impl MirrorSettings {
+    /// Checks and prints.
+    pub fn run(self) -> Result<()> {
+        let (settings, mut document) = input::settings_document(self.nodes.settings.as_deref())?;
+        let downloads = self.nodes.downloads(&settings)?;
+        let url = self.url.trim_end_matches('/');
+        let mut mistakes = Vec::new();
+        for download in &downloads {
+            match checked(download, &self.dir) {
+                Ok(sha256) => merge(&mut document, of_mirror(download, url, &sha256)),
+                Err(mistake) => mistakes.push(format!("{mistake:#}")),
+            }
+        }
+        if !mistakes.is_empty() {
+            bail!("{} is no mirror of these downloads:\n  {}", self.dir.display(), mistakes.join("\n  "));
+        }
+        Settings::from_document(document.clone()).context("--url can't be used")?;
+        output::print(&yaml::write(&document).map_err(anyhow::Error::msg)?)
+    }
+}
+
+/// The checksum of a download's file on the mirror, if it is as it should be.
+fn checked(download: &Download, mirror: &Path) -> Result<String> {
+    let read = |url: &str| {
+        let path = mirror.join(without_scheme(url));
+        let file = std::fs::read(&path)
+            .with_context(|| format!("{} can't be read: fetch {url} to there", path.display()))?;
+        anyhow::Ok((path, file))
+    };
+    let (path, file) = read(&download.url())?;
+    let found = digest::sha256_hex(&file);
+    let (expected, source) = match &download.sha256 {
+        Some(pinned) => (pinned.clone(), "the settings pin".to_owned()),
+        None => {
+            let (path, text) = read(&download.checksum_url())?;
+            let name = download.path.rsplit('/').next().unwrap_or_default();
+            let sum = checksum_of(name, &String::from_utf8_lossy(&text))
+                .with_context(|| format!("{} has no checksum of {name}", path.display()))?;
+            (sum, format!("{} has", path.display()))
+        }
+    };
+    if found != expected {
+        bail!("{} has the SHA-256 {found}, but {source} {expected}: fetch it again", path.display());
+    }
+    Ok(found)
+}
+
+/// Path on the mirror of what lies at a URL.
+fn without_scheme(url: &str) -> &str {
+    url.split_once("://").map_or(url, |(_, path)| path)
+}
+
+/// The checksum of file `name` in a checksum file: bare, or one of many lines `checksum name`.
+fn checksum_of(name: &str, text: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let mut words = line.split_whitespace();
+        let sum = words.next().filter(|sum| sum.len() == 64 && sum.chars().all(|c| c.is_ascii_hexdigit()))?;
+        let named = words.next().map(|word| word.trim_start_matches('*').rsplit('/').next().unwrap_or(word));
+        named.is_none_or(|named| named == name).then(|| sum.to_ascii_lowercase())
+    })
+}
+
+/// The settings by which nodes fetch a download from the mirror, and accept nothing else.
+fn of_mirror(download: &Download, mirror: &str, sha256: &str) -> Value {
+    let base_url = format!("{mirror}/{}", without_scheme(&download.base_url));
+    let version = download.version.to_string();
+    let sums = json!({ download.architecture: sha256 });
+    let settings = match download.artefact {
+        Artefact::Kubelet => json!({"baseURL": base_url, "sha256": {version: sums}}),
+        _ => json!({"version": version, "baseURL": base_url, "sha256": sums}),
+    };
+    json!({"downloads": {download.artefact.name(): settings}})
+}
+
+/// Lays a document over another: maps become one, anything else is replaced.
+fn merge(below: &mut Value, above: Value) {
+    match (below, above) {
+        (Value::Object(below), Value::Object(above)) => {
+            for (key, value) in above {
+                merge(below.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (below, above) => *below = above,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksum_files_are_read_as_nodes_read_them() {
+        let (a, b) = ("a".repeat(64), "b".repeat(64));
+        for (text, expected) in [
+            (a.clone(), Some(&a)),
+            (format!("{}\n", a.to_uppercase()), Some(&a)),
+            (format!("{b}  runc.arm64\n{a}  runc.amd64\n"), Some(&a)),
+            (format!("{b}  runc.amd64.asc\n{a} *./runc.amd64\n"), Some(&a)),
+            (format!("\n{a}\trelease/runc.amd64"), Some(&a)),
+            (format!("{b}  runc.arm64\n"), None),
+            ("<html>\n".to_owned(), None),
+            (String::new(), None),
+        ] {
+            assert_eq!(checksum_of("runc.amd64", &text).as_ref(), expected, "{text}");
+        }
+    }
+}

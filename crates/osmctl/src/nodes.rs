@@ -1,0 +1,122 @@
+//! Which nodes a command is about, and what they download.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use osm_api::Pool;
+use osm_api::profile::CloudProvider;
+use osm_api::settings::{ARCHITECTURES, Settings};
+use osm_render::Download;
+use semver::Version;
+use serde_json::Value;
+
+use crate::profiles::Chosen;
+use crate::{input, output};
+
+/// Flags that say which nodes.
+#[derive(Args)]
+pub struct Nodes {
+    #[command(flatten)]
+    source: Source,
+    /// With --kubelet-version: the nodes' profile, a file or the name of a built-in one. With -f: the profile to use,
+    /// whatever the MachineDeployments say
+    #[arg(long, value_name = "FILE|NAME")]
+    profile: Option<PathBuf>,
+    /// With --kubelet-version: the nodes' cloud; without it, all that the profile supports
+    #[arg(long, value_name = "NAME", value_parser = cloud, conflicts_with = "filename")]
+    cloud: Option<CloudProvider>,
+    /// Settings document; without one, the default settings
+    #[arg(long, value_name = "FILE")]
+    pub settings: Option<PathBuf>,
+    /// Architecture of the nodes; may be repeated [default: all]
+    #[arg(long, value_parser = PossibleValuesParser::new(ARCHITECTURES))]
+    arch: Vec<String>,
+}
+
+/// Where pools come from.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Source {
+    /// MachineDeployments, in a YAML stream that may also hold profiles; - for standard input
+    #[arg(short, long, value_name = "FILE|-")]
+    filename: Option<PathBuf>,
+    /// Instead of MachineDeployments: version of the kubelet, with --profile; may be repeated
+    #[arg(long, value_name = "VERSION", value_parser = version, requires = "profile")]
+    kubelet_version: Vec<Version>,
+}
+
+fn version(text: &str) -> Result<Version, String> {
+    Version::parse(text.strip_prefix('v').unwrap_or(text))
+        .map_err(|_| "is not a version such as 1.34.2".to_owned())
+}
+
+fn cloud(text: &str) -> Result<CloudProvider, String> {
+    serde_json::from_value(Value::from(text))
+        .map_err(|_| "is not a cloud provider, as MachineDeployments name them".to_owned())
+}
+
+impl Nodes {
+    /// What all of them download, each file once and in order.
+    pub fn downloads(&self, settings: &Settings) -> Result<Vec<Download>> {
+        let pools = match &self.source.filename {
+            Some(filename) => self.of_manifests(filename)?,
+            None => self.of_versions()?,
+        };
+        // URLs do not depend on it.
+        let cluster = osm_render::stand_in_cluster();
+        let (mut downloads, mut warnings) = (BTreeSet::new(), BTreeSet::new());
+        for (pool, profile) in pools {
+            let rendered = profile.render(&pool, settings, &cluster)?;
+            downloads.extend(rendered.downloads);
+            warnings.extend(rendered.warnings);
+        }
+        output::warnings(&warnings);
+        if downloads.is_empty() {
+            eprintln!(
+                "osmctl: the profile's templates ask for no download; what they put together without download-url is not \
+                 known here"
+            );
+        }
+        downloads.retain(|download| {
+            self.arch.is_empty() || self.arch.iter().any(|arch| arch == download.architecture)
+        });
+        Ok(downloads.into_iter().collect())
+    }
+
+    fn of_manifests(&self, filename: &Path) -> Result<Vec<(Pool, Rc<Chosen>)>> {
+        let manifests = input::manifests(filename)?;
+        if manifests.machine_deployments.is_empty() {
+            bail!(
+                "{} holds no MachineDeployment: give at least one, or --profile and --kubelet-version instead",
+                filename.display()
+            );
+        }
+        let read = |machine_deployment| {
+            let pool = input::pool(machine_deployment)?;
+            let profile = self.profile.as_deref();
+            let profile = Chosen::of(machine_deployment, &pool, profile, &manifests.profiles, filename)?;
+            Ok((pool, Rc::new(profile)))
+        };
+        manifests.machine_deployments.iter().map(read).collect()
+    }
+
+    fn of_versions(&self) -> Result<Vec<(Pool, Rc<Chosen>)>> {
+        // The command line is refused without one.
+        let argument = self.profile.as_deref().unwrap_or(Path::new(""));
+        let profile = Rc::new(Chosen::given(argument)?);
+        let mut pools = osm_render::plain_pools(profile.spec(), &self.source.kubelet_version);
+        if let Some(cloud) = self.cloud {
+            pools.retain(|(_, pool)| pool.cloud_provider == cloud);
+            if pools.is_empty() {
+                let known = &profile.spec().supported_cloud_providers;
+                let known: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
+                bail!("profile {} is for {}, not for {cloud}", argument.display(), known.join(", "));
+            }
+        }
+        Ok(pools.into_iter().map(|(_, pool)| (pool, Rc::clone(&profile))).collect())
+    }
+}

@@ -1,0 +1,90 @@
+//! Which profile a MachineDeployment is rendered with.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use osm_api::pool::{self, Pool};
+use osm_api::profile::OperatingSystemProfileSpec;
+use osm_api::settings::Settings;
+use osm_api::{MachineDeployment, OperatingSystemProfile, names};
+use osm_render::{ClusterEndpoint, Profile, Rendered};
+
+use crate::input;
+
+/// A profile that can be rendered, with its name.
+pub struct Chosen {
+    name: String,
+    profile: Profile,
+}
+
+impl Chosen {
+    /// The profile of `--profile`: the built-in one of that name, or else that of a file.
+    pub fn given(argument: &Path) -> Result<Self> {
+        if let Some(spec) = argument.to_str().and_then(built_in) {
+            return Self::compile(argument.display().to_string(), &spec);
+        }
+        let given = input::manifests(argument).with_context(|| {
+            format!("there is no built-in profile {} (there are: {})", argument.display(), built_in_names())
+        })?;
+        match given.profiles.as_slice() {
+            [profile] => Self::compile(profile.metadata.name.clone().unwrap_or_default(), &profile.spec),
+            profiles => {
+                bail!(
+                    "{} holds {} OperatingSystemProfiles: give exactly one",
+                    argument.display(),
+                    profiles.len()
+                )
+            }
+        }
+    }
+
+    /// The profile of a MachineDeployment: the one of `--profile`; the one that it names, or else the default of its operating
+    /// system, of those `written` in `source`, or else built in.
+    pub fn of(
+        machine_deployment: &MachineDeployment,
+        pool: &Pool,
+        argument: Option<&Path>,
+        written: &[OperatingSystemProfile],
+        source: &Path,
+    ) -> Result<Self> {
+        if let Some(argument) = argument {
+            return Self::given(argument);
+        }
+        let named = pool::annotation(machine_deployment, names::PROFILE).map(str::to_owned);
+        let name = named.unwrap_or_else(|| osm_render::default_name(pool.operating_system));
+        let written = written.iter().find(|profile| profile.metadata.name.as_deref() == Some(&name));
+        match written.map(|profile| profile.spec.clone()).or_else(|| built_in(&name)) {
+            Some(spec) => Self::compile(name, &spec),
+            None => Err(anyhow!(
+                "there is no profile {name}: give it with --profile, or in {} (built in: {})",
+                source.display(),
+                built_in_names()
+            )),
+        }
+    }
+
+    fn compile(name: String, spec: &OperatingSystemProfileSpec) -> Result<Self> {
+        let of_profile = || format!("profile {name}");
+        let accepted = osm_render::resolve(spec).with_context(of_profile)?;
+        let profile = osm_render::compile(&accepted).with_context(of_profile)?;
+        Ok(Self { name, profile })
+    }
+
+    /// The profile as it was written.
+    pub fn spec(&self) -> &OperatingSystemProfileSpec {
+        self.profile.spec()
+    }
+
+    /// Renders it for a pool.
+    pub fn render(&self, pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) -> Result<Rendered> {
+        self.profile.render(pool, settings, cluster).with_context(|| format!("profile {}", self.name))
+    }
+}
+
+fn built_in(name: &str) -> Option<OperatingSystemProfileSpec> {
+    osm_render::defaults().into_iter().find(|(known, _)| known == name).map(|(_, spec)| spec)
+}
+
+fn built_in_names() -> String {
+    osm_render::defaults().into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,69 @@
+//! `osmctl`, run as people run it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod air_gap;
+mod mirror_settings;
+mod render;
+mod upstream;
+mod urls;
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+const MACHINE_DEPLOYMENT: &str = r#"
+apiVersion: cluster.k8s.io/v1alpha1
+kind: MachineDeployment
+metadata: {name: workers, namespace: kube-system}
+spec:
+  replicas: 3
+  template:
+    spec:
+      versions: {kubelet: 1.34.2}
+      providerSpec:
+        value:
+          cloudProvider: openstack
+          cloudProviderSpec: {password: hunter2}
+          operatingSystem: ubuntu
+          operatingSystemSpec: {distUpgradeOnBoot: false}
+          sshPublicKeys: ["ssh-ed25519 AAAA me"]
+"#;
+
+const PROFILE: &str = r#"
+---
+apiVersion: operatingsystemmanager.k8c.io/v1alpha1
+kind: OperatingSystemProfile
+metadata: {name: osp-ubuntu}
+spec:
+  osName: ubuntu
+  osVersion: "24.04"
+  version: v1.0.0
+  templateEngine: Handlebars
+  supportedCloudProviders: [{name: openstack}]
+  bootstrapConfig:
+    files:
+      - path: /token
+        permissions: 600
+        content: {inline: {data: "{{late \"api/token\" as=\"raw\"}} for {{cluster.apiServer}}"}}
+  provisioningConfig: {modules: {runcmd: ["echo {{shell kubelet.version}}"]}}
+"#;
+
+fn osmctl(arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_osmctl"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command line that is wrong is refused before anything is read.
+    _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn out(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn err(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
