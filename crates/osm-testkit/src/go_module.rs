@@ -1,47 +1,68 @@
 //! Programs built from a Go module of this repository, cached outside the tree.
 //!
 //! The cache is `${XDG_CACHE_HOME:-$HOME/.cache}/osm/<name>/<key>/`, where the key is a hash of go.mod, go.sum and the build's
-//! flags: whoever changes a version builds anew, and everybody else finds the binary.
+//! flags: whoever changes a version builds anew, and everybody else finds the binary. Packages of the module itself have a
+//! directory in it for each state of their source.
+
+mod cache;
 
 use std::ffi::OsString;
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::Command;
-use tokio::time::{MissedTickBehavior, interval};
 
-/// How often the progress of a build is told.
-const REPORT_EVERY: Duration = Duration::from_secs(5);
+pub(crate) use self::cache::{cache_root, cached_directory, short};
+use self::cache::{lock, reports, scratch};
+
+/// How a module's commands are compiled and linked. Without cgo they are static.
+#[derive(Debug, Clone, Default)]
+pub struct Flags {
+    /// Linker flags (`-ldflags`), separated by spaces.
+    pub ldflags: String,
+    /// Build tags, separated by commas.
+    pub tags: String,
+    /// Compile C sources too, which needs a C compiler.
+    pub cgo: bool,
+}
 
 /// A Go module whose commands we build.
 #[derive(Debug, Clone)]
 pub struct GoModule {
     directory: PathBuf,
     cache: PathBuf,
-    ldflags: String,
+    key: String,
+    flags: Flags,
 }
 
 impl GoModule {
-    /// The module in `directory`, its binaries cached under `name`; `ldflags` are the linker flags of every build.
+    /// The module in `directory`, its binaries cached under `name`.
     ///
     /// # Errors
     /// When go.mod or go.sum can't be read, or there is no home directory.
-    pub fn new(directory: &Path, name: &str, ldflags: &str) -> Result<Self> {
+    pub fn new(directory: &Path, name: &str, flags: Flags) -> Result<Self> {
         let mut hash = Sha256::new();
         for file in ["go.mod", "go.sum"] {
             let path = directory.join(file);
             hash.update(fs::read(&path).with_context(|| path.display().to_string())?);
         }
-        hash.update(ldflags);
-        let key: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        let cache = cache_root()?.join(name).join(key);
-        Ok(Self { directory: directory.to_owned(), cache, ldflags: ldflags.to_owned() })
+        let Flags { ldflags, tags, cgo } = &flags;
+        hash.update(format!("{ldflags}\0{tags}\0{cgo}"));
+        let key = short(hash);
+        let cache = cache_root()?.join(name).join(&key);
+        Ok(Self { directory: directory.to_owned(), cache, key, flags })
+    }
+
+    /// A hash of everything that decides how commands of other modules come out: versions and flags.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
     }
 
     /// The command `package` (an import path, or a path within the module such as `./cmd`) as a binary called `name`: from the cache, else
@@ -50,43 +71,23 @@ impl GoModule {
     /// # Errors
     /// When Go is missing, or the build fails (with the compiler's words).
     pub async fn build(&self, name: &str, package: &str, progress: impl Fn(&str)) -> Result<PathBuf> {
-        let binary = self.cache.join(name);
+        let cache = match package.starts_with('.') {
+            true => self.cache.join(source_key(&self.directory.join(package))?),
+            false => self.cache.clone(),
+        };
+        let binary = cache.join(name);
         if binary.is_file() {
             return Ok(binary);
         }
-        fs::create_dir_all(&self.cache).with_context(|| self.cache.display().to_string())?;
-        let _lock = self.lock(name, &progress).await?;
+        let _lock = lock(&cache, name, &progress).await?;
         if !binary.is_file() {
-            let scratch = self.cache.join(".building");
-            if scratch.exists() {
-                fs::remove_dir_all(&scratch)?; // left by a build that was killed: we hold the lock
-            }
-            fs::create_dir(&scratch)?;
+            let scratch = scratch(&cache)?;
             let built = self.compile(name, package, &scratch, &progress).await;
             let moved = built.and_then(|output| Ok(fs::rename(output, &binary)?));
             fs::remove_dir_all(&scratch)?;
             moved.with_context(|| format!("build of {name}"))?;
         }
         Ok(binary)
-    }
-
-    /// Held until dropped, and let go by the kernel if we are killed.
-    async fn lock(&self, name: &str, progress: &impl Fn(&str)) -> Result<File> {
-        let path = self.cache.join(".lock");
-        let file = File::create(&path).with_context(|| path.display().to_string())?;
-        let started = Instant::now();
-        let mut ticks = reports();
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(error)) => return Err(error).context("lock of the cache"),
-            }
-            tokio::select! {
-                _ = ticks.tick() => progress(&format!("{name}: another process builds, waiting {} s", started.elapsed().as_secs())),
-                () = tokio::time::sleep(Duration::from_millis(200)) => {}
-            }
-        }
     }
 
     /// Builds the command into `scratch`.
@@ -103,12 +104,13 @@ impl GoModule {
             progress(&format!("{name}: {} ({} s)", report.progress(packages), started.elapsed().as_secs()));
         };
         // The first call downloads the modules.
-        let list = ["list".into(), "-deps".into(), package.into()];
+        let list = ["list".into(), "-deps".into(), "-tags".into(), (&self.flags.tags).into(), package.into()];
         let packages = self.go(&list, scratch, |report| tell(report, 0)).await?.lines().count();
         let output = scratch.join(name);
         let mut build: Vec<OsString> =
             ["build", "-v", "-buildvcs=false", "-trimpath", "-ldflags"].map(Into::into).to_vec();
-        build.extend([(&self.ldflags).into(), "-o".into(), output.clone().into(), package.into()]);
+        build.extend([(&self.flags.ldflags).into(), "-tags".into(), (&self.flags.tags).into()]);
+        build.extend(["-o".into(), output.clone().into(), package.into()]);
         self.go(&build, scratch, |report| tell(report, packages)).await?;
         progress(&format!("{name}: built in {} s", started.elapsed().as_secs()));
         Ok(output)
@@ -124,7 +126,7 @@ impl GoModule {
         let child = Command::new("go")
             .args(arguments)
             .current_dir(&self.directory)
-            .envs([("CGO_ENABLED", "0"), ("GOWORK", "off")])
+            .envs([("CGO_ENABLED", if self.flags.cgo { "1" } else { "0" }), ("GOWORK", "off")])
             .env("GOTMPDIR", scratch)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -200,35 +202,54 @@ impl BuildReport {
     }
 }
 
-fn reports() -> tokio::time::Interval {
-    let mut ticks = interval(REPORT_EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks.reset();
-    ticks
+/// The version that the go.mod in `directory` requires of a module, such as `v1.34.4`.
+///
+/// # Errors
+/// When go.mod can't be read, or does not require the module.
+pub(crate) fn required_version(directory: &Path, module: &str) -> Result<String> {
+    let path = directory.join("go.mod");
+    let go_mod = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let version = go_mod.lines().find_map(|line| {
+        let line = line.trim();
+        let required = line.strip_prefix("require ").unwrap_or(line).strip_prefix(module)?;
+        required.strip_prefix(' ')?.split_whitespace().next()
+    });
+    Ok(version.with_context(|| format!("no {module} in {}", path.display()))?.to_owned())
 }
 
-pub(crate) fn cache_root() -> Result<PathBuf> {
-    let base = match std::env::var_os("XDG_CACHE_HOME").filter(|value| !value.is_empty()) {
-        Some(directory) => PathBuf::from(directory),
-        None => std::env::home_dir().context("no home directory: set XDG_CACHE_HOME")?.join(".cache"),
-    };
-    Ok(base.join("osm"))
+/// A hash of a package's files.
+fn source_key(package: &Path) -> Result<String> {
+    let mut files = fs::read_dir(package)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>())
+        .with_context(|| package.display().to_string())?;
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "go"));
+    files.sort();
+    let mut hash = Sha256::new();
+    for file in files {
+        hash.update(file.file_name().unwrap_or_default().as_encoded_bytes());
+        hash.update(Sha256::digest(fs::read(&file).with_context(|| file.display().to_string())?));
+    }
+    Ok(short(hash))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const HELLO: &str = "package main\n\nfunc main() { println(\"hello\") }\n";
+
     fn module(directory: &Path, main: &str) -> GoModule {
         fs::write(directory.join("go.mod"), "module example.org/hello\n\ngo 1.24\n").unwrap();
         fs::write(directory.join("go.sum"), "").unwrap();
         fs::write(directory.join("main.go"), main).unwrap();
-        let mut module = GoModule::new(directory, "test", "-s -w").unwrap();
+        let mut module = GoModule::new(directory, "test", Flags::default()).unwrap();
         module.cache = directory.join("cache");
         module
     }
 
-    const HELLO: &str = "package main\n\nfunc main() { println(\"hello\") }\n";
+    fn output(binary: &Path) -> String {
+        String::from_utf8(std::process::Command::new(binary).output().unwrap().stderr).unwrap()
+    }
 
     #[tokio::test]
     async fn two_at_once_get_one_binary_that_works() {
@@ -236,24 +257,52 @@ mod tests {
         let module = module(directory.path(), HELLO);
         let (first, second) =
             tokio::join!(module.build("hello", ".", |_| ()), module.build("hello", ".", |_| ()));
-        assert_eq!(first.unwrap(), second.unwrap());
-        let output = std::process::Command::new(module.cache.join("hello")).output().unwrap();
-        assert_eq!(output.stderr, b"hello\n");
-        fs::write(directory.path().join("main.go"), "not Go").unwrap();
+        let first = first.unwrap();
+        assert_eq!(first, second.unwrap());
+        assert_eq!(output(&first), "hello\n");
         module.build("hello", ".", |line| panic!("nothing is built again: {line}")).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn another_source_is_another_binary() {
+        let directory = tempfile::tempdir().unwrap();
+        let module = module(directory.path(), HELLO);
+        let hello = module.build("hello", ".", |_| ()).await.unwrap();
+        fs::write(directory.path().join("main.go"), HELLO.replace("hello", "bye")).unwrap();
+        let bye = module.build("hello", ".", |_| ()).await.unwrap();
+        assert_eq!((output(&hello).as_str(), output(&bye).as_str()), ("hello\n", "bye\n"));
+    }
+
+    #[tokio::test]
+    async fn tags_and_linker_flags_reach_the_compiler() {
+        let directory = tempfile::tempdir().unwrap();
+        let word = |tag: &str, word: &str| {
+            let file = format!("//go:build {tag}\n\npackage main\n\nconst word = \"{word}\"\n");
+            fs::write(directory.path().join(format!("{word}.go")), file).unwrap();
+        };
+        word("polite", "good day");
+        word("!polite", "hello");
+        let mut module = module(
+            directory.path(),
+            "package main\n\nvar whom string\n\nfunc main() { println(word, whom) }\n",
+        );
+        module.flags =
+            Flags { ldflags: "-X main.whom=you".to_owned(), tags: "polite".to_owned(), cgo: false };
+        assert_eq!(output(&module.build("hello", ".", |_| ()).await.unwrap()), "good day you\n");
     }
 
     #[tokio::test]
     async fn a_failed_build_tells_what_the_compiler_said_and_leaves_nothing() {
         let directory = tempfile::tempdir().unwrap();
-        let module = module(directory.path(), "package main\n\nfunc main() { undefinedFunction() }\n");
+        let broken = "package main\n\nfunc main() { undefinedFunction() }\n";
+        let module = module(directory.path(), broken);
         let error = format!("{:#}", module.build("hello", ".", |_| ()).await.unwrap_err());
         assert!(error.contains("undefinedFunction"), "{error}");
-        let left: Vec<_> =
-            fs::read_dir(&module.cache).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let cache = module.cache.join(source_key(directory.path()).unwrap());
+        let left: Vec<_> = fs::read_dir(cache).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, [".lock"]);
-        fs::write(directory.path().join("main.go"), HELLO).unwrap();
-        module.build("hello", ".", |_| ()).await.unwrap();
+        let again = module.build("hello", ".", |_| ()).await;
+        assert!(again.is_err(), "a failure is not cached as a binary");
     }
 
     #[test]
@@ -261,11 +310,27 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         module(directory.path(), HELLO);
         let key = |flags| GoModule::new(directory.path(), "test", flags).unwrap().cache;
-        let before = key("");
-        assert_eq!(before, key(""));
-        assert_ne!(before, key("-s"));
+        let before = key(Flags::default());
+        assert_eq!(before, key(Flags::default()));
+        assert_ne!(before, key(Flags { ldflags: "-s".to_owned(), ..Flags::default() }));
+        assert_ne!(before, key(Flags { tags: "-s".to_owned(), ..Flags::default() }));
+        assert_ne!(before, key(Flags { cgo: true, ..Flags::default() }));
         fs::write(directory.path().join("go.sum"), "changed").unwrap();
-        assert_ne!(before, key(""));
+        assert_ne!(before, key(Flags::default()));
+    }
+
+    #[test]
+    fn the_version_comes_from_go_mod() {
+        let directory = tempfile::tempdir().unwrap();
+        let version = |go_mod: &str, module| {
+            fs::write(directory.path().join("go.mod"), go_mod).unwrap();
+            required_version(directory.path(), module)
+        };
+        let go_mod = "require (\n\tk8s.io/kubernetes/x v0.34.4\n\tk8s.io/kubernetes v1.34.4 // indirect\n)\n";
+        assert_eq!(version(go_mod, "k8s.io/kubernetes").unwrap(), "v1.34.4");
+        assert_eq!(version("require k8s.io/api v0.34.4", "k8s.io/api").unwrap(), "v0.34.4");
+        let error = version("tool k8s.io/api/cmd", "k8s.io/api").unwrap_err().to_string();
+        assert!(error.starts_with("no k8s.io/api in /"), "{error}");
     }
 
     #[test]

@@ -79,13 +79,13 @@ pub fn settings(installation: &Installation, document: &str) -> Value {
         "data": {SETTINGS_KEY: document}})
 }
 
-/// `kube-public/cluster-info` as kubeadm publishes it.
+/// `kube-public/cluster-info` as kubeadm publishes it, with the API server's URL as machines have it.
 #[must_use]
-pub fn cluster_info(control_plane: &ControlPlane) -> Value {
+pub fn cluster_info(control_plane: &ControlPlane, server: &str) -> Value {
     use base64::Engine as _;
     let ca = base64::prelude::BASE64_STANDARD.encode(control_plane.ca_pem());
     let kubeconfig = json!({"apiVersion": "v1", "kind": "Config",
-        "clusters": [{"name": "", "cluster": {"server": control_plane.url(), "certificate-authority-data": ca}}]});
+        "clusters": [{"name": "", "cluster": {"server": server, "certificate-authority-data": ca}}]});
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cluster-info", "namespace": "kube-public"},
         "data": {"kubeconfig": kubeconfig.to_string()}})
 }
@@ -117,7 +117,11 @@ impl Installed {
         control_plane.install_crds(&crds()).await?;
         control_plane.install_machine_deployment_crd().await?;
         apply(control_plane, &manifests(&installation)).await?;
-        apply(control_plane, &[settings(&installation, ""), cluster_info(control_plane)]).await?;
+        apply(
+            control_plane,
+            &[settings(&installation, ""), cluster_info(control_plane, &control_plane.url())],
+        )
+        .await?;
         let mut identities = BTreeMap::new();
         for service in Service::ALL {
             identities.insert(service.name(), control_plane.identity(IDENTITIES, service.name()).await?);

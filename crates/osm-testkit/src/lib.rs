@@ -7,9 +7,12 @@ pub mod control_plane;
 pub mod go_module;
 pub mod installation;
 pub mod judge;
+pub mod lab;
 pub mod machine_controller;
 pub mod packages;
 pub mod process;
+pub mod release;
+pub mod serve;
 pub mod wait;
 
 pub use control_plane::{ControlPlane, Options};

@@ -1,5 +1,7 @@
 //! machine-controller's side of the contract, as a stand-in: what it stamps, when it takes a bootstrap Secret, what it does to the
-//! text, and how a cloud gets it.
+//! text, how a cloud gets it, and which certificates it approves.
+
+mod serving_certificates;
 
 use std::io::Write;
 
@@ -12,6 +14,8 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use thiserror::Error;
+
+pub use self::serving_certificates::approve_serving_certificates;
 
 /// Annotation of MachineSets and MachineDeployments with the current revision.
 pub const REVISION_ANNOTATION: &str = "machinedeployment.clusters.k8s.io/revision";

@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, ResourceExt};
+use osm_testkit::control_plane::ADVERTISED_ADDRESS;
 use osm_testkit::machine_controller::{self, NotReady, machine_deployment};
 use osm_testkit::{ControlPlane, Options, check, wait_for};
+use serde_json::json;
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -284,20 +286,9 @@ subjects: [{kind: ServiceAccount, name: node-bootstrap, namespace: default}]
         )
         .await?;
     let node = control_plane.client_as("default", "node-bootstrap").await?;
-    let mut params = rcgen::CertificateParams::default();
-    params.distinguished_name = rcgen::DistinguishedName::new();
-    params.distinguished_name.push(rcgen::DnType::OrganizationName, "system:nodes");
-    params.distinguished_name.push(rcgen::DnType::CommonName, "system:node:n1");
-    let request = params.serialize_request(&rcgen::KeyPair::generate()?)?.pem()?;
-    let csr = serde_json::json!({
-        "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "n1"},
-        "spec": {
-            "signerName": "kubernetes.io/kube-apiserver-client-kubelet", "usages": ["digital signature", "client auth"],
-            "request": k8s_openapi::ByteString(request.into_bytes()),
-        },
-    });
+    let csr = csr("n1", "kubernetes.io/kube-apiserver-client-kubelet", "client auth", &[])?;
     let requests = Api::<CertificateSigningRequest>::all(node);
-    requests.create(&PostParams::default(), &serde_json::from_value(csr)?).await?;
+    requests.create(&PostParams::default(), &csr).await?;
     wait_for("the certificate", SOON, async || {
         Ok(requests.get("n1").await?.status.and_then(|status| status.certificate))
     })
@@ -306,6 +297,93 @@ subjects: [{kind: ServiceAccount, name: node-bootstrap, namespace: default}]
     let namespaces = Api::<Namespace>::all(control_plane.admin()?);
     namespaces.delete("ends", &DeleteParams::default()).await?;
     wait_for("the namespace's end", SOON, async || check(namespaces.get_opt("ends").await?.is_none())).await
+}
+
+#[tokio::test]
+async fn where_machines_join_there_is_all_that_they_need() -> Result<()> {
+    // Nobody else has this address, so that only the certificate's being valid for it can be seen here.
+    let address = ADVERTISED_ADDRESS.parse()?;
+    let control_plane = ControlPlane::start(Options { nodes: Some(address), ..Default::default() }).await?;
+    let admin = control_plane.admin()?;
+    let node = |name: &str| {
+        let room = json!({"cpu": "1", "memory": "1Gi", "pods": "9"});
+        let address = json!({"type": "InternalIP", "address": "10.217.0.10"});
+        let status = json!({"capacity": room, "allocatable": room, "addresses": [address]});
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status})
+    };
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"},
+        "spec": {
+            "tolerations": [{"operator": "Exists"}], // nobody says that the node is ready
+            "containers": [{"name": "pause", "image": "pause"}],
+        },
+    });
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "later"}});
+    for object in [&pod, &namespace] {
+        control_plane.apply_yaml(&object.to_string()).await?;
+    }
+    let nodes = Api::<Node>::all(admin.clone());
+    for name in ["n1", "n2"] {
+        nodes.create(&PostParams::default(), &serde_json::from_value(node(name))?).await?;
+    }
+
+    let pods = Api::<Pod>::default_namespaced(admin.clone());
+    let scheduled = wait_for("the scheduler", SOON, async || {
+        Ok(pods.get("pod").await?.spec.and_then(|spec| spec.node_name))
+    });
+    assert!(["n1", "n2"].contains(&scheduled.await?.as_str()));
+    let network = wait_for("the node's part of the pod network", SOON, async || {
+        Ok(nodes.get("n1").await?.spec.and_then(|spec| spec.pod_cidr))
+    });
+    assert!(network.await?.starts_with("10.244."));
+    let config_maps = Api::<ConfigMap>::namespaced(admin.clone(), "later");
+    let bundle = wait_for("the CA in a new namespace", SOON, async || {
+        Ok(config_maps.get_opt("kube-root-ca.crt").await?.and_then(|bundle| bundle.data))
+    });
+    assert_eq!(bundle.await?.get("ca.crt").map(String::as_str), Some(control_plane.ca_pem()));
+
+    // As the kubelet of n1, at the address that machines know.
+    let mut config = kube::Config::new(control_plane.url().parse()?);
+    let kubeconfig = Kubeconfig::read_from(control_plane.admin_kubeconfig_path())?;
+    let as_admin = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    config.root_cert = as_admin.root_cert;
+    config.auth_info = as_admin.auth_info;
+    config.auth_info.impersonate = Some("system:node:n1".to_owned());
+    config.auth_info.impersonate_groups = Some(vec!["system:nodes".to_owned()]);
+    config.tls_server_name = Some(ADVERTISED_ADDRESS.to_owned());
+    let kubelet = Client::try_from(config)?;
+    let label = Patch::Merge(json!({"metadata": {"labels": {"touched": "yes"}}}));
+    let as_kubelet = Api::<Node>::all(kubelet.clone());
+    as_kubelet.patch("n1", &PatchParams::default(), &label).await?;
+    let error = as_kubelet.patch("n2", &PatchParams::default(), &label).await.unwrap_err().to_string();
+    assert!(error.contains("is not allowed to modify node"), "{error}");
+
+    let approver = tokio::spawn(machine_controller::approve_serving_certificates(admin.clone()));
+    let requests = Api::<CertificateSigningRequest>::all(kubelet);
+    for (name, sans) in [("greedy", ["n1", "n2"]), ("modest", ["n1", "10.217.0.10"])] {
+        let request = csr(name, "kubernetes.io/kubelet-serving", "server auth", &sans)?;
+        requests.create(&PostParams::default(), &request).await?;
+    }
+    wait_for("the serving certificate", SOON, async || {
+        Ok(requests.get("modest").await?.status.and_then(|status| status.certificate))
+    })
+    .await?;
+    let greedy = requests.get("greedy").await?.status.unwrap_or_default();
+    assert_eq!(greedy.conditions, None);
+    approver.abort();
+
+    let output = Command::new(control_plane.kubectl()?)
+        .arg(format!("--kubeconfig={}", control_plane.admin_kubeconfig_path().display()))
+        .args(["get", "nodes", "--output=name"])
+        .output()?;
+    assert_eq!(String::from_utf8(output.stdout)?, "node/n1\nnode/n2\n");
+    let logs = control_plane.log_files()?;
+    let logs: Vec<_> = logs.iter().filter_map(|path| path.file_stem()?.to_str()).collect();
+    assert_eq!(logs, ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]);
+    let key = rcgen::KeyPair::from_pem(&control_plane.ca_key_pem()?)?;
+    assert!(rcgen::Issuer::from_ca_cert_pem(control_plane.ca_pem(), key).is_ok());
+    rcgen::KeyPair::from_pem(&control_plane.service_account_key_pem()?)?;
+    Ok(())
 }
 
 #[tokio::test]
@@ -340,6 +418,23 @@ async fn machine_deployments_are_a_kind_of_their_own() -> Result<()> {
     let api = Api::<DynamicObject>::all_with(control_plane.admin()?, &machine_deployment());
     api.list(&ListParams::default()).await?;
     Ok(())
+}
+
+/// What the kubelet of node `n1` asks for.
+fn csr(name: &str, signer: &str, usage: &str, sans: &[&str]) -> Result<CertificateSigningRequest> {
+    let sans = sans.iter().map(|san| (*san).to_owned()).collect::<Vec<_>>();
+    let mut params = rcgen::CertificateParams::new(sans)?;
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(rcgen::DnType::OrganizationName, "system:nodes");
+    params.distinguished_name.push(rcgen::DnType::CommonName, "system:node:n1");
+    let request = params.serialize_request(&rcgen::KeyPair::generate()?)?.pem()?;
+    Ok(serde_json::from_value(json!({
+        "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name},
+        "spec": {
+            "signerName": signer, "usages": ["digital signature", usage],
+            "request": k8s_openapi::ByteString(request.into_bytes()),
+        },
+    }))?)
 }
 
 fn directory(control_plane: &ControlPlane) -> Result<PathBuf> {

@@ -6,6 +6,7 @@ mod build;
 mod checks;
 mod crds;
 mod demo;
+mod e2e;
 mod progress;
 
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Demo(demo::Demo),
+    E2e(e2e::E2e),
     Test(checks::Test),
     Lint(checks::Lint),
     Crds(crds::Crds),
@@ -35,6 +37,7 @@ enum Command {
 async fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Demo(demo) => demo.run().await,
+        Command::E2e(e2e) => e2e.run().await,
         Command::Test(test) => test.run().await,
         Command::Lint(lint) => lint.run().await,
         Command::Crds(crds) => crds.run(),

@@ -1,12 +1,11 @@
 //! The control plane's binaries: from `KUBEBUILDER_ASSETS`, else built from the Go module under `e2e/`.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::go_module::GoModule;
+use crate::go_module::{Flags, GoModule, required_version};
 
 /// A program of the control plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,6 +16,10 @@ pub enum Component {
     KubeApiserver,
     /// The built-in controllers; not among what `setup-envtest` installs.
     KubeControllerManager,
+    /// What gives pods their nodes; not among what `setup-envtest` installs.
+    KubeScheduler,
+    /// The command line, for tests that look at a cluster as people do.
+    Kubectl,
 }
 
 impl Component {
@@ -27,6 +30,8 @@ impl Component {
             Self::Etcd => "etcd",
             Self::KubeApiserver => "kube-apiserver",
             Self::KubeControllerManager => "kube-controller-manager",
+            Self::KubeScheduler => "kube-scheduler",
+            Self::Kubectl => "kubectl",
         }
     }
 
@@ -35,6 +40,8 @@ impl Component {
             Self::Etcd => "go.etcd.io/etcd/server/v3",
             Self::KubeApiserver => "k8s.io/kubernetes/cmd/kube-apiserver",
             Self::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
+            Self::KubeScheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
+            Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
         }
     }
 }
@@ -83,20 +90,23 @@ pub async fn ensure_verbosely(components: &[Component]) -> Result<Assets> {
     ensure(components, |line| eprintln!("{line}")).await
 }
 
-fn go_module() -> Result<GoModule> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e");
-    let go_mod =
-        fs::read_to_string(directory.join("go.mod")).with_context(|| directory.display().to_string())?;
-    let version = kubernetes_version(&go_mod).context("no k8s.io/kubernetes in e2e/go.mod")?;
-    GoModule::new(&directory, "control-plane", &ldflags(version))
+/// The module of all Kubernetes programs.
+pub(crate) fn go_module() -> Result<GoModule> {
+    let directory = go_module_directory();
+    let flags = Flags { ldflags: ldflags(&kubernetes_version()?), ..Flags::default() };
+    GoModule::new(&directory, "control-plane", flags)
 }
 
-fn kubernetes_version(go_mod: &str) -> Option<&str> {
-    let required = go_mod.lines().find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes "));
-    required?.split_whitespace().next()
+/// The version that go.mod says, such as `v1.34.4`.
+pub(crate) fn kubernetes_version() -> Result<String> {
+    required_version(&go_module_directory(), "k8s.io/kubernetes")
 }
 
-/// Without these the server would call itself v0.0.0.
+pub(crate) fn go_module_directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e")
+}
+
+/// Without these a program would call itself v0.0.0.
 fn ldflags(version: &str) -> String {
     let mut numbers = version.trim_start_matches('v').split('.');
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
@@ -109,10 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_comes_from_go_mod() {
-        let go_mod = "require (\n\tk8s.io/kubelet v0.34.4\n\tk8s.io/kubernetes v1.34.4 // indirect\n)\n";
-        assert_eq!(kubernetes_version(go_mod), Some("v1.34.4"));
-        assert_eq!(kubernetes_version("require k8s.io/api v0.34.4"), None);
+    fn programs_are_told_their_version() {
         let flags = ldflags("v1.34.4");
         assert!(flags.ends_with("gitVersion=v1.34.4 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=34"), "{flags}");
     }

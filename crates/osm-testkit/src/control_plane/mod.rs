@@ -1,4 +1,5 @@
-//! A real etcd and kube-apiserver on free loopback ports, in a temporary directory, gone with their owner.
+//! A real etcd and kube-apiserver on a free loopback port, in a temporary directory, gone with their owner; on request with all that
+//! it takes for machines to join.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -15,6 +16,7 @@ mod audit;
 mod identity;
 mod namespace;
 mod pki;
+mod programs;
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -24,8 +26,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::Client;
-use kube::api::DynamicObject;
+use kube::api::{Api, DynamicObject};
 use rand::Rng;
 use rand::distr::Alphanumeric;
 use tokio::sync::{Mutex, OnceCell};
@@ -33,6 +36,7 @@ use tokio::sync::{Mutex, OnceCell};
 use self::assets::{Assets, Component};
 pub use self::audit::AuditEvent;
 use self::pki::Pki;
+use self::programs::Programs;
 use crate::process::{ScratchDir, Service};
 use crate::wait::wait_for;
 
@@ -54,10 +58,17 @@ pub struct Options {
     /// The longest life that the server grants to ServiceAccount tokens (at least an hour). Requests for more are shortened silently.
     pub service_account_max_token_expiration: Option<Duration>,
     /// Controllers for kube-controller-manager to run, e.g. `csrapproving`, `csrsigning`, `namespace`. It is neither built nor started
-    /// where this is empty.
+    /// where this is empty and no machines join.
     pub controllers: Vec<&'static str>,
     /// Keep a log of all requests, for [`ControlPlane::audit_events`].
     pub audit: bool,
+    /// The address (not of loopback) by which machines reach the API server, on this host or a relay before it, where machines are to join.
+    ///
+    /// It listens on all addresses then, its certificate is valid for this one, and it advertises it. All controllers that are on by
+    /// default run, those of `controllers` besides, and the scheduler: pods that the API server accepts run as soon as there is a node. The
+    /// API server talks to kubelets only if the cluster's CA has signed their serving certificates. For a network of the test's own: the
+    /// API server is as reachable as the host.
+    pub nodes: Option<Ipv4Addr>,
 }
 
 impl Options {
@@ -65,8 +76,11 @@ impl Options {
     #[must_use]
     pub fn components(&self) -> Vec<Component> {
         let mut components = vec![Component::Etcd, Component::KubeApiserver];
-        if !self.controllers.is_empty() {
+        if !self.all_controllers().is_empty() {
             components.push(Component::KubeControllerManager);
+        }
+        if self.nodes.is_some() {
+            components.extend([Component::KubeScheduler, Component::Kubectl]);
         }
         components
     }
@@ -76,7 +90,8 @@ impl Options {
 #[derive(Debug)]
 pub struct ControlPlane {
     // In the order in which they are dropped: the directory last.
-    _controller_manager: Option<Service>,
+    /// kube-controller-manager and kube-scheduler, where they run.
+    followers: Vec<Service>,
     apiserver: Mutex<Option<Service>>,
     etcd: Mutex<Service>,
     assets: Assets,
@@ -103,14 +118,15 @@ impl ControlPlane {
     /// When a component does not become ready.
     pub async fn start_with(assets: Assets, options: Options) -> Result<Self> {
         let directory = ScratchDir::new("osm-control-plane-")?;
-        let pki = Pki::create(directory.path())?;
+        let pki = Pki::create(directory.path(), options.nodes)?;
         let admin_token = random_token();
         // system:masters passes every authorization check.
         let users = format!("{admin_token},admin,admin,system:masters\n");
         private_file(&directory.path().join("tokens.csv"), &users)?;
-        let etcd = start_etcd(assets.path(Component::Etcd)?, directory.path())?;
+        let arguments = Programs { directory: directory.path(), options: &options, port: 0 }.etcd();
+        let etcd = spawn(&assets, Component::Etcd, arguments, directory.path())?;
         let mut control_plane = Self {
-            _controller_manager: None,
+            followers: Vec::new(),
             apiserver: Mutex::new(None),
             etcd: Mutex::new(etcd),
             assets,
@@ -121,9 +137,7 @@ impl ControlPlane {
             directory,
         };
         control_plane.start_apiserver_on_free_port().await?;
-        if !control_plane.options.controllers.is_empty() {
-            control_plane._controller_manager = Some(control_plane.start_controller_manager()?);
-        }
+        control_plane.start_followers().await?;
         Ok(control_plane)
     }
 
@@ -142,10 +156,30 @@ impl ControlPlane {
         format!("https://127.0.0.1:{}", self.port)
     }
 
-    /// The certificate of the CA that signed the API server's, PEM.
+    /// The API server's port, at 127.0.0.1 and, where machines join, at every address of this host.
     #[must_use]
-    pub fn ca_pem(&self) -> &str {
-        &self.pki.ca_pem
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The binary of kubectl.
+    ///
+    /// # Errors
+    /// Without [`Options::nodes`].
+    pub fn kubectl(&self) -> Result<PathBuf> {
+        Ok(self.assets.path(Component::Kubectl)?.to_owned())
+    }
+
+    /// The programs' logs so far, `<program>.log`, in the order of their names.
+    ///
+    /// # Errors
+    /// When their directory can't be read.
+    pub fn log_files(&self) -> Result<Vec<PathBuf>> {
+        let entries = fs::read_dir(self.directory.path())?;
+        let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+        files.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
+        files.sort();
+        Ok(files)
     }
 
     /// A kubeconfig (mode 0600) of a user who may do everything.
@@ -223,7 +257,7 @@ impl ControlPlane {
     async fn start_apiserver_on_free_port(&mut self) -> Result<()> {
         let mut attempt = 1;
         loop {
-            self.port = free_port()?;
+            self.port = free_port(self.options.bind_address())?;
             private_file(&self.admin_kubeconfig_path(), &self.kubeconfig(&self.admin_token))?;
             match self.start_apiserver().await {
                 Err(error)
@@ -237,34 +271,8 @@ impl ControlPlane {
     }
 
     async fn spawn_apiserver(&self) -> Result<Service> {
-        let file = |name: &str| self.directory.path().join(name).display().to_string();
-        let mut arguments = vec![
-            format!("--etcd-servers={}", etcd_url(self.directory.path())),
-            "--bind-address=127.0.0.1".to_owned(),
-            format!("--advertise-address={ADVERTISED_ADDRESS}"),
-            format!("--secure-port={}", self.port),
-            format!("--cert-dir={}", file("certs")),
-            format!("--tls-cert-file={}", file("apiserver.crt")),
-            format!("--tls-private-key-file={}", file("apiserver.key")),
-            format!("--client-ca-file={}", file("ca.crt")),
-            format!("--token-auth-file={}", file("tokens.csv")),
-            "--enable-bootstrap-token-auth".to_owned(),
-            "--authorization-mode=Node,RBAC".to_owned(),
-            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-            format!("--service-account-key-file={}", file("sa.pub")),
-            format!("--service-account-signing-key-file={}", file("sa.key")),
-            "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
-            "--allow-privileged".to_owned(),
-        ];
-        if let Some(longest) = self.options.service_account_max_token_expiration {
-            arguments.push(format!("--service-account-max-token-expiration={}s", longest.as_secs()));
-        }
-        if self.options.audit {
-            arguments.extend(audit::arguments(self.directory.path())?);
-        }
-        let log = self.directory.path().join("kube-apiserver.log");
-        let binary = self.assets.path(Component::KubeApiserver)?;
-        let mut apiserver = Service::spawn(binary, arguments, NO_ENV, &log)?;
+        let arguments = self.programs().kube_apiserver()?;
+        let mut apiserver = self.spawn(Component::KubeApiserver, arguments)?;
         self.wait_until_ready(&mut apiserver).await?;
         Ok(apiserver)
     }
@@ -274,12 +282,8 @@ impl ControlPlane {
         let mut etcd = self.etcd.lock().await;
         let outcome = wait_for("kube-apiserver to be ready", READY_WITHIN, async || {
             for service in [&mut *etcd, &mut *apiserver] {
-                if let Some(status) = service.exited()? {
-                    let tail = service.log_tail(10);
-                    return Ok(Some(Err(anyhow!(
-                        "{} ended ({status}); its last lines:\n{tail}",
-                        service.name()
-                    ))));
+                if let Some(ended) = ended(service)? {
+                    return Ok(Some(Err(ended)));
                 }
             }
             let request = http::Request::get("/readyz").body(Vec::new())?;
@@ -290,20 +294,45 @@ impl ControlPlane {
         outcome.with_context(|| format!("kube-apiserver's last lines:\n{}", apiserver.log_tail(10)))?
     }
 
-    fn start_controller_manager(&self) -> Result<Service> {
-        let file = |name: &str| self.directory.path().join(name).display().to_string();
-        let arguments = [
-            format!("--kubeconfig={}", self.admin_kubeconfig_path().display()),
-            format!("--controllers={}", self.options.controllers.join(",")),
-            "--leader-elect=false".to_owned(),
-            "--secure-port=0".to_owned(), // serves nothing
-            format!("--cluster-signing-cert-file={}", file("ca.crt")),
-            format!("--cluster-signing-key-file={}", file("ca.key")),
-            format!("--root-ca-file={}", file("ca.crt")),
-            format!("--service-account-private-key-file={}", file("sa.key")),
-        ];
-        let binary = self.assets.path(Component::KubeControllerManager)?;
-        Service::spawn(binary, arguments, NO_ENV, &self.directory.path().join("kube-controller-manager.log"))
+    /// Starts what needs an API server to start with.
+    async fn start_followers(&mut self) -> Result<()> {
+        if !self.options.all_controllers().is_empty() {
+            let arguments = self.programs().kube_controller_manager();
+            self.followers.push(self.spawn(Component::KubeControllerManager, arguments)?);
+        }
+        if self.options.nodes.is_some() {
+            let arguments = self.programs().kube_scheduler();
+            self.followers.push(self.spawn(Component::KubeScheduler, arguments)?);
+            self.wait_until_pods_are_accepted().await?;
+        }
+        Ok(())
+    }
+
+    /// The API server refuses a pod whose ServiceAccount isn't there, and `default` is made by a controller. So is what every pod mounts.
+    async fn wait_until_pods_are_accepted(&mut self) -> Result<()> {
+        let client = self.admin()?;
+        let accounts = Api::<ServiceAccount>::default_namespaced(client.clone());
+        let config_maps = Api::<ConfigMap>::default_namespaced(client);
+        let followers = &mut self.followers;
+        wait_for("the controllers' first work", READY_WITHIN, async || {
+            for service in &mut *followers {
+                if let Some(ended) = ended(service)? {
+                    return Ok(Some(Err(ended)));
+                }
+            }
+            let made = accounts.get_opt("default").await?.is_some()
+                && config_maps.get_opt("kube-root-ca.crt").await?.is_some();
+            Ok(made.then_some(Ok(())))
+        })
+        .await?
+    }
+
+    fn programs(&self) -> Programs<'_> {
+        Programs { directory: self.directory.path(), options: &self.options, port: self.port }
+    }
+
+    fn spawn(&self, component: Component, arguments: Vec<String>) -> Result<Service> {
+        spawn(&self.assets, component, arguments, self.directory.path())
     }
 
     fn kubeconfig(&self, token: &str) -> String {
@@ -311,36 +340,30 @@ impl ControlPlane {
     }
 }
 
-const NO_ENV: [(&str, &str); 0] = [];
-
-fn start_etcd(binary: &Path, directory: &Path) -> Result<Service> {
-    let arguments = [
-        format!("--data-dir={}", directory.join("etcd").display()),
-        format!("--listen-client-urls={}", etcd_url(directory)),
-        // Must be an address with a port; only other members would use it.
-        "--advertise-client-urls=http://127.0.0.1:2379".to_owned(),
-        "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
-        "--unsafe-no-fsync".to_owned(),
-        "--log-level=warn".to_owned(),
-    ];
-    Service::spawn(binary, arguments, NO_ENV, &directory.join("etcd.log"))
+fn spawn(assets: &Assets, component: Component, arguments: Vec<String>, directory: &Path) -> Result<Service> {
+    const NO_ENV: [(&str, &str); 0] = [];
+    let log = directory.join(format!("{}.log", component.name()));
+    Service::spawn(assets.path(component)?, arguments, NO_ENV, &log)
 }
 
-/// A socket in our private directory: no port to find, and nobody else gets at the data.
-fn etcd_url(directory: &Path) -> String {
-    format!("unix://{}", directory.join("etcd.sock").display())
+/// Why a program that should run does not.
+fn ended(service: &mut Service) -> Result<Option<anyhow::Error>> {
+    let status = service.exited()?;
+    Ok(status.map(|status| {
+        anyhow!("{} ended ({status}); its last lines:\n{}", service.name(), service.log_tail(10))
+    }))
 }
 
 /// A port below the range from which the kernel serves outgoing connections, so that it stays free while the API server is stopped.
-fn free_port() -> Result<u16> {
+fn free_port(address: Ipv4Addr) -> Result<u16> {
     let mut rng = rand::rng();
     for _ in 0..100 {
         let port = rng.random_range(20_000..32_000);
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        if TcpListener::bind((address, port)).is_ok() {
             return Ok(port);
         }
     }
-    bail!("no free port on 127.0.0.1 between 20000 and 32000")
+    bail!("no free port on {address} between 20000 and 32000")
 }
 
 fn random_token() -> String {

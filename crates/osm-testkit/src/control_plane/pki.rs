@@ -1,20 +1,22 @@
 //! Certificates and keys of a control plane that lives for minutes.
 
+use std::fs;
+use std::net::Ipv4Addr;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
 };
 
-use super::private_file;
+use super::{ControlPlane, private_file};
 
 /// A name that the API server's certificate is valid for, besides 127.0.0.1.
 const SERVER_NAMES: [&str; 5] =
     ["127.0.0.1", super::ADVERTISED_ADDRESS, super::SERVICE_ADDRESS, "kubernetes.default.svc", "localhost"];
 
-/// The CA, the API server's certificate and the ServiceAccount key, as files in one directory.
+/// The CA, certificates of the API server and the ServiceAccount key, as files in one directory.
 #[derive(Debug)]
 pub(super) struct Pki {
     /// The CA's certificate, PEM.
@@ -24,8 +26,9 @@ pub(super) struct Pki {
 }
 
 impl Pki {
-    /// Writes `ca.crt`, `ca.key`, `apiserver.crt`, `apiserver.key`, `sa.key` and `sa.pub`, all ECDSA P-256.
-    pub(super) fn create(directory: &Path) -> Result<Self> {
+    /// Writes `ca`, `apiserver` and `kubelet-client` (each `.crt` and `.key`), `sa.key` and `sa.pub`, all ECDSA P-256. Machines reach the
+    /// API server by the address `nodes`, if there are any.
+    pub(super) fn create(directory: &Path, nodes: Option<Ipv4Addr>) -> Result<Self> {
         let mut params = named("osm-testkit-ca")?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages =
@@ -34,14 +37,24 @@ impl Pki {
         let ca_pem = ca.pem();
         private_file(&directory.join("ca.crt"), &ca_pem)?;
         private_file(&directory.join("ca.key"), &ca.key().serialize_pem())?;
+        let issue = |name: &str, mut params: CertificateParams, usage| -> Result<()> {
+            params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+            params.extended_key_usages = vec![usage];
+            let key = KeyPair::generate()?;
+            private_file(&directory.join(format!("{name}.crt")), &params.signed_by(&key, &ca)?.pem())?;
+            private_file(&directory.join(format!("{name}.key")), &key.serialize_pem())
+        };
 
+        let names =
+            SERVER_NAMES.map(str::to_owned).into_iter().chain(nodes.map(|address| address.to_string()));
         let mut params = named("kube-apiserver")?;
-        params.subject_alt_names = CertificateParams::new(SERVER_NAMES.map(str::to_owned))?.subject_alt_names;
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let key = KeyPair::generate()?;
-        private_file(&directory.join("apiserver.crt"), &params.signed_by(&key, &ca)?.pem())?;
-        private_file(&directory.join("apiserver.key"), &key.serialize_pem())?;
+        params.subject_alt_names = CertificateParams::new(names.collect::<Vec<_>>())?.subject_alt_names;
+        issue("apiserver", params, ExtendedKeyUsagePurpose::ServerAuth)?;
+
+        // Who the API server is to kubelets. They ask it whether system:masters may do what it asks for.
+        let mut params = named("kube-apiserver-kubelet-client")?;
+        params.distinguished_name.push(DnType::OrganizationName, "system:masters");
+        issue("kubelet-client", params, ExtendedKeyUsagePurpose::ClientAuth)?;
 
         let key = KeyPair::generate()?;
         private_file(&directory.join("sa.key"), &key.serialize_pem())?;
@@ -50,10 +63,46 @@ impl Pki {
     }
 }
 
+impl ControlPlane {
+    /// The certificate of the cluster's CA, which signed the API server's, PEM.
+    #[must_use]
+    pub fn ca_pem(&self) -> &str {
+        &self.pki.ca_pem
+    }
+
+    /// The CA's private key, PEM: for tests that sign certificates themselves.
+    ///
+    /// # Errors
+    /// When its file can't be read.
+    pub fn ca_key_pem(&self) -> Result<String> {
+        self.key("ca.key")
+    }
+
+    /// The private key with which the API server signs ServiceAccounts' tokens (ES256), PEM: for tests that make tokens themselves.
+    ///
+    /// # Errors
+    /// When its file can't be read.
+    pub fn service_account_key_pem(&self) -> Result<String> {
+        self.key("sa.key")
+    }
+
+    fn key(&self, file: &str) -> Result<String> {
+        let path = self.directory.path().join(file);
+        fs::read_to_string(&path).with_context(|| path.display().to_string())
+    }
+}
+
 fn named(common_name: &str) -> Result<CertificateParams> {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, common_name);
     params.use_authority_key_identifier_extension = true;
+    // As a real one is, worth nothing to a machine whose clock is far behind.
+    let yesterday = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date().yesterday()?;
+    params.not_before = rcgen::date_time_ymd(
+        yesterday.year().into(),
+        yesterday.month().try_into()?,
+        yesterday.day().try_into()?,
+    );
     Ok(params)
 }

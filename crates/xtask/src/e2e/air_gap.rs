@@ -1,0 +1,174 @@
+//! Follows docs/air-gap.md to the letter, with stand-ins for the hosts of the internet.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail, ensure};
+use osm_testkit::lab;
+use osm_testkit::serve::internet::Internet;
+use tokio::process::Command;
+
+use super::site::Site;
+
+/// Waits for whoever was started in the background, ten seconds at most.
+const LISTENING: &str = r#"
+left=100
+until curl -s -o /dev/null "$MIRROR_URL" || [ "$left" -eq 0 ]; do
+  left=$((left - 1))
+  sleep 0.1
+done
+"#;
+
+/// What somebody has who has followed the page.
+pub struct AirGap {
+    blocks: Blocks,
+    folder: PathBuf,
+    environment: Vec<(&'static str, String)>,
+}
+
+impl AirGap {
+    /// Follows the page up to where the cluster comes in. `releases` holds a folder for each host of the internet, `binaries` has osmctl,
+    /// `kubectl` is that program.
+    pub async fn follow(
+        folder: &Path,
+        releases: &Path,
+        binaries: &Path,
+        kubectl: &Path,
+        mirror: SocketAddr,
+        registry: SocketAddr,
+    ) -> Result<Self> {
+        let page = crate::root().join("docs/air-gap.md");
+        let blocks =
+            Blocks::read(&std::fs::read_to_string(&page).with_context(|| page.display().to_string())?)?;
+        let folder = folder.join("air-gap");
+        std::fs::create_dir(&folder)?;
+        let internet = Internet::start(releases, 443)?;
+        let (hosts, ca) = (folder.join("hosts"), folder.join("internet.crt"));
+        std::fs::write(&hosts, format!("127.0.0.1 localhost\n{}", internet.hosts()))?;
+        std::fs::write(&ca, internet.ca())?;
+        lab::isolation::replace(Path::new("/etc/hosts"), &hosts)?;
+        let tools = kubectl.parent().context("the folder of kubectl")?;
+        let path = format!(
+            "{}:{}:{}",
+            binaries.display(),
+            tools.display(),
+            std::env::var("PATH").unwrap_or_default()
+        );
+        let environment = vec![
+            ("PATH", path),
+            ("CURL_CA_BUNDLE", ca.display().to_string()),
+            ("MIRROR_DIR", folder.join("mirror").display().to_string()),
+            ("MIRROR_PORT", mirror.port().to_string()),
+            ("MIRROR_URL", format!("http://{}", mirror.ip())),
+            ("REGISTRY_URL", format!("http://{registry}")),
+            ("KUBELET_VERSION", Site::KUBELET_VERSION.to_owned()),
+            ("ARCH", (if std::env::consts::ARCH == "aarch64" { "arm64" } else { "amd64" }).to_owned()),
+        ];
+        let air_gap = Self { blocks, folder, environment };
+        air_gap.run(&air_gap.blocks.offline, &[]).await?;
+        Ok(air_gap)
+    }
+
+    /// What the mirror serves.
+    pub fn mirror(&self) -> PathBuf {
+        self.folder.join("mirror")
+    }
+
+    /// What `osmctl urls` says that a node fetches from the mirror.
+    pub fn urls(&self) -> Result<Vec<String>> {
+        let text = std::fs::read_to_string(self.folder.join("mirrored.txt"))?;
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+
+    /// Puts the settings in force, as the page says.
+    pub async fn put_in_force(&self, kubeconfig: &Path) -> Result<()> {
+        let kubeconfig = kubeconfig.display().to_string();
+        // A new shell knows nothing of the first block's variables.
+        let script = format!("{}{}", self.blocks.first, self.blocks.cluster);
+        self.run(&script, &[("KUBECONFIG", &kubeconfig)]).await
+    }
+
+    async fn run(&self, script: &str, more: &[(&str, &str)]) -> Result<()> {
+        let output = Command::new("sh")
+            .args(["-eu", "-c", script])
+            .current_dir(&self.folder)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .envs(more.iter().copied())
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.success(),
+            "docs/air-gap.md does not work ({}):\n{}",
+            output.status,
+            said.trim_end()
+        );
+        Ok(())
+    }
+}
+
+/// The page's commands.
+struct Blocks {
+    /// The block with the variables.
+    first: String,
+    /// All that needs no cluster, as one script.
+    offline: String,
+    /// What needs one.
+    cluster: String,
+}
+
+impl Blocks {
+    fn read(page: &str) -> Result<Self> {
+        let (mut first, mut offline, mut cluster, mut server) = (None, String::new(), String::new(), false);
+        let mut lines = page.lines();
+        while let Some(line) = lines.next() {
+            // Indented blocks belong to a list of alternatives.
+            let Some(kind) = line.strip_prefix("```").filter(|kind| kind.starts_with("sh")) else { continue };
+            let block: String = lines
+                .by_ref()
+                .take_while(|line| !line.starts_with("```"))
+                .map(|line| format!("{line}\n"))
+                .collect();
+            match kind {
+                "sh" => {
+                    offline += &block;
+                    first.get_or_insert(block);
+                }
+                "sh background" => {
+                    ensure!(!server, "docs/air-gap.md starts more than one server");
+                    server = true;
+                    // Its output is a pipe that would stay open.
+                    offline +=
+                        &format!("{{\n{block}}} >server.log 2>&1 &\ntrap \"kill $!\" EXIT\n{LISTENING}");
+                }
+                "sh cluster" => cluster += &block,
+                _ => bail!("docs/air-gap.md has a block of unknown kind: {kind}"),
+            }
+        }
+        let first = first.context("docs/air-gap.md has no commands")?;
+        ensure!(
+            server && !cluster.is_empty(),
+            "docs/air-gap.md serves no files, or puts no settings in force"
+        );
+        Ok(Self { first, offline, cluster })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_taken_by_their_kind_and_in_order() {
+        let page = "text\n```sh\na=1\n```\n- x\n  ```yaml\n  no: 1\n  ```\n```console\n$ no\n```\n```sh background\nserve\n```\n\
+                    ```sh\nb\n```\n```sh cluster\nkubectl\n```\n";
+        let blocks = Blocks::read(page).unwrap();
+        assert_eq!((blocks.first.as_str(), blocks.cluster.as_str()), ("a=1\n", "kubectl\n"));
+        assert!(blocks.offline.starts_with("a=1\n{\nserve\n} >"), "{}", blocks.offline);
+        assert!(blocks.offline.ends_with("done\nb\n"), "{}", blocks.offline);
+        assert!(Blocks::read("```sh\na\n```\n").is_err());
+    }
+}

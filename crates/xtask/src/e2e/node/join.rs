@@ -1,0 +1,184 @@
+//! What should happen.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, ensure};
+use osm_testkit::{check, wait_for};
+use serde_json::{Value, json};
+
+use super::exists;
+use super::visit::{READY, Visit};
+use super::waterfall::{Seen, Waterfall};
+use crate::e2e::site::{Site, TEST_IMAGE};
+
+/// How long a pod on a Ready node may take until it answers.
+const POD: Duration = Duration::from_secs(60);
+
+/// A machine boots, joins, and does what nodes are for.
+pub async fn join(visit: &Visit<'_>) -> Result<()> {
+    visit.boot().await?;
+    let registered = visit.registered(READY).await?;
+    let node = visit.ready(READY).await?;
+    let ready = SystemTime::now();
+    let pod = run_pod(visit).await?;
+    let seen = Seen { registered, ready, pod };
+
+    let info = node.status.and_then(|status| status.node_info).context("a node's versions")?;
+    ensure!(
+        info.kubelet_version == format!("v{}", Site::KUBELET_VERSION),
+        "kubelet {}",
+        info.kubelet_version
+    );
+    ensure!(
+        info.container_runtime_version.starts_with("containerd://2."),
+        "{}",
+        info.container_runtime_version
+    );
+    logs_can_be_read(visit).await?;
+    images_come_from_the_registry(visit)?;
+    downloads_are_those_that_osmctl_lists(visit)?;
+    is_configured_as_we_say(visit)?;
+    nothing_failed(visit)?;
+    visit.machine(|machine| {
+        println!(
+            "\n{}, {}:\n{}",
+            visit.name(),
+            visit.release,
+            Waterfall::of(machine, &visit.site.mirror, &seen)?
+        );
+        Ok(())
+    })
+}
+
+/// With systemd-resolved as Ubuntu's images have it.
+pub async fn resolved(visit: &Visit<'_>) -> Result<()> {
+    let enable = |root: &std::path::Path| {
+        let wanted = root.join("etc/systemd/system/multi-user.target.wants");
+        std::fs::create_dir_all(&wanted)?;
+        std::os::unix::fs::symlink(
+            "/lib/systemd/system/systemd-resolved.service",
+            wanted.join("systemd-resolved.service"),
+        )?;
+        let configuration = root.join("etc/systemd/resolved.conf.d");
+        std::fs::create_dir_all(&configuration)?;
+        std::fs::write(configuration.join("image.conf"), "[Resolve]\nDNS=10.217.0.1\n")?;
+        std::fs::remove_file(root.join("etc/resolv.conf"))?;
+        std::os::unix::fs::symlink("/run/systemd/resolve/stub-resolv.conf", root.join("etc/resolv.conf"))?;
+        Ok(())
+    };
+    visit.boot_changed(&enable, &[]).await?;
+    visit.ready(READY).await?;
+    let own = visit.shell("cat /etc/resolv.conf")?;
+    ensure!(own.contains("127.0.0.53"), "systemd-resolved does not run, so this shows nothing:\n{own}");
+    run_pod(visit).await?;
+    let pods = visit.shell("cat /run/osm/resolv.conf")?;
+    ensure!(pods.contains("10.217.0.1") && !pods.contains("127.0.0.53"), "pods would get:\n{pods}");
+    let inside = visit.site.kubectl(&["exec", visit.name(), "--", "/bin/node-test", "resolv"]).await?;
+    ensure!(inside.contains("10.217.0.1") && !inside.contains("127.0.0.53"), "a pod gets:\n{inside}");
+    Ok(())
+}
+
+/// A pod that the scheduler puts on the node answers its readiness probe.
+pub async fn run_pod(visit: &Visit<'_>) -> Result<SystemTime> {
+    let name = visit.name();
+    let pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "nodeSelector": {"kubernetes.io/hostname": name},
+            "dnsPolicy": "Default",
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{
+                "name": "main",
+                "image": TEST_IMAGE,
+                "args": ["serve"],
+                "readinessProbe": {"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1},
+                "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}},
+            }],
+        },
+    });
+    visit.site.control_plane.apply_yaml(&pod.to_string()).await?;
+    wait_for("the pod to be Ready", POD, async || {
+        let status = visit.site.kubectl(&["get", "pod", name, "--output=json"]).await?;
+        let status: Value = serde_json::from_str(&status)?;
+        let conditions =
+            status.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+        check(
+            conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True"),
+        )
+    })
+    .await?;
+    Ok(SystemTime::now())
+}
+
+/// The API server verifies the kubelet's certificate, so it is one that the cluster has signed.
+async fn logs_can_be_read(visit: &Visit<'_>) -> Result<()> {
+    let logs = visit.site.kubectl(&["logs", visit.name()]).await?;
+    ensure!(logs.contains("GET /"), "kubectl logs shows no request of the probe:\n{logs}");
+    Ok(())
+}
+
+/// Whatever registry an image names.
+fn images_come_from_the_registry(visit: &Visit<'_>) -> Result<()> {
+    let requests = visit.site.registry.requests();
+    let own: Vec<_> = requests.iter().filter(|request| request.client == visit.address()).collect();
+    for image in ["/v2/pause/", "/v2/osm/node-test/"] {
+        let pulled = own.iter().any(|request| request.path.starts_with(image) && request.status == 200);
+        ensure!(pulled, "{image} was not pulled: {own:?}");
+    }
+    Ok(())
+}
+
+fn downloads_are_those_that_osmctl_lists(visit: &Visit<'_>) -> Result<()> {
+    let downloads = visit.downloads()?;
+    let listed: Vec<&str> = visit
+        .site
+        .urls
+        .iter()
+        .filter_map(|url| url.split_once("://")?.1.split_once('/'))
+        .map(|(_, path)| path)
+        .collect();
+    for path in &downloads {
+        let path = path.trim_start_matches('/');
+        ensure!(
+            listed.contains(&path),
+            "the node downloads {path}, which osmctl urls does not list: {listed:?}"
+        );
+    }
+    for archive in ["kubelet", "containerd-static", "runc.", "cni-plugins"] {
+        let fetched = downloads
+            .iter()
+            .filter(|path| path.rsplit('/').next().is_some_and(|file| file.starts_with(archive)));
+        ensure!(fetched.count() == 1, "{archive} is not downloaded once: {downloads:?}");
+    }
+    Ok(())
+}
+
+fn is_configured_as_we_say(visit: &Visit<'_>) -> Result<()> {
+    let commands = visit.shell("ps -e -o args=")?;
+    for command in ["/opt/bin/containerd", "/opt/bin/kubelet --bootstrap-kubeconfig"] {
+        ensure!(
+            commands.lines().any(|line| line.starts_with(command)),
+            "{command} does not run:\n{commands}"
+        );
+    }
+    let settings = visit.shell("sysctl -n vm.overcommit_memory net.ipv4.ip_forward kernel.panic")?;
+    ensure!(settings.split_whitespace().eq(["1", "1", "10"]), "kernel settings: {settings}");
+    visit.machine(|machine| {
+        let root = machine.root();
+        for made in ["/var/lib/osm/bootstrapped", "/var/lib/osm/set-up"] {
+            ensure!(exists(root, made), "{made} is missing");
+        }
+        for removed in ["/etc/osm/api-token", "/var/lib/osm/downloads"] {
+            ensure!(!exists(root, removed), "{removed} is still there");
+        }
+        Ok(())
+    })
+}
+
+fn nothing_failed(visit: &Visit<'_>) -> Result<()> {
+    let failed = visit.shell("systemctl list-units --state=failed --plain --no-legend")?;
+    ensure!(failed.trim().is_empty(), "units failed:\n{failed}");
+    Ok(())
+}

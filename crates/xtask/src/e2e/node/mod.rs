@@ -1,0 +1,325 @@
+//! `cargo xtask e2e node`: machines that boot from what we publish, and join.
+
+mod faults;
+mod join;
+mod power;
+mod secrets;
+mod visit;
+mod waterfall;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::ValueEnum;
+use futures::StreamExt;
+use osm_testkit::lab::{self, Release, isolation};
+use osm_testkit::packages;
+
+use self::visit::Visit;
+use super::site::{self, Site};
+use crate::build;
+use crate::progress::Progress;
+
+/// The longest that any scenario may take.
+const DEADLINE: Duration = Duration::from_secs(600);
+
+/// Where the services and osmctl are, if they are built already.
+const BINARIES: &str = "OSM_BIN_DIR";
+
+/// Boot machines that provision themselves and join a cluster, without internet
+///
+/// A whole cluster, the three services, a mirror, a registry and machines with systemd as init run on this computer, in network, mount and
+/// process namespaces of their own: nothing of it reaches the host's network, and all of it is gone at the end. The first run builds the
+/// cluster's programs and the machines' images, which takes about ten minutes; later ones start in seconds. Needs root.
+#[derive(clap::Args)]
+pub struct Node {
+    /// Scenarios to run; without any, those that every change must pass
+    #[arg(value_name = "SCENARIO")]
+    scenarios: Vec<String>,
+    /// Run every scenario on every release of Debian
+    #[arg(long, conflicts_with = "scenarios")]
+    all: bool,
+    /// Name the scenarios and what they show
+    #[arg(long)]
+    list: bool,
+    /// Release that machines run; may be repeated [default: 12, with --all: both]
+    #[arg(long, value_enum, value_name = "RELEASE")]
+    debian: Vec<Debian>,
+    /// Machines at the same time
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    jobs: usize,
+    /// Where the logs of scenarios that fail go
+    #[arg(long, value_name = "FOLDER", default_value = "target/e2e")]
+    logs: PathBuf,
+    /// Keep the logs of scenarios that pass, too
+    #[arg(long)]
+    keep_logs: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Debian {
+    #[value(name = "12")]
+    Twelve,
+    #[value(name = "13")]
+    Thirteen,
+}
+
+/// A scenario that runs.
+type Play<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
+
+/// A story of a machine, and how it must end.
+struct Scenario {
+    name: &'static str,
+    shows: &'static str,
+    /// Whether every change must pass it.
+    always: bool,
+    play: for<'a> fn(&'a Visit<'a>) -> Play<'a>,
+}
+
+macro_rules! scenario {
+    ($name:literal, $always:literal, $play:path, $shows:literal) => {
+        Scenario { name: $name, shows: $shows, always: $always, play: |visit| Box::pin($play(visit)) }
+    };
+}
+
+const SCENARIOS: &[Scenario] = &[
+    scenario!(
+        "join",
+        true,
+        join::join,
+        "boots, provisions itself, becomes Ready, runs a pod whose logs can be read"
+    ),
+    scenario!(
+        "second-boot",
+        false,
+        power::second_boot,
+        "a boot after success changes nothing and fetches nothing"
+    ),
+    scenario!(
+        "resolved",
+        false,
+        join::resolved,
+        "with systemd-resolved, pods get name servers that they can reach"
+    ),
+    scenario!(
+        "mirror",
+        true,
+        faults::mirror,
+        "the mirror answers 404, 500, half a file, another file; then is mended"
+    ),
+    scenario!(
+        "api-unreachable",
+        false,
+        faults::api_unreachable,
+        "the API server can't be reached for two minutes"
+    ),
+    scenario!(
+        "rotated",
+        true,
+        faults::rotated,
+        "content changes between boot and fetch: the machine gets its own"
+    ),
+    scenario!(
+        "flipped-bit",
+        false,
+        faults::flipped_bit,
+        "the document arrives with one bit inverted, then as it is"
+    ),
+    scenario!(
+        "wrong-ca",
+        false,
+        faults::wrong_ca,
+        "somebody else answers for the API server, then it does itself"
+    ),
+    scenario!(
+        "expired-token",
+        false,
+        faults::expired_token,
+        "the machine comes too late: its console says so"
+    ),
+    scenario!("clock", false, faults::clock, "the clock is years behind, then right"),
+    scenario!("disk-full", false, faults::disk_full, "no room for the downloads, then there is"),
+    scenario!("power-bootstrap", false, power::in_bootstrap, "the power fails while the document is fetched"),
+    scenario!(
+        "power-provisioning",
+        false,
+        power::in_provisioning,
+        "the power fails while programs are downloaded"
+    ),
+];
+
+impl Node {
+    /// Runs the scenarios and prints how each ended; the last line is `N passed, N failed`.
+    ///
+    /// # Errors
+    /// When one failed.
+    pub async fn run(&self) -> Result<()> {
+        if self.list {
+            for Scenario { name, shows, always, .. } in SCENARIOS {
+                println!("{name:<20} {}{shows}", if *always { "* " } else { "  " });
+            }
+            println!("\n*: run unless others are named");
+            return Ok(());
+        }
+        let plan = self.plan()?;
+        if isolation::directory().is_some() {
+            isolation::end_with_parent();
+            return self.play(&plan).await;
+        }
+        self.prepare(&plan).await
+    }
+
+    /// Each scenario with the release to play it on.
+    fn plan(&self) -> Result<Vec<(&'static Scenario, Release)>> {
+        for name in &self.scenarios {
+            ensure!(
+                SCENARIOS.iter().any(|scenario| scenario.name == name),
+                "there is no scenario {name}: cargo xtask e2e node --list names them"
+            );
+        }
+        let chosen = |scenario: &&Scenario| {
+            self.all
+                || if self.scenarios.is_empty() {
+                    scenario.always
+                } else {
+                    self.scenarios.iter().any(|name| name == scenario.name)
+                }
+        };
+        let releases: Vec<Release> = match self.debian.as_slice() {
+            [] if self.all => Release::ALL.to_vec(),
+            [] => vec![Release::Debian12],
+            given => given
+                .iter()
+                .map(|debian| match debian {
+                    Debian::Twelve => Release::Debian12,
+                    Debian::Thirteen => Release::Debian13,
+                })
+                .collect(),
+        };
+        let scenarios: Vec<_> = SCENARIOS.iter().filter(chosen).collect();
+        Ok(releases
+            .iter()
+            .flat_map(|&release| scenarios.iter().map(move |&scenario| (scenario, release)))
+            .collect())
+    }
+
+    /// While there is a network; then again, isolated.
+    async fn prepare(&self, plan: &[(&'static Scenario, Release)]) -> Result<()> {
+        let progress = Progress::start();
+        progress.step("Debian packages that machines need");
+        tokio::task::spawn_blocking(|| {
+            packages::ensure(packages::FOR_TESTS)?;
+            packages::ensure(lab::PACKAGES)
+        })
+        .await??;
+        let mut releases: Vec<Release> = plan.iter().map(|(_, release)| *release).collect();
+        releases.sort_unstable();
+        releases.dedup();
+        site::prepare(&releases, progress).await?;
+        let binaries = match std::env::var_os(BINARIES) {
+            Some(folder) => folder.into(),
+            None => {
+                progress.step("building the workspace");
+                build::workspace().await?
+            }
+        };
+        if self.logs.exists() {
+            std::fs::remove_dir_all(&self.logs).with_context(|| self.logs.display().to_string())?;
+        }
+        progress.step("everything is there; from here on, without a network");
+        let binaries = binaries.display().to_string();
+        let status = tokio::task::block_in_place(|| isolation::enter(&[(BINARIES, &binaries)]))?;
+        ensure!(status.success(), "a scenario failed; the logs are in {}", self.logs.display());
+        Ok(())
+    }
+
+    /// Isolated.
+    async fn play(&self, plan: &[(&'static Scenario, Release)]) -> Result<()> {
+        let progress = Progress::start();
+        let binaries = PathBuf::from(std::env::var_os(BINARIES).context(BINARIES)?);
+        let site = Site::start(&binaries, progress).await.context("the site can't be set up")?;
+        let outcomes = futures::stream::iter(plan)
+            .map(|&(scenario, release)| self.play_one(&site, scenario, release, progress))
+            .buffer_unordered(self.jobs.max(1));
+        let outcomes: Vec<Outcome> = outcomes.collect().await;
+        let failed = outcomes.iter().filter(|outcome| outcome.error.is_some()).count();
+        if failed > 0 || self.keep_logs {
+            site.save_logs(&self.logs)?;
+        }
+        for outcome in &outcomes {
+            println!("{outcome}");
+        }
+        println!("{} passed, {failed} failed", outcomes.len() - failed);
+        if failed > 0 {
+            bail!("{failed} scenarios failed");
+        }
+        Ok(())
+    }
+
+    async fn play_one(
+        &self,
+        site: &Site,
+        scenario: &'static Scenario,
+        release: Release,
+        progress: Progress,
+    ) -> Outcome {
+        let title = format!("{} on {release}", scenario.name);
+        progress.step(&format!("{title}: {}", scenario.shows));
+        let started = Instant::now();
+        let visit = Visit::new(site, scenario.name, release);
+        let outcome = tokio::time::timeout(DEADLINE, (scenario.play)(&visit)).await;
+        let outcome = outcome.unwrap_or_else(|_| bail!("not over after {} s", DEADLINE.as_secs()));
+        let outcome = outcome.and_then(|()| visit.keeps_secrets());
+        let error = outcome.err().map(|error| self.explain(&visit, &title, &error));
+        if self.keep_logs && error.is_none() {
+            let saved = visit.save_logs(&self.folder(&title));
+            saved.unwrap_or_else(|error| progress.warn(&format!("{title}: logs not saved: {error:#}")));
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        match &error {
+            Some(error) => progress.warn(&format!("{title}: FAILED after {seconds:.0} s\n{error}")),
+            None => progress.step(&format!("{title}: ok, {seconds:.0} s")),
+        }
+        Outcome { title, seconds, error }
+    }
+
+    fn folder(&self, title: &str) -> PathBuf {
+        self.logs.join(title.replace(' ', "-"))
+    }
+
+    /// Why it failed, and what the machine says of it. Its logs go to a folder of their own.
+    fn explain(&self, visit: &Visit<'_>, title: &str, error: &anyhow::Error) -> String {
+        let folder = self.folder(title);
+        let saved = visit.save_logs(&folder);
+        let saved =
+            saved.map_or_else(|error| format!("not saved: {error:#}"), |()| folder.display().to_string());
+        let first = visit
+            .first_error()
+            .map_or_else(String::new, |line| format!("\n  the machine's first error: {line}"));
+        format!("  {error:#}{first}\n  logs: {saved}")
+    }
+}
+
+struct Outcome {
+    title: String,
+    seconds: f64,
+    error: Option<String>,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { title, seconds, error } = self;
+        match error {
+            None => write!(f, "ok      {title} ({seconds:.0} s)"),
+            Some(error) => write!(f, "FAILED  {title} ({seconds:.0} s)\n{error}"),
+        }
+    }
+}
+
+/// Whether a folder holds a file, for scenarios that look at a machine's disk.
+fn exists(root: &Path, path: &str) -> bool {
+    root.join(path.trim_start_matches('/')).symlink_metadata().is_ok()
+}

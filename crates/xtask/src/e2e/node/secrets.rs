@@ -1,0 +1,83 @@
+//! Credentials in user data, and where else they must not be.
+
+use anyhow::{Context, Result, anyhow, bail};
+use base64::Engine as _;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+use serde_json::Value;
+
+/// In seconds.
+const DAY: i64 = 24 * 60 * 60;
+
+/// The shortest run of characters that gives a credential away.
+const GIVEAWAY: usize = 24;
+
+/// Every JSON web token in a text, plain or in base64.
+pub fn tokens(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "-_.+/=".contains(c)));
+    for word in words {
+        if is_token(word) {
+            found.push(word.to_owned());
+        } else if let Ok(inner) = BASE64_STANDARD.decode(word)
+            && let Ok(inner) = String::from_utf8(inner)
+            && word.len() > GIVEAWAY
+        {
+            found.extend(tokens(&inner));
+        }
+    }
+    found
+}
+
+fn is_token(word: &str) -> bool {
+    word.starts_with("eyJ") && word.split('.').count() == 3 && word.len() > 100
+}
+
+/// Whether a text shows a token: its signature, or the end of it.
+pub fn shows(text: &str, token: &str) -> bool {
+    let signature = token.rsplit('.').next().unwrap_or(token);
+    let end = signature.len().saturating_sub(GIVEAWAY);
+    signature.get(end..).is_some_and(|end| text.contains(end))
+}
+
+/// The same token as it is long after it was issued: what it says of times is a day older, and it is signed anew.
+///
+/// # Errors
+/// When it is no token, or the key is not ECDSA P-256.
+pub fn expired(token: &str, key_pem: &str) -> Result<String> {
+    let mut parts = token.split('.');
+    let (Some(head), Some(claims)) = (parts.next(), parts.next()) else { bail!("this is no token") };
+    let mut claims: Value = serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(claims)?)?;
+    for time in ["iat", "nbf", "exp"] {
+        if let Some(value) = claims.get_mut(time) {
+            *value = (value.as_i64().context("a time in a token")? - DAY * 2).into();
+        }
+    }
+    let claims = BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(&claims)?);
+    let text = format!("{head}.{claims}");
+    let key: String = key_pem.lines().filter(|line| !line.starts_with("-----")).collect();
+    let random = SystemRandom::new();
+    let key =
+        EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &BASE64_STANDARD.decode(key)?, &random)
+            .map_err(|error| anyhow!("the key of ServiceAccounts: {error}"))?;
+    let signature = key.sign(&random, text.as_bytes()).map_err(|_| anyhow!("a token can't be signed"))?;
+    Ok(format!("{text}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_found_plain_and_encoded() {
+        let token = format!("eyJhbGciOiJFUzI1NiJ9.{}.{}", "a".repeat(60), "Zz09_-".repeat(10));
+        let plain = format!("header: Bearer {token}\n");
+        assert_eq!(tokens(&plain), [token.as_str()]);
+        let encoded = BASE64_STANDARD.encode(&plain);
+        assert_eq!(tokens(&format!("content: {encoded}\n")), [token.as_str()]);
+        assert!(tokens("nothing: here").is_empty());
+        assert!(shows(&plain, &token));
+        assert!(!shows("eyJhbGciOiJFUzI1NiJ9", &token));
+    }
+}

@@ -1,0 +1,97 @@
+//! A pool of machines: its MachineDeployment, and what a machine of it gets from its cloud.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use osm_testkit::{machine_controller, wait_for};
+use serde_json::{Value, json};
+
+use super::site::Site;
+
+/// How long it may take until a revision is published.
+const PUBLISHED: Duration = Duration::from_secs(60);
+
+/// The cloud that the pools are of: it has no metadata service that a node asks.
+const CLOUD: &str = "openstack";
+
+/// A MachineDeployment with a revision.
+pub struct Pool {
+    machine_deployment: DynamicObject,
+    revision: u64,
+}
+
+impl Pool {
+    /// Creates it, with annotations.
+    pub async fn create(site: &Site, name: &str, annotations: &Value) -> Result<Self> {
+        let applied = site.control_plane.apply_yaml(&manifest(name, annotations).to_string()).await?;
+        let machine_deployment = applied.into_iter().next().context("the MachineDeployment")?;
+        let mut pool = Self { machine_deployment, revision: 0 };
+        pool.next_revision(site).await?;
+        Ok(pool)
+    }
+
+    /// Changes its annotations and its template, as an operator who rolls it out does.
+    pub async fn roll(&mut self, site: &Site, annotations: &Value) -> Result<()> {
+        let change = json!({"metadata": {"annotations": annotations},
+            "spec": {"template": {"metadata": {"labels": {"rolled": "yes"}}}}});
+        let api = Api::<DynamicObject>::namespaced_with(
+            site.control_plane.admin()?,
+            "kube-system",
+            &machine_controller::machine_deployment(),
+        );
+        let name = self.machine_deployment.metadata.name.clone().unwrap_or_default();
+        self.machine_deployment = api.patch(&name, &PatchParams::default(), &Patch::Merge(change)).await?;
+        self.next_revision(site).await
+    }
+
+    async fn next_revision(&mut self, site: &Site) -> Result<()> {
+        self.revision += 1;
+        let client = site.control_plane.admin()?;
+        self.machine_deployment =
+            machine_controller::stamp_revision(&client, &self.machine_deployment, self.revision).await?;
+        Ok(())
+    }
+
+    /// The user data of a machine, as soon as machine-controller could have it.
+    pub async fn user_data(&self, site: &Site, machine: &str) -> Result<String> {
+        let client = site.control_plane.admin()?;
+        let text = wait_for("the bootstrap Secret", PUBLISHED, async || {
+            let revision = self.revision.to_string();
+            let text =
+                machine_controller::fetch_user_data(&client, &self.machine_deployment, &revision, machine)
+                    .await;
+            Ok(Some(text?))
+        })
+        .await?;
+        // What the cloud's API takes, its metadata service gives back decoded.
+        let sent = machine_controller::delivered(CLOUD, "ubuntu", &text)?;
+        Ok(String::from_utf8(BASE64_STANDARD.decode(sent)?)?)
+    }
+}
+
+fn manifest(name: &str, annotations: &Value) -> Value {
+    json!({
+        "apiVersion": "cluster.k8s.io/v1alpha1",
+        "kind": "MachineDeployment",
+        "metadata": {"name": name, "namespace": "kube-system", "annotations": annotations},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"pool": name}},
+            "template": {
+                "metadata": {"labels": {"pool": name}},
+                "spec": {
+                    "versions": {"kubelet": Site::KUBELET_VERSION},
+                    "providerSpec": {"value": {
+                        "cloudProvider": CLOUD,
+                        "cloudProviderSpec": {"image": "Ubuntu 24.04", "flavor": "m1.large"},
+                        "operatingSystem": "ubuntu",
+                        "operatingSystemSpec": {"distUpgradeOnBoot": false},
+                    }},
+                },
+            },
+        },
+    })
+}
