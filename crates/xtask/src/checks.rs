@@ -29,8 +29,14 @@ impl Test {
         let progress = Progress::start();
         progress.step("Debian packages that tests need");
         tokio::task::spawn_blocking(|| packages::ensure(packages::FOR_TESTS)).await??;
-        progress.step("etcd, kube-apiserver and kube-controller-manager");
-        let components = [Component::Etcd, Component::KubeApiserver, Component::KubeControllerManager];
+        progress.step("etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl");
+        let components = [
+            Component::Etcd,
+            Component::KubeApiserver,
+            Component::KubeControllerManager,
+            Component::KubeScheduler,
+            Component::Kubectl,
+        ];
         assets::ensure(&components, |line| progress.step(line)).await?;
         progress.step("building the workspace");
         let binaries = build::workspace().await?;

@@ -22,6 +22,19 @@ pub fn directory() -> Option<PathBuf> {
     std::env::var_os(DIRECTORY).map(PathBuf::from)
 }
 
+/// Machines can't be had otherwise.
+///
+/// # Errors
+/// When this process is not root's.
+pub fn require_root() -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        bail!(
+            "machines need root, for namespaces, mounts and control groups: run the same command with sudo"
+        );
+    }
+    Ok(())
+}
+
 /// Runs this program again, with the same arguments and `environment` added, in namespaces of its own, and waits for it. Everything
 /// that it has started is gone then. The new process must call [`end_with_parent`].
 ///
@@ -40,12 +53,16 @@ pub fn enter(environment: &[(&str, &str)]) -> Result<ExitStatus> {
         }
     }
     let scratch = ScratchDir::new(PREFIX)?;
+    // Whatever the child makes is in this folder, which goes even if both of us are killed.
+    let temporary = scratch.path().join("tmp");
+    std::fs::create_dir(&temporary)?;
     let program = program()?;
     let mut child = Command::new("unshare")
         .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"])
         .arg(program)
         .args(std::env::args_os().skip(1))
         .env(DIRECTORY, scratch.path())
+        .env("TMPDIR", &temporary)
         .envs(environment.iter().copied())
         .stdin(Stdio::piped())
         .spawn()

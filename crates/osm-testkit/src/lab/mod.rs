@@ -3,7 +3,7 @@
 //!
 //! A program that wants machines calls [`isolation::enter`] first. It gets a process of its own namespaces (network, mounts, processes),
 //! in which [`Lab::new`] sets up a bridge and [`Lab::boot`] starts machines. When that process ends, however it ends, the kernel removes
-//! everything that it has made; [`isolation`] removes the files.
+//! everything that it has made, and [`isolation`] the files; empty control groups of one that was killed go when the next one starts.
 //!
 //! Needs root, and the packages of [`PACKAGES`].
 
@@ -60,6 +60,8 @@ impl Lab {
     pub fn new() -> Result<Self> {
         let directory =
             isolation::directory().context("machines need namespaces of their own: isolation::enter")?;
+        // Sockets, locks and names of namespaces that are not the host's.
+        run("mount", &["-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run"])?;
         network::set_up()?;
         Ok(Self { directory, next: AtomicU8::new(FIRST) })
     }

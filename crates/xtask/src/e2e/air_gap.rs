@@ -141,8 +141,9 @@ impl Blocks {
                     ensure!(!server, "docs/air-gap.md starts more than one server");
                     server = true;
                     // Its output is a pipe that would stay open.
-                    offline +=
-                        &format!("{{\n{block}}} >server.log 2>&1 &\ntrap \"kill $!\" EXIT\n{LISTENING}");
+                    offline += &format!(
+                        "{{\n{block}}} >server.log 2>&1 &\ntrap \"kill $!; wait $! || :\" EXIT\n{LISTENING}"
+                    );
                 }
                 "sh cluster" => cluster += &block,
                 _ => bail!("docs/air-gap.md has a block of unknown kind: {kind}"),
