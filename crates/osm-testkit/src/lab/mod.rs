@@ -41,6 +41,9 @@ pub const HOST: Ipv4Addr = Ipv4Addr::new(10, 217, 0, 1);
 /// A second address of the host, for the API server: it can be cut off by itself.
 pub const API: Ipv4Addr = Ipv4Addr::new(10, 217, 0, 2);
 
+/// A third one: where clouds have their metadata services.
+pub const METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
+
 /// The first machine's address.
 const FIRST: u8 = 10;
 

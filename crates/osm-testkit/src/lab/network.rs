@@ -1,10 +1,10 @@
-//! The machines' network: a bridge with the host's two addresses, and a cable for each machine. No route leads out of it.
+//! The machines' network: a bridge with the host's addresses, and a cable for each machine. No route leads out of it.
 
 use std::net::Ipv4Addr;
 
 use anyhow::Result;
 
-use super::{API, HOST, run};
+use super::{API, HOST, METADATA, run};
 
 const BRIDGE: &str = "lab0";
 
@@ -20,6 +20,7 @@ pub(super) fn set_up() -> Result<()> {
     ip(&format!("link add {BRIDGE} type bridge"))?;
     ip(&format!("addr add {HOST}/{PREFIX_LENGTH} dev {BRIDGE}"))?;
     ip(&format!("addr add {API}/{PREFIX_LENGTH} dev {BRIDGE}"))?;
+    ip(&format!("addr add {METADATA}/32 dev {BRIDGE}"))?;
     ip(&format!("link set {BRIDGE} up"))
 }
 

@@ -6,6 +6,7 @@
 
 pub mod files;
 pub mod internet;
+pub mod metadata;
 pub mod oci;
 pub mod registry;
 pub mod relay;

@@ -14,21 +14,51 @@ use super::site::Site;
 /// How long it may take until a revision is published.
 const PUBLISHED: Duration = Duration::from_secs(60);
 
-/// The cloud that the pools are of: it has no metadata service that a node asks.
-const CLOUD: &str = "openstack";
+/// A cloud that machines are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cloud {
+    /// Tells a machine its name with the user data, and takes that as it is.
+    OpenStack,
+    /// Tells it when asked, and takes user data compressed.
+    Aws,
+}
+
+impl Cloud {
+    fn provider(self) -> &'static str {
+        match self {
+            Self::OpenStack => "openstack",
+            Self::Aws => "aws",
+        }
+    }
+}
+
+/// What a machine gets from its cloud.
+pub struct UserData {
+    /// The document.
+    pub text: String,
+    /// As the cloud's metadata service hands it out.
+    pub delivered: Vec<u8>,
+}
+
+impl From<String> for UserData {
+    fn from(text: String) -> Self {
+        Self { delivered: text.clone().into_bytes(), text }
+    }
+}
 
 /// A MachineDeployment with a revision.
 pub struct Pool {
+    cloud: Cloud,
     machine_deployment: DynamicObject,
     revision: u64,
 }
 
 impl Pool {
     /// Creates it, with annotations.
-    pub async fn create(site: &Site, name: &str, annotations: &Value) -> Result<Self> {
-        let applied = site.control_plane.apply_yaml(&manifest(name, annotations).to_string()).await?;
+    pub async fn create(site: &Site, cloud: Cloud, name: &str, annotations: &Value) -> Result<Self> {
+        let applied = site.control_plane.apply_yaml(&manifest(cloud, name, annotations).to_string()).await?;
         let machine_deployment = applied.into_iter().next().context("the MachineDeployment")?;
-        let mut pool = Self { machine_deployment, revision: 0 };
+        let mut pool = Self { cloud, machine_deployment, revision: 0 };
         pool.next_revision(site).await?;
         Ok(pool)
     }
@@ -56,7 +86,7 @@ impl Pool {
     }
 
     /// The user data of a machine, as soon as machine-controller could have it.
-    pub async fn user_data(&self, site: &Site, machine: &str) -> Result<String> {
+    pub async fn user_data(&self, site: &Site, machine: &str) -> Result<UserData> {
         let client = site.control_plane.admin()?;
         let text = wait_for("the bootstrap Secret", PUBLISHED, async || {
             let revision = self.revision.to_string();
@@ -67,12 +97,12 @@ impl Pool {
         })
         .await?;
         // What the cloud's API takes, its metadata service gives back decoded.
-        let sent = machine_controller::delivered(CLOUD, "ubuntu", &text)?;
-        Ok(String::from_utf8(BASE64_STANDARD.decode(sent)?)?)
+        let sent = machine_controller::delivered(self.cloud.provider(), "ubuntu", &text)?;
+        Ok(UserData { text, delivered: BASE64_STANDARD.decode(sent)? })
     }
 }
 
-fn manifest(name: &str, annotations: &Value) -> Value {
+fn manifest(cloud: Cloud, name: &str, annotations: &Value) -> Value {
     json!({
         "apiVersion": "cluster.k8s.io/v1alpha1",
         "kind": "MachineDeployment",
@@ -85,7 +115,7 @@ fn manifest(name: &str, annotations: &Value) -> Value {
                 "spec": {
                     "versions": {"kubelet": Site::KUBELET_VERSION},
                     "providerSpec": {"value": {
-                        "cloudProvider": CLOUD,
+                        "cloudProvider": cloud.provider(),
                         "cloudProviderSpec": {"image": "Ubuntu 24.04", "flavor": "m1.large"},
                         "operatingSystem": "ubuntu",
                         "operatingSystemSpec": {"distUpgradeOnBoot": false},

@@ -12,6 +12,7 @@ use osm_testkit::control_plane::assets;
 use osm_testkit::installation::{self, Installed};
 use osm_testkit::lab::{self, Image, Lab, Release};
 use osm_testkit::serve::files::FileServer;
+use osm_testkit::serve::metadata::InstanceMetadata;
 use osm_testkit::serve::oci;
 use osm_testkit::serve::registry::Registry;
 use osm_testkit::serve::relay::{Identities, Relay};
@@ -34,6 +35,9 @@ const MIRROR: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(lab::HOST), 80);
 /// Where the registry is.
 const REGISTRY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(lab::HOST), 5000);
 
+/// Where clouds have their metadata services.
+const METADATA: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(lab::METADATA), 80);
+
 /// What machines run for the test; any registry's name leads to the site's registry.
 pub const TEST_IMAGE: &str = "registry.example.com/osm/node-test:1";
 
@@ -53,6 +57,8 @@ pub struct Site {
     pub urls: Vec<String>,
     /// What containers are pulled from.
     pub registry: Registry,
+    /// What machines on AWS ask for their names.
+    pub metadata: InstanceMetadata,
     _approver: JoinHandle<()>,
 }
 
@@ -80,6 +86,9 @@ impl Site {
     /// The version of the kubelets, which is the control plane's.
     pub const KUBELET_VERSION: &str = "1.34.4";
 
+    /// The domain of machines on AWS.
+    pub const AWS_DOMAIN: &str = "eu-west-1.compute.internal";
+
     /// Sets it up; `binaries` is the folder of the services and of osmctl.
     pub async fn start(binaries: &Path, progress: Progress) -> Result<Self> {
         let lab = Lab::new()?;
@@ -105,6 +114,8 @@ impl Site {
             ],
         )?;
 
+        let metadata = InstanceMetadata::start(METADATA, Self::AWS_DOMAIN)?;
+
         progress.step("installing Operating System Manager");
         let mut installed = Installed::install(&control_plane, Installation::default(), binaries).await?;
         let cluster_info = installation::cluster_info(&control_plane, &format!("https://{API}"));
@@ -121,6 +132,7 @@ impl Site {
             mirror,
             urls: air_gap.urls()?,
             registry,
+            metadata,
             _approver: approver,
         })
     }

@@ -62,7 +62,7 @@ pub async fn rotated(visit: &Visit<'_>) -> Result<()> {
     visit.console_says("osm-bootstrap: can't reach the API server", SAID).await?;
     pool.roll(visit.site, &max_pods(42)).await?;
     let second = pool.user_data(visit.site, visit.name()).await?;
-    ensure!(first != second, "nothing was rotated");
+    ensure!(first.text != second.text, "nothing was rotated");
     visit.site.relay.set(visit.address(), Mode::Pass);
     let node = visit.ready(READY).await?;
     let capacity = node.status.and_then(|status| status.capacity).context("a node's capacity")?;
@@ -98,13 +98,13 @@ pub async fn wrong_ca(visit: &Visit<'_>) -> Result<()> {
 pub async fn expired_token(visit: &Visit<'_>) -> Result<()> {
     let fresh = visit.pool(&json!({})).await?.user_data(visit.site, visit.name()).await?;
     let key = visit.site.control_plane.service_account_key_pem()?;
-    let mut late = fresh.clone();
-    for token in secrets::tokens(&fresh) {
+    let mut late = fresh.text.clone();
+    for token in secrets::tokens(&fresh.text) {
         ensure!(late.contains(&token), "the user data hides a token in base64");
         late = late.replace(&token, &secrets::expired(&token, &key)?);
     }
-    ensure!(late != fresh, "the user data holds no token");
-    visit.boot_with(&late, &|_| Ok(()), &[])?;
+    ensure!(late != fresh.text, "the user data holds no token");
+    visit.boot_with(&late.into(), &|_| Ok(()), &[])?;
     let line = visit.console_says("(401)", SAID).await?;
     ensure!(
         line.contains("osm-bootstrap:") && line.contains("expired"),

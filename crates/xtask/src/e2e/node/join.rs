@@ -50,6 +50,18 @@ pub async fn join(visit: &Visit<'_>) -> Result<()> {
     })
 }
 
+/// On AWS a node is called as the instance is in the private DNS, which only the metadata service knows.
+pub async fn aws(visit: &Visit<'_>) -> Result<()> {
+    visit.boot().await?;
+    visit.ready(READY).await?;
+    run_pod(visit).await?;
+    logs_can_be_read(visit).await?;
+    let asked =
+        visit.site.metadata.requests().iter().filter(|request| request.client == visit.address()).count();
+    ensure!(asked > 0, "the machine did not ask the metadata service");
+    nothing_failed(visit)
+}
+
 /// With systemd-resolved as Ubuntu's images have it.
 pub async fn resolved(visit: &Visit<'_>) -> Result<()> {
     let enable = |root: &std::path::Path| {
@@ -86,7 +98,7 @@ pub async fn run_pod(visit: &Visit<'_>) -> Result<SystemTime> {
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default"},
         "spec": {
-            "nodeSelector": {"kubernetes.io/hostname": name},
+            "nodeSelector": {"kubernetes.io/hostname": visit.node()},
             "dnsPolicy": "Default",
             "terminationGracePeriodSeconds": 1,
             "containers": [{

@@ -19,6 +19,7 @@ use osm_testkit::lab::{self, Release, isolation};
 use osm_testkit::packages;
 
 use self::visit::Visit;
+use super::pool::Cloud;
 use super::site::{self, Site};
 use crate::build;
 use crate::progress::Progress;
@@ -74,81 +75,40 @@ type Play<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 struct Scenario {
     name: &'static str,
     shows: &'static str,
+    cloud: Cloud,
     /// Whether every change must pass it.
     always: bool,
     play: for<'a> fn(&'a Visit<'a>) -> Play<'a>,
 }
 
 macro_rules! scenario {
-    ($name:literal, $always:literal, $play:path, $shows:literal) => {
-        Scenario { name: $name, shows: $shows, always: $always, play: |visit| Box::pin($play(visit)) }
+    ($name:literal, $cloud:ident, $always:literal, $play:path, $shows:literal) => {
+        Scenario {
+            name: $name,
+            shows: $shows,
+            cloud: Cloud::$cloud,
+            always: $always,
+            play: |visit| Box::pin($play(visit)),
+        }
     };
 }
 
+#[rustfmt::skip] // a table
 const SCENARIOS: &[Scenario] = &[
-    scenario!(
-        "join",
-        true,
-        join::join,
-        "boots, provisions itself, becomes Ready, runs a pod whose logs can be read"
-    ),
-    scenario!(
-        "second-boot",
-        false,
-        power::second_boot,
-        "a boot after success changes nothing and fetches nothing"
-    ),
-    scenario!(
-        "resolved",
-        false,
-        join::resolved,
-        "with systemd-resolved, pods get name servers that they can reach"
-    ),
-    scenario!(
-        "mirror",
-        true,
-        faults::mirror,
-        "the mirror answers 404, 500, half a file, another file; then is mended"
-    ),
-    scenario!(
-        "api-unreachable",
-        false,
-        faults::api_unreachable,
-        "the API server can't be reached for two minutes"
-    ),
-    scenario!(
-        "rotated",
-        true,
-        faults::rotated,
-        "content changes between boot and fetch: the machine gets its own"
-    ),
-    scenario!(
-        "flipped-bit",
-        false,
-        faults::flipped_bit,
-        "the document arrives with one bit inverted, then as it is"
-    ),
-    scenario!(
-        "wrong-ca",
-        false,
-        faults::wrong_ca,
-        "somebody else answers for the API server, then it does itself"
-    ),
-    scenario!(
-        "expired-token",
-        false,
-        faults::expired_token,
-        "the machine comes too late: its console says so"
-    ),
-    scenario!("clock", false, faults::clock, "the clock is years behind, then right"),
-    scenario!("disk-full", false, faults::disk_full, "no room for the downloads, then there is"),
-    scenario!("power-bootstrap", false, power::in_bootstrap, "the power fails while the document is fetched"),
-    scenario!(
-        "power-provisioning",
-        false,
-        power::in_provisioning,
-        "the power fails while programs are downloaded"
-    ),
+    scenario!("join", OpenStack, true, join::join, "boots, provisions itself, becomes Ready, runs a pod whose logs can be read"),
+    scenario!("aws", Aws, false, join::aws, "user data compressed, the node's name from the metadata service"),
+    scenario!("resolved", OpenStack, false, join::resolved, "with systemd-resolved, pods get name servers that they can reach"),
+    scenario!("second-boot", OpenStack, false, power::second_boot, "a boot after success changes nothing and fetches nothing"),
+    scenario!("mirror", OpenStack, true, faults::mirror, "the mirror answers 404, 500, half a file, another file; then is mended"),
+    scenario!("api-unreachable", OpenStack, false, faults::api_unreachable, "the API server can't be reached for two minutes"),
+    scenario!("rotated", OpenStack, true, faults::rotated, "content changes between boot and fetch: the machine gets its own"),
+    scenario!("flipped-bit", OpenStack, false, faults::flipped_bit, "the document arrives with one bit inverted, then as it is"),
+    scenario!("wrong-ca", OpenStack, false, faults::wrong_ca, "somebody else answers for the API server, then it does itself"),
+    scenario!("expired-token", OpenStack, false, faults::expired_token, "the machine comes too late: its console says so"),
+    scenario!("clock", OpenStack, false, faults::clock, "the clock is years behind, then right"),
+    scenario!("disk-full", OpenStack, false, faults::disk_full, "no room for the downloads, then there is"),
+    scenario!("power-bootstrap", OpenStack, false, power::in_bootstrap, "the power fails while the document is fetched"),
+    scenario!("power-provisioning", OpenStack, false, power::in_provisioning, "the power fails while programs are downloaded"),
 ];
 
 impl Node {
@@ -270,7 +230,7 @@ impl Node {
         let title = format!("{} on {release}", scenario.name);
         progress.step(&format!("{title}: {}", scenario.shows));
         let started = Instant::now();
-        let visit = Visit::new(site, scenario.name, release);
+        let visit = Visit::new(site, scenario.name, scenario.cloud, release);
         let outcome = tokio::time::timeout(DEADLINE, (scenario.play)(&visit)).await;
         let outcome = outcome.unwrap_or_else(|_| bail!("not over after {} s", DEADLINE.as_secs()));
         let outcome = outcome.and_then(|()| visit.keeps_secrets());

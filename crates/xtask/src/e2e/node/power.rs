@@ -52,7 +52,7 @@ pub async fn second_boot(visit: &Visit<'_>) -> Result<()> {
 /// When the node last reported, as its Lease has it.
 async fn lease(visit: &Visit<'_>) -> Result<String> {
     let arguments =
-        ["get", "lease", "--namespace=kube-node-lease", visit.name(), "--output=jsonpath={.spec.renewTime}"];
+        ["get", "lease", "--namespace=kube-node-lease", &visit.node(), "--output=jsonpath={.spec.renewTime}"];
     visit.site.kubectl(&arguments).await
 }
 

@@ -10,11 +10,12 @@ use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::core::v1::Node;
 use osm_testkit::lab::journal::Entry;
 use osm_testkit::lab::{Image, Machine, Order, Release};
+use osm_testkit::serve::metadata;
 use osm_testkit::{check, wait_for};
 use serde_json::{Value, json};
 
 use super::secrets;
-use crate::e2e::pool::Pool;
+use crate::e2e::pool::{Cloud, Pool, UserData};
 use crate::e2e::site::Site;
 
 /// How long a machine may take from its boot, or from the end of a fault, until it is Ready. Back-off of up to a minute is part of it.
@@ -36,6 +37,7 @@ pub struct Visit<'a> {
     /// What the machine runs.
     pub release: Release,
     name: String,
+    cloud: Cloud,
     address: Ipv4Addr,
     machine: Mutex<Option<Machine>>,
     /// Every credential that the machine has been given.
@@ -50,7 +52,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<'a> Visit<'a> {
     /// The machine and its pool are called after the scenario.
-    pub fn new(site: &'a Site, scenario: &str, release: Release) -> Self {
+    pub fn new(site: &'a Site, scenario: &str, cloud: Cloud, release: Release) -> Self {
         let number = match release {
             Release::Debian12 => 12,
             Release::Debian13 => 13,
@@ -59,6 +61,7 @@ impl<'a> Visit<'a> {
             site,
             release,
             name: format!("{scenario}-{number}"),
+            cloud,
             address: site.lab.reserve(),
             machine: Mutex::new(None),
             credentials: Mutex::default(),
@@ -71,6 +74,14 @@ impl<'a> Visit<'a> {
         &self.name
     }
 
+    /// Name of the node that the machine becomes.
+    pub fn node(&self) -> String {
+        match self.cloud {
+            Cloud::OpenStack => self.name.clone(),
+            Cloud::Aws => metadata::private_dns_name(self.address(), Site::AWS_DOMAIN),
+        }
+    }
+
     /// The machine's address, known before there is one.
     pub fn address(&self) -> IpAddr {
         self.address.into()
@@ -78,7 +89,7 @@ impl<'a> Visit<'a> {
 
     /// Creates the pool.
     pub async fn pool(&self, annotations: &Value) -> Result<Pool> {
-        Pool::create(self.site, &self.name, annotations).await
+        Pool::create(self.site, self.cloud, &self.name, annotations).await
     }
 
     /// Boots the machine of a new pool.
@@ -95,13 +106,13 @@ impl<'a> Visit<'a> {
     /// Boots the machine with this user data.
     pub fn boot_with(
         &self,
-        user_data: &str,
+        user_data: &UserData,
         changes: &dyn Fn(&Path) -> Result<()>,
         options: &[&str],
     ) -> Result<()> {
-        lock(&self.credentials).extend(secrets::tokens(user_data));
+        lock(&self.credentials).extend(secrets::tokens(&user_data.text));
         let image = Image::ensure(self.release, |_| ())?;
-        let (name, address, user_data) = (self.name.as_str(), self.address, user_data.as_bytes());
+        let (name, address, user_data) = (self.name.as_str(), self.address, user_data.delivered.as_slice());
         let machine =
             self.site.lab.boot(Order { name, address, image: &image, user_data, changes, options })?;
         *lock(&self.machine) = Some(machine);
@@ -141,7 +152,7 @@ impl<'a> Visit<'a> {
     pub async fn registered(&self, deadline: Duration) -> Result<SystemTime> {
         wait_for("the node to register", deadline, async || {
             self.look_at_processes();
-            check(self.site.node(&self.name).await?.is_some())
+            check(self.site.node(&self.node()).await?.is_some())
         })
         .await?;
         Ok(SystemTime::now())
@@ -151,7 +162,7 @@ impl<'a> Visit<'a> {
     pub async fn ready(&self, deadline: Duration) -> Result<Node> {
         wait_for("the node to be Ready", deadline, async || {
             self.look_at_processes();
-            let Some(node) = self.site.node(&self.name).await? else { bail!("it has not registered") };
+            let Some(node) = self.site.node(&self.node()).await? else { bail!("it has not registered") };
             let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
             let ready =
                 conditions.clone().any(|condition| condition.type_ == "Ready" && condition.status == "True");
@@ -167,7 +178,7 @@ impl<'a> Visit<'a> {
 
     /// Whether the node has registered.
     pub async fn has_joined(&self) -> Result<bool> {
-        Ok(self.site.node(&self.name).await?.is_some())
+        Ok(self.site.node(&self.node()).await?.is_some())
     }
 
     /// Paths that the machine has asked the mirror for.
