@@ -366,7 +366,7 @@ impl Settings {
             check(format!("{path}.credentials"), ok, "need a registry of their own, not _default");
             for (j, mirror) in registry.mirrors.iter().enumerate() {
                 let ok = is_url(&mirror.url, &["http", "https"]);
-                check(format!("{path}.mirrors[{j}].url"), ok, "must be https://host[:port][/path]");
+                check(format!("{path}.mirrors[{j}].url"), ok, "must be http(s)://host[:port][/path]");
             }
         }
         let downloads = &self.downloads;
@@ -378,7 +378,7 @@ impl Settings {
             ("crictl", &downloads.crictl.base_url),
         ] {
             let ok = is_url(url, &["http", "https"]);
-            check(format!("downloads.{name}.baseURL"), ok, "must be https://host[:port][/path]");
+            check(format!("downloads.{name}.baseURL"), ok, "must be http(s)://host[:port][/path]");
         }
         for (name, version) in [
             ("containerd", &downloads.containerd.version),

@@ -4,7 +4,7 @@
 # usage: image.sh SUITE DIRECTORY
 set -eu
 suite=$1 root=$2
-packages=apt,ca-certificates,cloud-init,curl,dbus,iproute2,kmod,less,libpam-systemd,locales,mount,netbase,procps,python3,systemd,systemd-sysv,tzdata,udev,util-linux
+packages=apt,ca-certificates,cloud-init,curl,dbus,iproute2,kmod,less,libfaketime,libpam-systemd,locales,mount,netbase,procps,python3,systemd,systemd-sysv,tzdata,udev,util-linux
 case $suite in
   bookworm) ;;
   # From Debian 13 on cloud-init does without some of what it had drawn in.
@@ -31,7 +31,9 @@ cat >"$root/usr/local/lib/lab/prepare" <<'END'
 for folder in /sys/fs/cgroup /sys/fs/cgroup/*; do
   if [ -d "$folder" ] && [ ! -L "$folder" ]; then mount -o remount,rw,bind "$folder" 2>/dev/null; fi
 done
-mount -o remount,rw,bind /proc/sys
+# /proc/sys stays read-only but for what belongs to a network namespace.
+mount --bind /proc/sys/net /proc/sys/net
+mount -o remount,rw,bind /proc/sys/net
 mkdir -p /run/lab
 replace() { # PATH-IN-PROC VALUE
   file=/run/lab/$(echo "$1" | tr / _)
@@ -77,7 +79,9 @@ printf 'locale: C.UTF-8\ndatasource_list: [NoCloud, None]\n' >"$root/etc/cloud/c
 folder=$root/etc/systemd/network/10-cloud-init-eth0.network.d
 mkdir -p "$folder"
 printf '[Network]\nIPv6AcceptRA=no\n' >"$folder/image.conf"
-mkdir -p "$root/var/log/journal"
+mkdir -p "$root/var/log/journal" "$root/etc/systemd/journald.conf.d"
+# The kernel's log is the host's.
+printf '[Journal]\nReadKMsg=no\n' >"$root/etc/systemd/journald.conf.d/image.conf"
 rm -rf "$root/var/lib/cloud" "$root/var/cache/apt"/*.bin "$root/etc/resolv.conf" "$root/etc/machine-id" "$root/etc/hostname"
 : >"$root/etc/machine-id"
 echo 'nameserver 10.217.0.1' >"$root/etc/resolv.conf"

@@ -19,7 +19,8 @@ const PREFIX: &str = "osm-lab-";
 /// The folder for the isolated process' files; none if this process is not isolated.
 #[must_use]
 pub fn directory() -> Option<PathBuf> {
-    std::env::var_os(DIRECTORY).map(PathBuf::from)
+    // The first process of its namespace: a variable alone proves nothing.
+    std::env::var_os(DIRECTORY).filter(|_| std::process::id() == 1).map(PathBuf::from)
 }
 
 /// Machines can't be had otherwise.
@@ -29,7 +30,7 @@ pub fn directory() -> Option<PathBuf> {
 pub fn require_root() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!(
-            "machines need root, for namespaces, mounts and control groups: run the same command with sudo"
+            "machines need root, for namespaces, mounts and control groups: run the same command as root"
         );
     }
     Ok(())
@@ -43,7 +44,7 @@ pub fn require_root() -> Result<()> {
 pub fn enter(environment: &[(&str, &str)]) -> Result<ExitStatus> {
     if !rustix::process::geteuid().is_root() {
         bail!(
-            "machines need root, for namespaces, mounts and control groups: run the same command with sudo"
+            "machines need root, for namespaces, mounts and control groups: run the same command as root"
         );
     }
     for (name, group) in cgroups::starting_with(PREFIX) {

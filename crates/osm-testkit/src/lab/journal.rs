@@ -27,9 +27,13 @@ pub struct Entry {
 /// # Errors
 /// When `journalctl` can't read it.
 pub fn read(folder: &Path) -> Result<Vec<Entry>> {
+    raw(folder)?.lines().map(entry).collect()
+}
+
+/// The same with all fields, a JSON object a line.
+pub(super) fn raw(folder: &Path) -> Result<String> {
     let folder = folder.display().to_string();
-    let text = run("journalctl", &["--directory", &folder, "--output=json", "--quiet", "--no-pager"])?;
-    text.lines().map(entry).collect()
+    run("journalctl", &["--directory", &folder, "--output=json", "--all", "--quiet", "--no-pager"])
 }
 
 fn entry(line: &str) -> Result<Entry> {

@@ -159,7 +159,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Ends it as a power cut does.
+    /// Ends it at once, as its reset button does: what it has written, synced or not, is there at the next boot.
     ///
     /// # Errors
     /// When its processes can't be ended.
@@ -240,25 +240,12 @@ impl Machine {
         journal::read(&self.root().join("var/log/journal"))
     }
 
-    /// Command line and environment of every process that runs in it now.
-    #[must_use]
-    pub fn processes(&self) -> Vec<String> {
-        let Ok(leader) = self.leader() else { return Vec::new() };
-        let namespace = |process: &Path| fs::read_link(process.join("ns/pid")).ok();
-        let Some(own) = namespace(Path::new(&format!("/proc/{leader}"))) else { return Vec::new() };
-        let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
-        let processes = processes.filter(|process| {
-            // Containers have namespaces of their own below the machine's: they are recognised by their root.
-            process.file_name().is_some_and(|name| name.to_string_lossy().parse::<u32>().is_ok())
-                && namespace(process).as_ref() == Some(&own)
-        });
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).replace('\0', " ");
-        processes
-            .map(|process| {
-                let part = |file: &str| text(fs::read(process.join(file)).unwrap_or_default());
-                format!("{}{}", part("cmdline"), part("environ"))
-            })
-            .collect()
+    /// All that its journal knows, of all boots: a JSON object a line.
+    ///
+    /// # Errors
+    /// When it can't be read.
+    pub fn raw_journal(&self) -> Result<String> {
+        journal::raw(&self.root().join("var/log/journal"))
     }
 
     /// From now on, nothing that the host sends from the address `from` arrives: connections time out.

@@ -13,6 +13,7 @@ pub mod isolation;
 pub mod journal;
 mod machine;
 mod network;
+pub mod processes;
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,6 @@ pub use self::machine::{Machine, Order};
 pub const PACKAGES: &[&str] = &[
     "debian-archive-keyring",
     "iproute2",
-    "libfaketime",
     "mmdebstrap",
     "mount",
     "systemd",

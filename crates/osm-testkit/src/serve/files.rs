@@ -116,6 +116,12 @@ impl FileServer {
         self.shared.changed.send_replace(());
     }
 
+    /// Ends the fault that was set for this `client` and `path_contains`.
+    pub fn mend_path(&self, client: IpAddr, path_contains: &str) {
+        lock(&self.shared.faults).retain(|(of, part, _)| *of != client || part != path_contains);
+        self.shared.changed.send_replace(());
+    }
+
     /// Every request so far, in the order in which they were answered.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {

@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
+use kube::api::PostParams;
 use osm_api::rbac::Installation;
 use osm_testkit::control_plane::assets;
 use osm_testkit::installation::{self, Installed};
+use osm_testkit::lab::processes::Watcher;
 use osm_testkit::lab::{self, Image, Lab, Release};
 use osm_testkit::serve::files::FileServer;
 use osm_testkit::serve::metadata::InstanceMetadata;
@@ -57,6 +60,8 @@ pub struct Site {
     pub urls: Vec<String>,
     /// What containers are pulled from.
     pub registry: Registry,
+    /// What all process lists have shown.
+    pub processes: Watcher,
     /// What machines on AWS ask for their names.
     pub metadata: InstanceMetadata,
     _approver: JoinHandle<()>,
@@ -92,6 +97,7 @@ impl Site {
     /// Sets it up; `binaries` is the folder of the services and of osmctl.
     pub async fn start(binaries: &Path, progress: Progress) -> Result<Self> {
         let lab = Lab::new()?;
+        let processes = Watcher::start();
         progress.step("starting the control plane");
         let control_plane = ControlPlane::start(options()).await?;
         let upstream = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), control_plane.port());
@@ -133,6 +139,7 @@ impl Site {
             urls: air_gap.urls()?,
             registry,
             metadata,
+            processes,
             _approver: approver,
         })
     }
@@ -140,6 +147,16 @@ impl Site {
     /// The node of a machine, if it has registered.
     pub async fn node(&self, name: &str) -> Result<Option<Node>> {
         Ok(Api::<Node>::all(self.control_plane.admin()?).get_opt(name).await?)
+    }
+
+    /// Whether the API server takes a token.
+    pub async fn is_valid(&self, token: &str) -> Result<bool> {
+        let who = Api::<SelfSubjectReview>::all(self.control_plane.client(token)?);
+        match who.create(&PostParams::default(), &SelfSubjectReview::default()).await {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.code == 401 => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Runs kubectl as the cluster's administrator.
@@ -160,6 +177,9 @@ impl Site {
     pub fn save_logs(&self, folder: &Path) -> Result<()> {
         std::fs::create_dir_all(folder)?;
         std::fs::write(folder.join("services.log"), self.installed.logs())?;
+        let requests = [format!("{:#?}", self.mirror.requests()), format!("{:#?}", self.registry.requests())];
+        std::fs::write(folder.join("requests.log"), requests.join("\n"))?;
+        std::fs::write(folder.join("relay.log"), format!("{:#?}", self.relay.requests()))?;
         for log in self.control_plane.log_files()? {
             let name = log.file_name().map(PathBuf::from).unwrap_or_default();
             std::fs::copy(&log, folder.join(name))?;

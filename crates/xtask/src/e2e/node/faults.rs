@@ -10,30 +10,26 @@ use osm_testkit::serve::relay::Mode;
 use serde_json::json;
 
 use super::secrets;
-use super::visit::{READY, SAID, Visit};
+use super::visit::{BOOTSTRAPPED, READY, SAID, SET_UP, Visit};
 
 /// Four files, each with another fault, mended one after the other.
 pub async fn mirror(visit: &Visit<'_>) -> Result<()> {
     let faults = [
         ("/kubelet", Fault::Status(404), "404"),
         ("/containerd-static", Fault::Status(500), "500"),
-        ("/runc.", Fault::Half, "can't download"),
+        ("/runc.", Fault::Half, "(18)"),
         ("/cni-plugins", Fault::FlippedBit, "checksum"),
     ];
-    let set = |remaining: &[(&str, Fault, &str)]| {
-        visit.site.mirror.mend(visit.address());
-        for (path, fault, _) in remaining {
-            visit.site.mirror.fault(visit.address(), path, *fault);
-        }
-    };
-    set(&faults);
+    for (path, fault, _) in faults {
+        visit.site.mirror.fault(visit.address(), path, fault);
+    }
     visit.boot().await?;
-    for (i, (path, _, words)) in faults.iter().enumerate() {
+    for (path, _, words) in faults {
         let name = path.trim_start_matches('/').split(['-', '.']).next().unwrap_or_default();
         let line = visit.console_says(&format!("osm-setup: no {name} yet"), SAID).await?;
         ensure!(line.contains(words), "the console does not say why: {line}");
-        ensure!(!visit.has_joined().await?, "the machine has joined without {name}");
-        set(faults.get(i + 1..).unwrap_or_default());
+        visit.has_not_joined(SET_UP).await?;
+        visit.site.mirror.mend_path(visit.address(), path);
     }
     visit.ready(READY).await.map(drop)
 }
@@ -46,7 +42,7 @@ pub async fn api_unreachable(visit: &Visit<'_>) -> Result<()> {
     let two_minutes = Duration::from_secs(120);
     let so_far = visit.machine(|machine| Ok(machine.powered_on().elapsed()?))?;
     tokio::time::sleep(two_minutes.saturating_sub(so_far)).await;
-    ensure!(!visit.has_joined().await?, "the machine has joined");
+    visit.has_not_joined(BOOTSTRAPPED).await?;
     visit.machine(|machine| machine.mend(lab::API))?;
     visit.ready(READY).await.map(drop)
 }
@@ -79,7 +75,7 @@ async fn relayed(visit: &Visit<'_>, mode: Mode, words: &str) -> Result<()> {
     let asked = || visit.site.relay.connections().iter().filter(|c| c.client == visit.address()).count();
     let before = asked();
     osm_testkit::wait_for("another attempt", SAID, async || osm_testkit::check(asked() > before)).await?;
-    ensure!(!visit.has_joined().await?, "the machine has joined");
+    visit.has_not_joined(BOOTSTRAPPED).await?;
     visit.site.relay.set(visit.address(), Mode::Pass);
     visit.ready(READY).await.map(drop)
 }
@@ -91,8 +87,15 @@ pub async fn flipped_bit(visit: &Visit<'_>) -> Result<()> {
 
 /// Somebody without the cluster's CA answers.
 pub async fn wrong_ca(visit: &Visit<'_>) -> Result<()> {
-    relayed(visit, Mode::Impostor, "can't verify the API server").await
+    relayed(visit, Mode::Impostor, "can't verify the API server").await?;
+    let told = visit.site.relay.requests();
+    let told = told.iter().any(|request| request.client == visit.address() && request.mode == Mode::Impostor);
+    ensure!(!told, "the machine has sent a request, and with it its token, to somebody else");
+    Ok(())
 }
+
+/// In seconds; tokens live a day.
+const TWO_DAYS: i64 = 2 * 24 * 60 * 60;
 
 /// The machine's token has expired: nothing can mend that, so it must say so.
 pub async fn expired_token(visit: &Visit<'_>) -> Result<()> {
@@ -101,7 +104,11 @@ pub async fn expired_token(visit: &Visit<'_>) -> Result<()> {
     let mut late = fresh.text.clone();
     for token in secrets::tokens(&fresh.text) {
         ensure!(late.contains(&token), "the user data hides a token in base64");
-        late = late.replace(&token, &secrets::expired(&token, &key)?);
+        // Signed anew it is as good as before: what makes the other one useless is its age.
+        let (again, expired) = (secrets::aged(&token, 0, &key)?, secrets::aged(&token, TWO_DAYS, &key)?);
+        ensure!(visit.site.is_valid(&again).await?, "a token that is signed by the test is worth nothing");
+        ensure!(!visit.site.is_valid(&expired).await?, "a token that has expired is valid");
+        late = late.replace(&token, &expired);
     }
     ensure!(late != fresh.text, "the user data holds no token");
     visit.boot_with(&late.into(), &|_| Ok(()), &[])?;
@@ -110,7 +117,7 @@ pub async fn expired_token(visit: &Visit<'_>) -> Result<()> {
         line.contains("osm-bootstrap:") && line.contains("expired"),
         "the console does not say why: {line}"
     );
-    ensure!(!visit.has_joined().await?, "the machine has joined");
+    visit.has_not_joined(BOOTSTRAPPED).await?;
     Ok(())
 }
 
@@ -134,7 +141,7 @@ pub async fn clock(visit: &Visit<'_>) -> Result<()> {
     };
     visit.boot_changed(&change, &[]).await?;
     visit.console_says("osm-bootstrap: the clock is wrong", SAID).await?;
-    ensure!(!visit.has_joined().await?, "the machine has joined");
+    visit.has_not_joined(BOOTSTRAPPED).await?;
     visit.shell(&format!("echo +0d >/{CLOCK}"))?;
     visit.ready(READY).await.map(drop)
 }
@@ -143,8 +150,8 @@ pub async fn clock(visit: &Visit<'_>) -> Result<()> {
 pub async fn disk_full(visit: &Visit<'_>) -> Result<()> {
     visit.boot_changed(&|_| Ok(()), &["--tmpfs=/var/lib/osm:size=16M,mode=755"]).await?;
     let line = visit.console_says("osm-setup: no ", SAID).await?;
-    ensure!(!visit.has_joined().await?, "the machine has joined");
-    let says = ["No space left", "writ"].iter().any(|words| line.contains(words));
+    visit.has_not_joined(SET_UP).await?;
+    let says = ["No space left", "(23)"].iter().any(|words| line.contains(words));
     ensure!(says, "the console does not say why: {line}");
     visit.shell("mount -o remount,size=1G /var/lib/osm")?;
     visit.ready(READY).await.map(drop)

@@ -6,8 +6,7 @@ use anyhow::{Context, Result, ensure};
 use osm_testkit::{check, wait_for};
 use serde_json::{Value, json};
 
-use super::exists;
-use super::visit::{READY, Visit};
+use super::visit::{BOOTSTRAPPED, READY, SET_UP, Visit};
 use super::waterfall::{Seen, Waterfall};
 use crate::e2e::site::{Site, TEST_IMAGE};
 
@@ -177,16 +176,13 @@ fn is_configured_as_we_say(visit: &Visit<'_>) -> Result<()> {
     }
     let settings = visit.shell("sysctl -n vm.overcommit_memory net.ipv4.ip_forward kernel.panic")?;
     ensure!(settings.split_whitespace().eq(["1", "1", "10"]), "kernel settings: {settings}");
-    visit.machine(|machine| {
-        let root = machine.root();
-        for made in ["/var/lib/osm/bootstrapped", "/var/lib/osm/set-up"] {
-            ensure!(exists(root, made), "{made} is missing");
-        }
-        for removed in ["/etc/osm/api-token", "/var/lib/osm/downloads"] {
-            ensure!(!exists(root, removed), "{removed} is still there");
-        }
-        Ok(())
-    })
+    for made in [BOOTSTRAPPED, SET_UP] {
+        ensure!(visit.has(made)?, "{made} is missing");
+    }
+    for removed in ["/etc/osm/api-token", "/var/lib/osm/downloads"] {
+        ensure!(!visit.has(removed)?, "{removed} is still there");
+    }
+    Ok(())
 }
 
 fn nothing_failed(visit: &Visit<'_>) -> Result<()> {

@@ -8,7 +8,7 @@ mod visit;
 mod waterfall;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,9 @@ use crate::progress::Progress;
 
 /// The longest that any scenario may take.
 const DEADLINE: Duration = Duration::from_secs(600);
+
+/// The folder with the logs of all but machines.
+const SITE: &str = "site";
 
 /// Where the services and osmctl are, if they are built already.
 const BINARIES: &str = "OSM_BIN_DIR";
@@ -107,8 +110,8 @@ const SCENARIOS: &[Scenario] = &[
     scenario!("expired-token", OpenStack, false, faults::expired_token, "the machine comes too late: its console says so"),
     scenario!("clock", OpenStack, false, faults::clock, "the clock is years behind, then right"),
     scenario!("disk-full", OpenStack, false, faults::disk_full, "no room for the downloads, then there is"),
-    scenario!("power-bootstrap", OpenStack, false, power::in_bootstrap, "the power fails while the document is fetched"),
-    scenario!("power-provisioning", OpenStack, false, power::in_provisioning, "the power fails while programs are downloaded"),
+    scenario!("reset-bootstrap", OpenStack, false, power::in_bootstrap, "reset while the document is fetched, and before it is applied"),
+    scenario!("reset-provisioning", OpenStack, false, power::in_provisioning, "reset while programs are downloaded"),
 ];
 
 impl Node {
@@ -187,8 +190,9 @@ impl Node {
                 build::workspace().await?
             }
         };
-        if self.logs.exists() {
-            std::fs::remove_dir_all(&self.logs).with_context(|| self.logs.display().to_string())?;
+        let folders = plan.iter().map(|(scenario, release)| self.folder(&title(scenario, *release)));
+        for folder in folders.chain([self.logs.join(SITE)]).filter(|folder| folder.exists()) {
+            std::fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
         }
         progress.step("everything is there; from here on, without a network");
         let binaries = binaries.display().to_string();
@@ -208,7 +212,7 @@ impl Node {
         let outcomes: Vec<Outcome> = outcomes.collect().await;
         let failed = outcomes.iter().filter(|outcome| outcome.error.is_some()).count();
         if failed > 0 || self.keep_logs {
-            site.save_logs(&self.logs)?;
+            site.save_logs(&self.logs.join(SITE))?;
         }
         for outcome in &outcomes {
             println!("{outcome}");
@@ -227,13 +231,16 @@ impl Node {
         release: Release,
         progress: Progress,
     ) -> Outcome {
-        let title = format!("{} on {release}", scenario.name);
+        let title = title(scenario, release);
         progress.step(&format!("{title}: {}", scenario.shows));
         let started = Instant::now();
         let visit = Visit::new(site, scenario.name, scenario.cloud, release);
         let outcome = tokio::time::timeout(DEADLINE, (scenario.play)(&visit)).await;
         let outcome = outcome.unwrap_or_else(|_| bail!("not over after {} s", DEADLINE.as_secs()));
-        let outcome = outcome.and_then(|()| visit.keeps_secrets());
+        let outcome = match (outcome, visit.keeps_secrets()) {
+            (Err(error), Err(leak)) => Err(error.context(format!("{leak:#}"))),
+            (outcome, kept) => outcome.and(kept),
+        };
         let error = outcome.err().map(|error| self.explain(&visit, &title, &error));
         if self.keep_logs && error.is_none() {
             let saved = visit.save_logs(&self.folder(&title));
@@ -264,6 +271,10 @@ impl Node {
     }
 }
 
+fn title(scenario: &Scenario, release: Release) -> String {
+    format!("{} on {release}", scenario.name)
+}
+
 struct Outcome {
     title: String,
     seconds: f64,
@@ -278,9 +289,4 @@ impl fmt::Display for Outcome {
             Some(error) => write!(f, "FAILED  {title} ({seconds:.0} s)\n{error}"),
         }
     }
-}
-
-/// Whether a folder holds a file, for scenarios that look at a machine's disk.
-fn exists(root: &Path, path: &str) -> bool {
-    root.join(path.trim_start_matches('/')).symlink_metadata().is_ok()
 }

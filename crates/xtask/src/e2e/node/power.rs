@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
 use osm_testkit::lab::Machine;
@@ -12,15 +12,17 @@ use osm_testkit::serve::files::Fault;
 use osm_testkit::serve::relay::Mode;
 use osm_testkit::{check, wait_for};
 
-use super::exists;
-use super::visit::{READY, Visit};
+use super::join::run_pod;
+use super::visit::{BOOTSTRAPPED, READY, SET_UP, Visit};
 
 /// How long a machine may take until it asks for the first thing.
 const ASKS: Duration = Duration::from_secs(60);
 
-/// What our documents write.
-const OURS: [&str; 6] =
-    ["etc/kubernetes", "etc/containerd", "etc/osm", "etc/systemd/system", "opt", "var/lib/osm"];
+/// Where our documents write.
+const OURS: [&str; 3] = ["etc", "opt", "var/lib/osm"];
+
+/// What a pod writes there at every boot.
+const NOT_OURS: &str = "etc/cni/net.d/";
 
 /// After a boot that has succeeded, the next one changes nothing.
 pub async fn second_boot(visit: &Visit<'_>) -> Result<()> {
@@ -31,29 +33,34 @@ pub async fn second_boot(visit: &Visit<'_>) -> Result<()> {
         check(visit.shell("systemctl is-active --quiet osm-setup.service || echo over")?.contains("over"))
     })
     .await?;
-    wait_for("the node's Lease", READY, async || Ok(Some(lease(visit).await?))).await?;
     visit.with_machine(async |machine| machine.shut_down().await).await?;
-    let lease = lease(visit).await?;
     let before = visit.machine(|machine| files(machine.root()))?;
     let downloads = visit.downloads()?.len();
 
     visit.machine(Machine::power_on)?;
-    wait_for("the node to report again", READY, async || check(self::lease(visit).await? > lease)).await?;
-    visit.ready(READY).await?;
+    run_pod(visit).await?; // on a node that has come back, whatever its conditions say
+    wait_for("the boot to be over", READY, async || {
+        check(visit.shell("systemctl is-system-running || true")?.trim() != "starting")
+    })
+    .await?;
     let fetched = visit.downloads()?.split_off(downloads);
     ensure!(fetched.is_empty(), "the second boot downloads {fetched:?}");
+    let since = visit.machine(|machine| Ok(machine.powered_on().duration_since(UNIX_EPOCH)?.as_secs_f64()))?;
+    let journal = visit.machine(|machine| machine.journal())?;
+    let again = journal.iter().find(|entry| {
+        entry.time >= since
+            && ["osm-bootstrap.service", "osm-setup.service"].contains(&entry.unit.as_str())
+            && entry.message.starts_with("Started ")
+    });
+    ensure!(again.is_none(), "the second boot does it again: {again:?}");
     let after = visit.machine(|machine| files(machine.root()))?;
-    let changed: Vec<&String> =
-        before.keys().chain(after.keys()).filter(|path| before.get(*path) != after.get(*path)).collect();
+    let changed: Vec<&String> = before
+        .keys()
+        .chain(after.keys())
+        .filter(|path| before.get(*path) != after.get(*path) && !path.starts_with(NOT_OURS))
+        .collect();
     ensure!(changed.is_empty(), "the second boot changes {changed:?}");
     Ok(())
-}
-
-/// When the node last reported, as its Lease has it.
-async fn lease(visit: &Visit<'_>) -> Result<String> {
-    let arguments =
-        ["get", "lease", "--namespace=kube-node-lease", &visit.node(), "--output=jsonpath={.spec.renewTime}"];
-    visit.site.kubectl(&arguments).await
 }
 
 /// Inode and time of change of each file: a file that is written again is another one, even with the same content.
@@ -77,39 +84,75 @@ fn files(root: &Path) -> Result<BTreeMap<String, (u64, i64)>> {
     Ok(found)
 }
 
-/// The power fails while the machine waits for its document.
+/// As long as this is there, the machine does not begin to apply its document.
+const HOLD: &str = "etc/lab-hold";
+
+/// The machine is reset while it waits for its document, and again when it has it but has not applied it.
 pub async fn in_bootstrap(visit: &Visit<'_>) -> Result<()> {
     let address = visit.address();
     visit.site.relay.set(address, Mode::Held);
-    visit.boot().await?;
+    visit.boot_changed(&hold_the_applier, &[]).await?;
     let asked = || visit.site.relay.requests().iter().filter(|request| request.client == address).count();
     wait_for("the machine to ask for its document", ASKS, async || check(asked() > 0)).await?;
-    visit.with_machine(async |machine| machine.cut_power().await).await?;
-    visit.machine(|machine| {
-        ensure!(!exists(machine.root(), "/var/lib/osm/bootstrapped"), "it was too late: bootstrap is done");
-        machine.power_on()
-    })?;
+    // The tokens' owner runs now: what looks at process lists must have seen it, or it would see no leak either.
+    wait_for("the process list", ASKS, async || {
+        check(!visit.site.processes.seen(|process| process.contains("-H @/etc/osm/api-token")).is_empty())
+    })
+    .await?;
+    reset(visit, BOOTSTRAPPED).await?;
     let before = asked();
     wait_for("the machine to ask again", ASKS, async || check(asked() > before)).await?;
+    visit.site.relay.set(address, Mode::Pass);
+    wait_for("the document", ASKS, async || check(visit.has("/var/lib/osm/provisioning.yaml")?)).await?;
+    visit.site.relay.set(address, Mode::Refuse);
+    visit.machine(|machine| Ok(std::fs::remove_file(machine.root().join(HOLD))?))?;
+    reset(visit, BOOTSTRAPPED).await?;
+    // From its disk, as nobody answers.
+    visit.console_says("osm-bootstrap: the provisioning document is applied", READY).await?;
     visit.site.relay.set(address, Mode::Pass);
     visit.ready(READY).await.map(drop)
 }
 
-/// The power fails while programs are downloaded.
+fn hold_the_applier(root: &Path) -> Result<()> {
+    let tools = root.join("usr/local/lib/lab/hold");
+    fs::create_dir_all(&tools)?;
+    let python = format!(
+        "#!/bin/sh\ncase $1 in */osm-apply) while [ -e /{HOLD} ]; do sleep 0.1; done ;; esac\nexec /usr/bin/python3 \"$@\"\n"
+    );
+    fs::write(tools.join("python3"), python)?;
+    fs::set_permissions(tools.join("python3"), fs::Permissions::from_mode(0o755))?;
+    fs::write(root.join(HOLD), "")?;
+    let folder = root.join("etc/systemd/system/osm-bootstrap.service.d");
+    fs::create_dir_all(&folder)?;
+    let path = "/usr/local/lib/lab/hold:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    Ok(fs::write(folder.join("lab.conf"), format!("[Service]\nEnvironment=PATH={path}\n"))?)
+}
+
+/// Ends the machine at once, before there is what vouches for the step that is interrupted.
+async fn switch_off(visit: &Visit<'_>, mark: &str) -> Result<()> {
+    visit.with_machine(async |machine| machine.cut_power().await).await?;
+    ensure!(!visit.has(mark)?, "it was too late: {mark} is there");
+    Ok(())
+}
+
+/// And on again.
+async fn reset(visit: &Visit<'_>, mark: &str) -> Result<()> {
+    switch_off(visit, mark).await?;
+    visit.machine(Machine::power_on)
+}
+
+/// The machine is reset while programs are downloaded.
 pub async fn in_provisioning(visit: &Visit<'_>) -> Result<()> {
     let address = visit.address();
     visit.site.mirror.fault(address, "/kubelet", Fault::Stalled);
     visit.boot().await?;
     wait_for("the other downloads", ASKS, async || {
-        check(visit.machine(|machine| Ok(exists(machine.root(), "/var/lib/osm/downloads/containerd")))?)
+        check(visit.has("/var/lib/osm/downloads/containerd")?)
     })
     .await?;
-    visit.with_machine(async |machine| machine.cut_power().await).await?;
+    switch_off(visit, SET_UP).await?;
     visit.site.mirror.mend(address);
-    visit.machine(|machine| {
-        ensure!(!exists(machine.root(), "/var/lib/osm/set-up"), "it was too late: the machine is set up");
-        machine.power_on()
-    })?;
+    visit.machine(Machine::power_on)?;
     visit.ready(READY).await?;
     let again = visit.downloads()?.iter().filter(|path| path.contains("containerd-static")).count();
     ensure!(again == 1, "what had arrived whole is downloaded again");

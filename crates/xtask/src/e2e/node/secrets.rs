@@ -7,9 +7,6 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use serde_json::Value;
 
-/// In seconds.
-const DAY: i64 = 24 * 60 * 60;
-
 /// The shortest run of characters that gives a credential away.
 const GIVEAWAY: usize = 24;
 
@@ -41,17 +38,17 @@ pub fn shows(text: &str, token: &str) -> bool {
     signature.get(end..).is_some_and(|end| text.contains(end))
 }
 
-/// The same token as it is long after it was issued: what it says of times is a day older, and it is signed anew.
+/// The same token as if it had been issued so many seconds earlier, signed anew.
 ///
 /// # Errors
 /// When it is no token, or the key is not ECDSA P-256.
-pub fn expired(token: &str, key_pem: &str) -> Result<String> {
+pub fn aged(token: &str, seconds: i64, key_pem: &str) -> Result<String> {
     let mut parts = token.split('.');
     let (Some(head), Some(claims)) = (parts.next(), parts.next()) else { bail!("this is no token") };
     let mut claims: Value = serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(claims)?)?;
     for time in ["iat", "nbf", "exp"] {
         if let Some(value) = claims.get_mut(time) {
-            *value = (value.as_i64().context("a time in a token")? - DAY * 2).into();
+            *value = (value.as_i64().context("a time in a token")? - seconds).into();
         }
     }
     let claims = BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(&claims)?);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -24,11 +24,20 @@ pub const READY: Duration = Duration::from_secs(180);
 /// How long a fault may last until the console says so.
 pub const SAID: Duration = Duration::from_secs(150);
 
-/// What our scripts say when all is well.
+/// Our scripts without which there is no node.
+const OURS: [&str; 2] = ["osm-bootstrap", "osm-setup"];
+
+/// What they say when all is well.
 const PROGRESS: [&str; 2] = ["the provisioning document is applied", "the kubelet runs"];
 
 /// How the names of the units begin that make a node.
 const NODE_UNITS: [&str; 4] = ["osm-", "containerd", "kubelet", "cloud-"];
+
+/// What vouches for a document that was applied.
+pub const BOOTSTRAPPED: &str = "/var/lib/osm/bootstrapped";
+
+/// What vouches for programs that are installed.
+pub const SET_UP: &str = "/var/lib/osm/set-up";
 
 /// A scenario that is being played.
 pub struct Visit<'a> {
@@ -42,8 +51,6 @@ pub struct Visit<'a> {
     machine: Mutex<Option<Machine>>,
     /// Every credential that the machine has been given.
     credentials: Mutex<BTreeSet<String>>,
-    /// What its process lists have shown of them.
-    leaks: Arc<Mutex<Vec<String>>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -65,7 +72,6 @@ impl<'a> Visit<'a> {
             address: site.lab.reserve(),
             machine: Mutex::new(None),
             credentials: Mutex::default(),
-            leaks: Arc::default(),
         }
     }
 
@@ -137,11 +143,10 @@ impl<'a> Visit<'a> {
         self.machine(|machine| machine.run(&["sh", "-c", script]))
     }
 
-    /// Waits until the console has a line with this text, and returns the line. Meanwhile process lists are looked at.
+    /// Waits until the console has a line with this text, and returns the line.
     pub async fn console_says(&self, text: &str, deadline: Duration) -> Result<String> {
         let what = format!("{text:?} on the console");
         let found = wait_for(&what, deadline, async || {
-            self.look_at_processes();
             let console = self.machine(|machine| machine.console())?;
             Ok(console.lines().find(|line| line.contains(text)).map(str::to_owned))
         });
@@ -151,7 +156,6 @@ impl<'a> Visit<'a> {
     /// Waits until the node is registered.
     pub async fn registered(&self, deadline: Duration) -> Result<SystemTime> {
         wait_for("the node to register", deadline, async || {
-            self.look_at_processes();
             check(self.site.node(&self.node()).await?.is_some())
         })
         .await?;
@@ -161,7 +165,6 @@ impl<'a> Visit<'a> {
     /// Waits until the node is Ready.
     pub async fn ready(&self, deadline: Duration) -> Result<Node> {
         wait_for("the node to be Ready", deadline, async || {
-            self.look_at_processes();
             let Some(node) = self.site.node(&self.node()).await? else { bail!("it has not registered") };
             let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
             let ready =
@@ -176,9 +179,11 @@ impl<'a> Visit<'a> {
         .await
     }
 
-    /// Whether the node has registered.
-    pub async fn has_joined(&self) -> Result<bool> {
-        Ok(self.site.node(&self.node()).await?.is_some())
+    /// Nothing of what a fault is to prevent has happened.
+    pub async fn has_not_joined(&self, mark: &str) -> Result<()> {
+        ensure!(!self.has(mark)?, "{mark} is there");
+        ensure!(self.site.node(&self.node()).await?.is_none(), "the machine has joined");
+        Ok(())
     }
 
     /// Paths that the machine has asked the mirror for.
@@ -192,43 +197,35 @@ impl<'a> Visit<'a> {
             .collect())
     }
 
-    fn look_at_processes(&self) {
-        let processes = self.machine(|machine| Ok(machine.processes())).unwrap_or_default();
-        let credentials = lock(&self.credentials);
-        let mut leaks = lock(&self.leaks);
-        for process in processes {
-            if credentials.iter().any(|credential| secrets::shows(&process, credential)) {
-                let command: String = process.chars().take(60).collect();
-                leaks.push(format!("process list: {command}"));
-            }
-        }
-    }
-
     /// No credential stood in a process list, and none stands in journal, console or cloud-init's logs.
     pub fn keeps_secrets(&self) -> Result<()> {
-        let mut leaks = lock(&self.leaks).clone();
         let credentials = lock(&self.credentials).clone();
-        ensure!(!credentials.is_empty(), "the user data holds no token: nothing can be said about leaks");
-        let mut look = |place: &str, text: &str| {
-            for line in text.lines() {
-                if credentials.iter().any(|credential| secrets::shows(line, credential)) {
-                    leaks.push(format!("{place}: {}…", line.chars().take(60).collect::<String>()));
-                }
-            }
+        ensure!(credentials.len() == 2, "the user data holds {} tokens, not those of API and kubelet", credentials.len());
+        let shows = |text: &str| credentials.iter().any(|credential| secrets::shows(text, credential));
+        let leaks = |place: &str, text: &str| -> Vec<String> {
+            let lines = text.lines().filter(|line| shows(line));
+            lines.map(|line| format!("{place}: {}…", line.chars().take(60).collect::<String>())).collect()
         };
+        let mut found: Vec<String> =
+            self.site.processes.seen(shows).iter().flat_map(|process| leaks("process list", process)).collect();
         self.machine(|machine| {
-            look("console", &machine.console()?);
-            for entry in machine.journal()? {
-                look(&format!("journal, {}", entry.program), &entry.message);
-            }
+            let journal = machine.raw_journal()?;
+            ensure!(!journal.is_empty(), "the machine has no journal");
+            found.extend(leaks("journal", &journal));
+            found.extend(leaks("console", &machine.console()?));
             for log in ["cloud-init.log", "cloud-init-output.log"] {
-                let path = machine.root().join("var/log").join(log);
-                look(log, &std::fs::read_to_string(path).unwrap_or_default());
+                let text = std::fs::read_to_string(machine.root().join("var/log").join(log)).unwrap_or_default();
+                found.extend(leaks(log, &text));
             }
             Ok(())
         })?;
-        ensure!(leaks.is_empty(), "a credential can be read in:\n    {}", leaks.join("\n    "));
+        ensure!(found.is_empty(), "a credential can be read in:\n    {}", found.join("\n    "));
         Ok(())
+    }
+
+    /// Whether the machine's disk holds a file.
+    pub fn has(&self, path: &str) -> Result<bool> {
+        self.machine(|machine| Ok(machine.root().join(path.trim_start_matches('/')).symlink_metadata().is_ok()))
     }
 
     /// Copies the machine's logs into a folder.
@@ -241,7 +238,7 @@ impl<'a> Visit<'a> {
     pub fn first_error(&self) -> Option<String> {
         let journal = self.machine(|machine| machine.journal()).ok()?;
         let complaints =
-            |entry: &&Entry| entry.program.starts_with("osm-") && !PROGRESS.contains(&entry.message.as_str());
+            |entry: &&Entry| OURS.contains(&entry.program.as_str()) && !PROGRESS.contains(&entry.message.as_str());
         let failures = |entry: &&Entry| {
             entry.priority <= 3 && NODE_UNITS.iter().any(|unit| entry.unit.starts_with(unit))
         };

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use osm_testkit::lab::Machine;
 use osm_testkit::lab::journal::Entry;
 use osm_testkit::serve::files::FileServer;
@@ -35,7 +35,7 @@ impl Waterfall {
     /// Puts together what the journal, the mirror and the test know.
     ///
     /// # Errors
-    /// When the journal can't be read.
+    /// When the journal can't be read, or lacks a stage.
     pub fn of(machine: &Machine, mirror: &FileServer, seen: &Seen) -> Result<Self> {
         let start = seconds(machine.powered_on());
         let journal = machine.journal()?;
@@ -45,11 +45,10 @@ impl Waterfall {
         let says = |unit: &'static str, text: &'static str| {
             find(&|entry: &Entry| entry.unit == unit && entry.message.starts_with(text))
         };
-        let mut stages = Vec::new();
-        let mut stage = |name: &str, from: Option<f64>, to: Option<f64>| {
-            if let (Some(from), Some(to)) = (from, to) {
-                stages.push(Stage { name: name.to_owned(), from, to });
-            }
+        let (mut stages, mut unknown) = (Vec::new(), Vec::new());
+        let mut stage = |name: &str, from: Option<f64>, to: Option<f64>| match (from, to) {
+            (Some(from), Some(to)) => stages.push(Stage { name: name.to_owned(), from, to }),
+            _ => unknown.push(name.to_owned()),
         };
         let cloud_init = find(&|entry| entry.program == "cloud-init");
         let bootstrap = says("osm-bootstrap.service", "Started ");
@@ -76,6 +75,7 @@ impl Waterfall {
         stage("kubelet registers", kubelet, outside(seen.registered));
         stage("node gets Ready", outside(seen.registered), outside(seen.ready));
         stage("pod answers", outside(seen.ready), outside(seen.pod));
+        ensure!(unknown.is_empty(), "the journal does not say when these began or ended: {unknown:?}");
         Ok(Self(stages))
     }
 }
