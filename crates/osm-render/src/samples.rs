@@ -66,7 +66,10 @@ pub fn plain_pools(spec: &OperatingSystemProfileSpec, kubelets: &[Version]) -> V
                         kubelet_version: version.clone(),
                         ssh_public_keys: Vec::new(),
                         network: Network { ip_family, ..Network::default() },
-                        os: OperatingSystemSpec::default(),
+                        os: OperatingSystemSpec {
+                            provisioning_utility: Some(spec.provisioning_utility),
+                            ..OperatingSystemSpec::default()
+                        },
                         overwrite_cloud_config: None,
                         kubelet: KubeletSettings::default(),
                     },
@@ -82,7 +85,13 @@ fn with_everything(pool: &Pool) -> Pool {
     let pairs = |text: &str| Some(BTreeMap::from([("memory".to_owned(), text.to_owned())]));
     Pool {
         ssh_public_keys: vec!["ssh-ed25519 AAAA sample".to_owned()],
-        os: OperatingSystemSpec { dist_upgrade_on_boot: true },
+        os: OperatingSystemSpec {
+            dist_upgrade_on_boot: true,
+            disable_auto_update: true,
+            disable_locksmith_d: true,
+            disable_update_engine: true,
+            ..pool.os.clone()
+        },
         overwrite_cloud_config: Some("[Global]\nkey=\"it's\"\n".to_owned()),
         kubelet: KubeletSettings {
             system_reserved: pairs("200Mi"),
