@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::machine_deployment::MachineDeployment;
-use crate::profile::{CloudProvider, OperatingSystem};
+use crate::profile::{CloudProvider, OperatingSystem, ProvisioningUtility};
 use crate::provider_spec::{Network, OperatingSystemSpec, ProviderSpec};
 use crate::{digest, names, strict};
 
@@ -133,6 +133,17 @@ impl Pool {
             overwrite_cloud_config: provider.overwrite_cloud_config,
             kubelet: KubeletSettings::read(md.metadata.annotations.as_ref())?,
         })
+    }
+}
+
+impl Pool {
+    /// The program that applies user data on its machines: on Flatcar Ignition unless told otherwise, elsewhere
+    /// always cloud-init.
+    pub fn provisioning_utility(&self) -> ProvisioningUtility {
+        match self.operating_system {
+            OperatingSystem::Flatcar => self.os.provisioning_utility.unwrap_or(ProvisioningUtility::Ignition),
+            _ => ProvisioningUtility::CloudInit,
+        }
     }
 }
 
@@ -288,6 +299,33 @@ mod tests {
         let error = Pool::read(&machine_deployment(good(), annotations)).unwrap_err();
         assert_eq!(error.reason(), "InvalidAnnotation");
         assert!(error.to_string().contains("MaxPods"), "{error}");
+    }
+
+    #[test]
+    fn flatcar_has_ignition_unless_told_otherwise_and_others_never() {
+        let pool = |os: &str, spec: Value| {
+            let mut machine = good();
+            let provider = machine.pointer_mut("/providerSpec/value").unwrap();
+            provider["operatingSystem"] = json!(os);
+            provider["operatingSystemSpec"] = spec;
+            Pool::read(&machine_deployment(machine, json!({})))
+        };
+        for (os, spec, utility) in [
+            ("flatcar", Value::Null, "ignition"),
+            ("flatcar", json!({"provisioningUtility": ""}), "ignition"),
+            ("flatcar", json!({"provisioningUtility": "ignition"}), "ignition"),
+            ("flatcar", json!({"provisioningUtility": "cloud-init"}), "cloud-init"),
+            ("ubuntu", json!({"provisioningUtility": "ignition"}), "cloud-init"),
+            ("rhel", Value::Null, "cloud-init"),
+        ] {
+            assert_eq!(pool(os, spec).unwrap().provisioning_utility().to_string(), utility, "{os}");
+        }
+        let error = pool("flatcar", json!({"provisioningUtility": "ansible"})).unwrap_err().to_string();
+        assert!(error.contains("provisioningUtility: expected cloud-init or ignition"), "{error}");
+        let flags =
+            json!({"disableAutoUpdate": true, "disableLocksmithD": true, "disableUpdateEngine": true});
+        let os = pool("flatcar", flags).unwrap().os;
+        assert!(os.disable_auto_update && os.disable_locksmith_d && os.disable_update_engine);
     }
 
     #[test]

@@ -208,6 +208,22 @@ pub enum ProvisioningUtility {
     Ignition,
 }
 
+impl ProvisioningUtility {
+    /// As written in manifests.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CloudInit => "cloud-init",
+            Self::Ignition => "ignition",
+        }
+    }
+}
+
+impl std::fmt::Display for ProvisioningUtility {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// Language of a profile's templates.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TemplateEngine {

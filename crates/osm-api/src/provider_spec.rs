@@ -5,6 +5,8 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use crate::profile::ProvisioningUtility;
+
 /// `spec.template.spec.providerSpec.value` of a MachineDeployment.
 #[derive(Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -83,8 +85,28 @@ pub enum IpFamily {
 #[derive(Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OperatingSystemSpec {
-    /// Upgrade all packages at first boot.
+    /// Upgrade all packages at first boot; not on Flatcar.
     pub dist_upgrade_on_boot: bool,
+    /// Flatcar: neither of the two below.
+    pub disable_auto_update: bool,
+    /// Flatcar: never reboot into an update that is installed.
+    #[serde(rename = "disableLocksmithD")]
+    pub disable_locksmith_d: bool,
+    /// Flatcar: install no updates.
+    pub disable_update_engine: bool,
+    /// Flatcar: the program that applies user data; absent for its default, Ignition.
+    #[serde(deserialize_with = "empty_is_none")]
+    pub provisioning_utility: Option<ProvisioningUtility>,
+}
+
+fn empty_is_none<'de, D: Deserializer<'de>>(d: D) -> Result<Option<ProvisioningUtility>, D::Error> {
+    match Option::<Value>::deserialize(d)? {
+        None => Ok(None),
+        Some(value) if value == "" => Ok(None),
+        Some(value) => serde_json::from_value(value)
+            .map(Some)
+            .map_err(|_| serde::de::Error::custom("expected cloud-init or ignition")),
+    }
 }
 
 fn null_is_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(d: D) -> Result<T, D::Error> {

@@ -6,7 +6,14 @@ use osm_api::profile::{OperatingSystem, OperatingSystemProfile, OperatingSystemP
 use crate::yaml;
 
 /// Name of the built-in file and its text.
-const BUILT_IN: [(&str, &str); 1] = [("osp-ubuntu.yaml", include_str!("../../../profiles/osp-ubuntu.yaml"))];
+const BUILT_IN: [(&str, &str); 6] = [
+    ("osp-amzn2.yaml", include_str!("../../../profiles/osp-amzn2.yaml")),
+    ("osp-centos.yaml", include_str!("../../../profiles/osp-centos.yaml")),
+    ("osp-flatcar.yaml", include_str!("../../../profiles/osp-flatcar.yaml")),
+    ("osp-rhel.yaml", include_str!("../../../profiles/osp-rhel.yaml")),
+    ("osp-rockylinux.yaml", include_str!("../../../profiles/osp-rockylinux.yaml")),
+    ("osp-ubuntu.yaml", include_str!("../../../profiles/osp-ubuntu.yaml")),
+];
 
 /// The built-in profiles by name. A test makes sure that all of them can be read.
 pub fn defaults() -> Vec<(String, OperatingSystemProfileSpec)> {

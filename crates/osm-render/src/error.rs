@@ -2,6 +2,8 @@
 //!
 //! No message repeats template data: a value may be a credential.
 
+use osm_api::profile::ProvisioningUtility;
+
 /// A place in a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplatePosition {
@@ -36,8 +38,6 @@ pub enum ProfileError {
         "the profile is written in Go's template language (spec.templateEngine GoTemplate, which is the default); this version renders Handlebars and None: rewrite its templates and set spec.templateEngine"
     )]
     TemplateEngineUnsupported,
-    #[error("spec.provisioningUtility ignition can't be rendered yet: use cloud-init")]
-    UtilityUnsupported,
     #[error("the profile has {bytes} bytes, more than the {limit} that can be stored: make it smaller")]
     ContentTooLarge { bytes: usize, limit: usize },
     #[error("spec.{path}: {problem}")]
@@ -54,7 +54,6 @@ impl ProfileError {
         match self {
             Self::ExtendsUnsupported(_) => "ExtendsUnsupported",
             Self::TemplateEngineUnsupported => "TemplateEngineUnsupported",
-            Self::UtilityUnsupported => "UtilityUnsupported",
             Self::ContentTooLarge { .. } => "ContentTooLarge",
             Self::Invalid { .. } => "ProfileInvalid",
             Self::Template { .. } => "TemplateInvalid",
@@ -74,6 +73,10 @@ pub enum RenderError {
         .supported.join(", ")
     )]
     UnsupportedCloudProvider { supported: Vec<String>, pool: String },
+    #[error("the profile is for {profile}, the pool's machines use {pool}: name a profile for {pool} in the MachineDeployment's annotation {annotation}, or change operatingSystemSpec.provisioningUtility", annotation = osm_api::names::PROFILE)]
+    UnsupportedProvisioningUtility { profile: ProvisioningUtility, pool: ProvisioningUtility },
+    #[error("the MachineDeployment's network: {problem}")]
+    UnsupportedNetwork { problem: String },
     #[error("{position}: {problem}")]
     Template { position: TemplatePosition, problem: String },
     #[error("{place} contains {prefix:?}, which is reserved for late-bound values: remove it", prefix = crate::RESERVED_PREFIX)]
@@ -98,6 +101,8 @@ impl RenderError {
         match self {
             Self::UnsupportedOperatingSystem { .. } => "UnsupportedOperatingSystem",
             Self::UnsupportedCloudProvider { .. } => "UnsupportedCloudProvider",
+            Self::UnsupportedProvisioningUtility { .. } => "UnsupportedProvisioningUtility",
+            Self::UnsupportedNetwork { .. } => "UnsupportedNetwork",
             Self::Template { .. } => "TemplateFailed",
             Self::ReservedText { .. } => "ReservedText",
             Self::ContentTooLarge { .. } => "ContentTooLarge",
@@ -120,10 +125,10 @@ pub enum UserDataError {
     NotRaw(String),
     #[error("{place} holds a late-bound value that spec.lateBound does not name, or a damaged one")]
     UnknownMarker { place: String },
-    #[error("provisioning utility ignition can't be written yet")]
-    UtilityUnsupported,
     #[error("{place} can't be written as YAML")]
     Unwritable { place: String },
+    #[error("{place}: {problem}")]
+    Unfit { place: String, problem: String },
 }
 
 impl UserDataError {
@@ -133,8 +138,7 @@ impl UserDataError {
             Self::MissingValue(_) => "LateBoundValueMissing",
             Self::NotRaw(_) => "LateBoundValueNotRaw",
             Self::UnknownMarker { .. } => "UnknownMarker",
-            Self::UtilityUnsupported => "UtilityUnsupported",
-            Self::Unwritable { .. } => "UserDataInvalid",
+            Self::Unwritable { .. } | Self::Unfit { .. } => "UserDataInvalid",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Turns a profile, a pool and settings into user data.
 //!
 //! ```text
-//! resolve(spec)   -> AcceptedProfile      checks that need no rendering
+//! resolve(spec)   -> AcceptedProfile      the library applied, and checks that need no rendering
 //! compile(&…)     -> Profile              every template parsed
 //! Profile::render -> Rendered             the content of an OperatingSystemConfig, with markers for credentials, and what it downloads
 //! user_data(…)    -> String               the document that a machine reads, credentials filled in
@@ -10,16 +10,20 @@
 //! This crate is pure: no clock, network, environment or randomness, and the same input always gives the same output.
 //! It must stand any template: time, memory and stack are bounded, and nothing panics.
 
+mod clouds;
 mod defaults;
 mod downloads;
 mod error;
 mod handlebars;
 mod late;
+mod library;
 mod model;
 mod profile;
 mod resolve;
 mod samples;
 mod size;
+mod static_network;
+mod systems;
 mod texts;
 mod user_data;
 pub mod yaml;
@@ -30,6 +34,7 @@ pub use defaults::{bless, blessed_version, content_hash, default_name, defaults}
 pub use downloads::{Artefact, Download};
 pub use error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 pub use late::{LateValues, PREFIX as RESERVED_PREFIX};
+pub use library::library_version;
 pub use profile::{ClusterEndpoint, Profile, Rendered, compile};
 pub use resolve::resolve;
 pub use samples::{dry_run, plain_pools, sample_pools, stand_in_cluster};

@@ -5,21 +5,32 @@ use osm_api::provider_spec::IpFamily;
 use osm_api::settings::{ARCHITECTURES, Registry, Settings};
 use serde_json::{Map, Value, json};
 
-use crate::ClusterEndpoint;
 use crate::downloads::{Artefact, Source};
+use crate::{ClusterEndpoint, clouds, systems};
 
 /// Builds the data.
 pub(crate) fn data(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) -> Value {
     let family = pool.network.ip_family;
+    let (cloud, system) = (clouds::cloud(pool.cloud_provider), systems::system(pool.operating_system));
     json!({
         "kubelet": kubelet(pool, settings),
         "cloud": {
             "name": pool.cloud_provider,
-            "external": settings.cluster.external_cloud_provider,
+            "external": settings.cluster.external_cloud_provider && cloud.external,
+            "nodeName": cloud.node_name,
+            "guestAgent": cloud.guest_agent.map(|agent| {
+                json!({"package": agent.package(), "unit": agent.unit(system.family)})
+            }),
         },
         "os": {
             "name": pool.operating_system,
+            "family": system.family,
+            "selinux": system.selinux,
+            "python": system.python,
             "distUpgradeOnBoot": pool.os.dist_upgrade_on_boot,
+            "disableAutoUpdate": pool.os.disable_auto_update,
+            "disableLocksmithD": pool.os.disable_locksmith_d,
+            "disableUpdateEngine": pool.os.disable_update_engine,
         },
         "cluster": {
             "apiServer": cluster.api_server,

@@ -7,7 +7,8 @@ use osm_api::digest;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::pool::Pool;
 use osm_api::profile::{
-    AcceptedProfile, MAX_CONTENT_BYTES, OperatingSystemProfileSpec, TemplateEngine, stored_bytes,
+    AcceptedProfile, MAX_CONTENT_BYTES, OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility,
+    TemplateEngine, stored_bytes,
 };
 use osm_api::settings::Settings;
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use crate::downloads::{Catalogue, Download};
 use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 use crate::handlebars::{self, Budget, Located, Templates};
 use crate::late::{self, Part};
-use crate::{Stage, model, size, texts, user_data};
+use crate::{Stage, model, size, static_network, texts, user_data};
 
 /// Oldest and newest minor version of Kubernetes 1 that templates are tried with.
 pub(crate) const KUBELET_MINORS: (u64, u64) = (33, 36);
@@ -136,10 +137,13 @@ impl Profile {
             |stage: Stage| self.render_stage(stage, settings, &context, &budget, &catalogue, &mut late_bound);
         let (mut bootstrap, provisioning) = (stage(Stage::Bootstrap)?, stage(Stage::Provisioning)?);
         bootstrap.user_ssh_keys.clone_from(&pool.ssh_public_keys);
-        if pool.os.dist_upgrade_on_boot {
-            upgrade_on_boot(&mut bootstrap);
+        if self.spec.provisioning_utility == ProvisioningUtility::CloudInit {
+            if pool.os.dist_upgrade_on_boot {
+                upgrade_on_boot(&mut bootstrap);
+            }
+            warnings.extend(hidden_machine_names(&bootstrap));
         }
-        warnings.extend(hidden_machine_names(&bootstrap));
+        self.configure_network(&mut bootstrap, pool)?;
 
         let mut spec = OperatingSystemConfigSpec {
             os_name: Some(pool.operating_system),
@@ -174,6 +178,10 @@ impl Profile {
         if profile_os != os {
             warnings.push(format!("a profile for {profile_os} is used for machines that run {os}"));
         }
+        let (profile, utility) = (self.spec.provisioning_utility, pool.provisioning_utility());
+        if profile != utility {
+            return Err(RenderError::UnsupportedProvisioningUtility { profile, pool: utility });
+        }
         let clouds = &self.spec.supported_cloud_providers;
         if !clouds.iter().any(|cloud| cloud.name == pool.cloud_provider) {
             return Err(RenderError::UnsupportedCloudProvider {
@@ -188,10 +196,28 @@ impl Profile {
                 "kubelet {version} is outside 1.{oldest} to 1.{newest}, which this version was tried with"
             ));
         }
-        if pool.network.is_static() {
-            warnings.push(format!("the static network of the MachineDeployment is not configured on {os}"));
+        if os == OperatingSystem::Flatcar && pool.os.dist_upgrade_on_boot {
+            warnings.push(format!("distUpgradeOnBoot does nothing on {os}, which updates itself as a whole"));
         }
         Ok(warnings)
+    }
+
+    /// Adds the static network of the pool, if it has one, to the first document: without it there is no second.
+    fn configure_network(&self, bootstrap: &mut StageConfig, pool: &Pool) -> Result<(), RenderError> {
+        let Some(file) = static_network::file(&pool.network)
+            .map_err(|problem| RenderError::UnsupportedNetwork { problem })?
+        else {
+            return Ok(());
+        };
+        let problem = if self.spec.provisioning_utility != ProvisioningUtility::Ignition {
+            "a static address can be configured on flatcar with ignition only: remove cidr, gateway and dns"
+        } else if bootstrap.files.iter().any(|other| other.path == file.path) {
+            "the profile writes the file that the static network would be written to"
+        } else {
+            bootstrap.files.push(file);
+            return Ok(());
+        };
+        Err(RenderError::UnsupportedNetwork { problem: problem.to_owned() })
     }
 
     fn render_stage(

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use osm_api::digest;
 use osm_api::profile::{
-    AcceptedProfile, AcceptedSpec, ContainerRuntimeName, File, MAX_CONTENT_BYTES, OperatingSystemProfileSpec,
-    ProfileConfig, ProvisioningUtility, TemplateEngine, Unit, stored_bytes,
+    AcceptedProfile, AcceptedSpec, ContainerRuntimeName, File, MAX_CONTENT_BYTES, OperatingSystem,
+    OperatingSystemProfileSpec, ProfileConfig, ProvisioningUtility, TemplateEngine, Unit, stored_bytes,
 };
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::ProfileError;
-use crate::{Stage, late, texts, user_data};
+use crate::{Stage, late, library, texts, user_data};
 
 /// Keys of a cloud-config that are written from elsewhere.
 const RESERVED_MODULES: [(&str, &str); 4] = [
@@ -20,7 +21,8 @@ const RESERVED_MODULES: [(&str, &str); 4] = [
     ("ssh_pwauth", "it is always off"),
 ];
 
-/// Checks a profile and applies what it builds on.
+/// Checks a profile and applies what it builds on: the [library](crate::library_version)'s parts that its templates include
+/// become templates of its own.
 ///
 /// # Errors
 /// The first mistake, with its path inside the spec. [`ProfileError::reason`] tells what kind it is.
@@ -31,14 +33,8 @@ pub fn resolve(spec: &OperatingSystemProfileSpec) -> Result<AcceptedProfile, Pro
     if spec.template_engine == TemplateEngine::GoTemplate {
         return Err(ProfileError::TemplateEngineUnsupported);
     }
-    if spec.provisioning_utility == ProvisioningUtility::Ignition {
-        return Err(ProfileError::UtilityUnsupported);
-    }
     let tree = serde_json::to_value(spec).map_err(|_| invalid("", "can't be written as JSON"))?;
-    let bytes = stored_bytes(&tree);
-    if bytes > MAX_CONTENT_BYTES {
-        return Err(ProfileError::ContentTooLarge { bytes, limit: MAX_CONTENT_BYTES });
-    }
+    check_size(&tree)?;
     if let Some(path) = late::find_reserved(&tree) {
         return Err(ProfileError::ReservedText { path });
     }
@@ -49,23 +45,61 @@ pub fn resolve(spec: &OperatingSystemProfileSpec) -> Result<AcceptedProfile, Pro
     if spec.supported_cloud_providers.is_empty() {
         return Err(invalid("supportedCloudProviders", "must name at least one cloud provider"));
     }
-    for stage in Stage::ALL {
-        check_stage(stage, stage.config(spec))?;
+    if spec.provisioning_utility == ProvisioningUtility::Ignition && spec.os_name != OperatingSystem::Flatcar
+    {
+        return Err(invalid(
+            "provisioningUtility",
+            format!("is ignition, which {} does not have: use cloud-init", spec.os_name),
+        ));
     }
+    for stage in Stage::ALL {
+        check_stage(stage, stage.config(spec), spec.provisioning_utility)?;
+    }
+    let (resolved, library) = apply_library(spec)?;
+    check_size(&resolved)?;
     Ok(AcceptedProfile {
-        version: spec.version.clone(),
-        digest: digest::of(spec).map_err(|_| invalid("", "can't be written as JSON"))?,
-        template_engine: spec.template_engine,
-        library: None,
-        spec: AcceptedSpec(spec.clone()),
+        version: resolved.version.clone(),
+        digest: digest::of(&resolved).map_err(|_| invalid("", "can't be written as JSON"))?,
+        template_engine: resolved.template_engine,
+        library,
+        spec: AcceptedSpec(resolved),
     })
+}
+
+/// `spec` with the parts of the library that it includes, and the library's version if it does.
+fn apply_library(
+    spec: &OperatingSystemProfileSpec,
+) -> Result<(OperatingSystemProfileSpec, Option<String>), ProfileError> {
+    let mut resolved = spec.clone();
+    if spec.template_engine != TemplateEngine::Handlebars {
+        return Ok((resolved, None));
+    }
+    let bootstrap = library::add(Stage::Bootstrap, &spec.bootstrap_config)?;
+    let provisioning = library::add(Stage::Provisioning, &spec.provisioning_config)?;
+    let used = bootstrap.is_some() || provisioning.is_some();
+    resolved.bootstrap_config = bootstrap.unwrap_or(resolved.bootstrap_config);
+    resolved.provisioning_config = provisioning.unwrap_or(resolved.provisioning_config);
+    Ok((resolved, used.then(library::library_version)))
+}
+
+fn check_size(content: &impl Serialize) -> Result<(), ProfileError> {
+    match stored_bytes(content) {
+        bytes if bytes > MAX_CONTENT_BYTES => {
+            Err(ProfileError::ContentTooLarge { bytes, limit: MAX_CONTENT_BYTES })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn invalid(path: impl Into<String>, problem: impl Into<String>) -> ProfileError {
     ProfileError::Invalid { path: path.into(), problem: problem.into() }
 }
 
-fn check_stage(stage: Stage, config: &ProfileConfig) -> Result<(), ProfileError> {
+fn check_stage(
+    stage: Stage,
+    config: &ProfileConfig,
+    utility: ProvisioningUtility,
+) -> Result<(), ProfileError> {
     let name = stage.field();
     let runtimes = &config.supported_container_runtimes;
     if runtimes.iter().filter(|runtime| runtime.name == ContainerRuntimeName::Containerd).count() > 1 {
@@ -73,10 +107,13 @@ fn check_stage(stage: Stage, config: &ProfileConfig) -> Result<(), ProfileError>
     }
     let mut paths: BTreeSet<String> = BTreeSet::new();
     if stage == Stage::Bootstrap {
-        paths.insert(user_data::MACHINE_NAME_FILE.to_owned());
+        paths.extend(user_data::own_paths(utility).iter().map(|path| (*path).to_owned()));
     }
     for (place, file) in texts::files(name, config) {
         check_file(&place, file)?;
+        if utility == ProvisioningUtility::Ignition {
+            check_file_for_ignition(&place, file)?;
+        }
         if !paths.insert(file.path.clone()) {
             return Err(invalid(place, "this path is written more than once"));
         }
@@ -94,6 +131,9 @@ fn check_stage(stage: Stage, config: &ProfileConfig) -> Result<(), ProfileError>
             }
         }
     }
+    if let Some(path) = paths.iter().find(|path| parents(path).any(|parent| paths.contains(parent))) {
+        return Err(invalid(name, format!("{path} lies below a path that is a file itself")));
+    }
     for (place, template, _) in texts::templates(name, config) {
         // Without dots, so that no name is also a path inside the spec.
         let good = |c: char| c.is_ascii_alphanumeric() || "-_/".contains(c);
@@ -101,7 +141,28 @@ fn check_stage(stage: Stage, config: &ProfileConfig) -> Result<(), ProfileError>
             return Err(invalid(place, "a template's name may have letters, digits, -, _ and / only"));
         }
     }
-    config.modules.as_ref().map_or(Ok(()), |modules| check_modules(&format!("{name}.modules"), modules))
+    let modules = config.modules.as_ref();
+    modules.map_or(Ok(()), |modules| check_modules(&format!("{name}.modules"), modules, utility))
+}
+
+/// The folders above a path.
+fn parents(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').filter_map(|(at, _)| path.get(..at))
+}
+
+/// What would fail on the machine, where nobody could log in to see why.
+fn check_file_for_ignition(place: &str, file: &File) -> Result<(), ProfileError> {
+    if file.permissions > 777 {
+        return Err(invalid(place, "permissions must be 777 or less, Ignition sets no others"));
+    }
+    if file.path.starts_with("/usr/") {
+        return Err(invalid(place, "/usr is read-only on Flatcar: write below /etc or /opt"));
+    }
+    let volatile = ["/dev/", "/proc/", "/run/", "/sys/"];
+    if volatile.iter().any(|folder| file.path.starts_with(folder)) {
+        return Err(invalid(place, "Ignition writes before this file system is there: let a unit write it"));
+    }
+    Ok(())
 }
 
 fn check_file(place: &str, file: &File) -> Result<(), ProfileError> {
@@ -157,12 +218,15 @@ fn check_unit(place: &str, unit: &Unit) -> Result<(), ProfileError> {
     Ok(())
 }
 
-fn check_modules(place: &str, modules: &Value) -> Result<(), ProfileError> {
+fn check_modules(place: &str, modules: &Value, utility: ProvisioningUtility) -> Result<(), ProfileError> {
     let Value::Object(modules) = modules else {
         return Err(invalid(place, "must be an object of cloud-init modules"));
     };
     for (key, value) in modules {
         let place = format!("{place}.{key}");
+        if let Some(problem) = user_data::unsupported_module(utility, key) {
+            return Err(invalid(place, problem));
+        }
         if let Some((_, instead)) = RESERVED_MODULES.iter().find(|(reserved, _)| reserved == key) {
             return Err(invalid(place, format!("can't be set here: {instead}")));
         }

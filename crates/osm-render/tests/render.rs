@@ -105,6 +105,80 @@ fn content_holds_markers_and_says_what_they_mean() {
     assert_eq!(other.spec.late_bound.len(), 1);
 }
 
+#[test]
+fn machines_that_no_cloud_knows_are_not_left_to_a_cloud_controller_manager() {
+    let profile = profile(|spec| {
+        spec["bootstrapConfig"]["templates"]["proxy"] =
+            json!("external={{cloud.external}} {{cloud.nodeName}}\n");
+    });
+    let settings = Settings::parse("cluster: {externalCloudProvider: true}").unwrap();
+    let script = |cloud: &str, settings: &Settings| {
+        let rendered = profile.render(&pool(cloud), settings, &stand_in_cluster()).unwrap();
+        rendered.spec.bootstrap_config.files[1].content.inline.clone().unwrap().data
+    };
+    assert!(script("aws", &settings).contains("external=true ec2-metadata\n"));
+    assert!(script("openstack", &settings).contains("external=true machine-name\n"));
+    assert!(script("edge", &settings).contains("external=false machine-name\n"));
+    assert!(script("aws", &Settings::default()).contains("external=false"));
+}
+
+/// Changes a spec's first template of the bootstrap stage.
+fn including(text: &'static str) -> OperatingSystemProfileSpec {
+    spec(|spec| spec["bootstrapConfig"]["templates"]["proxy"] = json!(text))
+}
+
+#[test]
+fn a_resolved_profile_holds_the_parts_of_the_library_that_it_includes() {
+    assert_eq!(resolve(&spec(|_| {})).unwrap().library, None);
+
+    // By way of another part, from a template that is itself included, and twice.
+    let spec = including("{{> lib/osm-extras.sh}}{{#if proxy.http}}\n{{> lib/proxy.sh}}{{/if}}");
+    let accepted = resolve(&spec).unwrap();
+    assert_eq!(accepted.library, Some(library_version()));
+    let names = |templates: &BTreeMap<String, String>| templates.keys().cloned().collect::<Vec<_>>();
+    let templates = &accepted.spec.0.bootstrap_config.templates;
+    for part in ["lib/downloads.sh", "lib/osm-extras.sh", "lib/persist.sh", "lib/proxy.sh"] {
+        assert!(templates.contains_key(part), "{part} is not among {:?}", names(templates));
+    }
+    assert_eq!(
+        names(&accepted.spec.0.provisioning_config.templates),
+        [""; 0],
+        "the other stage includes none"
+    );
+    assert_eq!(accepted.digest, osm_api::digest::of(&accepted.spec.0).unwrap());
+
+    // It needs no library any more.
+    let mut stored: osm_api::profile::AcceptedProfile =
+        serde_json::from_value(serde_json::to_value(&accepted).unwrap()).unwrap();
+    let stored_templates = &mut stored.spec.0.bootstrap_config.templates;
+    stored_templates.insert("lib/proxy.sh".to_owned(), "the proxy of long ago\n".to_owned());
+    let rendered = compile(&stored).unwrap().render(&pool("aws"), &settings(), &stand_in_cluster()).unwrap();
+    let script = rendered.spec.bootstrap_config.files[1].content.inline.as_ref().unwrap();
+    assert_eq!(script.data.matches("the proxy of long ago\n").count(), 2, "{}", script.data);
+}
+
+#[test]
+fn mistakes_with_the_library_say_where_and_what_there_is() {
+    let error = resolve(&including("one\n{{> lib/kubelet}}")).unwrap_err();
+    assert_eq!(error.reason(), "TemplateInvalid");
+    let error = error.to_string();
+    for text in ["bootstrapConfig.templates.proxy, line 2", "no \"lib/kubelet\"", "lib/kubelet.yaml"] {
+        assert!(error.contains(text), "{text} is not in {error}");
+    }
+    let own = spec(|spec| spec["provisioningConfig"]["templates"] = json!({"lib/mine": "x"}));
+    let error = resolve(&own).unwrap_err().to_string();
+    assert!(error.contains("names that start with lib/"), "{error}");
+
+    // What can't be parsed is the compiler's to tell; what is no template includes nothing.
+    let accepted = resolve(&including("{{> lib/persist.sh}}{{#if}}")).unwrap();
+    assert_eq!(compile(&accepted).unwrap_err().reason(), "TemplateInvalid");
+    let verbatim = spec(|spec| {
+        spec["templateEngine"] = json!("None");
+        spec["bootstrapConfig"]["templates"]["proxy"] = json!("{{> lib/no-such-part}}");
+    });
+    assert_eq!(resolve(&verbatim).unwrap().library, None);
+}
+
 /// Names and architectures of what a rendering downloads.
 fn downloads(profile: &Profile, settings: &str) -> Vec<String> {
     let settings = Settings::parse(settings).unwrap();
@@ -287,8 +361,9 @@ fn pools_that_do_not_fit_are_refused_and_odd_ones_noted() {
     assert_eq!(render(&pool("aws")).unwrap().warnings, Vec::<String>::new());
     other = pool("aws");
     other.kubelet_version = semver::Version::new(1, 40, 0);
+    assert_eq!(render(&other).unwrap().warnings.len(), 1);
     other.network.gateway = "10.0.0.1".to_owned();
-    assert_eq!(render(&other).unwrap().warnings.len(), 2);
+    assert_eq!(render(&other).unwrap_err().reason(), "UnsupportedNetwork");
     let rhel = profile(|spec| spec["osName"] = json!("rhel"));
     other = pool("aws");
     other.operating_system = OperatingSystem::RockyLinux;
@@ -331,7 +406,7 @@ fn profiles_that_can_not_work_are_refused_with_the_place() {
     let cases: Vec<(&str, &str, Box<dyn Fn(&mut Value)>)> = vec![
         ("ExtendsUnsupported", "base", Box::new(|s| s["extends"] = json!("base"))),
         ("TemplateEngineUnsupported", "GoTemplate", Box::new(|s| s["templateEngine"] = json!("GoTemplate"))),
-        ("UtilityUnsupported", "ignition", Box::new(|s| s["provisioningUtility"] = json!("ignition"))),
+        ("ProfileInvalid", "use cloud-init", Box::new(|s| s["provisioningUtility"] = json!("ignition"))),
         ("ContentTooLarge", "524288", Box::new(|s| s["osVersion"] = json!("x".repeat(600_000)))),
         ("ProfileInvalid", "version", Box::new(|s| s["version"] = json!("1.0"))),
         ("ProfileInvalid", "supportedCloudProviders", Box::new(|s| s["supportedCloudProviders"] = json!([]))),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::ResourceExt;
 use osm_api::condition::{self, ACCEPTED, Verdict};
-use osm_api::profile::{OperatingSystemProfileStatus, SupportedCloudProvider};
+use osm_api::profile::{AcceptedProfile, OperatingSystemProfileStatus, SupportedCloudProvider};
 use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec, names};
 
 use crate::gather::Gathered;
@@ -91,9 +91,7 @@ pub fn plan(gathered: &Gathered) -> Plan {
         Ok(accepted) => (acceptance(&stored.spec), Some(accepted.clone())),
         Err(refusal) => {
             let message = match &before.accepted {
-                Some(last) => {
-                    format!("{}; until then version {} stays in use", refusal.message, last.version)
-                }
+                Some(last) => format!("{}; until then {} stays in use", refusal.message, known_as(last)),
                 None => refusal.message.clone(),
             };
             let verdict = Verdict { type_: ACCEPTED, status: false, reason: refusal.reason, message };
@@ -114,6 +112,16 @@ pub fn plan(gathered: &Gathered) -> Plan {
         Action::Publish(Box::new(Publish { uid: stored.uid().unwrap_or_default(), status, news }))
     };
     Plan { action, verdict: Some(verdict) }
+}
+
+/// A version, and the library that it is resolved with unless that is this program's.
+fn known_as(last: &AcceptedProfile) -> String {
+    match &last.library {
+        Some(library) if *library != osm_render::library_version() => {
+            format!("version {} with the library {library}", last.version)
+        }
+        _ => format!("version {}", last.version),
+    }
 }
 
 fn acceptance(spec: &OperatingSystemProfileSpec) -> Verdict {

@@ -217,6 +217,30 @@ fn a_bad_edit_keeps_what_was_accepted_and_repair_is_told() {
 }
 
 #[test]
+fn another_library_is_followed_unless_the_profile_fails_with_it() {
+    let mut spec = profile("v1.0.0");
+    spec.provisioning_config.templates.insert("mine".into(), "{{> lib/proxy.sh}}".into());
+    let resolved = osm_render::resolve(&spec).unwrap();
+    let mut of_other_release = resolved.clone();
+    of_other_release.library = Some("sha.000000000000".into());
+    of_other_release.digest = "other".into();
+    let mut gathered = Gathered { judgement: Some(Ok(of_other_release.clone())), ..stored("v1.0.0") };
+    change(&mut gathered, |stored| stored.spec = spec);
+
+    // The same generation of the same spec, judged by this program.
+    let mut gathered = carried_out(gathered);
+    gathered.judgement = Some(Ok(resolved.clone()));
+    let Publish { status, news, .. } = publish(&gathered);
+    assert_eq!((status.accepted, news), (Some(resolved), None));
+
+    gathered.judgement = Some(refusal("TemplateInvalid"));
+    let Publish { status, news, .. } = publish(&gathered);
+    assert_eq!((status.accepted, news), (Some(of_other_release), Some(News::Refused)));
+    let message = &status.conditions[0].message;
+    assert!(message.ends_with("version v1.0.0 with the library sha.000000000000 stays in use"), "{message}");
+}
+
+#[test]
 fn a_first_refusal_leaves_nothing_accepted() {
     for reason in ["TemplateEngineUnsupported", "ExtendsUnsupported", "ContentTooLarge"] {
         let gathered = Gathered { judgement: Some(refusal(reason)), ..stored("v1.0.0") };

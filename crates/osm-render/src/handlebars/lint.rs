@@ -116,7 +116,7 @@ fn name(parameter: &Parameter) -> Result<&str, Located> {
 }
 
 /// The partials that `template` includes.
-fn partials<'t>(template: &'t Template, found: &mut BTreeSet<&'t str>) {
+pub(crate) fn partials<'t>(template: &'t Template, found: &mut BTreeSet<&'t str>) {
     for element in &template.elements {
         match element {
             TemplateElement::PartialExpression(partial) => found.extend(name(&partial.name).ok()),

@@ -1,11 +1,11 @@
 //! The Handlebars engine: strict, without HTML escaping, bounded in time, memory and stack.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
 use ::handlebars::{
-    Context, Handlebars, Output, RenderContext, RenderError, RenderErrorReason, Renderable,
+    Context, Handlebars, Output, RenderContext, RenderError, RenderErrorReason, Renderable, Template,
     TemplateErrorReason, no_escape,
 };
 use osm_api::config::LateBound;
@@ -119,6 +119,15 @@ impl Templates {
         intact(&out.0, placed).map_err(here)?;
         Ok(out.0)
     }
+}
+
+/// Names of the templates that `source` includes itself; `None` where it can't be parsed.
+pub(crate) fn included(source: &str) -> Option<BTreeSet<String>> {
+    scan::check(source).ok()?;
+    let template = catch_unwind(|| Template::compile(source)).ok()?.ok()?;
+    let mut names = BTreeSet::new();
+    lint::partials(&template, &mut names);
+    Some(names.into_iter().map(str::to_owned).collect())
 }
 
 /// What failed, without repeating data.

@@ -31,8 +31,21 @@ const FOLDERS: [&str; 8] = [
 ];
 
 /// Programs whose calls are noted instead, one a line, in the file `calls`.
-const NOTED: [&str; 8] =
-    ["systemctl", "modprobe", "sysctl", "swapoff", "ufw", "update-ca-certificates", "apt-get", "cloud-init"];
+const NOTED: [&str; 13] = [
+    "systemctl",
+    "modprobe",
+    "sysctl",
+    "swapoff",
+    "ufw",
+    "update-ca-certificates",
+    "update-ca-trust",
+    "apt-get",
+    "yum",
+    "cloud-init",
+    "setenforce",
+    "restorecon",
+    "nmcli",
+];
 
 /// What scripts may use on a machine that has no curl.
 const TOOLS: &str = "awk base64 cat chmod cp cut date grep gzip head ip ln mkdir mv od python3 rm sed sh sha256sum sync tail tar \

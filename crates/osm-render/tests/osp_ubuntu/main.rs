@@ -1,7 +1,9 @@
-//! The profile osp-ubuntu: its documents before the judges, its scripts at work.
+//! The scripts of the library at work, as the default profiles have them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod machine;
 
 use std::collections::BTreeMap;
@@ -9,151 +11,26 @@ use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::STANDARD;
+use common::{EVERYTHING, SECRET, noise, pool, token, values};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use machine::{Answer, Authority, KINDS, Kind, Machine, Server, wait_for};
-use osm_api::machine_deployment::MachineDeployment;
-use osm_api::profile::OperatingSystemProfile;
 use osm_api::{Pool, Settings};
 use osm_render::{ClusterEndpoint, LateValues, Stage, user_data};
-use osm_testkit::judge::{File, UserData, hosts_toml, judge_user_data_batch, user_data_files};
+use osm_testkit::judge::{File, hosts_toml, user_data_files};
 use osm_testkit::packages;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-const PROFILE: &str = include_str!("../../../../profiles/osp-ubuntu.yaml");
-const SECRET: &str = "osm-provisioning-0123456789abcdef0123";
-
-/// Settings with everything set that changes a document.
-const EVERYTHING: &str = r#"
-cluster: {externalCloudProvider: true}
-proxy: {http: "http://proxy.example:3128", noProxy: "10.0.0.0/8,.svc,.cluster.local"}
-hostCaBundle: |
-  -----BEGIN CERTIFICATE-----
-  TWFueSBtYWNoaW5lcw==
-  -----END CERTIFICATE-----
-  -----BEGIN CERTIFICATE-----
-  b25lIHRydXN0
-  -----END CERTIFICATE-----
-pauseImage: registry.example/pause:3.10
-initialTaints: [{key: a, effect: NoSchedule}, {key: b, value: x, effect: NoExecute}]
-kubelet: {featureGates: {KubeletTracing: true}}
-containerd:
-  deviceOwnershipFromSecurityContext: true
-  registries:
-  - host: docker.io
-    mirrors: [{url: "https://z.example/v2/hub", skipVerify: true, overridePath: true}, {url: "https://a.example"}]
-    credentials: {name: pull}
-  - {host: _default, mirrors: [{url: "http://mirror.example:5000"}]}
-  - {host: "registry.example:5000", credentials: {name: pull}}
-downloads:
-  crictl: {version: 1.34.0}
-  runc: {sha256: {amd64: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}}
-"#;
-
-fn pool(cloud: &str, kubelet: &str, family: &str, annotations: bool) -> Pool {
-    let settings = [
-        ("SystemReserved", "cpu=100m"),
-        ("KubeReserved", "cpu=200m,memory=200Mi"),
-        ("EvictionHard", "memory.available<100Mi,nodefs.available<10%"),
-        ("ContainerLogMaxSize", "20Mi"),
-        ("ContainerLogMaxFiles", "7"),
-        ("MaxPods", "55"),
-        ("ImageGCHighThresholdPercent", "80"),
-        ("ImageGCLowThresholdPercent", "0"),
-        ("ImageMinimumGCAge", "5m"),
-        ("ImageMaximumGCAge", "24h"),
-    ];
-    let prefix = "v1.kubelet-config.machine-controller.kubermatic.io";
-    let annotations: BTreeMap<String, &str> = settings
-        .iter()
-        .filter(|_| annotations)
-        .map(|(name, value)| (format!("{prefix}/{name}"), *value))
-        .collect();
-    let cloud_config =
-        if annotations.is_empty() { Value::Null } else { json!("[Global]\nregion = \"EOF\"\nEOF\n") };
-    let deployment: MachineDeployment = serde_json::from_value(json!({
-        "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
-        "metadata": {"name": "pool", "namespace": "kube-system", "annotations": annotations},
-        "spec": {"template": {"spec": {"versions": {"kubelet": kubelet}, "providerSpec": {"value": {
-            "sshPublicKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGlrZQ ops"],
-            "cloudProvider": cloud, "operatingSystem": "ubuntu", "network": {"ipFamily": family},
-            "overwriteCloudConfig": cloud_config,
-        }}}}},
-    }))
-    .unwrap();
-    Pool::read(&deployment).unwrap()
-}
-
-/// Text that does not compress, as signatures don't.
-fn noise(seed: &str, length: usize) -> String {
-    let mut bytes = Vec::new();
-    while bytes.len() < length {
-        bytes.extend(Sha256::digest(format!("{seed}{}", bytes.len())));
-    }
-    URL_SAFE_NO_PAD.encode(bytes)[..length].to_owned()
-}
-
-/// A token as an API server issues it.
-fn token(seed: &str, issued: u64) -> String {
-    let claims = json!({"iat": issued, "sub": "system:serviceaccount:cloud-init-settings:osm", "jti": noise(seed, 500)});
-    let claims = URL_SAFE_NO_PAD.encode(claims.to_string());
-    format!("{}.{claims}.{}", URL_SAFE_NO_PAD.encode(r#"{"alg":"RS256"}"#), noise(seed, 342))
-}
-
-fn values(digest: &str, issued: u64) -> LateValues {
-    let mut values = LateValues::from([
-        ("api/token".to_owned(), token("api", issued)),
-        ("kubelet/token".to_owned(), token("kubelet", issued)),
-        ("provisioning/secret-name".to_owned(), SECRET.to_owned()),
-        ("provisioning/sha256".to_owned(), digest.to_owned()),
-    ]);
-    for registry in ["docker.io", "registry.example:5000"] {
-        values.insert(format!("registry/{registry}/username"), "robot$ci".to_owned());
-        values.insert(format!("registry/{registry}/password"), "quo\"te's \\ and\nline".to_owned());
-    }
-    values
-}
-
 fn render(pool: &Pool, settings: &str, server: &str, ca: &str, values: &LateValues) -> (String, String) {
-    let profile: OperatingSystemProfile = serde_saphyr::from_str(PROFILE).unwrap();
-    let profile = osm_render::compile(&osm_render::resolve(&profile.spec).unwrap()).unwrap();
+    let name = osm_render::default_name(pool.operating_system);
+    let (_, spec) = osm_render::defaults().into_iter().find(|(known, _)| *known == name).unwrap();
+    let profile = osm_render::compile(&osm_render::resolve(&spec).unwrap()).unwrap();
     let cluster = ClusterEndpoint { api_server: server.to_owned(), ca: ca.to_owned() };
     let rendered = profile.render(pool, &Settings::parse(settings).unwrap(), &cluster).unwrap();
     let document = |stage| user_data(&rendered.spec, stage, values).unwrap();
     (document(Stage::Bootstrap), document(Stage::Provisioning))
-}
-
-#[test]
-fn judges_have_no_complaint() {
-    let ca = Authority::new("127.0.0.1").ca;
-    let values = values(&"0".repeat(64), 1);
-    let mut documents = Vec::new();
-    for cloud in ["aws", "openstack"] {
-        for kubelet in ["1.33.0", "1.36.3"] {
-            for family in ["IPv4", "IPv6", "IPv4+IPv6", "IPv6+IPv4"] {
-                for (label, settings) in [("plain", "{}"), ("everything", EVERYTHING)] {
-                    let pool = pool(cloud, kubelet, family, label == "everything");
-                    let (bootstrap, provisioning) =
-                        render(&pool, settings, "https://10.0.0.1:6443", &ca, &values);
-                    let bootstrap = bootstrap.replace("<MACHINE_NAME>", "pool-5d8f-x7k2p");
-                    for (stage, text) in [("bootstrap", bootstrap), ("provisioning", provisioning)] {
-                        documents.push((
-                            format!("{cloud} {kubelet} {family} {label} {stage}"),
-                            kubelet,
-                            text,
-                        ));
-                    }
-                }
-            }
-        }
-    }
-    let documents: Vec<UserData<'_>> = documents
-        .iter()
-        .map(|(name, kubelet, text)| UserData { name, text, kubelet: Some(kubelet) })
-        .collect();
-    judge_user_data_batch(&documents).unwrap_or_else(|verdict| panic!("{verdict}"));
 }
 
 #[test]
@@ -168,7 +45,7 @@ fn bootstrap_is_small() {
         .collect();
     let values = values(&noise("digest", 64), 1);
     let (bootstrap, _) = render(
-        &pool("aws", "1.36.0", "IPv4", true),
+        &pool("ubuntu", "aws", "1.36.0", "IPv4", true),
         EVERYTHING,
         "https://api.cluster.example:6443",
         &ca,
@@ -183,7 +60,7 @@ fn bootstrap_is_small() {
 /// What the cloud hands to a machine that is to apply `document`.
 fn bootstrap(machine: &Machine, server: &str, ca: &str, document: &str, issued: u64) {
     let values = values(&sha256(document.as_bytes()), issued);
-    let (text, _) = render(&pool("openstack", "1.34.2", "IPv4", false), "{}", server, ca, &values);
+    let (text, _) = render(&pool("ubuntu", "openstack", "1.34.2", "IPv4", false), "{}", server, ca, &values);
     machine.write(&user_data_files(&text).unwrap());
 }
 
@@ -491,8 +368,12 @@ fn provisioned(kind: Kind, port: u16, family: &str) -> Machine {
 }
 
 fn provisioned_with(kind: Kind, settings: &str, family: &str) -> Machine {
-    let pool = pool("openstack", "1.34.2", family, true);
-    let (_, text) = render(&pool, settings, "https://127.0.0.1:1", "", &values(&"0".repeat(64), 1));
+    machine_of(&pool("ubuntu", "openstack", "1.34.2", family, true), kind, settings)
+}
+
+/// A machine of `pool` with the provisioning document applied.
+fn machine_of(pool: &Pool, kind: Kind, settings: &str) -> Machine {
+    let (_, text) = render(pool, settings, "https://127.0.0.1:1", "", &values(&"0".repeat(64), 1));
     let files: Vec<File> = user_data_files(&text).unwrap();
     let machine = Machine::new(kind);
     machine.write(&files);
@@ -741,4 +622,127 @@ fn what_hangs_three_times_in_a_row_is_restarted() {
         assert_eq!(restarts(), restarted);
     }
     assert!(!machine.read("/calls").contains("kubelet"), "it has no certificate yet");
+}
+
+#[test]
+fn a_machine_like_rhel_is_set_up() {
+    prepare();
+    let server = Server::start(None);
+    server.answer(&mirror());
+    for (os, kind) in [("rockylinux", KINDS[0]), ("rhel", KINDS[3])] {
+        let machine =
+            machine_of(&pool(os, "openstack", "1.34.2", "IPv4", true), kind, &downloading_from(server.port));
+        std::fs::create_dir_all(machine.path("/etc/selinux")).unwrap();
+        std::fs::write(
+            machine.path("/etc/selinux/config"),
+            "# SELINUX=enforcing\nSELINUX=enforcing\nSELINUXTYPE=targeted\n",
+        )
+        .unwrap();
+        machine.program("getenforce", "echo Enforcing");
+        machine.program("ip", "echo '0: from all lookup local'; echo '30400: from 10.0.0.9 lookup 30400'");
+        let calls = machine.path("/calls");
+        let nmcli = "[ \"$1\" != -t ] || printf 'eth0:ethernet\\nlo:loopback\\ncali1:veth\\n'";
+        machine.program("nmcli", &format!("echo nmcli \"$@\" >>'{}'; {nmcli}", calls.display()));
+
+        assert!(machine.start("/opt/bin/osm-setup").succeeds(), "{kind:?}: {}", machine.read("/log"));
+        let calls = machine.read("/calls");
+        let at = |call: &str| calls.find(call).unwrap_or_else(|| panic!("{kind:?}: {call} not in {calls}"));
+        for unit in ["firewalld.service", "nm-cloud-setup.timer", "nm-cloud-setup.service"] {
+            assert!(at(&format!("systemctl disable {unit}\n")) < at(&format!("systemctl stop {unit}\n")));
+        }
+        assert!(at("stop nm-cloud-setup.service\n") < at("reload NetworkManager.service\n"));
+        assert!(at("reload NetworkManager.service\n") < at("nmcli device reapply eth0\n"));
+        assert_eq!(calls.matches("reapply").count(), 1, "{calls}");
+        assert!(
+            at("setenforce 0\n") < at("restorecon -R ")
+                && at("restorecon -R ") < at("restart containerd.service\n")
+        );
+        at("update-ca-trust extract\n");
+        assert!(!calls.contains("ufw") && !calls.contains("update-ca-certificates"), "{calls}");
+        assert_eq!(
+            machine.read("/etc/selinux/config"),
+            "# SELINUX=enforcing\nSELINUX=permissive\nSELINUXTYPE=targeted\n"
+        );
+        let trusted = machine.read("/etc/pki/ca-trust/source/anchors/osm.pem");
+        assert_eq!(trusted.matches("-----BEGIN CERTIFICATE-----\n").count(), 2, "{trusted}");
+        assert!(!machine.read("/log").contains("warning"), "{kind:?}: {}", machine.read("/log"));
+    }
+}
+
+#[test]
+fn a_machine_without_selinux_and_networkmanager_needs_neither() {
+    prepare();
+    let server = Server::start(None);
+    server.answer(&mirror());
+    let machine =
+        machine_of(&pool("amzn2", "aws", "1.34.2", "IPv4", true), KINDS[3], &downloading_from(server.port));
+    let none = format!(
+        "echo systemctl \"$@\" >>'{}'; case $* in cat* | *is-active*) exit 1 ;; esac",
+        machine.path("/calls").display()
+    );
+    machine.program("systemctl", &none);
+    assert!(machine.start("/opt/bin/osm-setup").succeeds(), "{}", machine.read("/log"));
+    let calls = machine.read("/calls");
+    for call in ["systemctl disable", "systemctl stop", "systemctl reload", "nmcli", "setenforce"] {
+        assert!(!calls.contains(call), "{call}: {calls}");
+    }
+    assert!(!machine.path("/etc/NetworkManager").exists());
+    assert!(!machine.read("/log").contains("warning"), "{}", machine.read("/log"));
+}
+
+#[test]
+fn yum_installs_what_it_can() {
+    prepare();
+    for kind in KINDS {
+        let server = Server::start(None);
+        server.answer(&mirror());
+        let pool = pool("rockylinux", "vsphere", "1.34.2", "IPv4", true);
+        let machine = machine_of(&pool, kind, &downloading_from(server.port));
+        let calls = machine.path("/calls");
+        let yum = format!("echo \"$*\" >>'{}'; case \"$*\" in *socat*) exit 1 ;; esac", calls.display());
+        machine.program("yum", &yum);
+        assert!(machine.start("/opt/bin/osm-extras").succeeds());
+        let log = machine.read("/log");
+        assert!(log.contains("warning: not installed: socat\n"), "{kind:?}: {log}");
+        let calls = machine.read("/calls");
+        assert!(
+            calls.contains("install nfs-utils\n") && calls.contains("install open-vm-tools\n"),
+            "{calls}"
+        );
+        machine.program("yum", "exit 0");
+        assert!(machine.start("/opt/bin/osm-extras").succeeds());
+        assert!(machine.read("/calls").contains("start --no-block vmtoolsd.service\n"));
+        assert!(machine.path("/var/lib/osm/extras").exists());
+    }
+}
+
+#[test]
+fn on_aws_the_node_is_named_by_the_instance_metadata() {
+    prepare();
+    for os in ["ubuntu", "amzn2"] {
+        let server = Server::start(None);
+        let machine = machine_of(&pool(os, "aws", "1.34.2", "IPv4", false), KINDS[1], "{}");
+        std::fs::remove_file(machine.path("/etc/machine-name")).unwrap();
+        let script = machine.read("/opt/bin/osm-kubelet-env");
+        let here = format!("127.0.0.1:{}", server.port);
+        std::fs::write(machine.path("/opt/bin/osm-kubelet-env"), script.replace("169.254.169.254", &here))
+            .unwrap();
+        machine.program("ip", "echo '192.0.2.1 dev eth0 src 10.0.0.7 uid 0'");
+
+        assert!(!machine.start("/opt/bin/osm-kubelet-env").succeeds(), "systemd tries again");
+        assert!(
+            machine.read("/log").contains(&format!("instance metadata at {here}: ")),
+            "{}",
+            machine.read("/log")
+        );
+        server.answer(&BTreeMap::from([
+            ("/latest/api/token".to_owned(), Answer::ok("t")),
+            ("/latest/meta-data/local-hostname".to_owned(), Answer::ok("IP-10-0-0-7.ec2.internal other")),
+        ]));
+        assert!(machine.start("/opt/bin/osm-kubelet-env").succeeds(), "{}", machine.read("/log"));
+        assert_eq!(
+            machine.read("/run/osm/kubelet.env"),
+            "KUBELET_NODE_ARGS=--hostname-override=ip-10-0-0-7.ec2.internal --node-ip=10.0.0.7\n"
+        );
+    }
 }

@@ -26,6 +26,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
         self.close_connection = True
 
+    do_PUT = do_GET
+
     def log_message(self, *args):
         pass
 

@@ -9,6 +9,7 @@
 
 mod cloud_config;
 mod containerd;
+mod ignition;
 mod kubelet;
 mod program;
 mod script;
@@ -18,6 +19,9 @@ mod verdict;
 
 pub use cloud_config::cloud_config;
 pub use containerd::{containerd_config, containerd_configs, hosts_toml};
+pub use ignition::{
+    IgnitionConfig, IgnitionUnit, IgnitionUser, ignition_apply, ignition_configs, ignition_read,
+};
 pub use kubelet::{KUBELET_MINORS, kubelet_config, kubelet_configs};
 pub use script::{python_scripts, shell_script, shell_scripts};
 pub use systemd::systemd_units;

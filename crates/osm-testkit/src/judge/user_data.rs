@@ -1,4 +1,4 @@
-//! Whole cloud-config documents, with everything that they put on a node.
+//! Whole cloud-config documents and Ignition configs, with everything that they put on a node.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -13,7 +13,10 @@ use serde::de::IgnoredAny;
 use super::kubelet::KUBELET_MINORS;
 use super::systemd::{is_unit, judge_units};
 use super::verdict::Verdict;
-use super::{cloud_config, containerd_configs, hosts_toml, kubelet_configs, python_scripts, shell_scripts};
+use super::{
+    IgnitionUnit, cloud_config, containerd_configs, hosts_toml, ignition_configs, ignition_read,
+    kubelet_configs, python_scripts, shell_scripts,
+};
 
 /// A file that a document writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +34,7 @@ pub struct File {
 pub struct UserData<'a> {
     /// What complaints call it.
     pub name: &'a str,
-    /// The cloud-config.
+    /// The cloud-config, or the Ignition config.
     pub text: &'a str,
     /// The Kubernetes version (`1.36`, `v1.36.3`) whose kubelet reads the configuration in it; `None` is all that there are judges for.
     pub kubelet: Option<&'a str>,
@@ -103,7 +106,7 @@ fn decode(file: &WriteFile) -> Result<String> {
     String::from_utf8(bytes).context("content is no text")
 }
 
-/// Judges a cloud-config and everything in it; see [`judge_user_data_batch`].
+/// Judges a document and everything in it; see [`judge_user_data_batch`].
 ///
 /// # Errors
 /// What is wrong with it.
@@ -111,7 +114,7 @@ pub fn judge_user_data(name: &str, text: &str) -> Result<(), Verdict> {
     judge_user_data_batch(&[UserData { name, text, kubelet: None }])
 }
 
-/// Judges cloud-config documents and everything in them: scripts by their `#!` line, commands, systemd units and drop-ins, containerd's and the kubelet's
+/// Judges cloud-config documents and Ignition configs, and everything in them: scripts by their `#!` line, commands, systemd units and drop-ins, containerd's and the kubelet's
 /// configuration, and that TOML, YAML and JSON files can be read.
 ///
 /// A matrix of profiles is best given at once: each judge is then started once.
@@ -119,14 +122,19 @@ pub fn judge_user_data(name: &str, text: &str) -> Result<(), Verdict> {
 /// # Errors
 /// What is wrong with them, complaints about a file under `<document>: <path>`.
 pub fn judge_user_data_batch(documents: &[UserData<'_>]) -> Result<(), Verdict> {
-    let texts: Vec<(&str, &str)> = documents.iter().map(|document| (document.name, document.text)).collect();
+    let (ignition, others): (Vec<UserData<'_>>, Vec<UserData<'_>>) =
+        documents.iter().copied().partition(|document| document.text.starts_with('{'));
+    let texts: Vec<(&str, &str)> = others.iter().map(|document| (document.name, document.text)).collect();
     let mut verdicts = vec![cloud_config(&texts)];
     let mut parts = Parts::default();
-    for document in documents {
+    for document in &others {
         match parse(document.name, document.text) {
             Ok(config) => verdicts.push(parts.add(document, &config)),
             Err(verdict) => verdicts.push(Err(verdict)),
         }
+    }
+    if !ignition.is_empty() {
+        verdicts.push(parts.add_ignition(&ignition));
     }
     verdicts.push(parts.judge());
     Verdict::all(verdicts)
@@ -150,9 +158,28 @@ impl Parts {
     fn add(&mut self, document: &UserData<'_>, config: &CloudConfig) -> Result<(), Verdict> {
         self.add_commands(&inside(document.name, "bootcmd"), &config.bootcmd);
         self.add_commands(&inside(document.name, "runcmd"), &config.runcmd);
+        self.add_files(document, files(document.name, config)?)
+    }
+
+    fn add_ignition(&mut self, documents: &[UserData<'_>]) -> Result<(), Verdict> {
+        let texts: Vec<(&str, &str)> =
+            documents.iter().map(|document| (document.name, document.text)).collect();
+        let mut verdicts = vec![ignition_configs(&texts)];
+        let read = ignition_read(&texts)
+            .map_err(|error| Verdict::one("Ignition config", &format!("did not judge: {error:#}")))?;
+        for (document, config) in documents.iter().zip(read) {
+            verdicts.push(config.and_then(|config| {
+                let units = config.units.into_iter().flat_map(IgnitionUnit::into_files);
+                self.add_files(document, config.files.into_iter().chain(units).collect())
+            }));
+        }
+        Verdict::all(verdicts)
+    }
+
+    fn add_files(&mut self, document: &UserData<'_>, files: Vec<File>) -> Result<(), Verdict> {
         let mut units = Named::new();
         let mut verdicts = Vec::new();
-        for file in files(document.name, config)? {
+        for file in files {
             if is_unit(&file.path) {
                 units.push((file.path, file.content));
             } else {

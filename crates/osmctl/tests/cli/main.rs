@@ -47,6 +47,12 @@ spec:
   provisioningConfig: {modules: {runcmd: ["echo {{shell kubelet.version}}"]}}
 "#;
 
+/// A MachineDeployment that names its profile.
+fn naming_profile(name: &str) -> String {
+    let annotation = format!("metadata: {{annotations: {{k8c.io/operating-system-profile: {name}}}, ");
+    MACHINE_DEPLOYMENT.replace("metadata: {", &annotation)
+}
+
 fn osmctl(arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_osmctl"))
         .args(arguments)

@@ -1,6 +1,6 @@
 //! `osmctl render`.
 
-use super::{MACHINE_DEPLOYMENT, PROFILE, err, osmctl, out};
+use super::{MACHINE_DEPLOYMENT, PROFILE, err, naming_profile, osmctl, out};
 
 #[test]
 fn a_pool_is_rendered_with_the_built_in_profile() {
@@ -52,13 +52,21 @@ fn a_profile_in_the_stream_or_by_flag_and_settings_are_used() {
 }
 
 #[test]
+fn flatcar_gets_an_ignition_config() {
+    for stage in ["bootstrap", "provisioning"] {
+        let pool = MACHINE_DEPLOYMENT.replace("ubuntu", "flatcar");
+        let output = osmctl(&["render", "-f", "-", "--stage", stage], &pool);
+        assert!(output.status.success(), "{}", err(&output));
+        let config: serde_json::Value = serde_json::from_str(out(&output)).unwrap();
+        assert_eq!(config["ignition"]["version"], "3.3.0");
+    }
+}
+
+#[test]
 fn mistakes_end_with_the_next_step() {
     let render = ["render", "-f", "-", "--stage", "bootstrap"];
     let cases = [
-        (
-            MACHINE_DEPLOYMENT.replace("ubuntu", "flatcar"),
-            "there is no profile osp-flatcar: give it with --profile",
-        ),
+        (naming_profile("osp-mine"), "there is no profile osp-mine: give it with --profile"),
         (MACHINE_DEPLOYMENT.replace("1.34.2", "latest"), "is not a version such as 1.34.2"),
         (MACHINE_DEPLOYMENT.replace("cloudProvider:", "cloudProvidr:"), "cloudProvidr"),
         (String::new(), "give exactly one"),
@@ -93,7 +101,8 @@ fn mistakes_end_with_the_next_step() {
     let output =
         osmctl(&["render", "-f", "-", "--profile", "mine", "--stage", "bootstrap"], MACHINE_DEPLOYMENT);
     assert!(
-        err(&output).contains("no built-in profile mine (there are: osp-ubuntu): can't read mine"),
+        err(&output).contains("no built-in profile mine (there are: osp-amzn2, osp-")
+            && err(&output).contains("osp-ubuntu): can't read mine"),
         "{}",
         err(&output)
     );

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{MACHINE_DEPLOYMENT, PROFILE, err, osmctl, out};
+use super::{MACHINE_DEPLOYMENT, PROFILE, err, naming_profile, osmctl, out};
 
 const NODE: [&str; 5] = ["urls", "--profile", "osp-ubuntu", "--kubelet-version", "1.34.4"];
 
@@ -170,9 +170,9 @@ fn what_deserves_a_look_is_said_once_and_apart() {
 #[test]
 fn mistakes_end_with_the_next_step() {
     let crictl = downloading("osp-ubuntu", r#"{{download-url \"crictl\" arch=\"$arch\"}}"#);
-    let cases: [(&[&str], &str, &str); 6] = [
+    let cases: [(&[&str], &str, &str); 7] = [
         (&["-f", "-"], PROFILE, "holds no MachineDeployment: give at least one, or --profile"),
-        (&["-f", "-"], &MACHINE_DEPLOYMENT.replace("ubuntu", "flatcar"), "there is no profile osp-flatcar"),
+        (&["-f", "-"], &naming_profile("osp-mine"), "there is no profile osp-mine"),
         (
             &["-f", "-"],
             &format!("{MACHINE_DEPLOYMENT}{crictl}"),
@@ -180,9 +180,14 @@ fn mistakes_end_with_the_next_step() {
         ),
         (&["--profile", "mine", "--kubelet-version", "1.34.4"], "", "there is no built-in profile mine"),
         (
-            &["--profile", "osp-ubuntu", "--kubelet-version", "1.34.4", "--cloud", "hetzner"],
+            &["--profile", "osp-ubuntu", "--kubelet-version", "1.34.4", "--cloud", "anexia"],
             "",
-            "profile osp-ubuntu is for aws, openstack, not for hetzner",
+            "openstack, vmware-cloud-director, vsphere, not for anexia",
+        ),
+        (
+            &["--profile", "osp-amzn2", "--kubelet-version", "1.34.4", "--cloud", "hetzner"],
+            "",
+            "profile osp-amzn2 is for aws, not for hetzner",
         ),
         (&["-f", "-", "--settings", "/nowhere"], MACHINE_DEPLOYMENT, "can't read /nowhere"),
     ];

@@ -84,9 +84,7 @@ impl AirGap {
     /// Puts the settings in force, as the page says.
     pub async fn put_in_force(&self, kubeconfig: &Path) -> Result<()> {
         let kubeconfig = kubeconfig.display().to_string();
-        // A new shell knows nothing of the first block's variables.
-        let script = format!("{}{}", self.blocks.first, self.blocks.cluster);
-        self.run(&script, &[("KUBECONFIG", &kubeconfig)]).await
+        self.run(&self.blocks.cluster, &[("KUBECONFIG", &kubeconfig)]).await
     }
 
     async fn run(&self, script: &str, more: &[(&str, &str)]) -> Result<()> {
@@ -112,8 +110,6 @@ impl AirGap {
 
 /// The page's commands.
 struct Blocks {
-    /// The block with the variables.
-    first: String,
     /// All that needs no cluster, as one script.
     offline: String,
     /// What needs one.
@@ -122,7 +118,7 @@ struct Blocks {
 
 impl Blocks {
     fn read(page: &str) -> Result<Self> {
-        let (mut first, mut offline, mut cluster, mut server) = (None, String::new(), String::new(), false);
+        let (mut offline, mut cluster, mut server) = (String::new(), String::new(), false);
         let mut lines = page.lines();
         while let Some(line) = lines.next() {
             // Indented blocks belong to a list of alternatives.
@@ -133,10 +129,7 @@ impl Blocks {
                 .map(|line| format!("{line}\n"))
                 .collect();
             match kind {
-                "sh" => {
-                    offline += &block;
-                    first.get_or_insert(block);
-                }
+                "sh" => offline += &block,
                 "sh background" => {
                     ensure!(!server, "docs/air-gap.md starts more than one server");
                     server = true;
@@ -149,12 +142,11 @@ impl Blocks {
                 _ => bail!("docs/air-gap.md has a block of unknown kind: {kind}"),
             }
         }
-        let first = first.context("docs/air-gap.md has no commands")?;
         ensure!(
             server && !cluster.is_empty(),
             "docs/air-gap.md serves no files, or puts no settings in force"
         );
-        Ok(Self { first, offline, cluster })
+        Ok(Self { offline, cluster })
     }
 }
 
@@ -167,7 +159,7 @@ mod tests {
         let page = "text\n```sh\na=1\n```\n- x\n  ```yaml\n  no: 1\n  ```\n```console\n$ no\n```\n```sh background\nserve\n```\n\
                     ```sh\nb\n```\n```sh cluster\nkubectl\n```\n";
         let blocks = Blocks::read(page).unwrap();
-        assert_eq!((blocks.first.as_str(), blocks.cluster.as_str()), ("a=1\n", "kubectl\n"));
+        assert_eq!(blocks.cluster, "kubectl\n");
         assert!(blocks.offline.starts_with("a=1\n{\nserve\n} >"), "{}", blocks.offline);
         assert!(blocks.offline.ends_with("done\nb\n"), "{}", blocks.offline);
         assert!(Blocks::read("```sh\na\n```\n").is_err());

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Applies a cloud-config, without a second run of cloud-init: write_files, bootcmd, any other module by
+`cloud-init single`, runcmd. May be repeated. The last line on stderr says what failed. For Python 2.7 and 3."""
+import base64, grp, gzip, io, os, pwd, subprocess, sys, tempfile
+import yaml
+
+# Modules that are not named as their keys are.
+MODULES = {
+    "apt": "apt_configure", "chpasswd": "set_passwords", "fqdn": "set_hostname", "fs_setup": "disk_setup",
+    "groups": "users_groups", "hostname": "set_hostname", "manage_etc_hosts": "update_etc_hosts",
+    "package_reboot_if_required": "package_update_upgrade_install",
+    "package_update": "package_update_upgrade_install",
+    "package_upgrade": "package_update_upgrade_install",
+    "packages": "package_update_upgrade_install", "password": "set_passwords",
+    "power_state": "power_state_change", "resize_rootfs": "resizefs", "ssh_authorized_keys": "ssh",
+    "ssh_keys": "ssh", "ssh_pwauth": "set_passwords", "swap": "mounts", "users": "users_groups",
+    "yum_repo_dir": "yum_add_repo", "yum_repos": "yum_add_repo",
+}
+OURS = ("write_files", "bootcmd", "runcmd", "merge_how", "merge_type")
+
+
+def quote(word):
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
+def raw(text):
+    return text if isinstance(text, bytes) else text.encode("utf-8")
+
+
+def from_base64(text):
+    text = b"".join(text.split())
+    content = base64.b64decode(text)
+    if base64.b64encode(content) != text:
+        raise ValueError("content is not base64")
+    return content
+
+
+def decode(content, encoding):
+    content = raw(content)
+    for step in reversed((encoding or "").lower().split("+")):
+        if step in ("b64", "base64"):
+            content = from_base64(content)
+        elif step in ("gz", "gzip"):
+            content = gzip.GzipFile(fileobj=io.BytesIO(content)).read()
+        elif step not in ("", "text/plain"):
+            raise ValueError("unknown encoding " + encoding)
+    return content
+
+
+def write(entry):
+    """Writes a file beside its target, then renames it: nobody ever sees half of it."""
+    path = os.path.realpath(entry["path"])
+    content = decode(entry.get("content") or "", entry.get("encoding"))
+    mode = entry.get("permissions", "0644")
+    mode = mode if isinstance(mode, int) else int(mode, 8)
+    if entry.get("append") and os.path.exists(path):
+        with open(path, "rb") as file:
+            before = file.read()
+        content = before if content in before else before + content
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        os.makedirs(folder)
+    if path.startswith(("/proc/", "/sys/")):
+        with open(path, "wb") as file:
+            file.write(content)
+        return
+    handle, temporary = tempfile.mkstemp(prefix=".osm-", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fchmod(handle, mode)
+            if entry.get("owner"):
+                user, _, group = entry["owner"].partition(":")
+                uid = pwd.getpwnam(user).pw_uid if user else -1
+                os.fchown(handle, uid, grp.getgrnam(group).gr_gid if group else -1)
+            os.fsync(handle)
+        os.rename(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def run(key, commands):
+    """Runs commands as cloud-init does: one script of all, judged by its last command."""
+    lines = [" ".join(quote("%s" % word) for word in c) if isinstance(c, list) else c for c in commands if c]
+    if not lines:
+        return
+    with tempfile.NamedTemporaryFile(prefix=key + "-") as script:
+        script.write(raw("\n".join(lines) + "\n"))
+        script.flush()
+        call(key, ["/bin/sh", script.name])
+
+
+def call(what, command, good=(0,)):
+    with open(os.devnull) as nothing:
+        status = subprocess.call(command, stdin=nothing, stderr=subprocess.STDOUT)
+    if status not in good:
+        sys.exit("%s failed with status %s" % (what, status))
+
+
+def run_modules(names, path):
+    usage = subprocess.check_output(["cloud-init", "single", "--help"]).decode()
+    place = ["single", "--file", path] if "--file" in usage else ["--file", path, "single"]
+    for name in names:
+        # 2: done, with warnings.
+        call("module " + name, ["cloud-init"] + place + ["--name", name, "--frequency", "always"], (0, 2))
+
+
+def main(path):
+    os.umask(0o022)
+    with open(path, "rb") as file:
+        config = yaml.safe_load(file)
+    for entry in config.get("write_files") or []:
+        try:
+            write(entry)
+        except Exception as error:
+            sys.exit("write_files: %s: %s" % (entry.get("path"), error))
+    run("bootcmd", config.get("bootcmd") or [])
+    names = []
+    for key in config:
+        name = MODULES.get(key, key.replace("-", "_"))
+        if key not in OURS and name not in names:
+            names.append(name)
+    if names:
+        run_modules(names, path)
+    run("runcmd", config.get("runcmd") or [])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,92 @@
+#!/bin/sh
+# Finds out, before the kubelet starts, what only the machine itself knows: its name as the cloud has it,
+# its addresses, its name servers.
+set -eu
+mkdir -p /run/osm
+{{#if (eq cloud.nodeName "ec2-metadata")}}
+{{> lib/python.sh}}
+
+# The private DNS name, by which the cloud controller manager finds the instance.
+node_name() {
+  "$python" - <<'EOF'
+import sys
+try:
+    from urllib.request import ProxyHandler, Request, build_opener
+except ImportError:
+    from urllib2 import ProxyHandler, Request, build_opener
+opener = build_opener(ProxyHandler({}))
+
+def ask(host, path, method, headers):
+    request = Request("http://" + host + "/latest/" + path, headers=headers)
+    request.get_method = lambda: method
+    return opener.open(request, timeout=5).read().decode()
+
+for host in "169.254.169.254", "[fd00:ec2::254]":
+    try:
+        token = ask(host, "api/token", "PUT", {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
+        name = ask(host, "meta-data/local-hostname", "GET", {"X-aws-ec2-metadata-token": token})
+        print(name.split()[0].lower())
+        sys.exit()
+    except (EnvironmentError, IndexError) as problem:
+        sys.stderr.write("instance metadata at %s: %s\n" % (host, problem))
+sys.exit(1)
+EOF
+}
+{{else}}
+
+# The machine's name in the cloud; the host name may have a domain behind it.
+node_name() {
+  tr '[:upper:]' '[:lower:]' </etc/machine-name
+}
+{{/if}}
+
+# The address from which this machine reaches others, within a minute: IPv6 comes late at boot. A kubelet that
+# is not told would ask a name server for it, and wait ten seconds for one that does not answer, again and again.
+address() { # FAMILY DESTINATION
+  left=60
+  while [ "$left" -gt 0 ]; do
+    found=$(ip "-$1" -o route get "$2" 2>/dev/null | sed -n 's/.* src \([^ ]*\).*/\1/p')
+    # Without a default route, as in an isolated network, any global address will do.
+    if [ -z "$found" ] && [ "$left" -le 50 ]; then
+      found=$(ip "-$1" -o addr show scope global 2>/dev/null | sed -n 's/.* inet6* \([^/ ]*\).*/\1/p' | head -n 1)
+    fi
+    case $found in
+      '' | fe80:* | ::1) ;;
+      *)
+        echo "$found"
+        return
+        ;;
+    esac
+    left=$((left - 1))
+    sleep 1
+  done
+  echo "no IPv$1 address: going on without" >&2
+}
+
+name=$(node_name)
+args="--hostname-override=$name"
+{{#if network.dualStack}}
+four=$(address 4 192.0.2.1)
+six=$(address 6 2001:db8::1)
+{{#if (eq network.ipFamily "IPv6+IPv4")}}
+addresses=$six${six:+${four:+,}}$four
+{{else}}
+addresses=$four${four:+${six:+,}}$six
+{{/if}}
+args="$args${addresses:+ --node-ip=$addresses}"
+{{else if network.ipv6}}
+six=$(address 6 2001:db8::1)
+args="$args --node-ip=${six:-::}"
+{{else}}
+four=$(address 4 192.0.2.1)
+args="$args --node-ip=${four:-0.0.0.0}"
+{{/if}}
+echo "KUBELET_NODE_ARGS=$args" >/run/osm/kubelet.env
+
+# Behind systemd-resolved, /etc/resolv.conf names a server on this machine: cluster DNS would ask itself.
+resolv=/etc/resolv.conf
+[ ! -e /run/systemd/resolve/resolv.conf ] || resolv=/run/systemd/resolve/resolv.conf
+ln -sfn "$resolv" /run/osm/resolv.conf
+
+# What the kubelet insists on, whatever has changed it since boot.
+sysctl -q -e -p /etc/sysctl.d/99-zz-kubernetes.conf || echo 'some kernel settings are refused' >&2

@@ -1,0 +1,181 @@
+#!/bin/sh
+# Makes a worker node of this machine. Goes on trying until the kubelet runs; may be interrupted anywhere.
+set -u
+umask 022
+{{> lib/proxy.sh}}
+
+{{> lib/persist.sh}}
+
+{{> lib/downloads.sh}}
+
+# Runs a command that the node can do without.
+try() {
+  "$@" >"$work/try" 2>&1 || say "warning: $* failed: $(last "$work/try")"
+}
+
+prepare_kernel() {
+  for module in overlay br_netfilter; do
+    try modprobe "$module"
+  done
+  {{#if network.ipv6}}
+  # Where the kernel itself listens to router advertisements, it must go on doing so as a router.
+  for setting in /proc/sys/net/ipv6/conf/*/accept_ra; do
+    if [ -e "$setting" ] && [ "$(cat "$setting")" = 1 ]; then echo 2 >"$setting"; fi
+  done
+  {{/if}}
+  try sysctl -q -e -p /etc/sysctl.d/99-zz-kubernetes.conf
+  try swapoff -a
+  try sed -i 's/^[^#].*[[:space:]]swap[[:space:]].*/# &/' /etc/fstab
+  try systemctl mask swap.target
+  try systemctl try-restart systemd-journald.service
+}
+
+{{#if os.selinux}}
+# No policy knows what containerd and the kubelet must do from /opt/bin.
+prepare_selinux() {
+  if ! command -v getenforce >/dev/null; then return; fi
+  if [ "$(getenforce)" = Enforcing ]; then try setenforce 0; fi
+  try sed -i 's/^SELINUX=enforcing/SELINUX=permissive/' /etc/selinux/config
+}
+
+{{/if}}
+{{#if (eq os.family "redhat")}}
+# Stops a unit for good, if there is one.
+turn_off() { # UNIT
+  if systemctl cat "$1" >/dev/null 2>&1; then
+    try systemctl disable "$1"
+    try systemctl stop "$1"
+  fi
+}
+
+prepare_network() {
+  # It knows nothing of pods.
+  turn_off firewalld.service
+  # It makes routes for every address that the cloud gives this machine, and so for those of pods.
+  turn_off nm-cloud-setup.timer
+  turn_off nm-cloud-setup.service
+  if systemctl -q is-active NetworkManager.service; then
+    try systemctl reload NetworkManager.service
+    if ip rule | grep -q '^30[2-9][0-9][0-9]:'; then
+      # Each device gets back what its connection says, without going down.
+      for device in $(nmcli -t -f DEVICE,TYPE device | sed -n 's/:ethernet$//p'); do
+        try nmcli device reapply "$device"
+      done
+    fi
+  fi
+{{else}}
+prepare_network() {
+  if command -v ufw >/dev/null; then try ufw --force disable; fi
+{{/if}}
+  {{#if proxy.http}}
+  # For people who log in, and for sudo.
+  {
+    grep -svi -e '^https\{0,1\}_proxy=' -e '^no_proxy=' /etc/environment
+    grep -v '^#' /etc/osm/proxy.env
+  } >/etc/environment.new
+  chmod 644 /etc/environment.new && mv -f /etc/environment.new /etc/environment
+  {{/if}}
+}
+{{#if hostCABundle}}
+
+{{#if (eq os.family "redhat")}}
+trust_host_ca() {
+  mkdir -p /etc/pki/ca-trust/source/anchors
+  cat >/etc/pki/ca-trust/source/anchors/osm.pem <<'EOF'
+{{trim hostCABundle}}
+EOF
+  try update-ca-trust extract
+}
+{{else}}
+# One certificate a file, as update-ca-certificates wants them.
+trust_host_ca() {
+  rm -f /usr/local/share/ca-certificates/osm-*.crt
+  mkdir -p /usr/local/share/ca-certificates
+  awk '/-BEGIN CERTIFICATE-/ { n++ } n { print > ("/usr/local/share/ca-certificates/osm-" n ".crt") }' <<'EOF'
+{{trim hostCABundle}}
+EOF
+  try update-ca-certificates
+}
+{{/if}}
+{{/if}}
+
+{{> lib/mirrors.sh}}
+
+write_files() {
+  mkdir -p /etc/cni/net.d /etc/containerd/conf.d /etc/kubernetes/manifests /opt/bin "$downloads"
+  write_mirrors
+  {{#if overwriteCloudConfig}}
+  (umask 077 && base64 -d >/etc/kubernetes/cloud-config.new <<'EOF'
+{{b64 overwriteCloudConfig}}
+EOF
+  ) && mv -f /etc/kubernetes/cloud-config.new /etc/kubernetes/cloud-config
+  {{/if}}
+}
+
+# Fetches NAME and then runs COMMAND, which puts it where it belongs.
+begin() { # NAME URL CHECKSUM-URL COMMAND ...
+  name=$1 url=$2 checksum=$3
+  shift 3
+  { artefact "$name" "$url" "$checksum" && "$@"; } 2>"$work/$name" &
+  begun="$begun $!:$name"
+}
+
+# All at once; what arrived whole is kept for the next attempt.
+install_programs() {
+  begun='' missing=''
+  begin kubelet "{{download-url "kubelet" arch="$arch"}}" "{{checksum-url "kubelet" arch="$arch"}}" \
+    place "$downloads/kubelet" /opt/bin/kubelet
+  begin containerd "{{download-url "containerd" arch="$arch"}}" "{{checksum-url "containerd" arch="$arch"}}" \
+    unpack containerd /opt/bin bin/containerd bin/containerd-shim-runc-v2 bin/ctr
+  begin runc "{{download-url "runc" arch="$arch"}}" "{{checksum-url "runc" arch="$arch"}}" \
+    place "$downloads/runc" /opt/bin/runc
+  begin cni "{{download-url "cni" arch="$arch"}}" "{{checksum-url "cni" arch="$arch"}}" \
+    unpack cni /opt/cni/bin
+  for job in $begun; do
+    wait "${job%%:*}" || missing="$missing ${job#*:}"
+  done
+  for name in $missing; do
+    complain "install $missing" "no $name yet: $(last "$work/$name" 2)"
+    return 1
+  done
+}
+
+start_services() {
+  systemctl daemon-reload &&
+    systemctl enable containerd.service kubelet.service osm-health.timer osm-extras.service &&
+    systemctl restart containerd.service &&
+    systemctl restart kubelet.service &&
+    systemctl start osm-health.timer
+}
+
+setup() {
+  install_programs || return 1
+  {{#if os.selinux}}
+  if command -v restorecon >/dev/null; then
+    try restorecon -R /etc/cni /etc/containerd /etc/kubernetes /etc/osm /etc/systemd/system /opt/bin /opt/cni
+  fi
+  {{/if}}
+  if ! start_services >"$work/start" 2>&1; then
+    complain start "can't start the node's services: $(last "$work/start" 2)"
+    return 1
+  fi
+  rm -rf "$downloads"
+  # After a power cut, what the mark vouches for must be there.
+  sync
+  date -u '+%FT%TZ' >"$state/set-up.new" && mv -f "$state/set-up.new" "$state/set-up"
+}
+
+prepare_kernel
+{{#if os.selinux}}
+prepare_selinux
+{{/if}}
+prepare_network
+{{#if hostCABundle}}
+trust_host_ca
+{{/if}}
+write_files
+until setup; do
+  pause
+done
+say 'the kubelet runs'
+systemctl start --no-block osm-extras.service

@@ -1,0 +1,7 @@
+{{#if proxy.http}}
+export http_proxy={{shell proxy.http}} HTTP_PROXY={{shell proxy.http}}
+export https_proxy={{shell proxy.http}} HTTPS_PROXY={{shell proxy.http}}
+{{#if proxy.noProxy}}
+export no_proxy={{shell proxy.noProxy}} NO_PROXY={{shell proxy.noProxy}}
+{{/if}}
+{{/if}}

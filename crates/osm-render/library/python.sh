@@ -1,0 +1,1 @@
+python=$(command -v {{os.python.first}} || echo {{os.python.otherwise}})

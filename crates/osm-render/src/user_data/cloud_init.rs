@@ -1,0 +1,68 @@
+//! Cloud-config documents.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use osm_api::profile::Unit;
+use serde_json::{Map, Value, json};
+
+use super::{Filled, FilledFile, MACHINE_NAME_FILE, unit_files};
+use crate::error::UserDataError;
+use crate::{Stage, yaml};
+
+/// The cloud-config of a stage.
+pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataError> {
+    let mut document = Map::new();
+    let mut files = Vec::new();
+    if let Some(name) = &filled.name {
+        document.insert("hostname".to_owned(), json!(name));
+        files.push(json!({"path": MACHINE_NAME_FILE, "permissions": "0600", "content": name}));
+    }
+    if stage == Stage::Bootstrap {
+        document.insert("ssh_pwauth".to_owned(), json!(false));
+        if !filled.ssh_keys.is_empty() {
+            document.insert("ssh_authorized_keys".to_owned(), json!(filled.ssh_keys));
+        }
+    }
+    files.extend(filled.files.iter().map(write_file));
+    let of_units = filled.units.iter().flat_map(unit_files);
+    files.extend(of_units.map(|(path, text)| json!({"path": path, "permissions": "0644", "content": text})));
+    if !files.is_empty() {
+        document.insert("write_files".to_owned(), Value::Array(files));
+    }
+    document.extend(filled.modules);
+    let mut commands = unit_commands(&filled.units);
+    if !commands.is_empty() {
+        if let Some(Value::Array(own)) = document.remove("runcmd") {
+            commands.extend(own);
+        }
+        document.insert("runcmd".to_owned(), Value::Array(commands));
+    }
+    let body = yaml::write(&Value::Object(document))
+        .map_err(|_| UserDataError::Unwritable { place: stage.field().to_owned() })?;
+    Ok(format!("#cloud-config\n{body}"))
+}
+
+fn write_file(FilledFile { path, permissions, text, b64 }: &FilledFile) -> Value {
+    let permissions = format!("{permissions:04}");
+    if *b64 {
+        json!({"path": path, "permissions": permissions, "encoding": "b64", "content": STANDARD.encode(text)})
+    } else {
+        json!({"path": path, "permissions": permissions, "content": text})
+    }
+}
+
+/// Commands that make systemd see, mask and start the units.
+fn unit_commands(units: &[Unit]) -> Vec<Value> {
+    if units.is_empty() {
+        return Vec::new();
+    }
+    let mut commands = vec![json!(["systemctl", "daemon-reload"])];
+    for unit in units {
+        if unit.mask == Some(true) {
+            commands.push(json!(["systemctl", "mask", unit.name]));
+        } else if unit.enable == Some(true) {
+            commands.push(json!(["systemctl", "enable", "--now", "--no-block", unit.name]));
+        }
+    }
+    commands
+}

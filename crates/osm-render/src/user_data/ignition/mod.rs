@@ -1,0 +1,179 @@
+//! Ignition configs, spec 3.3.0, which Flatcar reads since 3185.
+//!
+//! Ignition refuses a config as a whole, and the machine then ends in its emergency shell: what it would refuse must
+//! be found here.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use osm_api::names::MACHINE_NAME_PLACEHOLDER;
+use osm_api::profile::Unit;
+use serde_json::{Map, Value, json};
+
+use super::{Filled, FilledFile, MACHINE_NAME_FILE, UNIT_FOLDER, unit_files};
+use crate::Stage;
+use crate::error::UserDataError;
+
+mod modules;
+mod unit_text;
+
+pub(crate) use modules::unsupported as unsupported_module;
+
+/// What cloud-init calls `hostname`.
+pub(super) const HOST_NAME_FILE: &str = "/etc/hostname";
+
+/// What cloud-init calls `ssh_pwauth: false`.
+pub(super) const SSHD_FILE: &str = "/etc/ssh/sshd_config.d/10-osm.conf";
+
+/// The user that every Flatcar has.
+const DEFAULT_USER: &str = "core";
+
+/// The Ignition config of a stage.
+pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataError> {
+    let mut files = Vec::new();
+    if let Some(name) = &filled.name {
+        files.push(file(HOST_NAME_FILE, 0o644, name));
+        files.push(file(MACHINE_NAME_FILE, 0o600, name));
+    }
+    if stage == Stage::Bootstrap {
+        files.push(file(SSHD_FILE, 0o600, "PasswordAuthentication no\nKbdInteractiveAuthentication no\n"));
+    }
+    for FilledFile { path, permissions, text, .. } in &filled.files {
+        files.push(file(path, mode(path, *permissions)?, text));
+    }
+    let mut units = Vec::new();
+    for unit in &filled.units {
+        units.extend(write_unit(unit)?);
+        // Ignition leaves out what is empty.
+        let empty = unit_files(unit).filter(|(_, text)| text.is_empty());
+        files.extend(empty.map(|(path, text)| file(&path, 0o644, text)));
+    }
+    let passwd = modules::passwd(stage, &filled)?;
+
+    let mut document = Map::from_iter([("ignition".to_owned(), json!({"version": "3.3.0"}))]);
+    let parts = [
+        ("passwd", passwd),
+        ("storage", Map::from_iter([("files".to_owned(), Value::Array(files))])),
+        ("systemd", Map::from_iter([("units".to_owned(), Value::Array(units))])),
+    ];
+    for (key, part) in parts {
+        let part: Map<String, Value> = part
+            .into_iter()
+            .filter(|(_, list)| list.as_array().is_some_and(|list| !list.is_empty()))
+            .collect();
+        if !part.is_empty() {
+            document.insert(key.to_owned(), part.into());
+        }
+    }
+    // `<` stays as it is, so that machine-controller finds its placeholder in units.
+    Ok(format!("{}\n", Value::Object(document)))
+}
+
+fn unfit(place: &str, problem: impl Into<String>) -> UserDataError {
+    UserDataError::Unfit { place: place.to_owned(), problem: problem.into() }
+}
+
+/// `permissions`, octal digits as people write them, as a number.
+fn mode(path: &str, permissions: i32) -> Result<u32, UserDataError> {
+    let mode = u32::from_str_radix(&permissions.to_string(), 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| unfit(path, "permissions must be 777 or less, Ignition sets no others"))
+}
+
+/// May be written again: by the next stage, or after a power cut.
+fn file(path: &str, mode: u32, text: &str) -> Value {
+    json!({"path": path, "mode": mode, "overwrite": true, "contents": contents(text)})
+}
+
+/// A text as a data URL, compressed where that is shorter. Not where machine-controller must find its placeholder.
+fn contents(text: &str) -> Value {
+    let plain = format!("data:,{}", percent_encoded(text));
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    // Writing to a Vec can't fail.
+    let compressed = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish()).ok();
+    let compressed = compressed.map(|bytes| format!("data:;base64,{}", STANDARD.encode(bytes)));
+    match compressed {
+        Some(source) if source.len() < plain.len() && !text.contains(MACHINE_NAME_PLACEHOLDER) => {
+            json!({"compression": "gzip", "source": source})
+        }
+        _ => json!({"source": plain}),
+    }
+}
+
+/// With upper case digits, in which machine-controller looks for `%3CMACHINE_NAME%3E`.
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~/:=,@;()!*".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a String can't fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+fn write_unit(unit: &Unit) -> Result<Option<Value>, UserDataError> {
+    for (path, text) in unit_files(unit) {
+        unit_text::check(text).map_err(|problem| unfit(&path, problem))?;
+    }
+    let content = unit.content.as_deref();
+    let enabled = unit.enable == Some(true);
+    if enabled && content.is_some_and(|text| !unit_text::has_section(text, "Install")) {
+        let path = format!("{UNIT_FOLDER}/{}", unit.name);
+        return Err(unfit(
+            &path,
+            "the unit is enabled, but has no [Install] section: nothing would start it",
+        ));
+    }
+    let mut written = Map::from_iter([("name".to_owned(), json!(unit.name))]);
+    if unit.mask == Some(true) {
+        written.insert("mask".to_owned(), json!(true));
+    } else if let Some(enable) = unit.enable {
+        written.insert("enabled".to_owned(), json!(enable));
+    }
+    if let Some(text) = content.filter(|text| !text.is_empty()) {
+        written.insert("contents".to_owned(), json!(text));
+    }
+    let drop_ins: Vec<Value> = unit
+        .drop_ins
+        .iter()
+        .filter(|drop_in| !drop_in.content.is_empty())
+        .map(|drop_in| json!({"name": drop_in.name, "contents": drop_in.content}))
+        .collect();
+    if !drop_ins.is_empty() {
+        written.insert("dropins".to_owned(), Value::Array(drop_ins));
+    }
+    // With a name alone there is nothing to do.
+    Ok((written.len() > 1).then_some(Value::Object(written)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machine_controller_finds_its_placeholder() {
+        let long = "x ".repeat(1000);
+        assert_eq!(contents("a b%\n"), json!({"source": "data:,a%20b%25%0A"}));
+        assert_eq!(contents(&long)["compression"], "gzip");
+        let named = contents(&format!("{long}<MACHINE_NAME>\u{e9}"));
+        let source = named["source"].as_str().unwrap();
+        assert!(source.ends_with("%3CMACHINE_NAME%3E%C3%A9"), "{source}");
+        assert!(named.get("compression").is_none());
+        // What only looks like the placeholder is left alone.
+        assert_eq!(contents("%3CMACHINE_NAME%3E")["source"], "data:,%253CMACHINE_NAME%253E");
+        let unit = Unit {
+            name: "a.service".to_owned(),
+            enable: None,
+            mask: None,
+            content: Some("[Service]\nExecStart=/a <MACHINE_NAME>\n".to_owned()),
+            drop_ins: Vec::new(),
+        };
+        assert!(write_unit(&unit).unwrap().unwrap().to_string().contains("/a <MACHINE_NAME>"));
+    }
+}

@@ -1,0 +1,163 @@
+//! From a rendered configuration to the document that a machine reads: late-bound values are filled in, then the
+//! document is written in the language of the machine's provisioning utility.
+
+use osm_api::config::{OperatingSystemConfigSpec, StageConfig};
+use osm_api::names::MACHINE_NAME_PLACEHOLDER;
+use osm_api::profile::{CloudProvider, DropIn, ProvisioningUtility, Unit};
+use serde_json::{Map, Value};
+
+use crate::error::UserDataError;
+use crate::late::{self, LateValues};
+use crate::{Stage, texts};
+
+mod cloud_init;
+mod ignition;
+
+pub(crate) use ignition::unsupported_module;
+
+/// Holds the machine's name; the provisioning stage reads it, because only the bootstrap document has names filled
+/// in by machine-controller.
+const MACHINE_NAME_FILE: &str = "/etc/machine-name";
+
+/// Paths in the bootstrap document that are not the profile's.
+pub(crate) fn own_paths(utility: ProvisioningUtility) -> &'static [&'static str] {
+    match utility {
+        ProvisioningUtility::CloudInit => &[MACHINE_NAME_FILE],
+        ProvisioningUtility::Ignition => &[MACHINE_NAME_FILE, ignition::HOST_NAME_FILE, ignition::SSHD_FILE],
+    }
+}
+
+const UNIT_FOLDER: &str = "/etc/systemd/system";
+
+/// The document of a stage, a cloud-config or an Ignition config, with `values` in the place of late-bound ones.
+///
+/// The bootstrap document also sets the host name and writes `/etc/machine-name` (on every cloud but `aws`, where the
+/// node is named by the cloud), sets the users' SSH keys and turns password logins off.
+///
+/// # Errors
+/// A late-bound value that is missing, that can't stand where its marker stands, or that the configuration does not
+/// declare; content that the provisioning utility can't take.
+pub fn user_data(
+    spec: &OperatingSystemConfigSpec,
+    stage: Stage,
+    values: &LateValues,
+) -> Result<String, UserDataError> {
+    let filled = Filled::new(spec, stage, values)?;
+    match spec.provisioning_utility {
+        ProvisioningUtility::CloudInit => cloud_init::write(stage, filled),
+        ProvisioningUtility::Ignition => ignition::write(stage, filled),
+    }
+}
+
+/// Readable values in the place of late-bound ones, for previews; never use them for a machine.
+pub fn placeholders(spec: &OperatingSystemConfigSpec) -> LateValues {
+    late::stand_ins(&spec.late_bound)
+}
+
+/// What a stage consists of, everything filled in.
+struct Filled {
+    /// The machine's name, or what machine-controller replaces by it; absent where the cloud names machines.
+    name: Option<String>,
+    ssh_keys: Vec<String>,
+    files: Vec<FilledFile>,
+    units: Vec<Unit>,
+    modules: Map<String, Value>,
+}
+
+struct FilledFile {
+    path: String,
+    /// Octal, as read by people: 644.
+    permissions: i32,
+    text: String,
+    /// Whether a cloud-config holds it as base64.
+    b64: bool,
+}
+
+impl Filled {
+    fn new(
+        spec: &OperatingSystemConfigSpec,
+        stage: Stage,
+        values: &LateValues,
+    ) -> Result<Self, UserDataError> {
+        let config = match stage {
+            Stage::Bootstrap => &spec.bootstrap_config,
+            Stage::Provisioning => &spec.provisioning_config,
+        };
+        let fill = |place: &str, text: &str| late::fill(text, place, &spec.late_bound, values);
+        let modules = config.modules.clone().unwrap_or(Value::Null);
+        let modules =
+            texts::map_value(&format!("{}.modules", stage.field()), &modules, &mut |place, text| {
+                fill(place, text)
+            })?;
+        Ok(Self {
+            name: (stage == Stage::Bootstrap).then(|| machine_name(spec)).flatten(),
+            ssh_keys: config.user_ssh_keys.clone(),
+            files: files(config, &fill)?,
+            units: config.units.iter().map(|unit| fill_unit(unit, &fill)).collect::<Result<_, _>>()?,
+            modules: if let Value::Object(modules) = modules { modules } else { Map::new() },
+        })
+    }
+}
+
+/// machine-controller puts the name of each machine in; with `edge` it never does, there the pool's name is taken.
+fn machine_name(spec: &OperatingSystemConfigSpec) -> Option<String> {
+    let cloud = spec.cloud_provider.as_ref().map(|cloud| cloud.name);
+    let name = match &spec.machine_deployment {
+        _ if cloud == Some(CloudProvider::Aws) => return None,
+        Some(pool) if cloud == Some(CloudProvider::Edge) => &pool.name,
+        _ => MACHINE_NAME_PLACEHOLDER,
+    };
+    Some(name.to_owned())
+}
+
+fn files(
+    config: &StageConfig,
+    fill: &impl Fn(&str, &str) -> Result<String, UserDataError>,
+) -> Result<Vec<FilledFile>, UserDataError> {
+    config
+        .files
+        .iter()
+        .map(|file| {
+            let inline = file.content.inline.as_ref();
+            Ok(FilledFile {
+                path: file.path.clone(),
+                permissions: if file.permissions == 0 { 644 } else { file.permissions },
+                text: fill(&file.path, inline.map_or("", |inline| &inline.data))?,
+                b64: inline.and_then(|inline| inline.encoding.as_deref()) == Some("b64"),
+            })
+        })
+        .collect()
+}
+
+fn fill_unit(
+    unit: &Unit,
+    fill: &impl Fn(&str, &str) -> Result<String, UserDataError>,
+) -> Result<Unit, UserDataError> {
+    let content = unit.content.as_ref().map(|text| fill(&unit_path(unit), text)).transpose()?;
+    let drop_ins = unit.drop_ins.iter().map(|drop_in| {
+        let content = fill(&drop_in_path(unit, drop_in), &drop_in.content)?;
+        Ok(DropIn { name: drop_in.name.clone(), content })
+    });
+    Ok(Unit { content, drop_ins: drop_ins.collect::<Result<_, _>>()?, ..unit.clone() })
+}
+
+fn unit_path(unit: &Unit) -> String {
+    format!("{UNIT_FOLDER}/{}", unit.name)
+}
+
+fn drop_in_path(unit: &Unit, drop_in: &DropIn) -> String {
+    format!("{UNIT_FOLDER}/{}.d/{}", unit.name, drop_in.name)
+}
+
+/// The files that a unit takes: path and text.
+fn unit_files(unit: &Unit) -> impl Iterator<Item = (String, &str)> {
+    let own = unit.content.as_deref().map(|text| (unit_path(unit), text));
+    let drop_ins =
+        unit.drop_ins.iter().map(|drop_in| (drop_in_path(unit, drop_in), drop_in.content.as_str()));
+    own.into_iter().chain(drop_ins)
+}
+
+/// Paths of the files that a unit takes.
+pub(crate) fn unit_paths(unit: &Unit) -> Vec<String> {
+    unit_files(unit).map(|(path, _)| path).collect()
+}

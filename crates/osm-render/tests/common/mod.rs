@@ -1,0 +1,110 @@
+//! Pools, settings and credentials that profiles are tried with.
+
+// Not every test program needs all of it.
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use osm_api::Pool;
+use osm_api::machine_deployment::MachineDeployment;
+use osm_render::LateValues;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+/// Name of the Secret with the provisioning document.
+pub const SECRET: &str = "osm-provisioning-0123456789abcdef0123";
+
+/// Settings with everything set that changes a document.
+pub const EVERYTHING: &str = r#"
+cluster: {externalCloudProvider: true}
+proxy: {http: "http://proxy.example:3128", noProxy: "10.0.0.0/8,.svc,.cluster.local"}
+hostCaBundle: |
+  -----BEGIN CERTIFICATE-----
+  TWFueSBtYWNoaW5lcw==
+  -----END CERTIFICATE-----
+  -----BEGIN CERTIFICATE-----
+  b25lIHRydXN0
+  -----END CERTIFICATE-----
+pauseImage: registry.example/pause:3.10
+initialTaints: [{key: a, effect: NoSchedule}, {key: b, value: x, effect: NoExecute}]
+kubelet: {featureGates: {KubeletTracing: true}}
+containerd:
+  deviceOwnershipFromSecurityContext: true
+  registries:
+  - host: docker.io
+    mirrors: [{url: "https://z.example/v2/hub", skipVerify: true, overridePath: true}, {url: "https://a.example"}]
+    credentials: {name: pull}
+  - {host: _default, mirrors: [{url: "http://mirror.example:5000"}]}
+  - {host: "registry.example:5000", credentials: {name: pull}}
+downloads:
+  crictl: {version: 1.34.0}
+  runc: {sha256: {amd64: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}}
+"#;
+
+/// A pool, as its MachineDeployment says; with `annotations`, it says everything it can.
+pub fn pool(os: &str, cloud: &str, kubelet: &str, family: &str, annotations: bool) -> Pool {
+    let settings = [
+        ("SystemReserved", "cpu=100m"),
+        ("KubeReserved", "cpu=200m,memory=200Mi"),
+        ("EvictionHard", "memory.available<100Mi,nodefs.available<10%"),
+        ("ContainerLogMaxSize", "20Mi"),
+        ("ContainerLogMaxFiles", "7"),
+        ("MaxPods", "55"),
+        ("ImageGCHighThresholdPercent", "80"),
+        ("ImageGCLowThresholdPercent", "0"),
+        ("ImageMinimumGCAge", "5m"),
+        ("ImageMaximumGCAge", "24h"),
+    ];
+    let prefix = "v1.kubelet-config.machine-controller.kubermatic.io";
+    let annotations: BTreeMap<String, &str> = settings
+        .iter()
+        .filter(|_| annotations)
+        .map(|(name, value)| (format!("{prefix}/{name}"), *value))
+        .collect();
+    let cloud_config =
+        if annotations.is_empty() { Value::Null } else { json!("[Global]\nregion = \"EOF\"\nEOF\n") };
+    let deployment: MachineDeployment = serde_json::from_value(json!({
+        "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
+        "metadata": {"name": "pool", "namespace": "kube-system", "annotations": annotations},
+        "spec": {"template": {"spec": {"versions": {"kubelet": kubelet}, "providerSpec": {"value": {
+            "sshPublicKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGlrZQ ops"],
+            "cloudProvider": cloud, "operatingSystem": os, "network": {"ipFamily": family},
+            "overwriteCloudConfig": cloud_config,
+        }}}}},
+    }))
+    .unwrap();
+    Pool::read(&deployment).unwrap()
+}
+
+/// Text that does not compress, as signatures don't.
+pub fn noise(seed: &str, length: usize) -> String {
+    let mut bytes = Vec::new();
+    while bytes.len() < length {
+        bytes.extend(Sha256::digest(format!("{seed}{}", bytes.len())));
+    }
+    URL_SAFE_NO_PAD.encode(bytes)[..length].to_owned()
+}
+
+/// A token as an API server issues it.
+pub fn token(seed: &str, issued: u64) -> String {
+    let claims = json!({"iat": issued, "sub": "system:serviceaccount:cloud-init-settings:osm", "jti": noise(seed, 500)});
+    let claims = URL_SAFE_NO_PAD.encode(claims.to_string());
+    format!("{}.{claims}.{}", URL_SAFE_NO_PAD.encode(r#"{"alg":"RS256"}"#), noise(seed, 342))
+}
+
+/// A value for everything that is late-bound.
+pub fn values(digest: &str, issued: u64) -> LateValues {
+    let mut values = LateValues::from([
+        ("api/token".to_owned(), token("api", issued)),
+        ("kubelet/token".to_owned(), token("kubelet", issued)),
+        ("provisioning/secret-name".to_owned(), SECRET.to_owned()),
+        ("provisioning/sha256".to_owned(), digest.to_owned()),
+    ]);
+    for registry in ["docker.io", "registry.example:5000"] {
+        values.insert(format!("registry/{registry}/username"), "robot$ci".to_owned());
+        values.insert(format!("registry/{registry}/password"), "quo\"te's \\ and\nline".to_owned());
+    }
+    values
+}

@@ -1,0 +1,87 @@
+//! Every default profile that cloud-init applies, in every combination, before the judges.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod common;
+
+use osm_api::Settings;
+use osm_api::profile::ProvisioningUtility;
+use osm_render::{ClusterEndpoint, Stage, user_data};
+use osm_testkit::judge::{UserData, judge_user_data_batch};
+
+use crate::common::{EVERYTHING, pool, values};
+
+const CA: &str = "-----BEGIN CERTIFICATE-----\nTWFueSBtYWNoaW5lcw==\n-----END CERTIFICATE-----\n";
+const KUBELETS: [&str; 2] = ["1.33.0", "1.36.3"];
+const FAMILIES: [&str; 4] = ["IPv4", "IPv6", "IPv4+IPv6", "IPv6+IPv4"];
+
+/// What would take the network away from a machine that has one.
+const NETWORK_RESTARTS: [&str; 7] = [
+    "netplan",
+    "restart systemd-networkd",
+    "restart NetworkManager",
+    "restart network",
+    "ifdown",
+    "cloud-init init",
+    "cloud-init clean",
+];
+
+/// A document with what it was rendered for.
+struct Document {
+    name: String,
+    kubelet: &'static str,
+    text: String,
+}
+
+/// Every profile × its clouds × kubelet × settings × IP family × stage.
+fn documents() -> Vec<Document> {
+    let cluster = ClusterEndpoint { api_server: "https://10.0.0.1:6443".to_owned(), ca: CA.to_owned() };
+    let values = values(&"0".repeat(64), 1);
+    let settings = [("plain", "{}"), ("everything", EVERYTHING)];
+    let settings = settings.map(|(label, text)| (label, Settings::parse(text).unwrap()));
+    let mut documents = Vec::new();
+    for (name, spec) in osm_render::defaults() {
+        if spec.provisioning_utility != ProvisioningUtility::CloudInit {
+            continue;
+        }
+        let profile = osm_render::compile(&osm_render::resolve(&spec).unwrap()).unwrap();
+        for cloud in &spec.supported_cloud_providers {
+            let (os, cloud) = (spec.os_name.as_str(), cloud.name.as_str());
+            for kubelet in KUBELETS {
+                for family in FAMILIES {
+                    for (label, settings) in &settings {
+                        let pool = pool(os, cloud, kubelet, family, *label == "everything");
+                        let rendered = profile.render(&pool, settings, &cluster).unwrap();
+                        assert_eq!(rendered.warnings, [""; 0], "{name} {cloud}");
+                        for stage in Stage::ALL {
+                            let text = user_data(&rendered.spec, stage, &values).unwrap();
+                            let text = text.replace("<MACHINE_NAME>", "pool-5d8f-x7k2p");
+                            let name = format!("{name} {cloud} {kubelet} {family} {label} {stage:?}");
+                            documents.push(Document { name, kubelet, text });
+                        }
+                    }
+                }
+            }
+        }
+    }
+    documents
+}
+
+#[test]
+fn judges_have_no_complaint() {
+    let documents = documents();
+    for document in &documents {
+        for restart in NETWORK_RESTARTS {
+            assert!(!document.text.contains(restart), "{}: {restart}", document.name);
+        }
+    }
+    let documents: Vec<UserData<'_>> = documents
+        .iter()
+        .map(|document| UserData {
+            name: &document.name,
+            text: &document.text,
+            kubelet: Some(document.kubelet),
+        })
+        .collect();
+    judge_user_data_batch(&documents).unwrap_or_else(|verdict| panic!("{verdict}"));
+}
