@@ -133,7 +133,7 @@ pub struct Registry {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Mirror {
-    /// `https://host[:port][/path]`.
+    /// `http(s)://host[:port][/path]`.
     pub url: String,
     /// Don't verify the mirror's certificate.
     #[serde(default)]

@@ -29,9 +29,7 @@ pub fn directory() -> Option<PathBuf> {
 /// When this process is not root's.
 pub fn require_root() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
-        bail!(
-            "machines need root, for namespaces, mounts and control groups: run the same command as root"
-        );
+        bail!("machines need root, for namespaces, mounts and control groups: run the same command as root");
     }
     Ok(())
 }
@@ -43,9 +41,7 @@ pub fn require_root() -> Result<()> {
 /// When this is not root, or the kernel refuses, or something of it is left.
 pub fn enter(environment: &[(&str, &str)]) -> Result<ExitStatus> {
     if !rustix::process::geteuid().is_root() {
-        bail!(
-            "machines need root, for namespaces, mounts and control groups: run the same command as root"
-        );
+        bail!("machines need root, for namespaces, mounts and control groups: run the same command as root");
     }
     for (name, group) in cgroups::starting_with(PREFIX) {
         let folder = name.rsplit_once('.').map_or(name.as_str(), |(folder, _)| folder);

@@ -93,7 +93,8 @@ mod tests {
         let watcher = Watcher::start();
         let started = Instant::now();
         let found = |text: &str| !watcher.seen(|seen| seen.contains(text)).is_empty();
-        let mut child = Command::new("sleep").args(["300.25"]).env("OSM_CANARY", "of-an-environment").spawn().unwrap();
+        let mut child =
+            Command::new("sleep").args(["300.25"]).env("OSM_CANARY", "of-an-environment").spawn().unwrap();
         while !(found("sleep 300.25") && found("OSM_CANARY=of-an-environment")) {
             assert!(started.elapsed() < Duration::from_secs(20), "not seen");
             thread::sleep(PAUSE);

@@ -125,7 +125,8 @@ async fn the_page_makes_a_mirror_that_nodes_can_use() {
     };
     let scripts = of("sh");
     // `exec`, so that the server is the process that is ended.
-    let server = format!("{}\nexec {}", scripts[0], of("sh background")[0]);
+    let server = of("sh background")[0].replace("python3", "exec python3");
+    let server = format!("{}\n{server}", scripts[0]);
     let _server = Running(sh(&server).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     wait_for("the mirror", Duration::from_secs(30), async || {
         check(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())

@@ -122,7 +122,7 @@ fn everything_that_is_wrong_is_named_at_once() {
     for url in ["https://user:secret@m", "m", "ftp://m", "https://m/$x"] {
         let output = run(folder.path(), url, &[]);
         assert_eq!(output.status.code(), Some(1), "{url}");
-        assert!(err(&output).contains("baseURL: must be https://"), "{}", err(&output));
+        assert!(err(&output).contains("baseURL: must be http(s)://"), "{}", err(&output));
         assert!(!err(&output).contains("secret"));
     }
 }

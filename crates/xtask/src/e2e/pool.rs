@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use osm_api::names::KUBELET_CONFIG_PREFIX;
 use osm_testkit::{machine_controller, wait_for};
 use serde_json::{Value, json};
 
@@ -103,10 +104,15 @@ impl Pool {
 }
 
 fn manifest(cloud: Cloud, name: &str, annotations: &Value) -> Value {
+    // Machines share a disk with whoever runs them: how full it is says nothing of a node.
+    let mut all = json!({format!("{KUBELET_CONFIG_PREFIX}EvictionHard"): "memory.available<50Mi"});
+    if let (Some(all), Some(annotations)) = (all.as_object_mut(), annotations.as_object()) {
+        all.extend(annotations.clone());
+    }
     json!({
         "apiVersion": "cluster.k8s.io/v1alpha1",
         "kind": "MachineDeployment",
-        "metadata": {"name": name, "namespace": "kube-system", "annotations": annotations},
+        "metadata": {"name": name, "namespace": "kube-system", "annotations": all},
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": {"pool": name}},

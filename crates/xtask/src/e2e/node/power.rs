@@ -45,7 +45,8 @@ pub async fn second_boot(visit: &Visit<'_>) -> Result<()> {
     .await?;
     let fetched = visit.downloads()?.split_off(downloads);
     ensure!(fetched.is_empty(), "the second boot downloads {fetched:?}");
-    let since = visit.machine(|machine| Ok(machine.powered_on().duration_since(UNIX_EPOCH)?.as_secs_f64()))?;
+    let since =
+        visit.machine(|machine| Ok(machine.powered_on().duration_since(UNIX_EPOCH)?.as_secs_f64()))?;
     let journal = visit.machine(|machine| machine.journal())?;
     let again = journal.iter().find(|entry| {
         entry.time >= since
@@ -146,10 +147,8 @@ pub async fn in_provisioning(visit: &Visit<'_>) -> Result<()> {
     let address = visit.address();
     visit.site.mirror.fault(address, "/kubelet", Fault::Stalled);
     visit.boot().await?;
-    wait_for("the other downloads", ASKS, async || {
-        check(visit.has("/var/lib/osm/downloads/containerd")?)
-    })
-    .await?;
+    wait_for("the other downloads", ASKS, async || check(visit.has("/var/lib/osm/downloads/containerd")?))
+        .await?;
     switch_off(visit, SET_UP).await?;
     visit.site.mirror.mend(address);
     visit.machine(Machine::power_on)?;

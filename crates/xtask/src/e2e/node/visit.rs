@@ -200,21 +200,31 @@ impl<'a> Visit<'a> {
     /// No credential stood in a process list, and none stands in journal, console or cloud-init's logs.
     pub fn keeps_secrets(&self) -> Result<()> {
         let credentials = lock(&self.credentials).clone();
-        ensure!(credentials.len() == 2, "the user data holds {} tokens, not those of API and kubelet", credentials.len());
+        ensure!(
+            credentials.len() == 2,
+            "the user data holds {} tokens, not those of API and kubelet",
+            credentials.len()
+        );
         let shows = |text: &str| credentials.iter().any(|credential| secrets::shows(text, credential));
         let leaks = |place: &str, text: &str| -> Vec<String> {
             let lines = text.lines().filter(|line| shows(line));
             lines.map(|line| format!("{place}: {}…", line.chars().take(60).collect::<String>())).collect()
         };
-        let mut found: Vec<String> =
-            self.site.processes.seen(shows).iter().flat_map(|process| leaks("process list", process)).collect();
+        let mut found: Vec<String> = self
+            .site
+            .processes
+            .seen(shows)
+            .iter()
+            .flat_map(|process| leaks("process list", process))
+            .collect();
         self.machine(|machine| {
             let journal = machine.raw_journal()?;
             ensure!(!journal.is_empty(), "the machine has no journal");
             found.extend(leaks("journal", &journal));
             found.extend(leaks("console", &machine.console()?));
             for log in ["cloud-init.log", "cloud-init-output.log"] {
-                let text = std::fs::read_to_string(machine.root().join("var/log").join(log)).unwrap_or_default();
+                let text =
+                    std::fs::read_to_string(machine.root().join("var/log").join(log)).unwrap_or_default();
                 found.extend(leaks(log, &text));
             }
             Ok(())
@@ -225,7 +235,9 @@ impl<'a> Visit<'a> {
 
     /// Whether the machine's disk holds a file.
     pub fn has(&self, path: &str) -> Result<bool> {
-        self.machine(|machine| Ok(machine.root().join(path.trim_start_matches('/')).symlink_metadata().is_ok()))
+        self.machine(|machine| {
+            Ok(machine.root().join(path.trim_start_matches('/')).symlink_metadata().is_ok())
+        })
     }
 
     /// Copies the machine's logs into a folder.
@@ -237,8 +249,9 @@ impl<'a> Visit<'a> {
     /// said last (a kubelet that starts finds much that is not there yet).
     pub fn first_error(&self) -> Option<String> {
         let journal = self.machine(|machine| machine.journal()).ok()?;
-        let complaints =
-            |entry: &&Entry| OURS.contains(&entry.program.as_str()) && !PROGRESS.contains(&entry.message.as_str());
+        let complaints = |entry: &&Entry| {
+            OURS.contains(&entry.program.as_str()) && !PROGRESS.contains(&entry.message.as_str())
+        };
         let failures = |entry: &&Entry| {
             entry.priority <= 3 && NODE_UNITS.iter().any(|unit| entry.unit.starts_with(unit))
         };
