@@ -23,13 +23,19 @@ pub fn directory() -> Option<PathBuf> {
     std::env::var_os(DIRECTORY).filter(|_| std::process::id() == 1).map(PathBuf::from)
 }
 
-/// Machines can't be had otherwise.
+/// Whether machines can be had on this host.
 ///
 /// # Errors
-/// When this process is not root's.
-pub fn require_root() -> Result<()> {
+/// When this process is not root's, or the kernel's control groups are version 2 only.
+pub fn require_host() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("machines need root, for namespaces, mounts and control groups: run the same command as root");
+    }
+    if !Path::new("/sys/fs/cgroup/pids").is_dir() {
+        bail!(
+            "machines are containers in control groups of version 1, which this host does not have mounted: boot it \
+             with systemd.unified_cgroup_hierarchy=0, or use another"
+        );
     }
     Ok(())
 }

@@ -171,7 +171,7 @@ impl Node {
 
     /// While there is a network; then again, isolated.
     async fn prepare(&self, plan: &[(&'static Scenario, Release)]) -> Result<()> {
-        isolation::require_root()?;
+        isolation::require_host()?;
         let progress = Progress::start();
         progress.step("Debian packages that machines need");
         tokio::task::spawn_blocking(|| {
