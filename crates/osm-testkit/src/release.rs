@@ -176,8 +176,11 @@ pub async fn images(progress: impl Fn(&str)) -> Result<Images> {
     })
 }
 
-/// As Go and the projects name it.
-fn architecture() -> Result<&'static str> {
+/// This machine's architecture as Go, the image specification and the projects' releases name it.
+///
+/// # Errors
+/// When it is neither amd64 nor arm64.
+pub fn architecture() -> Result<&'static str> {
     match std::env::consts::ARCH {
         "x86_64" => Ok("amd64"),
         "aarch64" => Ok("arm64"),

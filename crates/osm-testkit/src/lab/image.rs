@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
 use super::run;
-use crate::go_module::cache_root;
+use crate::go_module::{cache_root, short};
 
 const RECIPE: &str = include_str!("image.sh");
 
@@ -57,8 +57,7 @@ impl Image {
     pub fn ensure(release: Release, progress: impl Fn(&str)) -> Result<Self> {
         // The modules in it are those of this kernel.
         let kernel = run("uname", &["-r"])?;
-        let digest = Sha256::digest(format!("{kernel}{RECIPE}"));
-        let key: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let key = short(Sha256::new_with_prefix(format!("{kernel}{RECIPE}")));
         let cache = cache_root()?.join("images");
         let root = cache.join(format!("{}-{key}", release.suite()));
         if !root.is_dir() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use flate2::{Compression, GzBuilder};
 use hyper::body::Bytes;
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ impl Image {
             CONFIG,
             &json!({
                 "created": "1970-01-01T00:00:00Z",
-                "architecture": architecture()?,
+                "architecture": crate::release::architecture()?,
                 "os": "linux",
                 "config": {
                     "Env": [format!("PATH={PATH}")],
@@ -141,13 +141,4 @@ fn header(kind: tar::EntryType, size: u64) -> tar::Header {
 
 fn digest(bytes: &[u8]) -> String {
     format!("sha256:{:x}", Sha256::digest(bytes))
-}
-
-/// This machine's architecture, as Go and so the image specification name it.
-fn architecture() -> Result<&'static str> {
-    match std::env::consts::ARCH {
-        "x86_64" => Ok("amd64"),
-        "aarch64" => Ok("arm64"),
-        other => bail!("{other}: images are made for amd64 and arm64 only"),
-    }
 }

@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, bail, ensure};
 use osm_testkit::lab;
+use osm_testkit::release;
 use osm_testkit::serve::internet::Internet;
 use tokio::process::Command;
 
@@ -63,7 +64,7 @@ impl AirGap {
             ("MIRROR_URL", format!("http://{}", mirror.ip())),
             ("REGISTRY_URL", format!("http://{registry}")),
             ("KUBELET_VERSION", Site::KUBELET_VERSION.to_owned()),
-            ("ARCH", (if std::env::consts::ARCH == "aarch64" { "arm64" } else { "amd64" }).to_owned()),
+            ("ARCH", release::architecture()?.to_owned()),
         ];
         let air_gap = Self { blocks, folder, environment };
         air_gap.run(&air_gap.blocks.offline, &[]).await?;

@@ -128,13 +128,11 @@ const CLOCK: &str = "etc/lab-clock";
 pub async fn clock(visit: &Visit<'_>) -> Result<()> {
     let library = format!("/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH);
     let change = |root: &Path| {
-        let copy = root.join("usr/local/lib/lab/libfaketime.so.1");
-        std::fs::copy(&library, copy).with_context(|| library.clone())?;
         std::fs::write(root.join(CLOCK), "-1500d\n")?;
         let folder = root.join("etc/systemd/system/osm-bootstrap.service.d");
         std::fs::create_dir_all(&folder)?;
         let environment = format!(
-            "[Service]\nEnvironment=LD_PRELOAD=/usr/local/lib/lab/libfaketime.so.1 FAKETIME_TIMESTAMP_FILE=/{CLOCK} \
+            "[Service]\nEnvironment=LD_PRELOAD={library} FAKETIME_TIMESTAMP_FILE=/{CLOCK} \
              FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1\n"
         );
         Ok(std::fs::write(folder.join("lab.conf"), environment)?)

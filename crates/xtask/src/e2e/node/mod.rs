@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use futures::StreamExt;
 use osm_testkit::lab::{self, Release, isolation};
@@ -197,7 +197,11 @@ impl Node {
         progress.step("everything is there; from here on, without a network");
         let binaries = binaries.display().to_string();
         let status = tokio::task::block_in_place(|| isolation::enter(&[(BINARIES, &binaries)]))?;
-        ensure!(status.success(), "a scenario failed; the logs are in {}", self.logs.display());
+        ensure!(
+            status.success(),
+            "it failed, as said above; scenarios leave their logs in {}",
+            self.logs.display()
+        );
         Ok(())
     }
 
@@ -238,7 +242,7 @@ impl Node {
         let outcome = tokio::time::timeout(DEADLINE, (scenario.play)(&visit)).await;
         let outcome = outcome.unwrap_or_else(|_| bail!("not over after {} s", DEADLINE.as_secs()));
         let outcome = match (outcome, visit.keeps_secrets()) {
-            (Err(error), Err(leak)) => Err(error.context(format!("{leak:#}"))),
+            (Err(error), Err(leak)) => Err(anyhow!("{error:#}\n  besides: {leak:#}")),
             (outcome, kept) => outcome.and(kept),
         };
         let error = outcome.err().map(|error| self.explain(&visit, &title, &error));
