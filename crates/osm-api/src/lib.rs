@@ -13,6 +13,7 @@ pub mod digest;
 pub mod machine_deployment;
 pub mod names;
 pub mod pool;
+pub mod pool_settings;
 pub mod profile;
 pub mod provider_spec;
 pub mod rbac;

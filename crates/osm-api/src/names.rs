@@ -20,6 +20,9 @@ pub const PROFILE: &str = "k8c.io/operating-system-profile";
 pub const PROFILE_NAMESPACE: &str = "k8c.io/operating-system-profile-namespace";
 /// Prefix of annotations that carry kubelet settings of one pool.
 pub const KUBELET_CONFIG_PREFIX: &str = "v1.kubelet-config.machine-controller.kubermatic.io/";
+/// Annotation on a MachineDeployment: settings in which its pool differs from the installation's, a partial settings
+/// document.
+pub const SETTINGS: &str = "operatingsystemmanager.k8c.io/settings";
 /// What machine-controller replaces by the machine's name in a bootstrap document.
 pub const MACHINE_NAME_PLACEHOLDER: &str = "<MACHINE_NAME>";
 

@@ -11,6 +11,8 @@ use crate::profile::{CloudProvider, OperatingSystem, ProvisioningUtility};
 use crate::provider_spec::{Network, OperatingSystemSpec, ProviderSpec};
 use crate::{digest, names, strict};
 
+mod annotations;
+
 /// A pool of machines, independent of where it was read from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pool {
@@ -34,6 +36,8 @@ pub struct Pool {
     pub overwrite_cloud_config: Option<String>,
     /// Kubelet settings from annotations.
     pub kubelet: KubeletSettings,
+    /// What the MachineDeployment says where nobody reads it.
+    pub warnings: Vec<String>,
 }
 
 /// Kubelet settings that a pool's annotations may carry.
@@ -131,7 +135,8 @@ impl Pool {
             network: provider.network.unwrap_or_default(),
             os,
             overwrite_cloud_config: provider.overwrite_cloud_config,
-            kubelet: KubeletSettings::read(md.metadata.annotations.as_ref())?,
+            kubelet: KubeletSettings::read(&annotations::of_kubelet(md)?)?,
+            warnings: annotations::misplaced(md),
         })
     }
 }
@@ -187,9 +192,8 @@ fn distinct(keys: Vec<String>) -> Vec<String> {
 }
 
 impl KubeletSettings {
-    fn read(annotations: Option<&BTreeMap<String, String>>) -> Result<Self, PoolError> {
+    fn read(annotations: &BTreeMap<String, String>) -> Result<Self, PoolError> {
         let mut settings = Self::default();
-        let Some(annotations) = annotations else { return Ok(settings) };
         for (key, value) in annotations {
             let Some(name) = key.strip_prefix(names::KUBELET_CONFIG_PREFIX) else { continue };
             let bad = |problem: String| PoolError::InvalidAnnotation { key: key.clone(), problem };

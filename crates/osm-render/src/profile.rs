@@ -123,6 +123,7 @@ impl Profile {
         cluster: &ClusterEndpoint,
     ) -> Result<Rendered, RenderError> {
         let mut warnings = self.suits(pool)?;
+        warnings.extend(pool.warnings.iter().cloned());
         let data = model::data(pool, settings, cluster);
         if let Some(place) =
             late::find_reserved(&json!({"sshPublicKeys": pool.ssh_public_keys, "template data": data}))

@@ -72,6 +72,7 @@ pub fn plain_pools(spec: &OperatingSystemProfileSpec, kubelets: &[Version]) -> V
                         },
                         overwrite_cloud_config: None,
                         kubelet: KubeletSettings::default(),
+                        warnings: Vec::new(),
                     },
                 ));
             }

@@ -1,0 +1,171 @@
+//! Settings of one pool: where its MachineDeployment wants others than the installation's.
+
+use serde_json::{Map, Value};
+
+use crate::names::{SETTINGS, SETTINGS_KEY};
+use crate::settings::{Settings, SettingsError};
+
+/// Names a ConfigMap instead of, or before, the document itself.
+const FROM_CONFIG_MAP: &str = "fromConfigMap";
+
+/// What is the installation's alone: whom it trusts, and what it installs.
+const NOT_OF_POOLS: [&str; 2] = ["credentials", "defaultProfiles"];
+
+/// What the annotation [`SETTINGS`] of a MachineDeployment says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolSettings {
+    /// ConfigMap in the MachineDeployment's namespace whose key [`SETTINGS_KEY`] is applied first.
+    pub config_map: Option<String>,
+    document: Value,
+}
+
+/// Why a pool's settings can't be used. No message repeats a value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {}", .mistakes.join("; "))]
+pub struct PoolSettingsError {
+    place: String,
+    mistakes: Vec<String>,
+}
+
+impl PoolSettings {
+    /// Reads the annotation's text: a partial settings document, with `fromConfigMap: NAME` where a ConfigMap holds one.
+    ///
+    /// # Errors
+    /// A text that is no such document.
+    pub fn parse(text: &str) -> Result<Self, PoolSettingsError> {
+        let failed = |mistakes| PoolSettingsError { place: format!("annotation {SETTINGS}"), mistakes };
+        let mut document = document(text).map_err(failed)?;
+        let config_map = match document.as_object_mut().and_then(|fields| fields.remove(FROM_CONFIG_MAP)) {
+            None => None,
+            Some(Value::String(name)) if !name.is_empty() => Some(name),
+            Some(_) => {
+                return Err(failed(vec![format!("{FROM_CONFIG_MAP}: must be the name of a ConfigMap")]));
+            }
+        };
+        Ok(Self { config_map, document })
+    }
+
+    /// The installation's settings, with the ConfigMap's document merged in and then the annotation's, both as JSON merge
+    /// patches (RFC 7386): maps are merged, lists replaced, null means the default.
+    ///
+    /// # Errors
+    /// All mistakes of the first document that has some.
+    pub fn merge(
+        &self,
+        installation: &Settings,
+        config_map: Option<&str>,
+    ) -> Result<Settings, PoolSettingsError> {
+        let mut settings = installation.clone();
+        if let (Some(name), Some(text)) = (&self.config_map, config_map) {
+            let place = format!("ConfigMap {name}, key {SETTINGS_KEY}");
+            settings = document(text)
+                .and_then(|document| apply(&settings, &document))
+                .map_err(|mistakes| PoolSettingsError { place, mistakes })?;
+        }
+        apply(&settings, &self.document)
+            .map_err(|mistakes| PoolSettingsError { place: format!("annotation {SETTINGS}"), mistakes })
+    }
+}
+
+fn document(text: &str) -> Result<Value, Vec<String>> {
+    let document = Settings::document(text).map_err(|SettingsError(mistakes)| mistakes)?;
+    if document.is_object() { Ok(document) } else { Err(vec!["must be a settings document".to_owned()]) }
+}
+
+fn apply(settings: &Settings, patch: &Value) -> Result<Settings, Vec<String>> {
+    let refused: Vec<String> = NOT_OF_POOLS
+        .iter()
+        .filter(|field| patch.get(field).is_some())
+        .map(|field| format!("{field}: is the same for all pools: set it in the installation's settings"))
+        .collect();
+    if !refused.is_empty() {
+        return Err(refused);
+    }
+    // Settings always have a JSON form.
+    let mut merged = serde_json::to_value(settings).unwrap_or_default();
+    merge(&mut merged, patch);
+    Settings::from_document(merged).map_err(|SettingsError(mistakes)| mistakes)
+}
+
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let Value::Object(fields) = target else { return };
+    for (name, value) in patch {
+        if value.is_null() {
+            fields.remove(name);
+        } else {
+            merge(fields.entry(name.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn installation() -> Settings {
+        let text = "proxy: {http: 'http://proxy:3128', noProxy: .svc}\nkubelet: {featureGates: {A: true}}\n\
+                    containerd: {registries: [{host: docker.io}, {host: quay.io}]}\npauseImage: pause:1\n";
+        Settings::parse(text).unwrap()
+    }
+
+    #[test]
+    fn maps_are_merged_lists_replaced_and_null_is_the_default() {
+        let pool = "proxy: {noProxy: null}\nkubelet: {featureGates: {B: false}}\n\
+                    containerd: {registries: [{host: ghcr.io}]}\npauseImage: null\n";
+        let settings = PoolSettings::parse(pool).unwrap().merge(&installation(), None).unwrap();
+        assert_eq!(settings.proxy.http.as_deref(), Some("http://proxy:3128"));
+        assert_eq!(settings.proxy.no_proxy, None);
+        assert_eq!(settings.kubelet.feature_gates.len(), 2);
+        assert_eq!(settings.containerd.registries.len(), 1);
+        assert_eq!(settings.pause_image, None);
+        for nothing in ["", "{}", "# nothing\n"] {
+            let settings = PoolSettings::parse(nothing).unwrap().merge(&installation(), None).unwrap();
+            assert_eq!(settings, installation(), "{nothing:?}");
+        }
+    }
+
+    #[test]
+    fn the_annotation_has_the_last_word() {
+        let pool = PoolSettings::parse("fromConfigMap: ours\npauseImage: pause:3\n").unwrap();
+        assert_eq!(pool.config_map.as_deref(), Some("ours"));
+        let settings =
+            pool.merge(&installation(), Some("pauseImage: pause:2\nproxy: {http: null}\n")).unwrap();
+        assert_eq!(settings.pause_image.as_deref(), Some("pause:3"));
+        assert_eq!(settings.proxy.http, None);
+    }
+
+    #[test]
+    fn mistakes_say_where_and_repeat_no_value() {
+        let of_annotation = |text: &str| {
+            PoolSettings::parse(text)
+                .and_then(|pool| pool.merge(&installation(), None))
+                .unwrap_err()
+                .to_string()
+        };
+        for (text, part) in [
+            ("[hunter2]", "must be a settings document"),
+            ("proxy: {http: 'http://u:hunter2@p'}", "proxy.http: must be"),
+            ("prxy: hunter2", "prxy: unknown field"),
+            ("credentials: {tokenLifetimeHours: 1}", "credentials: is the same for all pools"),
+            ("fromConfigMap: [hunter2]", "fromConfigMap: must be"),
+            ("a: [hunter2", "not YAML"),
+        ] {
+            let message = of_annotation(text);
+            assert!(message.starts_with(&format!("annotation {SETTINGS}: ")), "{message}");
+            assert!(message.contains(part) && !message.contains("hunter2"), "{message}");
+        }
+        let pool = PoolSettings::parse("fromConfigMap: ours").unwrap();
+        let message = pool.merge(&installation(), Some("hostCaBundle: hunter2\n")).unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "ConfigMap ours, key settings.yaml: hostCaBundle: must be one or more PEM certificates"
+        );
+    }
+}
