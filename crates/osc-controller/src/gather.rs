@@ -14,6 +14,7 @@ use osm_runtime::request::failed;
 use osm_runtime::settings::Current;
 use osm_runtime::{RequestError, status, watch};
 
+use crate::pool_settings;
 use crate::state::State;
 use crate::view::{self, ConfigView, ProfileView};
 
@@ -34,8 +35,8 @@ pub struct Gathered {
     pub fate: Fate,
     /// The profile that the owner asks for.
     pub profile: ProfileLookup,
-    /// The settings in force.
-    pub settings: Option<Arc<Current>>,
+    /// The settings for the owner's pool.
+    pub settings: SettingsLookup,
     /// Where nodes find the API server.
     pub endpoint: Option<ClusterEndpoint>,
     /// Since when the owner's new revision waits for the verdict on its profile.
@@ -93,6 +94,22 @@ pub struct FoundProfile {
     pub accepted: Option<(AcceptedProfile, Result<Arc<Profile>, ProfileError>)>,
 }
 
+/// The settings of a pool.
+#[derive(Clone)]
+pub enum SettingsLookup {
+    /// The installation has none.
+    Missing,
+    /// The pool wants others than the installation's, and they can't be used.
+    Refused {
+        /// Reason for the condition.
+        reason: &'static str,
+        /// What is wrong, where, and how to mend it.
+        message: String,
+    },
+    /// These.
+    Found(Arc<Current>),
+}
+
 /// Gathers; requests are made only to find out about a vanished pool, or about the profile of a new revision.
 ///
 /// # Errors
@@ -105,7 +122,12 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError>
     sort_by_claim(&mut claimants, config.as_deref());
     let fate = fate(state, config.as_deref(), &claimants).await?;
     let cluster_uid = state.cluster_uid().await.map_err(failed("reading namespace kube-system"))?;
-    let settings = state.settings.borrow().clone();
+    let installation = state.settings.borrow().clone();
+    let settings = match (installation, claimants.first()) {
+        (None, _) => SettingsLookup::Missing,
+        (Some(installation), None) => SettingsLookup::Found(installation),
+        (Some(installation), Some(owner)) => pool_settings::lookup(state, owner, installation).await?,
+    };
     let (mut profile, mut waiting_since) = (ProfileLookup::Unnamed, now);
     if let Some(owner) = claimants.first() {
         profile = lookup(state, owner, config.as_deref(), since).await?;
@@ -122,7 +144,10 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError>
     Ok(Gathered {
         now,
         name: name.to_owned(),
-        endpoint: settings.as_ref().and_then(|current| state.endpoint(&current.settings)),
+        endpoint: match &settings {
+            SettingsLookup::Found(current) => state.endpoint(&current.settings),
+            _ => None,
+        },
         claimants,
         config,
         cluster_uid,

@@ -9,6 +9,7 @@ pub mod apply;
 pub mod endpoint;
 pub mod gather;
 pub mod plan;
+pub mod pool_settings;
 pub mod report;
 pub mod state;
 pub mod view;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use osm_api::rbac::Service;
+use osm_api::rbac::{Installation, Service};
 use osm_runtime::{CommonArgs, ProfileArgs};
 
 /// Renders one OperatingSystemConfig per MachineDeployment.
@@ -17,9 +17,24 @@ struct Args {
     common: CommonArgs,
     #[command(flatten)]
     profiles: ProfileArgs,
+    /// Namespaces of MachineDeployments whose ConfigMaps may hold a pool's settings, comma-separated. A MachineDeployment
+    /// names one in its annotation operatingsystemmanager.k8c.io/settings.
+    #[arg(
+        long,
+        env = "OSM_POOL_SETTINGS_NAMESPACES",
+        value_name = "NAMESPACES",
+        value_delimiter = ',',
+        default_value = "kube-system"
+    )]
+    pool_settings_namespaces: Vec<String>,
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    osm_runtime::service::main(Service::OscController, args.common, Some(args.profiles), osc_controller::run)
+    let installation = Installation {
+        profile_namespaces: args.profiles.profile_namespaces,
+        pool_settings_namespaces: args.pool_settings_namespaces,
+        ..args.common.installation()
+    };
+    osm_runtime::service::main(Service::OscController, args.common, installation, osc_controller::run)
 }

@@ -14,7 +14,7 @@ use osm_api::profile::AcceptedProfile;
 use osm_api::{MachineDeployment, Pool, names, pool};
 use osm_render::Profile;
 
-use crate::gather::{Fate, FoundProfile, Gathered, ProfileLookup};
+use crate::gather::{Fate, FoundProfile, Gathered, ProfileLookup, SettingsLookup};
 use crate::view::{self, ConfigView};
 
 /// How long a new revision waits for the verdict on a profile that has just been changed.
@@ -222,12 +222,16 @@ fn decide(gathered: &Gathered, owner: &Arc<MachineDeployment>, config: Option<&C
         Ok(pool) => pool,
         Err(error) => return hold(false, error.reason(), error.to_string()),
     };
-    let Some(settings) = &gathered.settings else {
-        return hold(
-            false,
-            "SettingsMissing",
-            "there is no valid settings document; osc-controller's log and /readyz say why",
-        );
+    let settings = match &gathered.settings {
+        SettingsLookup::Found(settings) => settings,
+        SettingsLookup::Refused { reason, message } => return hold(false, reason, message.clone()),
+        SettingsLookup::Missing => {
+            return hold(
+                false,
+                "SettingsMissing",
+                "there is no valid settings document; osc-controller's log and /readyz say why",
+            );
+        }
     };
     let Some(endpoint) = &gathered.endpoint else {
         return hold(

@@ -66,7 +66,10 @@ fn gathered() -> Gathered {
         cluster_uid: "cluster".into(),
         fate: Fate::Lives,
         profile: ProfileLookup::Found(Box::new(found(&profile_spec("v1.0.0", "{{cluster.apiServer}}\n")))),
-        settings: Some(Arc::new(Current { settings: Settings::default(), digest: "settings".into() })),
+        settings: SettingsLookup::Found(Arc::new(Current {
+            settings: Settings::default(),
+            digest: "settings".into(),
+        })),
         endpoint: Some(ClusterEndpoint { api_server: "https://api:6443".into(), ca: "CA".into() }),
         waiting_since: now(),
     }
@@ -214,7 +217,17 @@ fn failures_keep_the_last_good_content_and_say_why() {
             "azure",
         ),
         (Box::new(change("/spec/versions", json!({}))), "InvalidKubeletVersion", "versions.kubelet"),
-        (Box::new((|g| g.settings = None) as Break), "SettingsMissing", "settings"),
+        (Box::new((|g| g.settings = SettingsLookup::Missing) as Break), "SettingsMissing", "settings"),
+        (
+            Box::new(
+                (|g| {
+                    let message = "annotation x: proxy.http: must be …".to_owned();
+                    g.settings = SettingsLookup::Refused { reason: "PoolSettingsInvalid", message };
+                }) as Break,
+            ),
+            "PoolSettingsInvalid",
+            "proxy.http",
+        ),
         (Box::new((|g| g.endpoint = None) as Break), "EndpointUnknown", "cluster-info"),
         (
             Box::new(

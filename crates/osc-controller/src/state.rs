@@ -19,6 +19,7 @@ use osm_runtime::queue::Queue;
 use osm_runtime::{Context, settings, watch};
 
 use crate::endpoint::{self, Discovered};
+use crate::pool_settings;
 use crate::view::{self, ConfigView, ProfileView};
 
 /// Shared by all reconciles; cheap to clone.
@@ -57,6 +58,8 @@ pub struct Inner {
     pub census: Arc<Census>,
     /// MachineDeployments that have no OperatingSystemConfig of their own, and why: they were told.
     pub rejected: Mutex<HashMap<String, &'static str>>,
+    /// ConfigMaps that pools name.
+    pub pool_settings: pool_settings::Followed,
     cluster_info: Arc<Cache<Discovered>>,
     endpoint_slices: Arc<Cache<Discovered>>,
     known_endpoints: Mutex<Vec<Discovered>>,
@@ -85,6 +88,7 @@ impl State {
             configs: Arc::default(),
             census: Census::new(&context.metrics),
             rejected: Mutex::default(),
+            pool_settings: Mutex::default(),
             cluster_info: Arc::default(),
             endpoint_slices: Arc::default(),
             known_endpoints: Mutex::default(),
@@ -185,20 +189,22 @@ impl State {
     }
 
     fn wake_all(&self) {
-        for md in self.machine_deployments.select(|_| true) {
+        self.wake(|_| true);
+    }
+
+    /// Asks for a reconcile of every pool whose MachineDeployment is one of these.
+    pub fn wake(&self, these: impl Fn(&MachineDeployment) -> bool) {
+        for md in self.machine_deployments.select(these) {
             self.queue.add(view::claimed(&md));
         }
     }
 
     /// Asks for a reconcile of every pool that uses the profile with this key.
     pub fn wake_users_of(&self, profile: &str) {
-        let uses = |md: &MachineDeployment| {
+        self.wake(|md| {
             view::wanted_profile(md, &self.context.args.namespace)
                 .is_some_and(|(namespace, name)| profile == format!("{namespace}/{name}"))
-        };
-        for md in self.machine_deployments.select(uses) {
-            self.queue.add(view::claimed(&md));
-        }
+        });
     }
 }
 

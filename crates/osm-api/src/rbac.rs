@@ -14,6 +14,9 @@ pub struct Installation {
     /// Further namespaces of profiles, for MachineDeployments with the annotation
     /// [`PROFILE_NAMESPACE`](crate::names::PROFILE_NAMESPACE).
     pub profile_namespaces: Vec<String>,
+    /// Namespaces of MachineDeployments whose ConfigMaps may hold a pool's settings, for the annotation
+    /// [`SETTINGS`](crate::names::SETTINGS).
+    pub pool_settings_namespaces: Vec<String>,
 }
 
 impl Installation {
@@ -35,6 +38,7 @@ impl Default for Installation {
             namespace: "kube-system".to_owned(),
             settings: SETTINGS_CONFIG_MAP.to_owned(),
             profile_namespaces: Vec::new(),
+            pool_settings_namespaces: vec!["kube-system".to_owned()],
         }
     }
 }
@@ -61,8 +65,19 @@ impl Service {
         }
     }
 
-    /// Everything the service may do.
+    /// Everything the service may do, one grant for each namespace.
     pub fn grants(self, installation: &Installation) -> Vec<Grant> {
+        let mut merged: Vec<Grant> = Vec::new();
+        for grant in self.all_grants(installation) {
+            match merged.iter_mut().find(|known| known.namespace == grant.namespace) {
+                Some(known) => known.rules.extend(grant.rules),
+                None => merged.push(grant),
+            }
+        }
+        merged
+    }
+
+    fn all_grants(self, installation: &Installation) -> Vec<Grant> {
         let Installation { namespace, settings, .. } = installation;
         let cluster = |rules| Grant { namespace: None, rules };
         let here = |rules| Grant { namespace: Some(namespace.clone()), rules };
@@ -107,6 +122,10 @@ impl Service {
                     ),
                 ];
                 grants.extend(further.map(|other| in_namespace(other, vec![profiles()])));
+                // A pool's settings may stand in a ConfigMap of any name.
+                let maps = || rule("", &["configmaps"], &["get", "list", "watch"]);
+                let of_pools = installation.pool_settings_namespaces.iter();
+                grants.extend(of_pools.map(|other| in_namespace(other, vec![maps()])));
                 grants
             }
             Self::SecretSyncer => vec![
@@ -187,6 +206,19 @@ mod tests {
                     .any(|r| r.starts_with("secrets") || r.starts_with("serviceaccounts"))
             );
         }
+    }
+
+    #[test]
+    fn each_namespace_has_one_grant() {
+        let installation = Installation {
+            pool_settings_namespaces: vec!["kube-system".to_owned(), "machines".to_owned()],
+            ..Installation::default()
+        };
+        let grants = Service::OscController.grants(&installation);
+        let of = |namespace: &str| {
+            grants.iter().filter(|grant| grant.namespace.as_deref() == Some(namespace)).count()
+        };
+        assert_eq!((of("kube-system"), of("machines"), of("default")), (1, 1, 1));
     }
 
     #[test]

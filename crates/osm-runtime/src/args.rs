@@ -42,12 +42,13 @@ pub struct CommonArgs {
 }
 
 impl CommonArgs {
-    /// This installation, without further namespaces of profiles.
+    /// This installation, without any further namespaces.
     pub fn installation(&self) -> Installation {
         Installation {
             namespace: self.namespace.clone(),
             settings: self.settings.clone(),
             profile_namespaces: Vec::new(),
+            pool_settings_namespaces: Vec::new(),
         }
     }
 

@@ -8,9 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::events::Events;
-use crate::{
-    CommonArgs, Metrics, ProfileArgs, Readiness, admin, client, request, rights, settings, telemetry,
-};
+use crate::{CommonArgs, Metrics, Readiness, admin, client, request, rights, settings, telemetry};
 
 /// What a controller gets to work with.
 #[derive(Clone)]
@@ -35,9 +33,8 @@ pub struct Context {
     pub shutdown: CancellationToken,
 }
 
-/// Runs a service until SIGTERM or SIGINT; `profiles` are the flags of one that reads profiles. Two threads do: the
-/// work is waiting.
-pub fn main<F, Fut>(service: Service, args: CommonArgs, profiles: Option<ProfileArgs>, run: F) -> ExitCode
+/// Runs a service until SIGTERM or SIGINT. Two threads do: the work is waiting.
+pub fn main<F, Fut>(service: Service, args: CommonArgs, installation: Installation, run: F) -> ExitCode
 where
     F: FnOnce(Context, settings::Receiver) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
@@ -47,7 +44,7 @@ where
         .enable_all()
         .build()
         .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(serve(service, args, profiles, run)));
+        .and_then(|runtime| runtime.block_on(serve(service, args, installation, run)));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -60,7 +57,7 @@ where
 async fn serve<F, Fut>(
     service: Service,
     args: CommonArgs,
-    profiles: Option<ProfileArgs>,
+    installation: Installation,
     run: F,
 ) -> anyhow::Result<()>
 where
@@ -73,9 +70,6 @@ where
     let metrics = Metrics::new()?;
     let config = client::config(&args).await?;
     let client = client::connect(config.clone(), &metrics, args.request_timeout())?;
-    let mut installation = args.installation();
-    installation.profile_namespaces =
-        profiles.map(|profiles| profiles.profile_namespaces).unwrap_or_default();
     let context = Context {
         service,
         installation,

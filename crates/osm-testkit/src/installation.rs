@@ -27,6 +27,7 @@ const START: Duration = Duration::from_secs(30);
 #[must_use]
 pub fn manifests(installation: &Installation) -> Vec<Value> {
     let mut namespaces = installation.namespaces_of_profiles();
+    namespaces.extend(installation.pool_settings_namespaces.iter().map(String::as_str));
     namespaces.extend([IDENTITIES, CLOUD_INIT_SETTINGS]);
     let mut objects: Vec<Value> = namespaces
         .into_iter()
@@ -173,6 +174,10 @@ impl Installed {
         let profile_namespaces = installation.profile_namespaces.join(",");
         if service != Service::SecretSyncer && !profile_namespaces.is_empty() {
             args.extend(["--profile-namespaces", &profile_namespaces]);
+        }
+        let pool_settings_namespaces = installation.pool_settings_namespaces.join(",");
+        if service == Service::OscController {
+            args.extend(["--pool-settings-namespaces", &pool_settings_namespaces]);
         }
         args.extend(more);
         let mut process =

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use osm_api::rbac::Service;
+use osm_api::rbac::{Installation, Service};
 use osm_runtime::{CommonArgs, ProfileArgs};
 
 /// Installs the default OperatingSystemProfiles and judges every profile before a pool uses it.
@@ -21,5 +21,7 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    osm_runtime::service::main(Service::OspController, args.common, Some(args.profiles), osp_controller::run)
+    let installation =
+        Installation { profile_namespaces: args.profiles.profile_namespaces, ..args.common.installation() };
+    osm_runtime::service::main(Service::OspController, args.common, installation, osp_controller::run)
 }

@@ -23,8 +23,9 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let installation = args.installation.unwrap_or_else(|| args.common.namespace.clone());
-    osm_runtime::service::main(Service::SecretSyncer, args.common, None, |context, settings| {
-        secret_syncer::run(context, settings, installation)
+    let id = args.installation.unwrap_or_else(|| args.common.namespace.clone());
+    let installation = args.common.installation();
+    osm_runtime::service::main(Service::SecretSyncer, args.common, installation, |context, settings| {
+        secret_syncer::run(context, settings, id)
     })
 }
