@@ -188,6 +188,8 @@ pub enum LateBoundKind {
     SecretKey,
     /// A key of a ConfigMap.
     ConfigMapKey,
+    /// A field of the `operatingSystemSpec` of the pool's own MachineDeployment.
+    OperatingSystemSpecField,
 }
 
 /// The object that holds a late-bound value.

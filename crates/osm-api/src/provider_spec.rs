@@ -2,6 +2,8 @@
 //!
 //! The top level is decoded strictly, as machine-controller does; what is cloud- or system-specific is not.
 
+use std::fmt;
+
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
@@ -97,6 +99,104 @@ pub struct OperatingSystemSpec {
     /// Flatcar: the program that applies user data; absent for its default, Ignition.
     #[serde(deserialize_with = "empty_is_none")]
     pub provisioning_utility: Option<ProvisioningUtility>,
+    /// RHEL: user of the subscription.
+    #[serde(deserialize_with = "null_is_default")]
+    pub rhel_subscription_manager_user: ConfigVar,
+    /// RHEL: password of that user.
+    #[serde(deserialize_with = "null_is_default")]
+    pub rhel_subscription_manager_password: ConfigVar,
+    /// RHEL: attach a subscription after registration; RHEL 10 has no such step.
+    pub attach_subscription: bool,
+    /// RHEL: organization that the activation key belongs to.
+    #[serde(deserialize_with = "null_is_default")]
+    pub rhel_organization_name: ConfigVar,
+    /// RHEL: activation key, instead of user and password.
+    #[serde(deserialize_with = "null_is_default")]
+    pub rhel_activation_key: ConfigVar,
+    /// RHEL: register at a Satellite server.
+    pub rhel_use_satellite_server: bool,
+    /// RHEL: its host.
+    #[serde(deserialize_with = "null_is_default")]
+    pub rhel_satellite_server: String,
+}
+
+/// A text, or the object that holds it: machine-controller's `ConfigVarString` (`sdk/providerconfig/types.go`). `Debug`
+/// does not show the text.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub enum ConfigVar {
+    /// Nothing.
+    #[default]
+    Empty,
+    /// The text itself.
+    Text(String),
+    /// A key of a Secret.
+    SecretKey(KeyReference),
+    /// A key of a ConfigMap.
+    ConfigMapKey(KeyReference),
+}
+
+/// A key of an object.
+#[derive(Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(default)]
+#[allow(missing_docs)]
+pub struct KeyReference {
+    pub namespace: String,
+    pub name: String,
+    pub key: String,
+}
+
+impl ConfigVar {
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::Empty
+    }
+}
+
+impl fmt::Debug for ConfigVar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("Empty"),
+            Self::Text(_) => f.write_str("Text"),
+            Self::SecretKey(key) => f.debug_tuple("SecretKey").field(key).finish(),
+            Self::ConfigMapKey(key) => f.debug_tuple("ConfigMapKey").field(key).finish(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ConfigVar {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        #[derive(Default)]
+        struct Reference {
+            value: String,
+            secret_key_ref: KeyReference,
+            config_map_key_ref: KeyReference,
+        }
+        let text = |text: String| if text.is_empty() { Self::Empty } else { Self::Text(text) };
+        let wrong = || {
+            serde::de::Error::custom(
+                "expected a text, or an object with value, secretKeyRef or configMapKeyRef",
+            )
+        };
+        match Value::deserialize(d)? {
+            Value::Null => Ok(Self::Empty),
+            Value::String(plain) => Ok(text(plain)),
+            object @ Value::Object(_) => {
+                let reference: Reference = serde_json::from_value(object).map_err(|_| wrong())?;
+                let Reference { value, secret_key_ref, config_map_key_ref } = reference;
+                // In the order in which machine-controller looks.
+                if !secret_key_ref.name.is_empty() {
+                    Ok(Self::SecretKey(secret_key_ref))
+                } else if !config_map_key_ref.name.is_empty() {
+                    Ok(Self::ConfigMapKey(config_map_key_ref))
+                } else {
+                    Ok(text(value))
+                }
+            }
+            _ => Err(wrong()),
+        }
+    }
 }
 
 fn empty_is_none<'de, D: Deserializer<'de>>(d: D) -> Result<Option<ProvisioningUtility>, D::Error> {
@@ -111,4 +211,35 @@ fn empty_is_none<'de, D: Deserializer<'de>>(d: D) -> Result<Option<ProvisioningU
 
 fn null_is_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(d: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(d)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_config_var_is_a_text_or_a_reference_and_hides_the_text() {
+        let key = json!({"namespace": "n", "name": "s", "key": "k"});
+        let reference = KeyReference { namespace: "n".into(), name: "s".into(), key: "k".into() };
+        for (value, expected) in [
+            (json!(null), ConfigVar::Empty),
+            (json!(""), ConfigVar::Empty),
+            (json!({"value": ""}), ConfigVar::Empty),
+            (json!({"value": "", "secretKeyRef": {}, "configMapKeyRef": {}}), ConfigVar::Empty),
+            (json!("hunter2"), ConfigVar::Text("hunter2".into())),
+            (json!({"value": "hunter2"}), ConfigVar::Text("hunter2".into())),
+            (json!({"secretKeyRef": key}), ConfigVar::SecretKey(reference.clone())),
+            (json!({"value": "x", "configMapKeyRef": key}), ConfigVar::ConfigMapKey(reference)),
+        ] {
+            let found: ConfigVar = serde_json::from_value(value).unwrap();
+            assert_eq!(found, expected);
+            assert!(!format!("{found:?}").contains("hunter2"));
+        }
+        for wrong in [json!(5), json!({"secretKeyRef": "hunter2"}), json!(["x"])] {
+            let error = serde_json::from_value::<ConfigVar>(wrong).unwrap_err().to_string();
+            assert!(error.contains("expected a text") && !error.contains("hunter2"), "{error}");
+        }
+    }
 }

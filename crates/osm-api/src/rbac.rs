@@ -135,7 +135,11 @@ impl Service {
                     settings(),
                     events(),
                 ]),
-                cluster(vec![named("", &["namespaces"], &[CLOUD_INIT_SETTINGS], &["get", "list", "watch"])]),
+                cluster(vec![
+                    named("", &["namespaces"], &[CLOUD_INIT_SETTINGS], &["get", "list", "watch"]),
+                    // A subscription's password may stand in a MachineDeployment; it must not stand in a config.
+                    rule("cluster.k8s.io", &["machinedeployments"], &["get", "list", "watch"]),
+                ]),
                 in_namespace(
                     CLOUD_INIT_SETTINGS,
                     vec![

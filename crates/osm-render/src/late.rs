@@ -9,11 +9,12 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use osm_api::config::{LateBound, LateBoundKind, LateBoundSource};
+use osm_api::pool::Pool;
 use osm_api::settings::Settings;
 use serde_json::Value;
 
 use crate::error::UserDataError;
-use crate::{Stage, yaml};
+use crate::{Stage, subscription, yaml};
 
 /// Start of a marker. Reserved: no input may contain it.
 pub const PREFIX: &str = "%%osm-late{";
@@ -31,20 +32,28 @@ pub(crate) enum Encoding {
     Json,
     Shell,
     B64,
+    /// As it is, in a tree whose writer quotes. Not for templates, whose output nobody quotes.
+    Text,
 }
 
 impl Encoding {
-    const NAMES: [(&str, Self); 6] = [
+    const NAMES: [(&str, Self); 7] = [
         ("raw", Self::Raw),
         ("toml", Self::Toml),
         ("yaml", Self::Yaml),
         ("json", Self::Json),
         ("shell", Self::Shell),
         ("b64", Self::B64),
+        ("text", Self::Text),
     ];
 
-    pub(crate) fn parse(name: &str) -> Option<Self> {
+    fn parse(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, encoding)| *encoding)
+    }
+
+    /// One that templates may ask for.
+    pub(crate) fn of_template(name: &str) -> Option<Self> {
+        Self::parse(name).filter(|encoding| *encoding != Self::Text)
     }
 
     /// `None` where the value can't stand raw.
@@ -59,6 +68,7 @@ impl Encoding {
             Self::Json => Some(Value::String(value.to_owned()).to_string()),
             Self::Shell => Some(shell(value)),
             Self::B64 => Some(STANDARD.encode(value)),
+            Self::Text => Some(value.to_owned()),
         }
     }
 }
@@ -150,8 +160,8 @@ pub(crate) fn fill(
     Ok(filled)
 }
 
-/// What templates of a stage may refer to, by id.
-pub(crate) fn known(stage: Stage, settings: &Settings) -> BTreeMap<String, LateBound> {
+/// What a stage may refer to, by id.
+pub(crate) fn known(stage: Stage, settings: &Settings, pool: &Pool) -> BTreeMap<String, LateBound> {
     let mut known = Vec::new();
     if stage == Stage::Bootstrap {
         for (id, kind) in [
@@ -162,6 +172,9 @@ pub(crate) fn known(stage: Stage, settings: &Settings) -> BTreeMap<String, LateB
         ] {
             known.push(LateBound { id: id.to_owned(), kind, source: None });
         }
+    }
+    if stage == Stage::Provisioning {
+        known.extend(subscription::late_bound(pool));
     }
     for registry in &settings.containerd.registries {
         let Some(secret) = &registry.credentials else { continue };
@@ -215,7 +228,10 @@ pub(crate) fn largest(declared: &[LateBound]) -> LateValues {
         LateBoundKind::ApiToken | LateBoundKind::KubeletToken => 1536,
         LateBoundKind::ProvisioningSecretName | LateBoundKind::ProvisioningDigest => 64,
         LateBoundKind::RegistryUsername => 256,
-        LateBoundKind::RegistryPassword | LateBoundKind::SecretKey | LateBoundKind::ConfigMapKey => 4096,
+        LateBoundKind::RegistryPassword
+        | LateBoundKind::SecretKey
+        | LateBoundKind::ConfigMapKey
+        | LateBoundKind::OperatingSystemSpecField => 4096,
     };
     declared.iter().map(|late| (late.id.clone(), filler(&late.id, size(late.kind)))).collect()
 }

@@ -23,6 +23,7 @@ mod resolve;
 mod samples;
 mod size;
 mod static_network;
+mod subscription;
 mod systems;
 mod texts;
 mod user_data;

@@ -17,7 +17,7 @@ use crate::downloads::{Catalogue, Download};
 use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 use crate::handlebars::{self, Budget, Located, Templates};
 use crate::late::{self, Part};
-use crate::{Stage, model, size, static_network, texts, user_data};
+use crate::{Stage, model, size, static_network, subscription, texts, user_data};
 
 /// Oldest and newest minor version of Kubernetes 1 that templates are tried with.
 pub(crate) const KUBELET_MINORS: (u64, u64) = (33, 36);
@@ -134,13 +134,24 @@ impl Profile {
         let budget = Budget::default();
         let catalogue = Catalogue::new(&settings.downloads, &pool.kubelet_version);
         let mut late_bound: BTreeMap<String, LateBound> = BTreeMap::new();
-        let mut stage =
-            |stage: Stage| self.render_stage(stage, settings, &context, &budget, &catalogue, &mut late_bound);
-        let (mut bootstrap, provisioning) = (stage(Stage::Bootstrap)?, stage(Stage::Provisioning)?);
+        let mut stage = |stage: Stage| {
+            let known = late::known(stage, settings, pool);
+            let mut config = self.render_stage(stage, &known, &context, &budget, &catalogue)?;
+            if stage == Stage::Provisioning
+                && self.spec.provisioning_utility == ProvisioningUtility::CloudInit
+            {
+                warnings.extend(subscription::configure(&mut config, pool));
+            }
+            note_late_bound(stage, &config, &known, &mut late_bound)?;
+            Ok::<_, RenderError>(config)
+        };
+        let (mut bootstrap, mut provisioning) = (stage(Stage::Bootstrap)?, stage(Stage::Provisioning)?);
         bootstrap.user_ssh_keys.clone_from(&pool.ssh_public_keys);
         if self.spec.provisioning_utility == ProvisioningUtility::CloudInit {
             if pool.os.dist_upgrade_on_boot {
-                upgrade_on_boot(&mut bootstrap);
+                // Packages come from the subscription, where there is one.
+                let subscribed = subscription::is_wanted(pool);
+                upgrade_on_boot(if subscribed { &mut provisioning } else { &mut bootstrap });
             }
             warnings.extend(hidden_machine_names(&bootstrap));
         }
@@ -224,38 +235,45 @@ impl Profile {
     fn render_stage(
         &self,
         stage: Stage,
-        settings: &Settings,
+        known: &BTreeMap<String, LateBound>,
         context: &::handlebars::Context,
         budget: &Budget,
         catalogue: &Catalogue<'_>,
-        late_bound: &mut BTreeMap<String, LateBound>,
     ) -> Result<StageConfig, RenderError> {
         let config = stage.config(&self.spec);
-        let known = late::known(stage, settings);
         let engine = match stage {
             Stage::Bootstrap => &self.bootstrap,
             Stage::Provisioning => &self.provisioning,
         };
-        texts::map(stage.field(), config, &mut |place, text| {
-            let rendered = match engine {
-                Engine::Verbatim => text.to_owned(),
-                Engine::Handlebars(templates) => templates
-                    .render(place, context, &known, budget, catalogue)
-                    .map_err(|failure| RenderError::Template {
-                        position: position(stage, place, &failure),
-                        problem: failure.at.problem,
-                    })?,
-            };
-            let damaged = || UserDataError::UnknownMarker { place: place.to_owned() };
-            for part in late::parts(&rendered).map_err(|_| damaged())? {
-                if let Part::Marker(marker) = part {
-                    let late = known.get(&marker.id).ok_or_else(damaged)?;
-                    late_bound.insert(marker.id, late.clone());
-                }
-            }
-            Ok(rendered)
+        texts::map(stage.field(), config, &mut |place, text| match engine {
+            Engine::Verbatim => Ok(text.to_owned()),
+            Engine::Handlebars(templates) => templates
+                .render(place, context, known, budget, catalogue)
+                .map_err(|failure| RenderError::Template {
+                    position: position(stage, place, &failure),
+                    problem: failure.at.problem,
+                }),
         })
     }
+}
+
+/// Adds what the markers in `config` stand for.
+fn note_late_bound(
+    stage: Stage,
+    config: &StageConfig,
+    known: &BTreeMap<String, LateBound>,
+    late_bound: &mut BTreeMap<String, LateBound>,
+) -> Result<(), RenderError> {
+    texts::each(stage.field(), config, &mut |place, text| {
+        let damaged = || UserDataError::UnknownMarker { place: place.to_owned() };
+        for part in late::parts(text).map_err(|_| damaged())? {
+            if let Part::Marker(marker) = part {
+                let late = known.get(&marker.id).ok_or_else(damaged)?;
+                late_bound.insert(marker.id, late.clone());
+            }
+        }
+        Ok(())
+    })
 }
 
 fn position(stage: Stage, place: &str, failure: &handlebars::Failure) -> TemplatePosition {

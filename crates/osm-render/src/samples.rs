@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use osm_api::pool::{KubeletSettings, Pool};
 use osm_api::profile::OperatingSystemProfileSpec;
-use osm_api::provider_spec::{IpFamily, Network, OperatingSystemSpec};
+use osm_api::provider_spec::{ConfigVar, IpFamily, Network, OperatingSystemSpec};
 use osm_api::settings::Settings;
 use semver::Version;
 
@@ -91,6 +91,9 @@ fn with_everything(pool: &Pool) -> Pool {
             disable_auto_update: true,
             disable_locksmith_d: true,
             disable_update_engine: true,
+            rhel_subscription_manager_user: ConfigVar::Text("sample".to_owned()),
+            rhel_subscription_manager_password: ConfigVar::Text("sample".to_owned()),
+            attach_subscription: true,
             ..pool.os.clone()
         },
         overwrite_cloud_config: Some("[Global]\nkey=\"it's\"\n".to_owned()),

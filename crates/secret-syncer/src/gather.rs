@@ -93,7 +93,10 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, Error> {
     let (mut inputs_mac, mut values, mut foreign) = (String::new(), LateValues::new(), false);
     let mut source_problem = None;
     if let (Some(config), Some(vouched)) = (&config, &vouched) {
-        let allowed = settings.as_ref().map(|current| &current.settings.credentials);
+        let allowed = sources::Allowed {
+            settings: settings.as_ref().map(|current| &current.settings),
+            machine_deployment: config.machine_deployment.as_ref(),
+        };
         match sources::values(state, &config.late_bound, allowed).await {
             Ok(found) => {
                 if !found.is_empty() {

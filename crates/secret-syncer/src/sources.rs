@@ -11,8 +11,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher;
-use osm_api::config::{LateBound, LateBoundKind, LateBoundSource};
-use osm_api::settings::Credentials;
+use osm_api::MachineDeployment;
+use osm_api::config::{LateBound, LateBoundKind, LateBoundSource, MachineDeploymentRef};
+use osm_api::settings::Settings;
 use osm_runtime::cache::{Cache, Change};
 use osm_runtime::{status, watch};
 use serde::Deserialize;
@@ -38,6 +39,8 @@ enum Problem {
     NoValue(String),
     #[error("is not in the settings' credentials.allowedSources: add it there")]
     NotAllowed,
+    #[error("is not the pool's own MachineDeployment")]
+    NotItsOwn,
     #[error("is allowed or not by the settings, which are missing or not valid: mend them")]
     SettingsMissing,
     #[error("can't be read: {}", status::brief(.0))]
@@ -50,7 +53,7 @@ impl SourceError {
         match self.problem {
             Problem::Missing => "SourceMissing",
             Problem::NoValue(_) => "SourceIncomplete",
-            Problem::NotAllowed => "SourceNotAllowed",
+            Problem::NotAllowed | Problem::NotItsOwn => "SourceNotAllowed",
             Problem::SettingsMissing => "SettingsMissing",
             Problem::Unreadable(_) => "SourceUnreadable",
         }
@@ -64,6 +67,15 @@ pub struct SourceData(BTreeMap<String, Vec<u8>>);
 /// Sources that are followed, each by a watch of its own: `Secret/namespace/name` → what it shows.
 pub type Followed = Mutex<HashMap<String, Arc<Cache<SourceData>>>>;
 
+/// What decides which objects may be read for a pool.
+#[derive(Clone, Copy)]
+pub struct Allowed<'a> {
+    /// The installation's settings.
+    pub settings: Option<&'a Settings>,
+    /// The pool's own MachineDeployment.
+    pub machine_deployment: Option<&'a MachineDeploymentRef>,
+}
+
 /// The values of everything in `late_bound` that stands in an object, by id.
 ///
 /// # Errors
@@ -71,7 +83,7 @@ pub type Followed = Mutex<HashMap<String, Arc<Cache<SourceData>>>>;
 pub async fn values(
     state: &State,
     late_bound: &[LateBound],
-    allowed: Option<&Credentials>,
+    allowed: Allowed<'_>,
 ) -> Result<BTreeMap<String, String>, SourceError> {
     let mut values = BTreeMap::new();
     for late in late_bound {
@@ -85,22 +97,19 @@ async fn value(
     state: &State,
     late: &LateBound,
     source: &LateBoundSource,
-    allowed: Option<&Credentials>,
+    allowed: Allowed<'_>,
 ) -> Result<String, SourceError> {
-    let kind = if late.kind == LateBoundKind::ConfigMapKey { "ConfigMap" } else { "Secret" };
+    let kind = match late.kind {
+        LateBoundKind::ConfigMapKey => "ConfigMap",
+        LateBoundKind::OperatingSystemSpecField => "MachineDeployment",
+        _ => "Secret",
+    };
     let failed = |problem| SourceError {
         id: late.id.clone(),
         object: format!("{kind} {}/{}", source.namespace, source.name),
         problem,
     };
-    // Registry credentials are named by the settings themselves.
-    let of_registry = matches!(late.kind, LateBoundKind::RegistryUsername | LateBoundKind::RegistryPassword);
-    if !of_registry {
-        let allowed = allowed.ok_or_else(|| failed(Problem::SettingsMissing))?;
-        if !is_allowed(allowed, kind, source) {
-            return Err(failed(Problem::NotAllowed));
-        }
-    }
+    allowed.check(late.kind, source).map_err(failed)?;
     let data = data(state, kind, source).await.map_err(|error| {
         failed(if status::is_code(&error, 404) {
             Problem::Missing
@@ -115,16 +124,41 @@ async fn value(
         LateBoundKind::RegistryPassword => {
             (registry(&data, &source.key).map(|(_, word)| word), "user name and password for")
         }
+        LateBoundKind::OperatingSystemSpecField => {
+            (text(&data, &source.key), "text in operatingSystemSpec's field")
+        }
         _ => (text(&data, &source.key), "text under the key"),
     };
     found.ok_or_else(|| failed(Problem::NoValue(format!("{what} {}", source.key))))
 }
 
-fn is_allowed(allowed: &Credentials, kind: &str, source: &LateBoundSource) -> bool {
-    allowed.allowed_sources.iter().filter(|allowed| allowed.namespace == source.namespace).any(|allowed| {
-        let names = if kind == "Secret" { &allowed.secrets } else { &allowed.config_maps };
-        names.contains(&source.name)
-    })
+impl Allowed<'_> {
+    fn check(self, kind: LateBoundKind, source: &LateBoundSource) -> Result<(), Problem> {
+        if kind == LateBoundKind::OperatingSystemSpecField {
+            let own = |md: &MachineDeploymentRef| md.namespace == source.namespace && md.name == source.name;
+            return if self.machine_deployment.is_some_and(own) { Ok(()) } else { Err(Problem::NotItsOwn) };
+        }
+        let settings = self.settings.ok_or(Problem::SettingsMissing)?;
+        let of_registry = matches!(kind, LateBoundKind::RegistryUsername | LateBoundKind::RegistryPassword);
+        // What the installation's own settings name is theirs to name; a pool's may name what is listed.
+        let named =
+            settings.containerd.registries.iter().filter(|registry| registry.host == source.key).any(|r| {
+                let secret = r.credentials.as_ref();
+                secret
+                    .is_some_and(|secret| secret.namespace == source.namespace && secret.name == source.name)
+            });
+        let listed = settings
+            .credentials
+            .allowed_sources
+            .iter()
+            .filter(|allowed| allowed.namespace == source.namespace)
+            .any(|allowed| {
+                let config_map = kind == LateBoundKind::ConfigMapKey;
+                let names = if config_map { &allowed.config_maps } else { &allowed.secrets };
+                names.contains(&source.name)
+            });
+        if listed || (of_registry && named) { Ok(()) } else { Err(Problem::NotAllowed) }
+    }
 }
 
 /// From the watch where it has the object; else from the server, which also tells why it can't be had.
@@ -146,6 +180,9 @@ async fn data(
     let client = state.context.client.clone();
     Ok(Arc::new(match kind {
         "ConfigMap" => of_config_map(Api::<ConfigMap>::namespaced(client, namespace).get(name).await?),
+        "MachineDeployment" => {
+            of_machine_deployment(Api::<MachineDeployment>::namespaced(client, namespace).get(name).await?)
+        }
         _ => of_secret(Api::<Secret>::namespaced(client, namespace).get(name).await?),
     }))
 }
@@ -181,6 +218,19 @@ fn follow(state: &State, kind: &'static str, source: &LateBoundSource) {
                 None,
             );
         }
+        "MachineDeployment" => {
+            let api: Api<DeserializeGuard<MachineDeployment>> = Api::namespaced(client, namespace);
+            watch::spawn_unawaited(
+                context,
+                "sources",
+                api,
+                named,
+                cache,
+                |md| Some(of_machine_deployment(md)),
+                wake,
+                None,
+            );
+        }
         _ => {
             let api: Api<DeserializeGuard<Secret>> = Api::namespaced(client, namespace);
             watch::spawn_unawaited(
@@ -205,6 +255,14 @@ fn of_config_map(map: ConfigMap) -> SourceData {
     SourceData(
         map.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.into_bytes())).collect(),
     )
+}
+
+/// The texts of the operating system's settings, each plain or as `value`.
+fn of_machine_deployment(md: MachineDeployment) -> SourceData {
+    let spec = md.spec.template.pointer("/spec/providerSpec/value/operatingSystemSpec");
+    let fields = spec.and_then(serde_json::Value::as_object).into_iter().flatten();
+    let text = |value: &serde_json::Value| value.get("value").unwrap_or(value).as_str().map(str::to_owned);
+    SourceData(fields.filter_map(|(name, value)| Some((name.clone(), text(value)?.into_bytes()))).collect())
 }
 
 fn text(data: &SourceData, key: &str) -> Option<String> {
@@ -252,7 +310,6 @@ fn host_of(registry: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use osm_api::settings::AllowedSource;
     use serde_json::json;
 
     fn docker(value: serde_json::Value) -> SourceData {
@@ -278,15 +335,57 @@ mod tests {
 
     #[test]
     fn nothing_is_allowed_unless_listed() {
-        let source = LateBoundSource { namespace: "n".into(), name: "s".into(), key: "k".into() };
-        let mut allowed = Credentials::default();
-        assert!(!is_allowed(&allowed, "Secret", &source));
-        allowed.allowed_sources.push(AllowedSource {
+        let source =
+            LateBoundSource { namespace: "n".into(), name: "s".into(), key: "registry.example".into() };
+        let check = |settings: &str, kind| {
+            let settings = Settings::parse(settings).unwrap();
+            Allowed { settings: Some(&settings), machine_deployment: None }.check(kind, &source).is_ok()
+        };
+        let listed = "credentials: {allowedSources: [{namespace: n, secrets: [s]}]}";
+        let registry = |host: &str| {
+            format!("containerd: {{registries: [{{host: {host}, credentials: {{namespace: n, name: s}}}}]}}")
+        };
+        for (settings, kind, allowed) in [
+            ("", LateBoundKind::SecretKey, false),
+            (listed, LateBoundKind::SecretKey, true),
+            (listed, LateBoundKind::RegistryPassword, true),
+            (listed, LateBoundKind::ConfigMapKey, false),
+            ("", LateBoundKind::RegistryPassword, false),
+            (registry("registry.example").as_str(), LateBoundKind::RegistryPassword, true),
+            (registry("registry.example").as_str(), LateBoundKind::SecretKey, false),
+            (registry("other.example").as_str(), LateBoundKind::RegistryUsername, false),
+        ] {
+            assert_eq!(check(settings, kind), allowed, "{settings} {kind:?}");
+        }
+        let none = Allowed { settings: None, machine_deployment: None };
+        assert!(matches!(none.check(LateBoundKind::SecretKey, &source), Err(Problem::SettingsMissing)));
+    }
+
+    #[test]
+    fn only_the_pools_own_machine_deployment_is_read() {
+        let own = MachineDeploymentRef {
             namespace: "n".into(),
-            secrets: vec!["s".into()],
-            config_maps: vec![],
-        });
-        assert!(is_allowed(&allowed, "Secret", &source));
-        assert!(!is_allowed(&allowed, "ConfigMap", &source));
+            name: "s".into(),
+            uid: "u".into(),
+            revision: None,
+            template_digest: String::new(),
+        };
+        let allowed = Allowed { settings: None, machine_deployment: Some(&own) };
+        let source =
+            |name: &str| LateBoundSource { namespace: "n".into(), name: name.into(), key: "k".into() };
+        assert!(allowed.check(LateBoundKind::OperatingSystemSpecField, &source("s")).is_ok());
+        assert!(allowed.check(LateBoundKind::OperatingSystemSpecField, &source("t")).is_err());
+        let md: MachineDeployment = serde_json::from_value(json!({
+            "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment", "metadata": {},
+            "spec": {"template": {"spec": {"providerSpec": {"value": {"cloudProviderSpec": {"secret": "x"},
+                "operatingSystemSpec": {"a": "plain", "b": {"value": "object"}, "c": true}}}}}},
+        }))
+        .unwrap();
+        let data = of_machine_deployment(md);
+        assert_eq!(
+            (text(&data, "a").as_deref(), text(&data, "b").as_deref()),
+            (Some("plain"), Some("object"))
+        );
+        assert_eq!(data.0.len(), 2);
     }
 }

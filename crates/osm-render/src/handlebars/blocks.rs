@@ -225,7 +225,7 @@ impl HelperDef for Late<'_> {
             let known = if known.is_empty() { "nothing".to_owned() } else { known.join(", ") };
             return Err(fail(&format!("there is no such value in this stage; here it can be {known}")));
         }
-        let encoding = helper.hash_get("as").and_then(|name| Encoding::parse(name.value().as_str()?));
+        let encoding = helper.hash_get("as").and_then(|name| Encoding::of_template(name.value().as_str()?));
         let encoding = encoding
             .ok_or_else(|| fail("say as=\"raw\", \"toml\", \"yaml\", \"json\", \"shell\" or \"b64\""))?;
         let marker = Marker { id: id.to_owned(), encoding };
