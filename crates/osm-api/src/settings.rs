@@ -32,6 +32,8 @@ pub struct Settings {
     pub containerd: Containerd,
     /// Where nodes download from.
     pub downloads: Downloads,
+    /// Packages of the operating system.
+    pub packages: Packages,
     /// Credentials of nodes; read by secret-syncer.
     pub credentials: Credentials,
     /// Default profiles; read by osp-controller.
@@ -239,6 +241,55 @@ download!(
     CrictlDownload, None, "https://github.com/kubernetes-sigs/cri-tools/releases/download"
 );
 
+/// Packages of the operating system: tools that a node is better off with, none that it needs to become Ready.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Packages {
+    /// Whether nodes install or upgrade any.
+    pub enabled: bool,
+    /// Sources of systems with apt.
+    pub apt: Apt,
+    /// Sources of systems with yum or dnf.
+    pub yum: Yum,
+}
+
+impl Default for Packages {
+    fn default() -> Self {
+        Self { enabled: true, apt: Apt::default(), yum: Yum::default() }
+    }
+}
+
+/// Sources of systems with apt.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Apt {
+    /// `http(s)://host[:port][/path]` of a mirror of the distribution's archive; absent: the image's own.
+    pub mirror: Option<String>,
+    /// That of a mirror of its security updates; absent: `mirror`.
+    pub security_mirror: Option<String>,
+}
+
+/// Sources of systems with yum or dnf.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Yum {
+    /// Repositories in the place of those of the image; empty: those of the image.
+    pub repositories: Vec<YumRepository>,
+}
+
+/// A repository.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct YumRepository {
+    /// Its name: letters, digits, `-` and `_`.
+    pub name: String,
+    /// `http(s)://host[:port][/path]`, in which yum's `$releasever` and `$basearch` may stand.
+    #[serde(rename = "baseURL")]
+    pub base_url: String,
+    /// Key that its packages are signed with: a URL, or `file:///…` on the machine.
+    pub gpg_key: String,
+}
+
 /// Credentials of nodes.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -369,6 +420,34 @@ impl Settings {
                 check(format!("{path}.mirrors[{j}].url"), ok, "must be http(s)://host[:port][/path]");
             }
         }
+        for (name, url) in
+            [("mirror", &self.packages.apt.mirror), ("securityMirror", &self.packages.apt.security_mirror)]
+        {
+            let ok = url.as_ref().is_none_or(|url| is_url(url, &["http", "https"]));
+            check(format!("packages.apt.{name}"), ok, "must be http(s)://host[:port][/path]");
+        }
+        let repositories = &self.packages.yum.repositories;
+        for (i, repository) in repositories.iter().enumerate() {
+            let path = format!("packages.yum.repositories[{i}]");
+            let name = &repository.name;
+            let ok =
+                !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+            check(format!("{path}.name"), ok, "must be letters, digits, - and _");
+            let twice = repositories.iter().filter(|other| other.name == *name).count() > 1;
+            check(format!("{path}.name"), !twice, "is listed more than once");
+            let plain = repository.base_url.replace("$releasever", "9").replace("$basearch", "x86_64");
+            check(
+                format!("{path}.baseURL"),
+                is_url(&plain, &["http", "https"]),
+                "must be http(s)://host[:port][/path]",
+            );
+            let key = &repository.gpg_key;
+            let file = key
+                .strip_prefix("file://")
+                .is_some_and(|path| is_url(&format!("https://host{path}"), &["https"]));
+            let ok = is_url(key, &["http", "https"]) || (file && key.starts_with("file:///"));
+            check(format!("{path}.gpgKey"), ok, "must be http(s)://host[:port][/path] or file:///path");
+        }
         let downloads = &self.downloads;
         for (name, url) in [
             ("kubelet", &downloads.kubelet.base_url),
@@ -490,6 +569,7 @@ containerd:
     - {host: docker.io}
     - {host: _default, credentials: {name: x}}
 downloads: {runc: {version: v1, sha256: {mips: "12"}}}
+packages: {apt: {mirror: "ftp://x"}, yum: {repositories: [{name: "a b", baseURL: "https://$arch/x", gpgKey: "/etc/key"}]}}
 credentials: {tokenLifetimeHours: 0}
 "#;
         let errors = Settings::parse(text).unwrap_err().0;
@@ -504,6 +584,10 @@ credentials: {tokenLifetimeHours: 0}
             "containerd.registries[2].credentials",
             "downloads.runc.version",
             "downloads.runc.sha256.mips",
+            "packages.apt.mirror",
+            "packages.yum.repositories[0].name",
+            "packages.yum.repositories[0].baseURL",
+            "packages.yum.repositories[0].gpgKey",
             "credentials.tokenLifetimeHours",
         ] {
             assert!(errors.iter().any(|error| error.starts_with(path)), "{path} missing in {errors:#?}");

@@ -12,6 +12,7 @@ export DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1
 
 {{> lib/downloads.sh}}
 
+{{#if packages.enabled}}
 {{#if (eq os.family "redhat")}}
 # yum is dnf where there is dnf.
 add_packages() {
@@ -35,6 +36,7 @@ add_packages() {
   done
 }
 {{/if}}
+{{/if}}
 {{#if downloads.crictl.version}}
 
 add_crictl() {
@@ -44,6 +46,7 @@ add_crictl() {
 }
 {{/if}}
 
+{{#if packages.enabled}}
 {{#if (eq os.family "redhat")}}
 set -- cifs-utils conntrack-tools e2fsprogs ethtool iproute-tc iptables iscsi-initiator-utils nfs-utils socat xfsprogs
 {{else}}
@@ -52,10 +55,13 @@ set -- cifs-utils conntrack e2fsprogs ethtool iptables nfs-common open-iscsi soc
 {{#if cloud.guestAgent}}
 set -- "$@" {{cloud.guestAgent.package}}
 {{/if}}
+{{/if}}
 attempt=1
 until
   missing=
+  {{#if packages.enabled}}
   add_packages "$@"
+  {{/if}}
   {{#if downloads.crictl.version}}
   add_crictl
   {{/if}}
@@ -69,7 +75,7 @@ do
   attempt=$((attempt + 1))
   pause
 done
-{{#if cloud.guestAgent}}
+{{#if (and packages.enabled cloud.guestAgent)}}
 systemctl start --no-block {{cloud.guestAgent.unit}} || :
 {{/if}}
 date -u '+%FT%TZ' >"$state/extras"

@@ -18,6 +18,7 @@ mod handlebars;
 mod late;
 mod library;
 mod model;
+mod packages;
 mod profile;
 mod resolve;
 mod samples;

@@ -55,6 +55,7 @@ pub(crate) fn data(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) 
             "deviceOwnershipFromSecurityContext": settings.containerd.device_ownership_from_security_context,
         },
         "downloads": downloads(pool, settings),
+        "packages": {"enabled": settings.packages.enabled},
     })
 }
 

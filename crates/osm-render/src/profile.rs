@@ -11,13 +11,13 @@ use osm_api::profile::{
     TemplateEngine, stored_bytes,
 };
 use osm_api::settings::Settings;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::downloads::{Catalogue, Download};
 use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 use crate::handlebars::{self, Budget, Located, Templates};
 use crate::late::{self, Part};
-use crate::{Stage, model, size, static_network, subscription, texts, user_data};
+use crate::{Stage, model, packages, size, static_network, subscription, texts, user_data};
 
 /// Oldest and newest minor version of Kubernetes 1 that templates are tried with.
 pub(crate) const KUBELET_MINORS: (u64, u64) = (33, 36);
@@ -148,11 +148,11 @@ impl Profile {
         let (mut bootstrap, mut provisioning) = (stage(Stage::Bootstrap)?, stage(Stage::Provisioning)?);
         bootstrap.user_ssh_keys.clone_from(&pool.ssh_public_keys);
         if self.spec.provisioning_utility == ProvisioningUtility::CloudInit {
-            if pool.os.dist_upgrade_on_boot {
-                // Packages come from the subscription, where there is one.
-                let subscribed = subscription::is_wanted(pool);
-                upgrade_on_boot(if subscribed { &mut provisioning } else { &mut bootstrap });
-            }
+            warnings.extend(packages::configure(&mut bootstrap, pool, &settings.packages));
+            // Packages come from the subscription, where there is one.
+            let subscribed = subscription::is_wanted(pool);
+            let first = if subscribed { &mut provisioning } else { &mut bootstrap };
+            warnings.extend(packages::upgrade_on_boot(first, pool, &settings.packages));
             warnings.extend(hidden_machine_names(&bootstrap));
         }
         self.configure_network(&mut bootstrap, pool)?;
@@ -283,14 +283,6 @@ fn position(stage: Stage, place: &str, failure: &handlebars::Failure) -> Templat
         format!("{place}, in the template {:?} of {}", failure.template, stage.field())
     };
     TemplatePosition { template, line: failure.at.line, column: failure.at.column }
-}
-
-fn upgrade_on_boot(bootstrap: &mut StageConfig) {
-    let modules = bootstrap.modules.get_or_insert_with(|| json!({}));
-    if let Value::Object(modules) = modules {
-        modules.insert("package_upgrade".to_owned(), json!(true));
-        modules.insert("package_reboot_if_required".to_owned(), json!(true));
-    }
 }
 
 /// machine-controller fills names in, but can't see into base64.

@@ -65,12 +65,23 @@ pub fn pool(os: &str, cloud: &str, kubelet: &str, family: &str, annotations: boo
         .collect();
     let cloud_config =
         if annotations.is_empty() { Value::Null } else { json!("[Global]\nregion = \"EOF\"\nEOF\n") };
+    let system = match (os, family) {
+        ("rhel", _) if annotations.is_empty() => Value::Null,
+        ("rhel", "IPv4") => {
+            json!({"rhelSubscriptionManagerUser": "me", "rhelSubscriptionManagerPassword": "hunter2"})
+        }
+        ("rhel", _) => {
+            json!({"rhelUseSatelliteServer": true, "rhelSatelliteServer": "satellite.example", "distUpgradeOnBoot": true,
+            "rhelOrganizationName": "ACME", "rhelActivationKey": {"secretKeyRef": {"namespace": "n", "name": "s", "key": "k"}}})
+        }
+        _ => json!({"distUpgradeOnBoot": !annotations.is_empty() && os != "flatcar"}),
+    };
     let deployment: MachineDeployment = serde_json::from_value(json!({
         "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
         "metadata": {"name": "pool", "namespace": "kube-system", "annotations": annotations},
         "spec": {"template": {"spec": {"versions": {"kubelet": kubelet}, "providerSpec": {"value": {
             "sshPublicKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGlrZQ ops"],
-            "cloudProvider": cloud, "operatingSystem": os, "network": {"ipFamily": family},
+            "cloudProvider": cloud, "operatingSystem": os, "operatingSystemSpec": system, "network": {"ipFamily": family},
             "overwriteCloudConfig": cloud_config,
         }}}}},
     }))
@@ -102,6 +113,9 @@ pub fn values(digest: &str, issued: u64) -> LateValues {
         ("provisioning/secret-name".to_owned(), SECRET.to_owned()),
         ("provisioning/sha256".to_owned(), digest.to_owned()),
     ]);
+    for secret in ["rhel/password", "rhel/activation-key"] {
+        values.insert(secret.to_owned(), "quo\"te's \\ and: # {{line".to_owned());
+    }
     for registry in ["docker.io", "registry.example:5000"] {
         values.insert(format!("registry/{registry}/username"), "robot$ci".to_owned());
         values.insert(format!("registry/{registry}/password"), "quo\"te's \\ and\nline".to_owned());

@@ -1,0 +1,140 @@
+//! Where machines get packages from, as cloud-init's modules `apt` and `yum_repos`.
+//!
+//! They are part of the bootstrap document: whatever installs a package, it does so from there.
+
+use osm_api::config::StageConfig;
+use osm_api::pool::Pool;
+use osm_api::settings::Packages;
+use serde_json::{Map, Value, json};
+
+use crate::systems::{self, Family};
+
+/// What our repositories are called, so that they can be told from those of the image.
+const PREFIX: &str = "osm-";
+
+/// Turns off what the image brings along. Once: at the next boot it would find ours.
+const TURN_OTHERS_OFF: &str = "sed -i 's/^enabled *= *1/enabled=0/' /etc/yum.repos.d/*.repo";
+
+/// Redirects package sources as the settings say. Returns what keeps that from being done.
+pub(crate) fn configure(bootstrap: &mut StageConfig, pool: &Pool, packages: &Packages) -> Option<String> {
+    if !packages.enabled {
+        return None;
+    }
+    let (module, content, field) = match systems::system(pool.operating_system).family {
+        Family::Debian => ("apt", apt(packages)?, "packages.apt"),
+        Family::RedHat => ("yum_repos", yum(packages)?, "packages.yum"),
+        Family::Flatcar => return None,
+    };
+    let modules = modules(bootstrap)?;
+    if modules.contains_key(module) {
+        return Some(format!(
+            "the profile's bootstrapConfig.modules.{module} stands; {field} of the settings is not used"
+        ));
+    }
+    modules.insert(module.to_owned(), content);
+    if module == "yum_repos" {
+        let command = json!(["cloud-init-per", "once", "osm-repositories", "sh", "-c", TURN_OTHERS_OFF]);
+        let own = modules.remove("bootcmd");
+        let commands = own.as_ref().and_then(Value::as_array).into_iter().flatten().cloned();
+        modules.insert("bootcmd".to_owned(), std::iter::once(command).chain(commands).collect());
+    }
+    None
+}
+
+/// Has cloud-init upgrade all packages, where the pool wants that. Returns why it does not.
+pub(crate) fn upgrade_on_boot(stage: &mut StageConfig, pool: &Pool, packages: &Packages) -> Option<String> {
+    if !pool.os.dist_upgrade_on_boot {
+        return None;
+    }
+    if !packages.enabled {
+        return Some("distUpgradeOnBoot does nothing: packages.enabled of the settings is false".to_owned());
+    }
+    let modules = modules(stage)?;
+    modules.insert("package_upgrade".to_owned(), json!(true));
+    modules.insert("package_reboot_if_required".to_owned(), json!(true));
+    None
+}
+
+fn modules(stage: &mut StageConfig) -> Option<&mut Map<String, Value>> {
+    stage.modules.get_or_insert_with(|| json!({})).as_object_mut()
+}
+
+fn apt(packages: &Packages) -> Option<Value> {
+    let mirror = packages.apt.mirror.as_ref();
+    let security = packages.apt.security_mirror.as_ref().or(mirror);
+    let of = |uri: &String| json!([{"arches": ["default"], "uri": uri}]);
+    let mut content = Map::new();
+    content.extend(mirror.map(|uri| ("primary".to_owned(), of(uri))));
+    content.extend(security.map(|uri| ("security".to_owned(), of(uri))));
+    (!content.is_empty()).then_some(Value::Object(content))
+}
+
+fn yum(packages: &Packages) -> Option<Value> {
+    let repositories = &packages.yum.repositories;
+    let of = |repository: &osm_api::settings::YumRepository| {
+        let content = json!({
+            "name": repository.name, "baseurl": repository.base_url, "enabled": true,
+            "gpgcheck": true, "gpgkey": repository.gpg_key,
+        });
+        (format!("{PREFIX}{}", repository.name), content)
+    };
+    (!repositories.is_empty()).then(|| repositories.iter().map(of).collect::<Map<_, _>>().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use osm_api::settings::Settings;
+    use osm_api::{MachineDeployment, Pool};
+
+    use super::*;
+
+    const SOURCES: &str = "packages:\n  apt: {mirror: 'https://m.example/ubuntu'}\n  yum:\n    repositories:\n    \
+        - {name: base, baseURL: 'https://m.example/$releasever/$basearch', gpgKey: 'file:///etc/key'}\n";
+
+    fn pool(os: &str) -> Pool {
+        let md: MachineDeployment = serde_json::from_value(json!({
+            "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment", "metadata": {"name": "pool"},
+            "spec": {"template": {"spec": {"versions": {"kubelet": "1.34.2"}, "providerSpec": {"value": {
+                "cloudProvider": "aws", "operatingSystem": os, "operatingSystemSpec": {"distUpgradeOnBoot": true}}}}}},
+        }))
+        .unwrap();
+        Pool::read(&md).unwrap()
+    }
+
+    fn configured(os: &str, settings: &str, own: Option<Value>) -> (Value, Option<String>) {
+        let packages = Settings::parse(settings).unwrap().packages;
+        let mut config = StageConfig { modules: own, ..StageConfig::default() };
+        let pool = pool(os);
+        let warnings =
+            [configure(&mut config, &pool, &packages), upgrade_on_boot(&mut config, &pool, &packages)];
+        (config.modules.unwrap_or_default(), warnings.into_iter().flatten().next())
+    }
+
+    #[test]
+    fn sources_are_redirected_in_the_systems_own_way() {
+        let (modules, warning) = configured("ubuntu", SOURCES, None);
+        let uri = json!([{"arches": ["default"], "uri": "https://m.example/ubuntu"}]);
+        assert_eq!((&modules["apt"], warning), (&json!({"primary": uri, "security": uri}), None));
+        assert_eq!(modules["package_upgrade"], true);
+        let (modules, _) =
+            configured("rockylinux", SOURCES, Some(json!({"bootcmd": ["own"], "runcmd": ["x"]})));
+        assert_eq!(modules["yum_repos"]["osm-base"]["baseurl"], "https://m.example/$releasever/$basearch");
+        assert_eq!(
+            (&modules["bootcmd"][0][0], &modules["bootcmd"][1]),
+            (&json!("cloud-init-per"), &json!("own"))
+        );
+        let (modules, _) = configured("ubuntu", "", None);
+        assert_eq!(modules, json!({"package_upgrade": true, "package_reboot_if_required": true}));
+    }
+
+    #[test]
+    fn what_is_switched_off_or_the_profiles_own_is_left_alone_and_told() {
+        let off = format!("{SOURCES}  enabled: false\n");
+        let (modules, warning) = configured("ubuntu", &off, None);
+        assert_eq!(modules, Value::Null);
+        assert!(warning.unwrap().contains("distUpgradeOnBoot does nothing"));
+        let (modules, warning) = configured("ubuntu", SOURCES, Some(json!({"apt": {"conf": "x"}})));
+        assert_eq!(modules["apt"], json!({"conf": "x"}));
+        assert!(warning.unwrap().contains("packages.apt"));
+    }
+}
