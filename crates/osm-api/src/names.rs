@@ -14,6 +14,8 @@ pub const CLOUD_CONFIG_KEY: &str = "cloud-config";
 pub const MACHINE_DEPLOYMENT_REVISION: &str = "k8c.io/machine-deployment-revision";
 /// Annotation with which machine-controller stamps a MachineDeployment's revision.
 pub const REVISION: &str = "machinedeployment.clusters.k8s.io/revision";
+/// Key of the script in an edge pool's Secret. Fixed by the Go implementation.
+pub const EDGE_SCRIPT_KEY: &str = "fetch-bootstrap-script";
 /// Annotation on a MachineDeployment that names its profile.
 pub const PROFILE: &str = "k8c.io/operating-system-profile";
 /// Annotation on a MachineDeployment that names the namespace of its profile.
@@ -30,7 +32,8 @@ pub const MACHINE_NAME_PLACEHOLDER: &str = "<MACHINE_NAME>";
 pub const POOL: &str = "operatingsystemmanager.k8c.io/pool";
 /// Label on everything we make: the installation that owns it. Objects of another installation are never touched.
 pub const INSTALLATION: &str = "operatingsystemmanager.k8c.io/installation";
-/// Label that tells what an object of ours is for: `bootstrap`, `provisioning`, `identity`, `digest-key`.
+/// Label that tells what an object of ours is for: `bootstrap`, `provisioning`, `edge-script`, `identity`,
+/// `digest-key`.
 pub const ROLE: &str = "operatingsystemmanager.k8c.io/role";
 /// Annotation: name of the OperatingSystemConfig that an object was made for.
 pub const CONFIG: &str = "operatingsystemmanager.k8c.io/config";
@@ -81,6 +84,11 @@ pub fn config_name(machine_deployment: &str, namespace: &str) -> String {
 /// Name of the bootstrap Secret of a MachineDeployment, fixed by machine-controller.
 pub fn bootstrap_secret_name(machine_deployment: &str, namespace: &str) -> String {
     format!("{machine_deployment}-{namespace}-bootstrap-config")
+}
+
+/// Name of the Secret with the script that makes a machine of provider `edge` a node. Fixed by the Go implementation.
+pub fn edge_script_secret_name(machine_deployment: &str, namespace: &str) -> String {
+    format!("edge-provider-script-{machine_deployment}-{namespace}")
 }
 
 /// Identity of a pool: 20 hex characters of namespace, name and uid, so that a MachineDeployment that was

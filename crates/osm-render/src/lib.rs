@@ -41,7 +41,7 @@ pub use profile::{ClusterEndpoint, Profile, Rendered, compile};
 pub use resolve::resolve;
 pub use samples::{dry_run, plain_pools, sample_pools, stand_in_cluster};
 pub use size::{Counted, SizeLimit, size_limit};
-pub use user_data::{placeholders, user_data};
+pub use user_data::{edge_script, placeholders, user_data};
 
 /// A stage of a machine's setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

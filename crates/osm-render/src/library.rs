@@ -92,7 +92,8 @@ pub(crate) fn add(stage: Stage, config: &ProfileConfig) -> Result<Option<Profile
     Ok(Some(config))
 }
 
-fn find(name: &str) -> Option<&'static str> {
+/// The text of a part.
+pub(crate) fn find(name: &str) -> Option<&'static str> {
     PARTS.into_iter().find_map(|(known, text)| (known == name).then_some(text))
 }
 

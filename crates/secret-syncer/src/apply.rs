@@ -25,7 +25,8 @@ use crate::plan::{self, Cause, Keep, OrphanStep, Plan, Publish, Step};
 use crate::state::{Key, State, lock};
 use crate::tokens::{self, Tokens};
 use crate::view::{
-    self, BindingView, ROLE_BOOTSTRAP, ROLE_IDENTITY, ROLE_PROVISIONING, RoleView, SecretView,
+    self, BindingView, ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_IDENTITY, ROLE_PROVISIONING, RoleView,
+    SecretView,
 };
 use crate::{Error, undo};
 
@@ -138,8 +139,27 @@ async fn publish_step(
             .await?;
     let bound =
         plan::bound_to(Some(&account), Some(&node_account), Some(&document.meta.uid)).unwrap_or_default();
-    let secret = bootstrap_secret(state, gathered, publish, &documents, &tokens, issued, bound)?;
-    put_bootstrap(state, gathered, secret).await?;
+    let annotations = annotations(gathered, publish, &documents, &tokens, issued, bound);
+    let sealed = |name: &str, role, key, text: &str| {
+        let mut metadata = metadata(state, publish, name, role);
+        let all = metadata.annotations.get_or_insert_default();
+        all.extend(annotations.clone());
+        let seal = plan::seal(&gathered.key, &osm_api::digest::sha256_hex(text.as_bytes()), all);
+        all.insert(names::CONTENT_MAC.to_owned(), seal);
+        secret(metadata, key, text, false)
+    };
+    let bootstrap = sealed(
+        &publish.bootstrap_name,
+        ROLE_BOOTSTRAP,
+        names::CLOUD_CONFIG_KEY,
+        &documents.bootstrap(&tokens)?,
+    );
+    let script = documents.edge_script(&tokens)?;
+    put(state, gathered, &BOOTSTRAP, gathered.made.bootstrap.as_deref(), bootstrap).await?;
+    if let (Some(name), Some(script)) = (&publish.edge_script_name, script) {
+        let secret = sealed(name, ROLE_EDGE_SCRIPT, names::EDGE_SCRIPT_KEY, &script);
+        put(state, gathered, &EDGE_SCRIPT, gathered.made.edge_script.as_deref(), secret).await?;
+    }
     lock(&state.verified).insert(gathered.name.clone(), gathered.inputs_mac.clone());
     let published = Published {
         digest: publish.digest.clone(),
@@ -390,7 +410,13 @@ async fn provisioning(
     }
     let mut metadata = metadata(state, publish, name, ROLE_PROVISIONING);
     metadata.annotations.get_or_insert_default().insert(names::KEEP_UNTIL.to_owned(), keep_until.clone());
-    match api.create(&PostParams::default(), &secret(metadata, &documents.provisioning, true)).await {
+    match api
+        .create(
+            &PostParams::default(),
+            &secret(metadata, names::CLOUD_CONFIG_KEY, &documents.provisioning, true),
+        )
+        .await
+    {
         Ok(created) => Ok(state.wrote_secret(&created)),
         Err(error) if status::already_exists(&error) => {
             // Its name holds the MAC of its content: with that content it is ours, whatever became of its labels.
@@ -405,21 +431,18 @@ async fn provisioning(
     }
 }
 
-fn bootstrap_secret(
-    state: &State,
+/// What is recorded on a bootstrap Secret.
+fn annotations(
     gathered: &Gathered,
     publish: &Publish,
     documents: &Documents,
     tokens: &Tokens,
     issued: Timestamp,
     bound: String,
-) -> Result<Secret, Error> {
-    let text = documents.bootstrap(tokens)?;
-    let mut metadata = metadata(state, publish, &publish.bootstrap_name, ROLE_BOOTSTRAP);
+) -> BTreeMap<String, String> {
     let renew_at = issued.saturating_add(renewal(tokens.life, &gathered.pool)).unwrap_or(Timestamp::MAX);
     let from = gathered.config.as_ref().map(|config| config.published_from()).unwrap_or_default();
-    let annotations = metadata.annotations.get_or_insert_default();
-    annotations.extend([
+    BTreeMap::from([
         (names::MACHINE_DEPLOYMENT_REVISION.to_owned(), publish.revision.clone()),
         (names::PUBLISHED_FROM.to_owned(), from),
         (names::INPUTS_MAC.to_owned(), gathered.inputs_mac.clone()),
@@ -428,10 +451,7 @@ fn bootstrap_secret(
         (names::BOUND_TO.to_owned(), bound),
         (names::EXPIRES.to_owned(), tokens.expires.to_string()),
         (names::RENEW_AT.to_owned(), renew_at.to_string()),
-    ]);
-    let sealed = plan::seal(&gathered.key, &osm_api::digest::sha256_hex(text.as_bytes()), annotations);
-    annotations.insert(names::CONTENT_MAC.to_owned(), sealed);
-    Ok(secret(metadata, &text, false))
+    ])
 }
 
 /// After how long tokens are renewed: at half of the life that was granted, which may be less than what was asked for,
@@ -444,16 +464,41 @@ fn renewal(life: Duration, pool: &str) -> jiff::SignedDuration {
     jiff::SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))
 }
 
-/// One write, so that machine-controller sees the old document or the new one and nothing else.
-async fn put_bootstrap(state: &State, gathered: &Gathered, mut secret: Secret) -> Result<(), Error> {
-    const WHAT: &str = "the bootstrap Secret";
+/// A Secret whose name others know.
+struct WellKnown {
+    what: &'static str,
+    role: &'static str,
+    is_of_the_go_implementation: fn(&Secret) -> bool,
+}
+
+const BOOTSTRAP: WellKnown = WellKnown {
+    what: "the bootstrap Secret",
+    role: ROLE_BOOTSTRAP,
+    is_of_the_go_implementation: is_bootstrap_of_the_go_implementation,
+};
+
+const EDGE_SCRIPT: WellKnown = WellKnown {
+    what: "the Secret with the edge script",
+    role: ROLE_EDGE_SCRIPT,
+    is_of_the_go_implementation: is_edge_script_of_the_go_implementation,
+};
+
+/// One write, so that its readers see the old document or the new one and nothing else.
+async fn put(
+    state: &State,
+    gathered: &Gathered,
+    known: &WellKnown,
+    standing: Option<&SecretView>,
+    mut secret: Secret,
+) -> Result<(), Error> {
+    let what = known.what;
     let api = state.secret_api();
     let name = secret.metadata.name.clone().unwrap_or_default();
-    if let Some(standing) = gathered.made.bootstrap.as_deref() {
+    if let Some(standing) = standing {
         if !standing.immutable {
             secret.metadata.resource_version = Some(standing.meta.resource_version.clone());
             let replaced = api.replace(&name, &PostParams::default(), &secret).await;
-            state.wrote_secret(&replaced.map_err(failed(WHAT))?);
+            state.wrote_secret(&replaced.map_err(failed(what))?);
             return Ok(());
         }
         undo::delete_secret(state, standing).await?;
@@ -461,36 +506,36 @@ async fn put_bootstrap(state: &State, gathered: &Gathered, mut secret: Secret) -
     match api.create(&PostParams::default(), &secret).await {
         Ok(created) => state.wrote_secret(&created),
         Err(error) if status::already_exists(&error) => {
-            let standing = api.get(&name).await.map_err(failed(WHAT))?;
+            let standing = api.get(&name).await.map_err(failed(what))?;
             let view = SecretView::of(&standing);
             let labelled = installation_of(&standing.metadata) == Some(&state.installation);
-            if labelled && view.meta.config() == Some(gathered.name.as_str()) && view.is(ROLE_BOOTSTRAP) {
+            if labelled && view.meta.config() == Some(gathered.name.as_str()) && view.is(known.role) {
                 // The watch has yet to show it.
                 state.wrote_secret(&standing);
-                return Err(RequestError::Conflict { what: WHAT }.into());
+                return Err(RequestError::Conflict { what }.into());
             }
             if labelled || is_ours_by_mac(gathered, &standing) {
                 if standing.immutable == Some(true) {
                     undo::delete_secret(state, &view).await?;
-                    let created = api.create(&PostParams::default(), &secret).await.map_err(failed(WHAT))?;
+                    let created = api.create(&PostParams::default(), &secret).await.map_err(failed(what))?;
                     state.wrote_secret(&created);
                     return Ok(());
                 }
                 secret.metadata.resource_version = standing.metadata.resource_version;
                 let replaced = api.replace(&name, &PostParams::default(), &secret).await;
-                state.wrote_secret(&replaced.map_err(failed(WHAT))?);
+                state.wrote_secret(&replaced.map_err(failed(what))?);
                 return Ok(());
             }
-            if !is_of_the_go_implementation(&standing) {
+            if !(known.is_of_the_go_implementation)(&standing) {
                 lock(&state.foreign).insert(name.clone());
                 return Err(Error::ForeignSecret { name });
             }
             // It can't be changed: the only absence that is permitted, as short as can be.
-            undo::delete(&api, &name, standing.metadata.uid.as_deref().unwrap_or_default(), None, WHAT)
+            undo::delete(&api, &name, standing.metadata.uid.as_deref().unwrap_or_default(), None, what)
                 .await?;
-            state.wrote_secret(&api.create(&PostParams::default(), &secret).await.map_err(failed(WHAT))?)
+            state.wrote_secret(&api.create(&PostParams::default(), &secret).await.map_err(failed(what))?)
         }
-        Err(error) => return Err(failed(WHAT)(error).into()),
+        Err(error) => return Err(failed(what)(error).into()),
     };
     Ok(())
 }
@@ -506,7 +551,7 @@ fn is_ours_by_mac(gathered: &Gathered, secret: &Secret) -> bool {
 }
 
 /// Its bootstrap Secrets are immutable and carry nothing but the document and annotations of this form.
-fn is_of_the_go_implementation(secret: &Secret) -> bool {
+fn is_bootstrap_of_the_go_implementation(secret: &Secret) -> bool {
     let annotated = secret
         .metadata
         .annotations
@@ -516,6 +561,13 @@ fn is_of_the_go_implementation(secret: &Secret) -> bool {
         secret.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(names::INSTALLATION));
     let document = secret.data.as_ref().is_some_and(|data| data.contains_key(names::CLOUD_CONFIG_KEY));
     secret.immutable == Some(true) && annotated && document && !labelled
+}
+
+/// Its scripts stand alone, without labels or annotations.
+fn is_edge_script_of_the_go_implementation(secret: &Secret) -> bool {
+    let script = secret.data.as_ref().is_some_and(|data| data.keys().eq([names::EDGE_SCRIPT_KEY]));
+    let bare = |map: &Option<BTreeMap<String, String>>| map.as_ref().is_none_or(BTreeMap::is_empty);
+    script && bare(&secret.metadata.labels) && bare(&secret.metadata.annotations)
 }
 
 async fn tidy(state: &State, gathered: &Gathered, keep: Keep) -> Result<(), Error> {
@@ -586,9 +638,8 @@ fn metadata(state: &State, publish: &Publish, name: &str, role: &'static str) ->
     }
 }
 
-fn secret(metadata: ObjectMeta, document: &str, immutable: bool) -> Secret {
-    let data =
-        BTreeMap::from([(names::CLOUD_CONFIG_KEY.to_owned(), ByteString(document.as_bytes().to_vec()))]);
+fn secret(metadata: ObjectMeta, key: &str, document: &str, immutable: bool) -> Secret {
+    let data = BTreeMap::from([(key.to_owned(), ByteString(document.as_bytes().to_vec()))]);
     Secret {
         metadata,
         data: Some(data),

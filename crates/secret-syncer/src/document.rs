@@ -16,7 +16,7 @@ pub enum DocumentError {
     /// Filling in or emitting it failed.
     #[error("the {stage} document can't be made: {source}")]
     UserData {
-        /// `bootstrap` or `provisioning`.
+        /// `bootstrap`, `provisioning` or `edge`.
         stage: &'static str,
         /// The failure.
         source: UserDataError,
@@ -97,11 +97,8 @@ impl Documents {
         })
     }
 
-    /// The bootstrap document with its tokens.
-    ///
-    /// # Errors
-    /// A document that is larger than the cloud takes.
-    pub fn bootstrap(&self, tokens: &Tokens) -> Result<String, DocumentError> {
+    /// Everything that is late-bound, tokens included.
+    fn values(&self, tokens: &Tokens) -> LateValues {
         let mut values = self.values.clone();
         for late in &self.spec.late_bound {
             let token = match late.kind {
@@ -111,6 +108,24 @@ impl Documents {
             };
             values.insert(late.id.clone(), token.clone());
         }
+        values
+    }
+
+    /// The script of an edge pool, with its tokens; `None` for others.
+    ///
+    /// # Errors
+    /// As [`Self::bootstrap`].
+    pub fn edge_script(&self, tokens: &Tokens) -> Result<Option<String>, DocumentError> {
+        let failed = |source| DocumentError::UserData { stage: "edge", source };
+        osm_render::edge_script(&self.spec, &self.values(tokens)).map_err(failed)
+    }
+
+    /// The bootstrap document with its tokens.
+    ///
+    /// # Errors
+    /// A document that is larger than the cloud takes.
+    pub fn bootstrap(&self, tokens: &Tokens) -> Result<String, DocumentError> {
+        let values = self.values(tokens);
         let failed = |source| DocumentError::UserData { stage: "bootstrap", source };
         let text = osm_render::user_data(&self.spec, Stage::Bootstrap, &values).map_err(failed)?;
         if let (Some(cloud), Some(os)) = (&self.spec.cloud_provider, self.spec.os_name)

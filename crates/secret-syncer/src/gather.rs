@@ -12,7 +12,9 @@ use osm_runtime::status;
 use crate::key::{self, DigestKey};
 use crate::sources::{self, SourceError};
 use crate::state::{State, lock};
-use crate::view::{BindingView, ConfigView, Meta, ROLE_BOOTSTRAP, ROLE_PROVISIONING, RoleView, SecretView};
+use crate::view::{
+    BindingView, ConfigView, Meta, ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_PROVISIONING, RoleView, SecretView,
+};
 use crate::{Error, document};
 
 /// What a plan is made from.
@@ -42,8 +44,8 @@ pub struct Gathered {
     pub waiting_since: Timestamp,
     /// Whether this process has compared the documents themselves for these inputs.
     pub verified: bool,
-    /// The bootstrap Secret's name is taken by somebody else's.
-    pub foreign: bool,
+    /// The Secret that has the name of one of ours, and is somebody else's.
+    pub foreign: Option<String>,
     /// Credential settings.
     pub credentials: Credentials,
     /// The HMAC key.
@@ -57,6 +59,8 @@ pub struct Gathered {
 pub struct Made {
     /// The bootstrap Secret.
     pub bootstrap: Option<Arc<SecretView>>,
+    /// The Secret with the script of an edge pool.
+    pub edge_script: Option<Arc<SecretView>>,
     /// Provisioning Secrets.
     pub provisioning: Vec<Arc<SecretView>>,
     /// The pool's ServiceAccount.
@@ -68,6 +72,11 @@ pub struct Made {
 }
 
 impl Made {
+    /// Every Secret.
+    pub fn secrets(&self) -> impl Iterator<Item = &Arc<SecretView>> {
+        self.provisioning.iter().chain(&self.edge_script).chain(&self.bootstrap)
+    }
+
     /// Whether nothing exists.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
@@ -84,13 +93,18 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, Error> {
     let pool_ref = config.as_ref().and_then(|config| config.machine_deployment.clone());
     let pool =
         pool_ref.as_ref().map(|md| names::pool_id(&md.namespace, &md.name, &md.uid)).unwrap_or_default();
-    let bootstrap = pool_ref.as_ref().map(|md| names::bootstrap_secret_name(&md.name, &md.namespace));
+    let fixed_names = pool_ref.as_ref().map(|md| {
+        [
+            names::bootstrap_secret_name(&md.name, &md.namespace),
+            names::edge_script_secret_name(&md.name, &md.namespace),
+        ]
+    });
     let (made, strays) = made(state, name, &pool);
     let settings = state.settings.borrow().clone();
     let key = key::get(state).await?;
     let retired = config.as_ref().is_some_and(|config| config.is_retired());
     let vouched = config.as_ref().filter(|_| !retired).and_then(|config| config.vouched().cloned());
-    let (mut inputs_mac, mut values, mut foreign) = (String::new(), LateValues::new(), false);
+    let (mut inputs_mac, mut values, mut foreign) = (String::new(), LateValues::new(), None);
     let mut source_problem = None;
     if let (Some(config), Some(vouched)) = (&config, &vouched) {
         let allowed = sources::Allowed {
@@ -104,17 +118,25 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, Error> {
                 }
                 values = found;
             }
-            Err(problem) => match lock(&state.last_values).get(name).cloned() {
-                Some(last) => (values, source_problem) = (last, Some(Arc::new(problem))),
-                None => return Err(problem.into()),
-            },
+            Err(problem) => {
+                let mut sourced = config.late_bound.iter().filter(|late| late.source.is_some());
+                let last = lock(&state.last_values).get(name).cloned();
+                // Those of other content are no help.
+                match last.filter(|last| sourced.all(|late| last.contains_key(&late.id))) {
+                    Some(last) => (values, source_problem) = (last, Some(Arc::new(problem))),
+                    None => return Err(problem.into()),
+                }
+            }
         }
         inputs_mac = document::inputs_mac(&key, &vouched.digest, &config.late_bound, &values);
     }
     let ready = vouched.as_ref().is_some_and(|vouched| vouched.revision.is_some());
     let waiting_since = waiting_since(state, name, ready, now);
-    if let Some(bootstrap) = bootstrap.filter(|name| lock(&state.foreign).contains(name)) {
-        foreign = is_still_foreign(state, &bootstrap).await?;
+    let taken = fixed_names.into_iter().flatten().find(|name| lock(&state.foreign).contains(name));
+    if let Some(name) = taken
+        && is_still_foreign(state, &name).await?
+    {
+        foreign = Some(name);
     }
     Ok(Gathered {
         now,
@@ -149,6 +171,8 @@ fn made(state: &State, name: &str, pool: &str) -> (Made, Vec<(String, Made)>) {
         let made = of(&mut by_pool, &secret.meta);
         if secret.is(ROLE_BOOTSTRAP) {
             made.bootstrap = Some(secret);
+        } else if secret.is(ROLE_EDGE_SCRIPT) {
+            made.edge_script = Some(secret);
         } else if secret.is(ROLE_PROVISIONING) {
             made.provisioning.push(secret);
         }
@@ -170,12 +194,14 @@ fn made(state: &State, name: &str, pool: &str) -> (Made, Vec<(String, Made)>) {
     if own.bootstrap.is_none() && !pool.is_empty() {
         own.bootstrap = by_pool.values_mut().find_map(|stray| stray.bootstrap.take());
     }
+    if own.edge_script.is_none() && !pool.is_empty() {
+        own.edge_script = by_pool.values_mut().find_map(|stray| stray.edge_script.take());
+    }
     (own, by_pool.into_iter().filter(|(_, made)| !made.is_nothing()).collect())
 }
 
 async fn is_still_foreign(state: &State, name: &str) -> Result<bool, Error> {
-    let found =
-        status::live(&state.secret_api(), name).await.map_err(failed("reading the bootstrap Secret"))?;
+    let found = status::live(&state.secret_api(), name).await.map_err(failed("reading somebody's Secret"))?;
     let ours = |labels: &std::collections::BTreeMap<String, String>| {
         labels.get(names::INSTALLATION) == Some(&state.installation)
     };

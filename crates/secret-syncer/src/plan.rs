@@ -11,7 +11,9 @@ use osm_api::names;
 
 use crate::gather::{Gathered, Made};
 use crate::key::DigestKey;
-use crate::view::{ConfigView, ROLE_BOOTSTRAP, ROLE_IDENTITY, ROLE_PROVISIONING, SecretView};
+use crate::view::{
+    ConfigView, ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_IDENTITY, ROLE_PROVISIONING, SecretView,
+};
 
 /// How long what belongs to no OperatingSystemConfig is left alone.
 const ORPHAN_AGE: SignedDuration = SignedDuration::from_hours(24);
@@ -53,7 +55,7 @@ pub enum Step {
 /// Everything stands.
 #[derive(Debug, Default)]
 pub struct Keep {
-    /// Provisioning Secrets that no living token may fetch: deleted.
+    /// Provisioning Secrets that no living token may fetch, and the script of a pool that has none any more: deleted.
     pub outdated: Vec<Arc<SecretView>>,
     /// What the Role is to open afterwards; `None`: it does.
     pub narrow: Option<Vec<String>>,
@@ -87,6 +89,8 @@ pub struct Publish {
     pub digest: String,
     /// Name of the bootstrap Secret.
     pub bootstrap_name: String,
+    /// Name of the Secret with the script of an edge pool.
+    pub edge_script_name: Option<String>,
     /// Name of the pool's ServiceAccount, Role and RoleBinding.
     pub identity: String,
     /// Labels and annotations of everything of the pool.
@@ -123,7 +127,7 @@ impl Marks {
 
     /// Labels of an object for this purpose.
     pub fn labels(&self, installation: &str, role: &'static str) -> BTreeMap<String, String> {
-        debug_assert!([ROLE_BOOTSTRAP, ROLE_IDENTITY, ROLE_PROVISIONING].contains(&role));
+        debug_assert!([ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_IDENTITY, ROLE_PROVISIONING].contains(&role));
         let mut labels = self.labels.clone();
         labels.insert(names::INSTALLATION.to_owned(), installation.to_owned());
         labels.insert(names::ROLE.to_owned(), role.to_owned());
@@ -186,19 +190,19 @@ fn for_config(gathered: &Gathered, config: &Arc<ConfigView>) -> (Step, Option<Du
             Some(_) => patience(UNVOUCHED_PATIENCE, say("AwaitingRendering", &unvouched(config))),
         };
     };
-    let Some(revision) = &vouched.revision else {
+    let without = config.is_edge.then(String::new);
+    let Some(revision) = vouched.revision.as_ref().or(without.as_ref()) else {
         let message = "machine-controller has not stamped the MachineDeployment's revision yet; without it no machine could use the Secret";
         return patience(PATIENCE, say("AwaitingRevision", message));
     };
-    if gathered.foreign {
-        let name = names::bootstrap_secret_name(&md.name, &md.namespace);
-        let error = crate::Error::ForeignSecret { name };
+    if let Some(name) = &gathered.foreign {
+        let error = crate::Error::ForeignSecret { name: name.clone() };
         let reason = osm_runtime::runner::Failure::reason(&error);
         return (say(reason, &error.to_string()), Some(Duration::from_secs(60)));
     }
     let causes = causes(gathered, config, revision);
     if causes.is_empty() {
-        return keep(gathered);
+        return keep(gathered, config);
     }
     (Step::Publish(Box::new(publish(gathered, config, md, vouched, revision, causes))), None)
 }
@@ -218,7 +222,7 @@ fn say(reason: &'static str, message: &str) -> Step {
 }
 
 fn causes(gathered: &Gathered, config: &ConfigView, revision: &str) -> Vec<Cause> {
-    let Made { bootstrap, provisioning, account, role, binding } = &gathered.made;
+    let Made { bootstrap, edge_script, provisioning, account, role, binding } = &gathered.made;
     let Some(bootstrap) = bootstrap else { return vec![Cause::Missing] };
     let meta = &bootstrap.meta;
     let is = |key: &str, wanted: &str| meta.annotation(key) == Some(wanted);
@@ -235,6 +239,21 @@ fn causes(gathered: &Gathered, config: &ConfigView, revision: &str) -> Vec<Cause
     let sealed = bootstrap.content.as_deref().map(|content| seal(&gathered.key, content, &meta.annotations));
     let whole = sealed.is_some() && meta.annotation(names::CONTENT_MAC) == sealed.as_deref();
     check(whole && !bootstrap.immutable && meta.pool() == Some(gathered.pool.as_str()), Cause::Altered);
+    if config.is_edge {
+        let sealed = |secret: &SecretView| {
+            let content = secret.content.as_deref();
+            content.map(|content| seal(&gathered.key, content, &secret.meta.annotations))
+        };
+        let whole = |secret: &SecretView| {
+            // The same annotations: both were written with the same tokens.
+            sealed(secret).as_deref() == secret.meta.annotation(names::CONTENT_MAC)
+                && SEALED.iter().all(|name| secret.meta.annotation(name) == meta.annotation(name))
+                && !secret.immutable
+                && secret.meta.pool() == Some(gathered.pool.as_str())
+                && secret.meta.annotation(names::ORPHANED_SINCE).is_none()
+        };
+        check(edge_script.as_deref().is_some_and(whole), Cause::Altered);
+    }
     let named = meta.annotation(names::PROVISIONING_SECRET).unwrap_or_default();
     let document = provisioning.iter().find(|secret| secret.meta.name == named);
     let binds = bound_to(
@@ -296,6 +315,7 @@ fn publish(
         revision: revision.to_owned(),
         digest: vouched.digest.clone(),
         bootstrap_name: names::bootstrap_secret_name(&md.name, &md.namespace),
+        edge_script_name: config.is_edge.then(|| names::edge_script_secret_name(&md.name, &md.namespace)),
         identity: names::pool_object("node", &gathered.pool),
         marks: Marks::new(&gathered.name, &gathered.pool, md),
         create_node_account: gathered.node_account.is_none(),
@@ -320,7 +340,7 @@ fn kept(gathered: &Gathered) -> Vec<&Arc<SecretView>> {
     gathered.made.provisioning.iter().filter(stays).collect()
 }
 
-fn keep(gathered: &Gathered) -> (Step, Option<Duration>) {
+fn keep(gathered: &Gathered, config: &ConfigView) -> (Step, Option<Duration>) {
     let kept = kept(gathered);
     let names: Vec<String> = kept.iter().map(|secret| secret.meta.name.clone()).collect();
     let outdated = gathered
@@ -328,6 +348,7 @@ fn keep(gathered: &Gathered) -> (Step, Option<Duration>) {
         .provisioning
         .iter()
         .filter(|secret| !names.contains(&secret.meta.name))
+        .chain(gathered.made.edge_script.iter().filter(|_| !config.is_edge))
         .cloned()
         .collect();
     let opened = gathered.made.role.as_ref().and_then(|role| role.secrets.clone());
@@ -356,7 +377,7 @@ fn orphans(gathered: &Gathered) -> (Vec<OrphanStep>, Option<Duration>) {
     let (mut steps, mut again) = (Vec::new(), None);
     let mut may_collect = gathered.may_collect;
     for (_, stray) in &gathered.strays {
-        let secrets: Vec<_> = stray.bootstrap.iter().chain(&stray.provisioning).cloned().collect();
+        let secrets: Vec<_> = stray.secrets().cloned().collect();
         let since =
             secrets.iter().map(|secret| secret.meta.time(names::ORPHANED_SINCE)).collect::<Option<Vec<_>>>();
         let since = since.and_then(|times| times.into_iter().max());

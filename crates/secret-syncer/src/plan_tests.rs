@@ -30,6 +30,7 @@ fn config() -> ConfigView {
             revision: Some("1".into()),
             template_digest: "t".into(),
         }),
+        is_edge: false,
         late_bound: vec![],
         status: OperatingSystemConfigStatus {
             rendered: Some(Rendered {
@@ -60,7 +61,7 @@ fn fresh() -> Gathered {
         verified: false,
         source_problem: None,
         waiting_since: now(),
-        foreign: false,
+        foreign: None,
         credentials: Credentials::default(),
         key: DigestKey::of(&[7; 32]).unwrap(),
         may_collect: 1,
@@ -115,6 +116,7 @@ fn standing() -> Gathered {
             immutable: false,
             key: None,
         })),
+        edge_script: None,
         provisioning: vec![document("document", hours(21))],
         account: Some(Arc::new(meta("account", &[]))),
         role: Some(Arc::new(RoleView { meta: meta("role", &[]), secrets: Some(vec!["document".into()]) })),
@@ -276,7 +278,7 @@ fn waiting_is_said_and_takes_nothing_away() {
     edit_config(&mut gathered, |config| config.status.rendered.as_mut().unwrap().revision = None);
     assert_eq!(said(&gathered), "AwaitingRevision");
     let mut gathered = fresh();
-    gathered.foreign = true;
+    gathered.foreign = Some("pool-kube-system-bootstrap-config".into());
     assert_eq!(said(&gathered), "ForeignSecret");
     assert!(plan(&gathered).again.is_some());
 }
@@ -391,4 +393,57 @@ fn objects_of_the_go_implementation_are_left_alone() {
     let mut gathered = fresh();
     edit_config(&mut gathered, |config| config.machine_deployment = None);
     assert!(matches!(plan(&gathered).step, Step::None));
+}
+
+/// An edge pool of which everything stands.
+fn standing_edge() -> Gathered {
+    let mut gathered = standing();
+    edit_config(&mut gathered, |config| config.is_edge = true);
+    let mut script = (**gathered.made.bootstrap.as_ref().unwrap()).clone();
+    script.meta.name = "edge-provider-script-pool-kube-system".into();
+    script.content = Some("script".into());
+    let sealed = seal(&gathered.key, "script", &script.meta.annotations);
+    script.meta.annotations.insert(names::CONTENT_MAC.into(), sealed);
+    gathered.made.edge_script = Some(Arc::new(script));
+    gathered
+}
+
+#[test]
+fn an_edge_pools_script_is_kept_like_its_bootstrap_secret() {
+    assert!(matches!(plan(&standing_edge()).step, Step::Keep(_)));
+    type Edit = fn(&mut SecretView);
+    let edits: [Edit; 4] = [
+        |script| script.content = Some("other".into()),
+        |script| {
+            script.meta.annotations.insert(names::EXPIRES.into(), hours(1).to_string());
+        },
+        |script| script.immutable = true,
+        |script| script.meta.labels.clear(),
+    ];
+    for (i, edit) in edits.into_iter().enumerate() {
+        let mut gathered = standing_edge();
+        let mut script = (**gathered.made.edge_script.as_ref().unwrap()).clone();
+        edit(&mut script);
+        gathered.made.edge_script = Some(Arc::new(script));
+        assert_eq!(causes_of(&gathered), [Cause::Altered], "edit {i}");
+    }
+    let mut gathered = standing_edge();
+    gathered.made.edge_script = None;
+    assert_eq!(causes_of(&gathered), [Cause::Altered]);
+    // No longer an edge pool.
+    let mut gathered = standing_edge();
+    edit_config(&mut gathered, |config| config.is_edge = false);
+    let Step::Keep(keep) = plan(&gathered).step else { panic!() };
+    assert_eq!(keep.outdated.len(), 1);
+}
+
+#[test]
+fn an_edge_pool_needs_no_revision() {
+    let mut gathered = fresh();
+    edit_config(&mut gathered, |config| {
+        config.is_edge = true;
+        config.status.rendered.as_mut().unwrap().revision = None;
+    });
+    let Step::Publish(publish) = plan(&gathered).step else { panic!() };
+    assert_eq!(publish.edge_script_name.as_deref(), Some("edge-provider-script-pool-kube-system"));
 }

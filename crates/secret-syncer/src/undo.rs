@@ -28,7 +28,7 @@ pub async fn undo(state: &State, made: &Made) -> Result<(), Error> {
         delete(&api, &account.name, &account.uid, None, "the pool's ServiceAccount").await?;
         state.accounts.deleted(&state.key_in_namespace(&account.name), &account.uid);
     }
-    for secret in made.provisioning.iter().chain(&made.bootstrap) {
+    for secret in made.secrets() {
         delete_secret(state, secret).await?;
     }
     if let Some(binding) = &made.binding {

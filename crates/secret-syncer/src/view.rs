@@ -10,6 +10,7 @@ use kube::{Resource, ResourceExt};
 use osm_api::config::{
     LateBound, MachineDeploymentRef, OperatingSystemConfig, OperatingSystemConfigStatus, Rendered,
 };
+use osm_api::profile::CloudProvider;
 use osm_api::{condition, digest, names};
 
 /// An OperatingSystemConfig without its content.
@@ -23,6 +24,8 @@ pub struct ConfigView {
     pub generation: i64,
     /// The pool; absent on objects of the Go implementation.
     pub machine_deployment: Option<MachineDeploymentRef>,
+    /// Whether its machines are of provider `edge`, for which there is a script.
+    pub is_edge: bool,
     /// What has to be filled in.
     pub late_bound: Vec<LateBound>,
     /// Status.
@@ -39,6 +42,11 @@ impl ConfigView {
             uid: config.uid().unwrap_or_default(),
             generation: config.metadata.generation.unwrap_or(0),
             machine_deployment: config.spec.machine_deployment.clone(),
+            is_edge: config
+                .spec
+                .cloud_provider
+                .as_ref()
+                .is_some_and(|cloud| cloud.name == CloudProvider::Edge),
             late_bound: config.spec.late_bound.clone(),
             status: config.status.clone().unwrap_or_default(),
             reference: config.object_ref(&()),
@@ -126,7 +134,7 @@ impl Meta {
 pub struct SecretView {
     /// Metadata.
     pub meta: Meta,
-    /// SHA-256 of the document in it, 64 hex characters; kept in memory only.
+    /// SHA-256 of the document or script in it, 64 hex characters; kept in memory only.
     pub content: Option<String>,
     /// Whether its data can't be changed.
     pub immutable: bool,
@@ -146,7 +154,7 @@ impl SecretView {
             .and_then(|key| crate::key::DigestKey::of(&key.0));
         Self {
             content: data
-                .and_then(|data| data.get(names::CLOUD_CONFIG_KEY))
+                .and_then(|data| data.get(names::CLOUD_CONFIG_KEY).or(data.get(names::EDGE_SCRIPT_KEY)))
                 .map(|document| digest::sha256_hex(&document.0)),
             immutable: secret.immutable.unwrap_or(false),
             key,
@@ -154,7 +162,7 @@ impl SecretView {
         }
     }
 
-    /// Whether it is for this purpose ([`ROLE_BOOTSTRAP`], [`ROLE_PROVISIONING`]).
+    /// Whether it is for this purpose ([`ROLE_BOOTSTRAP`], [`ROLE_PROVISIONING`], [`ROLE_EDGE_SCRIPT`]).
     pub fn is(&self, role: &str) -> bool {
         self.meta.labels.get(names::ROLE).map(String::as_str) == Some(role)
     }
@@ -164,6 +172,8 @@ impl SecretView {
 pub const ROLE_BOOTSTRAP: &str = "bootstrap";
 /// Value of the label [`names::ROLE`] on provisioning Secrets.
 pub const ROLE_PROVISIONING: &str = "provisioning";
+/// Value of the label [`names::ROLE`] on Secrets with the script of an edge pool.
+pub const ROLE_EDGE_SCRIPT: &str = "edge-script";
 /// Value of the label [`names::ROLE`] on the Secret with the HMAC key.
 pub const ROLE_KEY: &str = "digest-key";
 /// Value of the label [`names::ROLE`] on a pool's ServiceAccount, Role and RoleBinding.

@@ -9,8 +9,22 @@ use super::{Filled, FilledFile, MACHINE_NAME_FILE, unit_files};
 use crate::error::UserDataError;
 use crate::{Stage, yaml};
 
+/// What a machine of its owner's keeps: how it is called, and who may log in.
+const OF_OWNERS: [&str; 3] = ["hostname", "ssh_pwauth", "ssh_authorized_keys"];
+
 /// The cloud-config of a stage.
 pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataError> {
+    text(stage, document(stage, filled))
+}
+
+/// The cloud-config of the first stage for a machine that somebody has set up already.
+pub(super) fn write_for_owned(filled: Filled) -> Result<String, UserDataError> {
+    let mut document = document(Stage::Bootstrap, filled);
+    document.retain(|key, _| !OF_OWNERS.contains(&key.as_str()));
+    text(Stage::Bootstrap, document)
+}
+
+fn document(stage: Stage, filled: Filled) -> Map<String, Value> {
     let mut document = Map::new();
     let mut files = Vec::new();
     if let Some(name) = &filled.name {
@@ -37,6 +51,10 @@ pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataErro
         }
         document.insert("runcmd".to_owned(), Value::Array(commands));
     }
+    document
+}
+
+fn text(stage: Stage, document: Map<String, Value>) -> Result<String, UserDataError> {
     let body = yaml::write(&Value::Object(document))
         .map_err(|_| UserDataError::Unwritable { place: stage.field().to_owned() })?;
     Ok(format!("#cloud-config\n{body}"))

@@ -11,8 +11,10 @@ use crate::late::{self, LateValues};
 use crate::{Stage, texts};
 
 mod cloud_init;
+mod edge;
 mod ignition;
 
+pub use edge::edge_script;
 pub(crate) use ignition::unsupported_module;
 
 /// Holds the machine's name; the provisioning stage reads it, because only the bootstrap document has names filled

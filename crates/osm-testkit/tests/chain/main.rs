@@ -9,5 +9,6 @@ mod credentials;
 mod loss;
 mod order;
 mod outage;
+mod pools;
 mod rotation;
 mod world;

@@ -1,0 +1,53 @@
+//! The script that makes a node of a machine of provider `edge`: one that its owner has set up, and no cloud knows.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use osm_api::config::OperatingSystemConfigSpec;
+use osm_api::names::MACHINE_NAME_PLACEHOLDER;
+use osm_api::profile::{CloudProvider, ProvisioningUtility};
+
+use super::{Filled, cloud_init};
+use crate::error::UserDataError;
+use crate::late::LateValues;
+use crate::{Stage, library};
+
+const SCRIPT: &str = include_str!("edge.sh");
+
+/// The part of the library that applies a cloud-config.
+const APPLIER: &str = "lib/osm-apply.py";
+
+/// Most characters of base64 in a line.
+const LINE: usize = 76;
+
+/// The script, a POSIX shell script that holds the bootstrap document with `values` in it; `None` for a pool of any other
+/// provider. The machine keeps its host name, its users and their keys.
+///
+/// # Errors
+/// As [`user_data`](crate::user_data).
+pub fn edge_script(
+    spec: &OperatingSystemConfigSpec,
+    values: &LateValues,
+) -> Result<Option<String>, UserDataError> {
+    let is_edge = spec.cloud_provider.as_ref().is_some_and(|cloud| cloud.name == CloudProvider::Edge);
+    if !is_edge || spec.provisioning_utility != ProvisioningUtility::CloudInit {
+        return Ok(None);
+    }
+    let mut filled = Filled::new(spec, Stage::Bootstrap, values)?;
+    // The script fills it in: a pool may have more than one machine.
+    filled.name = Some(MACHINE_NAME_PLACEHOLDER.to_owned());
+    let document = cloud_init::write_for_owned(filled)?;
+    let pool = spec.machine_deployment.as_ref().map_or("", |pool| pool.name.as_str());
+    let script = SCRIPT
+        .replace("@POOL@", pool)
+        .replace("@APPLIER@", &lines(library::find(APPLIER).unwrap_or_default()))
+        .replace("@DOCUMENT@", &lines(&document));
+    Ok(Some(script))
+}
+
+fn lines(text: &str) -> String {
+    let encoded = STANDARD.encode(text);
+    let starts = (0..encoded.len()).step_by(LINE);
+    let lines: Vec<&str> =
+        starts.filter_map(|at| encoded.get(at..encoded.len().min(at.saturating_add(LINE)))).collect();
+    lines.join("\n")
+}
