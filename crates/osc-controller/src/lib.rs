@@ -8,6 +8,7 @@
 pub mod apply;
 pub mod endpoint;
 pub mod gather;
+pub mod metrics;
 pub mod plan;
 pub mod pool_settings;
 pub mod report;

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use osm_api::condition;
+use osm_api::config::UserDataBytes;
+use osm_api::profile::CloudProvider;
 
 use crate::apply::Applied;
 use crate::gather::Gathered;
+use crate::plan::Vouched;
 use crate::state::{State, lock};
 
 /// Reports what a reconcile has done; returns when to look again.
@@ -16,11 +19,13 @@ pub async fn report(state: &State, gathered: &Gathered, applied: Applied) -> Opt
     }
     if gathered.claimants.is_empty() && (gathered.config.is_none() || applied.deleted) {
         state.count(&gathered.name, None);
+        state.sizes.note(&gathered.name, None);
         state.stop_waiting(&gathered.name);
     }
     let Some(status) = &applied.status else { return applied.again };
     let verdict = &status.verdict;
     state.count(&gathered.name, Some(verdict));
+    state.sizes.note(&gathered.name, sizes(gathered, &status.rendered));
     let before =
         gathered.config.as_ref().and_then(|c| condition::find(&c.status.conditions, condition::RENDERED));
     let unchanged = before.is_some_and(|before| {
@@ -48,6 +53,14 @@ pub async fn report(state: &State, gathered: &Gathered, applied: Applied) -> Opt
         }
     }
     applied.again
+}
+
+/// Sizes of what is vouched for, with the cloud that they are for.
+fn sizes(gathered: &Gathered, vouched: &Vouched) -> Option<(CloudProvider, UserDataBytes)> {
+    let (Vouched::Written(rendered) | Vouched::Last(Some(rendered))) = vouched else { return None };
+    let owner = gathered.claimants.first()?;
+    let cloud = owner.spec.template.pointer("/spec/providerSpec/value/cloudProvider")?;
+    Some((serde_json::from_value(cloud.clone()).ok()?, rendered.user_data_bytes?))
 }
 
 async fn report_rejections(state: &State, gathered: &Gathered, applied: &Applied) {

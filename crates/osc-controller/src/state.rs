@@ -19,6 +19,7 @@ use osm_runtime::queue::Queue;
 use osm_runtime::{Context, settings, watch};
 
 use crate::endpoint::{self, Discovered};
+use crate::metrics::Sizes;
 use crate::pool_settings;
 use crate::view::{self, ConfigView, ProfileView};
 
@@ -56,6 +57,8 @@ pub struct Inner {
     pub configs: Arc<Cache<ConfigView>>,
     /// Objects by condition.
     pub census: Arc<Census>,
+    /// Sizes of user data.
+    pub sizes: Sizes,
     /// MachineDeployments that have no OperatingSystemConfig of their own, and why: they were told.
     pub rejected: Mutex<HashMap<String, &'static str>>,
     /// ConfigMaps that pools name.
@@ -87,6 +90,7 @@ impl State {
             profiles,
             configs: Arc::default(),
             census: Census::new(&context.metrics),
+            sizes: Sizes::new(&context.metrics)?,
             rejected: Mutex::default(),
             pool_settings: Mutex::default(),
             cluster_info: Arc::default(),
