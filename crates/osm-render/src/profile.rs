@@ -7,8 +7,8 @@ use osm_api::digest;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::pool::Pool;
 use osm_api::profile::{
-    AcceptedProfile, MAX_CONTENT_BYTES, OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility,
-    TemplateEngine, stored_bytes,
+    AcceptedProfile, MAX_CONTENT_BYTES, OperatingSystem, OperatingSystemProfileSpec, TemplateEngine,
+    stored_bytes,
 };
 use osm_api::settings::Settings;
 use serde_json::{Value, json};
@@ -17,7 +17,8 @@ use crate::downloads::{Catalogue, Download};
 use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 use crate::handlebars::{self, Budget, Located, Templates};
 use crate::late::{self, Part};
-use crate::{Stage, model, size, static_network, texts, user_data};
+use crate::user_data::{self, Reader};
+use crate::{Stage, model, size, static_network, texts};
 
 /// Oldest and newest minor version of Kubernetes 1 that templates are tried with.
 pub(crate) const KUBELET_MINORS: (u64, u64) = (33, 36);
@@ -137,13 +138,14 @@ impl Profile {
             |stage: Stage| self.render_stage(stage, settings, &context, &budget, &catalogue, &mut late_bound);
         let (mut bootstrap, provisioning) = (stage(Stage::Bootstrap)?, stage(Stage::Provisioning)?);
         bootstrap.user_ssh_keys.clone_from(&pool.ssh_public_keys);
-        if self.spec.provisioning_utility == ProvisioningUtility::CloudInit {
+        let reader = Reader::of(Some(self.spec.os_name), self.spec.provisioning_utility);
+        if reader == Reader::CloudInit {
             if pool.os.dist_upgrade_on_boot {
                 upgrade_on_boot(&mut bootstrap);
             }
             warnings.extend(hidden_machine_names(&bootstrap));
         }
-        self.configure_network(&mut bootstrap, pool)?;
+        configure_network(reader, &mut bootstrap, pool)?;
 
         let mut spec = OperatingSystemConfigSpec {
             os_name: Some(pool.operating_system),
@@ -202,24 +204,6 @@ impl Profile {
         Ok(warnings)
     }
 
-    /// Adds the static network of the pool, if it has one, to the first document: without it there is no second.
-    fn configure_network(&self, bootstrap: &mut StageConfig, pool: &Pool) -> Result<(), RenderError> {
-        let Some(file) = static_network::file(&pool.network)
-            .map_err(|problem| RenderError::UnsupportedNetwork { problem })?
-        else {
-            return Ok(());
-        };
-        let problem = if self.spec.provisioning_utility != ProvisioningUtility::Ignition {
-            "a static address can be configured on flatcar with ignition only: remove cidr, gateway and dns"
-        } else if bootstrap.files.iter().any(|other| other.path == file.path) {
-            "the profile writes the file that the static network would be written to"
-        } else {
-            bootstrap.files.push(file);
-            return Ok(());
-        };
-        Err(RenderError::UnsupportedNetwork { problem: problem.to_owned() })
-    }
-
     fn render_stage(
         &self,
         stage: Stage,
@@ -255,6 +239,24 @@ impl Profile {
             Ok(rendered)
         })
     }
+}
+
+/// Adds the static network of the pool, if it has one, to the first document: without it there is no second.
+fn configure_network(reader: Reader, bootstrap: &mut StageConfig, pool: &Pool) -> Result<(), RenderError> {
+    let Some(file) =
+        static_network::file(&pool.network).map_err(|problem| RenderError::UnsupportedNetwork { problem })?
+    else {
+        return Ok(());
+    };
+    let problem = if reader == Reader::CloudInit {
+        "a static address can be configured on flatcar only: remove cidr, gateway and dns"
+    } else if bootstrap.files.iter().any(|other| other.path == file.path) {
+        "the profile writes the file that the static network would be written to"
+    } else {
+        bootstrap.files.push(file);
+        return Ok(());
+    };
+    Err(RenderError::UnsupportedNetwork { problem: problem.to_owned() })
 }
 
 fn position(stage: Stage, place: &str, failure: &handlebars::Failure) -> TemplatePosition {
