@@ -111,12 +111,10 @@ pub fn wanted_profile(md: &MachineDeployment, default_namespace: &str) -> Option
         let provider = md.spec.template.pointer("/spec/providerSpec/value")?;
         let system = provider.get("operatingSystem")?.as_str()?;
         let utility = provider.pointer("/operatingSystemSpec/provisioningUtility");
-        let utility = utility.and_then(|utility| serde_json::from_value(utility.clone()).ok());
-        // Of one that is not known, there may be a profile all the same, which then says so.
-        Some(match serde_json::from_value(system.into()) {
-            Ok(os) => osm_render::default_name(os, utility.unwrap_or(ProvisioningUtility::Ignition)),
-            Err(_) => format!("osp-{system}"),
-        })
+        // Which it is matters on Flatcar alone, whose default is Ignition.
+        let cloud_init = utility.is_some_and(|utility| utility == ProvisioningUtility::CloudInit.as_str());
+        let utility = if cloud_init { ProvisioningUtility::CloudInit } else { ProvisioningUtility::Ignition };
+        Some(osm_render::default_name(system, utility))
     })?;
     Some((namespace, name))
 }

@@ -24,10 +24,12 @@ pub fn defaults() -> Vec<(String, OperatingSystemProfileSpec)> {
 }
 
 /// Name of the profile of an operating system, which a pool uses unless it names one. Flatcar has one for each utility.
-pub fn default_name(os: OperatingSystem, utility: ProvisioningUtility) -> String {
-    match (os, utility) {
-        (OperatingSystem::Flatcar, ProvisioningUtility::CloudInit) => format!("osp-{os}-cloud-init"),
-        _ => format!("osp-{os}"),
+/// The system is given by machine-controller's name for it.
+pub fn default_name(os: &str, utility: ProvisioningUtility) -> String {
+    if os == OperatingSystem::Flatcar.as_str() && utility == ProvisioningUtility::CloudInit {
+        format!("osp-{os}-cloud-init")
+    } else {
+        format!("osp-{os}")
     }
 }
 
@@ -88,7 +90,7 @@ mod tests {
         for (file, text) in BUILT_IN {
             let (name, spec) = read(text).unwrap_or_else(|error| panic!("{file}: {error}"));
             assert_eq!(format!("{name}.yaml"), file);
-            assert_eq!(name, default_name(spec.os_name, spec.provisioning_utility));
+            assert_eq!(name, default_name(spec.os_name.as_str(), spec.provisioning_utility));
             assert_eq!(
                 spec.version,
                 blessed_version(&spec),

@@ -51,8 +51,9 @@ impl Chosen {
             return Self::given(argument);
         }
         let named = pool::annotation(machine_deployment, names::PROFILE).map(str::to_owned);
-        let name = named
-            .unwrap_or_else(|| osm_render::default_name(pool.operating_system, pool.provisioning_utility()));
+        let name = named.unwrap_or_else(|| {
+            osm_render::default_name(pool.operating_system.as_str(), pool.provisioning_utility())
+        });
         let written = written.iter().find(|profile| profile.metadata.name.as_deref() == Some(&name));
         match written.map(|profile| profile.spec.clone()).or_else(|| built_in(&name)) {
             Some(spec) => Self::compile(name, &spec),

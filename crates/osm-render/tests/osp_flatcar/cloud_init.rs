@@ -14,7 +14,7 @@ fn pool(family: &str, everything: bool) -> Pool {
 /// The default of such pools.
 fn profile() -> Profile {
     let pool = pool("IPv4", false);
-    let name = osm_render::default_name(pool.operating_system, pool.provisioning_utility());
+    let name = osm_render::default_name(pool.operating_system.as_str(), pool.provisioning_utility());
     assert_eq!(name, "osp-flatcar-cloud-init");
     let (_, spec) = osm_render::defaults().into_iter().find(|(known, _)| *known == name).unwrap();
     osm_render::compile(&osm_render::resolve(&spec).unwrap()).unwrap()
