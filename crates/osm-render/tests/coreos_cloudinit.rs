@@ -31,9 +31,9 @@ fn spec(change: impl FnOnce(&mut Value)) -> OperatingSystemProfileSpec {
                 file("/opt/empty", 644, ""),
             ],
             "units": [
+                {"name": "update-engine.service", "mask": true},
                 {"name": "fetch.service", "enable": true,
                  "content": "[Service]\nExecStart=/opt/bin/fetch <MACHINE_NAME> \\$public_ipv6\n[Install]\nWantedBy=multi-user.target\n"},
-                {"name": "update-engine.service", "mask": true},
                 {"name": "sshd.service", "dropIns": [
                     {"name": "10-a.conf", "content": "[Service]\nNice={{#if proxy.http}}1{{else}}2{{/if}}\n"},
                     {"name": "20-b.conf", "content": "{{#if proxy.http}}[Service]\n{{/if}}"},
@@ -217,7 +217,7 @@ fn what_coreos_cloudinit_can_not_do_is_said_where_the_profile_is_judged() {
         ("has no [Install] section", "[Service]\nExecStart=/a\n"),
         ("control characters", "[Service]\nExecStart=/a\r\n[Install]\n"),
     ] {
-        let spec = spec(|spec| spec["bootstrapConfig"]["units"][0]["content"] = json!(unit));
+        let spec = spec(|spec| spec["bootstrapConfig"]["units"][1]["content"] = json!(unit));
         let error = render(&spec, &pool("aws", |_| {})).unwrap_err();
         assert_eq!(error.reason(), "UserDataInvalid");
         assert!(error.to_string().contains(problem), "{error}");

@@ -1,7 +1,6 @@
 // The judge of cloud-configs for coreos-cloudinit. A module of its own, so that its versions bind nobody else.
 //
-// Flatcar's fork is not to be had as a module; this is the release that it was made from. What it would ask systemd and the kernel, it asks
-// stand-ins.
+// This is the last release of the original, from which Flatcar's goes on. What it would ask systemd and the kernel, it asks stand-ins.
 module github.com/kubermatic/operating-system-manager/e2e/judges/coreos-cloudinit
 
 go 1.26.0

@@ -95,7 +95,10 @@ pub(super) fn write(stage: Stage, filled: &Filled) -> Result<String, UserDataErr
             None => files.push(file(path, mode, text)),
         }
     }
-    for unit in &filled.units {
+    // What must be started comes first: coreos-cloudinit waits for each, and has been seen to wait for a stop in vain.
+    let (masked, others): (Vec<&Unit>, Vec<&Unit>) =
+        filled.units.iter().partition(|unit| unit.mask == Some(true));
+    for unit in others.into_iter().chain(masked) {
         units.push(write_unit(unit)?);
         // It leaves out what is empty.
         let empty = unit_files(unit).filter(|(_, text)| text.is_empty());

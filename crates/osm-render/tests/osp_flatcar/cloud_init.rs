@@ -99,8 +99,8 @@ fn a_power_cut_while_the_document_is_applied_costs_no_more_than_time() {
     for kind in kinds() {
         let server = Server::start(Some(&authority));
         server.always(Answer::ok(secret(document)));
-        // Dies with its parent's power: what waits for the pipe is gone when nobody holds it.
-        let hangs = "[ -e \"$0.works\" ] || exec /usr/bin/tail -f /dev/null --pid=$PPID";
+        // Until it is told otherwise, or the machine is no more.
+        let hangs = "while [ -e \"$0\" ] && [ ! -e \"$0.works\" ]; do /usr/bin/sleep 0.05; done";
         let machine = booted(kind, &server, &authority.ca, document, hangs);
         let run = machine.start("/opt/bin/osm-bootstrap");
         wait_for("the document to be applied", || (machine.read("/calls") == call(&machine)).then_some(()));
