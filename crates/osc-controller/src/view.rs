@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use osm_api::condition;
 use osm_api::config::{MachineDeploymentRef, OperatingSystemConfig, OperatingSystemConfigStatus, ProfileRef};
-use osm_api::profile::{AcceptedProfile, OperatingSystemProfile};
+use osm_api::profile::{AcceptedProfile, OperatingSystemProfile, ProvisioningUtility};
 use osm_api::{MachineDeployment, names, pool};
 
 /// An OperatingSystemConfig without its content.
@@ -104,12 +104,17 @@ pub fn claimed(md: &MachineDeployment) -> String {
 }
 
 /// Namespace and name of the profile that a MachineDeployment asks for: by annotation, else the default of its
-/// operating system. `None`: the operating system can't be read.
+/// operating system and provisioning utility. `None`: the operating system can't be read.
 pub fn wanted_profile(md: &MachineDeployment, default_namespace: &str) -> Option<(String, String)> {
     let namespace = pool::annotation(md, names::PROFILE_NAMESPACE).unwrap_or(default_namespace).to_owned();
     let name = pool::annotation(md, names::PROFILE).map(str::to_owned).or_else(|| {
-        let system = md.spec.template.pointer("/spec/providerSpec/value/operatingSystem")?.as_str()?;
-        Some(format!("osp-{system}"))
+        let provider = md.spec.template.pointer("/spec/providerSpec/value")?;
+        let system = provider.get("operatingSystem")?.as_str()?;
+        let utility = provider.pointer("/operatingSystemSpec/provisioningUtility");
+        // Which it is matters on Flatcar alone, whose default is Ignition.
+        let cloud_init = utility.is_some_and(|utility| utility == ProvisioningUtility::CloudInit.as_str());
+        let utility = if cloud_init { ProvisioningUtility::CloudInit } else { ProvisioningUtility::Ignition };
+        Some(osm_render::default_name(system, utility))
     })?;
     Some((namespace, name))
 }
@@ -122,4 +127,34 @@ pub fn reference(md: &MachineDeployment) -> ObjectReference {
 /// When an object was created, at the API server's resolution of one second.
 pub fn created(meta: &ObjectMeta) -> Timestamp {
     meta.creation_timestamp.as_ref().map_or(Timestamp::MAX, |time| time.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_pool_that_names_no_profile_gets_that_of_its_system_and_utility() {
+        let wanted = |annotations: Value, system: &str, spec: Value| {
+            let provider = json!({"operatingSystem": system, "operatingSystemSpec": spec});
+            let md = json!({
+                "metadata": {"annotations": annotations},
+                "spec": {"template": {"spec": {"providerSpec": {"value": provider}}}},
+            });
+            wanted_profile(&serde_json::from_value(md).unwrap(), "here")
+        };
+        let name = |system, spec| wanted(Value::Null, system, spec).unwrap().1;
+        let utility = |utility: &str| json!({"provisioningUtility": utility});
+        assert_eq!(name("ubuntu", Value::Null), "osp-ubuntu");
+        assert_eq!(name("ubuntu", utility("cloud-init")), "osp-ubuntu");
+        for spec in [Value::Null, json!({}), utility(""), utility("ignition")] {
+            assert_eq!(name("flatcar", spec), "osp-flatcar");
+        }
+        assert_eq!(name("flatcar", utility("cloud-init")), "osp-flatcar-cloud-init");
+        assert_eq!(name("windows", utility("cloud-init")), "osp-windows");
+        let annotations = json!({names::PROFILE: "mine", names::PROFILE_NAMESPACE: "there"});
+        let named = wanted(annotations, "flatcar", utility("cloud-init"));
+        assert_eq!(named, Some(("there".to_owned(), "mine".to_owned())));
+    }
 }

@@ -4,10 +4,30 @@
 set -eu
 mkdir -p /run/osm
 {{#if (eq cloud.nodeName "ec2-metadata")}}
+{{#if (eq os.family "flatcar")}}
+
+metadata() { # CURL-OPTION ... URL
+  curl -q -fsS -g --noproxy '*' --max-time 5 "$@"
+}
+{{else}}
 {{> lib/python.sh}}
+{{/if}}
 
 # The private DNS name, by which the cloud controller manager finds the instance.
 node_name() {
+  {{#if (eq os.family "flatcar")}}
+  for host in 169.254.169.254 '[fd00:ec2::254]'; do
+    ttl='X-aws-ec2-metadata-token-ttl-seconds: 60'
+    token=$(metadata -X PUT -H "$ttl" "http://$host/latest/api/token") || continue
+    found=$(echo "X-aws-ec2-metadata-token: $token" |
+      metadata -H @- "http://$host/latest/meta-data/local-hostname") || continue
+    [ -n "$found" ] || continue
+    echo "${found%% *}" | tr '[:upper:]' '[:lower:]'
+    return
+  done
+  echo 'the instance metadata names no local-hostname' >&2
+  return 1
+  {{else}}
   "$python" - <<'EOF'
 import sys
 try:
@@ -31,6 +51,7 @@ for host in "169.254.169.254", "[fd00:ec2::254]":
         sys.stderr.write("instance metadata at %s: %s\n" % (host, problem))
 sys.exit(1)
 EOF
+  {{/if}}
 }
 {{else}}
 

@@ -13,6 +13,21 @@ try() {
   "$@" >"$work/try" 2>&1 || say "warning: $* failed: $(last "$work/try")"
 }
 
+{{#if (eq os.family "flatcar")}}
+prepare_updates() {
+  : nothing, unless here
+  {{#if (or os.disableAutoUpdate os.disableUpdateEngine)}}
+  try systemctl mask --now update-engine.service
+  {{else if proxy.http}}
+  # It may have been started before its proxy was known.
+  try systemctl try-restart update-engine.service
+  {{/if}}
+  {{#if (or os.disableAutoUpdate os.disableLocksmithD)}}
+  try systemctl mask --now locksmithd.service
+  {{/if}}
+}
+
+{{/if}}
 prepare_kernel() {
   for module in overlay br_netfilter; do
     try modprobe "$module"
@@ -24,13 +39,15 @@ prepare_kernel() {
   done
   {{/if}}
   try sysctl -q -e -p /etc/sysctl.d/99-zz-kubernetes.conf
+  {{#if (ne os.family "flatcar")}}
   try swapoff -a
   try sed -i 's/^[^#].*[[:space:]]swap[[:space:]].*/# &/' /etc/fstab
   try systemctl mask swap.target
+  {{/if}}
   try systemctl try-restart systemd-journald.service
 }
 
-{{#if os.selinux}}
+{{#if (eq os.family "redhat")}}
 # No policy knows what containerd and the kubelet must do from /opt/bin.
 prepare_selinux() {
   if ! command -v getenforce >/dev/null; then return; fi
@@ -38,8 +55,6 @@ prepare_selinux() {
   try sed -i 's/^SELINUX=enforcing/SELINUX=permissive/' /etc/selinux/config
 }
 
-{{/if}}
-{{#if (eq os.family "redhat")}}
 # Stops a unit for good, if there is one.
 turn_off() { # UNIT
   if systemctl cat "$1" >/dev/null 2>&1; then
@@ -65,7 +80,11 @@ prepare_network() {
   fi
 {{else}}
 prepare_network() {
+  {{#if (eq os.family "flatcar")}}
+  : nothing, unless here
+  {{else}}
   if command -v ufw >/dev/null; then try ufw --force disable; fi
+  {{/if}}
 {{/if}}
   {{#if proxy.http}}
   # For people who log in, and for sudo.
@@ -89,9 +108,15 @@ EOF
 {{else}}
 # One certificate a file, as update-ca-certificates wants them.
 trust_host_ca() {
+  {{#if (eq os.family "flatcar")}}
+  rm -f /etc/ssl/certs/osm-*.pem
+  mkdir -p /etc/ssl/certs
+  awk '/-BEGIN CERTIFICATE-/ { n++ } n { print > ("/etc/ssl/certs/osm-" n ".pem") }' <<'EOF'
+  {{else}}
   rm -f /usr/local/share/ca-certificates/osm-*.crt
   mkdir -p /usr/local/share/ca-certificates
   awk '/-BEGIN CERTIFICATE-/ { n++ } n { print > ("/usr/local/share/ca-certificates/osm-" n ".crt") }' <<'EOF'
+  {{/if}}
 {{trim hostCABundle}}
 EOF
   try update-ca-certificates
@@ -112,6 +137,27 @@ EOF
   {{/if}}
 }
 
+{{#if (eq os.family "flatcar")}}
+# Flatcar brings containerd and runc along; what configures and checks them looks for them in /opt/bin.
+check_containerd() {
+  version=$(containerd --version 2>"$work/containerd" | awk '{ print $3 }')
+  version=${version#v}
+  case ${version%%.*} in
+    '' | *[!0-9]*)
+      complain containerd "containerd does not say its version: $(last "$work/containerd")"
+      return 1
+      ;;
+    0 | 1)
+      complain containerd "containerd is $version, too old: use Flatcar 4459.2.3 or newer"
+      return 1
+      ;;
+  esac
+  for program in ctr runc; do
+    ln -sfn "/usr/bin/$program" "/opt/bin/$program"
+  done
+}
+
+{{/if}}
 # Fetches NAME and then runs COMMAND, which puts it where it belongs.
 begin() { # NAME URL CHECKSUM-URL COMMAND ...
   name=$1 url=$2 checksum=$3
@@ -125,10 +171,12 @@ install_programs() {
   begun='' missing=''
   begin kubelet "{{download-url "kubelet" arch="$arch"}}" "{{checksum-url "kubelet" arch="$arch"}}" \
     place "$downloads/kubelet" /opt/bin/kubelet
+  {{#if (ne os.family "flatcar")}}
   begin containerd "{{download-url "containerd" arch="$arch"}}" "{{checksum-url "containerd" arch="$arch"}}" \
     unpack containerd /opt/bin bin/containerd bin/containerd-shim-runc-v2 bin/ctr
   begin runc "{{download-url "runc" arch="$arch"}}" "{{checksum-url "runc" arch="$arch"}}" \
     place "$downloads/runc" /opt/bin/runc
+  {{/if}}
   begin cni "{{download-url "cni" arch="$arch"}}" "{{checksum-url "cni" arch="$arch"}}" \
     unpack cni /opt/cni/bin
   for job in $begun; do
@@ -139,18 +187,31 @@ install_programs() {
     return 1
   done
 }
+{{#if (eq os.family "flatcar")}}
+{{#if downloads.crictl.version}}
+
+# For people: the node can do without.
+install_crictl() {
+  artefact crictl "{{download-url "crictl" arch="$arch"}}" "{{checksum-url "crictl" arch="$arch"}}" &&
+    unpack crictl /opt/bin crictl
+}
+{{/if}}
+{{/if}}
 
 start_services() {
   systemctl daemon-reload &&
-    systemctl enable containerd.service kubelet.service osm-health.timer osm-extras.service &&
+    systemctl enable containerd.service kubelet.service osm-health.timer{{#if (ne os.family "flatcar")}} osm-extras.service{{/if}} &&
     systemctl restart containerd.service &&
     systemctl restart kubelet.service &&
     systemctl start osm-health.timer
 }
 
 setup() {
+  {{#if (eq os.family "flatcar")}}
+  check_containerd || return 1
+  {{/if}}
   install_programs || return 1
-  {{#if os.selinux}}
+  {{#if (eq os.family "redhat")}}
   if command -v restorecon >/dev/null; then
     try restorecon -R /etc/cni /etc/containerd /etc/kubernetes /etc/osm /etc/systemd/system /opt/bin /opt/cni
   fi
@@ -159,14 +220,20 @@ setup() {
     complain start "can't start the node's services: $(last "$work/start" 2)"
     return 1
   fi
+  {{#if (and (eq os.family "flatcar") downloads.crictl.version)}}
+  try install_crictl
+  {{/if}}
   rm -rf "$downloads"
   # After a power cut, what the mark vouches for must be there.
   sync
   date -u '+%FT%TZ' >"$state/set-up.new" && mv -f "$state/set-up.new" "$state/set-up"
 }
 
+{{#if (eq os.family "flatcar")}}
+prepare_updates
+{{/if}}
 prepare_kernel
-{{#if os.selinux}}
+{{#if (eq os.family "redhat")}}
 prepare_selinux
 {{/if}}
 prepare_network
@@ -178,4 +245,6 @@ until setup; do
   pause
 done
 say 'the kubelet runs'
+{{#if (ne os.family "flatcar")}}
 systemctl start --no-block osm-extras.service
+{{/if}}

@@ -1,14 +1,17 @@
 //! The profiles that come with this program, and the versions that they carry.
 
 use osm_api::digest;
-use osm_api::profile::{OperatingSystem, OperatingSystemProfile, OperatingSystemProfileSpec};
+use osm_api::profile::{
+    OperatingSystem, OperatingSystemProfile, OperatingSystemProfileSpec, ProvisioningUtility,
+};
 
 use crate::yaml;
 
 /// Name of the built-in file and its text.
-const BUILT_IN: [(&str, &str); 6] = [
+const BUILT_IN: [(&str, &str); 7] = [
     ("osp-amzn2.yaml", include_str!("../../../profiles/osp-amzn2.yaml")),
     ("osp-centos.yaml", include_str!("../../../profiles/osp-centos.yaml")),
+    ("osp-flatcar-cloud-init.yaml", include_str!("../../../profiles/osp-flatcar-cloud-init.yaml")),
     ("osp-flatcar.yaml", include_str!("../../../profiles/osp-flatcar.yaml")),
     ("osp-rhel.yaml", include_str!("../../../profiles/osp-rhel.yaml")),
     ("osp-rockylinux.yaml", include_str!("../../../profiles/osp-rockylinux.yaml")),
@@ -20,9 +23,14 @@ pub fn defaults() -> Vec<(String, OperatingSystemProfileSpec)> {
     BUILT_IN.iter().filter_map(|(_, text)| read(text).ok()).collect()
 }
 
-/// Name of the profile of an operating system, which a pool uses unless it names one.
-pub fn default_name(os: OperatingSystem) -> String {
-    format!("osp-{os}")
+/// Name of the profile of an operating system, which a pool uses unless it names one. Flatcar has one for each utility.
+/// The system is given by machine-controller's name for it.
+pub fn default_name(os: &str, utility: ProvisioningUtility) -> String {
+    if os == OperatingSystem::Flatcar.as_str() && utility == ProvisioningUtility::CloudInit {
+        format!("osp-{os}-cloud-init")
+    } else {
+        format!("osp-{os}")
+    }
 }
 
 /// Reads a manifest of one profile.
@@ -82,7 +90,7 @@ mod tests {
         for (file, text) in BUILT_IN {
             let (name, spec) = read(text).unwrap_or_else(|error| panic!("{file}: {error}"));
             assert_eq!(format!("{name}.yaml"), file);
-            assert_eq!(name, default_name(spec.os_name));
+            assert_eq!(name, default_name(spec.os_name.as_str(), spec.provisioning_utility));
             assert_eq!(
                 spec.version,
                 blessed_version(&spec),

@@ -22,11 +22,14 @@ macro_rules! part {
 }
 
 /// Names and texts, in order.
-const PARTS: [(&str, &str); 26] = [
+const PARTS: [(&str, &str); 29] = [
     part!("bootstrap-kubelet.conf"),
+    part!("clock.sh"),
     part!("containerd.service"),
     part!("containerd.toml"),
     part!("downloads.sh"),
+    part!("explain.sh"),
+    part!("flatcar-fetch.sh"),
     part!("journald.conf"),
     part!("kubelet.service"),
     part!("kubelet.yaml"),

@@ -7,8 +7,8 @@ use osm_api::digest;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::pool::Pool;
 use osm_api::profile::{
-    AcceptedProfile, MAX_CONTENT_BYTES, OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility,
-    TemplateEngine, stored_bytes,
+    AcceptedProfile, MAX_CONTENT_BYTES, OperatingSystem, OperatingSystemProfileSpec, TemplateEngine,
+    stored_bytes,
 };
 use osm_api::settings::Settings;
 use serde_json::json;
@@ -17,7 +17,8 @@ use crate::downloads::{Catalogue, Download};
 use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 use crate::handlebars::{self, Budget, Located, Templates};
 use crate::late::{self, Part};
-use crate::{Stage, model, packages, size, static_network, subscription, texts, user_data};
+use crate::user_data::{self, Reader};
+use crate::{Stage, model, packages, size, static_network, subscription, texts};
 
 /// Oldest and newest minor version of Kubernetes 1 that templates are tried with.
 pub(crate) const KUBELET_MINORS: (u64, u64) = (33, 36);
@@ -134,12 +135,11 @@ impl Profile {
         let budget = Budget::default();
         let catalogue = Catalogue::new(&settings.downloads, &pool.kubelet_version);
         let mut late_bound: BTreeMap<String, LateBound> = BTreeMap::new();
+        let reader = Reader::of(Some(self.spec.os_name), self.spec.provisioning_utility);
         let mut stage = |stage: Stage| {
             let known = late::known(stage, settings, pool);
             let mut config = self.render_stage(stage, &known, &context, &budget, &catalogue)?;
-            if stage == Stage::Provisioning
-                && self.spec.provisioning_utility == ProvisioningUtility::CloudInit
-            {
+            if stage == Stage::Provisioning && reader == Reader::CloudInit {
                 warnings.extend(subscription::configure(&mut config, pool));
             }
             note_late_bound(stage, &config, &known, &mut late_bound)?;
@@ -147,7 +147,7 @@ impl Profile {
         };
         let (mut bootstrap, mut provisioning) = (stage(Stage::Bootstrap)?, stage(Stage::Provisioning)?);
         bootstrap.user_ssh_keys.clone_from(&pool.ssh_public_keys);
-        if self.spec.provisioning_utility == ProvisioningUtility::CloudInit {
+        if reader == Reader::CloudInit {
             warnings.extend(packages::configure(&mut bootstrap, pool, &settings.packages));
             // Packages come from the subscription, where there is one.
             let subscribed = subscription::is_wanted(pool);
@@ -155,7 +155,7 @@ impl Profile {
             warnings.extend(packages::upgrade_on_boot(first, pool, &settings.packages));
             warnings.extend(hidden_machine_names(&bootstrap));
         }
-        self.configure_network(&mut bootstrap, pool)?;
+        configure_network(reader, &mut bootstrap, pool)?;
 
         let mut spec = OperatingSystemConfigSpec {
             os_name: Some(pool.operating_system),
@@ -214,24 +214,6 @@ impl Profile {
         Ok(warnings)
     }
 
-    /// Adds the static network of the pool, if it has one, to the first document: without it there is no second.
-    fn configure_network(&self, bootstrap: &mut StageConfig, pool: &Pool) -> Result<(), RenderError> {
-        let Some(file) = static_network::file(&pool.network)
-            .map_err(|problem| RenderError::UnsupportedNetwork { problem })?
-        else {
-            return Ok(());
-        };
-        let problem = if self.spec.provisioning_utility != ProvisioningUtility::Ignition {
-            "a static address can be configured on flatcar with ignition only: remove cidr, gateway and dns"
-        } else if bootstrap.files.iter().any(|other| other.path == file.path) {
-            "the profile writes the file that the static network would be written to"
-        } else {
-            bootstrap.files.push(file);
-            return Ok(());
-        };
-        Err(RenderError::UnsupportedNetwork { problem: problem.to_owned() })
-    }
-
     fn render_stage(
         &self,
         stage: Stage,
@@ -274,6 +256,24 @@ fn note_late_bound(
         }
         Ok(())
     })
+}
+
+/// Adds the static network of the pool, if it has one, to the first document: without it there is no second.
+fn configure_network(reader: Reader, bootstrap: &mut StageConfig, pool: &Pool) -> Result<(), RenderError> {
+    let Some(file) =
+        static_network::file(&pool.network).map_err(|problem| RenderError::UnsupportedNetwork { problem })?
+    else {
+        return Ok(());
+    };
+    let problem = if reader == Reader::CloudInit {
+        "a static address can be configured on flatcar only: remove cidr, gateway and dns"
+    } else if bootstrap.files.iter().any(|other| other.path == file.path) {
+        "the profile writes the file that the static network would be written to"
+    } else {
+        bootstrap.files.push(file);
+        return Ok(());
+    };
+    Err(RenderError::UnsupportedNetwork { problem: problem.to_owned() })
 }
 
 fn position(stage: Stage, place: &str, failure: &handlebars::Failure) -> TemplatePosition {

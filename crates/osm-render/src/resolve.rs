@@ -11,7 +11,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::ProfileError;
-use crate::{Stage, late, library, texts, user_data};
+use crate::user_data::{self, Reader};
+use crate::{Stage, late, library, texts};
 
 /// Keys of a cloud-config that are written from elsewhere.
 const RESERVED_MODULES: [(&str, &str); 4] = [
@@ -53,7 +54,7 @@ pub fn resolve(spec: &OperatingSystemProfileSpec) -> Result<AcceptedProfile, Pro
         ));
     }
     for stage in Stage::ALL {
-        check_stage(stage, stage.config(spec), spec.provisioning_utility)?;
+        check_stage(stage, stage.config(spec), Reader::of(Some(spec.os_name), spec.provisioning_utility))?;
     }
     let (resolved, library) = apply_library(spec)?;
     check_size(&resolved)?;
@@ -95,11 +96,7 @@ fn invalid(path: impl Into<String>, problem: impl Into<String>) -> ProfileError 
     ProfileError::Invalid { path: path.into(), problem: problem.into() }
 }
 
-fn check_stage(
-    stage: Stage,
-    config: &ProfileConfig,
-    utility: ProvisioningUtility,
-) -> Result<(), ProfileError> {
+fn check_stage(stage: Stage, config: &ProfileConfig, reader: Reader) -> Result<(), ProfileError> {
     let name = stage.field();
     let runtimes = &config.supported_container_runtimes;
     if runtimes.iter().filter(|runtime| runtime.name == ContainerRuntimeName::Containerd).count() > 1 {
@@ -107,13 +104,11 @@ fn check_stage(
     }
     let mut paths: BTreeSet<String> = BTreeSet::new();
     if stage == Stage::Bootstrap {
-        paths.extend(user_data::own_paths(utility).iter().map(|path| (*path).to_owned()));
+        paths.extend(user_data::own_paths(reader).iter().map(|path| (*path).to_owned()));
     }
     for (place, file) in texts::files(name, config) {
         check_file(&place, file)?;
-        if utility == ProvisioningUtility::Ignition {
-            check_file_for_ignition(&place, file)?;
-        }
+        check_file_for(reader, &place, file)?;
         if !paths.insert(file.path.clone()) {
             return Err(invalid(place, "this path is written more than once"));
         }
@@ -142,7 +137,7 @@ fn check_stage(
         }
     }
     let modules = config.modules.as_ref();
-    modules.map_or(Ok(()), |modules| check_modules(&format!("{name}.modules"), modules, utility))
+    modules.map_or(Ok(()), |modules| check_modules(&format!("{name}.modules"), modules, reader))
 }
 
 /// The folders above a path.
@@ -151,16 +146,29 @@ fn parents(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// What would fail on the machine, where nobody could log in to see why.
-fn check_file_for_ignition(place: &str, file: &File) -> Result<(), ProfileError> {
+fn check_file_for(reader: Reader, place: &str, file: &File) -> Result<(), ProfileError> {
+    let below = |folders: &[&str]| folders.iter().any(|folder| file.path.starts_with(folder));
+    let (program, unwritable, why) = match reader {
+        Reader::CloudInit => return Ok(()),
+        Reader::CoreosCloudinit => (
+            "coreos-cloudinit",
+            below(&["/dev/", "/proc/", "/sys/"]),
+            "coreos-cloudinit makes new files, which this file system does not take: let a unit write it",
+        ),
+        Reader::Ignition => (
+            "Ignition",
+            below(&["/dev/", "/proc/", "/run/", "/sys/"]),
+            "Ignition writes before this file system is there: let a unit write it",
+        ),
+    };
     if file.permissions > 777 {
-        return Err(invalid(place, "permissions must be 777 or less, Ignition sets no others"));
+        return Err(invalid(place, format!("permissions must be 777 or less, {program} sets no others")));
     }
-    if file.path.starts_with("/usr/") {
+    if below(&["/usr/"]) {
         return Err(invalid(place, "/usr is read-only on Flatcar: write below /etc or /opt"));
     }
-    let volatile = ["/dev/", "/proc/", "/run/", "/sys/"];
-    if volatile.iter().any(|folder| file.path.starts_with(folder)) {
-        return Err(invalid(place, "Ignition writes before this file system is there: let a unit write it"));
+    if unwritable {
+        return Err(invalid(place, why));
     }
     Ok(())
 }
@@ -218,13 +226,13 @@ fn check_unit(place: &str, unit: &Unit) -> Result<(), ProfileError> {
     Ok(())
 }
 
-fn check_modules(place: &str, modules: &Value, utility: ProvisioningUtility) -> Result<(), ProfileError> {
+fn check_modules(place: &str, modules: &Value, reader: Reader) -> Result<(), ProfileError> {
     let Value::Object(modules) = modules else {
         return Err(invalid(place, "must be an object of cloud-init modules"));
     };
     for (key, value) in modules {
         let place = format!("{place}.{key}");
-        if let Some(problem) = user_data::unsupported_module(utility, key) {
+        if let Some(problem) = user_data::unsupported_module(reader, key) {
             return Err(invalid(place, problem));
         }
         if let Some((_, instead)) = RESERVED_MODULES.iter().find(|(reserved, _)| reserved == key) {

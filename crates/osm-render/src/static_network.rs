@@ -1,4 +1,4 @@
-//! The static network of a pool, for systemd-networkd, which reads it before anything of ours runs.
+//! The static network of a pool, for systemd-networkd.
 
 use std::net::IpAddr;
 
@@ -7,6 +7,11 @@ use osm_api::provider_spec::Network;
 
 /// Sorts before what the system brings along.
 const PATH: &str = "/etc/systemd/network/05-osm-static.network";
+
+/// Name of the static network's file, if `path` is that.
+pub(crate) fn unit(path: &str) -> Option<&str> {
+    path.rsplit_once('/').filter(|_| path == PATH).map(|(_, name)| name)
+}
 
 /// The file that configures the network; none where addresses are asked for.
 pub(crate) fn file(network: &Network) -> Result<Option<File>, String> {

@@ -15,9 +15,21 @@ use serde_saphyr::LitStr;
 /// # Errors
 /// Only for values that no YAML can hold, such as numbers that are not finite.
 pub fn write(value: &Value) -> Result<String, String> {
+    write_sparing(value, &[])
+}
+
+/// As [`write()`], for a reader that replaces the texts `spared` before it parses: each starts with `$`, which is written as an escape
+/// where one of them would stand. Keys are written as they are.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_sparing(value: &Value, spared: &[&str]) -> Result<String, String> {
     let options = serde_saphyr::ser_options! { quote_all: false, prefer_block_scalars: false };
+    let written = serde_saphyr::to_string_with_options(&Node(value, spared), options)
+        .map_err(|error| error.to_string())?;
+    // They stand in double quotes only.
     let written =
-        serde_saphyr::to_string_with_options(&Node(value), options).map_err(|error| error.to_string())?;
+        spared.iter().fold(written, |written, text| written.replace(text, &text.replace('$', "\\x24")));
     // Blank lines of literal blocks come indented. No other line is blank, and no block has one that must stay so.
     let lines = written.lines().map(|line| if line.trim_matches(' ').is_empty() { "" } else { line });
     Ok(lines.flat_map(|line| [line, "\n"]).collect())
@@ -90,24 +102,29 @@ fn fits_literal(text: &str) -> bool {
 }
 
 /// Serialises a JSON tree with the styles described above.
-struct Node<'a>(&'a Value);
+struct Node<'a>(&'a Value, &'a [&'a str]);
 
 impl Serialize for Node<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Value::String(text) if fits_literal(text) => LitStr(text).serialize(serializer),
+        let Self(value, spared) = self;
+        match value {
+            Value::String(text)
+                if fits_literal(text) && !spared.iter().any(|spared| text.contains(spared)) =>
+            {
+                LitStr(text).serialize(serializer)
+            }
             Value::String(text) => serde_saphyr::DoubleQuoted(text.as_str()).serialize(serializer),
             Value::Array(items) => {
                 let mut seq = serializer.serialize_seq(Some(items.len()))?;
                 for item in items {
-                    seq.serialize_element(&Node(item))?;
+                    seq.serialize_element(&Node(item, spared))?;
                 }
                 seq.end()
             }
             Value::Object(map) => {
                 let mut out = serializer.serialize_map(Some(map.len()))?;
                 for (key, value) in map {
-                    out.serialize_entry(key, &Node(value))?;
+                    out.serialize_entry(key, &Node(value, spared))?;
                 }
                 out.end()
             }

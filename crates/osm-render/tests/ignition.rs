@@ -165,7 +165,7 @@ fn where_the_cloud_names_machines_nothing_else_does() {
 }
 
 #[test]
-fn static_networks_are_for_ignition() {
+fn static_networks_are_for_flatcar() {
     let network = Network {
         cidr: "192.0.2.7/24".to_owned(),
         gateway: "192.0.2.1".to_owned(),
@@ -184,13 +184,14 @@ fn static_networks_are_for_ignition() {
     let error = render(&spec(|_| {}), &with_network(&half)).unwrap_err();
     assert_eq!(error.reason(), "UnsupportedNetwork");
     assert!(error.to_string().contains("gateway"), "{error}");
-    let cloud_init = spec(|spec| spec["provisioningUtility"] = json!("cloud-init"));
-    let pool = pool("openstack", |provider| {
-        provider["operatingSystemSpec"] = json!({"provisioningUtility": "cloud-init"});
+    let ubuntu = spec(|spec| {
+        spec["osName"] = json!("ubuntu");
+        spec["provisioningUtility"] = json!("cloud-init");
     });
-    let error = render(&cloud_init, &Pool { network, ..pool.clone() }).unwrap_err();
+    let pool = pool("openstack", |provider| provider["operatingSystem"] = json!("ubuntu"));
+    let error = render(&ubuntu, &Pool { network, ..pool.clone() }).unwrap_err();
     assert_eq!(error.reason(), "UnsupportedNetwork");
-    assert!(render(&cloud_init, &pool).is_ok());
+    assert!(render(&ubuntu, &pool).is_ok());
 }
 
 #[test]

@@ -1,13 +1,14 @@
-//! Every default profile that cloud-init applies, in every combination, before the judges.
+//! Every default profile that cloud-init or coreos-cloudinit applies, in every combination, before the judges.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod common;
 
 use osm_api::Settings;
-use osm_api::profile::ProvisioningUtility;
+use osm_api::profile::{OperatingSystem, ProvisioningUtility};
+use osm_api::provider_spec::{Dns, Network};
 use osm_render::{ClusterEndpoint, Stage, user_data};
-use osm_testkit::judge::{UserData, judge_user_data_batch};
+use osm_testkit::judge::{UserData, judge_coreos_user_data_batch, judge_user_data_batch};
 
 use crate::common::{EVERYTHING, pool, values};
 
@@ -29,6 +30,7 @@ const NETWORK_RESTARTS: [&str; 7] = [
 /// A document with what it was rendered for.
 struct Document {
     name: String,
+    os: OperatingSystem,
     kubelet: &'static str,
     text: String,
 }
@@ -50,14 +52,21 @@ fn documents() -> Vec<Document> {
             for kubelet in KUBELETS {
                 for family in FAMILIES {
                     for (label, settings) in &settings {
-                        let pool = pool(os, cloud, kubelet, family, *label == "everything");
+                        let mut pool = pool(os, cloud, kubelet, family, *label == "everything");
+                        pool.os.provisioning_utility = Some(spec.provisioning_utility);
+                        if spec.os_name == OperatingSystem::Flatcar && *label == "everything" {
+                            pool.os.disable_auto_update = true;
+                            let dns = Dns { servers: vec!["192.0.2.2".to_owned()] };
+                            let (cidr, gateway) = ("192.0.2.7/24".to_owned(), "192.0.2.1".to_owned());
+                            pool.network = Network { cidr, gateway, dns, ..pool.network };
+                        }
                         let rendered = profile.render(&pool, settings, &cluster).unwrap();
                         assert_eq!(rendered.warnings, [""; 0], "{name} {cloud}");
                         for stage in Stage::ALL {
                             let text = user_data(&rendered.spec, stage, &values).unwrap();
                             let text = text.replace("<MACHINE_NAME>", "pool-5d8f-x7k2p");
                             let name = format!("{name} {cloud} {kubelet} {family} {label} {stage:?}");
-                            documents.push(Document { name, kubelet, text });
+                            documents.push(Document { name, os: spec.os_name, kubelet, text });
                         }
                     }
                 }
@@ -75,13 +84,18 @@ fn judges_have_no_complaint() {
             assert!(!document.text.contains(restart), "{}: {restart}", document.name);
         }
     }
-    let documents: Vec<UserData<'_>> = documents
-        .iter()
-        .map(|document| UserData {
-            name: &document.name,
-            text: &document.text,
-            kubelet: Some(document.kubelet),
-        })
-        .collect();
-    judge_user_data_batch(&documents).unwrap_or_else(|verdict| panic!("{verdict}"));
+    let of = |flatcar: bool| -> Vec<UserData<'_>> {
+        let documents =
+            documents.iter().filter(|document| (document.os == OperatingSystem::Flatcar) == flatcar);
+        documents
+            .map(|document| UserData {
+                name: &document.name,
+                text: &document.text,
+                kubelet: Some(document.kubelet),
+            })
+            .collect()
+    };
+    judge_user_data_batch(&of(false)).unwrap_or_else(|verdict| panic!("{verdict}"));
+    assert_eq!(of(true).len(), 2 * KUBELETS.len() * FAMILIES.len() * 2);
+    judge_coreos_user_data_batch(&of(true)).unwrap_or_else(|verdict| panic!("{verdict}"));
 }

@@ -39,7 +39,7 @@ impl Chosen {
     }
 
     /// The profile of a MachineDeployment: the one of `--profile`; the one that it names, or else the default of its operating
-    /// system, of those `written` in `source`, or else built in.
+    /// system and provisioning utility, of those `written` in `source`, or else built in.
     pub fn of(
         machine_deployment: &MachineDeployment,
         pool: &Pool,
@@ -51,7 +51,9 @@ impl Chosen {
             return Self::given(argument);
         }
         let named = pool::annotation(machine_deployment, names::PROFILE).map(str::to_owned);
-        let name = named.unwrap_or_else(|| osm_render::default_name(pool.operating_system));
+        let name = named.unwrap_or_else(|| {
+            osm_render::default_name(pool.operating_system.as_str(), pool.provisioning_utility())
+        });
         let written = written.iter().find(|profile| profile.metadata.name.as_deref() == Some(&name));
         match written.map(|profile| profile.spec.clone()).or_else(|| built_in(&name)) {
             Some(spec) => Self::compile(name, &spec),

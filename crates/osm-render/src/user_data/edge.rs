@@ -4,9 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use osm_api::config::OperatingSystemConfigSpec;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
-use osm_api::profile::{CloudProvider, ProvisioningUtility};
+use osm_api::profile::CloudProvider;
 
-use super::{Filled, cloud_init};
+use super::{Filled, Reader, cloud_init};
 use crate::error::UserDataError;
 use crate::late::LateValues;
 use crate::{Stage, library};
@@ -29,7 +29,7 @@ pub fn edge_script(
     values: &LateValues,
 ) -> Result<Option<String>, UserDataError> {
     let is_edge = spec.cloud_provider.as_ref().is_some_and(|cloud| cloud.name == CloudProvider::Edge);
-    if !is_edge || spec.provisioning_utility != ProvisioningUtility::CloudInit {
+    if !is_edge || Reader::of(spec.os_name, spec.provisioning_utility) != Reader::CloudInit {
         return Ok(None);
     }
     let mut filled = Filled::new(spec, Stage::Bootstrap, values)?;

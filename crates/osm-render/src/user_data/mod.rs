@@ -1,9 +1,15 @@
 //! From a rendered configuration to the document that a machine reads: late-bound values are filled in, then the
 //! document is written in the language of the machine's provisioning utility.
 
+use std::io::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use osm_api::config::{OperatingSystemConfigSpec, StageConfig};
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
-use osm_api::profile::{CloudProvider, DropIn, ProvisioningUtility, Unit};
+use osm_api::profile::{CloudProvider, DropIn, OperatingSystem, ProvisioningUtility, Unit};
 use serde_json::{Map, Value};
 
 use crate::error::UserDataError;
@@ -11,21 +17,60 @@ use crate::late::{self, LateValues};
 use crate::{Stage, texts};
 
 mod cloud_init;
+mod coreos_cloudinit;
 mod edge;
 mod ignition;
+mod users;
 
 pub use edge::edge_script;
-pub(crate) use ignition::unsupported_module;
+
+/// What reads the documents, each in its own language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// cloud-init.
+    CloudInit,
+    /// coreos-cloudinit, which Flatcar has in cloud-init's place.
+    CoreosCloudinit,
+    /// Ignition.
+    Ignition,
+}
+
+impl Reader {
+    /// What an operating system has for a provisioning utility.
+    pub(crate) fn of(os: Option<OperatingSystem>, utility: ProvisioningUtility) -> Self {
+        match (utility, os) {
+            (ProvisioningUtility::Ignition, _) => Self::Ignition,
+            (ProvisioningUtility::CloudInit, Some(OperatingSystem::Flatcar)) => Self::CoreosCloudinit,
+            (ProvisioningUtility::CloudInit, _) => Self::CloudInit,
+        }
+    }
+}
+
+/// Why a profile can't have this cloud-init module, if so.
+pub(crate) fn unsupported_module(reader: Reader, module: &str) -> Option<&'static str> {
+    match reader {
+        Reader::CloudInit => None,
+        Reader::CoreosCloudinit => coreos_cloudinit::unsupported(module),
+        Reader::Ignition => ignition::unsupported_module(module),
+    }
+}
 
 /// Holds the machine's name; the provisioning stage reads it, because only the bootstrap document has names filled
 /// in by machine-controller.
 const MACHINE_NAME_FILE: &str = "/etc/machine-name";
 
+/// What cloud-init calls `hostname`.
+const HOST_NAME_FILE: &str = "/etc/hostname";
+
+/// What cloud-init calls `ssh_pwauth: false`.
+const SSHD_FILE: &str = "/etc/ssh/sshd_config.d/10-osm.conf";
+const SSHD_TEXT: &str = "PasswordAuthentication no\nKbdInteractiveAuthentication no\n";
+
 /// Paths in the bootstrap document that are not the profile's.
-pub(crate) fn own_paths(utility: ProvisioningUtility) -> &'static [&'static str] {
-    match utility {
-        ProvisioningUtility::CloudInit => &[MACHINE_NAME_FILE],
-        ProvisioningUtility::Ignition => &[MACHINE_NAME_FILE, ignition::HOST_NAME_FILE, ignition::SSHD_FILE],
+pub(crate) fn own_paths(reader: Reader) -> &'static [&'static str] {
+    match reader {
+        Reader::CloudInit => &[MACHINE_NAME_FILE],
+        Reader::CoreosCloudinit | Reader::Ignition => &[MACHINE_NAME_FILE, HOST_NAME_FILE, SSHD_FILE],
     }
 }
 
@@ -45,9 +90,10 @@ pub fn user_data(
     values: &LateValues,
 ) -> Result<String, UserDataError> {
     let filled = Filled::new(spec, stage, values)?;
-    match spec.provisioning_utility {
-        ProvisioningUtility::CloudInit => cloud_init::write(stage, filled),
-        ProvisioningUtility::Ignition => ignition::write(stage, filled),
+    match Reader::of(spec.os_name, spec.provisioning_utility) {
+        Reader::CloudInit => cloud_init::write(stage, filled),
+        Reader::CoreosCloudinit => coreos_cloudinit::write(stage, &filled),
+        Reader::Ignition => ignition::write(stage, filled),
     }
 }
 
@@ -141,6 +187,34 @@ fn fill_unit(
         Ok(DropIn { name: drop_in.name.clone(), content })
     });
     Ok(Unit { content, drop_ins: drop_ins.collect::<Result<_, _>>()?, ..unit.clone() })
+}
+
+fn unfit(place: &str, problem: impl Into<String>) -> UserDataError {
+    UserDataError::Unfit { place: place.to_owned(), problem: problem.into() }
+}
+
+/// `permissions`, octal digits as people write them, as a number.
+fn mode(program: &str, path: &str, permissions: i32) -> Result<u32, UserDataError> {
+    let mode = u32::from_str_radix(&permissions.to_string(), 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| unfit(path, format!("permissions must be 777 or less, {program} sets no others")))
+}
+
+/// A text, compressed, as base64.
+fn gzipped(text: &str) -> Option<String> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    // Writing to a Vec can't fail.
+    let compressed = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish()).ok();
+    compressed.map(|bytes| STANDARD.encode(bytes))
+}
+
+/// Whether something would start a unit that is enabled.
+fn check_enabled(unit: &Unit) -> Result<(), UserDataError> {
+    let content = unit.content.as_deref().filter(|_| unit.enable == Some(true));
+    if content.is_some_and(|text| !ignition::has_section(text, "Install")) {
+        let problem = "the unit is enabled, but has no [Install] section: nothing would start it";
+        return Err(unfit(&unit_path(unit), problem));
+    }
+    Ok(())
 }
 
 fn unit_path(unit: &Unit) -> String {

@@ -1,7 +1,8 @@
-//! The profile osp-flatcar: its documents before the judges, its scripts at work.
+//! The profiles osp-flatcar and osp-flatcar-cloud-init: their documents before the judges, their scripts at work.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod cloud_init;
 #[path = "../common/mod.rs"]
 mod common;
 // Not all that osp-ubuntu does with it.
@@ -384,16 +385,21 @@ fn mirror() -> BTreeMap<String, Answer> {
     answers
 }
 
-/// A machine with the provisioning document applied, that downloads from `port`.
-fn provisioned(kind: Kind, cloud: &str, family: &str, port: u16) -> Machine {
-    packages::ensure(&["busybox", "curl", "dash", "iproute2", "jq", "python3"]).unwrap();
-    let machine = Machine::new(kind);
-    let urls: String = [("kubelet", "k"), ("cni", "n"), ("crictl", "t")]
+/// Settings that send nodes to [`mirror()`] on `port`.
+fn downloads(port: u16) -> String {
+    let urls = [("kubelet", "k"), ("cni", "n"), ("crictl", "t")]
         .map(|(name, path)| {
             format!("  {name}: {{baseURL: \"http://127.0.0.1:{port}/{path}\", version: 1.34.0}}\n")
         })
         .concat()
         .replacen(", version: 1.34.0", "", 2);
+    format!("downloads:\n{urls}")
+}
+
+/// A machine with the provisioning document applied, that downloads from `port`.
+fn provisioned(kind: Kind, cloud: &str, family: &str, port: u16) -> Machine {
+    packages::ensure(&["busybox", "curl", "dash", "iproute2", "jq", "python3"]).unwrap();
+    let machine = Machine::new(kind);
     let settings: String = EVERYTHING
         .lines()
         .take_while(|line| !line.starts_with("downloads:"))
@@ -403,7 +409,7 @@ fn provisioned(kind: Kind, cloud: &str, family: &str, port: u16) -> Machine {
         .collect();
     let pool = pool(cloud, "1.34.2", family, true);
     let cluster = ("https://127.0.0.1:1", "CA");
-    let settings = format!("{settings}downloads:\n{urls}");
+    let settings = settings + &downloads(port);
     let [_, document] = render(&profile(), &pool, &settings, cluster, &values(&"0".repeat(64), 1));
     machine.write(&on_the_machine(&read(&document)));
     fs::write(machine.path("/etc/machine-name"), "Pool-5d8f").unwrap();

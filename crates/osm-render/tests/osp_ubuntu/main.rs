@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 fn render(pool: &Pool, settings: &str, server: &str, ca: &str, values: &LateValues) -> (String, String) {
-    let name = osm_render::default_name(pool.operating_system);
+    let name = osm_render::default_name(pool.operating_system.as_str(), pool.provisioning_utility());
     let (_, spec) = osm_render::defaults().into_iter().find(|(known, _)| *known == name).unwrap();
     let profile = osm_render::compile(&osm_render::resolve(&spec).unwrap()).unwrap();
     let cluster = ClusterEndpoint { api_server: server.to_owned(), ca: ca.to_owned() };

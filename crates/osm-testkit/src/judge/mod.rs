@@ -9,6 +9,7 @@
 
 mod cloud_config;
 mod containerd;
+mod coreos_cloudinit;
 mod ignition;
 mod kubelet;
 mod program;
@@ -19,11 +20,16 @@ mod verdict;
 
 pub use cloud_config::cloud_config;
 pub use containerd::{containerd_config, containerd_configs, hosts_toml};
+pub use coreos_cloudinit::{
+    CoreosConfig, CoreosUnit, CoreosUser, coreos_apply, coreos_cloud_configs, coreos_read,
+};
 pub use ignition::{
     IgnitionConfig, IgnitionUnit, IgnitionUser, ignition_apply, ignition_configs, ignition_read,
 };
 pub use kubelet::{KUBELET_MINORS, kubelet_config, kubelet_configs};
 pub use script::{python_scripts, shell_script, shell_scripts};
 pub use systemd::systemd_units;
-pub use user_data::{File, UserData, judge_user_data, judge_user_data_batch, user_data_files};
+pub use user_data::{
+    File, UserData, judge_coreos_user_data_batch, judge_user_data, judge_user_data_batch, user_data_files,
+};
 pub use verdict::{Complaint, Verdict};

@@ -78,8 +78,8 @@ pub(super) fn cached(name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Resu
 pub(super) fn go_program(directory: &str, module: &str) -> Result<PathBuf> {
     let source = go_source(directory);
     let mut hash = Sha256::new();
-    for file in ["main.go", module, &module.replace(".mod", ".sum")] {
-        let path = source.join(file);
+    let own = ["main.go", module, &module.replace(".mod", ".sum")].map(|file| source.join(file));
+    for path in own.into_iter().chain(stand_ins(&source)?) {
         hash.update(fs::read(&path).with_context(|| path.display().to_string())?);
     }
     let key: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
@@ -93,6 +93,24 @@ pub(super) fn go_program(directory: &str, module: &str) -> Result<PathBuf> {
             .envs([("CGO_ENABLED", "0"), ("GOWORK", "off")]))
     })?;
     Ok(cache.join("judge"))
+}
+
+/// The Go files in folders below: of modules that stand in for others.
+fn stand_ins(source: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut folders = vec![source.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if folder != source && path.extension().is_some_and(|extension| extension == "go") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// A directory of `e2e/judges`.

@@ -14,8 +14,8 @@ use super::kubelet::KUBELET_MINORS;
 use super::systemd::{is_unit, judge_units};
 use super::verdict::Verdict;
 use super::{
-    IgnitionUnit, cloud_config, containerd_configs, hosts_toml, ignition_configs, ignition_read,
-    kubelet_configs, python_scripts, shell_scripts,
+    IgnitionUnit, cloud_config, containerd_configs, coreos_cloud_configs, coreos_read, hosts_toml,
+    ignition_configs, ignition_read, kubelet_configs, python_scripts, shell_scripts,
 };
 
 /// A file that a document writes.
@@ -135,6 +135,23 @@ pub fn judge_user_data_batch(documents: &[UserData<'_>]) -> Result<(), Verdict> 
     }
     if !ignition.is_empty() {
         verdicts.push(parts.add_ignition(&ignition));
+    }
+    verdicts.push(parts.judge());
+    Verdict::all(verdicts)
+}
+
+/// Judges cloud-configs for coreos-cloudinit, and everything in them, as [`judge_user_data_batch`] does others.
+///
+/// # Errors
+/// What is wrong with them, complaints about a file under `<document>: <path>`.
+pub fn judge_coreos_user_data_batch(documents: &[UserData<'_>]) -> Result<(), Verdict> {
+    let texts: Vec<(&str, &str)> = documents.iter().map(|document| (document.name, document.text)).collect();
+    let mut verdicts = vec![coreos_cloud_configs(&texts)];
+    let mut parts = Parts::default();
+    let read = coreos_read(&texts)
+        .map_err(|error| Verdict::one("cloud-config", &format!("did not judge: {error:#}")))?;
+    for (document, config) in documents.iter().zip(read) {
+        verdicts.push(config.and_then(|config| parts.add_files(document, config.into_files())));
     }
     verdicts.push(parts.judge());
     Verdict::all(verdicts)

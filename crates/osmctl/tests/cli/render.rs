@@ -63,6 +63,21 @@ fn flatcar_gets_an_ignition_config() {
 }
 
 #[test]
+fn flatcar_with_cloud_init_gets_a_profile_of_its_own() {
+    let pool = MACHINE_DEPLOYMENT
+        .replace("ubuntu", "flatcar")
+        .replace("distUpgradeOnBoot: false", "provisioningUtility: cloud-init")
+        .replace("cloudProvider: openstack", "cloudProvider: anexia");
+    let output = osmctl(&["render", "-f", "-", "--stage", "bootstrap"], &pool);
+    assert!(output.status.success(), "{}", err(&output));
+    assert!(
+        out(&output).starts_with("#cloud-config\n") && out(&output).contains("\ncoreos:\n"),
+        "{}",
+        out(&output)
+    );
+}
+
+#[test]
 fn mistakes_end_with_the_next_step() {
     let render = ["render", "-f", "-", "--stage", "bootstrap"];
     let cases = [

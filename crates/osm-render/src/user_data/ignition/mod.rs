@@ -4,33 +4,23 @@
 //! be found here.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::Unit;
 use serde_json::{Map, Value, json};
 
-use super::{Filled, FilledFile, MACHINE_NAME_FILE, UNIT_FOLDER, unit_files};
+use super::{
+    Filled, FilledFile, HOST_NAME_FILE, MACHINE_NAME_FILE, SSHD_FILE, SSHD_TEXT, gzipped, mode, unfit,
+    unit_files,
+};
 use crate::Stage;
 use crate::error::UserDataError;
 
 mod modules;
 mod unit_text;
 
-pub(crate) use modules::unsupported as unsupported_module;
-
-/// What cloud-init calls `hostname`.
-pub(super) const HOST_NAME_FILE: &str = "/etc/hostname";
-
-/// What cloud-init calls `ssh_pwauth: false`.
-pub(super) const SSHD_FILE: &str = "/etc/ssh/sshd_config.d/10-osm.conf";
-
-/// The user that every Flatcar has.
-const DEFAULT_USER: &str = "core";
+pub(super) use modules::unsupported as unsupported_module;
+pub(super) use unit_text::has_section;
 
 /// The Ignition config of a stage.
 pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataError> {
@@ -40,10 +30,10 @@ pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataErro
         files.push(file(MACHINE_NAME_FILE, 0o600, name));
     }
     if stage == Stage::Bootstrap {
-        files.push(file(SSHD_FILE, 0o600, "PasswordAuthentication no\nKbdInteractiveAuthentication no\n"));
+        files.push(file(SSHD_FILE, 0o600, SSHD_TEXT));
     }
     for FilledFile { path, permissions, text, .. } in &filled.files {
-        files.push(file(path, mode(path, *permissions)?, text));
+        files.push(file(path, mode("Ignition", path, *permissions)?, text));
     }
     let mut units = Vec::new();
     for unit in &filled.units {
@@ -73,16 +63,6 @@ pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataErro
     Ok(format!("{}\n", Value::Object(document)))
 }
 
-fn unfit(place: &str, problem: impl Into<String>) -> UserDataError {
-    UserDataError::Unfit { place: place.to_owned(), problem: problem.into() }
-}
-
-/// `permissions`, octal digits as people write them, as a number.
-fn mode(path: &str, permissions: i32) -> Result<u32, UserDataError> {
-    let mode = u32::from_str_radix(&permissions.to_string(), 8).ok().filter(|mode| *mode <= 0o777);
-    mode.ok_or_else(|| unfit(path, "permissions must be 777 or less, Ignition sets no others"))
-}
-
 /// May be written again: by the next stage, or after a power cut.
 fn file(path: &str, mode: u32, text: &str) -> Value {
     json!({"path": path, "mode": mode, "overwrite": true, "contents": contents(text)})
@@ -91,10 +71,7 @@ fn file(path: &str, mode: u32, text: &str) -> Value {
 /// A text as a data URL, compressed where that is shorter. Not where machine-controller must find its placeholder.
 fn contents(text: &str) -> Value {
     let plain = format!("data:,{}", percent_encoded(text));
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    // Writing to a Vec can't fail.
-    let compressed = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish()).ok();
-    let compressed = compressed.map(|bytes| format!("data:;base64,{}", STANDARD.encode(bytes)));
+    let compressed = gzipped(text).map(|base64| format!("data:;base64,{base64}"));
     match compressed {
         Some(source) if source.len() < plain.len() && !text.contains(MACHINE_NAME_PLACEHOLDER) => {
             json!({"compression": "gzip", "source": source})
@@ -121,22 +98,14 @@ fn write_unit(unit: &Unit) -> Result<Option<Value>, UserDataError> {
     for (path, text) in unit_files(unit) {
         unit_text::check(text).map_err(|problem| unfit(&path, problem))?;
     }
-    let content = unit.content.as_deref();
-    let enabled = unit.enable == Some(true);
-    if enabled && content.is_some_and(|text| !unit_text::has_section(text, "Install")) {
-        let path = format!("{UNIT_FOLDER}/{}", unit.name);
-        return Err(unfit(
-            &path,
-            "the unit is enabled, but has no [Install] section: nothing would start it",
-        ));
-    }
+    super::check_enabled(unit)?;
     let mut written = Map::from_iter([("name".to_owned(), json!(unit.name))]);
     if unit.mask == Some(true) {
         written.insert("mask".to_owned(), json!(true));
     } else if let Some(enable) = unit.enable {
         written.insert("enabled".to_owned(), json!(enable));
     }
-    if let Some(text) = content.filter(|text| !text.is_empty()) {
+    if let Some(text) = unit.content.as_ref().filter(|text| !text.is_empty()) {
         written.insert("contents".to_owned(), json!(text));
     }
     let drop_ins: Vec<Value> = unit

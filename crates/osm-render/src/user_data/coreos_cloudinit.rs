@@ -1,0 +1,247 @@
+//! Cloud-configs for coreos-cloudinit, with which Flatcar applies them: a Go program that shares little but the name with cloud-init.
+//!
+//! It applies user data at every boot, and runs no commands; units are its business. Before it reads a document, it replaces words
+//! such as `$private_ipv4` in the whole text.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use osm_api::names::MACHINE_NAME_PLACEHOLDER;
+use osm_api::profile::Unit;
+use serde_json::{Map, Value, json};
+
+use super::users::{self, DEFAULT_USER, Kind, Words};
+use super::{Filled, FilledFile, MACHINE_NAME_FILE, SSHD_FILE, SSHD_TEXT, gzipped, mode, unfit, unit_files};
+use crate::error::UserDataError;
+use crate::{Stage, static_network, yaml};
+
+/// Words that coreos-cloudinit would replace by an address, or by nothing.
+const REPLACED: [&str; 4] = ["$public_ipv4", "$private_ipv4", "$public_ipv6", "$private_ipv6"];
+
+const PROGRAM: &str = "coreos-cloudinit";
+
+const WORDS: Words = Words {
+    program: PROGRAM,
+    fields: &[
+        ("name", "name", Kind::Text),
+        ("gecos", "gecos", Kind::Text),
+        ("homedir", "homedir", Kind::Text),
+        ("no_create_home", "no_create_home", Kind::Flag),
+        ("no_log_init", "no_log_init", Kind::Flag),
+        ("no_user_group", "no_user_group", Kind::Flag),
+        ("passwd", "passwd", Kind::Text),
+        ("hashed_passwd", "passwd", Kind::Text),
+        ("primary_group", "primary_group", Kind::Text),
+        ("shell", "shell", Kind::Text),
+        ("system", "system", Kind::Flag),
+    ],
+    keys: "ssh_authorized_keys",
+};
+
+/// What may stand in the module `coreos`, besides units. There are settings of programs that Flatcar no longer has as well.
+const COREOS: [(&str, &[&str]); 2] = [
+    ("update", &["reboot-strategy", "group", "server"]),
+    (
+        "locksmith",
+        &[
+            "endpoint",
+            "etcd-cafile",
+            "etcd-certfile",
+            "etcd-keyfile",
+            "etcd-username",
+            "etcd-password",
+            "group",
+            "window-start",
+            "window-length",
+        ],
+    ),
+];
+
+/// Why a profile for coreos-cloudinit can't have this module, if so.
+pub(super) fn unsupported(module: &str) -> Option<&'static str> {
+    match module {
+        // Those that come from elsewhere are refused with what they come from.
+        "users" | "coreos" | "manage_etc_hosts" | "hostname" | "ssh_authorized_keys" | "write_files" => None,
+        "bootcmd" | "runcmd" => Some(
+            "coreos-cloudinit, Flatcar's cloud-init, runs no commands: write a script under files, and a unit that runs it under \
+             units",
+        ),
+        "groups" => Some("coreos-cloudinit makes no groups: let a unit run groupadd"),
+        "packages" | "package_update" | "package_upgrade" | "package_reboot_if_required" => {
+            Some("Flatcar has no package manager: let a unit fetch what you need to /opt")
+        }
+        _ => Some(
+            "coreos-cloudinit, Flatcar's cloud-init, has no such module; it has users, coreos and manage_etc_hosts: use files and \
+             units instead",
+        ),
+    }
+}
+
+/// The cloud-config of a stage.
+pub(super) fn write(stage: Stage, filled: &Filled) -> Result<String, UserDataError> {
+    let mut document = Map::new();
+    let (mut files, mut units) = (Vec::new(), Vec::new());
+    if let Some(name) = &filled.name {
+        document.insert("hostname".to_owned(), json!(name));
+        files.push(file(MACHINE_NAME_FILE, 0o600, name));
+    }
+    if stage == Stage::Bootstrap {
+        files.push(file(SSHD_FILE, 0o600, SSHD_TEXT));
+    }
+    for FilledFile { path, permissions, text, .. } in &filled.files {
+        let mode = mode(PROGRAM, path, *permissions)?;
+        // As a unit it takes effect at once: systemd-networkd, which runs by now, is restarted for it before anything else starts.
+        match static_network::unit(path) {
+            Some(name) => units.push(json!({"name": name, "content": text})),
+            None => files.push(file(path, mode, text)),
+        }
+    }
+    // What must be started comes first: coreos-cloudinit waits for each, and has been seen to wait for a stop in vain.
+    let (masked, others): (Vec<&Unit>, Vec<&Unit>) =
+        filled.units.iter().partition(|unit| unit.mask == Some(true));
+    for unit in others.into_iter().chain(masked) {
+        units.push(write_unit(unit)?);
+        // It leaves out what is empty.
+        let empty = unit_files(unit).filter(|(_, text)| text.is_empty());
+        files.extend(empty.map(|(path, text)| file(&path, 0o644, text)));
+    }
+    let (keys, users) = users(stage, filled)?;
+    let mut coreos = coreos(stage, filled)?;
+    coreos.insert("units".to_owned(), Value::Array(units));
+    coreos.retain(|_, part| *part != json!([]));
+    document.insert("ssh_authorized_keys".to_owned(), keys);
+    document.insert("users".to_owned(), Value::Array(users));
+    document.insert("write_files".to_owned(), Value::Array(files));
+    document.insert("coreos".to_owned(), Value::Object(coreos));
+    if let Some(value) = filled.modules.get("manage_etc_hosts") {
+        if value != "localhost" {
+            return Err(unfit(&place(stage, "manage_etc_hosts"), "must be localhost, or not there"));
+        }
+        document.insert("manage_etc_hosts".to_owned(), value.clone());
+    }
+    document.retain(|_, part| *part != json!([]) && *part != json!({}));
+    let body = yaml::write_sparing(&Value::Object(document), &REPLACED)
+        .map_err(|_| UserDataError::Unwritable { place: stage.field().to_owned() })?;
+    Ok(format!("#cloud-config\n{body}"))
+}
+
+fn place(stage: Stage, module: &str) -> String {
+    format!("{}.modules.{module}", stage.field())
+}
+
+/// A text that reads well stays readable, unless it is shorter compressed. That machine-controller must find its placeholder comes first.
+fn file(path: &str, mode: u32, text: &str) -> Value {
+    let compressed = gzipped(text).filter(|compressed| compressed.len() < text.len());
+    let plain = |c: char| c == '\n' || c == '\t' || !c.is_control();
+    let permissions = format!("{mode:04o}");
+    let (encoding, content) = match compressed {
+        _ if text.contains(MACHINE_NAME_PLACEHOLDER) => ("", text.to_owned()),
+        Some(compressed) => ("gzip+base64", compressed),
+        None if text.chars().all(plain) => ("", text.to_owned()),
+        None => ("base64", STANDARD.encode(text)),
+    };
+    let mut file = Map::from_iter([
+        ("path".to_owned(), json!(path)),
+        ("permissions".to_owned(), json!(permissions)),
+        ("encoding".to_owned(), json!(encoding)),
+        ("content".to_owned(), json!(content)),
+    ]);
+    file.retain(|key, value| key != "encoding" || *value != "");
+    Value::Object(file)
+}
+
+/// An enabled unit is started. At later boots that is systemd's business, but the document is applied again: to start what runs does
+/// nothing. A masked unit may be running, so it is stopped.
+fn write_unit(unit: &Unit) -> Result<Value, UserDataError> {
+    super::check_enabled(unit)?;
+    for (path, text) in unit_files(unit) {
+        if text.contains(|c: char| c.is_control() && c != '\n' && c != '\t') {
+            return Err(unfit(&path, "the text has control characters, which systemd would not read"));
+        }
+    }
+    let mut written = Map::from_iter([("name".to_owned(), json!(unit.name))]);
+    if unit.mask == Some(true) {
+        written.insert("mask".to_owned(), json!(true));
+        written.insert("command".to_owned(), json!("stop"));
+    } else if unit.enable == Some(true) {
+        written.insert("enable".to_owned(), json!(true));
+        // A template has no instance that could be started.
+        if !unit.name.contains("@.") {
+            written.insert("command".to_owned(), json!("start"));
+        }
+    }
+    if let Some(text) = unit.content.as_ref().filter(|text| !text.is_empty()) {
+        written.insert("content".to_owned(), json!(text));
+    }
+    let drop_ins: Vec<Value> = unit
+        .drop_ins
+        .iter()
+        .filter(|drop_in| !drop_in.content.is_empty())
+        .map(|drop_in| json!({"name": drop_in.name, "content": drop_in.content}))
+        .collect();
+    if !drop_ins.is_empty() {
+        written.insert("drop-ins".to_owned(), Value::Array(drop_ins));
+    }
+    Ok(Value::Object(written))
+}
+
+/// The default user's SSH keys, and the users with theirs. coreos-cloudinit keeps one list of keys a user, so the default user's are
+/// given in one place.
+fn users(stage: Stage, filled: &Filled) -> Result<(Value, Vec<Value>), UserDataError> {
+    let place = place(stage, "users");
+    let mut keys = json!([]);
+    let mut users = Vec::new();
+    for mut user in users::list(&WORDS, &filled.ssh_keys, filled.modules.get("users"), &place)? {
+        if user.get("name").is_some_and(|name| name == DEFAULT_USER) {
+            keys = user.remove(WORDS.keys).unwrap_or(keys);
+            if let Some(field) = user.keys().find(|field| !["name", "passwd"].contains(&field.as_str())) {
+                let problem =
+                    format!("{DEFAULT_USER} is there already: {PROGRAM} does not change its {field}");
+                return Err(unfit(&place, problem));
+            }
+            if user.len() == 1 {
+                continue;
+            }
+        }
+        users.push(Value::Object(user));
+    }
+    Ok((keys, users))
+}
+
+/// The module `coreos`.
+fn coreos(stage: Stage, filled: &Filled) -> Result<Map<String, Value>, UserDataError> {
+    let place = place(stage, "coreos");
+    let none = json!({});
+    let module = filled.modules.get("coreos").unwrap_or(&none);
+    let settings = |place: &str, value: &Value| {
+        value.as_object().cloned().ok_or_else(|| unfit(place, "must be an object of settings"))
+    };
+    let module = settings(&place, module)?;
+    for (part, value) in &module {
+        let place = format!("{place}.{part}");
+        let Some((_, known)) = COREOS.iter().find(|(known, _)| known == part) else {
+            let problem = match part.as_str() {
+                "units" => "list them under units".to_owned(),
+                _ => format!("can't be set here, only {}", COREOS.map(|(part, _)| part).join(" and ")),
+            };
+            return Err(unfit(&place, problem));
+        };
+        for (key, value) in settings(&place, value)? {
+            let place = format!("{place}.{key}");
+            if !known.contains(&key.replace('_', "-").as_str()) {
+                return Err(unfit(&place, format!("{PROGRAM} knows no such setting")));
+            }
+            let text = value.as_str().filter(|text| !text.contains(char::is_control));
+            let strategies = ["reboot", "off", "etcd-lock"];
+            match text {
+                None => {
+                    return Err(unfit(&place, "must be a text on one line; in YAML, quote off and numbers"));
+                }
+                Some(text) if key.starts_with("reboot") && !strategies.contains(&text) => {
+                    return Err(unfit(&place, format!("must be one of {}", strategies.join(", "))));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    Ok(module)
+}

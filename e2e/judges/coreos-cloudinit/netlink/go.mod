@@ -1,0 +1,3 @@
+module github.com/dotcloud/docker
+
+go 1.26.0

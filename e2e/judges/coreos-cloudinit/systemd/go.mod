@@ -1,0 +1,3 @@
+module github.com/coreos/go-systemd
+
+go 1.26.0
