@@ -30,6 +30,9 @@ const OURS: [&str; 2] = ["osm-bootstrap", "osm-setup"];
 /// What they say when all is well.
 const PROGRESS: [&str; 2] = ["the provisioning document is applied", "the kubelet runs"];
 
+/// How cloud-init greets whoever calls it.
+const GREETING: &str = "Cloud-init v. ";
+
 /// How the names of the units begin that make a node.
 const NODE_UNITS: [&str; 4] = ["osm-", "containerd", "kubelet", "cloud-"];
 
@@ -278,7 +281,9 @@ impl<'a> Visit<'a> {
     pub fn first_error(&self) -> Option<String> {
         let journal = self.machine(|machine| machine.journal()).ok()?;
         let complaints = |entry: &&Entry| {
-            OURS.contains(&entry.program.as_str()) && !PROGRESS.contains(&entry.message.as_str())
+            OURS.contains(&entry.program.as_str())
+                && !PROGRESS.contains(&entry.message.as_str())
+                && !entry.message.starts_with(GREETING)
         };
         let failures = |entry: &&Entry| {
             entry.priority <= 3 && NODE_UNITS.iter().any(|unit| entry.unit.starts_with(unit))
