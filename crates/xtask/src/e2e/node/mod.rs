@@ -74,6 +74,9 @@ enum Debian {
     Thirteen,
 }
 
+/// Scenarios, each with the release to play it on.
+type Plan = Vec<(&'static Scenario, Release)>;
+
 /// A scenario that runs.
 type Play<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 
@@ -154,7 +157,7 @@ impl Node {
     }
 
     /// Each scenario with the release to play it on.
-    fn plan(&self) -> Result<Vec<(&'static Scenario, Release)>> {
+    fn plan(&self) -> Result<Plan> {
         for name in &self.scenarios {
             ensure!(
                 SCENARIOS.iter().any(|scenario| scenario.name == name),
@@ -303,9 +306,7 @@ impl Node {
 }
 
 /// Scenarios that can be played at the same time, with the settings that they need.
-fn by_settings(
-    plan: &[(&'static Scenario, Release)],
-) -> Vec<(Option<SettingsChange>, Vec<(&'static Scenario, Release)>)> {
+fn by_settings(plan: &[(&'static Scenario, Release)]) -> Vec<(Option<SettingsChange>, Plan)> {
     let (usual, others): (Vec<_>, Vec<_>) =
         plan.iter().copied().partition(|(scenario, _)| scenario.settings.is_none());
     let mut groups = vec![(None, usual)];

@@ -132,7 +132,7 @@ pub async fn modules(visit: &Visit<'_>) -> Result<()> {
     let line = visit.console_says("osm-bootstrap: can't apply the document", SAID).await?;
     ensure!(line.contains("module timezone failed"), "the console does not say which module: {line}");
     visit.has_not_joined(BOOTSTRAPPED).await?;
-    ensure!(times(visit)?.get("provisioning runcmd").is_none(), "commands run though a module has failed");
+    ensure!(!times(visit)?.contains_key("provisioning runcmd"), "commands run though a module has failed");
     visit.shell(&format!(
         "mkdir -p /usr/share/zoneinfo/Lab; cp /usr/share/zoneinfo/Europe/Oslo /usr/share/zoneinfo/{UNKNOWN}"
     ))?;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::join::{logs_can_be_read, nothing_failed, run_pod};
 use super::visit::{READY, Visit};
+use crate::e2e::pool::Network;
 use crate::e2e::site::API_IPV6;
 
 /// Nothing says which of a machine's addresses leads to others.
@@ -26,7 +27,7 @@ pub async fn dual_stack(visit: &Visit<'_>) -> Result<()> {
     visit.boot().await?;
     let node = visit.ready(READY).await?;
     let mut addresses = [visit.address(), visit.ipv6().into()];
-    if visit.network() == crate::e2e::pool::Network::DualStackIPv6First {
+    if visit.network() == Network::DualStackIPv6First {
         addresses.reverse();
     }
     has_addresses(&node, &addresses)?;
