@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -132,6 +132,11 @@ pub fn save_logs(folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// As pools' configs name the settings that they were rendered with.
+fn digest_of(settings: &Value) -> Result<String> {
+    Ok(digest::of(&Settings::from_document(settings.clone())?)?)
+}
+
 /// Names of logs, and what is in them.
 fn logs(directory: &Path) -> Result<Vec<(String, String)>> {
     let logs = std::fs::read_dir(log_folder(directory))?.map(|log| {
@@ -186,6 +191,7 @@ impl Site {
             Some(Login { username: USERNAME.to_owned(), password: PASSWORD.to_owned() }),
         )?;
 
+        let settings = air_gap.settings()?;
         let metadata = InstanceMetadata::start(METADATA, Self::AWS_DOMAIN)?;
 
         progress.step("installing Operating System Manager");
@@ -204,8 +210,8 @@ impl Site {
             relay,
             mirror,
             urls: air_gap.urls()?,
-            settings: air_gap.settings()?,
-            in_force: Mutex::default(),
+            in_force: Mutex::new(digest_of(&settings)?),
+            settings,
             registry,
             private_registry,
             metadata,
@@ -220,11 +226,18 @@ impl Site {
         if let Some(change) = change {
             change(&mut document)?;
         }
-        let digest = digest::of(&Settings::from_document(document.clone())?)?;
-        let config_map = installation::settings(self.installed.installation(), &document.to_string());
-        installation::apply(&self.control_plane, &[config_map]).await?;
-        *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = digest;
+        let digest = digest_of(&document)?;
+        // What the page has put there stays as it is until other settings are asked for.
+        if digest != self.in_force() {
+            let config_map = installation::settings(self.installed.installation(), &document.to_string());
+            installation::apply(&self.control_plane, &[config_map]).await?;
+            *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = digest;
+        }
         Ok(())
+    }
+
+    fn in_force(&self) -> String {
+        self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// An error that says why, unless a pool's documents are published for a revision with the settings in force.
@@ -235,11 +248,10 @@ impl Site {
         let complaints: Vec<_> =
             status.conditions.iter().filter(|condition| condition.status != "True").collect();
         let (Some(rendered), Some(published)) = (&status.rendered, &status.published) else {
-            anyhow::bail!("{config} is not published: {complaints:?}");
+            bail!("{config} is not published: {complaints:?}");
         };
-        let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone();
         ensure!(
-            rendered.settings_digest.as_ref() == Some(&in_force),
+            rendered.settings_digest == Some(self.in_force()),
             "{config} is not rendered with the settings in force: {complaints:?}"
         );
         ensure!(

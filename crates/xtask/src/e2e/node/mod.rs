@@ -337,3 +337,27 @@ impl fmt::Display for Outcome {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scenarios_that_need_other_settings_come_after_the_rest_each_by_itself() {
+        let plan: Plan = Release::ALL
+            .iter()
+            .flat_map(|&release| SCENARIOS.iter().map(move |scenario| (scenario, release)))
+            .collect();
+        let groups = by_settings(&plan);
+        assert_eq!(groups.iter().map(|(_, plan)| plan.len()).sum::<usize>(), plan.len(), "none is left out");
+        let mut groups = groups.into_iter();
+        let (settings, usual) = groups.next().unwrap();
+        assert!(settings.is_none() && usual.iter().all(|(scenario, _)| scenario.settings.is_none()));
+        for (settings, plan) in groups {
+            assert!(settings.is_some());
+            assert_eq!(plan.len(), Release::ALL.len());
+            assert!(plan.iter().all(|(scenario, _)| scenario.name == plan[0].0.name));
+        }
+        assert!(by_settings(&[]).is_empty());
+    }
+}
