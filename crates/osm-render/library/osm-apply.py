@@ -6,16 +6,27 @@ import yaml
 
 # Modules that are not named as their keys are.
 MODULES = {
-    "apt": "apt_configure", "chpasswd": "set_passwords", "fqdn": "set_hostname", "fs_setup": "disk_setup",
-    "groups": "users_groups", "hostname": "set_hostname", "manage_etc_hosts": "update_etc_hosts",
+    "allow_public_ssh_keys": "ssh", "apt": "apt_configure", "apt_reboot_if_required": "package_update_upgrade_install",
+    "apt_update": "package_update_upgrade_install", "apt_upgrade": "package_update_upgrade_install",
+    "authkey_hash": "ssh_authkey_fingerprints", "byobu_by_default": "byobu", "chpasswd": "set_passwords",
+    "create_hostname_file": "set_hostname", "device_aliases": "disk_setup", "disable_root": "ssh",
+    "disable_root_opts": "ssh", "drivers": "ubuntu_drivers", "fqdn": "set_hostname", "fs_setup": "disk_setup",
+    "groups": "users_groups", "hostname": "set_hostname", "locale_configfile": "locale",
+    "manage_etc_hosts": "update_etc_hosts", "manage_resolv_conf": "resolv_conf", "mount_default_fields": "mounts",
+    "no_ssh_fingerprints": "ssh_authkey_fingerprints",
     "package_reboot_if_required": "package_update_upgrade_install",
     "package_update": "package_update_upgrade_install",
     "package_upgrade": "package_update_upgrade_install",
     "packages": "package_update_upgrade_install", "password": "set_passwords",
-    "power_state": "power_state_change", "resize_rootfs": "resizefs", "ssh_authorized_keys": "ssh",
-    "ssh_keys": "ssh", "ssh_pwauth": "set_passwords", "swap": "mounts", "users": "users_groups",
-    "yum_repo_dir": "yum_add_repo", "yum_repos": "yum_add_repo",
+    "prefer_fqdn_over_hostname": "set_hostname", "preserve_hostname": "set_hostname", "random_seed": "seed_random",
+    "resize_rootfs": "resizefs", "ssh": "keys_to_console", "ssh_authorized_keys": "ssh", "ssh_deletekeys": "ssh",
+    "ssh_fp_console_blacklist": "keys_to_console", "ssh_genkeytypes": "ssh",
+    "ssh_key_console_blacklist": "keys_to_console", "ssh_keys": "ssh", "ssh_publish_hostkeys": "ssh",
+    "ssh_pwauth": "set_passwords", "ssh_quiet_keygen": "ssh", "swap": "mounts", "user": "users_groups",
+    "users": "users_groups", "yum_repo_dir": "yum_add_repo", "yum_repos": "yum_add_repo", "zypper": "zypper_add_repo",
 }
+# What depends on repositories: a node without it is better than none.
+MAY_FAIL = ("package_update_upgrade_install", "rh_subscription")
 OURS = ("write_files", "bootcmd", "runcmd", "merge_how", "merge_type")
 
 
@@ -92,25 +103,44 @@ def run(key, commands):
         call(key, ["/bin/sh", script.name])
 
 
-def call(what, command, good=(0,)):
+def call(what, command, good=(0,), may_fail=False):
     with open(os.devnull) as nothing:
         status = subprocess.call(command, stdin=nothing, stderr=subprocess.STDOUT)
-    if status not in good:
-        sys.exit("%s failed with status %s" % (what, status))
+    if status in good:
+        return
+    problem = "%s failed with status %s" % (what, status)
+    if not may_fail:
+        sys.exit(problem)
+    print("warning: " + problem)
+
+
+def in_order(names):
+    """As cloud-init runs them, whatever their order in the document: users before their passwords."""
+    order = []
+    with open("/etc/cloud/cloud.cfg") as file:
+        config = yaml.safe_load(file) or {}
+    for stage in ("init", "config", "final"):
+        for module in config.get("cloud_%s_modules" % stage) or []:
+            name = module[0] if isinstance(module, list) else module
+            order.append(name.replace("-", "_"))
+    return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
 
 
 def run_modules(names, path):
     usage = subprocess.check_output(["cloud-init", "single", "--help"]).decode()
     place = ["single", "--file", path] if "--file" in usage else ["--file", path, "single"]
-    for name in names:
+    for name in in_order(names):
         # 2: done, with warnings.
-        call("module " + name, ["cloud-init"] + place + ["--name", name, "--frequency", "always"], (0, 2))
+        command = ["cloud-init"] + place + ["--name", name, "--frequency", "always"]
+        call("module " + name, command, (0, 2), name in MAY_FAIL)
 
 
 def main(path):
     os.umask(0o022)
     with open(path, "rb") as file:
         config = yaml.safe_load(file)
+    if "power_state" in config:
+        sys.exit("power_state: would end this before it is over, again and again")
     for entry in config.get("write_files") or []:
         try:
             write(entry)

@@ -97,7 +97,22 @@ pub struct Installed {
     binaries: PathBuf,
     identities: BTreeMap<&'static str, PathBuf>,
     running: BTreeMap<&'static str, Running>,
-    logs: ScratchDir,
+    logs: Logs,
+}
+
+/// Where the services log to.
+enum Logs {
+    Own(ScratchDir),
+    Given(PathBuf),
+}
+
+impl Logs {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Own(scratch) => scratch.path(),
+            Self::Given(folder) => folder,
+        }
+    }
 }
 
 struct Running {
@@ -132,8 +147,13 @@ impl Installed {
             binaries: binaries.to_owned(),
             identities,
             running: BTreeMap::new(),
-            logs: ScratchDir::new("osm-logs")?,
+            logs: Logs::Own(ScratchDir::new("osm-logs")?),
         })
+    }
+
+    /// Services that are started from now on log to this folder, and their logs outlive them. It must be there.
+    pub fn log_to(&mut self, folder: &Path) {
+        self.logs = Logs::Given(folder.to_owned());
     }
 
     /// What it is called.

@@ -231,6 +231,10 @@ fn the_applier_does_what_cloud_init_would() {
         );
         machine.program("cloud-init", &noted);
         let path = |name: &str| machine.path(name).display().to_string();
+        let cloud_cfg = "cloud_init_modules: [users-groups]\ncloud_config_modules: [set-passwords, [ntp, always], apt-configure]\n\
+                     cloud_final_modules: [package-update-upgrade-install]\n";
+        std::fs::create_dir_all(machine.path("/etc/cloud")).unwrap();
+        std::fs::write(machine.path("/etc/cloud/cloud.cfg"), cloud_cfg).unwrap();
         let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
         gzip.write_all(b"zipped").unwrap();
         std::fs::write(machine.path("/appended"), "one\n").unwrap();
@@ -246,7 +250,7 @@ fn the_applier_does_what_cloud_init_would() {
                 {"path": path("/appended"), "content": "two\n", "append": true},
                 {"path": path("/link"), "content": "through"},
             ],
-            "packages": ["a"], "apt": {}, "package_update": true, "ntp": {},
+            "packages": ["a"], "apt": {}, "chpasswd": {}, "mine": {}, "package_update": true, "ntp": {}, "users": [],
             "bootcmd": [format!("[ -e {} ] && echo first >>{order}", path("/plain"))],
             "runcmd": [["cd", path("/")], ["sh", "-c", "echo \"$1\" >>order", "_", "it's"]],
         });
@@ -264,10 +268,57 @@ fn the_applier_does_what_cloud_init_would() {
         assert_eq!(machine.read("/appended"), "one\ntwo\n");
         assert_eq!(machine.read("/target"), "through");
         let document = path("/document");
-        let calls: String = ["package_update_upgrade_install", "apt_configure", "ntp"]
+        let names = [
+            "users_groups",
+            "set_passwords",
+            "ntp",
+            "apt_configure",
+            "package_update_upgrade_install",
+            "mine",
+        ];
+        let calls: String = names
             .map(|name| format!("{before} {document}{after} --name {name} --frequency always\n"))
             .concat();
         assert_eq!(machine.read("/calls"), calls.repeat(2));
+    }
+}
+
+/// Keys of cloud-init's schema that a node has no use for.
+const NOT_FOR_NODES: [&str; 7] =
+    ["apk_repos", "autoinstall", "migrate", "power_state", "ubuntu_advantage", "updates", "vendor_data"];
+
+#[test]
+fn the_applier_knows_the_module_of_every_key() {
+    packages::ensure(&["cloud-init", "python3", "python3-yaml"]).unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/library/osm-apply.py");
+    let print = format!(
+        "import json, runpy; all = runpy.run_path('{script}'); print(json.dumps([all['MODULES'], all['OURS']]))"
+    );
+    let output = std::process::Command::new("python3").args(["-B", "-c", &print]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let (modules, ours): (BTreeMap<String, String>, Vec<String>) =
+        serde_json::from_slice(&output.stdout).unwrap();
+
+    let schema = "/usr/lib/python3/dist-packages/cloudinit/config/schemas/schema-cloud-config-v1.json";
+    let schema: Value = serde_json::from_slice(&std::fs::read(schema).unwrap()).unwrap();
+    let mut known: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (module, rules) in schema["$defs"].as_object().unwrap() {
+        let Some(module) = module.strip_prefix("cc_") else { continue };
+        let mut left = vec![rules];
+        while let Some(rules) = left.pop() {
+            for key in rules["properties"].as_object().into_iter().flat_map(|properties| properties.keys()) {
+                known.entry(key).or_default().push(module);
+            }
+            let parts = ["allOf", "anyOf", "oneOf"].map(|name| rules[name].as_array());
+            left.extend(parts.into_iter().flatten().flatten());
+        }
+    }
+    assert!(known.len() > 80, "{known:?}");
+    for (key, owners) in known {
+        let named = key.replace('-', "_");
+        let module = modules.get(key).unwrap_or(&named);
+        let ignored = NOT_FOR_NODES.contains(&key) || ours.iter().any(|own| own == key);
+        assert!(ignored || owners.contains(&module.as_str()), "{key}: {module} instead of {owners:?}");
     }
 }
 
@@ -282,11 +333,33 @@ fn the_applier_names_what_it_can_not_do() {
         (json!({"write_files": [{"path": "/proc/none/x"}]}), "write_files: /proc/none/x: "),
         (json!({"write_files": [{"path": "/x", "content": "!", "encoding": "b64"}]}), "write_files: /x: "),
         (json!({"bootcmd": ["exit 3"]}), "bootcmd failed with status 3"),
+        (json!({"power_state": {"mode": "reboot"}}), "power_state: would end this"),
     ] {
         std::fs::write(machine.path("/document"), document.to_string()).unwrap();
         assert!(!machine.start("/opt/bin/osm-apply").succeeds());
         seen = machine.wait_for_log(seen, text);
     }
+}
+
+#[test]
+fn a_module_that_fails_is_named_and_what_needs_repositories_is_a_warning() {
+    prepare();
+    let machine = Machine::new(KINDS[0]);
+    bootstrap(&machine, "https://127.0.0.1:1", "", "", 1);
+    std::fs::write(machine.path("/argument"), machine.path("/document").display().to_string()).unwrap();
+    std::fs::create_dir_all(machine.path("/etc/cloud")).unwrap();
+    std::fs::write(machine.path("/etc/cloud/cloud.cfg"), "{}\n").unwrap();
+    machine.program("cloud-init", "[ \"$*\" != 'single --help' ] || exit 0\nexit 1");
+    std::fs::write(machine.path("/document"), json!({"packages": ["x"], "rh_subscription": {}}).to_string())
+        .unwrap();
+    assert!(machine.start("/opt/bin/osm-apply").succeeds(), "{}", machine.read("/log"));
+    let log = machine.read("/log");
+    for module in ["package_update_upgrade_install", "rh_subscription"] {
+        assert!(log.contains(&format!("warning: module {module} failed with status 1")), "{log}");
+    }
+    std::fs::write(machine.path("/document"), json!({"packages": ["x"], "ntp": {}}).to_string()).unwrap();
+    assert!(!machine.start("/opt/bin/osm-apply").succeeds());
+    machine.wait_for_log(0, "module ntp failed with status 1");
 }
 
 /// A tar archive, compressed, of programs that print their name; as release archives, with an owner that no node has.

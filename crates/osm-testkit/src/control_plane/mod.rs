@@ -20,7 +20,7 @@ mod programs;
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -69,6 +69,10 @@ pub struct Options {
     /// API server talks to kubelets only if the cluster's CA has signed their serving certificates. For a network of the test's own: the
     /// API server is as reachable as the host.
     pub nodes: Option<Ipv4Addr>,
+    /// Another such address, where machines may have IPv6: pods and Services get addresses of both families then.
+    pub nodes_ipv6: Option<Ipv6Addr>,
+    /// The folder for the programs' logs, if they are to outlive the control plane. It must be there.
+    pub logs: Option<PathBuf>,
 }
 
 impl Options {
@@ -118,13 +122,14 @@ impl ControlPlane {
     /// When a component does not become ready.
     pub async fn start_with(assets: Assets, options: Options) -> Result<Self> {
         let directory = ScratchDir::new("osm-control-plane-")?;
-        let pki = Pki::create(directory.path(), options.nodes)?;
+        let pki = Pki::create(directory.path(), options.addresses())?;
         let admin_token = random_token();
         // system:masters passes every authorization check.
         let users = format!("{admin_token},admin,admin,system:masters\n");
         private_file(&directory.path().join("tokens.csv"), &users)?;
         let arguments = Programs { directory: directory.path(), options: &options, port: 0 }.etcd();
-        let etcd = spawn(&assets, Component::Etcd, arguments, directory.path())?;
+        let logs = options.logs.as_deref().unwrap_or(directory.path());
+        let etcd = spawn(&assets, Component::Etcd, arguments, logs)?;
         let mut control_plane = Self {
             followers: Vec::new(),
             apiserver: Mutex::new(None),
@@ -175,7 +180,7 @@ impl ControlPlane {
     /// # Errors
     /// When their directory can't be read.
     pub fn log_files(&self) -> Result<Vec<PathBuf>> {
-        let entries = fs::read_dir(self.directory.path())?;
+        let entries = fs::read_dir(self.log_folder())?;
         let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
         files.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
         files.sort();
@@ -332,7 +337,11 @@ impl ControlPlane {
     }
 
     fn spawn(&self, component: Component, arguments: Vec<String>) -> Result<Service> {
-        spawn(&self.assets, component, arguments, self.directory.path())
+        spawn(&self.assets, component, arguments, self.log_folder())
+    }
+
+    fn log_folder(&self) -> &Path {
+        self.options.logs.as_deref().unwrap_or(self.directory.path())
     }
 
     fn kubeconfig(&self, token: &str) -> String {
@@ -340,9 +349,9 @@ impl ControlPlane {
     }
 }
 
-fn spawn(assets: &Assets, component: Component, arguments: Vec<String>, directory: &Path) -> Result<Service> {
+fn spawn(assets: &Assets, component: Component, arguments: Vec<String>, logs: &Path) -> Result<Service> {
     const NO_ENV: [(&str, &str); 0] = [];
-    let log = directory.join(format!("{}.log", component.name()));
+    let log = logs.join(format!("{}.log", component.name()));
     Service::spawn(assets.path(component)?, arguments, NO_ENV, &log)
 }
 

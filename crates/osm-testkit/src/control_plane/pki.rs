@@ -1,7 +1,7 @@
 //! Certificates and keys of a control plane that lives for minutes.
 
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -27,8 +27,8 @@ pub(super) struct Pki {
 
 impl Pki {
     /// Writes `ca`, `apiserver` and `kubelet-client` (each `.crt` and `.key`), `sa.key` and `sa.pub`, all ECDSA P-256. Machines reach the
-    /// API server by the address `nodes`, if there are any.
-    pub(super) fn create(directory: &Path, nodes: Option<Ipv4Addr>) -> Result<Self> {
+    /// API server by the addresses `nodes`, if there are any.
+    pub(super) fn create(directory: &Path, nodes: impl Iterator<Item = IpAddr>) -> Result<Self> {
         let mut params = named("osm-testkit-ca")?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages =

@@ -1,6 +1,6 @@
 //! The command lines of the control plane's programs.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use anyhow::Result;
@@ -12,6 +12,10 @@ const SERVICE_NETWORK: &str = "10.96.0.0/16";
 
 /// Addresses of pods; every node has a part of it as its `spec.podCIDR`.
 const POD_NETWORK: &str = "10.244.0.0/16";
+
+/// The same of IPv6, where machines may have that.
+const SERVICE_NETWORK_IPV6: &str = "fd00:10:96::/112";
+const POD_NETWORK_IPV6: &str = "fd00:10:244::/48";
 
 /// What command lines depend on.
 #[derive(Debug)]
@@ -53,7 +57,7 @@ impl Programs<'_> {
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-key-file={}", self.file("sa.pub")),
             format!("--service-account-signing-key-file={}", self.file("sa.key")),
-            format!("--service-cluster-ip-range={SERVICE_NETWORK}"),
+            format!("--service-cluster-ip-range={}", self.networks(SERVICE_NETWORK, SERVICE_NETWORK_IPV6)),
             "--allow-privileged".to_owned(),
         ];
         if nodes.is_some() {
@@ -90,8 +94,11 @@ impl Programs<'_> {
         if self.options.nodes.is_some() {
             arguments.extend([
                 "--allocate-node-cidrs".to_owned(),
-                format!("--cluster-cidr={POD_NETWORK}"),
-                format!("--service-cluster-ip-range={SERVICE_NETWORK}"),
+                format!("--cluster-cidr={}", self.networks(POD_NETWORK, POD_NETWORK_IPV6)),
+                format!(
+                    "--service-cluster-ip-range={}",
+                    self.networks(SERVICE_NETWORK, SERVICE_NETWORK_IPV6)
+                ),
                 // Each controller with no more rights than it has in any cluster.
                 "--use-service-account-credentials".to_owned(),
             ]);
@@ -107,6 +114,10 @@ impl Programs<'_> {
         ]
     }
 
+    fn networks(&self, ipv4: &str, ipv6: &str) -> String {
+        if self.options.nodes_ipv6.is_some() { format!("{ipv4},{ipv6}") } else { ipv4.to_owned() }
+    }
+
     fn file(&self, name: &str) -> String {
         self.directory.join(name).display().to_string()
     }
@@ -118,6 +129,12 @@ impl Programs<'_> {
 }
 
 impl Options {
+    /// The addresses by which machines reach the API server.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let ipv6 = self.nodes_ipv6.map(Ipv6Addr::into);
+        self.nodes.map(Ipv4Addr::into).into_iter().chain(ipv6)
+    }
+
     /// Where the API server listens.
     pub(super) fn bind_address(&self) -> Ipv4Addr {
         // Machines come by one address, our own processes by loopback.
@@ -162,5 +179,9 @@ mod tests {
         assert!(apiserver.contains(&"--advertise-address=10.217.0.1".to_owned()), "{apiserver:?}");
         let manager = programs(&options).kube_controller_manager();
         assert!(manager.contains(&"--controllers=*,tokencleaner".to_owned()), "{manager:?}");
+        assert!(manager.contains(&"--cluster-cidr=10.244.0.0/16".to_owned()), "{manager:?}");
+        let options = Options { nodes_ipv6: Some(Ipv6Addr::LOCALHOST), ..options };
+        let manager = programs(&options).kube_controller_manager();
+        assert!(manager.contains(&"--cluster-cidr=10.244.0.0/16,fd00:10:244::/48".to_owned()), "{manager:?}");
     }
 }

@@ -28,14 +28,19 @@ pub fn directory() -> Option<PathBuf> {
 /// # Errors
 /// When this process is not root's, or the kernel's control groups are version 2 only.
 pub fn require_host() -> Result<()> {
-    if !rustix::process::geteuid().is_root() {
-        bail!("machines need root, for namespaces, mounts and control groups: run the same command as root");
-    }
+    require_root()?;
     if !Path::new("/sys/fs/cgroup/pids").is_dir() {
         bail!(
             "machines are containers in control groups of version 1, which this host does not have mounted: boot it \
              with systemd.unified_cgroup_hierarchy=0, or use another"
         );
+    }
+    Ok(())
+}
+
+fn require_root() -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("machines need root, for namespaces, mounts and control groups: run the same command as root");
     }
     Ok(())
 }
@@ -46,9 +51,7 @@ pub fn require_host() -> Result<()> {
 /// # Errors
 /// When this is not root, or the kernel refuses, or something of it is left.
 pub fn enter(environment: &[(&str, &str)]) -> Result<ExitStatus> {
-    if !rustix::process::geteuid().is_root() {
-        bail!("machines need root, for namespaces, mounts and control groups: run the same command as root");
-    }
+    require_root()?;
     for (name, group) in cgroups::starting_with(PREFIX) {
         let folder = name.rsplit_once('.').map_or(name.as_str(), |(folder, _)| folder);
         if !std::env::temp_dir().join(folder).exists() {

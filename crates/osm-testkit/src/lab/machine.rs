@@ -1,19 +1,19 @@
 //! One machine.
 
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal};
 
 use super::cgroups::Cgroups;
 use super::image::Image;
 use super::isolation;
 use super::journal::{self, Entry};
-use super::network::{Cable, PREFIX_LENGTH};
-use super::run;
+use super::network::{Cable, Link};
+use super::{run, run_within};
 use crate::process::Service;
 
 /// How long a machine may take to shut down.
@@ -21,6 +21,9 @@ const SHUTDOWN: Duration = Duration::from_secs(100);
 
 /// How long processes may take to be gone after SIGKILL.
 const KILLED: Duration = Duration::from_secs(20);
+
+/// How long a command in a machine may take.
+const COMMAND: Duration = Duration::from_secs(60);
 
 /// Moves into control groups (all arguments before `--`), then becomes the rest.
 const ENTER: &str = r#"
@@ -38,6 +41,8 @@ pub struct Order<'a> {
     pub name: &'a str,
     /// Its address, from [`super::Lab::reserve`].
     pub address: Ipv4Addr,
+    /// Its network.
+    pub link: Link,
     /// What it boots from.
     pub image: &'a Image,
     /// What the cloud hands to cloud-init.
@@ -52,7 +57,7 @@ pub struct Order<'a> {
 #[derive(Debug)]
 pub struct Machine {
     name: String,
-    address: Ipv4Addr,
+    address: IpAddr,
     directory: PathBuf,
     options: Vec<String>,
     powered_on: SystemTime,
@@ -65,7 +70,7 @@ pub struct Machine {
 
 impl Machine {
     pub(super) fn boot(lab: &Path, order: Order<'_>) -> Result<Self> {
-        let Order { name, address, image, user_data, changes, options } = order;
+        let Order { name, address, link, image, user_data, changes, options } = order;
         let directory = lab.join("machines").join(name);
         ensure!(!directory.exists(), "there is a machine {name} already");
         for folder in ["containerd", "kubelet"] {
@@ -73,10 +78,10 @@ impl Machine {
         }
         let root = Overlay::mount(image.root(), &directory)?;
         changes(root.path()).with_context(|| format!("changes to the image of machine {name}"))?;
-        seed(root.path(), name, address, user_data)?;
+        seed(root.path(), name, &link.configuration(address), user_data)?;
         let mut machine = Self {
             name: name.to_owned(),
-            address,
+            address: link.seen_as(address),
             options: options.iter().map(|&option| option.to_owned()).collect(),
             powered_on: SystemTime::now(),
             process: None,
@@ -95,9 +100,9 @@ impl Machine {
         &self.name
     }
 
-    /// Its address.
+    /// As whom servers see it.
     #[must_use]
-    pub fn address(&self) -> Ipv4Addr {
+    pub fn address(&self) -> IpAddr {
         self.address
     }
 
@@ -164,20 +169,27 @@ impl Machine {
     /// # Errors
     /// When its processes can't be ended.
     pub async fn cut_power(&mut self) -> Result<()> {
-        let leader = self.leader();
-        if let Some(mut process) = self.process.take() {
-            process.kill9()?;
-        }
-        if let Ok(leader) = leader {
-            // The kernel ends the rest with the first process.
-            let _ = Command::new("kill").args(["-KILL", &leader.to_string()]).stderr(Stdio::null()).status();
-            let proc = PathBuf::from(format!("/proc/{leader}/root"));
+        if let Some(leader) = self.kill()? {
+            let proc = PathBuf::from(format!("/proc/{}/root", leader.as_raw_nonzero()));
             crate::wait_for("the machine's processes to be gone", KILLED, async || {
                 crate::check(fs::read_link(&proc).is_err())
             })
             .await?;
         }
         Ok(())
+    }
+
+    /// Ends what makes it run, and gives what was its first process: the kernel ends the rest with that.
+    fn kill(&mut self) -> Result<Option<Pid>> {
+        let leader = self.leader().ok().and_then(|leader| Pid::from_raw(leader.try_into().ok()?));
+        if let Some(mut process) = self.process.take() {
+            process.kill9()?;
+        }
+        if let Some(leader) = leader {
+            // It may have ended with its parent.
+            let _ = rustix::process::kill_process(leader, Signal::KILL);
+        }
+        Ok(leader)
     }
 
     /// Shuts it down as its operator would.
@@ -195,13 +207,13 @@ impl Machine {
     /// Runs a command in the machine and gives its standard output.
     ///
     /// # Errors
-    /// When the machine does not run, or the command fails.
+    /// When the machine does not run, or the command fails or is not over after a minute.
     pub fn run(&self, command: &[&str]) -> Result<String> {
         let leader = self.leader()?.to_string();
         let mut arguments =
             vec!["--target", &leader, "--mount", "--pid", "--uts", "--net", "--ipc", "--cgroup", "--"];
         arguments.extend(command);
-        run("nsenter", &arguments).with_context(|| format!("in machine {}", self.name))
+        run_within(COMMAND, "nsenter", &arguments).with_context(|| format!("in machine {}", self.name))
     }
 
     /// The machine's first process.
@@ -287,25 +299,17 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        if let (Ok(leader), Some(mut process)) = (self.leader(), self.process.take()) {
-            let _ = process.kill9();
-            let _ = Command::new("kill").args(["-KILL", &leader.to_string()]).stderr(Stdio::null()).status();
-        }
+        let _ = self.kill();
     }
 }
 
 /// cloud-init's data source NoCloud: what the cloud's metadata service is elsewhere.
-fn seed(root: &Path, name: &str, address: Ipv4Addr, user_data: &[u8]) -> Result<()> {
+fn seed(root: &Path, name: &str, network: &str, user_data: &[u8]) -> Result<()> {
     let seed = root.join("var/lib/cloud/seed/nocloud");
     fs::create_dir_all(&seed)?;
     // The same at every boot: a new id would be a new machine to cloud-init.
     fs::write(seed.join("meta-data"), format!("instance-id: i-{name}\nlocal-hostname: {name}\n"))?;
     fs::write(seed.join("user-data"), user_data)?;
-    let network = format!(
-        "version: 2\nethernets:\n  eth0:\n    addresses: [{address}/{PREFIX_LENGTH}]\n    accept-ra: false\n    \
-         routes: [{{to: 0.0.0.0/0, via: {}}}]\n",
-        super::HOST
-    );
     fs::write(seed.join("network-config"), network)?;
     Ok(())
 }

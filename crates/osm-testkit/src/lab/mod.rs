@@ -15,14 +15,22 @@ mod machine;
 mod network;
 pub mod processes;
 
-use std::net::Ipv4Addr;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal};
 
 pub use self::image::{Image, Release};
 pub use self::machine::{Machine, Order};
+pub use self::network::{Link, ipv6_of};
 
 /// Debian packages that machines need on their host.
 pub const PACKAGES: &[&str] = &[
@@ -41,7 +49,13 @@ pub const HOST: Ipv4Addr = Ipv4Addr::new(10, 217, 0, 1);
 /// A second address of the host, for the API server: it can be cut off by itself.
 pub const API: Ipv4Addr = Ipv4Addr::new(10, 217, 0, 2);
 
-/// A third one: where clouds have their metadata services.
+/// [`HOST`] of IPv6.
+pub const HOST_IPV6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x10, 0x217, 0, 0, 0, 0, 1);
+
+/// [`API`] of IPv6.
+pub const API_IPV6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x10, 0x217, 0, 0, 0, 0, 2);
+
+/// Another address of the host: where clouds have their metadata services.
 pub const METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
 
 /// The first machine's address.
@@ -75,7 +89,7 @@ impl Lab {
         &self.directory
     }
 
-    /// An address for a machine, which nobody else has.
+    /// An address for a machine, which nobody else has; [`ipv6_of`] it is the machine's alone as well.
     #[must_use]
     pub fn reserve(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 217, 0, self.next.fetch_add(1, Ordering::Relaxed))
@@ -92,17 +106,110 @@ impl Lab {
 
 /// Runs a command to its end, and gives its output.
 fn run(program: &str, arguments: &[&str]) -> Result<String> {
-    let output = std::process::Command::new(program)
+    let output = Command::new(program)
         .args(arguments)
-        .stdin(std::process::Stdio::null())
+        .stdin(Stdio::null())
         .output()
         .with_context(|| format!("{program} can't be run"))?;
-    anyhow::ensure!(
-        output.status.success(),
-        "{program} {} failed ({}): {}",
+    judge(program, arguments, output.status, &output.stdout, &output.stderr)
+}
+
+/// The same for what may never end by itself: it and what it has started are killed then.
+fn run_within(deadline: Duration, program: &str, arguments: &[&str]) -> Result<String> {
+    // No pipes: whoever inherits one could keep us waiting for its end.
+    let (mut said, mut complained) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(said.try_clone()?)
+        .stderr(complained.try_clone()?)
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("{program} can't be run"))?;
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("process id")?;
+    let started = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if started.elapsed() > deadline {
+            let _ = rustix::process::kill_process_group(group, Signal::KILL);
+            child.wait()?;
+            let complaint = content(&mut complained)?;
+            bail!(
+                "{program} {} was not over after {deadline:?}: {}",
+                arguments.join(" "),
+                String::from_utf8_lossy(&complaint).trim_end()
+            );
+        }
+        thread::sleep(LOOK_AGAIN);
+    };
+    judge(program, arguments, status, &content(&mut said)?, &content(&mut complained)?)
+}
+
+/// How often it is looked whether a command has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+fn content(file: &mut File) -> Result<Vec<u8>> {
+    let mut content = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut content)?;
+    Ok(content)
+}
+
+fn judge(
+    program: &str,
+    arguments: &[&str],
+    status: ExitStatus,
+    said: &[u8],
+    complained: &[u8],
+) -> Result<String> {
+    ensure!(
+        status.success(),
+        "{program} {} failed ({status}): {}",
         arguments.join(" "),
-        output.status,
-        String::from_utf8_lossy(&output.stderr).trim_end()
+        String::from_utf8_lossy(complained).trim_end()
     );
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    Ok(String::from_utf8_lossy(said).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_does_not_end_is_ended_with_its_children() {
+        assert_eq!(
+            run_within(Duration::from_secs(20), "sh", &["-c", "echo out; echo no >&2"]).unwrap(),
+            "out\n"
+        );
+        let error = run_within(Duration::from_secs(20), "sh", &["-c", "echo why >&2; exit 3"]).unwrap_err();
+        assert!(error.to_string().ends_with("(exit status: 3): why"), "{error}");
+        let scratch = tempfile::tempdir().unwrap();
+        let pid = scratch.path().join("pid");
+        let script = format!("sleep 300 & echo $! >{}; echo stuck >&2; wait", pid.display());
+        let error = run_within(Duration::from_secs(1), "sh", &["-c", &script]).unwrap_err();
+        assert!(error.to_string().ends_with("was not over after 1s: stuck"), "{error}");
+        let child = std::fs::read_to_string(pid).unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.trim()));
+        // Whoever has inherited it may not have noticed yet.
+        assert!(stat.is_err() || stat.is_ok_and(|stat| stat.contains(") Z ")), "its child still runs");
+    }
+
+    #[test]
+    fn a_machine_is_configured_as_its_link_says() {
+        let address = Ipv4Addr::new(10, 217, 0, 17);
+        assert_eq!(ipv6_of(address).to_string(), "fd00:10:217::11");
+        let isolated = Link { routed: false, ..Link::default() };
+        assert_eq!(
+            isolated.configuration(address),
+            "version: 2\nethernets:\n  eth0:\n    addresses: [10.217.0.17/24]\n    accept-ra: false\n"
+        );
+        assert_eq!(isolated.seen_as(address), address);
+        let ipv6 = Link { ipv4: false, ipv6: true, routed: true };
+        assert_eq!(ipv6.seen_as(address), ipv6_of(address));
+        let text = ipv6.configuration(address);
+        assert!(text.contains("\"fd00:10:217::11/64\"") && !text.contains("10.217"), "{text}");
+        assert!(text.contains("routes: [{to: \"::/0\", via: \"fd00:10:217::1\"}]"), "{text}");
+    }
 }

@@ -63,6 +63,14 @@ impl FileServer {
     /// # Errors
     /// When `root` is not a directory, or `listen` can't be listened on.
     pub fn start(listen: SocketAddr, root: &Path) -> Result<Self> {
+        Self::start_at(&[listen], root)
+    }
+
+    /// As [`Self::start`], at several addresses.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_at(listen: &[SocketAddr], root: &Path) -> Result<Self> {
         let shared = Shared::new(root)?;
         let serving = shared.clone();
         let server = Server::start(listen, move |stream, client| serving.clone().connection(stream, client))?;
@@ -76,7 +84,7 @@ impl FileServer {
     pub fn start_tls(listen: SocketAddr, root: &Path, identity: &Identity) -> Result<Self> {
         let shared = Shared::new(root)?;
         let (serving, acceptor) = (shared.clone(), identity.acceptor()?);
-        let server = Server::start(listen, move |stream, client| {
+        let server = Server::start(&[listen], move |stream, client| {
             let (serving, acceptor) = (serving.clone(), acceptor.clone());
             async move {
                 match acceptor.accept(stream).await {

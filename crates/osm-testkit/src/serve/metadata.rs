@@ -29,7 +29,7 @@ impl InstanceMetadata {
     pub fn start(listen: SocketAddr, domain: &str) -> Result<Self> {
         let (log, domain) = (Log::default(), Arc::new(domain.to_owned()));
         let serving = log.clone();
-        let server = Server::start(listen, move |stream, client| {
+        let server = Server::start(&[listen], move |stream, client| {
             let (log, domain) = (serving.clone(), domain.clone());
             async move {
                 serve_http(stream, client, &log, async |request| tell(&request, client, &domain)).await;

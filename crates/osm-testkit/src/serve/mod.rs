@@ -18,6 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
+use futures::future::join_all;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -65,25 +66,24 @@ struct Server {
 }
 
 impl Server {
-    /// Hands each connection, with its client's address, to `serve`.
-    fn start<F, S>(listen: SocketAddr, serve: S) -> Result<Self>
+    /// Hands each connection, with its client's address, to `serve`. The first of the addresses is the server's.
+    fn start<F, S>(listen: &[SocketAddr], serve: S) -> Result<Self>
     where
         S: Fn(TcpStream, IpAddr) -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        let listener = TcpListener::bind(listen).with_context(|| format!("listen on {listen}"))?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let listener = {
+        let listeners = {
             let _context = runtime.enter();
-            tokio::net::TcpListener::from_std(listener)?
+            listen.iter().map(|address| bind(*address)).collect::<Result<Vec<_>>>()?
         };
+        let address = listeners.first().context("an address to listen on")?.local_addr()?;
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new().name("serve".into()).spawn(move || {
             runtime.block_on(async move {
+                let accepting = listeners.into_iter().map(|listener| accept(listener, &serve));
                 tokio::select! {
-                    () = accept(listener, serve) => {}
+                    _ = join_all(accepting) => {}
                     _ = stopped => {}
                 }
             });
@@ -105,7 +105,14 @@ impl Drop for Server {
     }
 }
 
-async fn accept<F, S>(listener: tokio::net::TcpListener, serve: S)
+/// In the context of a runtime.
+fn bind(address: SocketAddr) -> Result<tokio::net::TcpListener> {
+    let listener = TcpListener::bind(address).with_context(|| format!("listen on {address}"))?;
+    listener.set_nonblocking(true)?;
+    Ok(tokio::net::TcpListener::from_std(listener)?)
+}
+
+async fn accept<F, S>(listener: tokio::net::TcpListener, serve: &S)
 where
     S: Fn(TcpStream, IpAddr) -> F,
     F: Future<Output = ()> + Send + 'static,

@@ -3,17 +3,22 @@
 //! For containerd it is a mirror of every registry that a `hosts.toml` sends here. Pulls for any of them arrive at the same paths
 //! (with the registry's name in the query as `ns`), so that an image's repository says all there is to know.
 
+use std::fmt;
 use std::future::ready;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::Result;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use http::HeaderValue;
+use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use hyper::{Method, StatusCode};
 use serde_json::json;
 use tokio::net::TcpStream;
 
 use super::oci::{Blob, Image};
-use super::{Answer, Log, Request, Server, answer, serve_http};
+use super::{Answer, Asked, Log, Request, Server, answer, serve_http};
 
 /// A running registry. Dropping it ends it and its connections.
 #[derive(Debug)]
@@ -25,7 +30,34 @@ pub struct Registry {
 #[derive(Debug)]
 struct Shared {
     images: Vec<Image>,
+    login: Option<Login>,
     log: Log,
+}
+
+/// User name (without a colon) and password of a registry.
+#[derive(Clone)]
+pub struct Login {
+    /// The name.
+    pub username: String,
+    /// The password.
+    pub password: String,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("username", &self.username).finish_non_exhaustive()
+    }
+}
+
+impl Login {
+    fn is_given_by(&self, request: &Asked) -> bool {
+        let given = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let login = BASE64_STANDARD.encode(format!("{}:{}", self.username, self.password));
+        // The scheme's name is of either case.
+        given.and_then(|given| given.split_once(' ')).is_some_and(|(scheme, credentials)| {
+            scheme.eq_ignore_ascii_case("basic") && credentials.trim_start() == login
+        })
+    }
 }
 
 impl Registry {
@@ -34,7 +66,19 @@ impl Registry {
     /// # Errors
     /// When `listen` can't be listened on.
     pub fn start(listen: SocketAddr, images: impl IntoIterator<Item = Image>) -> Result<Self> {
-        let shared = Arc::new(Shared { images: images.into_iter().collect(), log: Log::default() });
+        Self::start_at(&[listen], images, None)
+    }
+
+    /// Serves the images at several addresses. With a login, only to who gives it as HTTP's basic authentication.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_at(
+        listen: &[SocketAddr],
+        images: impl IntoIterator<Item = Image>,
+        login: Option<Login>,
+    ) -> Result<Self> {
+        let shared = Arc::new(Shared { images: images.into_iter().collect(), login, log: Log::default() });
         let serving = shared.clone();
         let server = Server::start(listen, move |stream, client| serving.clone().connection(stream, client))?;
         Ok(Self { server, shared })
@@ -62,7 +106,10 @@ impl Registry {
 impl Shared {
     async fn connection(self: Arc<Self>, stream: TcpStream, client: IpAddr) {
         serve_http(stream, client, &self.log, |request| {
-            let found = self.find(request.method(), request.uri().path());
+            let found = match &self.login {
+                Some(login) if !login.is_given_by(&request) => Err(Refusal::Unauthorized),
+                _ => self.find(request.method(), request.uri().path()),
+            };
             ready(found.unwrap_or_else(|refusal| refusal.answer()))
         })
         .await;
@@ -102,6 +149,7 @@ fn whole(blob: &Blob) -> Answer {
 }
 
 enum Refusal {
+    Unauthorized,
     /// No registry has it.
     NoSuchPage,
     Unsupported,
@@ -113,6 +161,9 @@ enum Refusal {
 impl Refusal {
     fn answer(&self) -> Answer {
         let (status, code, message) = match self {
+            Self::Unauthorized => {
+                (StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "user name and password are required")
+            }
             Self::NoSuchPage => (StatusCode::NOT_FOUND, "UNSUPPORTED", "this is not part of a registry"),
             Self::Unsupported => {
                 (StatusCode::METHOD_NOT_ALLOWED, "UNSUPPORTED", "this registry is read-only")
@@ -126,7 +177,12 @@ impl Refusal {
             Self::BlobUnknown => (StatusCode::NOT_FOUND, "BLOB_UNKNOWN", "blob unknown to registry"),
         };
         let body = json!({ "errors": [{ "code": code, "message": message }] });
-        answer(status, "application/json", body.to_string())
+        let mut answer = answer(status, "application/json", body.to_string());
+        if matches!(self, Self::Unauthorized) {
+            let challenge = HeaderValue::from_static("Basic realm=\"registry\"");
+            answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+        answer
     }
 }
 
@@ -241,6 +297,22 @@ mod tests {
             ("/v2/osm/node-test/manifests/1", 200),
             "no query"
         );
+    }
+
+    #[test]
+    fn with_a_login_only_who_gives_it_gets_anything() {
+        let directory = TempDir::new().unwrap();
+        let password = r#"it's "so" \ secret"#.to_owned();
+        let login = Login { username: "node".to_owned(), password: password.clone() };
+        let images = [image(directory.path(), "1", &[])];
+        let registry = Registry::start_at(&[(US, 0).into()], images, Some(login)).unwrap();
+        let manifest = format!("{}/v2/osm/node-test/manifests/1", registry.url());
+        let (status, head, _) = get(&manifest, &[]);
+        assert_eq!(status, 401);
+        assert!(head.contains("www-authenticate: basic realm=\"registry\"\r\n"), "{head}");
+        assert_eq!(get(&manifest, &["--user", "node:another"]).0, 401);
+        assert_eq!(get(&manifest, &["--user", &format!("node:{password}")]).0, 200);
+        assert!(!format!("{registry:?}").contains("secret"));
     }
 
     #[test]

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context, Result, bail, ensure};
+use osm_api::Settings;
 use osm_testkit::lab;
 use osm_testkit::release;
 use osm_testkit::serve::internet::Internet;
+use serde_json::Value;
 use tokio::process::Command;
 
 use super::site::Site;
@@ -80,6 +82,12 @@ impl AirGap {
     pub fn urls(&self) -> Result<Vec<String>> {
         let text = std::fs::read_to_string(self.folder.join("mirrored.txt"))?;
         Ok(text.lines().map(str::to_owned).collect())
+    }
+
+    /// The settings document that the page makes.
+    pub fn settings(&self) -> Result<Value> {
+        let text = std::fs::read_to_string(self.folder.join("settings.yaml"))?;
+        Ok(Settings::document(&text)?)
     }
 
     /// Puts the settings in force, as the page says.

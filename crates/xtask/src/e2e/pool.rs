@@ -6,11 +6,15 @@ use anyhow::{Context, Result};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
-use osm_api::names::KUBELET_CONFIG_PREFIX;
+use osm_api::names::{self, KUBELET_CONFIG_PREFIX};
+use osm_testkit::lab::Link;
 use osm_testkit::{machine_controller, wait_for};
 use serde_json::{Value, json};
 
 use super::site::Site;
+
+/// Where MachineDeployments are.
+const NAMESPACE: &str = "kube-system";
 
 /// How long it may take until a revision is published.
 const PUBLISHED: Duration = Duration::from_secs(60);
@@ -29,6 +33,43 @@ impl Cloud {
         match self {
             Self::OpenStack => "openstack",
             Self::Aws => "aws",
+        }
+    }
+}
+
+/// Which addresses machines have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// IPv4.
+    IPv4,
+    /// IPv4, and nothing but their own network.
+    IPv4Isolated,
+    /// Both, IPv4 first.
+    DualStack,
+    /// Both, IPv6 first.
+    DualStackIPv6First,
+    /// IPv6.
+    IPv6,
+}
+
+impl Network {
+    /// As a MachineDeployment says it.
+    fn ip_family(self) -> &'static str {
+        match self {
+            Self::IPv4 | Self::IPv4Isolated => "IPv4",
+            Self::DualStack => "IPv4+IPv6",
+            Self::DualStackIPv6First => "IPv6+IPv4",
+            Self::IPv6 => "IPv6",
+        }
+    }
+
+    /// As a machine finds it.
+    pub fn link(self) -> Link {
+        match self {
+            Self::IPv4 => Link::default(),
+            Self::IPv4Isolated => Link { routed: false, ..Link::default() },
+            Self::DualStack | Self::DualStackIPv6First => Link { ipv6: true, ..Link::default() },
+            Self::IPv6 => Link { ipv4: false, ipv6: true, ..Link::default() },
         }
     }
 }
@@ -56,8 +97,15 @@ pub struct Pool {
 
 impl Pool {
     /// Creates it, with annotations.
-    pub async fn create(site: &Site, cloud: Cloud, name: &str, annotations: &Value) -> Result<Self> {
-        let applied = site.control_plane.apply_yaml(&manifest(cloud, name, annotations).to_string()).await?;
+    pub async fn create(
+        site: &Site,
+        cloud: Cloud,
+        network: Network,
+        name: &str,
+        annotations: &Value,
+    ) -> Result<Self> {
+        let manifest = manifest(cloud, network, name, annotations);
+        let applied = site.control_plane.apply_yaml(&manifest.to_string()).await?;
         let machine_deployment = applied.into_iter().next().context("the MachineDeployment")?;
         let mut pool = Self { cloud, machine_deployment, revision: 0 };
         pool.next_revision(site).await?;
@@ -70,7 +118,7 @@ impl Pool {
             "spec": {"template": {"metadata": {"labels": {"rolled": "yes"}}}}});
         let api = Api::<DynamicObject>::namespaced_with(
             site.control_plane.admin()?,
-            "kube-system",
+            NAMESPACE,
             &machine_controller::machine_deployment(),
         );
         let name = self.machine_deployment.metadata.name.clone().unwrap_or_default();
@@ -86,11 +134,13 @@ impl Pool {
         Ok(())
     }
 
-    /// The user data of a machine, as soon as machine-controller could have it.
+    /// The user data of a machine, as soon as machine-controller could have it and the settings in force are in it.
     pub async fn user_data(&self, site: &Site, machine: &str) -> Result<UserData> {
         let client = site.control_plane.admin()?;
         let text = wait_for("the bootstrap Secret", PUBLISHED, async || {
             let revision = self.revision.to_string();
+            let name = self.machine_deployment.metadata.name.as_deref().unwrap_or_default();
+            site.is_published(&names::config_name(name, NAMESPACE), &revision).await?;
             let text =
                 machine_controller::fetch_user_data(&client, &self.machine_deployment, &revision, machine)
                     .await;
@@ -103,7 +153,7 @@ impl Pool {
     }
 }
 
-fn manifest(cloud: Cloud, name: &str, annotations: &Value) -> Value {
+fn manifest(cloud: Cloud, network: Network, name: &str, annotations: &Value) -> Value {
     // Machines share a disk with whoever runs them: how full it is says nothing of a node.
     let mut all = json!({format!("{KUBELET_CONFIG_PREFIX}EvictionHard"): "memory.available<50Mi"});
     if let (Some(all), Some(annotations)) = (all.as_object_mut(), annotations.as_object()) {
@@ -112,7 +162,7 @@ fn manifest(cloud: Cloud, name: &str, annotations: &Value) -> Value {
     json!({
         "apiVersion": "cluster.k8s.io/v1alpha1",
         "kind": "MachineDeployment",
-        "metadata": {"name": name, "namespace": "kube-system", "annotations": all},
+        "metadata": {"name": name, "namespace": NAMESPACE, "annotations": all},
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": {"pool": name}},
@@ -123,6 +173,7 @@ fn manifest(cloud: Cloud, name: &str, annotations: &Value) -> Value {
                     "providerSpec": {"value": {
                         "cloudProvider": cloud.provider(),
                         "cloudProviderSpec": {"image": "Ubuntu 24.04", "flavor": "m1.large"},
+                        "network": {"ipFamily": network.ip_family()},
                         "operatingSystem": "ubuntu",
                         "operatingSystemSpec": {"distUpgradeOnBoot": false},
                     }},

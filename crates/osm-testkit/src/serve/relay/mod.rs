@@ -102,6 +102,14 @@ impl Relay {
     /// # Errors
     /// When an identity is no certificate with its key, or `listen` can't be listened on.
     pub fn start(listen: SocketAddr, upstream: SocketAddr, identities: &Identities) -> Result<Self> {
+        Self::start_at(&[listen], upstream, identities)
+    }
+
+    /// As [`Self::start`], at several addresses.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_at(listen: &[SocketAddr], upstream: SocketAddr, identities: &Identities) -> Result<Self> {
         let shared = Arc::new(Shared {
             upstream,
             connector: identity::connector(&identities.ca)?,

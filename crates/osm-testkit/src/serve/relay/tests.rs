@@ -102,7 +102,7 @@ impl Ca {
 
 fn upstream(identity: &Identity, reads: &Arc<AtomicUsize>) -> Server {
     let (acceptor, log, reads) = (identity.acceptor().unwrap(), Log::default(), reads.clone());
-    Server::start((US, 0).into(), move |stream, client| {
+    Server::start(&[(US, 0).into()], move |stream, client| {
         let (acceptor, log, reads) = (acceptor.clone(), log.clone(), reads.clone());
         async move {
             if let Ok(stream) = acceptor.accept(stream).await {
@@ -144,7 +144,7 @@ fn secret(read: usize) -> Value {
 
 /// A relay before a server that sends back whatever it gets.
 fn before_an_echo() -> (Relay, Server) {
-    let echo = Server::start((US, 0).into(), async |mut stream: TcpStream, _| {
+    let echo = Server::start(&[(US, 0).into()], async |mut stream: TcpStream, _| {
         let (mut read, mut write) = stream.split();
         let _ = copy(&mut read, &mut write).await;
     })

@@ -91,6 +91,11 @@ pub async fn resolved(visit: &Visit<'_>) -> Result<()> {
 
 /// A pod that the scheduler puts on the node answers its readiness probe.
 pub async fn run_pod(visit: &Visit<'_>) -> Result<SystemTime> {
+    run_pod_of(visit, TEST_IMAGE).await
+}
+
+/// The same with another image of the same program.
+pub async fn run_pod_of(visit: &Visit<'_>, image: &str) -> Result<SystemTime> {
     let name = visit.name();
     let pod = json!({
         "apiVersion": "v1",
@@ -102,7 +107,7 @@ pub async fn run_pod(visit: &Visit<'_>) -> Result<SystemTime> {
             "terminationGracePeriodSeconds": 1,
             "containers": [{
                 "name": "main",
-                "image": TEST_IMAGE,
+                "image": image,
                 "args": ["serve"],
                 "readinessProbe": {"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1},
                 "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}},
@@ -124,7 +129,7 @@ pub async fn run_pod(visit: &Visit<'_>) -> Result<SystemTime> {
 }
 
 /// The API server verifies the kubelet's certificate, so it is one that the cluster has signed.
-async fn logs_can_be_read(visit: &Visit<'_>) -> Result<()> {
+pub async fn logs_can_be_read(visit: &Visit<'_>) -> Result<()> {
     let logs = visit.site.kubectl(&["logs", visit.name()]).await?;
     ensure!(logs.contains("GET /"), "kubectl logs shows no request of the probe:\n{logs}");
     Ok(())
@@ -185,7 +190,7 @@ fn is_configured_as_we_say(visit: &Visit<'_>) -> Result<()> {
     Ok(())
 }
 
-fn nothing_failed(visit: &Visit<'_>) -> Result<()> {
+pub fn nothing_failed(visit: &Visit<'_>) -> Result<()> {
     let failed = visit.shell("systemctl list-units --state=failed --plain --no-legend")?;
     ensure!(failed.trim().is_empty(), "units failed:\n{failed}");
     Ok(())

@@ -2,8 +2,11 @@
 
 mod faults;
 mod join;
+mod modules;
+mod networks;
 mod power;
 mod secrets;
+mod settings;
 mod visit;
 mod waterfall;
 
@@ -19,8 +22,8 @@ use osm_testkit::lab::{self, Release, isolation};
 use osm_testkit::packages;
 
 use self::visit::Visit;
-use super::pool::Cloud;
-use super::site::{self, Site};
+use super::pool::{Cloud, Network};
+use super::site::{self, SettingsChange, Site};
 use crate::build;
 use crate::progress::Progress;
 
@@ -71,6 +74,9 @@ enum Debian {
     Thirteen,
 }
 
+/// Scenarios, each with the release to play it on.
+type Plan = Vec<(&'static Scenario, Release)>;
+
 /// A scenario that runs.
 type Play<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 
@@ -79,6 +85,9 @@ struct Scenario {
     name: &'static str,
     shows: &'static str,
     cloud: Cloud,
+    network: Network,
+    /// How the site's settings differ from those of docs/air-gap.md.
+    settings: Option<SettingsChange>,
     /// Whether every change must pass it.
     always: bool,
     play: for<'a> fn(&'a Visit<'a>) -> Play<'a>,
@@ -86,10 +95,15 @@ struct Scenario {
 
 macro_rules! scenario {
     ($name:literal, $cloud:ident, $always:literal, $play:path, $shows:literal) => {
+        scenario!($name, $cloud, $always, $play, $shows, IPv4, None)
+    };
+    ($name:literal, $cloud:ident, $always:literal, $play:path, $shows:literal, $network:ident, $settings:expr) => {
         Scenario {
             name: $name,
             shows: $shows,
             cloud: Cloud::$cloud,
+            network: Network::$network,
+            settings: $settings,
             always: $always,
             play: |visit| Box::pin($play(visit)),
         }
@@ -101,6 +115,13 @@ const SCENARIOS: &[Scenario] = &[
     scenario!("join", OpenStack, true, join::join, "boots, provisions itself, becomes Ready, runs a pod whose logs can be read"),
     scenario!("aws", Aws, false, join::aws, "user data compressed, the node's name from the metadata service"),
     scenario!("resolved", OpenStack, false, join::resolved, "with systemd-resolved, pods get name servers that they can reach"),
+    scenario!("modules", OpenStack, false, modules::modules, "cloud-init modules of a profile of one's own, in both stages; one of them fails at first"),
+    scenario!("no-route", OpenStack, false, networks::no_route, "no default route: the node's address is found all the same", IPv4Isolated, None),
+    scenario!("dual-stack", OpenStack, false, networks::dual_stack, "IPv4 and IPv6: node and pods have both, in this order", DualStack, None),
+    scenario!("dual-stack-ipv6", OpenStack, false, networks::dual_stack, "IPv6 and IPv4: in that order", DualStackIPv6First, None),
+    scenario!("ipv6", OpenStack, false, networks::ipv6, "IPv6 only: API server, mirror and registry, too", IPv6, Some(networks::by_ipv6)),
+    scenario!("registry-password", OpenStack, false, settings::registry_password, "an image from a registry that wants a password, which nobody else sees", IPv4, Some(settings::private_registry)),
+    scenario!("checksum-files", OpenStack, false, settings::checksum_files, "checksums from the files beside the archives, one of them wrong at first", IPv4, Some(settings::no_checksums)),
     scenario!("second-boot", OpenStack, false, power::second_boot, "a boot after success changes nothing and fetches nothing"),
     scenario!("mirror", OpenStack, true, faults::mirror, "the mirror answers 404, 500, half a file, another file; then is mended"),
     scenario!("api-unreachable", OpenStack, false, faults::api_unreachable, "the API server can't be reached for two minutes"),
@@ -136,7 +157,7 @@ impl Node {
     }
 
     /// Each scenario with the release to play it on.
-    fn plan(&self) -> Result<Vec<(&'static Scenario, Release)>> {
+    fn plan(&self) -> Result<Plan> {
         for name in &self.scenarios {
             ensure!(
                 SCENARIOS.iter().any(|scenario| scenario.name == name),
@@ -209,14 +230,23 @@ impl Node {
     async fn play(&self, plan: &[(&'static Scenario, Release)]) -> Result<()> {
         let progress = Progress::start();
         let binaries = PathBuf::from(std::env::var_os(BINARIES).context(BINARIES)?);
-        let site = Site::start(&binaries, progress).await.context("the site can't be set up")?;
-        let outcomes = futures::stream::iter(plan)
-            .map(|&(scenario, release)| self.play_one(&site, scenario, release, progress))
-            .buffer_unordered(self.jobs.max(1));
-        let outcomes: Vec<Outcome> = outcomes.collect().await;
+        let logs = self.logs.join(SITE);
+        let without_site = || match site::save_logs(&logs) {
+            Ok(()) => format!("the site can't be set up; its logs: {}", logs.display()),
+            Err(error) => format!("the site can't be set up; its logs are not saved: {error:#}"),
+        };
+        let site = Site::start(&binaries, progress).await.with_context(without_site)?;
+        let mut outcomes = Vec::new();
+        for (settings, plan) in by_settings(plan) {
+            site.put_in_force(settings).await.with_context(without_site)?;
+            let group = futures::stream::iter(plan)
+                .map(|(scenario, release)| self.play_one(&site, scenario, release, progress))
+                .buffer_unordered(self.jobs.max(1));
+            outcomes.extend(group.collect::<Vec<Outcome>>().await);
+        }
         let failed = outcomes.iter().filter(|outcome| outcome.error.is_some()).count();
         if failed > 0 || self.keep_logs {
-            site.save_logs(&self.logs.join(SITE))?;
+            site.save_logs(&logs)?;
         }
         for outcome in &outcomes {
             println!("{outcome}");
@@ -238,7 +268,7 @@ impl Node {
         let title = title(scenario, release);
         progress.step(&format!("{title}: {}", scenario.shows));
         let started = Instant::now();
-        let visit = Visit::new(site, scenario.name, scenario.cloud, release);
+        let visit = Visit::new(site, scenario, release);
         let outcome = tokio::time::timeout(DEADLINE, (scenario.play)(&visit)).await;
         let outcome = outcome.unwrap_or_else(|_| bail!("not over after {} s", DEADLINE.as_secs()));
         let outcome = match (outcome, visit.keeps_secrets()) {
@@ -275,6 +305,19 @@ impl Node {
     }
 }
 
+/// Scenarios that can be played at the same time, with the settings that they need.
+fn by_settings(plan: &[(&'static Scenario, Release)]) -> Vec<(Option<SettingsChange>, Plan)> {
+    let (usual, others): (Vec<_>, Vec<_>) =
+        plan.iter().copied().partition(|(scenario, _)| scenario.settings.is_none());
+    let mut groups = vec![(None, usual)];
+    for scenario in SCENARIOS.iter().filter(|scenario| scenario.settings.is_some()) {
+        let machines = others.iter().copied().filter(|(other, _)| other.name == scenario.name).collect();
+        groups.push((scenario.settings, machines));
+    }
+    groups.retain(|(_, plan)| !plan.is_empty());
+    groups
+}
+
 fn title(scenario: &Scenario, release: Release) -> String {
     format!("{} on {release}", scenario.name)
 }
@@ -292,5 +335,29 @@ impl fmt::Display for Outcome {
             None => write!(f, "ok      {title} ({seconds:.0} s)"),
             Some(error) => write!(f, "FAILED  {title} ({seconds:.0} s)\n{error}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scenarios_that_need_other_settings_come_after_the_rest_each_by_itself() {
+        let plan: Plan = Release::ALL
+            .iter()
+            .flat_map(|&release| SCENARIOS.iter().map(move |scenario| (scenario, release)))
+            .collect();
+        let groups = by_settings(&plan);
+        assert_eq!(groups.iter().map(|(_, plan)| plan.len()).sum::<usize>(), plan.len(), "none is left out");
+        let mut groups = groups.into_iter();
+        let (settings, usual) = groups.next().unwrap();
+        assert!(settings.is_none() && usual.iter().all(|(scenario, _)| scenario.settings.is_none()));
+        for (settings, plan) in groups {
+            assert!(settings.is_some());
+            assert_eq!(plan.len(), Release::ALL.len());
+            assert!(plan.iter().all(|(scenario, _)| scenario.name == plan[0].0.name));
+        }
+        assert!(by_settings(&[]).is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! One scenario's machine, and what scenarios ask of it.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -9,13 +9,13 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::core::v1::Node;
 use osm_testkit::lab::journal::Entry;
-use osm_testkit::lab::{Image, Machine, Order, Release};
+use osm_testkit::lab::{self, Image, Machine, Order, Release};
 use osm_testkit::serve::metadata;
 use osm_testkit::{check, wait_for};
 use serde_json::{Value, json};
 
-use super::secrets;
-use crate::e2e::pool::{Cloud, Pool, UserData};
+use super::{Scenario, secrets};
+use crate::e2e::pool::{Cloud, Network, Pool, UserData};
 use crate::e2e::site::Site;
 
 /// How long a machine may take from its boot, or from the end of a fault, until it is Ready. Back-off of up to a minute is part of it.
@@ -29,6 +29,9 @@ const OURS: [&str; 2] = ["osm-bootstrap", "osm-setup"];
 
 /// What they say when all is well.
 const PROGRESS: [&str; 2] = ["the provisioning document is applied", "the kubelet runs"];
+
+/// How cloud-init greets whoever calls it.
+const GREETING: &str = "Cloud-init v. ";
 
 /// How the names of the units begin that make a node.
 const NODE_UNITS: [&str; 4] = ["osm-", "containerd", "kubelet", "cloud-"];
@@ -47,10 +50,13 @@ pub struct Visit<'a> {
     pub release: Release,
     name: String,
     cloud: Cloud,
+    network: Network,
     address: Ipv4Addr,
     machine: Mutex<Option<Machine>>,
-    /// Every credential that the machine has been given.
-    credentials: Mutex<BTreeSet<String>>,
+    /// Every token that the machine has been given.
+    tokens: Mutex<BTreeSet<String>>,
+    /// What else must not be seen.
+    others: Mutex<BTreeSet<String>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -59,7 +65,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<'a> Visit<'a> {
     /// The machine and its pool are called after the scenario.
-    pub fn new(site: &'a Site, scenario: &str, cloud: Cloud, release: Release) -> Self {
+    pub fn new(site: &'a Site, scenario: &Scenario, release: Release) -> Self {
         let number = match release {
             Release::Debian12 => 12,
             Release::Debian13 => 13,
@@ -67,11 +73,13 @@ impl<'a> Visit<'a> {
         Self {
             site,
             release,
-            name: format!("{scenario}-{number}"),
-            cloud,
+            name: format!("{}-{number}", scenario.name),
+            cloud: scenario.cloud,
+            network: scenario.network,
             address: site.lab.reserve(),
             machine: Mutex::new(None),
-            credentials: Mutex::default(),
+            tokens: Mutex::default(),
+            others: Mutex::default(),
         }
     }
 
@@ -88,14 +96,24 @@ impl<'a> Visit<'a> {
         }
     }
 
-    /// The machine's address, known before there is one.
+    /// The machine's address as servers see it, known before there is a machine.
     pub fn address(&self) -> IpAddr {
-        self.address.into()
+        self.network.link().seen_as(self.address)
+    }
+
+    /// Which addresses it has.
+    pub fn network(&self) -> Network {
+        self.network
+    }
+
+    /// Its address of IPv6, if it has one.
+    pub fn ipv6(&self) -> Ipv6Addr {
+        lab::ipv6_of(self.address)
     }
 
     /// Creates the pool.
     pub async fn pool(&self, annotations: &Value) -> Result<Pool> {
-        Pool::create(self.site, self.cloud, &self.name, annotations).await
+        Pool::create(self.site, self.cloud, self.network, &self.name, annotations).await
     }
 
     /// Boots the machine of a new pool.
@@ -116,11 +134,18 @@ impl<'a> Visit<'a> {
         changes: &dyn Fn(&Path) -> Result<()>,
         options: &[&str],
     ) -> Result<()> {
-        lock(&self.credentials).extend(secrets::tokens(&user_data.text));
+        lock(&self.tokens).extend(secrets::tokens(&user_data.text));
         let image = Image::ensure(self.release, |_| ())?;
-        let (name, address, user_data) = (self.name.as_str(), self.address, user_data.delivered.as_slice());
-        let machine =
-            self.site.lab.boot(Order { name, address, image: &image, user_data, changes, options })?;
+        let order = Order {
+            name: &self.name,
+            address: self.address,
+            link: self.network.link(),
+            image: &image,
+            user_data: &user_data.delivered,
+            changes,
+            options,
+        };
+        let machine = self.site.lab.boot(order)?;
         *lock(&self.machine) = Some(machine);
         Ok(())
     }
@@ -197,23 +222,29 @@ impl<'a> Visit<'a> {
             .collect())
     }
 
+    /// From now on, this is something that must not be seen: 24 characters at its end give it away.
+    pub fn conceal(&self, secret: &str) {
+        lock(&self.others).insert(secret.to_owned());
+    }
+
+    /// Lines of a text that show a credential: where they stand, and how they begin.
+    pub fn leaks(&self, place: &str, text: &str) -> Vec<String> {
+        let credentials: Vec<String> =
+            lock(&self.tokens).iter().chain(lock(&self.others).iter()).cloned().collect();
+        let shows = |line: &&str| credentials.iter().any(|credential| secrets::shows(line, credential));
+        let lines = text.lines().filter(shows);
+        lines.map(|line| format!("{place}: {}…", line.chars().take(60).collect::<String>())).collect()
+    }
+
     /// No credential stood in a process list, and none stands in journal, console or cloud-init's logs.
     pub fn keeps_secrets(&self) -> Result<()> {
-        let credentials = lock(&self.credentials).clone();
-        ensure!(
-            credentials.len() == 2,
-            "the user data holds {} tokens, not those of API and kubelet",
-            credentials.len()
-        );
-        let shows = |text: &str| credentials.iter().any(|credential| secrets::shows(text, credential));
-        let leaks = |place: &str, text: &str| -> Vec<String> {
-            let lines = text.lines().filter(|line| shows(line));
-            lines.map(|line| format!("{place}: {}…", line.chars().take(60).collect::<String>())).collect()
-        };
+        let tokens = lock(&self.tokens).len();
+        ensure!(tokens == 2, "the user data holds {tokens} tokens, not those of API and kubelet");
+        let leaks = |place: &str, text: &str| self.leaks(place, text);
         let mut found: Vec<String> = self
             .site
             .processes
-            .seen(shows)
+            .seen(|process| !leaks("", process).is_empty())
             .iter()
             .flat_map(|process| leaks("process list", process))
             .collect();
@@ -250,7 +281,9 @@ impl<'a> Visit<'a> {
     pub fn first_error(&self) -> Option<String> {
         let journal = self.machine(|machine| machine.journal()).ok()?;
         let complaints = |entry: &&Entry| {
-            OURS.contains(&entry.program.as_str()) && !PROGRESS.contains(&entry.message.as_str())
+            OURS.contains(&entry.program.as_str())
+                && !PROGRESS.contains(&entry.message.as_str())
+                && !entry.message.starts_with(GREETING)
         };
         let failures = |entry: &&Entry| {
             entry.priority <= 3 && NODE_UNITS.iter().any(|unit| entry.unit.starts_with(unit))

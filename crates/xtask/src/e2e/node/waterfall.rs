@@ -1,7 +1,6 @@
 //! Where the time of a boot goes: who waits for whom, as a picture.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::time::SystemTime;
 
 use anyhow::{Result, ensure};
@@ -62,7 +61,7 @@ impl Waterfall {
         stage("setup: kernel, files", setup, first_download(machine, mirror, start).or(containerd));
         for request in mirror.requests() {
             let from = seconds(request.started) - start;
-            if request.client == IpAddr::V4(machine.address()) && from > 0.0 {
+            if request.client == machine.address() && from > 0.0 {
                 let name = request.path.rsplit('/').next().unwrap_or_default();
                 let name = format!("  {name}, {} MB", request.bytes / 1_000_000);
                 stage(&name, Some(from), Some(from + request.duration.unwrap_or_default().as_secs_f64()));
@@ -89,7 +88,7 @@ fn last_download(machine: &Machine, mirror: &FileServer, start: f64) -> Option<f
 }
 
 fn downloads(machine: &Machine, mirror: &FileServer, start: f64) -> impl Iterator<Item = (f64, f64)> {
-    let address = IpAddr::V4(machine.address());
+    let address = machine.address();
     mirror.requests().into_iter().filter(move |request| request.client == address).map(move |request| {
         let from = seconds(request.started) - start;
         (from, from + request.duration.unwrap_or_default().as_secs_f64())
