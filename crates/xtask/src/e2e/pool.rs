@@ -26,6 +26,8 @@ pub enum Cloud {
     OpenStack,
     /// Tells it when asked, and takes user data compressed.
     Aws,
+    /// None: the machine is somebody's, who runs a script on it.
+    Edge,
 }
 
 impl Cloud {
@@ -33,6 +35,7 @@ impl Cloud {
         match self {
             Self::OpenStack => "openstack",
             Self::Aws => "aws",
+            Self::Edge => "edge",
         }
     }
 }
@@ -147,6 +150,10 @@ impl Pool {
             Ok(Some(text?))
         })
         .await?;
+        if self.cloud == Cloud::Edge {
+            // What its owner has set up, which has nothing to do with the cluster.
+            return Ok(UserData { text, delivered: b"#cloud-config\n{}\n".to_vec() });
+        }
         // What the cloud's API takes, its metadata service gives back decoded.
         let sent = machine_controller::delivered(self.cloud.provider(), "ubuntu", &text)?;
         Ok(UserData { text, delivered: BASE64_STANDARD.decode(sent)? })

@@ -1,5 +1,6 @@
 //! `cargo xtask e2e node`: machines that boot from what we publish, and join.
 
+mod edge;
 mod faults;
 mod join;
 mod modules;
@@ -114,6 +115,7 @@ macro_rules! scenario {
 const SCENARIOS: &[Scenario] = &[
     scenario!("join", OpenStack, true, join::join, "boots, provisions itself, becomes Ready, runs a pod whose logs can be read"),
     scenario!("aws", Aws, false, join::aws, "user data compressed, the node's name from the metadata service"),
+    scenario!("edge", Edge, false, edge::edge, "a machine of its owner's, on which somebody runs the script of the pool"),
     scenario!("resolved", OpenStack, false, join::resolved, "with systemd-resolved, pods get name servers that they can reach"),
     scenario!("modules", OpenStack, false, modules::modules, "cloud-init modules of a profile of one's own, in both stages; one of them fails at first"),
     scenario!("no-route", OpenStack, false, networks::no_route, "no default route: the node's address is found all the same", IPv4Isolated, None),

@@ -91,7 +91,7 @@ impl<'a> Visit<'a> {
     /// Name of the node that the machine becomes.
     pub fn node(&self) -> String {
         match self.cloud {
-            Cloud::OpenStack => self.name.clone(),
+            Cloud::OpenStack | Cloud::Edge => self.name.clone(),
             Cloud::Aws => metadata::private_dns_name(self.address(), Site::AWS_DOMAIN),
         }
     }
