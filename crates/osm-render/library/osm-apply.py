@@ -4,27 +4,23 @@
 import base64, grp, gzip, io, os, pwd, subprocess, sys, tempfile
 import yaml
 
-# Modules that are not named as their keys are.
-MODULES = {
-    "allow_public_ssh_keys": "ssh", "apt": "apt_configure", "apt_reboot_if_required": "package_update_upgrade_install",
-    "apt_update": "package_update_upgrade_install", "apt_upgrade": "package_update_upgrade_install",
-    "authkey_hash": "ssh_authkey_fingerprints", "byobu_by_default": "byobu", "chpasswd": "set_passwords",
-    "create_hostname_file": "set_hostname", "device_aliases": "disk_setup", "disable_root": "ssh",
-    "disable_root_opts": "ssh", "drivers": "ubuntu_drivers", "fqdn": "set_hostname", "fs_setup": "disk_setup",
-    "groups": "users_groups", "hostname": "set_hostname", "locale_configfile": "locale",
-    "manage_etc_hosts": "update_etc_hosts", "manage_resolv_conf": "resolv_conf", "mount_default_fields": "mounts",
-    "no_ssh_fingerprints": "ssh_authkey_fingerprints",
-    "package_reboot_if_required": "package_update_upgrade_install",
-    "package_update": "package_update_upgrade_install",
-    "package_upgrade": "package_update_upgrade_install",
-    "packages": "package_update_upgrade_install", "password": "set_passwords",
-    "prefer_fqdn_over_hostname": "set_hostname", "preserve_hostname": "set_hostname", "random_seed": "seed_random",
-    "resize_rootfs": "resizefs", "ssh": "keys_to_console", "ssh_authorized_keys": "ssh", "ssh_deletekeys": "ssh",
-    "ssh_fp_console_blacklist": "keys_to_console", "ssh_genkeytypes": "ssh",
-    "ssh_key_console_blacklist": "keys_to_console", "ssh_keys": "ssh", "ssh_publish_hostkeys": "ssh",
-    "ssh_pwauth": "set_passwords", "ssh_quiet_keygen": "ssh", "swap": "mounts", "user": "users_groups",
-    "users": "users_groups", "yum_repo_dir": "yum_add_repo", "yum_repos": "yum_add_repo", "zypper": "zypper_add_repo",
-}
+# Modules that are not named as their keys are, and the keys.
+MODULES = dict((key, line.split(":")[0]) for line in """\
+apt_configure: apt
+disk_setup: device_aliases fs_setup
+locale: locale_configfile
+mounts: mount_default_fields swap
+package_update_upgrade_install: package_reboot_if_required package_update package_upgrade packages
+resizefs: resize_rootfs
+resolv_conf: manage_resolv_conf
+seed_random: random_seed
+set_hostname: fqdn hostname
+set_passwords: chpasswd password ssh_pwauth
+ssh: disable_root disable_root_opts ssh_authorized_keys ssh_deletekeys ssh_genkeytypes ssh_keys
+update_etc_hosts: manage_etc_hosts
+users_groups: groups user users
+yum_add_repo: yum_repo_dir yum_repos
+zypper_add_repo: zypper""".split("\n") for key in line.split()[1:])
 # What depends on repositories: a node without it is better than none.
 MAY_FAIL = ("package_update_upgrade_install", "rh_subscription")
 OURS = ("write_files", "bootcmd", "runcmd", "merge_how", "merge_type")

@@ -283,9 +283,33 @@ fn the_applier_does_what_cloud_init_would() {
     }
 }
 
-/// Keys of cloud-init's schema that a node has no use for.
-const NOT_FOR_NODES: [&str; 7] =
-    ["apk_repos", "autoinstall", "migrate", "power_state", "ubuntu_advantage", "updates", "vendor_data"];
+/// Keys of cloud-init's schema that are about a login's looks, about names and host keys, which bootstrap has dealt with, of other
+/// systems, or not in use any more: the table is part of what clouds want small.
+const NOT_FOR_NODES: [&str; 23] = [
+    "allow_public_ssh_keys",
+    "apk_repos",
+    "apt_reboot_if_required",
+    "apt_update",
+    "apt_upgrade",
+    "authkey_hash",
+    "autoinstall",
+    "byobu_by_default",
+    "create_hostname_file",
+    "drivers",
+    "migrate",
+    "no_ssh_fingerprints",
+    "power_state",
+    "prefer_fqdn_over_hostname",
+    "preserve_hostname",
+    "ssh",
+    "ssh_fp_console_blacklist",
+    "ssh_key_console_blacklist",
+    "ssh_publish_hostkeys",
+    "ssh_quiet_keygen",
+    "ubuntu_advantage",
+    "updates",
+    "vendor_data",
+];
 
 #[test]
 fn the_applier_knows_the_module_of_every_key() {

@@ -68,16 +68,19 @@ impl Stage {
         let one_line = |pem: &str| pem.split_whitespace().collect::<String>();
         for line in [
             &"/bin/sh".to_owned(),
-            &format!("of-{name}:x:"),
             &format!("{name}:{}", hash(name)),
             &format!("\n{timezone}\n"),
             &format!("/usr/share/zoneinfo/{timezone}"),
             &format!("Lab::Stage \"{name}\";"),
             &format!("from {name}.example.com"),
             &format!("of-{name} /mnt/{name} tmpfs rw"),
+            &format!("of-{name}\t/mnt/{name}\ttmpfs\tsize=1m,comment=cloudconfig"),
         ] {
             ensure!(found.contains(line.as_str()), "{name}: {line:?} is missing:\n{found}");
         }
+        let group =
+            |line: &str| line.starts_with(&format!("of-{name}:x:")) && line.ends_with(&format!(":{name}"));
+        ensure!(found.lines().any(group), "{name}: the user is not in the group:\n{found}");
         let trusted = visit.shell(&format!("cat {SEEN}/{name}.trusted"))?;
         ensure!(
             one_line(&trusted).contains(&one_line(certificate)),
