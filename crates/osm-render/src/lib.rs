@@ -15,6 +15,7 @@ mod defaults;
 mod downloads;
 mod error;
 mod handlebars;
+mod kubelet;
 mod late;
 mod library;
 mod model;

@@ -7,6 +7,7 @@ mod checks;
 mod crds;
 mod demo;
 mod e2e;
+mod kubelet_fields;
 mod progress;
 
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ enum Command {
     Test(checks::Test),
     Lint(checks::Lint),
     Crds(crds::Crds),
+    KubeletFields(kubelet_fields::KubeletFields),
     Bless(bless::Bless),
     Bench(bench::Bench),
 }
@@ -41,6 +43,7 @@ async fn main() -> ExitCode {
         Command::Test(test) => test.run().await,
         Command::Lint(lint) => lint.run().await,
         Command::Crds(crds) => crds.run(),
+        Command::KubeletFields(fields) => fields.run().await,
         Command::Bless(bless) => bless.run(),
         Command::Bench(bench) => bench.run().await,
     };

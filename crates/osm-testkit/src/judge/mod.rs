@@ -22,7 +22,7 @@ pub use containerd::{containerd_config, containerd_configs, hosts_toml};
 pub use ignition::{
     IgnitionConfig, IgnitionUnit, IgnitionUser, ignition_apply, ignition_configs, ignition_read,
 };
-pub use kubelet::{KUBELET_MINORS, kubelet_config, kubelet_configs};
+pub use kubelet::{KUBELET_MINORS, kubelet_config, kubelet_configs, kubelet_feature_gates, kubelet_fields};
 pub use script::{python_scripts, shell_script, shell_scripts};
 pub use systemd::systemd_units;
 pub use user_data::{File, UserData, judge_user_data, judge_user_data_batch, user_data_files};

@@ -77,9 +77,15 @@ pub(super) fn cached(name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Resu
 /// When Go is missing, or the build fails.
 pub(super) fn go_program(directory: &str, module: &str) -> Result<PathBuf> {
     let source = go_source(directory);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&source).with_context(|| source.display().to_string())? {
+        files.push(entry?.path());
+    }
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "go"));
+    files.sort();
+    files.extend([source.join(module), source.join(module.replace(".mod", ".sum"))]);
     let mut hash = Sha256::new();
-    for file in ["main.go", module, &module.replace(".mod", ".sum")] {
-        let path = source.join(file);
+    for path in files {
         hash.update(fs::read(&path).with_context(|| path.display().to_string())?);
     }
     let key: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
