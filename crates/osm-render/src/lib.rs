@@ -38,7 +38,7 @@ pub use late::{LateValues, PREFIX as RESERVED_PREFIX};
 pub use library::library_version;
 pub use profile::{ClusterEndpoint, Profile, Rendered, compile};
 pub use resolve::resolve;
-pub use samples::{dry_run, plain_pools, sample_pools, stand_in_cluster};
+pub use samples::{dry_run, dry_run_with, plain_pools, sample_pools, stand_in_cluster};
 pub use size::{Counted, SizeLimit, size_limit};
 pub use user_data::{placeholders, user_data};
 

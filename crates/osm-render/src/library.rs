@@ -22,12 +22,13 @@ macro_rules! part {
 }
 
 /// Names and texts, in order.
-const PARTS: [(&str, &str); 26] = [
+const PARTS: [(&str, &str); 27] = [
     part!("bootstrap-kubelet.conf"),
     part!("containerd.service"),
     part!("containerd.toml"),
     part!("downloads.sh"),
     part!("journald.conf"),
+    part!("kubelet-settings.conf"),
     part!("kubelet.service"),
     part!("kubelet.yaml"),
     part!("mirrors.sh"),

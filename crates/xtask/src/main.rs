@@ -4,6 +4,7 @@ mod bench;
 mod bless;
 mod build;
 mod checks;
+mod cloud_init_schema;
 mod crds;
 mod demo;
 mod e2e;
@@ -30,6 +31,7 @@ enum Command {
     Test(checks::Test),
     Lint(checks::Lint),
     Crds(crds::Crds),
+    CloudInitSchema(cloud_init_schema::CloudInitSchema),
     KubeletFields(kubelet_fields::KubeletFields),
     Bless(bless::Bless),
     Bench(bench::Bench),
@@ -43,6 +45,7 @@ async fn main() -> ExitCode {
         Command::Test(test) => test.run().await,
         Command::Lint(lint) => lint.run().await,
         Command::Crds(crds) => crds.run(),
+        Command::CloudInitSchema(schema) => schema.run().await,
         Command::KubeletFields(fields) => fields.run().await,
         Command::Bless(bless) => bless.run(),
         Command::Bench(bench) => bench.run().await,

@@ -17,7 +17,7 @@ mod systemd;
 mod user_data;
 mod verdict;
 
-pub use cloud_config::cloud_config;
+pub use cloud_config::{cloud_config, cloud_init_schema};
 pub use containerd::{containerd_config, containerd_configs, hosts_toml};
 pub use ignition::{
     IgnitionConfig, IgnitionUnit, IgnitionUser, ignition_apply, ignition_configs, ignition_read,
