@@ -251,7 +251,7 @@ impl Judge {
             Rule::Has(fields) => {
                 let missing = fields
                     .iter()
-                    .filter(|field| value.get(field).and_then(Value::as_str).unwrap_or("") == "");
+                    .filter(|field| value.get(field).and_then(Value::as_str).is_none_or(str::is_empty));
                 for field in missing {
                     self.mistake(&format!("{path}.{field}"), "is missing");
                 }

@@ -174,10 +174,9 @@ impl Schema {
                 continue;
             }
             let types = types(self.resolve(branch));
-            if types.is_empty() || types.iter().any(|name| is_of(value, name)) {
-                if likeliest.as_ref().is_none_or(|best| problems.len() < best.len()) {
-                    likeliest = Some(problems);
-                }
+            let likely = types.is_empty() || types.iter().any(|name| is_of(value, name));
+            if likely && likeliest.as_ref().is_none_or(|best| problems.len() < best.len()) {
+                likeliest = Some(problems);
             }
             types_of_all
                 .extend(types.into_iter().filter(|name| !types_of_all.contains(name)).collect::<Vec<_>>());
