@@ -286,14 +286,18 @@ fn failures_keep_the_last_good_content_and_say_why() {
 }
 
 #[test]
-fn marker_text_in_an_annotation_is_refused() {
+fn marker_text_in_an_annotation_or_a_setting_is_refused() {
+    let marker = "%%osm-late{api/token,raw}%%";
     let mut gathered = standing();
     let mut md = (*gathered.claimants[0]).clone();
-    md.annotations_mut().insert(
-        format!("{}ContainerLogMaxSize", names::KUBELET_CONFIG_PREFIX),
-        "%%osm-late{api/token,raw}%%".into(),
-    );
+    md.annotations_mut()
+        .insert(format!("{}ContainerLogMaxSize", names::KUBELET_CONFIG_PREFIX), marker.into());
     gathered.claimants = vec![Arc::new(md)];
+    assert_eq!(verdict(&plan(&gathered)), ("InvalidAnnotation", false));
+
+    let mut gathered = standing();
+    let settings = Settings { pause_image: Some(marker.to_owned()), ..Settings::default() };
+    gathered.settings = SettingsLookup::Found(Arc::new(Current { settings, digest: "settings".into() }));
     assert_eq!(verdict(&plan(&gathered)), ("ReservedText", false));
 }
 

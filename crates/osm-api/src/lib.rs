@@ -3,6 +3,7 @@
 //! - [`profile`] and [`config`]: the two custom resources, from which `crds/` is generated.
 //! - [`machine_deployment`], [`provider_spec`], [`pool`]: what is read of a MachineDeployment.
 //! - [`settings`]: the one settings document of an installation.
+//! - [`kubelet_value`]: quantities, durations and thresholds as the kubelet reads them.
 //! - [`names`], [`condition`], [`rbac`]: object names, conditions with their owners, and each service's rights.
 //!
 //! This crate must not talk to anything: it knows shapes and rules, not clients.
@@ -10,6 +11,7 @@
 pub mod condition;
 pub mod config;
 pub mod digest;
+pub mod kubelet_value;
 pub mod machine_deployment;
 pub mod names;
 pub mod pool;

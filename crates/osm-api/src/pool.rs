@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::machine_deployment::MachineDeployment;
 use crate::profile::{CloudProvider, OperatingSystem, ProvisioningUtility};
 use crate::provider_spec::{Network, OperatingSystemSpec, ProviderSpec};
-use crate::{digest, names, strict};
+use crate::{digest, kubelet_value, names, strict};
 
 mod annotations;
 
@@ -195,29 +195,71 @@ impl KubeletSettings {
     fn read(annotations: &BTreeMap<String, String>) -> Result<Self, PoolError> {
         let mut settings = Self::default();
         for (key, value) in annotations {
-            let Some(name) = key.strip_prefix(names::KUBELET_CONFIG_PREFIX) else { continue };
-            let bad = |problem: String| PoolError::InvalidAnnotation { key: key.clone(), problem };
-            let number = || value.parse::<i32>().map_err(|_| bad("must be a whole number".to_owned()));
-            let pairs = |separator| parse_pairs(value, separator).map_err(&bad);
-            let duration = || match value.parse::<jiff::SignedDuration>() {
-                Ok(_) => Ok(value.clone()),
-                Err(_) => Err(bad("must be a duration such as 2m or 24h".to_owned())),
-            };
-            match name {
-                "SystemReserved" => settings.system_reserved = Some(pairs('=')?),
-                "KubeReserved" => settings.kube_reserved = Some(pairs('=')?),
-                "EvictionHard" => settings.eviction_hard = Some(pairs('<')?),
-                "ContainerLogMaxSize" => settings.container_log_max_size = Some(value.clone()),
-                "ContainerLogMaxFiles" => settings.container_log_max_files = Some(number()?),
-                "MaxPods" => settings.max_pods = Some(number()?),
-                "ImageGCHighThresholdPercent" => settings.image_gc_high_threshold_percent = Some(number()?),
-                "ImageGCLowThresholdPercent" => settings.image_gc_low_threshold_percent = Some(number()?),
-                "ImageMinimumGCAge" => settings.image_minimum_gc_age = Some(duration()?),
-                "ImageMaximumGCAge" => settings.image_maximum_gc_age = Some(duration()?),
-                _ => return Err(bad("is not a kubelet setting that is known here".to_owned())),
+            if let Some(name) = key.strip_prefix(names::KUBELET_CONFIG_PREFIX) {
+                let bad = |problem| PoolError::InvalidAnnotation { key: key.clone(), problem };
+                settings.set(name, value).map_err(bad)?;
             }
         }
+        settings.agree()?;
         Ok(settings)
+    }
+
+    /// Takes one annotation, if its value is one that the kubelet starts with.
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let number = |least: i32, most: i32| match value.parse::<i32>() {
+            Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),
+            _ if most == i32::MAX => Err(format!("must be a whole number from {least}")),
+            _ => Err(format!("must be a whole number from {least} to {most}")),
+        };
+        let pairs = |separator, check: fn(&str, &str) -> Result<(), &'static str>| {
+            let pairs = parse_pairs(value, separator)?;
+            for (key, value) in &pairs {
+                check(key, value).map_err(|problem| format!("{key}: {problem}"))?;
+            }
+            Ok::<_, String>(Some(pairs))
+        };
+        let duration = || match kubelet_value::duration(value) {
+            Some(0..) => Ok(Some(value.to_owned())),
+            _ => Err(kubelet_value::NO_DURATION.to_owned()),
+        };
+        match name {
+            "SystemReserved" => self.system_reserved = pairs('=', kubelet_value::reservation)?,
+            "KubeReserved" => self.kube_reserved = pairs('=', kubelet_value::reservation)?,
+            "EvictionHard" => self.eviction_hard = pairs('<', kubelet_value::eviction_threshold)?,
+            "ContainerLogMaxSize" => {
+                kubelet_value::log_size(value)?;
+                self.container_log_max_size = Some(value.to_owned());
+            }
+            "ContainerLogMaxFiles" => self.container_log_max_files = number(2, i32::MAX)?,
+            "MaxPods" => self.max_pods = number(0, i32::MAX)?,
+            "ImageGCHighThresholdPercent" => self.image_gc_high_threshold_percent = number(0, 100)?,
+            "ImageGCLowThresholdPercent" => self.image_gc_low_threshold_percent = number(0, 100)?,
+            "ImageMinimumGCAge" => self.image_minimum_gc_age = duration()?,
+            "ImageMaximumGCAge" => self.image_maximum_gc_age = duration()?,
+            _ => return Err("is not a kubelet setting that is known here".to_owned()),
+        }
+        Ok(())
+    }
+
+    /// Checks what the kubelet wants of values together.
+    fn agree(&self) -> Result<(), PoolError> {
+        let bad = |name: &str, problem: &str| {
+            let key = format!("{}{name}", names::KUBELET_CONFIG_PREFIX);
+            Err(PoolError::InvalidAnnotation { key, problem: problem.to_owned() })
+        };
+        let (low, high) = (self.image_gc_low_threshold_percent, self.image_gc_high_threshold_percent);
+        if !kubelet_value::image_gc_percents(low.map(i64::from), high.map(i64::from)) {
+            let name =
+                if low.is_some() { "ImageGCLowThresholdPercent" } else { "ImageGCHighThresholdPercent" };
+            return bad(name, kubelet_value::IMAGE_GC_PERCENTS);
+        }
+        if !kubelet_value::image_gc_ages(
+            self.image_minimum_gc_age.as_deref(),
+            self.image_maximum_gc_age.as_deref(),
+        ) {
+            return bad("ImageMaximumGCAge", kubelet_value::IMAGE_GC_AGES);
+        }
+        Ok(())
     }
 }
 
@@ -303,6 +345,60 @@ mod tests {
         let error = Pool::read(&machine_deployment(good(), annotations)).unwrap_err();
         assert_eq!(error.reason(), "InvalidAnnotation");
         assert!(error.to_string().contains("MaxPods"), "{error}");
+    }
+
+    #[test]
+    fn an_annotation_that_the_kubelet_would_exit_over_is_refused() {
+        let read = |pairs: &[(&str, &str)]| {
+            let annotations: serde_json::Map<String, Value> = pairs
+                .iter()
+                .map(|(name, value)| (format!("{}{name}", names::KUBELET_CONFIG_PREFIX), json!(value)))
+                .collect();
+            Pool::read(&machine_deployment(good(), annotations.into()))
+        };
+        for pairs in [
+            &[("SystemReserved", "cpu=200m,memory=1.5Gi,ephemeral-storage=1G,pid=1000")][..],
+            &[("EvictionHard", "memory.available<100Mi,nodefs.available<10%,imagefs.inodesFree<5%")],
+            &[("ContainerLogMaxSize", "100Mi"), ("ContainerLogMaxFiles", "2")],
+            &[("MaxPods", "0")],
+            &[("ImageGCHighThresholdPercent", "100"), ("ImageGCLowThresholdPercent", "0")],
+            &[("ImageGCHighThresholdPercent", "81")],
+            &[("ImageMinimumGCAge", "0"), ("ImageMaximumGCAge", "1h30m")],
+            &[("ImageMaximumGCAge", "0s")],
+        ] {
+            read(pairs).unwrap_or_else(|error| panic!("{pairs:?}: {error}"));
+        }
+        for (pairs, named, problem) in [
+            (&[("SystemReserved", "cpu=a77")][..], "SystemReserved", "cpu: must be a quantity"),
+            (&[("SystemReserved", "cpu=-77")], "SystemReserved", "cpu: must not be negative"),
+            (&[("KubeReserved", "storage=77")], "KubeReserved", "storage: can't be reserved"),
+            (&[("KubeReserved", "cpu 77")], "KubeReserved", "must be a list such as cpu=200m"),
+            (&[("EvictionHard", "memory.free<77")], "EvictionHard", "memory.free: is no eviction signal"),
+            (&[("EvictionHard", "memory.available<177%")], "EvictionHard", "memory.available: must be"),
+            (&[("EvictionHard", "nodefs.available<0")], "EvictionHard", "a quantity above 0"),
+            (&[("ContainerLogMaxSize", "77MB")], "ContainerLogMaxSize", "must be a size"),
+            (&[("ContainerLogMaxFiles", "1")], "ContainerLogMaxFiles", "must be a whole number from 2"),
+            (&[("MaxPods", "-77")], "MaxPods", "must be a whole number from 0"),
+            (&[("MaxPods", "7.7")], "MaxPods", "must be a whole number from 0"),
+            (&[("ImageGCHighThresholdPercent", "177")], "ImageGCHighThresholdPercent", "from 0 to 100"),
+            (&[("ImageGCLowThresholdPercent", "-77")], "ImageGCLowThresholdPercent", "from 0 to 100"),
+            (&[("ImageGCHighThresholdPercent", "77")], "ImageGCHighThresholdPercent", "below"),
+            (
+                &[("ImageGCHighThresholdPercent", "77"), ("ImageGCLowThresholdPercent", "77")],
+                "ImageGCLowThresholdPercent",
+                "below",
+            ),
+            (&[("ImageMinimumGCAge", "77 minutes")], "ImageMinimumGCAge", "must be a duration"),
+            (&[("ImageMinimumGCAge", "-77s")], "ImageMinimumGCAge", "must be a duration"),
+            (&[("ImageMaximumGCAge", "77s")], "ImageMaximumGCAge", "longer than"),
+            (&[("PodsPerCore", "77")], "PodsPerCore", "is not a kubelet setting"),
+        ] {
+            let error = read(pairs).unwrap_err();
+            assert_eq!(error.reason(), "InvalidAnnotation");
+            let message = error.to_string();
+            assert!(message.contains(&format!("/{named}: ")) && message.contains(problem), "{message}");
+            assert!(!message.contains("77"), "the value is repeated: {message}");
+        }
     }
 
     #[test]

@@ -105,6 +105,9 @@ pub enum TaintEffect {
 pub struct KubeletDefaults {
     /// Feature gates.
     pub feature_gates: BTreeMap<String, bool>,
+    /// A part of a `KubeletConfiguration` (`kubelet.config.k8s.io/v1beta1`), merged into the profile's. It is judged
+    /// when a pool is rendered, as its kubelet's version decides.
+    pub configuration: Option<serde_json::Map<String, Value>>,
 }
 
 /// containerd settings of all pools.

@@ -77,6 +77,8 @@ pub enum RenderError {
     UnsupportedProvisioningUtility { profile: ProvisioningUtility, pool: ProvisioningUtility },
     #[error("the MachineDeployment's network: {problem}")]
     UnsupportedNetwork { problem: String },
+    #[error("the settings' {}", .problems.join("; the settings' "))]
+    KubeletSettings { problems: Vec<String> },
     #[error("{position}: {problem}")]
     Template { position: TemplatePosition, problem: String },
     #[error("{place} contains {prefix:?}, which is reserved for late-bound values: remove it", prefix = crate::RESERVED_PREFIX)]
@@ -103,6 +105,7 @@ impl RenderError {
             Self::UnsupportedCloudProvider { .. } => "UnsupportedCloudProvider",
             Self::UnsupportedProvisioningUtility { .. } => "UnsupportedProvisioningUtility",
             Self::UnsupportedNetwork { .. } => "UnsupportedNetwork",
+            Self::KubeletSettings { .. } => "InvalidKubeletSettings",
             Self::Template { .. } => "TemplateFailed",
             Self::ReservedText { .. } => "ReservedText",
             Self::ContentTooLarge { .. } => "ContentTooLarge",

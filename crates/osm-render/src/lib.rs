@@ -15,6 +15,7 @@ mod defaults;
 mod downloads;
 mod error;
 mod handlebars;
+mod kubelet;
 mod late;
 mod library;
 mod model;
@@ -39,7 +40,7 @@ pub use late::{LateValues, PREFIX as RESERVED_PREFIX};
 pub use library::library_version;
 pub use profile::{ClusterEndpoint, Profile, Rendered, compile};
 pub use resolve::resolve;
-pub use samples::{dry_run, plain_pools, sample_pools, stand_in_cluster};
+pub use samples::{dry_run, dry_run_with, plain_pools, sample_pools, stand_in_cluster};
 pub use size::{Counted, SizeLimit, size_limit};
 pub use user_data::{edge_script, placeholders, user_data};
 

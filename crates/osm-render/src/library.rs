@@ -22,7 +22,7 @@ macro_rules! part {
 }
 
 /// Names and texts, in order.
-const PARTS: [(&str, &str); 29] = [
+const PARTS: [(&str, &str); 30] = [
     part!("bootstrap-kubelet.conf"),
     part!("clock.sh"),
     part!("containerd.service"),
@@ -31,6 +31,7 @@ const PARTS: [(&str, &str); 29] = [
     part!("explain.sh"),
     part!("flatcar-fetch.sh"),
     part!("journald.conf"),
+    part!("kubelet-settings.conf"),
     part!("kubelet.service"),
     part!("kubelet.yaml"),
     part!("mirrors.sh"),

@@ -6,14 +6,14 @@ use osm_api::settings::{ARCHITECTURES, Registry, Settings};
 use serde_json::{Map, Value, json};
 
 use crate::downloads::{Artefact, Source};
-use crate::{ClusterEndpoint, clouds, systems};
+use crate::{ClusterEndpoint, clouds, kubelet, systems};
 
 /// Builds the data.
 pub(crate) fn data(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) -> Value {
     let family = pool.network.ip_family;
     let (cloud, system) = (clouds::cloud(pool.cloud_provider), systems::system(pool.operating_system));
     json!({
-        "kubelet": kubelet(pool, settings),
+        "kubelet": of_kubelet(pool, settings),
         "cloud": {
             "name": pool.cloud_provider,
             "external": settings.cluster.external_cloud_provider && cloud.external,
@@ -59,11 +59,12 @@ pub(crate) fn data(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) 
     })
 }
 
-fn kubelet(pool: &Pool, settings: &Settings) -> Value {
+fn of_kubelet(pool: &Pool, settings: &Settings) -> Value {
     let mut kubelet = Map::new();
     kubelet.insert("version".to_owned(), json!(pool.kubelet_version.to_string()));
     kubelet.insert("minor".to_owned(), json!(pool.kubelet_version.minor));
     kubelet.insert("featureGates".to_owned(), json!(settings.kubelet.feature_gates));
+    kubelet.insert("configuration".to_owned(), json!(kubelet::drop_in(&settings.kubelet)));
     if let Value::Object(annotations) = json!(pool.kubelet) {
         kubelet.extend(annotations);
     }

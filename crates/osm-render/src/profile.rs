@@ -7,8 +7,8 @@ use osm_api::digest;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::pool::Pool;
 use osm_api::profile::{
-    AcceptedProfile, MAX_CONTENT_BYTES, OperatingSystem, OperatingSystemProfileSpec, TemplateEngine,
-    stored_bytes,
+    AcceptedProfile, File, MAX_CONTENT_BYTES, OperatingSystem, OperatingSystemProfileSpec, ProfileConfig,
+    TemplateEngine, stored_bytes,
 };
 use osm_api::settings::Settings;
 use serde_json::json;
@@ -18,7 +18,7 @@ use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 use crate::handlebars::{self, Budget, Located, Templates};
 use crate::late::{self, Part};
 use crate::user_data::{self, Reader};
-use crate::{Stage, model, packages, size, static_network, subscription, texts};
+use crate::{Stage, kubelet, model, packages, size, static_network, subscription, texts};
 
 /// Oldest and newest minor version of Kubernetes 1 that templates are tried with.
 pub(crate) const KUBELET_MINORS: (u64, u64) = (33, 36);
@@ -125,6 +125,11 @@ impl Profile {
     ) -> Result<Rendered, RenderError> {
         let mut warnings = self.suits(pool)?;
         warnings.extend(pool.warnings.iter().cloned());
+        let kubelet = kubelet::check(pool, &settings.kubelet);
+        if !kubelet.mistakes.is_empty() {
+            return Err(RenderError::KubeletSettings { problems: kubelet.mistakes });
+        }
+        warnings.extend(kubelet.warnings.iter().map(|warning| format!("the settings' {warning}")));
         let data = model::data(pool, settings, cluster);
         if let Some(place) =
             late::find_reserved(&json!({"sshPublicKeys": pool.ssh_public_keys, "template data": data}))
@@ -227,7 +232,7 @@ impl Profile {
             Stage::Bootstrap => &self.bootstrap,
             Stage::Provisioning => &self.provisioning,
         };
-        texts::map(stage.field(), config, &mut |place, text| match engine {
+        let mut rendered = texts::map(stage.field(), config, &mut |place, text| match engine {
             Engine::Verbatim => Ok(text.to_owned()),
             Engine::Handlebars(templates) => templates
                 .render(place, context, known, budget, catalogue)
@@ -235,8 +240,23 @@ impl Profile {
                     position: position(stage, place, &failure),
                     problem: failure.at.problem,
                 }),
-        })
+        })?;
+        if let Engine::Handlebars(_) = engine {
+            leave_out_empty_files(stage, config, &mut rendered);
+        }
+        Ok(rendered)
     }
+}
+
+/// A file whose template has nothing to say is not written, so that a template can decide it.
+fn leave_out_empty_files(stage: Stage, config: &ProfileConfig, rendered: &mut StageConfig) {
+    let is_empty =
+        |file: &File| file.content.inline.as_ref().is_none_or(|inline| inline.data.trim().is_empty());
+    let mut templates = texts::files(stage.field(), config).into_iter();
+    rendered.files.retain(|file| {
+        let empty_by_itself = templates.next().is_some_and(|(_, template)| is_empty(template));
+        empty_by_itself || !is_empty(file)
+    });
 }
 
 /// Adds what the markers in `config` stand for.

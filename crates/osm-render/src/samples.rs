@@ -10,7 +10,7 @@ use semver::Version;
 
 use crate::error::RenderError;
 use crate::late;
-use crate::profile::{ClusterEndpoint, KUBELET_MINORS, Profile};
+use crate::profile::{ClusterEndpoint, KUBELET_MINORS, Profile, Rendered};
 
 /// A settings document with everything set.
 const FULL_SETTINGS: &str = r#"
@@ -19,7 +19,7 @@ proxy: {http: "http://proxy.example:3128", noProxy: "10.0.0.0/8,.example"}
 hostCaBundle: "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 pauseImage: registry.example/pause:3.10
 initialTaints: [{key: dedicated, value: batch, effect: NoSchedule}, {key: fresh, effect: NoExecute}]
-kubelet: {featureGates: {ImageMaximumGCAge: true}}
+kubelet: {featureGates: {ImageMaximumGCAge: true}, configuration: {podPidsLimit: 4096, evictionMinimumReclaim: {memory.available: 100Mi}}}
 containerd:
   deviceOwnershipFromSecurityContext: true
   registries:
@@ -128,6 +128,17 @@ fn representatives(spec: &OperatingSystemProfileSpec) -> impl Iterator<Item = (S
 /// # Errors
 /// The first failure, with the label of its pool.
 pub fn dry_run(profile: &Profile) -> Result<(), RenderError> {
+    dry_run_with(profile, |_, _| Ok(()))
+}
+
+/// [`dry_run`], with a look at each result; the sample's label says its pool and settings.
+///
+/// # Errors
+/// The first failure, or what `look` refuses.
+pub fn dry_run_with<E: From<RenderError>>(
+    profile: &Profile,
+    mut look: impl FnMut(&str, &Rendered) -> Result<(), E>,
+) -> Result<(), E> {
     // That it parses is tested; were it broken, the default settings would still be tried.
     let full = Settings::parse(FULL_SETTINGS).unwrap_or_default();
     let defaults = Settings::default();
@@ -136,10 +147,11 @@ pub fn dry_run(profile: &Profile) -> Result<(), RenderError> {
         for (pool, settings, how) in
             [(pool.clone(), &defaults, "default settings"), (with_everything(&pool), &full, "everything set")]
         {
-            profile.render(&pool, settings, &cluster).map_err(|error| RenderError::Sample {
-                sample: format!("{label}, {how}"),
-                error: Box::new(error),
-            })?;
+            let sample = format!("{label}, {how}");
+            match profile.render(&pool, settings, &cluster) {
+                Ok(rendered) => look(&sample, &rendered)?,
+                Err(error) => return Err(RenderError::Sample { sample, error: Box::new(error) }.into()),
+            }
         }
     }
     Ok(())

@@ -625,3 +625,61 @@ fn machine_controllers_text_replacements_do_no_harm() {
     assert_eq!(treated["hostname"], "123");
     assert_eq!(file(&treated, "/script")["content"], tricky);
 }
+
+#[test]
+fn a_file_is_written_only_if_its_template_has_something_to_say() {
+    let profile = profile(|spec| {
+        let files = [("/conditional", "{{#if proxy.http}}\n{{proxy.http}}\n{{/if}}\n"), ("/empty", "")]
+            .map(|(path, text)| json!({"path": path, "content": {"inline": {"data": text}}}));
+        spec["bootstrapConfig"]["files"] = json!(files);
+    });
+    let paths = |settings: &Settings| {
+        let rendered = profile.render(&pool("aws"), settings, &stand_in_cluster()).unwrap();
+        let files = rendered.spec.bootstrap_config.files.into_iter();
+        files.map(|file| file.path).collect::<Vec<_>>()
+    };
+    assert_eq!(paths(&settings()), ["/conditional", "/empty"]);
+    assert_eq!(paths(&Settings::default()), ["/empty"], "a file that is empty on purpose is written");
+}
+
+#[test]
+fn a_kubelet_configuration_is_a_drop_in_of_every_default_profile() {
+    let path = "/etc/kubernetes/kubelet.conf.d/90-settings.conf";
+    let settings = Settings::parse("kubelet: {configuration: {maxPods: 33, clusterDomain: 'a: b'}}").unwrap();
+    let refused = Settings::parse(
+        "kubelet: {featureGates: {Nonsense: true}, configuration: {maxPods: s3cr3t, maxPod: s3cr3t}}",
+    );
+    let refused = refused.unwrap();
+    for (name, spec) in defaults() {
+        let profile = compile(&resolve(&spec).unwrap()).unwrap();
+        let (_, pool) = sample_pools(&spec).remove(0);
+        let files = |settings: &Settings| {
+            let rendered = profile.render(&pool, settings, &stand_in_cluster()).unwrap();
+            rendered
+                .spec
+                .provisioning_config
+                .files
+                .into_iter()
+                .map(|file| (file.path.clone(), file))
+                .collect()
+        };
+        let without: BTreeMap<_, _> = files(&Settings::default());
+        assert!(!without.contains_key(path), "{name}");
+        let with: BTreeMap<_, _> = files(&settings);
+        let file = &with[path];
+        assert_eq!(file.permissions, 600, "{name}");
+        assert_eq!(
+            file.content.inline.as_ref().unwrap().data,
+            "{\"apiVersion\":\"kubelet.config.k8s.io/v1beta1\",\"kind\":\"KubeletConfiguration\",\"maxPods\":33,\"clusterDomain\":\"a: b\"}\n",
+            "{name}"
+        );
+        let error = profile.render(&pool, &refused, &stand_in_cluster()).unwrap_err();
+        assert_eq!(error.reason(), "InvalidKubeletSettings");
+        assert_eq!(
+            error.to_string(),
+            "the settings' kubelet.featureGates.Nonsense: kubelet 1.33 knows no such feature gate; \
+             the settings' kubelet.configuration.maxPods: must be a whole number; \
+             the settings' kubelet.configuration.maxPod: kubelet 1.33 has no such field"
+        );
+    }
+}

@@ -1,4 +1,5 @@
-//! Finds out what a profile is worth: resolves it, compiles its templates and renders the sample pools with it.
+//! Finds out what a profile is worth: resolves it, compiles its templates, renders the sample pools with it, and judges the
+//! modules that come out by cloud-init's schema.
 //!
 //! Rendering costs processor time, so it runs on threads of its own, a few at a time, and once for each content. It goes on
 //! when the reconcile that asked for it has run out of time; the next one gets the result.
@@ -13,13 +14,15 @@ use osm_api::profile::AcceptedProfile;
 use osm_render::{ProfileError, RenderError};
 use tokio::sync::Semaphore;
 
+use crate::modules;
+
 /// Profiles that are tried at the same time. More than one, so that a slow one does not hold up the others.
 const SLOTS: usize = 4;
 
 /// Why a profile is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// From the closed sets of osm-render's errors, or [`Refusal::BROKE_OFF`].
+    /// From the closed sets of osm-render's errors, `ModulesInvalid`, or [`Refusal::BROKE_OFF`].
     pub reason: &'static str,
     /// What is wrong, where, and how to mend it.
     pub message: String,
@@ -68,10 +71,11 @@ impl Default for Judge {
     }
 }
 
-/// Compiles every template and renders every sample pool.
-fn try_out(accepted: &AcceptedProfile) -> Result<(), Refusal> {
+/// Compiles every template, renders the sample pools, and judges the modules of each.
+pub(crate) fn try_out(accepted: &AcceptedProfile) -> Result<(), Refusal> {
     let profile = osm_render::compile(accepted)?;
-    Ok(osm_render::dry_run(&profile)?)
+    let mut modules = modules::Judge::new(profile.spec());
+    osm_render::dry_run_with(&profile, |sample, rendered| modules.judge(sample, rendered))
 }
 
 impl Judge {

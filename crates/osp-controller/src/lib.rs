@@ -9,6 +9,7 @@
 pub mod apply;
 pub mod gather;
 pub mod judge;
+mod modules;
 pub mod plan;
 pub mod report;
 pub mod state;

@@ -155,6 +155,38 @@ async fn what_can_t_be_rendered_is_refused_with_what_to_do() -> Result<()> {
 }
 
 #[tokio::test]
+async fn modules_that_cloud_init_would_not_understand_are_refused() -> Result<()> {
+    let site = Site::start(ControlPlane::shared().await?, "osp-modules").await?;
+    let with = |version: &str, bootstrap, provisioning| {
+        let mut spec = profile(version, "text");
+        spec["bootstrapConfig"]["modules"] = bootstrap;
+        spec["provisioningConfig"]["modules"] = provisioning;
+        spec
+    };
+    let good =
+        with("v1.0.0", json!({"runcmd": ["true"]}), json!({"ntp": {"servers": ["{{cluster.dnsDomain}}"]}}));
+    site.create("mine", good).await?;
+    let before = site.judged("mine", "True", |stored| accepted(stored) == Some("v1.0.0")).await?;
+
+    let bad = with("v1.1.0", json!({"runcdm": ["true"]}), json!({"ntp": {"servers": [1, 2]}}));
+    site.edit("mine", bad).await?;
+    let refused = site.judged("mine", "False", |stored| stored.spec.version == "v1.1.0").await?;
+    let (reason, message) = verdict(&refused);
+    assert_eq!(reason, "ModulesInvalid");
+    for problem in [
+        "bootstrapConfig.modules.runcdm: is not known to cloud-init",
+        "provisioningConfig.modules.ntp.servers[0]: is not of type string",
+        "provisioningConfig.modules.ntp.servers[1]: is not of type string",
+        "until then version v1.0.0 stays in use",
+    ] {
+        assert!(message.contains(problem), "{problem} is not in {message}");
+    }
+    assert_eq!(refused.status.context("status")?.accepted, before.status.context("status")?.accepted);
+    assert_eq!(site.event("mine", "Warning", "ModulesInvalid").await?, message);
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_endless_template_holds_up_no_other_profile() -> Result<()> {
     let site = Site::start(ControlPlane::shared().await?, "osp-endless").await?;
     // Each of these would render for years.

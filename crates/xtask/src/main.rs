@@ -4,9 +4,11 @@ mod bench;
 mod bless;
 mod build;
 mod checks;
+mod cloud_init_schema;
 mod crds;
 mod demo;
 mod e2e;
+mod kubelet_fields;
 mod progress;
 
 use std::path::PathBuf;
@@ -29,6 +31,8 @@ enum Command {
     Test(checks::Test),
     Lint(checks::Lint),
     Crds(crds::Crds),
+    CloudInitSchema(cloud_init_schema::CloudInitSchema),
+    KubeletFields(kubelet_fields::KubeletFields),
     Bless(bless::Bless),
     Bench(bench::Bench),
 }
@@ -41,6 +45,8 @@ async fn main() -> ExitCode {
         Command::Test(test) => test.run().await,
         Command::Lint(lint) => lint.run().await,
         Command::Crds(crds) => crds.run(),
+        Command::CloudInitSchema(schema) => schema.run().await,
+        Command::KubeletFields(fields) => fields.run().await,
         Command::Bless(bless) => bless.run(),
         Command::Bench(bench) => bench.run().await,
     };

@@ -2,7 +2,12 @@
 // duplicate one or a wrong type is a complaint. So is a feature gate that this version does not have (the argument names the
 // file that lists them: name, and the only value of a locked one): such a kubelet would not start.
 //
-// It reads a JSON array of texts on standard input and writes an array of arrays of complaints, in the same order.
+// It reads a JSON array of texts on standard input and writes an array of arrays of complaints, in the same order. A text is a
+// configuration file, with its drop-ins behind it in their order, each after a line "---": they are judged one by one, and merged as
+// the kubelet merges them.
+//
+// With the argument "fields" it reads nothing and writes the fields of the configuration instead, see writeFields.
+//
 // Each minor version has its own module file: `go build -modfile go-1.33.mod`.
 package main
 
@@ -15,12 +20,20 @@ import (
 	"strconv"
 	"strings"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/kubelet/config/v1beta1"
+	"sigs.k8s.io/yaml"
 )
 
 func main() {
+	if os.Args[1] == "fields" {
+		if err := writeFields(); err != nil {
+			fail(err)
+		}
+		return
+	}
 	var texts []string
 	if err := json.NewDecoder(os.Stdin).Decode(&texts); err != nil {
 		fail(err)
@@ -43,24 +56,27 @@ func main() {
 	}
 }
 
-// judge returns what is wrong with one configuration file; nothing if it is good.
+// judge returns what is wrong with one configuration file and its drop-ins; nothing if they are good.
 func judge(decoder runtime.Decoder, gates map[string]string, text string) []string {
-	object, kind, err := decoder.Decode([]byte(text), nil, nil)
-	if err != nil {
-		if strict, ok := runtime.AsStrictDecodingError(err); ok {
-			var complaints []string
-			for _, e := range strict.Errors() {
-				complaints = append(complaints, e.Error())
-			}
+	complaints := []string{}
+	var merged []byte
+	for _, file := range strings.Split(text, "\n---\n") {
+		if _, complaints = decode(decoder, file); len(complaints) > 0 {
 			return complaints
 		}
-		return []string{strings.TrimSpace(err.Error())}
+		patch, err := yaml.YAMLToJSON([]byte(file))
+		if err == nil && merged != nil {
+			patch, err = jsonpatch.MergePatch(merged, patch)
+		}
+		if err != nil {
+			return []string{err.Error()}
+		}
+		merged = patch
 	}
-	configuration, ok := object.(*v1beta1.KubeletConfiguration)
-	if !ok {
-		return []string{fmt.Sprintf("kind: %s is no KubeletConfiguration", kind.Kind)}
+	configuration, complaints := decode(decoder, string(merged))
+	if len(complaints) > 0 {
+		return complaints
 	}
-	complaints := []string{}
 	for _, name := range slices.Sorted(maps.Keys(configuration.FeatureGates)) {
 		locked, known := gates[name]
 		value := strconv.FormatBool(configuration.FeatureGates[name])
@@ -72,6 +88,26 @@ func judge(decoder runtime.Decoder, gates map[string]string, text string) []stri
 		}
 	}
 	return complaints
+}
+
+// decode decodes one file strictly.
+func decode(decoder runtime.Decoder, text string) (*v1beta1.KubeletConfiguration, []string) {
+	object, kind, err := decoder.Decode([]byte(text), nil, nil)
+	if err != nil {
+		if strict, ok := runtime.AsStrictDecodingError(err); ok {
+			var complaints []string
+			for _, e := range strict.Errors() {
+				complaints = append(complaints, e.Error())
+			}
+			return nil, complaints
+		}
+		return nil, []string{strings.TrimSpace(err.Error())}
+	}
+	configuration, ok := object.(*v1beta1.KubeletConfiguration)
+	if !ok {
+		return nil, []string{fmt.Sprintf("kind: %s is no KubeletConfiguration", kind.Kind)}
+	}
+	return configuration, []string{}
 }
 
 // readGates reads a list of feature gates; a gate that is not locked has an empty value.

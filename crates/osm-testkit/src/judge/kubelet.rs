@@ -22,6 +22,8 @@ pub fn kubelet_config(name: &str, text: &str, version: &str) -> Result<(), Verdi
 /// Judges `KubeletConfiguration` documents (name, text) by the types of a Kubernetes version (`1.36`, `v1.36.3`): unknown and duplicate fields, wrong types,
 /// unknown feature gates and other values than a locked gate's are refused. The kubelet's own validation of values is not run.
 ///
+/// A text may have drop-ins behind it, in their order, each after a line `---`: each is judged, and all are merged as the kubelet does it.
+///
 /// # Errors
 /// What is wrong with them; a version that is not one of [`KUBELET_MINORS`].
 pub fn kubelet_configs(documents: &[(&str, &str)], version: &str) -> Result<(), Verdict> {
@@ -35,6 +37,23 @@ pub fn kubelet_configs(documents: &[(&str, &str)], version: &str) -> Result<(), 
         let answers: Vec<Vec<String>> = ask(Command::new(program).arg(gates), &texts)?;
         Ok(without_places(answers))
     })
+}
+
+/// The fields of `KubeletConfiguration` in one of [`KUBELET_MINORS`], and of everything in it, each as `Struct.field type`.
+///
+/// # Errors
+/// A version that there is no judge for, or one that can't be built.
+pub fn kubelet_fields(minor: &str) -> Result<Vec<String>> {
+    let program = go_program("kubelet", &format!("go-{minor}.mod"))?;
+    ask(Command::new(program).arg("fields"), &())
+}
+
+/// The feature gates that a kubelet of one of [`KUBELET_MINORS`] knows, each as `Name`, or `Name value` where it is locked to one.
+///
+/// # Errors
+/// A version that there is no program for, or one that can't be built.
+pub fn kubelet_feature_gates(minor: &str) -> Result<Vec<String>> {
+    ask(&mut Command::new(go_program("feature-gates", &format!("go-{minor}.mod"))?), &())
 }
 
 #[cfg(test)]
@@ -51,6 +70,7 @@ mod tests {
             kubelet_config("good", GOOD, minor).unwrap();
         }
         kubelet_config("good", GOOD, "v1.36.3").unwrap();
+        kubelet_config("drop-in", &format!("{GOOD}---\n{API}kind: KubeletConfiguration\n"), "1.36").unwrap();
     }
 
     #[test]
@@ -64,6 +84,13 @@ mod tests {
                 "gate",
                 GOOD.replace("RotateKubelet", "RotateKublet"),
                 "RotateKubletServerCertificate: no such feature gate",
+            ),
+            ("drop-in", format!("{GOOD}---\n{GOOD}maxPod: 5\n"), "unknown field \"maxPod\""),
+            ("drop-in without a kind", format!("{GOOD}---\nmaxPods: 5\n"), "'Kind' is missing"),
+            (
+                "merged",
+                format!("{GOOD}---\n{API}kind: KubeletConfiguration\nfeatureGates: {{Merged: true}}\n"),
+                "Merged: no such feature gate",
             ),
             ("kind", format!("{API}kind: CredentialProviderConfig\n"), "is no KubeletConfiguration"),
         ];

@@ -18,7 +18,7 @@ mod systemd;
 mod user_data;
 mod verdict;
 
-pub use cloud_config::cloud_config;
+pub use cloud_config::{cloud_config, cloud_init_schema};
 pub use containerd::{containerd_config, containerd_configs, hosts_toml};
 pub use coreos_cloudinit::{
     CoreosConfig, CoreosUnit, CoreosUser, coreos_apply, coreos_cloud_configs, coreos_read,
@@ -26,7 +26,7 @@ pub use coreos_cloudinit::{
 pub use ignition::{
     IgnitionConfig, IgnitionUnit, IgnitionUser, ignition_apply, ignition_configs, ignition_read,
 };
-pub use kubelet::{KUBELET_MINORS, kubelet_config, kubelet_configs};
+pub use kubelet::{KUBELET_MINORS, kubelet_config, kubelet_configs, kubelet_feature_gates, kubelet_fields};
 pub use script::{python_scripts, shell_script, shell_scripts};
 pub use systemd::systemd_units;
 pub use user_data::{

@@ -77,9 +77,10 @@ pub(super) fn cached(name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Resu
 /// When Go is missing, or the build fails.
 pub(super) fn go_program(directory: &str, module: &str) -> Result<PathBuf> {
     let source = go_source(directory);
+    let mut files = go_files(&source)?;
+    files.extend([source.join(module), source.join(module.replace(".mod", ".sum"))]);
     let mut hash = Sha256::new();
-    let own = ["main.go", module, &module.replace(".mod", ".sum")].map(|file| source.join(file));
-    for path in own.into_iter().chain(stand_ins(&source)?) {
+    for path in files {
         hash.update(fs::read(&path).with_context(|| path.display().to_string())?);
     }
     let key: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
@@ -95,8 +96,8 @@ pub(super) fn go_program(directory: &str, module: &str) -> Result<PathBuf> {
     Ok(cache.join("judge"))
 }
 
-/// The Go files in folders below: of modules that stand in for others.
-fn stand_ins(source: &Path) -> Result<Vec<PathBuf>> {
+/// All Go files, those of modules in folders below included.
+fn go_files(source: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![source.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -104,7 +105,7 @@ fn stand_ins(source: &Path) -> Result<Vec<PathBuf>> {
             let path = entry?.path();
             if path.is_dir() {
                 folders.push(path);
-            } else if folder != source && path.extension().is_some_and(|extension| extension == "go") {
+            } else if path.extension().is_some_and(|extension| extension == "go") {
                 files.push(path);
             }
         }

@@ -18,6 +18,9 @@ use super::{
     ignition_configs, ignition_read, kubelet_configs, python_scripts, shell_scripts,
 };
 
+/// Where the kubelet looks for files that are merged into its configuration.
+const KUBELET_DROP_INS: &str = "/etc/kubernetes/kubelet.conf.d/";
+
 /// A file that a document writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
@@ -196,7 +199,7 @@ impl Parts {
     fn add_files(&mut self, document: &UserData<'_>, files: Vec<File>) -> Result<(), Verdict> {
         let mut units = Named::new();
         let mut verdicts = Vec::new();
-        for file in files {
+        for file in merge_kubelet_drop_ins(files) {
             if is_unit(&file.path) {
                 units.push((file.path, file.content));
             } else {
@@ -249,7 +252,7 @@ impl Parts {
             self.hosts.push((name, content));
         } else if path.starts_with("/etc/containerd/") && path.ends_with(".toml") {
             self.containerd.push((name, content));
-        } else if content.lines().any(|line| line.trim_end() == "kind: KubeletConfiguration") {
+        } else if is_kubelet_config(&content) || path.starts_with(KUBELET_DROP_INS) {
             let versions = document.kubelet.map_or_else(|| KUBELET_MINORS.to_vec(), |version| vec![version]);
             for version in versions {
                 self.kubelet.entry(version.to_owned()).or_default().push((name.clone(), content.clone()));
@@ -275,6 +278,24 @@ impl Parts {
         verdicts.extend(self.units.iter().map(|(name, units)| judge_units(name, &borrow(units))));
         Verdict::all(verdicts)
     }
+}
+
+/// Puts the kubelet's drop-ins behind its configuration, too, so that they are judged merged as well as each alone.
+fn merge_kubelet_drop_ins(mut files: Vec<File>) -> Vec<File> {
+    let is_drop_in = |path: &str| path.starts_with(KUBELET_DROP_INS) && path.ends_with(".conf");
+    let mut drop_ins: Vec<File> = files.iter().filter(|file| is_drop_in(&file.path)).cloned().collect();
+    drop_ins.sort_by(|a, b| a.path.cmp(&b.path));
+    let is_base = |file: &&mut File| !is_drop_in(&file.path) && is_kubelet_config(&file.content);
+    if let Some(base) = files.iter_mut().find(is_base) {
+        for drop_in in drop_ins {
+            base.content = format!("{}\n---\n{}", base.content.trim_end(), drop_in.content);
+        }
+    }
+    files
+}
+
+fn is_kubelet_config(content: &str) -> bool {
+    content.lines().any(|line| line.trim_end() == "kind: KubeletConfiguration")
 }
 
 /// Files that no other judge reads must at least parse as what their names say.
@@ -340,6 +361,10 @@ write_files:
     apiVersion: kubelet.config.k8s.io/v1beta1
     kind: KubeletConfiguration
     rotateCertificates: true
+- path: /etc/kubernetes/kubelet.conf.d/50-pods.conf
+  permissions: "0600"
+  content: |
+    {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "maxPods": 50}
 - path: /etc/cni/net.d/10-bridge.conflist
   content: |
     {"cniVersion": "1.0.0"}
@@ -358,7 +383,7 @@ runcmd:
             mode: 0o755,
             content: "#!/usr/bin/python3\nimport json\nprint(json.dumps([]))\n".to_owned(),
         };
-        assert_eq!(files.len(), 7);
+        assert_eq!(files.len(), 8);
         assert_eq!(files[1], script);
         assert_eq!((files[3].mode, files[5].mode), (0o644, 0o600));
     }
@@ -408,6 +433,16 @@ runcmd:
                 "kubelet",
                 GOOD.replace("rotateCert", "rotateCret"),
                 "kubelet.yaml: unknown field \"rotateCretificates\"",
+            ),
+            (
+                "drop-in",
+                GOOD.replace("maxPods", "maxPod"),
+                "kubelet.conf.d/50-pods.conf: unknown field \"maxPod\"",
+            ),
+            (
+                "merged",
+                GOOD.replace("\"maxPods\": 50", "\"featureGates\": {\"New\": true}"),
+                "kubelet.yaml: featureGates.New: no such",
             ),
             (
                 "json",

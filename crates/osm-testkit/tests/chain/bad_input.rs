@@ -53,10 +53,7 @@ fn breaks() -> Vec<(&'static str, Value, &'static str, &'static str)> {
         ),
         (
             "marker",
-            annotation(
-                format!("{}ContainerLogMaxSize", names::KUBELET_CONFIG_PREFIX),
-                "%%osm-late{api/token,raw}%%",
-            ),
+            provider(json!({"overwriteCloudConfig": "%%osm-late{api/token,raw}%%"})),
             "ReservedText",
             "osm-late",
         ),

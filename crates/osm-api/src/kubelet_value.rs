@@ -1,0 +1,314 @@
+//! Values as the kubelet reads them: quantities, durations, reservations and eviction thresholds.
+//!
+//! A kubelet exits at start over a value that it can't read, so what is refused here would have made no node. Sources:
+//! the reference of `KubeletConfiguration` and the grammar of `resource.Quantity` at kubernetes.io, and the format of
+//! `time.ParseDuration` at go.dev. No message repeats a value.
+
+/// What is to be said of a text that is no quantity.
+pub const NO_QUANTITY: &str = "must be a quantity such as 200m, 1.5 or 512Mi";
+
+/// What is to be said of a text that is no duration.
+pub const NO_DURATION: &str = "must be a duration such as 30s, 2m or 1h30m";
+
+/// What is known of a quantity; its exact value is the kubelet's business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quantity {
+    /// It has a minus sign, and is not zero.
+    pub negative: bool,
+    /// It is zero.
+    pub zero: bool,
+    /// The kubelet takes it where it wants a number of bytes: written without a part of a byte.
+    pub whole: bool,
+}
+
+/// Reads a quantity: a decimal number with perhaps a sign, a fraction and one of the suffixes `n u m k M G T P E`, `Ki Mi
+/// Gi Ti Pi Ei`, or an exponent such as `e3`.
+pub fn quantity(text: &str) -> Option<Quantity> {
+    let (minus, unsigned) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+    let (number, suffix) = unsigned.split_at(end);
+    let (integer, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if fraction.contains('.') || (integer.is_empty() && fraction.is_empty()) {
+        return None;
+    }
+    let places = i64::try_from(fraction.len()).ok()?;
+    let whole = match suffix {
+        "Ki" | "Mi" | "Gi" | "Ti" | "Pi" | "Ei" => places == 0,
+        _ => decimal_exponent(suffix)? >= places,
+    };
+    let zero = number.chars().all(|c| matches!(c, '0' | '.'));
+    Some(Quantity { negative: minus && !zero, zero, whole })
+}
+
+fn decimal_exponent(suffix: &str) -> Option<i64> {
+    Some(match suffix {
+        "n" => -9,
+        "u" => -6,
+        "m" => -3,
+        "" => 0,
+        "k" => 3,
+        "M" => 6,
+        "G" => 9,
+        "T" => 12,
+        "P" => 15,
+        "E" => 18,
+        _ => {
+            let digits = suffix.strip_prefix(['e', 'E'])?;
+            // Rust takes the same signs; more digits than fit are too many for the kubelet as well.
+            i64::from(digits.parse::<i32>().ok()?)
+        }
+    })
+}
+
+/// Reads a duration, in nanoseconds: numbers with units `ns us ms s m h`, one after another, and perhaps a sign before
+/// them; or `0`.
+pub fn duration(text: &str) -> Option<i64> {
+    let (sign, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if rest == "0" {
+        return Some(0);
+    }
+    if rest.is_empty() {
+        return None;
+    }
+    let mut sum: i128 = 0;
+    while !rest.is_empty() {
+        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, after) = rest.split_at(number);
+        let unit = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit);
+        let nanoseconds: i128 = match unit {
+            "ns" => 1,
+            "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            _ => return None,
+        };
+        let (integer, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if integer.len() > 19 || (integer.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+            return None;
+        }
+        let integer: i128 = if integer.is_empty() { 0 } else { integer.parse().ok()? };
+        // Finer than a nanosecond is lost.
+        let places = fraction.get(..fraction.len().min(18)).unwrap_or_default();
+        let part: i128 = if places.is_empty() { 0 } else { places.parse().ok()? };
+        let scale = 10_i128.checked_pow(u32::try_from(places.len()).ok()?)?;
+        sum = sum.checked_add(integer.checked_mul(nanoseconds)?)?.checked_add(part * nanoseconds / scale)?;
+        rest = after;
+    }
+    i64::try_from(sign * sum).ok()
+}
+
+/// Checks what is reserved of a resource (`kubeReserved`, `systemReserved`).
+///
+/// # Errors
+/// A resource that can't be reserved, or no quantity from 0.
+pub fn reservation(resource: &str, text: &str) -> Result<(), &'static str> {
+    if !["cpu", "memory", "ephemeral-storage", "pid"].contains(&resource) {
+        return Err("can't be reserved: use cpu, memory, ephemeral-storage and pid");
+    }
+    match quantity(text) {
+        None => Err(NO_QUANTITY),
+        Some(quantity) if quantity.negative => Err("must not be negative"),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Checks the name of an eviction signal.
+///
+/// # Errors
+/// A signal that there is not.
+pub fn signal(name: &str) -> Result<(), &'static str> {
+    let (resource, what) = name.split_once('.').unwrap_or_default();
+    let known = match what {
+        "available" => {
+            ["memory", "allocatableMemory", "nodefs", "imagefs", "containerfs", "pid"].contains(&resource)
+        }
+        "inodesFree" => ["nodefs", "imagefs", "containerfs"].contains(&resource),
+        _ => false,
+    };
+    known.then_some(()).ok_or(
+        "is no eviction signal: use memory.available, nodefs.available, nodefs.inodesFree, imagefs.available, imagefs.inodesFree or pid.available",
+    )
+}
+
+/// Checks a threshold of eviction (`evictionHard`, `evictionSoft`).
+///
+/// # Errors
+/// A signal that there is not, or neither a quantity above 0 nor a share.
+pub fn eviction_threshold(name: &str, text: &str) -> Result<(), &'static str> {
+    const RULE: &str = "must be a quantity above 0 such as 100Mi, or a share such as 10%";
+    signal(name)?;
+    let good = match share(text) {
+        Some(share) => share.is_some_and(|share| (0.0..=100.0).contains(&share)),
+        None => quantity(text).is_some_and(|quantity| !quantity.zero && !quantity.negative),
+    };
+    good.then_some(()).ok_or(RULE)
+}
+
+/// Checks what eviction reclaims at least (`evictionMinimumReclaim`).
+///
+/// # Errors
+/// A signal that there is not, or neither a quantity from 0 nor a share above 0.
+pub fn minimum_reclaim(name: &str, text: &str) -> Result<(), &'static str> {
+    const RULE: &str = "must be a quantity such as 100Mi, or a share above 0 such as 5%";
+    signal(name)?;
+    let good = match share(text) {
+        Some(share) => share.is_some_and(|share| share > 0.0),
+        None => quantity(text).is_some_and(|quantity| !quantity.negative),
+    };
+    good.then_some(()).ok_or(RULE)
+}
+
+/// The number before `%`, if there is that sign at the end.
+#[allow(clippy::option_option)]
+fn share(text: &str) -> Option<Option<f64>> {
+    let number = text.strip_suffix('%')?;
+    let plain = number.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | 'e' | 'E'));
+    Some(number.parse().ok().filter(|_| plain))
+}
+
+/// Checks the size at which a container's log is rotated (`containerLogMaxSize`).
+///
+/// # Errors
+/// No whole number of bytes.
+pub fn log_size(text: &str) -> Result<(), &'static str> {
+    let whole = quantity(text).is_some_and(|quantity| quantity.whole);
+    whole.then_some(()).ok_or("must be a size such as 100Mi")
+}
+
+/// What is to be said where [`image_gc_percents`] is false.
+pub const IMAGE_GC_PERCENTS: &str = "the image garbage collection's low threshold, 80 unless it is set, must be below the high one, 85 unless it is set";
+
+/// Whether the thresholds of image garbage collection fit each other.
+pub fn image_gc_percents(low: Option<i64>, high: Option<i64>) -> bool {
+    low.unwrap_or(80) < high.unwrap_or(85)
+}
+
+/// What is to be said where [`image_gc_ages`] is false.
+pub const IMAGE_GC_AGES: &str =
+    "must be longer than the minimum age, which is 2m unless it is set; 0s: there is no maximum";
+
+/// Whether the ages of image garbage collection fit each other. One that can't be read counts as not set.
+pub fn image_gc_ages(minimum: Option<&str>, maximum: Option<&str>) -> bool {
+    let minimum = minimum.and_then(duration).unwrap_or(120_000_000_000);
+    let maximum = maximum.and_then(duration).unwrap_or(0);
+    maximum == 0 || maximum > minimum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities() {
+        for good in [
+            "0", "1", "+1", "-1", "1.5", "1.", ".5", "100m", "200Mi", "1.5Gi", "1e3", "1E3", "1e-3", "1E",
+            "3k", "12E", "0.001u",
+        ] {
+            assert!(quantity(good).is_some(), "{good}");
+        }
+        for bad in [
+            "",
+            " ",
+            "-",
+            ".",
+            "1.2.3",
+            "1 Gi",
+            "1GB",
+            "1K",
+            "1ki",
+            "Mi",
+            "1e",
+            "1e3.5",
+            "10%",
+            "0x10",
+            "1,5",
+            "--1",
+            "1Mi ",
+            "1e99999999999",
+            "\u{661}",
+        ] {
+            assert_eq!(quantity(bad), None, "{bad:?}");
+        }
+        let of = |text| quantity(text).unwrap();
+        assert!(of("-1Mi").negative && !of("-0").negative && of("-0.00Ki").zero && !of("0.01").zero);
+        for (text, whole) in [
+            ("100Mi", true),
+            ("1.5Gi", false),
+            ("1.5G", true),
+            ("1.50", false),
+            ("0.001k", true),
+            ("1000m", false),
+            ("1e3", true),
+            ("5", true),
+        ] {
+            assert_eq!(of(text).whole, whole, "{text}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        for (text, nanoseconds) in [
+            ("0", 0),
+            ("-0", 0),
+            ("30s", 30_000_000_000),
+            ("1h30m", 5_400_000_000_000),
+            ("1.5s", 1_500_000_000),
+            (".5ms", 500_000),
+            ("1.s", 1_000_000_000),
+            ("-2us", -2_000),
+            ("+1\u{b5}s1ns", 1_001),
+            ("0.3333333333333333333h", 1_199_999_999_999),
+        ] {
+            assert_eq!(duration(text), Some(nanoseconds), "{text}");
+        }
+        for bad in
+            ["", "+", "-", "1", "s", "1 s", "30 seconds", "1d", "1h 30m", "PT1H", "1.2.3s", ".s", "1e3s"]
+        {
+            assert_eq!(duration(bad), None, "{bad:?}");
+        }
+        assert!(duration("2562047h").is_some() && duration("2562048h").is_none(), "292 years fit");
+    }
+
+    #[test]
+    fn reservations_thresholds_and_sizes() {
+        type Check = fn(&str, &str) -> Result<(), &'static str>;
+        let cases: [(Check, &str, &str, bool); 22] = [
+            (reservation, "cpu", "200m", true),
+            (reservation, "pid", "0", true),
+            (reservation, "cpu", "-1", false),
+            (reservation, "memory", "lots", false),
+            (reservation, "storage", "1Gi", false),
+            (eviction_threshold, "memory.available", "100Mi", true),
+            (eviction_threshold, "nodefs.inodesFree", "5%", true),
+            (eviction_threshold, "pid.available", "12.5%", true),
+            (eviction_threshold, "memory.available", "0", false),
+            (eviction_threshold, "memory.available", "-5%", false),
+            (eviction_threshold, "memory.available", "101%", false),
+            (eviction_threshold, "memory.available", "many%", false),
+            (eviction_threshold, "memory.available", "nan%", false),
+            (eviction_threshold, "memory.inodesFree", "5%", false),
+            (eviction_threshold, "memory", "5%", false),
+            (eviction_threshold, "available.memory", "5%", false),
+            (minimum_reclaim, "nodefs.available", "0", true),
+            (minimum_reclaim, "nodefs.available", "0%", false),
+            (minimum_reclaim, "nodefs.available", "-1Mi", false),
+            (|_, text| log_size(text), "", "10Mi", true),
+            (|_, text| log_size(text), "", "1.5Mi", false),
+            (|_, text| log_size(text), "", "big", false),
+        ];
+        for (i, (check, name, text, good)) in cases.into_iter().enumerate() {
+            let verdict = check(name, text);
+            assert_eq!(verdict.is_ok(), good, "case {i}: {name} {text}");
+            assert!(text.len() < 2 || verdict.err().is_none_or(|problem| !problem.contains(text)));
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Judges what the settings say of the kubelet, before any machine gets it: a kubelet exits at start over a field of another type,
+//! a value that it can't read, or a feature gate that it does not know.
+//!
+//! The settings' `kubelet.configuration` becomes a drop-in of the kubelet's configuration file, which the kubelet merges into the one
+//! that the profile writes: maps by key, lists as a whole (KEP-3983).
+
+mod rules;
+mod schema;
+
+use osm_api::Pool;
+use osm_api::kubelet_value::{self, NO_DURATION, NO_QUANTITY, duration, quantity};
+use osm_api::settings::KubeletDefaults;
+use serde_json::{Map, Value, json};
+
+use self::rules::{Rule, rule};
+use self::schema::{Kubelet, Lookup, alike};
+
+/// More mistakes than this help nobody.
+const MAX_MISTAKES: usize = 50;
+
+const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
+const KIND: &str = "KubeletConfiguration";
+
+/// Types in `fields.txt` that are no structs.
+const SCALARS: [&str; 10] = [
+    "string",
+    "bool",
+    "int32",
+    "int64",
+    "uint32",
+    "float64",
+    "duration",
+    "duration-or-nanoseconds",
+    "quantity",
+    "time",
+];
+
+/// Fields that are the profile's, with the reason. The list is short on purpose: without these a node does not join, does
+/// not stay, or is open to everybody; or a credential would stand in a custom resource.
+const OURS: [(&str, &str); 10] = [
+    ("authentication.anonymous.enabled", "nodes answer nobody whom they don't know"),
+    ("authentication.x509.clientCAFile", "it is the cluster's CA, by which nodes know the API server"),
+    ("authorization.mode", "nodes ask the API server who may do what"),
+    ("cgroupDriver", "it is containerd's"),
+    ("containerRuntimeEndpoint", "it is containerd's"),
+    ("healthzBindAddress", "a health check asks there, and would restart the kubelet"),
+    ("healthzPort", "a health check asks there, and would restart the kubelet"),
+    ("registerNode", "a machine that does not register is no node"),
+    ("rotateCertificates", "a node would be lost when its first certificate ends"),
+    ("staticPodURLHeader", "a credential in it would stand in a custom resource"),
+];
+
+/// What was found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Findings {
+    /// What a kubelet would not start with; each names its path in the settings, and repeats no value.
+    pub(crate) mistakes: Vec<String>,
+    /// What works, or may.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Judges the settings for the kubelet of a pool. A kubelet of a version that is not known is judged as the nearest that is; what it
+/// may know better is a warning then.
+pub(crate) fn check(pool: &Pool, settings: &KubeletDefaults) -> Findings {
+    let mut judge = Judge { kubelet: Kubelet::of(pool), found: Findings::default() };
+    for (name, value) in &settings.feature_gates {
+        judge.gate(&format!("kubelet.featureGates.{name}"), name, *value);
+    }
+    if let Some(configuration) = &settings.configuration {
+        judge.document(configuration);
+        judge.together(configuration, pool);
+    }
+    let Findings { mistakes, warnings } = &mut judge.found;
+    if mistakes.len() > MAX_MISTAKES {
+        let more = mistakes.len() - MAX_MISTAKES;
+        mistakes.truncate(MAX_MISTAKES);
+        mistakes.push(format!("and {more} more"));
+    }
+    warnings.truncate(MAX_MISTAKES);
+    judge.found
+}
+
+/// The drop-in: the settings' configuration with what the kubelet wants of every file; `None`: there is nothing to say.
+pub(crate) fn drop_in(settings: &KubeletDefaults) -> Option<Value> {
+    let configuration = settings.configuration.as_ref().filter(|configuration| !configuration.is_empty())?;
+    let mut document = Map::new();
+    document.insert("apiVersion".to_owned(), json!(API_VERSION));
+    document.insert("kind".to_owned(), json!(KIND));
+    document.extend(configuration.clone());
+    Some(document.into())
+}
+
+struct Judge {
+    kubelet: Kubelet,
+    found: Findings,
+}
+
+impl Judge {
+    fn mistake(&mut self, path: &str, problem: &str) {
+        self.found.mistakes.push(format!("{path}: {problem}"));
+    }
+
+    /// A mistake, unless the kubelet is of a version that may know better.
+    fn doubt(&mut self, path: &str, problem: &str) {
+        let found = if self.kubelet.known { &mut self.found.mistakes } else { &mut self.found.warnings };
+        found.push(format!("{path}: {problem}"));
+    }
+
+    fn document(&mut self, configuration: &Map<String, Value>) {
+        for (name, ours) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+            if configuration.get(name).is_some_and(|value| value != ours) {
+                self.mistake(
+                    &format!("kubelet.configuration.{name}"),
+                    &format!("must be {ours}, or left out"),
+                );
+            }
+        }
+        self.structure("kubelet.configuration", "", KIND, configuration);
+        if let Some(Value::Object(gates)) = configuration.get("featureGates") {
+            for (name, value) in gates {
+                if let Value::Bool(value) = value {
+                    self.gate(&format!("kubelet.configuration.featureGates.{name}"), name, *value);
+                }
+            }
+        }
+    }
+
+    fn gate(&mut self, path: &str, name: &str, value: bool) {
+        let version = self.kubelet.judged_as.clone();
+        match self.kubelet.gate(name) {
+            Lookup::Unknown => self.doubt(path, &format!("kubelet {version} knows no such feature gate")),
+            Lookup::Elsewhere(minors) => {
+                let minors: Vec<&str> =
+                    minors.split(' ').map(|minor| minor.split('=').next().unwrap_or(minor)).collect();
+                let problem =
+                    format!("kubelet {version} knows no such feature gate, only {} do", minors.join(", "));
+                self.doubt(path, &problem);
+            }
+            Lookup::Known(Some(only)) if only != value => {
+                self.doubt(path, &format!("kubelet {version} takes only {only}"));
+            }
+            Lookup::Known(_) if name == "RotateKubeletServerCertificate" && !value => {
+                self.mistake(path, "must stay on: nodes ask for their serving certificates by it");
+            }
+            Lookup::Known(_) => {}
+        }
+    }
+
+    /// Judges the fields of a struct. `path` is for people; `at` is the path of rules.
+    fn structure(&mut self, path: &str, at: &str, name: &str, fields: &Map<String, Value>) {
+        for (field, value) in fields {
+            let path = format!("{path}.{field}");
+            match self.kubelet.field(name, field) {
+                Lookup::Known(kind) => {
+                    let at = if at.is_empty() { field.clone() } else { format!("{at}.{field}") };
+                    self.value(&path, &at, kind, value);
+                }
+                Lookup::Elsewhere(minors) => {
+                    let version = &self.kubelet.judged_as;
+                    let minors = minors.replace(' ', ", ");
+                    let problem = format!("kubelet {version} does not have this field, only {minors} have");
+                    self.doubt(&path, &problem);
+                }
+                Lookup::Unknown => {
+                    let alike = alike(name, field).map(|field| format!(", only {field}")).unwrap_or_default();
+                    let problem = format!("kubelet {} has no such field{alike}", self.kubelet.judged_as);
+                    self.doubt(&path, &problem);
+                }
+            }
+        }
+    }
+
+    fn value(&mut self, path: &str, at: &str, kind: &str, value: &Value) {
+        if let Some((_, reason)) = OURS.iter().find(|(ours, _)| *ours == at) {
+            return self.mistake(path, &format!("is the profile's to say ({reason}): leave it out"));
+        }
+        let before = self.found.mistakes.len();
+        if value.is_null() {
+            self.mistake(path, "is empty: give it a value, or leave it out");
+        } else if let Some(kind) = kind.strip_prefix("[]") {
+            match value {
+                Value::Array(items) => {
+                    for (i, item) in items.iter().enumerate() {
+                        self.value(&format!("{path}[{i}]"), &format!("{at}[]"), kind, item);
+                    }
+                }
+                _ => self.mistake(path, "must be a list"),
+            }
+        } else if let Some(kind) = kind.strip_prefix("map[string]") {
+            match value {
+                Value::Object(entries) => {
+                    for (key, entry) in entries {
+                        self.value(&format!("{path}.{key}"), &format!("{at}.*"), kind, entry);
+                    }
+                }
+                _ => self.mistake(path, "must be a map"),
+            }
+        } else if SCALARS.contains(&kind) {
+            if let Err(problem) = scalar(kind, value) {
+                self.mistake(path, problem);
+            }
+        } else {
+            match value {
+                Value::Object(fields) => self.structure(path, at, kind, fields),
+                _ => self.mistake(path, "must be a map"),
+            }
+        }
+        if let (true, Some(rule)) = (self.found.mistakes.len() == before, rule(at)) {
+            self.obey(path, rule, value);
+        }
+    }
+
+    /// Judges a value of the right type.
+    fn obey(&mut self, path: &str, rule: Rule, value: &Value) {
+        let text = value.as_str().unwrap_or_default();
+        match rule {
+            Rule::Range(least, most) => {
+                let number = value.as_i64().unwrap_or_default();
+                if !(least..=most).contains(&number) {
+                    let most = if most == i64::MAX { String::new() } else { format!(" to {most}") };
+                    self.mistake(path, &format!("must be from {least}{most}"));
+                }
+            }
+            Rule::Share => {
+                if !value.as_f64().is_some_and(|number| number > 0.0 && number <= 1.0) {
+                    self.mistake(path, "must be above 0, and at most 1");
+                }
+            }
+            Rule::OneOf(texts) => {
+                if !texts.contains(&text) {
+                    self.doubt(path, &format!("must be one of {}", texts.join(", ")));
+                }
+            }
+            Rule::False => {
+                if value != &Value::Bool(false) {
+                    self.mistake(path, "must be false: kubelets can't do this any more");
+                }
+            }
+            Rule::Text(check) => {
+                if let Err(problem) = check(text) {
+                    self.mistake(path, problem);
+                }
+            }
+            Rule::Entries(check) => {
+                for (key, entry) in value.as_object().into_iter().flatten() {
+                    if let Err(problem) = check(key, entry.as_str().unwrap_or_default()) {
+                        self.mistake(&format!("{path}.{key}"), problem);
+                    }
+                }
+            }
+            Rule::Has(fields) => {
+                let missing = fields
+                    .iter()
+                    .filter(|field| value.get(field).and_then(Value::as_str).is_none_or(str::is_empty));
+                for field in missing {
+                    self.mistake(&format!("{path}.{field}"), "is missing");
+                }
+            }
+        }
+    }
+
+    /// Judges what the kubelet wants of values together; one that is missing is the pool's, or the kubelet's default.
+    fn together(&mut self, configuration: &Map<String, Value>, pool: &Pool) {
+        let path = |name: &str| format!("kubelet.configuration.{name}");
+        let number = |name: &str| configuration.get(name).and_then(Value::as_i64);
+        let text = |name: &str| configuration.get(name).and_then(Value::as_str);
+        let span = |name: &str| text(name).and_then(duration).unwrap_or_default();
+        let of_pool = &pool.kubelet;
+
+        let (low, high) = ("imageGCLowThresholdPercent", "imageGCHighThresholdPercent");
+        if let Some(name) = [low, high].into_iter().find(|name| configuration.contains_key(*name)) {
+            let low = number(low).or(of_pool.image_gc_low_threshold_percent.map(i64::from));
+            let high = number(high).or(of_pool.image_gc_high_threshold_percent.map(i64::from));
+            if !kubelet_value::image_gc_percents(low, high) {
+                self.mistake(&path(name), kubelet_value::IMAGE_GC_PERCENTS);
+            }
+        }
+        let (minimum, maximum) = ("imageMinimumGCAge", "imageMaximumGCAge");
+        if let Some(name) = [maximum, minimum].into_iter().find(|name| configuration.contains_key(*name)) {
+            let minimum = text(minimum).or(of_pool.image_minimum_gc_age.as_deref());
+            let maximum = text(maximum).or(of_pool.image_maximum_gc_age.as_deref());
+            if !kubelet_value::image_gc_ages(minimum, maximum) {
+                self.mistake(
+                    &path(name),
+                    "the maximum age must be longer than the minimum age, which is 2m unless it is set",
+                );
+            }
+        }
+        if configuration.get("serializeImagePulls") == Some(&Value::Bool(true))
+            && number("maxParallelImagePulls") != Some(1)
+        {
+            self.mistake(&path("serializeImagePulls"), "wants maxParallelImagePulls: 1 beside it");
+        }
+        let entries = |name: &str| configuration.get(name).and_then(Value::as_object);
+        for signal in entries("evictionSoft").into_iter().flat_map(Map::keys) {
+            if entries("evictionSoftGracePeriod").is_none_or(|periods| !periods.contains_key(signal)) {
+                self.mistake(&path(&format!("evictionSoft.{signal}")), "has no evictionSoftGracePeriod");
+            }
+        }
+        if span("shutdownGracePeriodCriticalPods") > span("shutdownGracePeriod") {
+            let name = path("shutdownGracePeriodCriticalPods");
+            self.mistake(&name, "must not be longer than shutdownGracePeriod, of which it is a part");
+        }
+        let by_priority = "shutdownGracePeriodByPodPriority";
+        if configuration.contains_key(by_priority) && span("shutdownGracePeriod") > 0 {
+            self.mistake(&path(by_priority), "can't be set together with shutdownGracePeriod");
+        }
+        let enforced = configuration.get("enforceNodeAllocatable").and_then(Value::as_array);
+        for (what, cgroup) in
+            [("system-reserved", "systemReservedCgroup"), ("kube-reserved", "kubeReservedCgroup")]
+        {
+            let wanted =
+                enforced.into_iter().flatten().filter_map(Value::as_str).any(|item| item.starts_with(what));
+            if wanted && text(cgroup).unwrap_or_default().is_empty() {
+                self.mistake(&path("enforceNodeAllocatable"), &format!("with {what} wants {cgroup}"));
+            }
+        }
+    }
+}
+
+/// Judges a value by a type of [`SCALARS`].
+fn scalar(kind: &str, value: &Value) -> Result<(), &'static str> {
+    let text = |check: fn(&str) -> bool| value.as_str().is_some_and(check);
+    let whole = |fits: fn(i64) -> bool| value.as_i64().is_some_and(fits);
+    let (good, problem) = match kind {
+        "string" => (value.is_string(), "must be a text"),
+        "bool" => (value.is_boolean(), "must be true or false"),
+        "int32" => (whole(|number| i32::try_from(number).is_ok()), "must be a whole number"),
+        "uint32" => (whole(|number| u32::try_from(number).is_ok()), "must be a whole number from 0"),
+        "int64" => (value.is_i64(), "must be a whole number"),
+        "float64" => (value.is_number(), "must be a number"),
+        "duration" => (text(|text| duration(text).is_some()), NO_DURATION),
+        "duration-or-nanoseconds" => (text(|text| duration(text).is_some()) || value.is_i64(), NO_DURATION),
+        "quantity" => (text(|text| quantity(text).is_some()) || value.is_number(), NO_QUANTITY),
+        _ => (false, "can't be set"),
+    };
+    if good { Ok(()) } else { Err(problem) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! Judges what rendered profiles have in `modules` by cloud-init's own schema: cloud-init merely warns on the machine, and goes on
+//! without what it does not understand.
+
+mod schema;
+
+use std::fmt::Write;
+
+use osm_api::config::OperatingSystemConfigSpec;
+use osm_api::profile::{OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility};
+use osm_render::Rendered;
+use serde_json::Value;
+
+use self::schema::Schema;
+use crate::judge::Refusal;
+
+/// Cloud-init's schema of cloud-config without its texts for people; README.md beside it says where it is from.
+const CLOUD_CONFIG: &str = include_str!("schema-cloud-config-v1.json");
+
+/// Whose schema it is.
+const READER: &str = "cloud-init 25.1";
+
+/// Reason of a refusal.
+const REASON: &str = "ModulesInvalid";
+
+/// Judges the modules of one profile's samples. The schema is read for it, and gone with it.
+pub(crate) struct Judge {
+    schema: Option<Schema>,
+    /// What was good: most samples have the same modules.
+    good: Vec<Value>,
+}
+
+impl Judge {
+    /// A judge for a profile; it lets pass what another program than cloud-init reads.
+    pub(crate) fn new(spec: &OperatingSystemProfileSpec) -> Self {
+        let by_cloud_init = spec.provisioning_utility == ProvisioningUtility::CloudInit
+            // What Flatcar calls so is a program of its own, with other modules.
+            && spec.os_name != OperatingSystem::Flatcar;
+        // That the schema can be read is tested.
+        let schema = by_cloud_init.then(|| Schema::parse(CLOUD_CONFIG, READER).ok()).flatten();
+        Self { schema, good: Vec::new() }
+    }
+
+    /// Judges one sample.
+    ///
+    /// # Errors
+    /// All problems of both stages.
+    pub(crate) fn judge(&mut self, sample: &str, rendered: &Rendered) -> Result<(), Refusal> {
+        let Some(schema) = &self.schema else { return Ok(()) };
+        let OperatingSystemConfigSpec { bootstrap_config, provisioning_config, .. } = &rendered.spec;
+        let mut message = String::new();
+        for (stage, config) in
+            [("bootstrapConfig", bootstrap_config), ("provisioningConfig", provisioning_config)]
+        {
+            let Some(modules) = config.modules.as_ref().filter(|modules| !self.good.contains(modules)) else {
+                continue;
+            };
+            let problems = schema.problems(modules);
+            if problems.is_empty() {
+                self.good.push(modules.clone());
+            }
+            for problem in problems {
+                // Writing to a string does not fail.
+                let _ = write!(message, "{stage}.modules{}: {}; ", problem.path, problem.text);
+            }
+        }
+        if message.is_empty() {
+            return Ok(());
+        }
+        let _ = write!(message, "found with the sample pool {sample}");
+        Err(Refusal { reason: REASON, message })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    use osm_testkit::judge::cloud_config;
+    use serde_json::json;
+
+    fn told(modules: &Value) -> Vec<String> {
+        let problems = Schema::parse(CLOUD_CONFIG, READER).unwrap().problems(modules);
+        problems.into_iter().map(|problem| format!("{}: {}", problem.path, problem.text)).collect()
+    }
+
+    /// Every keyword and pattern of a schema.
+    fn vocabulary(schema: &Value, keywords: &mut BTreeSet<String>, patterns: &mut BTreeSet<String>) {
+        for (keyword, value) in schema.as_object().into_iter().flatten() {
+            keywords.insert(keyword.clone());
+            match (keyword.as_str(), value) {
+                ("properties" | "patternProperties" | "$defs", Value::Object(schemas)) => {
+                    if keyword == "patternProperties" {
+                        patterns.extend(schemas.keys().cloned());
+                    }
+                    schemas.values().for_each(|schema| vocabulary(schema, keywords, patterns));
+                }
+                ("allOf" | "anyOf" | "oneOf", Value::Array(schemas)) => {
+                    schemas.iter().for_each(|schema| vocabulary(schema, keywords, patterns));
+                }
+                ("items", Value::Array(_)) => panic!("a schema for each item is not known here"),
+                ("items" | "additionalProperties", schema) => vocabulary(schema, keywords, patterns),
+                ("pattern", Value::String(pattern)) => drop(patterns.insert(pattern.clone())),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn every_keyword_and_pattern_of_the_schema_is_known() {
+        let (mut keywords, mut patterns) = Default::default();
+        vocabulary(&serde_json::from_str(CLOUD_CONFIG).unwrap(), &mut keywords, &mut patterns);
+        let known = [
+            "$defs",
+            "$ref",
+            "$schema",
+            "additionalProperties",
+            "allOf",
+            "anyOf",
+            "enum",
+            "items",
+            "maxItems",
+            "minItems",
+            "minProperties",
+            "minimum",
+            "oneOf",
+            "pattern",
+            "patternProperties",
+            "properties",
+            "required",
+            "type",
+            "uniqueItems",
+        ];
+        let unknown: Vec<_> = keywords.iter().filter(|keyword| !known.contains(&keyword.as_str())).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+        for pattern in patterns {
+            regex::Regex::new(&pattern).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+
+    #[test]
+    fn modules_are_judged_as_cloud_init_judges_them() {
+        let good = [
+            json!({"runcmd": ["a", ["b", "c"], null], "bootcmd": [["a"]], "timezone": "UTC"}),
+            json!({"ntp": {"enabled": true, "servers": ["a.example"], "pools": []}}),
+            json!({"package_update": true, "packages": ["a", ["b", "1.0"], {"apt": ["c"]}]}),
+            json!({"users": ["default", {"name": "a", "groups": "b, c", "sudo": ["ALL=(ALL) ALL"]}]}),
+            json!({"apt": {"sources": {"a.list": {"source": "deb http://a b c", "keyid": "1"}}}}),
+            json!({"yum_repos": {"a": {"baseurl": "http://a", "enabled": true, "gpgcheck": 1}}}),
+            json!({"mounts": [["a", "/b", "ext4", "defaults", "0", "2"]], "swap": {"filename": "/a", "size": "auto"}}),
+            json!({"ca_certs": {"trusted": ["a"]}, "power_state": {"mode": "reboot", "delay": 5}}),
+            json!({"hostname": "a", "fqdn": "a.b", "manage_etc_hosts": "localhost", "preserve_hostname": false}),
+            json!({"write_files": [{"path": "/a", "content": "b", "permissions": "0644"}]}),
+            json!({"ssh_authorized_keys": ["ssh-ed25519 AAAA a"], "ssh_pwauth": false, "disable_root": true}),
+            json!({"growpart": {"mode": "auto", "devices": ["/"]}, "resize_rootfs": "noblock"}),
+            json!({"fs_setup": [{"label": "a", "filesystem": "ext4", "device": "/dev/a", "partition": "auto"}]}),
+            json!({"rsyslog": {"remotes": {"a": "10.0.0.1"}}, "final_message": "done", "locale": "C.UTF-8"}),
+        ];
+        let bad = [
+            (json!({"runcdm": ["a"]}), ".runcdm: is not known to cloud-init 25.1"),
+            (json!({"runcmd": "a"}), ".runcmd: is not of type array"),
+            (json!({"runcmd": [1]}), ".runcmd[0]: is not of type array, string or null"),
+            (json!({"runcmd": [["a", 1]]}), ".runcmd[0][1]: is not of type string"),
+            (json!({"ntp": {"servers": [1]}}), ".ntp.servers[0]: is not of type string"),
+            (json!({"ntp": {"server": []}}), ".ntp.server: is not known to cloud-init 25.1"),
+            (json!({"timezone": 1}), ".timezone: is not of type string"),
+            (json!({"packages": [["a", "b", "c"]]}), ".packages[0]: has more items than 2"),
+            (json!({"users": [{"name": 1}]}), ".users[0].name: is not of type string"),
+            (json!({"users": [{"uid": 1}]}), ".users[0].name: is missing"),
+            (
+                json!({"apt": {"sources": {"a": {"sorce": "b"}}}}),
+                ".apt.sources.a.sorce: is not known to cloud-init 25.1",
+            ),
+            (json!({"power_state": {"mode": "off"}}), ".power_state.mode: is none of"),
+            (json!({"power_state": {}}), ".power_state.mode: is missing"),
+            (json!({"mounts": [[]]}), ".mounts[0]: has fewer items than 1"),
+            (json!({"yum_repos": {"a": {"enabled": true}}}), ".yum_repos.a"),
+            (json!({"write_files": [{"content": "a"}]}), ".write_files[0].path: is missing"),
+            (json!({"growpart": {"mode": "on"}}), ".growpart.mode: is none of"),
+            (json!({"ssh_keys": {"dsa_private": "a"}}), ".ssh_keys.dsa_private"),
+            (json!({"swap": {"size": "big"}}), ".swap.size"),
+        ];
+        for modules in &good {
+            assert_eq!(told(modules), [""; 0], "{modules}");
+        }
+        for (modules, expected) in &bad {
+            let told = told(modules);
+            assert!(
+                told.iter().any(|problem| problem.starts_with(expected)),
+                "{expected} is not in {told:#?}"
+            );
+        }
+
+        // cloud-init itself says the same, of each document.
+        let text = |modules: &Value| format!("#cloud-config\n{modules}\n");
+        let texts: Vec<(String, String)> = good
+            .iter()
+            .map(|modules| (format!("good {modules}"), text(modules)))
+            .chain(bad.iter().map(|(modules, _)| (format!("bad {modules}"), text(modules))))
+            .collect();
+        let documents: Vec<(&str, &str)> =
+            texts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        let verdict = cloud_config(&documents).unwrap_err();
+        let complained: BTreeSet<&str> = verdict
+            .complaints()
+            .filter(|complaint| complaint.to_string().contains("25.1"))
+            .map(|complaint| &*complaint.document)
+            .collect();
+        let refused: BTreeSet<&str> =
+            documents.iter().map(|(name, _)| *name).filter(|name| name.starts_with("bad")).collect();
+        assert_eq!(complained, refused, "{verdict}");
+    }
+
+    #[test]
+    fn every_default_profile_passes_and_a_mistake_is_told_with_its_stage_and_sample() {
+        for (name, spec) in osm_render::defaults() {
+            crate::judge::try_out(&osm_render::resolve(&spec).unwrap())
+                .unwrap_or_else(|refusal| panic!("{name}: {refusal:?}"));
+        }
+        let judged = |system: &str, utility: &str, dns: &str| {
+            let spec = serde_json::from_value(json!({
+                "osName": system, "osVersion": "1", "version": "v1.0.0", "templateEngine": "Handlebars",
+                "provisioningUtility": utility, "supportedCloudProviders": [{"name": "aws"}],
+                "bootstrapConfig": {"modules": {"runcdm": ["a"]}},
+                "provisioningConfig": {"modules": {"ntp": {"servers": ["a"]}, "resolv_conf": {"domain": dns, "nameserver": "a"}}},
+            }))
+            .unwrap();
+            crate::judge::try_out(&osm_render::resolve(&spec).unwrap())
+        };
+        let refusal = judged("ubuntu", "cloud-init", "{{cluster.dnsDomain}}").unwrap_err();
+        assert_eq!(refusal.reason, REASON);
+        assert_eq!(
+            refusal.message,
+            "bootstrapConfig.modules.runcdm: is not known to cloud-init 25.1; \
+             provisioningConfig.modules.resolv_conf.nameserver: is not known to cloud-init 25.1; \
+             found with the sample pool aws, kubelet 1.33.0, IPv4, default settings"
+        );
+        judged("flatcar", "cloud-init", "a").unwrap();
+    }
+}
