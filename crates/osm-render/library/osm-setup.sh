@@ -81,9 +81,9 @@ prepare_network() {
 {{#if (eq os.family "redhat")}}
 trust_host_ca() {
   mkdir -p /etc/pki/ca-trust/source/anchors
-  cat >/etc/pki/ca-trust/source/anchors/osm.pem <<'EOF'
+  cat >/etc/pki/ca-trust/source/anchors/osm.pem <<'END-OF-BUNDLE'
 {{trim hostCABundle}}
-EOF
+END-OF-BUNDLE
   try update-ca-trust extract
 }
 {{else}}
@@ -91,9 +91,9 @@ EOF
 trust_host_ca() {
   rm -f /usr/local/share/ca-certificates/osm-*.crt
   mkdir -p /usr/local/share/ca-certificates
-  awk '/-BEGIN CERTIFICATE-/ { n++ } n { print > ("/usr/local/share/ca-certificates/osm-" n ".crt") }' <<'EOF'
+  awk '/-BEGIN CERTIFICATE-/ { n++ } n { print > ("/usr/local/share/ca-certificates/osm-" n ".crt") }' <<'END-OF-BUNDLE'
 {{trim hostCABundle}}
-EOF
+END-OF-BUNDLE
   try update-ca-certificates
 }
 {{/if}}

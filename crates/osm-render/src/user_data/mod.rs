@@ -12,6 +12,7 @@ use crate::{Stage, texts};
 
 mod cloud_init;
 mod ignition;
+mod unit_text;
 
 pub(crate) use ignition::unsupported_module;
 
@@ -54,6 +55,22 @@ pub fn placeholders(spec: &OperatingSystemConfigSpec) -> LateValues {
     late::stand_ins(&spec.late_bound)
 }
 
+/// What machine-controller replaces in a bootstrap document: its placeholder, and the same as a URL has it.
+fn machine_names(text: &str) -> usize {
+    text.matches(MACHINE_NAME_PLACEHOLDER).count() + text.matches(ESCAPED_PLACEHOLDER).count()
+}
+
+/// Whether machine-controller would replace something in a text.
+pub(crate) fn has_machine_name(text: &str) -> bool {
+    text.contains(MACHINE_NAME_PLACEHOLDER) || text.contains(ESCAPED_PLACEHOLDER)
+}
+
+const ESCAPED_PLACEHOLDER: &str = "%3CMACHINE_NAME%3E";
+
+fn unfit(place: &str, problem: impl Into<String>) -> UserDataError {
+    UserDataError::Unfit { place: place.to_owned(), problem: problem.into() }
+}
+
 /// What a stage consists of, everything filled in.
 struct Filled {
     /// The machine's name, or what machine-controller replaces by it; absent where the cloud names machines.
@@ -83,7 +100,21 @@ impl Filled {
             Stage::Bootstrap => &spec.bootstrap_config,
             Stage::Provisioning => &spec.provisioning_config,
         };
-        let fill = |place: &str, text: &str| late::fill(text, place, &spec.late_bound, values);
+        let fill = |place: &str, text: &str| {
+            let filled = late::fill(text, place, &spec.late_bound, values)?;
+            if stage == Stage::Bootstrap
+                && has_machine_name(&filled)
+                && machine_names(&filled) != machine_names(text)
+            {
+                return Err(unfit(
+                    place,
+                    format!(
+                        "a late-bound value contains {MACHINE_NAME_PLACEHOLDER}, which machine-controller would replace"
+                    ),
+                ));
+            }
+            Ok(filled)
+        };
         let modules = config.modules.clone().unwrap_or(Value::Null);
         let modules =
             texts::map_value(&format!("{}.modules", stage.field()), &modules, &mut |place, text| {
@@ -134,6 +165,13 @@ fn fill_unit(
     fill: &impl Fn(&str, &str) -> Result<String, UserDataError>,
 ) -> Result<Unit, UserDataError> {
     let content = unit.content.as_ref().map(|text| fill(&unit_path(unit), text)).transpose()?;
+    let installed = |text: &String| unit_text::has_section(text, "Install");
+    if unit.enable == Some(true) && content.as_ref().is_some_and(|text| !installed(text)) {
+        return Err(unfit(
+            &unit_path(unit),
+            "the unit is enabled, but has no [Install] section: nothing would start it",
+        ));
+    }
     let drop_ins = unit.drop_ins.iter().map(|drop_in| {
         let content = fill(&drop_in_path(unit, drop_in), &drop_in.content)?;
         Ok(DropIn { name: drop_in.name.clone(), content })

@@ -14,12 +14,11 @@ use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::Unit;
 use serde_json::{Map, Value, json};
 
-use super::{Filled, FilledFile, MACHINE_NAME_FILE, UNIT_FOLDER, unit_files};
+use super::{Filled, FilledFile, MACHINE_NAME_FILE, unfit, unit_files, unit_text};
 use crate::Stage;
 use crate::error::UserDataError;
 
 mod modules;
-mod unit_text;
 
 pub(crate) use modules::unsupported as unsupported_module;
 
@@ -73,10 +72,6 @@ pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataErro
     Ok(format!("{}\n", Value::Object(document)))
 }
 
-fn unfit(place: &str, problem: impl Into<String>) -> UserDataError {
-    UserDataError::Unfit { place: place.to_owned(), problem: problem.into() }
-}
-
 /// `permissions`, octal digits as people write them, as a number.
 fn mode(path: &str, permissions: i32) -> Result<u32, UserDataError> {
     let mode = u32::from_str_radix(&permissions.to_string(), 8).ok().filter(|mode| *mode <= 0o777);
@@ -122,14 +117,6 @@ fn write_unit(unit: &Unit) -> Result<Option<Value>, UserDataError> {
         unit_text::check(text).map_err(|problem| unfit(&path, problem))?;
     }
     let content = unit.content.as_deref();
-    let enabled = unit.enable == Some(true);
-    if enabled && content.is_some_and(|text| !unit_text::has_section(text, "Install")) {
-        let path = format!("{UNIT_FOLDER}/{}", unit.name);
-        return Err(unfit(
-            &path,
-            "the unit is enabled, but has no [Install] section: nothing would start it",
-        ));
-    }
     let mut written = Map::from_iter([("name".to_owned(), json!(unit.name))]);
     if unit.mask == Some(true) {
         written.insert("mask".to_owned(), json!(true));

@@ -3,7 +3,8 @@
 use osm_api::profile::ProvisioningUtility;
 use serde_json::{Map, Value, json};
 
-use super::{DEFAULT_USER, Filled, unfit};
+use super::super::unfit;
+use super::{DEFAULT_USER, Filled};
 use crate::Stage;
 use crate::error::UserDataError;
 
