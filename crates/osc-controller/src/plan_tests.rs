@@ -204,7 +204,7 @@ fn failures_keep_the_last_good_content_and_say_why() {
         (
             Box::new(change("/spec/providerSpec/value/operatingSystem", json!("beos"))),
             "UnknownOperatingSystem",
-            "beos",
+            "operatingSystem",
         ),
         (
             Box::new(change("/spec/providerSpec/value/operatingSystem", json!("flatcar"))),

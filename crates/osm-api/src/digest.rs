@@ -15,9 +15,14 @@ pub fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
+/// SHA-256 of `bytes`.
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
 /// SHA-256 of `bytes`, 64 hex characters.
 pub fn sha256_hex(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+    hex(&sha256(bytes))
 }
 
 /// SHA-256 of `value` as JSON with sorted object keys, 64 hex characters.
@@ -25,9 +30,17 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
 /// # Errors
 /// Only where `value` has no JSON form, such as a map with keys that are not strings.
 pub fn of<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
+    Ok(sha256_hex(canonical_json(value)?.as_bytes()))
+}
+
+/// `value` as JSON with sorted object keys: what [`of`] hashes.
+///
+/// # Errors
+/// As [`of`].
+pub fn canonical_json<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
     let mut tree = serde_json::to_value(value)?;
     tree.sort_all_objects();
-    Ok(sha256_hex(serde_json::to_string(&tree)?.as_bytes()))
+    serde_json::to_string(&tree)
 }
 
 #[cfg(test)]

@@ -71,18 +71,22 @@ pub enum PoolError {
     MissingProviderSpec,
     #[error("spec.template.spec.providerSpec.value can't be read: {}", .0.join("; "))]
     InvalidProviderSpec(Vec<String>),
-    #[error("operating system {0:?} is not known: use one of flatcar, rhel, ubuntu, amzn2, rockylinux")]
-    UnknownOperatingSystem(String),
-    #[error("cloud provider {0:?} is not known")]
-    UnknownCloudProvider(String),
+    #[error(
+        "spec.template.spec.providerSpec.value.operatingSystem is not known: use one of flatcar, rhel, ubuntu, amzn2, rockylinux"
+    )]
+    UnknownOperatingSystem,
+    #[error(
+        "spec.template.spec.providerSpec.value.cloudProvider is not known: use a name that machine-controller knows"
+    )]
+    UnknownCloudProvider,
     #[error("spec.template.spec.providerSpec.value.operatingSystemSpec can't be read: {}", .0.join("; "))]
     InvalidOperatingSystemSpec(Vec<String>),
     #[error(
         "spec.template.spec.versions.kubelet is missing: set it to the kubelet's version, such as 1.34.2"
     )]
     MissingKubeletVersion,
-    #[error("spec.template.spec.versions.kubelet {0:?} is not a version such as 1.34.2")]
-    InvalidKubeletVersion(String),
+    #[error("spec.template.spec.versions.kubelet is not a version such as 1.34.2")]
+    InvalidKubeletVersion,
     #[error("annotation {key}: {problem}")]
     InvalidAnnotation { key: String, problem: String },
 }
@@ -92,10 +96,10 @@ impl PoolError {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::MissingProviderSpec | Self::InvalidProviderSpec(_) => "InvalidProviderSpec",
-            Self::UnknownOperatingSystem(_) => "UnknownOperatingSystem",
-            Self::UnknownCloudProvider(_) => "UnknownCloudProvider",
+            Self::UnknownOperatingSystem => "UnknownOperatingSystem",
+            Self::UnknownCloudProvider => "UnknownCloudProvider",
             Self::InvalidOperatingSystemSpec(_) => "InvalidOperatingSystemSpec",
-            Self::MissingKubeletVersion | Self::InvalidKubeletVersion(_) => "InvalidKubeletVersion",
+            Self::MissingKubeletVersion | Self::InvalidKubeletVersion => "InvalidKubeletVersion",
             Self::InvalidAnnotation { .. } => "InvalidAnnotation",
         }
     }
@@ -105,17 +109,17 @@ impl Pool {
     /// Reads a MachineDeployment.
     ///
     /// # Errors
-    /// The first thing that makes it unusable; no message repeats a value of `cloudProviderSpec`.
+    /// The first thing that makes it unusable; no message repeats a value.
     pub fn read(md: &MachineDeployment) -> Result<Self, PoolError> {
         let machine = md.spec.template.get("spec").unwrap_or(&Value::Null);
         let value = machine.pointer("/providerSpec/value").filter(|value| !value.is_null());
         let provider: ProviderSpec = strict::decode(value.ok_or(PoolError::MissingProviderSpec)?.clone())
             .map_err(PoolError::InvalidProviderSpec)?;
         let known = |name: &str| serde_json::from_value(Value::String(name.to_owned()));
-        let operating_system = known(&provider.operating_system)
-            .map_err(|_| PoolError::UnknownOperatingSystem(provider.operating_system.clone()))?;
+        let operating_system =
+            known(&provider.operating_system).map_err(|_| PoolError::UnknownOperatingSystem)?;
         let cloud_provider = serde_json::from_value(Value::String(provider.cloud_provider.clone()))
-            .map_err(|_| PoolError::UnknownCloudProvider(provider.cloud_provider.clone()))?;
+            .map_err(|_| PoolError::UnknownCloudProvider)?;
         let os = match provider.operating_system_spec {
             Value::Null => OperatingSystemSpec::default(),
             spec => strict::decode(spec).map_err(PoolError::InvalidOperatingSystemSpec)?,
@@ -131,7 +135,7 @@ impl Pool {
             operating_system,
             cloud_provider,
             kubelet_version: parse_version(kubelet_version)?,
-            ssh_public_keys: distinct(provider.ssh_public_keys),
+            ssh_public_keys: distinct(provider.ssh_public_keys)?,
             network: provider.network.unwrap_or_default(),
             os,
             overwrite_cloud_config: provider.overwrite_cloud_config,
@@ -178,17 +182,22 @@ fn parse_version(text: &str) -> Result<Version, PoolError> {
     } else {
         bare.to_owned()
     };
-    Version::parse(&padded).map_err(|_| PoolError::InvalidKubeletVersion(text.to_owned()))
+    Version::parse(&padded).map_err(|_| PoolError::InvalidKubeletVersion)
 }
 
-fn distinct(keys: Vec<String>) -> Vec<String> {
-    let mut seen = Vec::new();
-    for key in keys.iter().map(|key| key.trim()).filter(|key| !key.is_empty()) {
-        if !seen.iter().any(|known| known == key) {
+/// The keys without blanks around them, each once. More than one line would be more than one key, perhaps with options.
+fn distinct(keys: Vec<String>) -> Result<Vec<String>, PoolError> {
+    let mut seen: Vec<String> = Vec::new();
+    for (i, key) in keys.iter().map(|key| key.trim()).enumerate() {
+        if key.contains(char::is_control) {
+            let problem = format!("sshPublicKeys[{i}]: must be one line, without control characters");
+            return Err(PoolError::InvalidProviderSpec(vec![problem]));
+        }
+        if !key.is_empty() && !seen.iter().any(|known| known == key) {
             seen.push(key.to_owned());
         }
     }
-    seen
+    Ok(seen)
 }
 
 impl KubeletSettings {
@@ -328,14 +337,18 @@ mod tests {
             (with("/providerSpec/value", Value::Null), "InvalidProviderSpec"),
             (with("/providerSpec/value", json!({"cloudProvidr": "aws"})), "InvalidProviderSpec"),
             (with("/providerSpec/value/network", json!("hunter2")), "InvalidProviderSpec"),
-            (with("/providerSpec/value/operatingSystem", json!("beos")), "UnknownOperatingSystem"),
-            (with("/providerSpec/value/cloudProvider", json!("moon")), "UnknownCloudProvider"),
+            (with("/providerSpec/value/operatingSystem", json!("hunter2")), "UnknownOperatingSystem"),
+            (with("/providerSpec/value/cloudProvider", json!("hunter2")), "UnknownCloudProvider"),
+            (
+                with("/providerSpec/value/sshPublicKeys", json!(["ssh-rsa A", "ssh-rsa hunter2\nssh-rsa B"])),
+                "InvalidProviderSpec",
+            ),
             (
                 with("/providerSpec/value/operatingSystemSpec", json!({"distUpgradeOnBoot": "hunter2"})),
                 "InvalidOperatingSystemSpec",
             ),
             (with("/versions/kubelet", json!("")), "InvalidKubeletVersion"),
-            (with("/versions/kubelet", json!("latest")), "InvalidKubeletVersion"),
+            (with("/versions/kubelet", json!("hunter2")), "InvalidKubeletVersion"),
         ];
         for (error, reason) in cases {
             assert_eq!(error.reason(), reason);

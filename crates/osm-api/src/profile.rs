@@ -20,13 +20,20 @@ pub const MAX_CONTENT_BYTES: usize = 512 * 1024;
 /// Bytes that the API server needs for `value` in etcd: its JSON encoder writes `<`, `>`, `&` and the two line
 /// separators of Unicode as `\uXXXX`. What it can't store would be written again and again.
 pub fn stored_bytes(value: &impl Serialize) -> usize {
-    let json = serde_json::to_string(value).unwrap_or_default();
-    json.chars()
-        .map(|c| match c {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => 6,
-            other => other.len_utf8(),
-        })
-        .sum()
+    stored_json_bytes(&serde_json::to_string(value).unwrap_or_default())
+}
+
+/// [`stored_bytes`] of what is JSON already.
+pub fn stored_json_bytes(json: &str) -> usize {
+    // In pieces whose counts fit a byte, which compilers turn into wide instructions: this is half a megabyte at times.
+    let short =
+        |piece: &[u8]| piece.iter().map(|byte| u8::from(matches!(byte, b'<' | b'>' | b'&'))).sum::<u8>();
+    let short: usize = json.as_bytes().chunks(192).map(|piece| usize::from(short(piece))).sum();
+    let separators = match json.is_ascii() {
+        true => 0,
+        false => json.chars().filter(|c| matches!(c, '\u{2028}' | '\u{2029}')).count(),
+    };
+    json.len() + 5 * short + 3 * separators
 }
 
 /// A template from which the configuration of every pool with this operating system is rendered.

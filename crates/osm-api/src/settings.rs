@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::names::CLOUD_INIT_SETTINGS;
+use crate::names::{CLOUD_INIT_SETTINGS, MAX_NAME};
 use crate::profile::OperatingSystem;
 use crate::strict;
 
@@ -391,10 +391,11 @@ impl Settings {
             check("cluster.apiServer".into(), is_url(url, &["https"]), "must be https://host[:port]");
         }
         if let Some(pem) = &self.cluster.ca_bundle {
-            check("cluster.caBundle".into(), is_pem(pem), "must be one or more PEM certificates");
+            check("cluster.caBundle".into(), is_pem(pem), PEM);
         }
         check("cluster.dnsIPs".into(), !self.cluster.dns_ips.is_empty(), "must name at least one address");
-        check("cluster.dnsDomain".into(), is_host(&self.cluster.dns_domain), "must be a DNS domain");
+        let domain = &self.cluster.dns_domain;
+        check("cluster.dnsDomain".into(), is_host_name(domain), "must be a DNS domain");
         if let Some(url) = &self.proxy.http {
             check(
                 "proxy.http".into(),
@@ -403,11 +404,15 @@ impl Settings {
             );
         }
         if let Some(list) = &self.proxy.no_proxy {
-            let clean = !list.chars().any(|c| c.is_whitespace() || c.is_control() || "\"'\\$`".contains(c));
-            check("proxy.noProxy".into(), clean, "must be comma-separated, without spaces or quotes");
+            let clean = list.chars().all(|c| c.is_ascii_alphanumeric() || "-._:/,*%[]".contains(c));
+            check(
+                "proxy.noProxy".into(),
+                clean,
+                "must be hosts, domains, addresses and networks, comma-separated, without spaces",
+            );
         }
         if let Some(pem) = &self.host_ca_bundle {
-            check("hostCaBundle".into(), is_pem(pem), "must be one or more PEM certificates");
+            check("hostCaBundle".into(), is_pem(pem), PEM);
         }
         for (i, registry) in self.containerd.registries.iter().enumerate() {
             let path = format!("containerd.registries[{i}]");
@@ -418,6 +423,15 @@ impl Settings {
             check(format!("{path}.host"), !twice, "is listed more than once");
             let ok = registry.credentials.is_none() || registry.host != "_default";
             check(format!("{path}.credentials"), ok, "need a registry of their own, not _default");
+            if let Some(secret) = &registry.credentials {
+                let (namespace, name) = (&secret.namespace, &secret.name);
+                check(
+                    format!("{path}.credentials.namespace"),
+                    is_object_name(namespace),
+                    "must be that of a namespace",
+                );
+                check(format!("{path}.credentials.name"), is_object_name(name), "must be that of a Secret");
+            }
             for (j, mirror) in registry.mirrors.iter().enumerate() {
                 let ok = is_url(&mirror.url, &["http", "https"]);
                 check(format!("{path}.mirrors[{j}].url"), ok, "must be http(s)://host[:port][/path]");
@@ -511,9 +525,37 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
+const PEM: &str = "must be one or more PEM certificates, with nothing between them but # comments";
+
+/// Certificates, each between its two lines, with nothing between them but empty lines and comments: the text stands in
+/// files that are read line by line.
 fn is_pem(text: &str) -> bool {
-    text.trim_start().starts_with("-----BEGIN CERTIFICATE-----")
-        && text.trim_end().ends_with("-----END CERTIFICATE-----")
+    let (mut inside, mut certificates) = (false, 0);
+    for line in text.trim().lines().map(str::trim_end) {
+        let good = match line {
+            "-----BEGIN CERTIFICATE-----" => !std::mem::replace(&mut inside, true),
+            "-----END CERTIFICATE-----" => {
+                certificates += 1;
+                std::mem::replace(&mut inside, false)
+            }
+            _ if inside => line.chars().all(|c| c.is_ascii_alphanumeric() || "+/=".contains(c)),
+            _ => line.is_empty() || line.starts_with('#') && !line.contains(char::is_control),
+        };
+        if !good {
+            return false;
+        }
+    }
+    certificates > 0 && !inside && text.trim_start().starts_with("-----BEGIN CERTIFICATE-----")
+}
+
+/// The name of an object of Kubernetes.
+fn is_object_name(text: &str) -> bool {
+    let part = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && part.ends_with(|c: char| c.is_ascii_alphanumeric())
+            && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+    };
+    text.len() <= MAX_NAME && text.split('.').all(part)
 }
 
 /// A URL of one of the schemes: a host and perhaps a path, without user information, query or fragment, and without
@@ -535,9 +577,17 @@ fn is_host(text: &str) -> bool {
         Some(_) => return false,
         None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
     };
-    !host.is_empty()
-        && host.chars().all(|c| c.is_ascii_alphanumeric() || c == '.' || c == '-' || c == '_')
-        && port.is_none_or(|port| port.parse::<u16>().is_ok())
+    let digits = |port: &str| port.chars().all(|c| c.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    is_host_name(host) && port.is_none_or(digits)
+}
+
+/// A host's name or IPv4 address: parts that are not empty, between dots.
+fn is_host_name(text: &str) -> bool {
+    let part = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+    };
+    text.strip_suffix('.').unwrap_or(text).split('.').all(part)
 }
 
 #[cfg(test)]
@@ -596,6 +646,58 @@ credentials: {tokenLifetimeHours: 0}
             assert!(errors.iter().any(|error| error.starts_with(path)), "{path} missing in {errors:#?}");
         }
         assert!(!errors.join("").contains("secret@"));
+    }
+
+    #[test]
+    fn certificates_are_nothing_else() {
+        let one = "-----BEGIN CERTIFICATE-----\nTWFu+/==\n-----END CERTIFICATE-----\n";
+        for good in [one.to_owned(), format!("\n{one}\n# the other\n{one}"), one.replace('\n', "\r\n")] {
+            assert!(is_pem(&good), "{good}");
+        }
+        let begin = "-----BEGIN CERTIFICATE-----\n";
+        for bad in [
+            String::new(),
+            begin.to_owned(),
+            format!("{begin}{one}"),
+            format!("{one}-----END CERTIFICATE-----\n"),
+            format!("{one}end-of-bundle\nreboot\n{one}"),
+            one.replace("TWFu", "TW Fu"),
+            one.replace("TWFu", "TWFu\r-"),
+            one.replace("TWFu", "\0"),
+            one.replace("CERTIFICATE", "PRIVATE KEY"),
+            format!("{one}# \u{1b}\n{one}"),
+        ] {
+            assert!(!is_pem(&bad), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_lead_elsewhere_are_refused() {
+        let refused = |document: Value| Settings::from_document(document).unwrap_err().0.join("\n");
+        for host in ["..", ".", "a..b", "a/b", "-a", "a:1:2", "a:+1", ""] {
+            let error = refused(serde_json::json!({"containerd": {"registries": [{"host": host}]}}));
+            assert!(error.starts_with("containerd.registries[0].host: "), "{host}: {error}");
+        }
+        for name in ["", "..", "a/b", "A", "a b", "-a", "a.", "a\n"] {
+            let secret = serde_json::json!({"name": name, "namespace": name});
+            let error = refused(
+                serde_json::json!({"containerd": {"registries": [{"host": "a", "credentials": secret}]}}),
+            );
+            for field in ["name", "namespace"] {
+                assert!(
+                    error.contains(&format!("containerd.registries[0].credentials.{field}: ")),
+                    "{error}"
+                );
+            }
+        }
+        let error = refused(serde_json::json!({"cluster": {"dnsDomain": "cluster.local:53"}}));
+        assert!(error.starts_with("cluster.dnsDomain: "), "{error}");
+        for hosts in ["a b", "a\nb", "a#b", "a\u{2028}b", "a\u{7f}"] {
+            let error = refused(serde_json::json!({"proxy": {"noProxy": hosts}}));
+            assert!(error.starts_with("proxy.noProxy: "), "{error}");
+        }
+        Settings::parse("proxy: {noProxy: '10.0.0.0/8,.svc,*.example,[fd00::1]:8080,fe80::1%eth0'}").unwrap();
+        Settings::parse("cluster: {dnsDomain: cluster.local.}").unwrap();
     }
 
     #[test]

@@ -100,9 +100,9 @@ prepare_network() {
 {{#if (eq os.family "redhat")}}
 trust_host_ca() {
   mkdir -p /etc/pki/ca-trust/source/anchors
-  cat >/etc/pki/ca-trust/source/anchors/osm.pem <<'EOF'
+  cat >/etc/pki/ca-trust/source/anchors/osm.pem <<'END-OF-BUNDLE'
 {{trim hostCABundle}}
-EOF
+END-OF-BUNDLE
   try update-ca-trust extract
 }
 {{else}}
@@ -111,14 +111,14 @@ trust_host_ca() {
   {{#if (eq os.family "flatcar")}}
   rm -f /etc/ssl/certs/osm-*.pem
   mkdir -p /etc/ssl/certs
-  awk '/-BEGIN CERTIFICATE-/ { n++ } n { print > ("/etc/ssl/certs/osm-" n ".pem") }' <<'EOF'
+  awk '/-BEGIN CERTIFICATE-/ { n++ } n { print > ("/etc/ssl/certs/osm-" n ".pem") }' <<'END-OF-BUNDLE'
   {{else}}
   rm -f /usr/local/share/ca-certificates/osm-*.crt
   mkdir -p /usr/local/share/ca-certificates
-  awk '/-BEGIN CERTIFICATE-/ { n++ } n { print > ("/usr/local/share/ca-certificates/osm-" n ".crt") }' <<'EOF'
+  awk '/-BEGIN CERTIFICATE-/ { n++ } n { print > ("/usr/local/share/ca-certificates/osm-" n ".crt") }' <<'END-OF-BUNDLE'
   {{/if}}
 {{trim hostCABundle}}
-EOF
+END-OF-BUNDLE
   try update-ca-certificates
 }
 {{/if}}

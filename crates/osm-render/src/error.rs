@@ -83,6 +83,8 @@ pub enum RenderError {
     Template { position: TemplatePosition, problem: String },
     #[error("{place} contains {prefix:?}, which is reserved for late-bound values: remove it", prefix = crate::RESERVED_PREFIX)]
     ReservedText { place: String },
+    #[error("{place} contains {name}, which machine-controller replaces by the name of each machine: remove it", name = osm_api::names::MACHINE_NAME_PLACEHOLDER)]
+    MachineName { place: String },
     #[error(
         "the rendered configuration has {bytes} bytes, more than the {limit} that can be stored: make the profile or the settings smaller"
     )]
@@ -107,7 +109,7 @@ impl RenderError {
             Self::UnsupportedNetwork { .. } => "UnsupportedNetwork",
             Self::KubeletSettings { .. } => "InvalidKubeletSettings",
             Self::Template { .. } => "TemplateFailed",
-            Self::ReservedText { .. } => "ReservedText",
+            Self::ReservedText { .. } | Self::MachineName { .. } => "ReservedText",
             Self::ContentTooLarge { .. } => "ContentTooLarge",
             Self::UserDataTooLarge { .. } => "UserDataTooLarge",
             Self::UserData(error) => error.reason(),
@@ -126,6 +128,8 @@ pub enum UserDataError {
         "the value of {0:?} stands where only letters, digits and ._~+/=- can: let the template say as=\"shell\", \"yaml\", \"json\", \"toml\" or \"b64\""
     )]
     NotRaw(String),
+    #[error("the value of {0:?} has a NUL character, which no shell can hold: take it out of there")]
+    Nul(String),
     #[error("{place} holds a late-bound value that spec.lateBound does not name, or a damaged one")]
     UnknownMarker { place: String },
     #[error("{place} can't be written as YAML")]
@@ -139,7 +143,7 @@ impl UserDataError {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::MissingValue(_) => "LateBoundValueMissing",
-            Self::NotRaw(_) => "LateBoundValueNotRaw",
+            Self::NotRaw(_) | Self::Nul(_) => "LateBoundValueNotRaw",
             Self::UnknownMarker { .. } => "UnknownMarker",
             Self::Unwritable { .. } | Self::Unfit { .. } => "UserDataInvalid",
         }

@@ -24,7 +24,7 @@ const SUFFIX: &str = "}%%";
 pub type LateValues = BTreeMap<String, String>;
 
 /// How a value is written where its marker stands. All but `Raw` and `B64` bring their quotes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Encoding {
     Raw,
     Toml,
@@ -56,7 +56,7 @@ impl Encoding {
         Self::parse(name).filter(|encoding| *encoding != Self::Text)
     }
 
-    /// `None` where the value can't stand raw.
+    /// `None` where the value can't stand raw, or in a shell.
     fn encode(self, value: &str) -> Option<String> {
         match self {
             Self::Raw => value
@@ -65,8 +65,8 @@ impl Encoding {
                 .then(|| value.to_owned()),
             Self::Toml => Some(toml::Value::String(value.to_owned()).to_string()),
             Self::Yaml => Some(yaml::quote(value)),
-            Self::Json => Some(Value::String(value.to_owned()).to_string()),
-            Self::Shell => Some(shell(value)),
+            Self::Json => Some(yaml::json(&Value::String(value.to_owned()))),
+            Self::Shell => shell(value),
             Self::B64 => Some(STANDARD.encode(value)),
             Self::Text => Some(value.to_owned()),
         }
@@ -79,13 +79,13 @@ impl fmt::Display for Encoding {
     }
 }
 
-/// `text` as one word of a POSIX shell.
-pub(crate) fn shell(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
+/// `text` as one word of a POSIX shell; `None` where it has a NUL, which shells leave out or end at.
+pub(crate) fn shell(text: &str) -> Option<String> {
+    (!text.contains('\0')).then(|| format!("'{}'", text.replace('\'', r"'\''")))
 }
 
 /// A marker.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Marker {
     pub(crate) id: String,
     pub(crate) encoding: Encoding,
@@ -136,6 +136,12 @@ pub(crate) fn parts(text: &str) -> Result<Vec<Part<'_>>, Damaged> {
     Ok(parts)
 }
 
+/// The markers of `text`, as often as they stand there.
+pub(crate) fn markers(text: &str) -> Result<Vec<Marker>, Damaged> {
+    let markers = |part| if let Part::Marker(marker) = part { Some(marker) } else { None };
+    Ok(parts(text)?.into_iter().filter_map(markers).collect())
+}
+
 /// Fills the markers of `text`; `place` names the text in errors.
 pub(crate) fn fill(
     text: &str,
@@ -153,7 +159,10 @@ pub(crate) fn fill(
                     return Err(unknown());
                 }
                 let value = values.get(&id).ok_or_else(|| UserDataError::MissingValue(id.clone()))?;
-                filled.push_str(&encoding.encode(value).ok_or(UserDataError::NotRaw(id))?);
+                filled.push_str(&encoding.encode(value).ok_or(match encoding {
+                    Encoding::Shell => UserDataError::Nul(id),
+                    _ => UserDataError::NotRaw(id),
+                })?);
             }
         }
     }
@@ -197,17 +206,22 @@ pub(crate) fn known(stage: Stage, settings: &Settings, pool: &Pool) -> BTreeMap<
 
 /// The first text in `value`, keys included, that contains the reserved prefix, as a path.
 pub(crate) fn find_reserved(value: &Value) -> Option<String> {
+    find(value, &|text| text.contains(PREFIX))
+}
+
+/// The first text in `value`, keys included, that `is` so, as a path.
+pub(crate) fn find(value: &Value, is: &impl Fn(&str) -> bool) -> Option<String> {
     match value {
-        Value::String(text) => text.contains(PREFIX).then(String::new),
+        Value::String(text) => is(text).then(String::new),
         Value::Array(items) => items
             .iter()
             .enumerate()
-            .find_map(|(i, item)| find_reserved(item).map(|path| format!("[{i}]{}", dotted(&path)))),
+            .find_map(|(i, item)| find(item, is).map(|path| format!("[{i}]{}", dotted(&path)))),
         Value::Object(map) => map.iter().find_map(|(key, value)| {
-            if key.contains(PREFIX) {
+            if is(key) {
                 return Some("a key".to_owned());
             }
-            find_reserved(value).map(|path| format!("{key}{}", dotted(&path)))
+            find(value, is).map(|path| format!("{key}{}", dotted(&path)))
         }),
         _ => None,
     }
@@ -243,12 +257,7 @@ pub(crate) fn filler(seed: &str, length: usize) -> String {
         if text.len() >= length {
             break;
         }
-        let block = osm_api::digest::sha256_hex(format!("{seed}{i}").as_bytes());
-        // Two hex digits make a byte again: base64 of the hex text itself would compress.
-        let bytes: Vec<u8> = (0..64)
-            .step_by(2)
-            .filter_map(|at| block.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok()))
-            .collect();
+        let bytes = osm_api::digest::sha256(format!("{seed}{i}").as_bytes());
         text.push_str(&base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes));
     }
     text.truncate(length);

@@ -1,6 +1,7 @@
 //! A compiled profile, and rendering it for a pool.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use osm_api::config::{CloudProviderRef, LateBound, OperatingSystemConfigSpec, StageConfig, UserDataBytes};
 use osm_api::digest;
@@ -8,15 +9,15 @@ use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::pool::Pool;
 use osm_api::profile::{
     AcceptedProfile, File, MAX_CONTENT_BYTES, OperatingSystem, OperatingSystemProfileSpec, ProfileConfig,
-    TemplateEngine, stored_bytes,
+    TemplateEngine, stored_json_bytes,
 };
 use osm_api::settings::Settings;
-use serde_json::json;
+use serde_json::Value;
 
 use crate::downloads::{Catalogue, Download};
 use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 use crate::handlebars::{self, Budget, Located, Templates};
-use crate::late::{self, Part};
+use crate::late;
 use crate::user_data::{self, Reader};
 use crate::{Stage, kubelet, model, packages, size, static_network, subscription, texts};
 
@@ -25,6 +26,9 @@ pub(crate) const KUBELET_MINORS: (u64, u64) = (33, 36);
 
 /// Share of a cloud's limit, in percent, from which on a warning is given.
 const NEAR_LIMIT: usize = 90;
+
+/// Most results whose sizes are remembered.
+const MAX_REMEMBERED: usize = 4096;
 
 /// How the nodes of a pool reach their API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +44,9 @@ pub struct Profile {
     spec: OperatingSystemProfileSpec,
     bootstrap: Engine,
     provisioning: Engine,
+    /// Sizes by the digest of what was measured: writing and compressing both documents takes longer than rendering,
+    /// and a controller renders the same again and again.
+    measured: Mutex<BTreeMap<String, Sizes>>,
 }
 
 impl std::fmt::Debug for Profile {
@@ -47,6 +54,9 @@ impl std::fmt::Debug for Profile {
         f.debug_struct("Profile").field("version", &self.spec.version).finish_non_exhaustive()
     }
 }
+
+/// Sizes of both documents, and a warning when the first is near its limit.
+type Sizes = (UserDataBytes, Option<String>);
 
 /// The template language of one stage.
 enum Engine {
@@ -80,7 +90,12 @@ pub fn compile(accepted: &AcceptedProfile) -> Result<Profile, ProfileError> {
             compile_stage(stage, &spec).map(|templates| Engine::Handlebars(Box::new(templates)))
         }
     };
-    Ok(Profile { bootstrap: engine(Stage::Bootstrap)?, provisioning: engine(Stage::Provisioning)?, spec })
+    Ok(Profile {
+        bootstrap: engine(Stage::Bootstrap)?,
+        provisioning: engine(Stage::Provisioning)?,
+        measured: Mutex::default(),
+        spec,
+    })
 }
 
 fn compile_stage(stage: Stage, spec: &OperatingSystemProfileSpec) -> Result<Templates, ProfileError> {
@@ -131,11 +146,7 @@ impl Profile {
         }
         warnings.extend(kubelet.warnings.iter().map(|warning| format!("the settings' {warning}")));
         let data = model::data(pool, settings, cluster);
-        if let Some(place) =
-            late::find_reserved(&json!({"sshPublicKeys": pool.ssh_public_keys, "template data": data}))
-        {
-            return Err(RenderError::ReservedText { place });
-        }
+        check_reserved(pool, &data)?;
         let context = handlebars::context(data);
         let budget = Budget::default();
         let catalogue = Catalogue::new(&settings.downloads, &pool.kubelet_version);
@@ -143,17 +154,14 @@ impl Profile {
         let reader = Reader::of(Some(self.spec.os_name), self.spec.provisioning_utility);
         let mut stage = |stage: Stage| {
             let known = late::known(stage, settings, pool);
-            let mut config = self.render_stage(stage, &known, &context, &budget, &catalogue)?;
-            if stage == Stage::Provisioning && reader == Reader::CloudInit {
-                warnings.extend(subscription::configure(&mut config, pool));
-            }
-            note_late_bound(stage, &config, &known, &mut late_bound)?;
-            Ok::<_, RenderError>(config)
+            self.render_stage(stage, &known, &context, &budget, &catalogue, &mut late_bound)
         };
         let (mut bootstrap, mut provisioning) = (stage(Stage::Bootstrap)?, stage(Stage::Provisioning)?);
         bootstrap.user_ssh_keys.clone_from(&pool.ssh_public_keys);
         if reader == Reader::CloudInit {
             warnings.extend(packages::configure(&mut bootstrap, pool, &settings.packages));
+            warnings.extend(subscription::configure(&mut provisioning, pool));
+            late_bound.extend(subscription::used(pool).into_iter().map(|late| (late.id.clone(), late)));
             // Packages come from the subscription, where there is one.
             let subscribed = subscription::is_wanted(pool);
             let first = if subscribed { &mut provisioning } else { &mut bootstrap };
@@ -172,14 +180,37 @@ impl Profile {
             late_bound: late_bound.into_values().collect(),
             ..OperatingSystemConfigSpec::default()
         };
-        let bytes = stored_bytes(&spec);
+        // What serialises, and a configuration does, has a JSON form.
+        let json = digest::canonical_json(&spec).unwrap_or_default();
+        let bytes = stored_json_bytes(&json);
         if bytes > MAX_CONTENT_BYTES {
             return Err(RenderError::ContentTooLarge { bytes, limit: MAX_CONTENT_BYTES });
         }
-        let (user_data_bytes, near) = sizes(&spec, pool)?;
+        let digest = digest::sha256_hex(json.as_bytes());
+        let (user_data_bytes, near) = self.sizes(&digest, &spec, pool)?;
         warnings.extend(near);
-        spec.digest = digest::of(&spec).ok();
+        spec.digest = Some(digest);
         Ok(Rendered { spec, user_data_bytes, downloads: catalogue.asked(), warnings })
+    }
+
+    /// [`sizes`], which depend on the configuration alone, and so on its digest.
+    fn sizes(
+        &self,
+        digest: &str,
+        spec: &OperatingSystemConfigSpec,
+        pool: &Pool,
+    ) -> Result<Sizes, RenderError> {
+        let measured = || self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = measured().get(digest) {
+            return Ok(known.clone());
+        }
+        let sizes = sizes(spec, pool)?;
+        let mut measured = measured();
+        if measured.len() >= MAX_REMEMBERED {
+            measured.clear();
+        }
+        measured.insert(digest.to_owned(), sizes.clone());
+        Ok(sizes)
     }
 
     /// Whether the profile is for this pool, and what deserves a look.
@@ -226,20 +257,32 @@ impl Profile {
         context: &::handlebars::Context,
         budget: &Budget,
         catalogue: &Catalogue<'_>,
+        late_bound: &mut BTreeMap<String, LateBound>,
     ) -> Result<StageConfig, RenderError> {
         let config = stage.config(&self.spec);
         let engine = match stage {
             Stage::Bootstrap => &self.bootstrap,
             Stage::Provisioning => &self.provisioning,
         };
-        let mut rendered = texts::map(stage.field(), config, &mut |place, text| match engine {
-            Engine::Verbatim => Ok(text.to_owned()),
-            Engine::Handlebars(templates) => templates
-                .render(place, context, known, budget, catalogue)
-                .map_err(|failure| RenderError::Template {
+        let mut rendered = texts::map(stage.field(), config, &mut |place, text| {
+            let (rendered, markers) = match engine {
+                Engine::Verbatim => {
+                    let damaged = |_| UserDataError::UnknownMarker { place: place.to_owned() };
+                    (text.to_owned(), late::markers(text).map_err(damaged)?)
+                }
+                Engine::Handlebars(templates) => templates
+                    .render(place, context, known, budget, catalogue)
+                    .map_err(|failure| RenderError::Template {
                     position: position(stage, place, &failure),
                     problem: failure.at.problem,
-                }),
+                })?,
+            };
+            for marker in markers {
+                let unknown = || UserDataError::UnknownMarker { place: place.to_owned() };
+                let late = known.get(&marker.id).ok_or_else(unknown)?;
+                late_bound.insert(marker.id, late.clone());
+            }
+            Ok::<_, RenderError>(rendered)
         })?;
         if let Engine::Handlebars(_) = engine {
             leave_out_empty_files(stage, config, &mut rendered);
@@ -257,25 +300,6 @@ fn leave_out_empty_files(stage: Stage, config: &ProfileConfig, rendered: &mut St
         let empty_by_itself = templates.next().is_some_and(|(_, template)| is_empty(template));
         empty_by_itself || !is_empty(file)
     });
-}
-
-/// Adds what the markers in `config` stand for.
-fn note_late_bound(
-    stage: Stage,
-    config: &StageConfig,
-    known: &BTreeMap<String, LateBound>,
-    late_bound: &mut BTreeMap<String, LateBound>,
-) -> Result<(), RenderError> {
-    texts::each(stage.field(), config, &mut |place, text| {
-        let damaged = || UserDataError::UnknownMarker { place: place.to_owned() };
-        for part in late::parts(text).map_err(|_| damaged())? {
-            if let Part::Marker(marker) = part {
-                let late = known.get(&marker.id).ok_or_else(damaged)?;
-                late_bound.insert(marker.id, late.clone());
-            }
-        }
-        Ok(())
-    })
 }
 
 /// Adds the static network of the pool, if it has one, to the first document: without it there is no second.
@@ -320,11 +344,26 @@ fn hidden_machine_names(bootstrap: &StageConfig) -> Vec<String> {
         .collect()
 }
 
+/// No input may contain what someone else replaces: markers, and what stands for a machine's name.
+fn check_reserved(pool: &Pool, data: &Value) -> Result<(), RenderError> {
+    let find = |is: &dyn Fn(&str) -> bool| {
+        let key = pool.ssh_public_keys.iter().position(|key| is(key));
+        let key = key.map(|i| format!("sshPublicKeys[{i}]"));
+        key.or_else(|| late::find(data, &is).map(|path| format!("template data.{path}")))
+    };
+    if let Some(place) = find(&|text| text.contains(late::PREFIX)) {
+        return Err(RenderError::ReservedText { place });
+    }
+    // The cloud provider's file stands in the second document, which machine-controller does not see.
+    let own = |text: &str| pool.overwrite_cloud_config.as_deref() == Some(text);
+    match find(&|text| user_data::has_machine_name(text) && !own(text)) {
+        Some(place) => Err(RenderError::MachineName { place }),
+        None => Ok(()),
+    }
+}
+
 /// Sizes of both documents at their largest, and a warning when the first is near its limit.
-fn sizes(
-    spec: &OperatingSystemConfigSpec,
-    pool: &Pool,
-) -> Result<(UserDataBytes, Option<String>), RenderError> {
+fn sizes(spec: &OperatingSystemConfigSpec, pool: &Pool) -> Result<Sizes, RenderError> {
     let largest = late::largest(&spec.late_bound);
     let bootstrap = user_data::user_data(spec, Stage::Bootstrap, &largest)?;
     let provisioning = user_data::user_data(spec, Stage::Provisioning, &largest)?;

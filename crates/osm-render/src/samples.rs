@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use osm_api::pool::{KubeletSettings, Pool};
-use osm_api::profile::OperatingSystemProfileSpec;
+use osm_api::profile::{CloudProvider, OperatingSystemProfileSpec};
 use osm_api::provider_spec::{ConfigVar, IpFamily, Network, OperatingSystemSpec};
 use osm_api::settings::Settings;
 use semver::Version;
@@ -111,6 +111,17 @@ fn with_everything(pool: &Pool) -> Pool {
         },
         ..pool.clone()
     }
+}
+
+/// A pool of a cloud with the newest kubelet, both IP families and everything set, and settings with everything set;
+/// `None` where the profile is not for the cloud.
+pub fn full_sample(spec: &OperatingSystemProfileSpec, cloud: CloudProvider) -> Option<(Pool, Settings)> {
+    let (_, newest) = KUBELET_MINORS;
+    let pools = plain_pools(spec, &[Version::new(1, newest, 0)]);
+    let (_, pool) = pools
+        .into_iter()
+        .find(|(_, pool)| pool.cloud_provider == cloud && pool.network.ip_family == IpFamily::IPv4IPv6)?;
+    Some((with_everything(&pool), Settings::parse(FULL_SETTINGS).ok()?))
 }
 
 /// Of all sample pools, those with which every branch is taken that a template can choose by cloud, kubelet or IP family: all of the first

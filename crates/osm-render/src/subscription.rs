@@ -78,6 +78,17 @@ pub(crate) fn late_bound(pool: &Pool) -> Vec<LateBound> {
     [user, password, organization, key].iter().filter_map(|field| field.late_bound(pool)).collect()
 }
 
+/// What has to be filled in for the module that [`configure`] adds.
+pub(crate) fn used(pool: &Pool) -> Vec<LateBound> {
+    if !is_wanted(pool) {
+        return Vec::new();
+    }
+    let fields = Fields::of(pool);
+    let used =
+        if fields.has_key() { [fields.organization, fields.key] } else { [fields.user, fields.password] };
+    used.iter().filter_map(|field| field.late_bound(pool)).collect()
+}
+
 impl Field<'_> {
     fn late_bound(&self, pool: &Pool) -> Option<LateBound> {
         let of = |kind, KeyReference { namespace, name, key }: &KeyReference| {

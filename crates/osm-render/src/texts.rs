@@ -95,39 +95,3 @@ pub(crate) fn map_value<E>(
         scalar => scalar.clone(),
     })
 }
-
-/// Calls `visit` with every text of a rendered stage and its place.
-pub(crate) fn each<E>(
-    stage: &str,
-    config: &StageConfig,
-    visit: &mut impl FnMut(&str, &str) -> Result<(), E>,
-) -> Result<(), E> {
-    for file in &config.files {
-        if let Some(inline) = &file.content.inline {
-            visit(&file.path, &inline.data)?;
-        }
-    }
-    for unit in &config.units {
-        let drop_ins = unit.drop_ins.iter().map(|drop_in| &drop_in.content);
-        for text in unit.content.iter().chain(drop_ins) {
-            visit(&unit.name, text)?;
-        }
-    }
-    let modules = config.modules.as_ref();
-    modules.map_or(Ok(()), |modules| each_in(&format!("{stage}.modules"), modules, visit))
-}
-
-fn each_in<E>(
-    place: &str,
-    value: &Value,
-    visit: &mut impl FnMut(&str, &str) -> Result<(), E>,
-) -> Result<(), E> {
-    match value {
-        Value::String(text) => visit(place, text),
-        Value::Array(items) => items.iter().try_for_each(|item| each_in(place, item, visit)),
-        Value::Object(map) => {
-            map.iter().try_for_each(|(key, item)| each_in(&format!("{place}.{key}"), item, visit))
-        }
-        _ => Ok(()),
-    }
-}

@@ -84,6 +84,21 @@ pub fn flow(value: &Value) -> String {
     }
 }
 
+/// `value` as JSON that YAML readers take, too: JSON leaves some characters as they are that YAML does not allow, or
+/// takes for the end of a line.
+pub fn json(value: &Value) -> String {
+    let text = value.to_string();
+    if text.chars().all(is_plain) {
+        return text;
+    }
+    // Outside of strings there are none.
+    let escaped = |c: char| match u32::from(c) {
+        code if !is_plain(c) && code <= 0xffff => format!("\\u{code:04x}"),
+        _ => c.to_string(),
+    };
+    text.chars().map(escaped).collect()
+}
+
 /// Characters that every YAML reader takes as themselves, anywhere in a line.
 fn is_plain(c: char) -> bool {
     let code = u32::from(c);

@@ -35,7 +35,8 @@ fn spec(change: impl FnOnce(&mut Value)) -> OperatingSystemProfileSpec {
                 "files": [{"path": "/config.toml", "permissions": 0, "content": {"inline": {"encoding": "b64", "data": "{{> auth}}"}}}],
             }],
             "units": [
-                {"name": "setup.service", "enable": true, "content": "[Service]\nEnvironment=V={{kubelet.version}}\n", "dropIns": [{"name": "10.conf", "content": "[Unit]\n"}]},
+                {"name": "setup.service", "content": "[Service]\nEnvironment=V={{kubelet.version}}\n", "dropIns": [{"name": "10.conf", "content": "[Unit]\n"}]},
+                {"name": "chronyd.service", "enable": true},
                 {"name": "ufw.service", "mask": true},
             ],
             "modules": {"bootcmd": [], "runcmd": ["true"], "timezone": "UTC"},
@@ -299,7 +300,7 @@ fn documents_are_what_machines_need() {
         provisioning["runcmd"],
         json!([
             ["systemctl", "daemon-reload"],
-            ["systemctl", "enable", "--now", "--no-block", "setup.service"],
+            ["systemctl", "enable", "--now", "--no-block", "chronyd.service"],
             ["systemctl", "mask", "ufw.service"],
             "true",
         ])
@@ -465,7 +466,7 @@ fn profiles_that_can_not_work_are_refused_with_the_place() {
         (
             "ProfileInvalid",
             "does nothing",
-            Box::new(|s| s["provisioningConfig"]["units"][1]["mask"] = json!(false)),
+            Box::new(|s| s["provisioningConfig"]["units"][2]["mask"] = json!(false)),
         ),
         (
             "ProfileInvalid",
@@ -588,6 +589,84 @@ fn user_data_is_counted_as_the_cloud_counts() {
     let error = sized(50_000).unwrap_err();
     assert_eq!(error.reason(), "UserDataTooLarge");
     assert!(error.to_string().contains("openstack takes at most 65535"), "{error}");
+}
+
+#[test]
+fn a_unit_that_nothing_would_start_again_is_refused() {
+    let rendered = |content: &'static str| {
+        profile(move |spec| {
+            spec["provisioningConfig"]["units"][0]["enable"] = json!(true);
+            spec["provisioningConfig"]["units"][0]["content"] = json!(content);
+        })
+        .render(&pool("openstack"), &settings(), &stand_in_cluster())
+    };
+    for content in ["", "[Service]\nExecStart=/a\n", "[Service]\nExecStart=/a\n#[Install]\n"] {
+        let error = rendered(content).unwrap_err();
+        assert_eq!(error.reason(), "UserDataInvalid");
+        let text = error.to_string();
+        assert!(text.contains("setup.service: the unit is enabled, but has no [Install]"), "{text}");
+    }
+    rendered("[Service]\nExecStart=/a\n[Install]\nWantedBy=multi-user.target\n").unwrap();
+}
+
+#[test]
+fn what_is_empty_is_written_and_empty() {
+    let rendered = profile(|spec| {
+        spec["bootstrapConfig"]["files"][1]["content"]["inline"]["data"] = json!("");
+        spec["bootstrapConfig"]["units"] = json!([{"name": "a.service", "content": ""}]);
+    })
+    .render(&pool("aws"), &Settings::default(), &stand_in_cluster())
+    .unwrap()
+    .spec;
+    let document = parse(&user_data(&rendered, Stage::Bootstrap, &placeholders(&rendered)).unwrap());
+    assert_eq!(file(&document, "/script")["content"], "");
+    assert_eq!(file(&document, "/etc/systemd/system/a.service")["content"], "");
+}
+
+#[test]
+fn names_of_machines_come_from_templates_alone() {
+    let refused = |change: &dyn Fn(&mut Pool, &mut Settings, &mut ClusterEndpoint)| {
+        let (mut pool, mut settings, mut cluster) = (pool("aws"), Settings::default(), stand_in_cluster());
+        change(&mut pool, &mut settings, &mut cluster);
+        profile(|_| {}).render(&pool, &settings, &cluster)
+    };
+    for text in ["x<MACHINE_NAME>", "%3CMACHINE_NAME%3E"] {
+        let error = refused(&|pool, _, _| pool.ssh_public_keys = vec![text.to_owned()]).unwrap_err();
+        assert!(error.to_string().starts_with("sshPublicKeys[0] contains <MACHINE_NAME>"), "{error}");
+        let error = refused(&|_, _, cluster| cluster.ca = text.to_owned()).unwrap_err();
+        assert_eq!(error.reason(), "ReservedText");
+        // It is in the second document, or a profile's own affair.
+        refused(&|pool, _, _| pool.overwrite_cloud_config = Some(text.to_owned())).unwrap();
+
+        let rendered = profile(|_| {}).render(&pool("aws"), &settings(), &stand_in_cluster()).unwrap().spec;
+        let late = |id: &str| LateValues::from([(id.to_owned(), text.to_owned())]);
+        user_data(&rendered, Stage::Provisioning, &late("registry/r:5000/password")).unwrap();
+        let quoted = profile(|spec| {
+            spec["bootstrapConfig"]["files"][0]["content"]["inline"]["data"] =
+                json!("{{late \"api/token\" as=\"json\"}} {{late \"api/token\" as=\"shell\"}}");
+        });
+        let rendered = quoted.render(&pool("aws"), &settings(), &stand_in_cluster()).unwrap().spec;
+        let error = user_data(&rendered, Stage::Bootstrap, &late("api/token")).unwrap_err();
+        assert!(error.to_string().starts_with("/token: a late-bound value contains"), "{error}");
+        let nul = LateValues::from([("api/token".to_owned(), "a\0b".to_owned())]);
+        let error = user_data(&rendered, Stage::Bootstrap, &nul).unwrap_err();
+        assert_eq!(error, UserDataError::Nul("api/token".to_owned()));
+    }
+}
+
+#[test]
+fn json_is_yaml_and_nothing_that_a_shell_loses_gets_into_one() {
+    let text = "del\u{7f} nel\u{85} ls\u{2028} bom\u{feff} end\u{ffff} 🙂";
+    let written = yaml::json(&json!({"a": [text]}));
+    assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), json!({"a": [text]}));
+    assert_eq!(yaml::read(&written).unwrap(), [json!({"a": [text]})]);
+    assert!(written.contains("🙂") && !written.contains('\u{85}') && !written.contains('\u{2028}'));
+
+    let mut nul = pool("aws");
+    nul.name = "a\0b".to_owned();
+    let error = profile(|_| {}).render(&nul, &Settings::default(), &stand_in_cluster()).unwrap_err();
+    assert!(error.to_string().contains("shell: the text has a NUL character"), "{error}");
+    assert!(!error.to_string().contains("a\0b"));
 }
 
 #[test]

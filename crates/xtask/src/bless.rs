@@ -4,7 +4,8 @@ use std::fs;
 
 use anyhow::{Context, Result, anyhow};
 
-/// Rewrite what is derived: the content hashes in the versions of profiles/, and crds/
+/// Rewrite what is derived: the content hashes in the versions of profiles/, crds/, and the documents that the built-in
+/// profiles give, crates/osm-render/tests/golden
 #[derive(clap::Args)]
 pub struct Bless {}
 
@@ -27,7 +28,15 @@ impl Bless {
                 changed.push((path, blessed));
             }
         }
+        let folder = crate::root().join("crates/osm-render/tests/golden");
+        for (name, text) in osm_render::goldens().map_err(|error| anyhow!(error))? {
+            let path = folder.join(name);
+            if fs::read_to_string(&path).ok().as_deref() != Some(&text) {
+                changed.push((path, text));
+            }
+        }
         for (path, text) in &changed {
+            fs::create_dir_all(path.parent().unwrap_or(path))?;
             fs::write(path, text).with_context(|| path.display().to_string())?;
             println!("written: {}", path.display());
         }

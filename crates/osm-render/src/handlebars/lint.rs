@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ::handlebars::template::{HelperTemplate, Parameter, TemplateElement};
 use ::handlebars::{Handlebars, Path, Template};
 
-use super::Located;
+use super::{Located, include};
 
 /// Most elements that a template may have with everything included that it includes.
 pub(crate) const MAX_WEIGHT: u64 = 50_000;
@@ -107,7 +107,7 @@ fn parameter(parameter: &Parameter) -> Result<(), Located> {
     }
 }
 
-fn name(parameter: &Parameter) -> Result<&str, Located> {
+pub(super) fn name(parameter: &Parameter) -> Result<&str, Located> {
     match parameter {
         Parameter::Name(name) => Ok(name),
         Parameter::Path(Path::Relative((_, raw)) | Path::Local((_, _, raw))) => Ok(raw),
@@ -217,7 +217,10 @@ pub(crate) fn own_weight(template: &Template, costs: &BTreeMap<String, Cost>) ->
             }
             TemplateElement::Expression(helper)
             | TemplateElement::HtmlExpression(helper)
-            | TemplateElement::HelperBlock(helper) => parameters_weight(helper),
+            | TemplateElement::HelperBlock(helper) => match include::included(helper) {
+                Some(name) => costs.get(name).map_or(0, |cost| cost.weight),
+                None => parameters_weight(helper),
+            },
             _ => 0,
         };
         sum.saturating_add(1).saturating_add(brought)

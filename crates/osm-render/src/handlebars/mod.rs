@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
 use ::handlebars::{
-    Context, Handlebars, Output, RenderContext, RenderError, RenderErrorReason, Renderable, Template,
+    Context, Handlebars, Output, RenderContext, RenderError, RenderErrorReason, Renderable,
     TemplateErrorReason, no_escape,
 };
 use osm_api::config::LateBound;
@@ -13,9 +13,10 @@ use osm_api::profile::MAX_CONTENT_BYTES;
 use serde_json::Value;
 
 use crate::downloads::Catalogue;
-use crate::late::{self, Marker, Part};
+use crate::late::{self, Marker};
 
 mod blocks;
+mod include;
 mod lint;
 mod scan;
 #[cfg(test)]
@@ -61,6 +62,7 @@ impl Templates {
         for name in ["log", "raw"].iter().chain(&lint::BLOCK_HELPERS) {
             registry.unregister_helper(name);
         }
+        registry.register_helper(include::INCLUDE, Box::new(include::Include));
         values::register(&mut registry);
         Self { registry, costs: BTreeMap::new() }
     }
@@ -88,10 +90,13 @@ impl Templates {
     /// Checks how the templates include each other. To be called when all are added.
     pub(crate) fn link(&mut self) -> Result<(), IncludeError> {
         self.costs = lint::costs(&self.registry)?;
+        for (name, template) in include::in_place(&self.registry).unwrap_or_default() {
+            self.registry.register_template(&name, template);
+        }
         Ok(())
     }
 
-    /// Renders a template.
+    /// Renders a template; with the markers in the result.
     pub(crate) fn render(
         &self,
         name: &str,
@@ -99,7 +104,7 @@ impl Templates {
         known: &BTreeMap<String, LateBound>,
         budget: &Budget,
         catalogue: &Catalogue<'_>,
-    ) -> Result<String, Failure> {
+    ) -> Result<(String, Vec<Marker>), Failure> {
         let here = |problem: String| Failure { template: name.to_owned(), at: Located::nowhere(problem) };
         let template = self.registry.get_template(name).ok_or_else(|| here("was not compiled".to_owned()))?;
         let session =
@@ -116,17 +121,14 @@ impl Templates {
             at: Located { line: error.line_no, column: error.column_no, problem: explain(&error) },
         })?;
         let placed = session.placed.into_inner().unwrap_or_else(PoisonError::into_inner);
-        intact(&out.0, placed).map_err(here)?;
-        Ok(out.0)
+        let markers = intact(&out.0, placed).map_err(here)?;
+        Ok((out.0, markers))
     }
 }
 
 /// Names of the templates that `source` includes itself; `None` where it can't be parsed.
 pub(crate) fn included(source: &str) -> Option<BTreeSet<String>> {
-    scan::check(source).ok()?;
-    let template = catch_unwind(|| Template::compile(source)).ok()?.ok()?;
-    let mut names = BTreeSet::new();
-    lint::partials(&template, &mut names);
+    let names = scan::check(source).ok()?;
     Some(names.into_iter().map(str::to_owned).collect())
 }
 
@@ -146,24 +148,23 @@ fn explain(error: &RenderError) -> String {
     }
 }
 
-/// Whether every marker that was placed is in the output as often as it was placed, and nothing else that looks
-/// like one.
-fn intact(output: &str, placed: Vec<Marker>) -> Result<(), String> {
+/// The markers in the output, if every marker that was placed is among them as often as it was placed, and nothing else
+/// that looks like one.
+fn intact(output: &str, placed: Vec<Marker>) -> Result<Vec<Marker>, String> {
     let destroyed = || {
         "a late-bound value went through something that changes it: write {{late …}} alone, with as=\"…\" for its encoding"
             .to_owned()
     };
-    let mut missing: BTreeMap<String, usize> = BTreeMap::new();
-    for marker in placed {
-        *missing.entry(marker.to_string()).or_default() += 1;
+    let found = late::markers(output).map_err(|_| destroyed())?;
+    let mut missing: BTreeMap<&Marker, usize> = BTreeMap::new();
+    for marker in &placed {
+        *missing.entry(marker).or_default() += 1;
     }
-    for part in late::parts(output).map_err(|_| destroyed())? {
-        if let Part::Marker(marker) = part {
-            let left = missing.get_mut(&marker.to_string()).ok_or_else(destroyed)?;
-            *left = left.saturating_sub(1);
-        }
+    for marker in &found {
+        let left = missing.get_mut(marker).ok_or_else(destroyed)?;
+        *left = left.saturating_sub(1);
     }
-    if missing.values().all(|left| *left == 0) { Ok(()) } else { Err(destroyed()) }
+    if missing.values().all(|left| *left == 0) { Ok(found) } else { Err(destroyed()) }
 }
 
 /// Text that may not become larger than the content of a configuration.

@@ -15,18 +15,20 @@ pub(crate) const MAX_BLOCK_DEPTH: usize = 24;
 /// Deepest nesting of parentheses in a tag.
 pub(crate) const MAX_PARENTHESES: usize = 12;
 
-/// Checks `source`.
-pub(crate) fn check(source: &str) -> Result<(), Located> {
+/// Checks `source`; with the names of the templates that it includes itself, as often as it does.
+pub(crate) fn check(source: &str) -> Result<Vec<&str>, Located> {
     if source.len() > MAX_BYTES {
         return Err(Located::nowhere(format!("is longer than {MAX_BYTES} bytes: split it")));
     }
-    let mut scanner = Scanner { source, at: 0, tags: 0, blocks: Vec::new() };
-    scanner.run().map_err(|problem| {
+    let mut scanner = Scanner { source, at: 0, tags: 0, blocks: Vec::new(), partials: Vec::new() };
+    let scanned = scanner.run();
+    scanned.map_err(|problem| {
         let before = source.get(..scanner.at).unwrap_or(source);
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
         Located { line: Some(line), column: Some(column), problem }
-    })
+    })?;
+    Ok(scanner.partials)
 }
 
 struct Scanner<'a> {
@@ -34,6 +36,7 @@ struct Scanner<'a> {
     at: usize,
     tags: usize,
     blocks: Vec<Block>,
+    partials: Vec<&'a str>,
 }
 
 /// An open block.
@@ -101,12 +104,13 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn block(&mut self, inner: &str) -> Result<(), String> {
-        let word = |text: &str| text.trim_start_matches(BLANKS).to_owned();
+    fn block(&mut self, inner: &'a str) -> Result<(), String> {
+        let word = |text: &'a str| text.trim_start_matches(BLANKS);
         if let Some(name) = inner.strip_prefix('>') {
             if !word(name).starts_with(|c: char| c.is_alphanumeric() || "-_./".contains(c)) {
                 return Err("a partial is included by its plain name, {{> name}}".to_owned());
             }
+            self.partials.extend(word(name).split([' ', '\t', '\n', '\r', '~', '}']).next());
         } else if let Some(name) = inner.strip_prefix('#') {
             if word(name).starts_with(['>', '*']) {
                 return Err(
@@ -190,8 +194,14 @@ mod tests {
             "{{> name.with-all/chars_1 key=(concat \"a\" 'b')}}",
             "{{#each a as |v k|}}{{v}}{{/each}}",
         ] {
-            assert_eq!(check(source), Ok(()), "{source}");
+            assert!(check(source).is_ok(), "{source}");
         }
+    }
+
+    #[test]
+    fn included_templates_are_named() {
+        let source = "{{> a}}{{~>lib/b.c~}}\\{{> no}}{{! {{> no }}{{#if x}}{{> d e=\"{{> no}}\"}}{{/if}}{{>a\n}}{{concat \"> no\"}}";
+        assert_eq!(check(source).unwrap(), ["a", "lib/b.c", "d", "a"]);
     }
 
     #[test]

@@ -36,6 +36,7 @@ fn render_with(partials: &[(&str, &str)], source: &str) -> Result<String, String
     let catalogue = Catalogue::new(&settings, &kubelet);
     templates
         .render("the template", &context(data()), &known(), &Budget::default(), &catalogue)
+        .map(|(text, _)| text)
         .map_err(|failure| format!("{} {}", failure.template, say(failure.at)))
 }
 
@@ -167,6 +168,27 @@ fn late_values_become_markers_that_must_survive() {
     ] {
         refused(destroyed, "went through something that changes it");
     }
+}
+
+#[test]
+fn what_is_included_in_place_is_the_same() {
+    let plain = [
+        ("outer", "{{#each map}}\n{{> inner}}\n{{/each}}\nend of {{quote}}\n"),
+        ("inner", "{{@key}}={{n}} {{#each @root.list}}{{> deepest}}{{/each}}\n"),
+        ("deepest", "{{this}}{{@index}}{{@root.number}};"),
+    ];
+    let source = "{{#if yes}}\n{{> outer}}\n{{/if}}\n{{> outer}}{{~> deepest2}}";
+    let with = |more: &[(&str, &str)]| render_with(&[&plain[..], more].concat(), source);
+    let in_place = with(&[("deepest2", "x")]);
+    // One inclusion that is not plain, and nothing is in place.
+    for copied in ["{{> deepest3 a=1}}", "  {{> deepest3}}"] {
+        let copied = with(&[("deepest2", "x"), ("deepest3", ""), ("unused", copied)]);
+        assert_eq!(in_place.as_ref().ok(), copied.as_ref().ok());
+    }
+    let error =
+        render_with(&[("a", "{{#if yes}}{{> b}}{{/if}}"), ("b", "\n {{typo}}")], "{{> a}}").unwrap_err();
+    assert!(error.starts_with("b Some((2, 2))"), "{error}");
+    assert!(render("{{include in place}}").is_err() && render("{{#each list}}{{> a}}{{/each}}").is_err());
 }
 
 #[test]

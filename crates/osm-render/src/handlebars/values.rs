@@ -39,14 +39,10 @@ const HELPERS: [ValueHelper; 12] = [
     },
     ValueHelper { name: "semver", arguments: (2, 2), run: semver },
     ValueHelper { name: "indent", arguments: (2, 2), run: indent },
-    ValueHelper { name: "json", arguments: (1, 1), run: |args| Ok(Value::String(first(args)?.to_string())) },
+    ValueHelper { name: "json", arguments: (1, 1), run: |args| Ok(Value::String(yaml::json(first(args)?))) },
     ValueHelper { name: "toml", arguments: (1, 1), run: toml },
     ValueHelper { name: "yaml", arguments: (1, 1), run: |args| Ok(Value::String(yaml::flow(first(args)?))) },
-    ValueHelper {
-        name: "shell",
-        arguments: (1, 1),
-        run: |args| Ok(Value::String(late::shell(&scalar(first(args)?)?))),
-    },
+    ValueHelper { name: "shell", arguments: (1, 1), run: shell },
     ValueHelper {
         name: "b64",
         arguments: (1, 1),
@@ -119,6 +115,13 @@ fn scalar(value: &Value) -> Result<String, String> {
         Value::Bool(_) | Value::Number(_) => Ok(value.to_string()),
         _ => Err("takes text, not a list or map".to_owned()),
     }
+}
+
+fn shell(args: &[&Value]) -> Outcome {
+    let quoted = late::shell(&scalar(first(args)?)?);
+    quoted
+        .map(Value::String)
+        .ok_or_else(|| "the text has a NUL character, which no shell can hold".to_owned())
 }
 
 /// A pre-release counts as its release: what 1.36.0 has, 1.36.0-rc.1 mostly has too.

@@ -20,6 +20,7 @@ mod cloud_init;
 mod coreos_cloudinit;
 mod edge;
 mod ignition;
+mod unit_text;
 mod users;
 
 pub use edge::edge_script;
@@ -102,6 +103,22 @@ pub fn placeholders(spec: &OperatingSystemConfigSpec) -> LateValues {
     late::stand_ins(&spec.late_bound)
 }
 
+/// What machine-controller replaces in a bootstrap document: its placeholder, and the same as a URL has it.
+fn machine_names(text: &str) -> usize {
+    text.matches(MACHINE_NAME_PLACEHOLDER).count() + text.matches(ESCAPED_PLACEHOLDER).count()
+}
+
+/// Whether machine-controller would replace something in a text.
+pub(crate) fn has_machine_name(text: &str) -> bool {
+    text.contains(MACHINE_NAME_PLACEHOLDER) || text.contains(ESCAPED_PLACEHOLDER)
+}
+
+const ESCAPED_PLACEHOLDER: &str = "%3CMACHINE_NAME%3E";
+
+fn unfit(place: &str, problem: impl Into<String>) -> UserDataError {
+    UserDataError::Unfit { place: place.to_owned(), problem: problem.into() }
+}
+
 /// What a stage consists of, everything filled in.
 struct Filled {
     /// The machine's name, or what machine-controller replaces by it; absent where the cloud names machines.
@@ -131,7 +148,21 @@ impl Filled {
             Stage::Bootstrap => &spec.bootstrap_config,
             Stage::Provisioning => &spec.provisioning_config,
         };
-        let fill = |place: &str, text: &str| late::fill(text, place, &spec.late_bound, values);
+        let fill = |place: &str, text: &str| {
+            let filled = late::fill(text, place, &spec.late_bound, values)?;
+            if stage == Stage::Bootstrap
+                && has_machine_name(&filled)
+                && machine_names(&filled) != machine_names(text)
+            {
+                return Err(unfit(
+                    place,
+                    format!(
+                        "a late-bound value contains {MACHINE_NAME_PLACEHOLDER}, which machine-controller would replace"
+                    ),
+                ));
+            }
+            Ok(filled)
+        };
         let modules = config.modules.clone().unwrap_or(Value::Null);
         let modules =
             texts::map_value(&format!("{}.modules", stage.field()), &modules, &mut |place, text| {
@@ -182,15 +213,18 @@ fn fill_unit(
     fill: &impl Fn(&str, &str) -> Result<String, UserDataError>,
 ) -> Result<Unit, UserDataError> {
     let content = unit.content.as_ref().map(|text| fill(&unit_path(unit), text)).transpose()?;
+    let installed = |text: &String| unit_text::has_section(text, "Install");
+    if unit.enable == Some(true) && content.as_ref().is_some_and(|text| !installed(text)) {
+        return Err(unfit(
+            &unit_path(unit),
+            "the unit is enabled, but has no [Install] section: nothing would start it",
+        ));
+    }
     let drop_ins = unit.drop_ins.iter().map(|drop_in| {
         let content = fill(&drop_in_path(unit, drop_in), &drop_in.content)?;
         Ok(DropIn { name: drop_in.name.clone(), content })
     });
     Ok(Unit { content, drop_ins: drop_ins.collect::<Result<_, _>>()?, ..unit.clone() })
-}
-
-fn unfit(place: &str, problem: impl Into<String>) -> UserDataError {
-    UserDataError::Unfit { place: place.to_owned(), problem: problem.into() }
 }
 
 /// `permissions`, octal digits as people write them, as a number.
@@ -205,16 +239,6 @@ fn gzipped(text: &str) -> Option<String> {
     // Writing to a Vec can't fail.
     let compressed = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish()).ok();
     compressed.map(|bytes| STANDARD.encode(bytes))
-}
-
-/// Whether something would start a unit that is enabled.
-fn check_enabled(unit: &Unit) -> Result<(), UserDataError> {
-    let content = unit.content.as_deref().filter(|_| unit.enable == Some(true));
-    if content.is_some_and(|text| !ignition::has_section(text, "Install")) {
-        let problem = "the unit is enabled, but has no [Install] section: nothing would start it";
-        return Err(unfit(&unit_path(unit), problem));
-    }
-    Ok(())
 }
 
 fn unit_path(unit: &Unit) -> String {

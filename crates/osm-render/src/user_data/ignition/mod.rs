@@ -11,16 +11,14 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Filled, FilledFile, HOST_NAME_FILE, MACHINE_NAME_FILE, SSHD_FILE, SSHD_TEXT, gzipped, mode, unfit,
-    unit_files,
+    unit_files, unit_text,
 };
 use crate::Stage;
 use crate::error::UserDataError;
 
 mod modules;
-mod unit_text;
 
 pub(super) use modules::unsupported as unsupported_module;
-pub(super) use unit_text::has_section;
 
 /// The Ignition config of a stage.
 pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataError> {
@@ -98,7 +96,6 @@ fn write_unit(unit: &Unit) -> Result<Option<Value>, UserDataError> {
     for (path, text) in unit_files(unit) {
         unit_text::check(text).map_err(|problem| unfit(&path, problem))?;
     }
-    super::check_enabled(unit)?;
     let mut written = Map::from_iter([("name".to_owned(), json!(unit.name))]);
     if unit.mask == Some(true) {
         written.insert("mask".to_owned(), json!(true));
