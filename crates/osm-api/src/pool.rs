@@ -272,10 +272,16 @@ impl KubeletSettings {
     }
 }
 
+/// Whether a text is like the name of a resource or signal, such as `memory` or `nodefs.available`. A longer key than 1024
+/// characters ends YAML's patience.
+fn is_name(text: &str) -> bool {
+    (1..=253).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._/".contains(c))
+}
+
 fn parse_pairs(text: &str, separator: char) -> Result<BTreeMap<String, String>, String> {
     text.split(',')
         .map(|pair| match pair.split_once(separator) {
-            Some((key, value)) if !key.trim().is_empty() && !value.trim().is_empty() => {
+            Some((key, value)) if is_name(key.trim()) && !value.trim().is_empty() => {
                 Ok((key.trim().to_owned(), value.trim().to_owned()))
             }
             _ => Err(format!("must be a list such as cpu{separator}200m,memory{separator}200Mi")),
@@ -358,6 +364,13 @@ mod tests {
         let error = Pool::read(&machine_deployment(good(), annotations)).unwrap_err();
         assert_eq!(error.reason(), "InvalidAnnotation");
         assert!(error.to_string().contains("MaxPods"), "{error}");
+        let long = format!("{}=1", "a".repeat(2000));
+        for pairs in ["cpu", "=1", "cpu=", "c pu=1", long.as_str()] {
+            let annotations =
+                json!({"v1.kubelet-config.machine-controller.kubermatic.io/KubeReserved": pairs});
+            let error = Pool::read(&machine_deployment(good(), annotations)).unwrap_err();
+            assert_eq!(error.reason(), "InvalidAnnotation", "{pairs}");
+        }
     }
 
     #[test]

@@ -414,6 +414,11 @@ impl Settings {
         if let Some(pem) = &self.host_ca_bundle {
             check("hostCaBundle".into(), is_pem(pem), PEM);
         }
+        let gate = |name: &String| {
+            (1..=100).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric())
+        };
+        let gates = self.kubelet.feature_gates.keys().all(gate);
+        check("kubelet.featureGates".into(), gates, "a feature gate's name has letters and digits only");
         for (i, registry) in self.containerd.registries.iter().enumerate() {
             let path = format!("containerd.registries[{i}]");
             let ok = registry.host == "_default" || is_host(&registry.host);
@@ -689,6 +694,10 @@ credentials: {tokenLifetimeHours: 0}
                     "{error}"
                 );
             }
+        }
+        for gate in ["", "a b", "a:", "é", &"a".repeat(2000)] {
+            let error = refused(serde_json::json!({"kubelet": {"featureGates": {gate: true}}}));
+            assert_eq!(error, "kubelet.featureGates: a feature gate's name has letters and digits only");
         }
         let error = refused(serde_json::json!({"cluster": {"dnsDomain": "cluster.local:53"}}));
         assert!(error.starts_with("cluster.dnsDomain: "), "{error}");

@@ -18,6 +18,7 @@ use crate::late::{self, Marker};
 mod blocks;
 mod include;
 mod lint;
+mod parse;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -69,11 +70,12 @@ impl Templates {
 
     /// Parses a template.
     pub(crate) fn add(&mut self, name: &str, source: &str) -> Result<(), Located> {
-        scan::check(source)?;
-        let registry = &mut self.registry;
-        let parsed = catch_unwind(AssertUnwindSafe(|| registry.register_template_string(name, source)));
-        parsed.map_err(|_| Located::nowhere("can't be parsed".to_owned()))?.map_err(|error| {
+        let scanned = scan::check(source)?;
+        let parsed = catch_unwind(|| parse::parse(name, source, &scanned.tags));
+        let parsed = parsed.map_err(|_| Located::nowhere("can't be parsed".to_owned()))?;
+        let template = parsed.map_err(|(error, lines)| {
             let (line, column) = error.pos().unzip();
+            let line = line.map(|line| lines.line(line));
             let problem = match error.reason() {
                 // The parser lists the names of its rules, which help nobody.
                 TemplateErrorReason::InvalidSyntax(_) => {
@@ -84,7 +86,9 @@ impl Templates {
             };
             Located { line, column, problem }
         })?;
-        self.registry.get_template(name).map_or(Ok(()), lint::check)
+        lint::check(&template)?;
+        self.registry.register_template(name, template);
+        Ok(())
     }
 
     /// Checks how the templates include each other. To be called when all are added.
@@ -128,7 +132,7 @@ impl Templates {
 
 /// Names of the templates that `source` includes itself; `None` where it can't be parsed.
 pub(crate) fn included(source: &str) -> Option<BTreeSet<String>> {
-    let names = scan::check(source).ok()?;
+    let names = scan::check(source).ok()?.partials;
     Some(names.into_iter().map(str::to_owned).collect())
 }
 

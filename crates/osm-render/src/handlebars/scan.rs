@@ -4,6 +4,8 @@
 //! The scanner follows the grammar exactly where that decides what is a tag, and refuses the rare syntax (raw
 //! blocks, `[` and `{` inside a tag, quoted partial names) that would make it guess.
 
+use std::ops::Range;
+
 use super::Located;
 
 /// Largest template, in bytes.
@@ -15,12 +17,21 @@ pub(crate) const MAX_BLOCK_DEPTH: usize = 24;
 /// Deepest nesting of parentheses in a tag.
 pub(crate) const MAX_PARENTHESES: usize = 12;
 
-/// Checks `source`; with the names of the templates that it includes itself, as often as it does.
-pub(crate) fn check(source: &str) -> Result<Vec<&str>, Located> {
+/// What stands where in a template.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scanned<'a> {
+    /// Names of the templates that it includes itself, as often as it does.
+    pub(crate) partials: Vec<&'a str>,
+    /// Its tags, comments among them, in order.
+    pub(crate) tags: Vec<Range<usize>>,
+}
+
+/// Checks `source`.
+pub(crate) fn check(source: &str) -> Result<Scanned<'_>, Located> {
     if source.len() > MAX_BYTES {
         return Err(Located::nowhere(format!("is longer than {MAX_BYTES} bytes: split it")));
     }
-    let mut scanner = Scanner { source, at: 0, tags: 0, blocks: Vec::new(), partials: Vec::new() };
+    let mut scanner = Scanner { source, at: 0, blocks: Vec::new(), found: Scanned::default() };
     let scanned = scanner.run();
     scanned.map_err(|problem| {
         let before = source.get(..scanner.at).unwrap_or(source);
@@ -28,15 +39,14 @@ pub(crate) fn check(source: &str) -> Result<Vec<&str>, Located> {
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
         Located { line: Some(line), column: Some(column), problem }
     })?;
-    Ok(scanner.partials)
+    Ok(scanner.found)
 }
 
 struct Scanner<'a> {
     source: &'a str,
     at: usize,
-    tags: usize,
     blocks: Vec<Block>,
-    partials: Vec<&'a str>,
+    found: Scanned<'a>,
 }
 
 /// An open block.
@@ -62,7 +72,9 @@ impl<'a> Scanner<'a> {
                 self.at += if self.rest().starts_with("{{{{") { 4 } else { 2 };
                 continue;
             }
+            let start = self.at;
             self.tag()?;
+            self.found.tags.push(start..self.at);
         }
         match self.blocks.last() {
             Some(open) => {
@@ -75,8 +87,7 @@ impl<'a> Scanner<'a> {
 
     /// At `{{`: moves behind the tag.
     fn tag(&mut self) -> Result<(), String> {
-        self.tags += 1;
-        if self.tags > MAX_TAGS {
+        if self.found.tags.len() >= MAX_TAGS {
             return Err(format!("has more than {MAX_TAGS} tags: split it"));
         }
         let rest = self.rest();
@@ -110,7 +121,7 @@ impl<'a> Scanner<'a> {
             if !word(name).starts_with(|c: char| c.is_alphanumeric() || "-_./".contains(c)) {
                 return Err("a partial is included by its plain name, {{> name}}".to_owned());
             }
-            self.partials.extend(word(name).split([' ', '\t', '\n', '\r', '~', '}']).next());
+            self.found.partials.extend(word(name).split([' ', '\t', '\n', '\r', '~', '}']).next());
         } else if let Some(name) = inner.strip_prefix('#') {
             if word(name).starts_with(['>', '*']) {
                 return Err(
@@ -201,7 +212,7 @@ mod tests {
     #[test]
     fn included_templates_are_named() {
         let source = "{{> a}}{{~>lib/b.c~}}\\{{> no}}{{! {{> no }}{{#if x}}{{> d e=\"{{> no}}\"}}{{/if}}{{>a\n}}{{concat \"> no\"}}";
-        assert_eq!(check(source).unwrap(), ["a", "lib/b.c", "d", "a"]);
+        assert_eq!(check(source).unwrap().partials, ["a", "lib/b.c", "d", "a"]);
     }
 
     #[test]
