@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use kube::ResourceExt;
+use kube::api::ListParams;
 use osm_api::rbac::Service;
 use osm_testkit::{Options, check, wait_for};
 use serde_json::json;
@@ -114,6 +116,14 @@ async fn writes_cease_when_nothing_changes() -> Result<()> {
         let ours = |user: &str| Service::ALL.iter().any(|service| user.ends_with(service.name()));
         Ok(world.plane.audit_events()?.iter().filter(|event| ours(&event.user) && event.is_write()).count())
     };
+    wait_for("every default profile to be judged", SOON, async || {
+        let profiles = world.profiles().list(&ListParams::default()).await?.items;
+        let judged =
+            profiles.iter().all(|osp| osp.status.as_ref().is_some_and(|status| status.accepted.is_some()));
+        // The last that is installed.
+        check(judged && profiles.iter().any(|osp| osp.name_any() == "osp-ubuntu"))
+    })
+    .await?;
     let settled = writes()?;
     // Things happen that mean nothing for anybody: each is seen by every watch.
     for round in 0..20 {

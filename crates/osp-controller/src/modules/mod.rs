@@ -217,17 +217,17 @@ mod tests {
             crate::judge::try_out(&osm_render::resolve(&spec).unwrap())
                 .unwrap_or_else(|refusal| panic!("{name}: {refusal:?}"));
         }
-        let judged = |system: &str, utility: &str, dns: &str| {
+        let judged = |system: &str, bootstrap: Value, provisioning: Value| {
             let spec = serde_json::from_value(json!({
                 "osName": system, "osVersion": "1", "version": "v1.0.0", "templateEngine": "Handlebars",
-                "provisioningUtility": utility, "supportedCloudProviders": [{"name": "aws"}],
-                "bootstrapConfig": {"modules": {"runcdm": ["a"]}},
-                "provisioningConfig": {"modules": {"ntp": {"servers": ["a"]}, "resolv_conf": {"domain": dns, "nameserver": "a"}}},
+                "provisioningUtility": "cloud-init", "supportedCloudProviders": [{"name": "aws"}],
+                "bootstrapConfig": {"modules": bootstrap}, "provisioningConfig": {"modules": provisioning},
             }))
             .unwrap();
             crate::judge::try_out(&osm_render::resolve(&spec).unwrap())
         };
-        let refusal = judged("ubuntu", "cloud-init", "{{cluster.dnsDomain}}").unwrap_err();
+        let provisioning = json!({"ntp": {"servers": ["a"]}, "resolv_conf": {"domain": "{{cluster.dnsDomain}}", "nameserver": "a"}});
+        let refusal = judged("ubuntu", json!({"runcdm": ["a"]}), provisioning).unwrap_err();
         assert_eq!(refusal.reason, REASON);
         assert_eq!(
             refusal.message,
@@ -235,6 +235,7 @@ mod tests {
              provisioningConfig.modules.resolv_conf.nameserver: is not known to cloud-init 25.1; \
              found with the sample pool aws, kubelet 1.33.0, IPv4, default settings"
         );
-        judged("flatcar", "cloud-init", "a").unwrap();
+        // Flatcar's has a language of its own.
+        judged("flatcar", json!({"coreos": {"update": {"group": "stable"}}}), json!({})).unwrap();
     }
 }
