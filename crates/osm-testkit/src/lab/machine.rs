@@ -68,6 +68,9 @@ pub struct Machine {
     cable: Cable,
 }
 
+/// Where programs are in a machine.
+const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 impl Machine {
     pub(super) fn boot(lab: &Path, order: Order<'_>) -> Result<Self> {
         let Order { name, address, link, image, user_data, changes, options } = order;
@@ -212,6 +215,8 @@ impl Machine {
         let leader = self.leader()?.to_string();
         let mut arguments =
             vec!["--target", &leader, "--mount", "--pid", "--uts", "--net", "--ipc", "--cgroup", "--"];
+        // The host's environment names what the machine does not have.
+        arguments.extend(["env", "-i", "HOME=/root", PATH]);
         arguments.extend(command);
         run_within(COMMAND, "nsenter", &arguments).with_context(|| format!("in machine {}", self.name))
     }
