@@ -159,10 +159,11 @@ pub(crate) fn fill(
                     return Err(unknown());
                 }
                 let value = values.get(&id).ok_or_else(|| UserDataError::MissingValue(id.clone()))?;
-                filled.push_str(&encoding.encode(value).ok_or(match encoding {
+                let encoded = encoding.encode(value).ok_or(match encoding {
                     Encoding::Shell => UserDataError::Nul(id),
                     _ => UserDataError::NotRaw(id),
-                })?);
+                })?;
+                filled.push_str(&encoded);
             }
         }
     }

@@ -4,6 +4,7 @@
 //! profile holds the text of every part that it needs, so that it renders the same for ever, whatever becomes of the library.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use osm_api::digest;
 use osm_api::profile::ProfileConfig;
@@ -57,6 +58,11 @@ const PARTS: [(&str, &str); 30] = [
 
 /// Version of the library: `sha.` and 12 hex characters of the hash of all parts.
 pub fn library_version() -> String {
+    static VERSION: LazyLock<String> = LazyLock::new(version);
+    VERSION.clone()
+}
+
+fn version() -> String {
     let parts: BTreeMap<&str, &str> = PARTS.into_iter().collect();
     // Text always has a JSON form.
     let hash: String = digest::of(&parts).unwrap_or_default().chars().take(12).collect();
