@@ -10,7 +10,7 @@ use ::handlebars::{Template, TemplateError};
 const MARK: char = '\u{10fffe}';
 
 /// Parses a template whose tags are at `tags`. The result is that of Handlebars' own parser, and so are errors but for
-/// their lines, which [`Parsed::line`] gives.
+/// their lines, which [`Lines::line`] gives.
 pub(crate) fn parse(
     name: &str,
     source: &str,
