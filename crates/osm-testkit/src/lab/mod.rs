@@ -177,8 +177,8 @@ fn judge(
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_command_that_does_not_end_is_ended_with_its_children() {
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_command_that_does_not_end_is_ended_with_its_children() {
         assert_eq!(
             run_within(Duration::from_secs(20), "sh", &["-c", "echo out; echo no >&2"]).unwrap(),
             "out\n"
@@ -191,9 +191,13 @@ mod tests {
         let error = run_within(Duration::from_secs(1), "sh", &["-c", &script]).unwrap_err();
         assert!(error.to_string().ends_with("was not over after 1s: stuck"), "{error}");
         let child = std::fs::read_to_string(pid).unwrap();
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.trim()));
-        // Whoever has inherited it may not have noticed yet.
-        assert!(stat.is_err() || stat.is_ok_and(|stat| stat.contains(") Z ")), "its child still runs");
+        crate::wait_for("its child to end", Duration::from_secs(20), async || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.trim()));
+            // Whoever has inherited it may not have noticed yet.
+            crate::check(stat.is_err() || stat.is_ok_and(|stat| stat.contains(") Z ")))
+        })
+        .await
+        .unwrap();
     }
 
     #[test]
