@@ -29,7 +29,10 @@ hostCaBundle: |
   -----END CERTIFICATE-----
 pauseImage: registry.example/pause:3.10
 initialTaints: [{key: a, effect: NoSchedule}, {key: b, value: x, effect: NoExecute}]
-kubelet: {featureGates: {KubeletTracing: true}}
+kubelet: {featureGates: {KubeletTracing: true}, configuration: {podPidsLimit: 4096, shutdownGracePeriod: 30s}}
+packages:
+  apt: {mirror: "https://mirror.example/ubuntu", securityMirror: "https://mirror.example/security"}
+  yum: {repositories: [{name: base, baseURL: "https://mirror.example/$releasever/$basearch", gpgKey: "file:///etc/pki/rpm-gpg/KEY"}]}
 containerd:
   deviceOwnershipFromSecurityContext: true
   registries:

@@ -788,6 +788,23 @@ fn a_machine_without_selinux_and_networkmanager_needs_neither() {
 }
 
 #[test]
+fn packages_that_are_switched_off_are_not_asked_for() {
+    prepare();
+    for (os, tool) in [("ubuntu", "apt-get"), ("rockylinux", "yum")] {
+        let server = Server::start(None);
+        server.answer(&mirror());
+        let settings = downloading_from(server.port).replace("packages:\n", "packages:\n  enabled: false\n");
+        let machine = machine_of(&pool(os, "vsphere", "1.34.2", "IPv4", true), KINDS[0], &settings);
+        let calls = machine.path("/calls");
+        machine.program(tool, &format!("echo {tool} >>'{}'; exit 1", calls.display()));
+        assert!(machine.start("/opt/bin/osm-extras").succeeds(), "{}", machine.read("/log"));
+        assert!(!calls.exists() || !machine.read("/calls").contains(tool), "{os}");
+        assert_eq!(machine.read("/opt/bin/crictl").into_bytes(), program("crictl"));
+        assert!(machine.path("/var/lib/osm/extras").exists());
+    }
+}
+
+#[test]
 fn yum_installs_what_it_can() {
     prepare();
     for kind in KINDS {
