@@ -455,9 +455,22 @@ fn structures(documents: &[Documents], ignition: bool) -> Vec<Value> {
     structures
 }
 
-/// `tree` with every text of `pairs` replaced.
+/// `text` with all of `pairs` replaced at once: what takes a place is not looked at again.
+fn replaced_text(text: &str, pairs: &[(String, String)]) -> String {
+    let (mut new, mut rest) = (String::new(), text);
+    while let Some((at, (from, to))) =
+        pairs.iter().filter_map(|pair| Some((rest.find(&pair.0)?, pair))).min_by_key(|(at, _)| *at)
+    {
+        new.push_str(&rest[..at]);
+        new.push_str(to);
+        rest = &rest[at + from.len()..];
+    }
+    new + rest
+}
+
+/// `tree` with all texts of `pairs` replaced.
 fn replaced(tree: &Value, pairs: &[(String, String)]) -> Value {
-    let text = |text: &str| pairs.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
+    let text = |text: &str| replaced_text(text, pairs);
     match tree {
         Value::String(old) => json!(text(old)),
         Value::Array(items) => items.iter().map(|item| replaced(item, pairs)).collect(),
