@@ -375,9 +375,15 @@ impl Settings {
     /// # Errors
     /// As [`Settings::parse`].
     pub fn from_document(document: Value) -> Result<Self, SettingsError> {
-        let settings: Self = strict::decode(document).map_err(SettingsError)?;
+        let mut settings: Self = strict::decode(document).map_err(SettingsError)?;
         let mistakes = settings.mistakes();
-        if mistakes.is_empty() { Ok(settings) } else { Err(SettingsError(mistakes)) }
+        if !mistakes.is_empty() {
+            return Err(SettingsError(mistakes));
+        }
+        for bundle in [&mut settings.cluster.ca_bundle, &mut settings.host_ca_bundle] {
+            *bundle = bundle.take().and_then(|text| certificates(&text));
+        }
+        Ok(settings)
     }
 
     fn mistakes(&self) -> Vec<String> {
@@ -391,7 +397,7 @@ impl Settings {
             check("cluster.apiServer".into(), is_url(url, &["https"]), "must be https://host[:port]");
         }
         if let Some(pem) = &self.cluster.ca_bundle {
-            check("cluster.caBundle".into(), is_pem(pem), PEM);
+            check("cluster.caBundle".into(), certificates(pem).is_some(), PEM);
         }
         check("cluster.dnsIPs".into(), !self.cluster.dns_ips.is_empty(), "must name at least one address");
         let domain = &self.cluster.dns_domain;
@@ -412,7 +418,7 @@ impl Settings {
             );
         }
         if let Some(pem) = &self.host_ca_bundle {
-            check("hostCaBundle".into(), is_pem(pem), PEM);
+            check("hostCaBundle".into(), certificates(pem).is_some(), PEM);
         }
         let gate = |name: &String| {
             (1..=100).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric())
@@ -530,27 +536,25 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-const PEM: &str = "must be one or more PEM certificates, with nothing between them but # comments";
+const PEM: &str = "must be one or more PEM certificates";
 
-/// Certificates, each between its two lines, with nothing between them but empty lines and comments: the text stands in
-/// files that are read line by line.
-fn is_pem(text: &str) -> bool {
-    let (mut inside, mut certificates) = (false, 0);
-    for line in text.trim().lines().map(str::trim_end) {
-        let good = match line {
-            "-----BEGIN CERTIFICATE-----" => !std::mem::replace(&mut inside, true),
-            "-----END CERTIFICATE-----" => {
-                certificates += 1;
-                std::mem::replace(&mut inside, false)
-            }
-            _ if inside => line.chars().all(|c| c.is_ascii_alphanumeric() || "+/=".contains(c)),
-            _ => line.is_empty() || line.starts_with('#') && !line.contains(char::is_control),
-        };
-        if !good {
-            return false;
+/// The certificates of a bundle, and nothing of what people and programs write around them: the text stands in files
+/// that are read line by line. `None` where there is none, one is damaged, or something else is among them, such as a key.
+fn certificates(text: &str) -> Option<String> {
+    let (mut inside, mut found) = (false, String::new());
+    for line in text.lines().map(str::trim_end) {
+        match line {
+            "-----BEGIN CERTIFICATE-----" if !inside => inside = true,
+            "-----END CERTIFICATE-----" if inside => inside = false,
+            _ if line.starts_with("-----") => return None,
+            _ if !inside => continue,
+            _ if line.chars().all(|c| c.is_ascii_alphanumeric() || "+/=".contains(c)) => {}
+            _ => return None,
         }
+        found.push_str(line);
+        found.push('\n');
     }
-    certificates > 0 && !inside && text.trim_start().starts_with("-----BEGIN CERTIFICATE-----")
+    (!inside && !found.is_empty()).then_some(found)
 }
 
 /// The name of an object of Kubernetes.
@@ -656,24 +660,33 @@ credentials: {tokenLifetimeHours: 0}
     #[test]
     fn certificates_are_nothing_else() {
         let one = "-----BEGIN CERTIFICATE-----\nTWFu+/==\n-----END CERTIFICATE-----\n";
-        for good in [one.to_owned(), format!("\n{one}\n# the other\n{one}"), one.replace('\n', "\r\n")] {
-            assert!(is_pem(&good), "{good}");
+        let two = [one, one].concat();
+        for (text, kept) in [
+            (one.to_owned(), one),
+            (one.replace('\n', "\r\n"), one),
+            (format!("##\n## Bundle\n\nOne Root\n========\n{one}\nOther Root\n==\n{one}\n"), &two),
+            (format!("{one}END-OF-BUNDLE\nreboot\n{one}# \u{1b}\n"), &two),
+        ] {
+            assert_eq!(certificates(&text).as_deref(), Some(kept), "{text}");
         }
         let begin = "-----BEGIN CERTIFICATE-----\n";
         for bad in [
             String::new(),
+            "One Root\n".to_owned(),
             begin.to_owned(),
             format!("{begin}{one}"),
             format!("{one}-----END CERTIFICATE-----\n"),
-            format!("{one}end-of-bundle\nreboot\n{one}"),
+            format!("{one}-----BEGIN PRIVATE KEY-----\nTWFu\n-----END PRIVATE KEY-----\n"),
             one.replace("TWFu", "TW Fu"),
             one.replace("TWFu", "TWFu\r-"),
             one.replace("TWFu", "\0"),
             one.replace("CERTIFICATE", "PRIVATE KEY"),
-            format!("{one}# \u{1b}\n{one}"),
         ] {
-            assert!(!is_pem(&bad), "{bad:?}");
+            assert_eq!(certificates(&bad), None, "{bad:?}");
         }
+        let settings =
+            Settings::parse(&format!("hostCaBundle: |\n  Root\n  {}", one.replace('\n', "\n  "))).unwrap();
+        assert_eq!(settings.host_ca_bundle.as_deref(), Some(one));
     }
 
     #[test]

@@ -23,7 +23,7 @@ const LINE: usize = 76;
 /// provider. The machine keeps its host name, its users and their keys.
 ///
 /// # Errors
-/// As [`user_data`](crate::user_data).
+/// As [`user_data`](crate::user_data()).
 pub fn edge_script(
     spec: &OperatingSystemConfigSpec,
     values: &LateValues,
