@@ -4,7 +4,7 @@
 import base64, grp, gzip, io, os, pwd, subprocess, sys, tempfile
 import yaml
 
-# Modules that are not named as their keys are, and the keys.
+# Modules, and keys that are named otherwise.
 MODULES = dict((key, line.split(":")[0]) for line in """\
 apt_configure: apt
 disk_setup: device_aliases fs_setup
@@ -21,7 +21,7 @@ update_etc_hosts: manage_etc_hosts
 users_groups: groups user users
 yum_add_repo: yum_repo_dir yum_repos
 zypper_add_repo: zypper""".split("\n") for key in line.split()[1:])
-# What depends on repositories: a node without it is better than none.
+# A node without these is better than none.
 MAY_FAIL = ("package_update_upgrade_install", "rh_subscription")
 OURS = ("write_files", "bootcmd", "runcmd", "merge_how", "merge_type")
 
