@@ -336,14 +336,14 @@ mod tests {
     #[test]
     fn nothing_is_allowed_unless_listed() {
         let source =
-            LateBoundSource { namespace: "n".into(), name: "s".into(), key: "registry.example".into() };
+            LateBoundSource { namespace: "ns".into(), name: "s".into(), key: "registry.example".into() };
         let check = |settings: &str, kind| {
             let settings = Settings::parse(settings).unwrap();
             Allowed { settings: Some(&settings), machine_deployment: None }.check(kind, &source).is_ok()
         };
-        let listed = "credentials: {allowedSources: [{namespace: n, secrets: [s]}]}";
+        let listed = "credentials: {allowedSources: [{namespace: ns, secrets: [s]}]}";
         let registry = |host: &str| {
-            format!("containerd: {{registries: [{{host: {host}, credentials: {{namespace: n, name: s}}}}]}}")
+            format!("containerd: {{registries: [{{host: {host}, credentials: {{namespace: ns, name: s}}}}]}}")
         };
         for (settings, kind, allowed) in [
             ("", LateBoundKind::SecretKey, false),
