@@ -53,9 +53,9 @@ pub async fn lookup(
             Some(Some(document)) => Some(document),
             found => {
                 let problem = if found.is_some() {
-                    format!("has no key {SETTINGS_KEY}")
+                    format!("has no key {SETTINGS_KEY}: put the document there")
                 } else {
-                    "is missing".to_owned()
+                    "is missing: create it, or name another".to_owned()
                 };
                 let message = format!("annotation {SETTINGS}: ConfigMap {namespace}/{name} {problem}");
                 return refused("PoolSettingsMissing", message);
