@@ -7,6 +7,7 @@ use osm_runtime::request::failed;
 use osm_runtime::{RequestError, status};
 
 use crate::FIELD_MANAGER;
+use crate::finalizer::{self, Finalizer};
 use crate::gather::Gathered;
 use crate::plan::{ObjectPlan, Plan, Rejection, StatusPlan, Vouched};
 use crate::state::State;
@@ -23,6 +24,8 @@ pub struct Applied {
     pub rejected: Vec<Rejection>,
     /// The MachineDeployment to tell about failure and recovery.
     pub about: Option<k8s_openapi::api::core::v1::ObjectReference>,
+    /// Finalizers of the Go implementation, of whose MachineDeployments people are to be told.
+    pub finalizers: Vec<Finalizer>,
     /// When to look again.
     pub again: Option<std::time::Duration>,
 }
@@ -32,13 +35,15 @@ pub struct Applied {
 /// # Errors
 /// Requests that failed; [`RequestError::Conflict`] where what was seen no longer is.
 pub async fn apply(state: &State, gathered: &Gathered, plan: Plan) -> Result<Applied, RequestError> {
-    let Plan { object, status, rejected, about, again } = plan;
+    let Plan { object, status, rejected, about, finalizers, again } = plan;
     let deleted = matches!(object, ObjectPlan::Delete { .. });
     let view = apply_object(state, gathered, object).await?;
     if let (Some(status), Some(view)) = (&status, &view) {
         apply_status(state, gathered, status, view).await?;
     }
-    Ok(Applied { status, deleted, rejected, about, again })
+    // Last: the end of a pool must not be held up by it, nor hold up anything.
+    let finalizers = finalizer::remove(state, finalizers).await?;
+    Ok(Applied { status, deleted, rejected, about, finalizers, again })
 }
 
 async fn apply_object(
@@ -107,8 +112,8 @@ async fn apply_status(
         published: None,
         retired: plan.retired.clone(),
     };
-    let (name, uid) = (gathered.name.as_str(), view.metadata.uid.as_deref().unwrap_or_default());
-    let applied = status::apply(&state.config_api(), FIELD_MANAGER, name, uid, &status).await;
+    let version = view.metadata.resource_version.as_deref().unwrap_or_default();
+    let applied = status::apply(&state.config_api(), FIELD_MANAGER, &gathered.name, version, &status).await;
     state.wrote(applied.map_err(failed("the OperatingSystemConfig's status"))?);
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! Reads everything that one reconcile needs.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use jiff::Timestamp;
 use kube::{Api, ResourceExt};
@@ -13,6 +12,7 @@ use osm_runtime::cache::{Cache, Version};
 use osm_runtime::request::failed;
 use osm_runtime::settings::Current;
 use osm_runtime::{RequestError, status, watch};
+use tokio::time::Instant;
 
 use crate::pool_settings;
 use crate::state::State;
@@ -29,8 +29,10 @@ pub struct Gathered {
     pub claimants: Vec<Arc<MachineDeployment>>,
     /// The OperatingSystemConfig, if it is there.
     pub config: Option<Arc<ConfigView>>,
-    /// uid of the cluster's `kube-system` namespace when it was first met.
+    /// uid of the worker cluster's `kube-system` namespace: as it is now where `fate` was asked for, else as first met.
     pub cluster_uid: String,
+    /// There is no `config` yet, and every other one was made for another cluster, with this uid.
+    pub elsewhere: Option<String>,
     /// What became of the pool of `config`, asked for only where no claimant is that pool.
     pub fate: Fate,
     /// The profile that the owner asks for.
@@ -41,6 +43,8 @@ pub struct Gathered {
     pub endpoint: Option<ClusterEndpoint>,
     /// Since when the owner's new revision waits for the verdict on its profile.
     pub waiting_since: Timestamp,
+    /// Whether finalizers of the Go implementation are to be removed.
+    pub removes_finalizers: bool,
 }
 
 /// What became of a pool.
@@ -115,13 +119,19 @@ pub enum SettingsLookup {
 /// # Errors
 /// Requests that failed.
 pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError> {
-    let now = Timestamp::now();
+    let now = state.context.worker.server_time.now();
     let config = state.configs.get(&state.config_key(name));
     let mut claimants = state.machine_deployments.group(name);
     let since = Instant::now();
     sort_by_claim(&mut claimants, config.as_deref());
-    let fate = fate(state, config.as_deref(), &claimants).await?;
-    let cluster_uid = state.cluster_uid().await.map_err(failed("reading namespace kube-system"))?;
+    if let Some(owner) = claimants.first_mut() {
+        catch_up(state, owner, config.as_deref()).await?;
+    }
+    let mut cluster_uid =
+        state.context.worker.uid().await.map_err(failed("reading namespace kube-system"))?;
+    let fate = fate(state, config.as_deref(), &claimants, &mut cluster_uid).await?;
+    let elsewhere =
+        if config.is_none() && !claimants.is_empty() { elsewhere(state, &cluster_uid) } else { None };
     let installation = state.settings.borrow().clone();
     let settings = match (installation, claimants.first()) {
         (None, _) => SettingsLookup::Missing,
@@ -151,11 +161,25 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError>
         claimants,
         config,
         cluster_uid,
+        elsewhere,
         fate,
         profile,
         settings,
         waiting_since,
+        removes_finalizers: state.context.installation.go_finalizers,
     })
+}
+
+/// The cluster that the configs were made for, if they were all made for another than this one.
+fn elsewhere(state: &State, cluster_uid: &str) -> Option<String> {
+    let mut other = None;
+    for config in state.configs.select(|config| config.made_in().is_some()) {
+        match config.made_in() {
+            Some(uid) if uid == cluster_uid => return None,
+            uid => other = uid.map(str::to_owned),
+        }
+    }
+    other
 }
 
 /// The rightful owner first: the one that has the config, else the oldest, else by uid.
@@ -167,17 +191,38 @@ fn sort_by_claim(claimants: &mut [Arc<MachineDeployment>], config: Option<&Confi
     });
 }
 
+/// Another replica may have seen more of the MachineDeployment than our watch has shown: its revision never goes back because of us.
+async fn catch_up(
+    state: &State,
+    owner: &mut Arc<MachineDeployment>,
+    config: Option<&ConfigView>,
+) -> Result<(), RequestError> {
+    let pool = config.and_then(|config| config.machine_deployment.as_ref());
+    let Some(pool) = pool.filter(|pool| owner.uid().as_ref() == Some(&pool.uid)) else { return Ok(()) };
+    let number = |revision: Option<&str>| revision.and_then(|text| text.parse::<u64>().ok());
+    if number(pool.revision.as_deref()) <= number(pool::revision(owner)) {
+        return Ok(());
+    }
+    let api: Api<MachineDeployment> = Api::namespaced(state.context.worker.client.clone(), &pool.namespace);
+    let live = api.get_opt(&pool.name).await.map_err(failed("reading the MachineDeployment"))?;
+    if let Some(live) = live.filter(|live| live.uid().as_ref() == Some(&pool.uid)) {
+        *owner = Arc::new(live);
+    }
+    Ok(())
+}
+
 async fn fate(
     state: &State,
     config: Option<&ConfigView>,
     claimants: &[Arc<MachineDeployment>],
+    cluster_uid: &mut String,
 ) -> Result<Fate, RequestError> {
     let Some(config) = config.filter(|config| !config.is_retired()) else { return Ok(Fate::Lives) };
     let Some(pool) = &config.machine_deployment else { return Ok(Fate::Lives) };
     if claimants.iter().any(|md| md.uid().as_deref() == Some(pool.uid.as_str())) {
         return Ok(Fate::Lives);
     }
-    ask_fate(state, config, pool).await
+    ask_fate(state, config, pool, cluster_uid).await
 }
 
 /// Asks the API server itself: an empty watch is also what a wrong kubeconfig looks like.
@@ -185,13 +230,13 @@ async fn ask_fate(
     state: &State,
     config: &ConfigView,
     pool: &MachineDeploymentRef,
+    cluster_uid: &mut String,
 ) -> Result<Fate, RequestError> {
-    let cluster = state.live_cluster_uid().await.map_err(failed("reading namespace kube-system"))?;
-    let made_in = config.metadata.annotations.as_ref().and_then(|a| a.get(osm_api::names::CLUSTER_UID));
-    if made_in.is_some_and(|made_in| *made_in != cluster) {
+    *cluster_uid = state.context.worker.live_uid().await.map_err(failed("reading namespace kube-system"))?;
+    if config.made_in().is_some_and(|made_in| made_in != cluster_uid.as_str()) {
         return Ok(Fate::OtherCluster);
     }
-    let api: Api<MachineDeployment> = Api::namespaced(state.context.client.clone(), &pool.namespace);
+    let api: Api<MachineDeployment> = Api::namespaced(state.context.worker.client.clone(), &pool.namespace);
     match status::live(&api, &pool.name).await.map_err(failed("reading the MachineDeployment"))? {
         Some(live) if live.uid().as_deref() == Some(pool.uid.as_str()) => Ok(Fate::Unseen),
         _ => Ok(Fate::Gone),
@@ -243,7 +288,8 @@ async fn refresh(
         return Ok(());
     }
     let began = Instant::now();
-    let api: Api<OperatingSystemProfile> = Api::namespaced(state.context.client.clone(), namespace);
+    let api: Api<OperatingSystemProfile> =
+        Api::namespaced(state.context.management.client.clone(), namespace);
     match api.get(name).await {
         Ok(profile) => {
             let (key, version) = (watch::key(&profile.metadata), Version::of(&profile.metadata));

@@ -1,12 +1,14 @@
 //! osc-controller: one OperatingSystemConfig per MachineDeployment, rendered.
 //!
 //! It owns `spec`, `status.rendered`, `status.retired` and the condition `Rendered` of OperatingSystemConfigs. It
-//! never writes a MachineDeployment and has no right on any Secret.
+//! has no right on any Secret, and writes a MachineDeployment only to take a [`finalizer`] of another program
+//! off, where that is wanted.
 //!
 //! A reconcile is `gather → plan → apply → report`; all decisions are in [`plan`].
 
 pub mod apply;
 pub mod endpoint;
+pub mod finalizer;
 pub mod gather;
 pub mod metrics;
 pub mod plan;
@@ -31,8 +33,9 @@ pub const FIELD_MANAGER: &str = "osc-controller";
 /// Metrics that can't be registered.
 pub async fn run(context: Context, settings: settings::Receiver) -> anyhow::Result<()> {
     let state = State::start(&context, settings)?;
-    let queue = state.queue.clone();
-    runner::work(&context, queue, move |name| reconcile(state.clone(), name)).await;
+    let (queue, shared) = (state.queue.clone(), state.clone());
+    let work = move |name| reconcile(state.clone(), name);
+    runner::work(&context, &context.args.namespace, queue, shared, work).await;
     Ok(())
 }
 

@@ -4,17 +4,20 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use osm_api::rbac::{Installation, Service};
-use osm_runtime::{CommonArgs, ProfileArgs};
+use osm_runtime::{CommonArgs, ProfileArgs, WorkerArgs};
 
 /// Renders one OperatingSystemConfig per MachineDeployment.
 ///
 /// Watches MachineDeployments, OperatingSystemProfiles, the settings and the cluster's API endpoint; writes
-/// OperatingSystemConfigs. Has no right on any Secret, and never writes a MachineDeployment.
+/// OperatingSystemConfigs. Has no right on any Secret, and never writes a MachineDeployment but for one finalizer, where
+/// that is wanted.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
     #[command(flatten)]
     common: CommonArgs,
+    #[command(flatten)]
+    worker: WorkerArgs,
     #[command(flatten)]
     profiles: ProfileArgs,
     /// Namespaces of MachineDeployments whose ConfigMaps may hold a pool's settings, comma-separated. A MachineDeployment
@@ -27,6 +30,11 @@ struct Args {
         default_value = "kube-system"
     )]
     pool_settings_namespaces: Vec<String>,
+    /// Remove the finalizer kubermatic.io/cleanup-operating-system-configs, which the Go implementation has left behind, from
+    /// MachineDeployments that are being deleted. Only where that implementation no longer runs; needs the right to patch
+    /// MachineDeployments.
+    #[arg(long, env = "OSM_REMOVE_GO_FINALIZERS")]
+    remove_go_finalizers: bool,
 }
 
 fn main() -> ExitCode {
@@ -34,7 +42,9 @@ fn main() -> ExitCode {
     let installation = Installation {
         profile_namespaces: args.profiles.profile_namespaces,
         pool_settings_namespaces: args.pool_settings_namespaces,
+        go_finalizers: args.remove_go_finalizers,
         ..args.common.installation()
     };
-    osm_runtime::service::main(Service::OscController, args.common, installation, osc_controller::run)
+    let worker = args.worker.worker_cluster_kubeconfig;
+    osm_runtime::service::main(Service::OscController, args.common, worker, installation, osc_controller::run)
 }

@@ -13,12 +13,19 @@ use osm_api::config::{MachineDeploymentRef, OperatingSystemConfigSpec, ProfileRe
 use osm_api::profile::AcceptedProfile;
 use osm_api::{MachineDeployment, Pool, names, pool};
 use osm_render::Profile;
+use osm_runtime::strangers::CLUSTER_CHANGED;
 
+use crate::finalizer::{self, Finalizer};
 use crate::gather::{Fate, FoundProfile, Gathered, ProfileLookup, SettingsLookup};
 use crate::view::{self, ConfigView};
 
 /// How long a new revision waits for the verdict on a profile that has just been changed.
 const VERDICT_WAIT: SignedDuration = SignedDuration::from_secs(10);
+
+const CORRECT_KUBECONFIG: &str = "Correct the kubeconfig of that cluster and restart osc-controller and secret-syncer, or \
+                                  delete those objects if it is gone for good.";
+/// What nothing tells of is looked at again after this time.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// What is to be done. It leaves no choice to whoever does it.
 #[derive(Debug, Default)]
@@ -31,6 +38,8 @@ pub struct Plan {
     pub rejected: Vec<Rejection>,
     /// The MachineDeployment to tell about failure and recovery.
     pub about: Option<ObjectReference>,
+    /// Finalizers of the Go implementation on MachineDeployments that are being deleted.
+    pub finalizers: Vec<Finalizer>,
     /// Look again after this time, though nothing changes.
     pub again: Option<Duration>,
 }
@@ -81,7 +90,7 @@ pub struct Rejection {
     pub about: ObjectReference,
     /// Its uid.
     pub uid: String,
-    /// `NameConflict` or `NameTooLong`.
+    /// `NameConflict`, `NameTooLong` or `ClusterChanged`.
     pub reason: &'static str,
     /// What and how to mend it.
     pub message: String,
@@ -89,8 +98,26 @@ pub struct Rejection {
 
 /// Decides.
 pub fn plan(gathered: &Gathered) -> Plan {
+    let mut plan = for_config(gathered);
+    let (finalizers, again) = finalizer::left_behind(gathered);
+    plan.finalizers = finalizers;
+    plan.again = [plan.again, again].into_iter().flatten().min();
+    plan
+}
+
+fn for_config(gathered: &Gathered) -> Plan {
     if let Some(rejected) = too_long(gathered) {
         return Plan { rejected, ..Plan::default() };
+    }
+    if let Some(other) = &gathered.elsewhere {
+        let message = format!(
+            "every OperatingSystemConfig here was made for another cluster, whose kube-system namespace has uid {other}; \
+             that of this one has uid {}. No machine of this pool can get user data. {CORRECT_KUBECONFIG}",
+            gathered.cluster_uid
+        );
+        let rejected =
+            gathered.claimants.iter().map(|md| reject(md, CLUSTER_CHANGED, message.clone())).collect();
+        return Plan { rejected, again: Some(LOOK_AGAIN), ..Plan::default() };
     }
     if let Some(config) = &gathered.config
         && (config.is_retired() || gathered.fate != Fate::Lives)
@@ -112,12 +139,21 @@ fn too_long(gathered: &Gathered) -> Option<Vec<Rejection>> {
         .claimants
         .iter()
         .filter_map(|md| {
-            let bootstrap = names::bootstrap_secret_name(&md.name_any(), &md.namespace().unwrap_or_default());
-            let excess = bootstrap.len().checked_sub(names::MAX_NAME).filter(|excess| *excess > 0)?;
+            let (name, namespace) = (md.name_any(), md.namespace().unwrap_or_default());
+            let cloud = md.spec.template.pointer("/spec/providerSpec/value/cloudProvider");
+            let (what, secret) = if cloud.and_then(serde_json::Value::as_str) == Some("edge") {
+                ("the Secret with its script", names::edge_script_secret_name(&name, &namespace))
+            } else {
+                (
+                    "its bootstrap Secret, which machine-controller prescribes,",
+                    names::bootstrap_secret_name(&name, &namespace),
+                )
+            };
+            let excess = secret.len().checked_sub(names::MAX_NAME).filter(|excess| *excess > 0)?;
             let message = format!(
-                "the name of its bootstrap Secret, which machine-controller prescribes, would be {} characters long and \
-                 may be {}: no machine of this pool can get user data. Shorten the MachineDeployment's name by {excess}.",
-                bootstrap.len(),
+                "the name of {what} would be {} characters long and may be {}: no machine of this pool can get user data. \
+                 Shorten the MachineDeployment's name by {excess}.",
+                secret.len(),
                 names::MAX_NAME
             );
             Some(reject(md, "NameTooLong", message))
@@ -163,16 +199,20 @@ fn departed(gathered: &Gathered, config: &ConfigView) -> Plan {
             }),
         ),
         Fate::OtherCluster => (
-            "ClusterChanged",
-            "it was made for another cluster (its kube-system namespace had another uid): nothing is rendered or undone. \
-             Correct the kubeconfig, or delete this object if that cluster is gone for good."
-                .to_owned(),
+            CLUSTER_CHANGED,
+            format!(
+                "it was made for another cluster (its kube-system namespace has uid {}, that of this one {}): nothing is \
+                 rendered, published or undone. {CORRECT_KUBECONFIG}",
+                config.made_in().unwrap_or_default(),
+                gathered.cluster_uid
+            ),
             None,
         ),
         Fate::Unseen | Fate::Lives => return Plan { again: Some(Duration::from_secs(5)), ..Plan::default() },
     };
     let verdict = Verdict { type_: RENDERED, status: false, reason, message };
-    Plan { status: Some(StatusPlan { verdict, rendered: last, retired }), ..Plan::default() }
+    let again = retired.is_none().then_some(LOOK_AGAIN);
+    Plan { status: Some(StatusPlan { verdict, rendered: last, retired }), again, ..Plan::default() }
 }
 
 fn for_owner(gathered: &Gathered, owner: &Arc<MachineDeployment>) -> Plan {
@@ -186,6 +226,9 @@ fn for_owner(gathered: &Gathered, owner: &Arc<MachineDeployment>) -> Plan {
                     "; somebody has edited this object, and nothing of it is published until it can be rendered again",
                 );
             }
+            if config.is_some_and(ConfigView::is_of_the_go_implementation) {
+                verdict.message.push_str(&inherited(owner));
+            }
             let object = match config {
                 Some(_) => ObjectPlan::Keep,
                 // The table of pools shows every pool, also one that can't be rendered.
@@ -196,6 +239,18 @@ fn for_owner(gathered: &Gathered, owner: &Arc<MachineDeployment>) -> Plan {
             Plan { object, status: Some(status), again, ..Plan::default() }
         }
     }
+}
+
+/// What an operator has to know of a pool whose objects another program made, and nobody keeps current.
+fn inherited(owner: &MachineDeployment) -> String {
+    let label = names::go_pool_label(&owner.name_any(), &owner.namespace().unwrap_or_default());
+    format!(
+        ". Until it is rendered, machines go on booting with what the Go implementation made, which stays untouched. The \
+         bootstrap token in it is renewed by nobody once that no longer runs, and lives for an hour at most; its end is \
+         not known here (no right to read Secrets in kube-system), but `kubectl get secrets -n kube-system -l {}={label} -o \
+         'go-template={{{{range .items}}}}{{{{.data.expiration | base64decode}}}}{{{{end}}}}'` tells it",
+        names::GO_BOOTSTRAP_TOKEN_LABEL
+    )
 }
 
 enum Decision {
@@ -429,6 +484,8 @@ fn metadata(gathered: &Gathered, owner: &MachineDeployment, current: Option<&Obj
         .cloned()
         .unwrap_or_else(|| ObjectMeta { name: Some(gathered.name.clone()), ..ObjectMeta::default() });
     let annotations = meta.annotations.get_or_insert_with(BTreeMap::new);
+    // They say that it is as the Go implementation made it.
+    annotations.retain(|name, _| !names::GO_CONFIG_ANNOTATIONS.contains(&name.as_str()));
     annotations.insert(names::OWNER.to_owned(), format!("{namespace}/{name}"));
     annotations.entry(names::CLUSTER_UID.to_owned()).or_insert_with(|| gathered.cluster_uid.clone());
     let id = names::pool_id(&namespace, &name, &owner.uid().unwrap_or_default());

@@ -64,6 +64,7 @@ fn gathered() -> Gathered {
         claimants: vec![machine_deployment("uid-1", Some("1"), "1.34.2")],
         config: None,
         cluster_uid: "cluster".into(),
+        elsewhere: None,
         fate: Fate::Lives,
         profile: ProfileLookup::Found(Box::new(found(&profile_spec("v1.0.0", "{{cluster.apiServer}}\n")))),
         settings: SettingsLookup::Found(Arc::new(Current {
@@ -72,6 +73,7 @@ fn gathered() -> Gathered {
         })),
         endpoint: Some(ClusterEndpoint { api_server: "https://api:6443".into(), ca: "CA".into() }),
         waiting_since: now(),
+        removes_finalizers: false,
     }
 }
 
@@ -409,6 +411,17 @@ fn nothing_is_retired_on_mere_absence() {
 }
 
 #[test]
+fn where_every_config_is_of_another_cluster_no_new_one_is_made() {
+    let mut gathered = gathered();
+    gathered.elsewhere = Some("uid-of-the-other".into());
+    let plan = plan(&gathered);
+    assert!(matches!(plan.object, ObjectPlan::Keep) && plan.status.is_none() && plan.again.is_some());
+    let [rejection] = plan.rejected.as_slice() else { panic!("{:?}", plan.rejected) };
+    assert_eq!(rejection.reason, "ClusterChanged");
+    assert!(rejection.message.contains("uid-of-the-other"), "{}", rejection.message);
+}
+
+#[test]
 fn a_machine_deployment_recreated_under_the_same_name_retires_its_predecessor_first() {
     let mut gathered = standing();
     gathered.claimants = vec![machine_deployment("uid-2", Some("1"), "1.34.2")];
@@ -467,4 +480,93 @@ fn sizes_are_reported() {
     assert!(bytes.bootstrap > 0 && bytes.provisioning > 0);
     let status: &OperatingSystemConfigStatus = &gathered.config.as_ref().unwrap().status;
     assert_eq!(status.published, None);
+}
+
+fn being_deleted(since: SignedDuration, finalizers: &[&str]) -> Gathered {
+    let mut gathered = gathered();
+    let mut md = (*machine_deployment("uid-1", Some("1"), "1.34.2")).clone();
+    md.metadata.deletion_timestamp =
+        Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now() - since));
+    md.metadata.finalizers = Some(finalizers.iter().map(|name| (*name).to_owned()).collect());
+    gathered.claimants = vec![Arc::new(md)];
+    gathered
+}
+
+#[test]
+fn only_that_one_only_of_what_is_being_deleted_and_only_where_it_is_wanted() {
+    let ours = ["foregroundDeletion", names::GO_FINALIZER];
+    let moment = SignedDuration::from_secs(1);
+    let mut wanted = being_deleted(moment, &ours);
+    assert_eq!(
+        finalizer::left_behind(&wanted),
+        (vec![], Some(Duration::from_secs(9))),
+        "nobody is told at once"
+    );
+    wanted.removes_finalizers = true;
+    let (found, again) = finalizer::left_behind(&wanted);
+    assert_eq!(found.iter().map(|f| (f.index, f.remove)).collect::<Vec<_>>(), [(1, true)]);
+    assert_eq!(again, None);
+
+    let (found, _) = finalizer::left_behind(&being_deleted(finalizer::PATIENCE, &ours));
+    assert_eq!(found.iter().map(|f| f.remove).collect::<Vec<_>>(), [false], "told after a while");
+    assert_eq!(finalizer::left_behind(&being_deleted(finalizer::PATIENCE, &ours[..1])).0, []);
+
+    for elsewhere in [true, false] {
+        let mut other = wanted.clone();
+        if elsewhere {
+            other.elsewhere = Some("other".into());
+        } else {
+            other.fate = Fate::OtherCluster;
+        }
+        assert_eq!(finalizer::left_behind(&other), (vec![], None));
+    }
+    let mut lives = (*wanted.claimants[0]).clone();
+    lives.metadata.deletion_timestamp = None;
+    wanted.claimants = vec![Arc::new(lives)];
+    assert_eq!(finalizer::left_behind(&wanted), (vec![], None));
+}
+
+/// What the Go implementation leaves of a pool.
+fn of_go() -> ConfigView {
+    let annotations = names::GO_CONFIG_ANNOTATIONS.map(|name| (name.to_owned(), "1".to_owned()));
+    ConfigView {
+        metadata: ObjectMeta {
+            name: Some(NAME.into()),
+            generation: Some(1),
+            annotations: Some(annotations.into()),
+            ..ObjectMeta::default()
+        },
+        ..ConfigView::default()
+    }
+}
+
+#[test]
+fn what_the_go_implementation_made_is_taken_over_and_no_longer_looks_like_its_own() {
+    let gathered = Gathered { config: Some(Arc::new(of_go())), ..gathered() };
+    let plan = plan(&gathered);
+    assert_eq!(verdict(&plan), ("Rendered", true));
+    let ObjectPlan::Replace(meta, _) = &plan.object else { panic!("{:?}", plan.object) };
+    let annotations = meta.annotations.as_ref().unwrap();
+    for name in names::GO_CONFIG_ANNOTATIONS {
+        assert!(!annotations.contains_key(name), "{name}");
+    }
+}
+
+#[test]
+fn what_the_go_implementation_made_stays_where_it_cannot_be_rendered_and_the_condition_says_what_that_means()
+{
+    let refused = FoundProfile { accepted: None, ..found(&profile_spec("v1.0.0", "x")) };
+    let profile = ProfileLookup::Found(Box::new(refused));
+    let mut gathered = Gathered { profile, config: Some(Arc::new(of_go())), ..gathered() };
+    let held = plan(&gathered);
+    assert!(matches!(held.object, ObjectPlan::Keep), "{:?}", held.object);
+    assert_eq!(verdict(&held), ("ProfileNotAccepted", false));
+    assert!(
+        message(&held).contains("-l machinedeployment.k8s.io/name=kube-system-pool "),
+        "{}",
+        message(&held)
+    );
+    // Nothing of it is said of a pool of our own.
+    gathered.config = None;
+    assert!(!message(&plan(&gathered)).contains("Go implementation"));
 }

@@ -88,7 +88,7 @@ async fn config_map(
         }
         None => follow(state, namespace, name),
     }
-    let api: Api<ConfigMap> = Api::namespaced(state.context.client.clone(), namespace);
+    let api: Api<ConfigMap> = Api::namespaced(state.context.worker.client.clone(), namespace);
     let found = api.get_opt(name).await.map_err(failed("reading the ConfigMap of a pool's settings"))?;
     Ok(found.map(document))
 }
@@ -109,10 +109,11 @@ fn follow(state: &State, namespace: &str, name: &str) {
     let wake = move |_: Change<Option<String>>| {
         waker.wake(|md| md.namespace().as_ref() == Some(&of) && pool::annotation(md, SETTINGS).is_some());
     };
-    let api: Api<DeserializeGuard<ConfigMap>> = Api::namespaced(state.context.client.clone(), namespace);
+    let api: Api<DeserializeGuard<ConfigMap>> =
+        Api::namespaced(state.context.worker.client.clone(), namespace);
     watch::spawn_unawaited(
         &state.context,
-        "pool-settings",
+        state.context.worker.watched("pool-settings"),
         api,
         named,
         cache,

@@ -5,8 +5,10 @@ use std::time::Duration;
 use osm_api::condition;
 use osm_api::config::UserDataBytes;
 use osm_api::profile::CloudProvider;
+use osm_runtime::strangers::CLUSTER_CHANGED;
 
 use crate::apply::Applied;
+use crate::finalizer;
 use crate::gather::Gathered;
 use crate::plan::Vouched;
 use crate::state::{State, lock};
@@ -14,13 +16,17 @@ use crate::state::{State, lock};
 /// Reports what a reconcile has done; returns when to look again.
 pub async fn report(state: &State, gathered: &Gathered, applied: Applied) -> Option<Duration> {
     report_rejections(state, gathered, &applied).await;
+    finalizer::tell(state, &applied.finalizers).await;
+    let verdict = applied.status.as_ref().map(|status| (status.verdict.reason, &status.verdict.message));
+    let mut found =
+        applied.rejected.iter().map(|rejection| (rejection.reason, &rejection.message)).chain(verdict);
+    let stranger = found.find(|(reason, _)| *reason == CLUSTER_CHANGED);
+    state.strangers.note(&gathered.name, stranger.map(|(_, message)| message.as_str()));
     if applied.deleted {
         tracing::info!(config = gathered.name, "the pool is retired, and everything made for it is undone");
     }
     if gathered.claimants.is_empty() && (gathered.config.is_none() || applied.deleted) {
-        state.count(&gathered.name, None);
-        state.sizes.note(&gathered.name, None);
-        state.stop_waiting(&gathered.name);
+        state.forget(&gathered.name);
     }
     let Some(status) = &applied.status else { return applied.again };
     let verdict = &status.verdict;
@@ -47,9 +53,9 @@ pub async fn report(state: &State, gathered: &Gathered, applied: Applied) -> Opt
     if let Some(about) = &applied.about {
         // Waiting is no failure.
         if !verdict.status && verdict.reason != "WaitingForProfile" {
-            state.context.events.warning(about, verdict.reason, &verdict.message).await;
+            state.context.worker.events.warning(about, verdict.reason, &verdict.message).await;
         } else if verdict.status && failed_before {
-            state.context.events.recovery(about, verdict.reason, &verdict.message).await;
+            state.context.worker.events.recovery(about, verdict.reason, &verdict.message).await;
         }
     }
     applied.again
@@ -69,7 +75,7 @@ async fn report_rejections(state: &State, gathered: &Gathered, applied: &Applied
         if known != Some(rejection.reason) {
             state.census.count(&rejection.uid, condition::RENDERED, false, rejection.reason);
             tracing::warn!(config = gathered.name, reason = rejection.reason, "{}", rejection.message);
-            state.context.events.warning(&rejection.about, rejection.reason, &rejection.message).await;
+            state.context.worker.events.warning(&rejection.about, rejection.reason, &rejection.message).await;
         }
     }
     // Who owns the config now was perhaps rejected before.

@@ -1,14 +1,14 @@
 //! What this controller knows: its watches, and what wakes which OperatingSystemConfig.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::Api;
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher;
-use kube::{Api, ResourceExt};
 use osm_api::config::OperatingSystemConfig;
 use osm_api::profile::{AcceptedProfile, OperatingSystemProfile};
 use osm_api::{MachineDeployment, condition};
@@ -16,6 +16,8 @@ use osm_render::{Profile, ProfileError};
 use osm_runtime::cache::{Cache, Change};
 use osm_runtime::metrics::Census;
 use osm_runtime::queue::Queue;
+use osm_runtime::runner::Shared;
+use osm_runtime::strangers::Strangers;
 use osm_runtime::{Context, settings, watch};
 
 use crate::endpoint::{self, Discovered};
@@ -36,7 +38,7 @@ impl std::ops::Deref for State {
 }
 
 /// When something was last asked for.
-type LastAsked = Arc<tokio::sync::Mutex<Option<std::time::Instant>>>;
+type LastAsked = Arc<tokio::sync::Mutex<Option<tokio::time::Instant>>>;
 
 /// Of more profiles than this it is not remembered when they were asked for.
 const REMEMBERED: usize = 1024;
@@ -61,13 +63,15 @@ pub struct Inner {
     pub sizes: Sizes,
     /// MachineDeployments that have no OperatingSystemConfig of their own, and why: they were told.
     pub rejected: Mutex<HashMap<String, &'static str>>,
+    /// uids of MachineDeployments whose deletion waits for the Go implementation: they were told.
+    pub told_of_finalizer: Mutex<HashSet<String>>,
+    /// Configs and pools that are of another cluster than the one that we are connected to.
+    pub strangers: Strangers,
     /// ConfigMaps that pools name.
     pub pool_settings: pool_settings::Followed,
     cluster_info: Arc<Cache<Discovered>>,
     endpoint_slices: Arc<Cache<Discovered>>,
     known_endpoints: Mutex<Vec<Discovered>>,
-    own_ca: Option<String>,
-    cluster_uid: OnceLock<String>,
     compiled: Mutex<HashMap<String, Result<Arc<Profile>, ProfileError>>>,
     waiting: Mutex<HashMap<String, (String, Timestamp)>>,
     asked: Mutex<HashMap<String, LastAsked>>,
@@ -81,23 +85,22 @@ impl State {
     pub fn start(context: &Context, settings: settings::Receiver) -> anyhow::Result<Self> {
         let namespaces = context.installation.namespaces_of_profiles().into_iter();
         let profiles = namespaces.map(|namespace| (namespace.to_owned(), Arc::default())).collect();
-        let own_ca = context.config.root_cert.as_deref().and_then(endpoint::pem);
         let state = Self(Arc::new(Inner {
             context: context.clone(),
             settings,
-            queue: Arc::default(),
+            queue: Arc::new(Queue::new(&context.surroundings)),
             machine_deployments: Arc::new(Cache::grouped(|md| Some(view::claimed(md)))),
             profiles,
             configs: Arc::default(),
             census: Census::new(&context.metrics),
             sizes: Sizes::new(&context.metrics)?,
             rejected: Mutex::default(),
+            told_of_finalizer: Mutex::default(),
+            strangers: Strangers::new(context),
             pool_settings: Mutex::default(),
             cluster_info: Arc::default(),
             endpoint_slices: Arc::default(),
             known_endpoints: Mutex::default(),
-            own_ca,
-            cluster_uid: OnceLock::new(),
             compiled: Mutex::default(),
             waiting: Mutex::default(),
             asked: Mutex::default(),
@@ -107,21 +110,25 @@ impl State {
     }
 
     fn watch(&self) {
-        let (context, client) = (&self.context, self.context.client.clone());
+        let context = &self.context;
+        let (management, worker) = (&context.management, &context.worker);
         let all = watcher::Config::default;
 
         let state = self.clone();
         let wake = move |change: Change<MachineDeployment>| {
             if let (Some(gone), None) = (&change.old, &change.new) {
-                state.no_longer_rejected(gone.metadata.uid.as_deref().unwrap_or_default());
+                let uid = gone.metadata.uid.as_deref().unwrap_or_default();
+                state.no_longer_rejected(uid);
+                lock(&state.told_of_finalizer).remove(uid);
             }
             for md in [change.old, change.new].into_iter().flatten() {
                 state.queue.add(view::claimed(&md));
             }
         };
-        let api: Api<DeserializeGuard<MachineDeployment>> = Api::all(client.clone());
+        let api: Api<DeserializeGuard<MachineDeployment>> = Api::all(worker.client.clone());
         let cache = self.machine_deployments.clone();
-        watch::spawn(context, "machinedeployments", api, all(), cache, |md| Some(view::trim(md)), wake);
+        let watched = worker.watched("machinedeployments");
+        watch::spawn(context, watched, api, all(), cache, |md| Some(view::trim(md)), wake);
 
         let queue = self.queue.clone();
         let wake = move |change: Change<ConfigView>| {
@@ -130,11 +137,11 @@ impl State {
             }
         };
         let api: Api<DeserializeGuard<OperatingSystemConfig>> =
-            Api::namespaced(client.clone(), &context.args.namespace);
+            Api::namespaced(management.client.clone(), &context.args.namespace);
         let cache = self.configs.clone();
         watch::spawn(
             context,
-            "operatingsystemconfigs",
+            management.watched("operatingsystemconfigs"),
             api,
             all(),
             cache,
@@ -146,11 +153,11 @@ impl State {
             let state = self.clone();
             let wake = move |change: Change<ProfileView>| state.wake_users_of(&change.key);
             let api: Api<DeserializeGuard<OperatingSystemProfile>> =
-                Api::namespaced(client.clone(), namespace);
+                Api::namespaced(management.client.clone(), namespace);
             let cache = cache.clone();
             watch::spawn(
                 context,
-                "operatingsystemprofiles",
+                management.watched("operatingsystemprofiles"),
                 api,
                 all(),
                 cache,
@@ -161,11 +168,11 @@ impl State {
 
         let state = self.clone();
         let wake = move |_: Change<Discovered>| state.wake_all();
-        let api: Api<DeserializeGuard<ConfigMap>> = Api::namespaced(client.clone(), "kube-public");
+        let api: Api<DeserializeGuard<ConfigMap>> = Api::namespaced(worker.client.clone(), "kube-public");
         let (named, cache) = (all().fields("metadata.name=cluster-info"), self.cluster_info.clone());
         watch::spawn(
             context,
-            "cluster-info",
+            worker.watched("cluster-info"),
             api,
             named,
             cache,
@@ -175,12 +182,12 @@ impl State {
 
         let state = self.clone();
         let wake = move |_: Change<Discovered>| state.wake_all();
-        let api: Api<DeserializeGuard<EndpointSlice>> = Api::namespaced(client, "default");
+        let api: Api<DeserializeGuard<EndpointSlice>> = Api::namespaced(worker.client.clone(), "default");
         let (named, cache) =
             (all().labels("kubernetes.io/service-name=kubernetes"), self.endpoint_slices.clone());
         watch::spawn(
             context,
-            "endpointslices",
+            worker.watched("endpointslices"),
             api,
             named,
             cache,
@@ -190,6 +197,15 @@ impl State {
 
         let state = self.clone();
         settings::on_change(context, &self.settings, move || state.wake_all());
+
+        // A new kubeconfig may bring a new CA.
+        let (state, mut changes) = (self.clone(), worker.changes());
+        let shutdown = context.shutdown.clone();
+        tokio::spawn(async move {
+            while let Some(Ok(())) = shutdown.run_until_cancelled(changes.changed()).await {
+                state.wake_all();
+            }
+        });
     }
 
     fn wake_all(&self) {
@@ -212,10 +228,27 @@ impl State {
     }
 }
 
+impl Shared<String> for State {
+    fn known(&self) -> Vec<String> {
+        let claimed = self.machine_deployments.groups();
+        let configs = self.configs.select(|_| true);
+        let standing = configs.iter().filter_map(|config| config.metadata.name.clone());
+        claimed.into_iter().chain(standing).collect::<BTreeSet<String>>().into_iter().collect()
+    }
+
+    fn released(&self, name: &String) {
+        self.forget(name);
+        self.strangers.note(name, None);
+        for md in self.machine_deployments.group(name) {
+            self.no_longer_rejected(md.metadata.uid.as_deref().unwrap_or_default());
+        }
+    }
+}
+
 impl Inner {
     /// OperatingSystemConfigs.
     pub fn config_api(&self) -> Api<OperatingSystemConfig> {
-        Api::namespaced(self.context.client.clone(), &self.context.args.namespace)
+        Api::namespaced(self.context.management.client.clone(), &self.context.args.namespace)
     }
 
     /// Key of an OperatingSystemConfig in the cache.
@@ -254,7 +287,8 @@ impl Inner {
         if sources.iter().any(|source| source.api_server.is_some()) {
             known.clone_from(&sources);
         }
-        endpoint::choose(settings, &known, self.own_ca.as_deref())
+        let own_ca = self.context.worker.config().root_cert.as_deref().and_then(endpoint::pem);
+        endpoint::choose(settings, &known, own_ca.as_deref())
     }
 
     /// The compiled templates of an accepted profile; parsing is nearly all of the cost of rendering.
@@ -303,32 +337,18 @@ impl Inner {
         lock(&self.waiting).remove(name);
     }
 
-    /// uid of `kube-system` of the cluster that was met first by this process.
-    ///
-    /// # Errors
-    /// Those of the request.
-    pub async fn cluster_uid(&self) -> Result<String, kube::Error> {
-        if let Some(uid) = self.cluster_uid.get() {
-            return Ok(uid.clone());
-        }
-        let uid = self.live_cluster_uid().await?;
-        Ok(self.cluster_uid.get_or_init(|| uid).clone())
-    }
-
-    /// uid of `kube-system` as it is now.
-    ///
-    /// # Errors
-    /// Those of the request.
-    pub async fn live_cluster_uid(&self) -> Result<String, kube::Error> {
-        let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(self.context.client.clone());
-        Ok(api.get("kube-system").await?.uid().unwrap_or_default())
-    }
-
     /// A MachineDeployment that had no config of its own has one now, or is gone.
     pub fn no_longer_rejected(&self, uid: &str) {
         if lock(&self.rejected).remove(uid).is_some() {
             self.census.forget(uid, condition::RENDERED);
         }
+    }
+
+    /// A config and its pool are gone, or another replica's.
+    pub fn forget(&self, name: &str) {
+        self.count(name, None);
+        self.sizes.note(name, None);
+        self.stop_waiting(name);
     }
 
     /// Counts a config under its condition, or no longer.

@@ -49,6 +49,19 @@ impl ConfigView {
         self.machine_deployment.as_ref().map(|md| md.uid.as_str())
     }
 
+    /// uid of the cluster that it was made for.
+    pub fn made_in(&self) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(names::CLUSTER_UID).map(String::as_str)
+    }
+
+    /// Whether the Go implementation made it, and we have not rendered it yet.
+    pub fn is_of_the_go_implementation(&self) -> bool {
+        let annotated = |annotations: &std::collections::BTreeMap<String, String>| {
+            names::GO_CONFIG_ANNOTATIONS.iter().any(|name| annotations.contains_key(*name))
+        };
+        self.machine_deployment.is_none() && self.metadata.annotations.as_ref().is_some_and(annotated)
+    }
+
     /// Whether its pool has been declared gone.
     pub fn is_retired(&self) -> bool {
         self.status.retired.as_ref().is_some_and(|retired| Some(retired.uid.as_str()) == self.pool_uid())

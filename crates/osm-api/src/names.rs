@@ -8,6 +8,8 @@ pub const GROUP: &str = "operatingsystemmanager.k8c.io";
 /// Namespace of the Secrets that machine-controller and nodes read. Fixed by machine-controller
 /// (`sdk/bootstrap/types.go`).
 pub const CLOUD_INIT_SETTINGS: &str = "cloud-init-settings";
+/// Namespace that every cluster has from its first moment: its uid is the cluster's.
+pub const KUBE_SYSTEM: &str = "kube-system";
 /// Key of the document in both Secrets. Fixed by machine-controller.
 pub const CLOUD_CONFIG_KEY: &str = "cloud-config";
 /// Annotation on a bootstrap Secret that machine-controller compares with its MachineSet's revision.
@@ -25,6 +27,14 @@ pub const KUBELET_CONFIG_PREFIX: &str = "v1.kubelet-config.machine-controller.ku
 /// Annotation on a MachineDeployment: settings in which its pool differs from the installation's, a partial settings
 /// document.
 pub const SETTINGS: &str = "operatingsystemmanager.k8c.io/settings";
+/// Finalizer that the Go implementation puts on every MachineDeployment. Nothing of ours ever is one.
+pub const GO_FINALIZER: &str = "kubermatic.io/cleanup-operating-system-configs";
+/// Annotations by which the Go implementation tells whether an OperatingSystemConfig is still what it made. Where they
+/// are missing, it makes everything of the pool anew, which is what it has to do with what we made.
+pub const GO_CONFIG_ANNOTATIONS: [&str; 3] =
+    [MACHINE_DEPLOYMENT_REVISION, "k8c.io/osp-version", "k8c.io/mdannotations-hash"];
+/// Label of the Go implementation's bootstrap tokens; see [`go_pool_label`].
+pub const GO_BOOTSTRAP_TOKEN_LABEL: &str = "machinedeployment.k8s.io/name";
 /// What machine-controller replaces by the machine's name in a bootstrap document.
 pub const MACHINE_NAME_PLACEHOLDER: &str = "<MACHINE_NAME>";
 
@@ -33,19 +43,26 @@ pub const POOL: &str = "operatingsystemmanager.k8c.io/pool";
 /// Label on everything we make: the installation that owns it. Objects of another installation are never touched.
 pub const INSTALLATION: &str = "operatingsystemmanager.k8c.io/installation";
 /// Label that tells what an object of ours is for: `bootstrap`, `provisioning`, `edge-script`, `identity`,
-/// `digest-key`.
+/// `digest-key`, `bootstrap-token`.
 pub const ROLE: &str = "operatingsystemmanager.k8c.io/role";
+/// Label on Leases: the service whose replica has it.
+pub const REPLICA_OF: &str = "operatingsystemmanager.k8c.io/replica-of";
 /// Annotation: name of the OperatingSystemConfig that an object was made for.
 pub const CONFIG: &str = "operatingsystemmanager.k8c.io/config";
 /// Annotation: `namespace/name` of the MachineDeployment.
 pub const OWNER: &str = "operatingsystemmanager.k8c.io/machine-deployment";
 /// Annotation on an OperatingSystemConfig: uid of the `kube-system` namespace of the cluster it was made for.
 pub const CLUSTER_UID: &str = "operatingsystemmanager.k8c.io/cluster-uid";
+/// Annotation on everything made for a pool: uid of the `kube-system` namespace of the cluster of its
+/// OperatingSystemConfig. Only that cluster can tell that there is none any more.
+pub const MANAGEMENT_CLUSTER_UID: &str = "operatingsystemmanager.k8c.io/management-cluster-uid";
 /// Label on default profiles.
 pub const DEFAULT_PROFILE: &str = "operatingsystemmanager.k8c.io/default-profile";
 
 /// The one ServiceAccount in `cloud-init-settings` whose tokens may request node client certificates.
 pub const NODE_BOOTSTRAP_ACCOUNT: &str = "osm-node-bootstrap";
+/// Namespace of bootstrap tokens. Fixed by the API server.
+pub const BOOTSTRAP_TOKENS_NAMESPACE: &str = "kube-system";
 /// Annotation on a bootstrap Secret: uid and generation of the OperatingSystemConfig that it was published from, as
 /// `uid/generation`.
 pub const PUBLISHED_FROM: &str = "operatingsystemmanager.k8c.io/published-from";
@@ -58,7 +75,8 @@ pub const CONTENT_MAC: &str = "operatingsystemmanager.k8c.io/content-mac";
 /// Annotation on a bootstrap Secret: name of the provisioning Secret that the document names.
 pub const PROVISIONING_SECRET: &str = "operatingsystemmanager.k8c.io/provisioning-secret";
 /// Annotation on a bootstrap Secret: uids of the pool's ServiceAccount, of `osm-node-bootstrap` and of the provisioning
-/// Secret that its tokens are bound to, separated by `/`. A mismatch means that the tokens are dead.
+/// Secret that its tokens are bound to, separated by `/`; where kubelets join with bootstrap tokens, their groups stand
+/// in the middle. A mismatch means that the tokens are dead, or of another kind than they should be.
 pub const BOUND_TO: &str = "operatingsystemmanager.k8c.io/bound-to";
 /// Annotation on a bootstrap Secret: when its first token expires, RFC 3339.
 pub const EXPIRES: &str = "operatingsystemmanager.k8c.io/credential-expires";
@@ -68,6 +86,8 @@ pub const RENEW_AT: &str = "operatingsystemmanager.k8c.io/renew-at";
 pub const KEEP_UNTIL: &str = "operatingsystemmanager.k8c.io/keep-until";
 /// Annotation on Secrets whose OperatingSystemConfig is missing: since when, RFC 3339.
 pub const ORPHANED_SINCE: &str = "operatingsystemmanager.k8c.io/orphaned-since";
+/// Annotation on the Secret with the HMAC key: when orphans were collected, of the last hour, RFC 3339, separated by commas.
+pub const COLLECTED: &str = "operatingsystemmanager.k8c.io/collected";
 /// Default name of the ConfigMap that holds the settings document.
 pub const SETTINGS_CONFIG_MAP: &str = "osm-settings";
 /// Key of the settings document in that ConfigMap.
@@ -84,6 +104,17 @@ pub fn config_name(machine_deployment: &str, namespace: &str) -> String {
 /// Name of the bootstrap Secret of a MachineDeployment, fixed by machine-controller.
 pub fn bootstrap_secret_name(machine_deployment: &str, namespace: &str) -> String {
     format!("{machine_deployment}-{namespace}-bootstrap-config")
+}
+
+/// Name of the bootstrap Secret that goes with an OperatingSystemConfig, by the name of the latter.
+pub fn bootstrap_secret_of(config: &str) -> Option<String> {
+    config.strip_suffix("-config").map(|pool| format!("{pool}-bootstrap-config"))
+}
+
+/// Value of [`GO_BOOTSTRAP_TOKEN_LABEL`]: both names, unless that is too long for a label.
+pub fn go_pool_label(machine_deployment: &str, namespace: &str) -> String {
+    let both = format!("{namespace}-{machine_deployment}");
+    if both.len() < 63 { both } else { machine_deployment.to_owned() }
 }
 
 /// Name of the Secret with the script that makes a machine of provider `edge` a node. Fixed by the Go implementation.
@@ -124,6 +155,12 @@ mod tests {
     fn contract_names() {
         assert_eq!(config_name("pool", "kube-system"), "pool-kube-system-config");
         assert_eq!(bootstrap_secret_name("pool", "kube-system"), "pool-kube-system-bootstrap-config");
+        assert_eq!(
+            bootstrap_secret_of(&config_name("a-config", "c")),
+            Some(bootstrap_secret_name("a-config", "c"))
+        );
+        assert_eq!(go_pool_label("pool", "kube-system"), "kube-system-pool");
+        assert_eq!(go_pool_label(&"x".repeat(51), "kube-system"), "x".repeat(51));
         assert_eq!(
             config_name("a-b", "c"),
             config_name("a", "b-c"),

@@ -1,6 +1,6 @@
 //! Settings of one pool: where its MachineDeployment wants others than the installation's.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::names::{SETTINGS, SETTINGS_KEY};
 use crate::settings::{Settings, SettingsError};
@@ -83,26 +83,8 @@ fn apply(settings: &Settings, patch: &Value) -> Result<Settings, Vec<String>> {
     }
     // Settings always have a JSON form.
     let mut merged = serde_json::to_value(settings).unwrap_or_default();
-    merge(&mut merged, patch);
+    json_patch::merge(&mut merged, patch);
     Settings::from_document(merged).map_err(|SettingsError(mistakes)| mistakes)
-}
-
-fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    let Value::Object(fields) = target else { return };
-    for (name, value) in patch {
-        if value.is_null() {
-            fields.remove(name);
-        } else {
-            merge(fields.entry(name.clone()).or_insert(Value::Null), value);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ use crate::profile::OperatingSystem;
 use crate::strict;
 
 /// Settings of one cluster's nodes.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Settings {
     /// The cluster that nodes join.
@@ -41,7 +42,7 @@ pub struct Settings {
 }
 
 /// The cluster that nodes join.
-#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ClusterSettings {
     /// `https://host:port` of the API server as nodes reach it; absent: read from the cluster.
@@ -70,7 +71,7 @@ impl Default for ClusterSettings {
 }
 
 /// A proxy. URLs with a user name or password are refused: they would stand in a custom resource.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Proxy {
     /// `http://host:port`, for HTTP and HTTPS.
@@ -80,7 +81,7 @@ pub struct Proxy {
 }
 
 /// A taint.
-#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[allow(missing_docs)]
 pub struct Taint {
@@ -91,7 +92,7 @@ pub struct Taint {
 }
 
 /// Effect of a taint.
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum TaintEffect {
     NoSchedule,
@@ -100,7 +101,7 @@ pub enum TaintEffect {
 }
 
 /// kubelet settings of all pools.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct KubeletDefaults {
     /// Feature gates.
@@ -111,7 +112,7 @@ pub struct KubeletDefaults {
 }
 
 /// containerd settings of all pools.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Containerd {
     /// Registries with mirrors or credentials.
@@ -121,7 +122,7 @@ pub struct Containerd {
 }
 
 /// A registry.
-#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Registry {
     /// Host, with port where it has one; `_default` stands for every registry not listed.
@@ -135,7 +136,7 @@ pub struct Registry {
 }
 
 /// A mirror of a registry.
-#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Mirror {
     /// `http(s)://host[:port][/path]`.
@@ -149,7 +150,7 @@ pub struct Mirror {
 }
 
 /// A Secret: of type `kubernetes.io/dockerconfigjson`, or with the keys `username` and `password`.
-#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SecretReference {
     /// Namespace of the Secret.
@@ -164,7 +165,7 @@ fn cloud_init_settings() -> String {
 }
 
 /// Downloads. Below each base URL lies what the project publishes, laid out as it publishes it.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Downloads {
     /// kubelet; its version is the pool's.
@@ -187,7 +188,7 @@ pub const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
 pub type Checksums = BTreeMap<String, String>;
 
 /// Download of the kubelet.
-#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct KubeletDownload {
     /// Base URL.
@@ -206,7 +207,7 @@ impl Default for KubeletDownload {
 macro_rules! download {
     ($(#[$doc:meta])* $name:ident, $version:expr, $url:expr) => {
         $(#[$doc])*
-        #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+        #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
         #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
         pub struct $name {
             /// Version, without `v`.
@@ -245,7 +246,7 @@ download!(
 );
 
 /// Packages of the operating system: tools that a node is better off with, none that it needs to become Ready.
-#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Packages {
     /// Whether nodes install or upgrade any.
@@ -263,7 +264,7 @@ impl Default for Packages {
 }
 
 /// Sources of systems with apt.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Apt {
     /// `http(s)://host[:port][/path]` of a mirror of the distribution's archive; absent: the image's own.
@@ -273,7 +274,7 @@ pub struct Apt {
 }
 
 /// Sources of systems with yum or dnf.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Yum {
     /// Repositories in the place of those of the image; empty: those of the image.
@@ -281,7 +282,7 @@ pub struct Yum {
 }
 
 /// A repository.
-#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct YumRepository {
     /// Its name: letters, digits, `-` and `_`.
@@ -294,13 +295,15 @@ pub struct YumRepository {
 }
 
 /// Credentials of nodes.
-#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Credentials {
     /// Life to ask for, in hours; renewed at half of what the API server grants.
     pub token_lifetime_hours: u16,
     /// Secrets and ConfigMaps that a MachineDeployment may refer to; none unless listed.
     pub allowed_sources: Vec<AllowedSource>,
+    /// With what a kubelet asks for its first certificate.
+    pub node_bootstrap: NodeBootstrap,
 }
 
 impl Credentials {
@@ -312,12 +315,48 @@ impl Credentials {
 
 impl Default for Credentials {
     fn default() -> Self {
-        Self { token_lifetime_hours: 24, allowed_sources: Vec::new() }
+        Self {
+            token_lifetime_hours: 24,
+            allowed_sources: Vec::new(),
+            node_bootstrap: NodeBootstrap::default(),
+        }
     }
 }
 
+/// With what a kubelet asks for its first certificate.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct NodeBootstrap {
+    /// Kind of the token.
+    pub kind: NodeBootstrapKind,
+    /// Groups of bootstrap tokens, besides `system:bootstrappers` which has them all. What they may do is for bindings
+    /// to say.
+    pub groups: Vec<String>,
+}
+
+impl Default for NodeBootstrap {
+    fn default() -> Self {
+        Self { kind: NodeBootstrapKind::default(), groups: vec![NODE_TOKEN_GROUP.to_owned()] }
+    }
+}
+
+/// Group of the Go implementation's bootstrap tokens, for which machine-controller's manifests, KKP and KubeOne bring
+/// the bindings along.
+const NODE_TOKEN_GROUP: &str = "system:bootstrappers:machine-controller:default-node-token";
+
+/// Kind of the token with which a kubelet asks for its first certificate.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum NodeBootstrapKind {
+    /// Of the ServiceAccount `osm-node-bootstrap`, bound to the pool's provisioning Secret.
+    #[default]
+    ServiceAccountToken,
+    /// A Secret in `kube-system` that expires by itself.
+    BootstrapToken,
+}
+
 /// Objects of one namespace that a MachineDeployment may refer to.
-#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AllowedSource {
     /// Namespace.
@@ -331,7 +370,7 @@ pub struct AllowedSource {
 }
 
 /// Default profiles.
-#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DefaultProfiles {
     /// Whether default profiles are installed at all.
@@ -528,6 +567,11 @@ impl Settings {
         }
         let hours = self.credentials.token_lifetime_hours;
         check("credentials.tokenLifetimeHours".into(), (1..=720).contains(&hours), "must be from 1 to 720");
+        for (i, group) in self.credentials.node_bootstrap.groups.iter().enumerate() {
+            let ok = is_bootstrap_group(group);
+            let rule = "must be system:bootstrappers:… of lowercase letters, digits, - and :";
+            check(format!("credentials.nodeBootstrap.groups[{i}]"), ok, rule);
+        }
         found
     }
 }
@@ -565,6 +609,14 @@ fn is_object_name(text: &str) -> bool {
             && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
     };
     text.len() <= MAX_NAME && text.split('.').all(part)
+}
+
+/// A group that the API server takes from a bootstrap token.
+fn is_bootstrap_group(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.strip_prefix("system:bootstrappers:").is_some_and(|rest| {
+        rest.len() <= 256 && rest.ends_with(plain) && rest.chars().all(|c| plain(c) || c == '-' || c == ':')
+    })
 }
 
 /// A URL of one of the schemes: a host and perhaps a path, without user information, query or fragment, and without
@@ -632,7 +684,7 @@ containerd:
     - {host: _default, credentials: {name: x}}
 downloads: {runc: {version: v1, sha256: {mips: "12"}}}
 packages: {apt: {mirror: "ftp://x"}, yum: {repositories: [{name: "a b", baseURL: "https://$arch/x", gpgKey: "/etc/key"}]}}
-credentials: {tokenLifetimeHours: 0}
+credentials: {tokenLifetimeHours: 0, nodeBootstrap: {groups: ["system:bootstrappers:a:b-1", "system:masters", "system:bootstrappers:"]}}
 "#;
         let errors = Settings::parse(text).unwrap_err().0;
         for path in [
@@ -651,10 +703,12 @@ credentials: {tokenLifetimeHours: 0}
             "packages.yum.repositories[0].baseURL",
             "packages.yum.repositories[0].gpgKey",
             "credentials.tokenLifetimeHours",
+            "credentials.nodeBootstrap.groups[1]",
+            "credentials.nodeBootstrap.groups[2]",
         ] {
             assert!(errors.iter().any(|error| error.starts_with(path)), "{path} missing in {errors:#?}");
         }
-        assert!(!errors.join("").contains("secret@"));
+        assert!(!errors.join("").contains("secret@") && !errors.join("").contains("groups[0]"));
     }
 
     #[test]

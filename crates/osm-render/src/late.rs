@@ -145,11 +145,11 @@ pub(crate) fn markers(text: &str) -> Result<Vec<Marker>, Damaged> {
 /// Fills the markers of `text`; `place` names the text in errors.
 pub(crate) fn fill(
     text: &str,
-    place: &str,
+    place: &dyn fmt::Display,
     declared: &[LateBound],
     values: &LateValues,
 ) -> Result<String, UserDataError> {
-    let unknown = || UserDataError::UnknownMarker { place: place.to_owned() };
+    let unknown = || UserDataError::UnknownMarker { place: place.to_string() };
     let mut filled = String::with_capacity(text.len());
     for part in parts(text).map_err(|Damaged| unknown())? {
         match part {

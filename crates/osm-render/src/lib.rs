@@ -28,6 +28,7 @@ mod size;
 mod static_network;
 mod subscription;
 mod systems;
+mod text;
 mod texts;
 mod user_data;
 pub mod yaml;

@@ -86,7 +86,7 @@ pub(crate) fn add(stage: Stage, config: &ProfileConfig) -> Result<Option<Profile
         missing.extend(named_in(&place, text)?);
     }
     texts::map(stage.field(), config, &mut |place, text| {
-        missing.extend(named_in(place, text)?);
+        missing.extend(named_in(&place.to_string(), text)?);
         Ok::<_, ProfileError>(String::new())
     })?;
     if missing.is_empty() {

@@ -1,7 +1,7 @@
 //! A compiled profile, and rendering it for a pool.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use osm_api::config::{CloudProviderRef, LateBound, OperatingSystemConfigSpec, StageConfig, UserDataBytes};
 use osm_api::digest;
@@ -14,10 +14,12 @@ use osm_api::profile::{
 use osm_api::settings::Settings;
 use serde_json::Value;
 
-use crate::downloads::{Catalogue, Download};
+use crate::downloads::Download;
 use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 use crate::handlebars::{self, Budget, Located, Templates};
-use crate::late;
+use crate::late::{self, Marker};
+use crate::text::{Inputs, Text};
+use crate::texts::Place;
 use crate::user_data::{self, Reader};
 use crate::{Stage, kubelet, model, packages, size, static_network, subscription, texts};
 
@@ -61,7 +63,38 @@ type Sizes = (UserDataBytes, Option<String>);
 /// The template language of one stage.
 enum Engine {
     Verbatim,
-    Handlebars(Box<Templates>),
+    Handlebars {
+        templates: Box<Templates>,
+        /// The templates of the texts, in the order of [`texts::map`].
+        texts: Vec<String>,
+    },
+}
+
+/// The texts of a rendered stage. Its configuration has their digests in their place: what is hashed for every pool is
+/// small so, and most texts are those of other pools.
+#[derive(Default)]
+struct Texts {
+    files: Vec<Arc<Text>>,
+    units: Vec<Arc<Text>>,
+}
+
+impl Texts {
+    fn stored_bytes(&self) -> usize {
+        self.files.iter().chain(&self.units).map(|text| text.stored_bytes).sum()
+    }
+
+    fn fill(&self, config: &mut StageConfig) {
+        let contents = |text: &'_ Arc<Text>| text.content.clone();
+        texts::fill(config, self.files.iter().map(contents), self.units.iter().map(contents));
+    }
+}
+
+/// What rendering both stages uses and leaves behind.
+struct Rendering<'a> {
+    inputs: Inputs<'a>,
+    budget: Budget,
+    late_bound: BTreeMap<String, LateBound>,
+    downloads: BTreeSet<Download>,
 }
 
 /// A rendered profile.
@@ -86,9 +119,7 @@ pub fn compile(accepted: &AcceptedProfile) -> Result<Profile, ProfileError> {
     let engine = |stage: Stage| match spec.template_engine {
         TemplateEngine::GoTemplate => Err(ProfileError::TemplateEngineUnsupported),
         TemplateEngine::None => Ok(Engine::Verbatim),
-        TemplateEngine::Handlebars => {
-            compile_stage(stage, &spec).map(|templates| Engine::Handlebars(Box::new(templates)))
-        }
+        TemplateEngine::Handlebars => compile_stage(stage, &spec),
     };
     Ok(Profile {
         bootstrap: engine(Stage::Bootstrap)?,
@@ -98,7 +129,7 @@ pub fn compile(accepted: &AcceptedProfile) -> Result<Profile, ProfileError> {
     })
 }
 
-fn compile_stage(stage: Stage, spec: &OperatingSystemProfileSpec) -> Result<Templates, ProfileError> {
+fn compile_stage(stage: Stage, spec: &OperatingSystemProfileSpec) -> Result<Engine, ProfileError> {
     let config = stage.config(spec);
     let mut templates = Templates::new();
     let mut places = BTreeMap::new();
@@ -110,15 +141,18 @@ fn compile_stage(stage: Stage, spec: &OperatingSystemProfileSpec) -> Result<Temp
         templates.add(name, text).map_err(|at| error(&place, at))?;
         places.insert(name.to_owned(), place);
     }
+    let mut texts = Vec::new();
     texts::map(stage.field(), config, &mut |place, text| {
-        templates.add(place, text).map_err(|at| error(place, at))?;
+        let place = place.to_string();
+        templates.add(&place, text).map_err(|at| error(&place, at))?;
+        texts.push(place);
         Ok(String::new())
     })?;
-    templates.link().map_err(|include| {
+    templates.link(&texts).map_err(|include| {
         let template = places.get(&include.template).unwrap_or(&include.template);
         error(template, Located { line: None, column: None, problem: include.problem })
     })?;
-    Ok(templates)
+    Ok(Engine::Handlebars { templates: Box::new(templates), texts })
 }
 
 impl Profile {
@@ -147,16 +181,22 @@ impl Profile {
         warnings.extend(kubelet.warnings.iter().map(|warning| format!("the settings' {warning}")));
         let data = model::data(pool, settings, cluster);
         check_reserved(pool, &data)?;
-        let context = handlebars::context(data);
-        let budget = Budget::default();
-        let catalogue = Catalogue::new(&settings.downloads, &pool.kubelet_version);
-        let mut late_bound: BTreeMap<String, LateBound> = BTreeMap::new();
-        let reader = Reader::of(Some(self.spec.os_name), self.spec.provisioning_utility);
-        let mut stage = |stage: Stage| {
-            let known = late::known(stage, settings, pool);
-            self.render_stage(stage, &known, &context, &budget, &catalogue, &mut late_bound)
+        let mut rendering = Rendering {
+            inputs: Inputs {
+                context: handlebars::context(data),
+                downloads: &settings.downloads,
+                kubelet: &pool.kubelet_version,
+            },
+            budget: Budget::default(),
+            late_bound: BTreeMap::new(),
+            downloads: BTreeSet::new(),
         };
-        let (mut bootstrap, mut provisioning) = (stage(Stage::Bootstrap)?, stage(Stage::Provisioning)?);
+        let mut stage =
+            |stage: Stage| self.render_stage(stage, &late::known(stage, settings, pool), &mut rendering);
+        let (mut bootstrap, first) = stage(Stage::Bootstrap)?;
+        let (mut provisioning, second) = stage(Stage::Provisioning)?;
+        let Rendering { mut late_bound, downloads, .. } = rendering;
+        let reader = Reader::of(Some(self.spec.os_name), self.spec.provisioning_utility);
         bootstrap.user_ssh_keys.clone_from(&pool.ssh_public_keys);
         if reader == Reader::CloudInit {
             warnings.extend(packages::configure(&mut bootstrap, pool, &settings.packages));
@@ -164,9 +204,9 @@ impl Profile {
             late_bound.extend(subscription::used(pool).into_iter().map(|late| (late.id.clone(), late)));
             // Packages come from the subscription, where there is one.
             let subscribed = subscription::is_wanted(pool);
-            let first = if subscribed { &mut provisioning } else { &mut bootstrap };
-            warnings.extend(packages::upgrade_on_boot(first, pool, &settings.packages));
-            warnings.extend(hidden_machine_names(&bootstrap));
+            let earliest = if subscribed { &mut provisioning } else { &mut bootstrap };
+            warnings.extend(packages::upgrade_on_boot(earliest, pool, &settings.packages));
+            warnings.extend(hidden_machine_names(&bootstrap, &first));
         }
         configure_network(reader, &mut bootstrap, pool)?;
 
@@ -180,17 +220,17 @@ impl Profile {
             late_bound: late_bound.into_values().collect(),
             ..OperatingSystemConfigSpec::default()
         };
-        // What serialises, and a configuration does, has a JSON form.
-        let json = digest::canonical_json(&spec).unwrap_or_default();
-        let bytes = stored_json_bytes(&json);
+        let (digest, bytes) = digest_of_outline(&mut spec);
+        let bytes = bytes + first.stored_bytes() + second.stored_bytes();
         if bytes > MAX_CONTENT_BYTES {
             return Err(RenderError::ContentTooLarge { bytes, limit: MAX_CONTENT_BYTES });
         }
-        let digest = digest::sha256_hex(json.as_bytes());
+        first.fill(&mut spec.bootstrap_config);
+        second.fill(&mut spec.provisioning_config);
         let (user_data_bytes, near) = self.sizes(&digest, &spec, pool)?;
         warnings.extend(near);
         spec.digest = Some(digest);
-        Ok(Rendered { spec, user_data_bytes, downloads: catalogue.asked(), warnings })
+        Ok(Rendered { spec, user_data_bytes, downloads: downloads.into_iter().collect(), warnings })
     }
 
     /// [`sizes`], which depend on the configuration alone, and so on its digest.
@@ -254,52 +294,83 @@ impl Profile {
         &self,
         stage: Stage,
         known: &BTreeMap<String, LateBound>,
-        context: &::handlebars::Context,
-        budget: &Budget,
-        catalogue: &Catalogue<'_>,
-        late_bound: &mut BTreeMap<String, LateBound>,
-    ) -> Result<StageConfig, RenderError> {
+        rendering: &mut Rendering<'_>,
+    ) -> Result<(StageConfig, Texts), RenderError> {
         let config = stage.config(&self.spec);
         let engine = match stage {
             Stage::Bootstrap => &self.bootstrap,
             Stage::Provisioning => &self.provisioning,
         };
+        let mut texts_of_stage = Texts::default();
+        let mut next = 0;
         let mut rendered = texts::map(stage.field(), config, &mut |place, text| {
-            let (rendered, markers) = match engine {
+            let text = match engine {
                 Engine::Verbatim => {
-                    let damaged = |_| UserDataError::UnknownMarker { place: place.to_owned() };
-                    (text.to_owned(), late::markers(text).map_err(damaged)?)
+                    let damaged = |_| UserDataError::UnknownMarker { place: place.to_string() };
+                    Arc::new(Text::verbatim(text).map_err(damaged)?)
                 }
-                Engine::Handlebars(templates) => templates
-                    .render(place, context, known, budget, catalogue)
-                    .map_err(|failure| RenderError::Template {
-                    position: position(stage, place, &failure),
-                    problem: failure.at.problem,
-                })?,
+                Engine::Handlebars { templates, texts } => {
+                    let name = texts.get(next).map_or("", String::as_str);
+                    next += 1;
+                    templates.render(name, &rendering.inputs, known, &rendering.budget).map_err(
+                        |failure| RenderError::Template {
+                            position: position(stage, name, &failure),
+                            problem: failure.at.problem,
+                        },
+                    )?
+                }
             };
-            for marker in markers {
-                let unknown = || UserDataError::UnknownMarker { place: place.to_owned() };
-                let late = known.get(&marker.id).ok_or_else(unknown)?;
-                late_bound.insert(marker.id, late.clone());
+            for Marker { id, .. } in &text.markers {
+                let unknown = || UserDataError::UnknownMarker { place: place.to_string() };
+                let late = known.get(id).ok_or_else(unknown)?;
+                if !rendering.late_bound.contains_key(id) {
+                    rendering.late_bound.insert(id.clone(), late.clone());
+                }
             }
-            Ok::<_, RenderError>(rendered)
+            rendering.downloads.extend(text.downloads.iter().cloned());
+            let texts = match place {
+                Place::File { .. } => &mut texts_of_stage.files,
+                Place::Unit { .. } => &mut texts_of_stage.units,
+                Place::Value { .. } => return Ok(text.content.clone()),
+            };
+            texts.push(text.clone());
+            Ok::<_, RenderError>(text.digest.clone())
         })?;
-        if let Engine::Handlebars(_) = engine {
-            leave_out_empty_files(stage, config, &mut rendered);
+        if let Engine::Handlebars { .. } = engine {
+            leave_out_empty_files(stage, config, &mut rendered, &mut texts_of_stage.files);
         }
-        Ok(rendered)
+        Ok((rendered, texts_of_stage))
     }
 }
 
+/// Digest of a configuration that has digests for texts, and the bytes that it takes itself.
+fn digest_of_outline(spec: &mut OperatingSystemConfigSpec) -> (String, usize) {
+    // In one order: it may come from a file or from an API server, which sorts.
+    let stages = [&mut spec.bootstrap_config, &mut spec.provisioning_config];
+    stages.into_iter().flat_map(|stage| &mut stage.modules).for_each(Value::sort_all_objects);
+    // What serialises, and a configuration does, has a JSON form.
+    let json = serde_json::to_string(spec).unwrap_or_default();
+    (digest::sha256_hex(json.as_bytes()), stored_json_bytes(&json))
+}
+
 /// A file whose template has nothing to say is not written, so that a template can decide it.
-fn leave_out_empty_files(stage: Stage, config: &ProfileConfig, rendered: &mut StageConfig) {
-    let is_empty =
-        |file: &File| file.content.inline.as_ref().is_none_or(|inline| inline.data.trim().is_empty());
-    let mut templates = texts::files(stage.field(), config).into_iter();
-    rendered.files.retain(|file| {
-        let empty_by_itself = templates.next().is_some_and(|(_, template)| is_empty(template));
-        empty_by_itself || !is_empty(file)
-    });
+fn leave_out_empty_files(
+    stage: Stage,
+    config: &ProfileConfig,
+    rendered: &mut StageConfig,
+    texts: &mut Vec<Arc<Text>>,
+) {
+    let empty_by_itself = |(_, file): (_, &File)| {
+        file.content.inline.as_ref().is_none_or(|inline| inline.data.trim().is_empty())
+    };
+    let stays: Vec<bool> = texts::files(stage.field(), config)
+        .zip(texts.iter())
+        .map(|(file, text)| empty_by_itself(file) || !text.content.trim().is_empty())
+        .collect();
+    let mut of_file = stays.iter();
+    rendered.files.retain(|_| of_file.next().is_none_or(|stays| *stays));
+    let mut of_text = stays.iter();
+    texts.retain(|_| of_text.next().is_none_or(|stays| *stays));
 }
 
 /// Adds the static network of the pool, if it has one, to the first document: without it there is no second.
@@ -330,15 +401,15 @@ fn position(stage: Stage, place: &str, failure: &handlebars::Failure) -> Templat
 }
 
 /// machine-controller fills names in, but can't see into base64.
-fn hidden_machine_names(bootstrap: &StageConfig) -> Vec<String> {
-    let hidden = bootstrap.files.iter().filter(|file| {
+fn hidden_machine_names(bootstrap: &StageConfig, texts: &Texts) -> Vec<String> {
+    let files = bootstrap.files.iter().zip(&texts.files);
+    let hidden = files.filter(|(file, text)| {
         let inline = file.content.inline.as_ref();
-        inline.is_some_and(|inline| {
-            inline.encoding.as_deref() == Some("b64") && inline.data.contains(MACHINE_NAME_PLACEHOLDER)
-        })
+        inline.is_some_and(|inline| inline.encoding.as_deref() == Some("b64"))
+            && text.content.contains(MACHINE_NAME_PLACEHOLDER)
     });
     hidden
-        .map(|file| {
+        .map(|(file, _)| {
             format!("{}: {MACHINE_NAME_PLACEHOLDER} is not replaced in a file with encoding b64", file.path)
         })
         .collect()
@@ -351,7 +422,14 @@ fn check_reserved(pool: &Pool, data: &Value) -> Result<(), RenderError> {
         let key = key.map(|i| format!("sshPublicKeys[{i}]"));
         key.or_else(|| late::find(data, &is).map(|path| format!("template data.{path}")))
     };
-    if let Some(place) = find(&|text| text.contains(late::PREFIX)) {
+    // Once in almost all cases, and first for what all of them have, in pieces that are searched all at once.
+    let reserved = |text: &str| text.contains(late::PREFIX);
+    let has_sign = |piece: &[u8]| piece.iter().fold(false, |found, byte| found | matches!(byte, b'%' | b'<'));
+    let suspicious = |text: &str| text.as_bytes().chunks(64).any(has_sign);
+    if find(&|text| suspicious(text) && (reserved(text) || user_data::has_machine_name(text))).is_none() {
+        return Ok(());
+    }
+    if let Some(place) = find(&reserved) {
         return Err(RenderError::ReservedText { place });
     }
     // The cloud provider's file stands in the second document, which machine-controller does not see.

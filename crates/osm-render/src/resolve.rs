@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use osm_api::digest;
 use osm_api::profile::{
     AcceptedProfile, AcceptedSpec, ContainerRuntimeName, File, MAX_CONTENT_BYTES, OperatingSystem,
-    OperatingSystemProfileSpec, ProfileConfig, ProvisioningUtility, TemplateEngine, Unit, stored_bytes,
+    OperatingSystemProfileSpec, ProfileConfig, ProvisioningUtility, TemplateEngine, Unit, stored_json_bytes,
 };
-use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::ProfileError;
@@ -35,7 +34,7 @@ pub fn resolve(spec: &OperatingSystemProfileSpec) -> Result<AcceptedProfile, Pro
         return Err(ProfileError::TemplateEngineUnsupported);
     }
     let tree = serde_json::to_value(spec).map_err(|_| invalid("", "can't be written as JSON"))?;
-    check_size(&tree)?;
+    check_size(&tree.to_string())?;
     if let Some(path) = late::find_reserved(&tree) {
         return Err(ProfileError::ReservedText { path });
     }
@@ -57,10 +56,11 @@ pub fn resolve(spec: &OperatingSystemProfileSpec) -> Result<AcceptedProfile, Pro
         check_stage(stage, stage.config(spec), Reader::of(Some(spec.os_name), spec.provisioning_utility))?;
     }
     let (resolved, library) = apply_library(spec)?;
-    check_size(&resolved)?;
+    let json = digest::canonical_json(&resolved).map_err(|_| invalid("", "can't be written as JSON"))?;
+    check_size(&json)?;
     Ok(AcceptedProfile {
         version: resolved.version.clone(),
-        digest: digest::of(&resolved).map_err(|_| invalid("", "can't be written as JSON"))?,
+        digest: digest::sha256_hex(json.as_bytes()),
         template_engine: resolved.template_engine,
         library,
         spec: AcceptedSpec(resolved),
@@ -83,8 +83,8 @@ fn apply_library(
     Ok((resolved, used.then(library::library_version)))
 }
 
-fn check_size(content: &impl Serialize) -> Result<(), ProfileError> {
-    match stored_bytes(content) {
+fn check_size(json: &str) -> Result<(), ProfileError> {
+    match stored_json_bytes(json) {
         bytes if bytes > MAX_CONTENT_BYTES => {
             Err(ProfileError::ContentTooLarge { bytes, limit: MAX_CONTENT_BYTES })
         }
@@ -107,6 +107,7 @@ fn check_stage(stage: Stage, config: &ProfileConfig, reader: Reader) -> Result<(
         paths.extend(user_data::own_paths(reader).iter().map(|path| (*path).to_owned()));
     }
     for (place, file) in texts::files(name, config) {
+        let place = place.to_string();
         check_file(&place, file)?;
         check_file_for(reader, &place, file)?;
         if !paths.insert(file.path.clone()) {

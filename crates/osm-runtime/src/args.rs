@@ -12,7 +12,8 @@ pub struct CommonArgs {
     /// Namespace of the installation: profiles, configs and the settings ConfigMap live there.
     #[arg(long, env = "OSM_NAMESPACE", default_value = "kube-system")]
     pub namespace: String,
-    /// Kubeconfig file. Without it: $KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
+    /// Kubeconfig file of the cluster of profiles, configs and settings. It may be replaced while the service runs.
+    /// Without it: $KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
     #[arg(long, env = "OSM_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// ConfigMap in that namespace whose key settings.yaml is the settings document.
@@ -39,6 +40,13 @@ pub struct CommonArgs {
     #[arg(long, env = "OSM_RECONCILE_TIMEOUT", value_name = "SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(u16).range(1..=3600))]
     pub reconcile_timeout: u16,
+    /// Name of this replica among those of the service: the pod's. It is the same after a restart, and no other's.
+    /// Without it: the name of the host, with something random.
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    pub replica: Option<String>,
+    /// uid of the pod of that name, with which this replica's Lease goes.
+    #[arg(long, env = "POD_UID", value_name = "UID", requires = "replica")]
+    pub pod_uid: Option<String>,
 }
 
 impl CommonArgs {
@@ -49,6 +57,8 @@ impl CommonArgs {
             settings: self.settings.clone(),
             profile_namespaces: Vec::new(),
             pool_settings_namespaces: Vec::new(),
+            bootstrap_tokens: false,
+            go_finalizers: false,
         }
     }
 
@@ -70,6 +80,15 @@ pub struct ProfileArgs {
     /// k8c.io/operating-system-profile-namespace.
     #[arg(long, env = "OSM_PROFILE_NAMESPACES", value_name = "NAMESPACES", value_delimiter = ',')]
     pub profile_namespaces: Vec<String>,
+}
+
+/// Flags of the services that work for another cluster than that of the profiles, too.
+#[derive(clap::Args, Clone, Debug)]
+pub struct WorkerArgs {
+    /// Kubeconfig file of the worker cluster, that of MachineDeployments and of the namespace cloud-init-settings. It may
+    /// be replaced while the service runs. Without it, they are in the same cluster as the profiles.
+    #[arg(long, env = "OSM_WORKER_CLUSTER_KUBECONFIG", value_name = "FILE")]
+    pub worker_cluster_kubeconfig: Option<PathBuf>,
 }
 
 /// Format of log lines.

@@ -4,7 +4,7 @@
 //! writes again. So each write is recorded here with the resourceVersion that the server gave it, and the older of
 //! the two, watch or write, never wins.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -18,12 +18,12 @@ pub struct Cache<V> {
 
 #[derive(Debug)]
 struct Inner<V> {
-    entries: HashMap<String, Entry<V>>,
+    /// In an order of their own, so that what follows from a change does not depend on chance.
+    entries: BTreeMap<String, Entry<V>>,
     /// Keys by group.
-    groups: HashMap<String, HashSet<String>>,
-    /// uid and last resourceVersion of objects that are gone, but that a late event or a late answer may still show;
-    /// the latest of them. To a watch with a selector an object is also gone when it no longer fits, and may come back.
-    gone: VecDeque<(String, u64)>,
+    groups: BTreeMap<String, BTreeSet<String>>,
+    /// Objects that are gone, but that a late event or a late answer may still show; the latest of them.
+    gone: VecDeque<Grave>,
     /// Counts (re)lists: what a finished list has not shown is gone.
     epoch: u64,
 }
@@ -33,6 +33,14 @@ struct Entry<V> {
     version: Version,
     epoch: u64,
     value: Arc<V>,
+}
+
+/// An object that is gone. To a watch with a selector that is also one that no longer fits, and may come back.
+#[derive(Debug)]
+struct Grave {
+    uid: String,
+    resource_version: u64,
+    epoch: u64,
 }
 
 /// Which object, and how new.
@@ -74,7 +82,7 @@ impl<V> Cache<V> {
     /// A cache that finds the values of a group without looking at the others.
     pub fn grouped(group_of: fn(&V) -> Option<String>) -> Self {
         let inner =
-            Inner { entries: HashMap::new(), groups: HashMap::new(), gone: VecDeque::new(), epoch: 0 };
+            Inner { entries: BTreeMap::new(), groups: BTreeMap::new(), gone: VecDeque::new(), epoch: 0 };
         Self { inner: Mutex::new(inner), group_of }
     }
 
@@ -83,6 +91,11 @@ impl<V> Cache<V> {
         let inner = self.lock();
         let keys = inner.groups.get(group).into_iter().flatten();
         keys.filter_map(|key| inner.entries.get(key)).map(|entry| entry.value.clone()).collect()
+    }
+
+    /// Every group that there is.
+    pub fn groups(&self) -> Vec<String> {
+        self.lock().groups.keys().cloned().collect()
     }
 
     /// The value of a key.
@@ -116,7 +129,11 @@ impl<V> Cache<V> {
     /// has to be woken by the caller.
     #[must_use = "the watch will not tell of this change any more"]
     pub fn wrote(&self, key: &str, version: Version, value: V) -> Option<Change<V>> {
-        self.lock().put(key, version, value, self.group_of)
+        let mut inner = self.lock();
+        if inner.gone.iter().any(|grave| grave.holds(&version)) {
+            return None;
+        }
+        inner.put(key, version, value, self.group_of)
     }
 
     /// Records that we deleted the object with this uid.
@@ -153,7 +170,14 @@ impl<V> Cache<V> {
 
     /// The watch shows an object.
     pub(crate) fn shown(&self, key: &str, version: Version, value: V) -> Option<Change<V>> {
-        self.lock().put(key, version, value, self.group_of)
+        let mut inner = self.lock();
+        // What a list shows that began later was not gone then: etcd was restored.
+        let epoch = inner.epoch;
+        if inner.gone.iter().any(|grave| grave.epoch == epoch && grave.holds(&version)) {
+            return None;
+        }
+        inner.gone.retain(|grave| !grave.holds(&version));
+        inner.put(key, version, value, self.group_of)
     }
 
     /// The watch shows that an object is gone.
@@ -180,10 +204,16 @@ type GroupOf<V> = fn(&V) -> Option<String>;
 /// So many uids of objects that are gone are remembered. A late event is late by seconds.
 const GRAVES: usize = 1024;
 
+impl Grave {
+    fn holds(&self, version: &Version) -> bool {
+        self.uid == version.uid && version.resource_version <= self.resource_version
+    }
+}
+
 impl<V> Inner<V> {
     fn bury(&mut self, uid: &str, resource_version: u64) {
         if !uid.is_empty() {
-            self.gone.push_back((uid.to_owned(), resource_version));
+            self.gone.push_back(Grave { uid: uid.to_owned(), resource_version, epoch: self.epoch });
             if self.gone.len() > GRAVES {
                 self.gone.pop_front();
             }
@@ -204,10 +234,6 @@ impl<V> Inner<V> {
     }
 
     fn put(&mut self, key: &str, version: Version, value: V, group_of: GroupOf<V>) -> Option<Change<V>> {
-        let is_late = |(uid, last): &(String, u64)| *uid == version.uid && version.resource_version <= *last;
-        if self.gone.iter().any(is_late) {
-            return None;
-        }
         let epoch = self.epoch;
         if let Some(entry) = self.entries.get_mut(key) {
             // What a new list shows is true even where its resourceVersion is lower: etcd was restored.
@@ -292,6 +318,20 @@ mod tests {
     }
 
     #[test]
+    fn what_we_deleted_comes_back_with_a_restore() {
+        let cache = Cache::default();
+        cache.list_begins();
+        cache.shown("a", version("u", 5), 1);
+        cache.list_ended();
+        cache.deleted("a", "u");
+        cache.list_begins();
+        assert!(cache.shown("a", version("u", 5), 1).is_some());
+        assert!(cache.wrote("a", version("u", 6), 2).is_some());
+        cache.list_ended();
+        assert_eq!(value(&cache), Some(2));
+    }
+
+    #[test]
     fn groups_follow_their_values() {
         let cache =
             Cache::grouped(|value: &i32| Some(if value % 2 == 0 { "even" } else { "odd" }.to_owned()));
@@ -300,6 +340,7 @@ mod tests {
         assert_eq!(cache.group("odd").len(), 2);
         cache.shown("a", version("u", 2), 2);
         assert_eq!((cache.group("odd").len(), cache.group("even").len()), (1, 1));
+        assert_eq!(cache.groups(), ["even", "odd"]);
         cache.gone("a", &version("u", 3));
         cache.deleted("b", "v");
         assert!(cache.group("odd").is_empty() && cache.group("even").is_empty());

@@ -1,61 +1,141 @@
-//! The connection to the API server: every request timed, counted and bounded.
+//! Clients: every request timed, counted and bounded, and told which cluster it was to.
 
 use std::future::Future;
-use std::path::Path;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use http::header::{HeaderValue, USER_AGENT};
 use http::{Request, Response};
 use kube::client::{Body, ClientBuilder};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tower::{BoxError, Layer, Service};
 
 use crate::Metrics;
-use crate::args::CommonArgs;
+use crate::connection::Part;
+use crate::readiness::{Gate, Readiness};
+use crate::server_time::ServerTime;
 
 /// A watch that shows nothing, not even a bookmark, for this long is dead.
 const READ_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Reads the configuration of the connection.
-///
-/// # Errors
-/// A kubeconfig that is missing or not valid.
-pub async fn config(args: &CommonArgs) -> anyhow::Result<Config> {
-    let mut config = match &args.kubeconfig {
-        Some(path) => from_file(path).await?,
-        None => Config::infer()
-            .await
-            .context("no API server: give --kubeconfig, or run in a pod with a ServiceAccount")?,
-    };
-    config.connect_timeout = Some(args.request_timeout());
+/// Completes a configuration: time limits, and who asks.
+pub(crate) fn complete(mut config: Config, service: osm_api::rbac::Service, timeout: Duration) -> Config {
+    config.connect_timeout = Some(timeout);
     config.read_timeout = Some(READ_TIMEOUT);
-    Ok(config)
-}
-
-async fn from_file(path: &Path) -> anyhow::Result<Config> {
-    let kubeconfig =
-        Kubeconfig::read_from(path).with_context(|| format!("--kubeconfig {}", path.display()))?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    config.with_context(|| format!("--kubeconfig {}", path.display()))
+    let agent = format!("{}/{}", service.name(), env!("CARGO_PKG_VERSION"));
+    if let Ok(agent) = HeaderValue::from_str(&agent) {
+        config.headers.push((USER_AGENT, agent));
+    }
+    config
 }
 
 /// A client with that configuration.
 ///
 /// # Errors
 /// Certificates or keys that can't be read.
-pub fn connect(config: Config, metrics: &Metrics, timeout: Duration) -> anyhow::Result<Client> {
+pub(crate) fn connect(config: Config) -> anyhow::Result<Client> {
     let builder =
         ClientBuilder::try_from(config).context("the connection to the API server can't be set up")?;
-    Ok(builder.with_layer(&Observe { metrics: metrics.clone(), timeout }).build())
+    Ok(builder.build())
 }
 
+/// Sees every request to a cluster.
 #[derive(Clone)]
-struct Observe {
+pub(crate) struct Observe {
     metrics: Metrics,
     timeout: Duration,
+    part: Part,
+    server_time: ServerTime,
+    /// `None`: who asks is not this service.
+    credentials: Option<Arc<Credentials>>,
+}
+
+impl Observe {
+    /// Requests to the cluster that plays this part, with the service's own credentials.
+    pub(crate) fn new(
+        metrics: &Metrics,
+        timeout: Duration,
+        part: Part,
+        server_time: ServerTime,
+        credentials: Option<Credentials>,
+    ) -> Self {
+        Self { metrics: metrics.clone(), timeout, part, server_time, credentials: credentials.map(Arc::new) }
+    }
+
+    /// The same for requests with other credentials.
+    pub(crate) fn of_others(&self) -> Self {
+        Self { credentials: None, ..self.clone() }
+    }
+
+    /// The clock of the cluster's API server.
+    pub(crate) fn server_time(&self) -> &ServerTime {
+        &self.server_time
+    }
+
+    /// Puts a client under observation.
+    pub(crate) fn client(&self, client: Client, config: &Config) -> Client {
+        let send = tower::service_fn(move |request| {
+            let client = client.clone();
+            async move { client.send(request).await }
+        });
+        Client::new(tower::ServiceBuilder::new().layer(self.clone()).service(send), &config.default_namespace)
+    }
+
+    fn note(&self, verb: &'static str, resource: &str, code: u16, took: Duration) {
+        self.metrics.requested(self.part.label(), verb, resource, code, took);
+        let Some(credentials) = &self.credentials else { return };
+        if matches!(code, 0 | 401 | 403 | 429 | 500..) {
+            tracing::warn!(cluster = self.part.label(), verb, resource, code, "the request has failed");
+        }
+        credentials.note(code);
+    }
+}
+
+/// Whether the API server knows who we are.
+pub(crate) struct Credentials {
+    gate: Gate,
+    /// Whose credentials, and where they are from.
+    problem: String,
+    refused: AtomicBool,
+}
+
+impl Credentials {
+    /// Of the cluster that plays this part, from this file.
+    pub(crate) fn new(readiness: &Readiness, part: Part, origin: &str) -> Self {
+        let gate = readiness.gate(format!("credentials{}", part.place()));
+        gate.open();
+        let problem = format!(
+            "the API server of {} does not accept those of {origin} (401): they have expired, or are revoked. Replace \
+             them; no restart is needed",
+            part.name()
+        );
+        Self { gate, problem, refused: AtomicBool::new(false) }
+    }
+
+    fn note(&self, code: u16) {
+        if code == 401 {
+            if !self.refused.swap(true, Ordering::SeqCst) {
+                tracing::error!("{}", self.problem);
+                self.gate.close(&self.problem);
+            }
+        } else if code != 0 && self.refused.swap(false, Ordering::SeqCst) {
+            tracing::info!("credentials are accepted again");
+            self.gate.open();
+        }
+    }
+}
+
+/// A request that no answer came to.
+#[derive(Debug, thiserror::Error)]
+enum Unanswered {
+    #[error("the API server of {0} has not answered within {1:?}")]
+    Late(&'static str, Duration),
+    #[error("the API server of {0} can't be reached: {1}")]
+    Failed(&'static str, #[source] BoxError),
 }
 
 impl<S> Layer<S> for Observe {
@@ -66,8 +146,9 @@ impl<S> Layer<S> for Observe {
     }
 }
 
+/// A service with [`Observe`] around it.
 #[derive(Clone)]
-struct Observed<S> {
+pub(crate) struct Observed<S> {
     inner: S,
     observe: Observe,
 }
@@ -88,15 +169,18 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (verb, resource) = classify(request.method(), request.uri());
-        let (future, Observe { metrics, timeout }) = (self.inner.call(request), self.observe.clone());
+        let (future, observe) = (self.inner.call(request), self.observe.clone());
         Box::pin(async move {
-            let started = Instant::now();
-            let answer = match tokio::time::timeout(timeout, future).await {
-                Ok(answer) => answer.map_err(Into::into),
-                Err(_) => Err(format!("the API server has not answered within {timeout:?}").into()),
+            let (started, name) = (Instant::now(), observe.part.name());
+            let answer = match tokio::time::timeout(observe.timeout, future).await {
+                Ok(answer) => answer.map_err(|error| Unanswered::Failed(name, error.into()).into()),
+                Err(_) => Err(Unanswered::Late(name, observe.timeout).into()),
             };
+            if let Ok(response) = &answer {
+                observe.server_time.note(response.headers());
+            }
             let code = answer.as_ref().map_or(0, |response| response.status().as_u16());
-            metrics.requested(verb, &resource, code, started.elapsed());
+            observe.note(verb, &resource, code, started.elapsed());
             answer
         })
     }

@@ -37,6 +37,13 @@ impl Events {
         self.publish(about, EventType::Warning, reason, note).await;
     }
 
+    /// As [`Self::warning`], where nothing of the kind was said before: it only ever creates an Event.
+    pub async fn warning_once(&self, about: &ObjectReference, reason: &str, note: &str) {
+        let event = event(EventType::Warning, reason, note);
+        let published = self.publish_unnamed(about, &event).await;
+        told(about, reason, published);
+    }
+
     /// What needed attention no longer does.
     pub async fn recovery(&self, about: &ObjectReference, reason: &str, note: &str) {
         self.publish(about, EventType::Normal, reason, note).await;
@@ -64,25 +71,28 @@ impl Events {
     }
 
     async fn publish(&self, about: &ObjectReference, type_: EventType, reason: &str, note: &str) {
-        let event = Event {
-            type_,
-            reason: reason.to_owned(),
-            note: Some(clip(note, MAX_NOTE)),
-            action: "Reconcile".to_owned(),
-            secondary: None,
-        };
+        let event = event(type_, reason, note);
         // The recorder names an Event after its object, which makes some names too long.
         let published = match about.name.as_deref() {
             Some(name) if name.len() > MAX_NAME => self.publish_unnamed(about, &event).await,
             _ => self.recorder.publish(&event, about).await,
         };
-        if let Err(error) = published {
-            tracing::warn!(
-                object = about.name,
-                reason,
-                error = brief(&error),
-                "the Event can't be published"
-            );
-        }
+        told(about, reason, published);
+    }
+}
+
+fn event(type_: EventType, reason: &str, note: &str) -> Event {
+    Event {
+        type_,
+        reason: reason.to_owned(),
+        note: Some(clip(note, MAX_NOTE)),
+        action: "Reconcile".to_owned(),
+        secondary: None,
+    }
+}
+
+fn told(about: &ObjectReference, reason: &str, published: Result<(), kube::Error>) {
+    if let Err(error) = published {
+        tracing::warn!(object = about.name, reason, error = brief(&error), "the Event can't be published");
     }
 }

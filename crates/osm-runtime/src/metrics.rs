@@ -26,6 +26,10 @@ pub struct Metrics {
     pub queued: IntGauge,
     /// 1 while the settings document is valid.
     pub settings_valid: IntGauge,
+    /// Replicas of this service that live.
+    pub replicas: IntGauge,
+    /// Objects that are this replica's to reconcile.
+    pub owned: IntGauge,
 }
 
 /// How a reconcile ended.
@@ -72,7 +76,7 @@ impl Metrics {
             )?,
             requests: IntCounterVec::new(
                 Opts::new("api_requests_total", "Requests to the API server; code 0: none came back."),
-                &["verb", "resource", "code"],
+                &["cluster", "verb", "resource", "code"],
             )?,
             request_seconds: HistogramVec::new(
                 seconds(
@@ -83,7 +87,7 @@ impl Metrics {
             )?,
             watch_errors: IntCounterVec::new(
                 Opts::new("watch_errors_total", "Failed or broken watches."),
-                &["kind"],
+                &["cluster", "kind"],
             )?,
             invalid_objects: IntCounterVec::new(
                 Opts::new("invalid_objects_total", "Objects that could not be decoded."),
@@ -98,11 +102,19 @@ impl Metrics {
                 "settings_valid",
                 "1 while the settings document is there and valid.",
             )?,
+            replicas: IntGauge::new(
+                "replicas",
+                "Replicas of this service that live, as this one sees them.",
+            )?,
+            owned: IntGauge::new(
+                "owned_objects",
+                "Objects that are this replica's to reconcile, as counted a moment ago.",
+            )?,
             registry,
             process: Registry::new(),
         };
         metrics.process.register(Box::new(ProcessCollector::for_self()))?;
-        let all: [Box<dyn prometheus::core::Collector>; 9] = [
+        let all: [Box<dyn prometheus::core::Collector>; 11] = [
             Box::new(metrics.reconciles.clone()),
             Box::new(metrics.reconcile_seconds.clone()),
             Box::new(metrics.requests.clone()),
@@ -112,6 +124,8 @@ impl Metrics {
             Box::new(metrics.objects.clone()),
             Box::new(metrics.queued.clone()),
             Box::new(metrics.settings_valid.clone()),
+            Box::new(metrics.replicas.clone()),
+            Box::new(metrics.owned.clone()),
         ];
         for collector in all {
             metrics.registry.register(collector)?;
@@ -136,17 +150,17 @@ impl Metrics {
         self.reconcile_seconds.with_label_values(&[outcome.label()]).observe(took.as_secs_f64());
     }
 
-    /// Counts a request; `code` 0 means that no answer came.
-    pub fn requested(&self, verb: &str, resource: &str, code: u16, took: Duration) {
-        self.requests.with_label_values(&[verb, resource, &code.to_string()]).inc();
+    /// Counts a request to the `management`, the `worker` or the `only` cluster; `code` 0 means that no answer came.
+    pub fn requested(&self, cluster: &str, verb: &str, resource: &str, code: u16, took: Duration) {
+        self.requests.with_label_values(&[cluster, verb, resource, &code.to_string()]).inc();
         if verb != "watch" {
             self.request_seconds.with_label_values(&[verb]).observe(took.as_secs_f64());
         }
     }
 
     /// Counts a broken watch.
-    pub fn watch_failed(&self, kind: &str) {
-        self.watch_errors.with_label_values(&[kind]).inc();
+    pub fn watch_failed(&self, cluster: &str, kind: &str) {
+        self.watch_errors.with_label_values(&[cluster, kind]).inc();
     }
 
     /// Counts an object that could not be decoded.
@@ -207,14 +221,14 @@ mod tests {
     fn metrics_are_prometheus_text() {
         let metrics = Metrics::new().unwrap();
         metrics.reconciled(Outcome::Failure, "ProfileNotFound", Duration::from_millis(3));
-        metrics.requested("get", "secrets", 200, Duration::from_millis(3));
+        metrics.requested("only", "get", "secrets", 200, Duration::from_millis(3));
         let census = Census::new(&metrics);
         census.count("a", "Rendered", true, "Rendered");
         census.count("a", "Rendered", false, "TemplateFailed");
         let text = String::from_utf8(metrics.encode()).unwrap();
         for line in [
             r#"osm_reconciles_total{outcome="failure",reason="ProfileNotFound"} 1"#,
-            r#"osm_api_requests_total{code="200",resource="secrets",verb="get"} 1"#,
+            r#"osm_api_requests_total{cluster="only",code="200",resource="secrets",verb="get"} 1"#,
             r#"osm_objects{condition="Rendered",reason="TemplateFailed",status="False"} 1"#,
             r#"osm_objects{condition="Rendered",reason="Rendered",status="True"} 0"#,
             "process_resident_memory_bytes",

@@ -5,9 +5,10 @@ use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rand::Rng;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+
+use crate::Surroundings;
 
 /// Delay after the first failure; doubled by each further one.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
@@ -19,6 +20,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(30);
 pub struct Queue<K> {
     state: Mutex<State<K>>,
     changed: Notify,
+    surroundings: Surroundings,
 }
 
 #[derive(Debug)]
@@ -34,8 +36,9 @@ struct State<K> {
     sequence: u64,
 }
 
-impl<K: Clone + Eq + Hash> Default for Queue<K> {
-    fn default() -> Self {
+impl<K: Clone + Eq + Hash> Queue<K> {
+    /// An empty queue.
+    pub fn new(surroundings: &Surroundings) -> Self {
         let state = State {
             ready: VecDeque::new(),
             queued: HashSet::new(),
@@ -46,11 +49,9 @@ impl<K: Clone + Eq + Hash> Default for Queue<K> {
             failures: HashMap::new(),
             sequence: 0,
         };
-        Self { state: Mutex::new(state), changed: Notify::new() }
+        Self { state: Mutex::new(state), changed: Notify::new(), surroundings: surroundings.clone() }
     }
-}
 
-impl<K: Clone + Eq + Hash> Queue<K> {
     /// Asks for work on `key`, at once.
     pub fn add(&self, key: K) {
         self.lock().add(key);
@@ -111,7 +112,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             None => {
                 let failures = state.failures.entry(key.clone()).or_insert(0);
                 *failures = failures.saturating_add(1);
-                delay(*failures, rand::rng().random())
+                delay(*failures, self.surroundings.fraction())
             }
         };
         state.finish(key, Some(delay));
@@ -181,7 +182,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_key_is_never_worked_on_twice_at_once_and_no_change_is_lost() {
-        let queue = Queue::default();
+        let queue = Queue::new(&Surroundings::default());
         queue.add("a");
         queue.add("a");
         assert_eq!(try_next(&queue), Some("a"));
@@ -195,7 +196,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn timers_fire_and_the_last_one_counts() {
-        let queue = Queue::default();
+        let queue = Queue::new(&Surroundings::default());
         queue.add("a");
         let key = queue.next().await;
         queue.done(&key, Some(Duration::from_secs(100)));
@@ -211,7 +212,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn failures_back_off_until_a_success() {
-        let queue = Queue::default();
+        let queue = Queue::new(&Surroundings::default());
         queue.add("a");
         let mut last = Duration::ZERO;
         for _ in 0..6 {
@@ -230,7 +231,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn events_do_not_lengthen_the_delay() {
-        let queue = Queue::default();
+        let queue = Queue::new(&Surroundings::default());
         queue.add("a");
         let first = queue.failed(&queue.next().await);
         for _ in 0..20 {
@@ -244,7 +245,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn several_workers_share_the_keys() {
-        let queue = std::sync::Arc::new(Queue::default());
+        let queue = std::sync::Arc::new(Queue::new(&Surroundings::default()));
         let workers: Vec<_> = (0..3)
             .map(|_| {
                 let queue = queue.clone();

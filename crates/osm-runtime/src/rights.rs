@@ -2,54 +2,131 @@
 
 use std::time::Duration;
 
+use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
-use osm_api::rbac::Grant;
+use osm_api::rbac::{Grant, Installation, Service};
+use osm_api::settings::NodeBootstrapKind;
+use tokio_util::sync::CancellationToken;
 
-use crate::Context;
+use crate::readiness::Gate;
 use crate::status::brief;
+use crate::{Connection, Context, settings};
 
 const CHECK_AGAIN: Duration = Duration::from_secs(15);
+/// Questions to the API server at the same time.
+const AT_A_TIME: usize = 8;
 
-/// Checks the rights in a task of its own, until they are all there; readiness waits for that.
-pub fn spawn(context: &Context) {
-    let gate = context.readiness.gate("rights");
-    let (client, shutdown) = (context.client.clone(), context.shutdown.clone());
-    let grants = context.service.grants(&context.installation);
-    tokio::spawn(async move {
+/// Checks the rights, in a task for each cluster, until they are all there, and again whenever a kubeconfig changes or the
+/// settings ask for others; readiness waits for that.
+pub fn spawn(context: &Context, settings: &settings::Receiver) {
+    for connection in context.connections() {
+        let check = Check {
+            gate: context.readiness.gate(format!("rights{}", connection.part().place())),
+            connection: connection.clone(),
+            service: context.service,
+            installation: context.installation.clone(),
+        };
+        tokio::spawn(check.run(settings.clone(), context.shutdown.clone()));
+    }
+}
+
+/// The rights of the service in one cluster.
+struct Check {
+    gate: Gate,
+    connection: Connection,
+    service: Service,
+    installation: Installation,
+}
+
+impl Check {
+    async fn run(mut self, mut settings: settings::Receiver, shutdown: CancellationToken) {
+        let mut changes = self.connection.changes();
+        let asked_for = self.installation.bootstrap_tokens;
         loop {
-            match missing(&client, &grants).await {
-                Ok(missing) if missing.is_empty() => return gate.open(),
-                Ok(missing) => {
-                    let list = missing.join(", ");
-                    tracing::error!(missing = list, "rights are missing: apply the RBAC of this version");
-                    gate.close(format!("missing: {list}"));
+            changes.mark_unchanged();
+            let wanted = settings.borrow_and_update().as_ref().is_some_and(|current| {
+                current.settings.credentials.node_bootstrap.kind == NodeBootstrapKind::BootstrapToken
+            });
+            self.installation.bootstrap_tokens = asked_for || wanted;
+            let again = if self.check().await { Duration::MAX } else { CHECK_AGAIN };
+            let next = async {
+                // Where nobody is left to tell of changes, time alone counts.
+                tokio::select! {
+                    Ok(()) = changes.changed() => {}
+                    Ok(()) = settings.changed() => {}
+                    () = tokio::time::sleep(again) => {}
                 }
-                Err(error) => {
-                    tracing::warn!(error = brief(&error), "rights can't be checked yet");
-                    gate.close("the API server has not answered yet");
-                }
-            }
-            if shutdown.run_until_cancelled(tokio::time::sleep(CHECK_AGAIN)).await.is_none() {
+            };
+            if shutdown.run_until_cancelled(next).await.is_none() {
                 return;
             }
         }
-    });
-}
+    }
 
-async fn missing(client: &Client, grants: &[Grant]) -> Result<Vec<String>, kube::Error> {
-    let mut missing = Vec::new();
-    for grant in grants {
-        for attributes in attributes(grant) {
-            if !allowed(client, attributes.clone()).await? {
-                missing.push(describe(&attributes));
+    /// The single rights that it is to have in this cluster, or in the other one.
+    fn questions(&self, here: bool) -> Vec<ResourceAttributes> {
+        let plays = self.connection.part().plays();
+        let mut questions: Vec<ResourceAttributes> = Vec::new();
+        let grants = self.service.grants(&self.installation);
+        for grant in grants.iter().filter(|grant| plays.contains(&grant.cluster) == here) {
+            let new: Vec<_> = attributes(grant).filter(|question| !questions.contains(question)).collect();
+            questions.extend(new);
+        }
+        questions
+    }
+
+    async fn check(&self) -> bool {
+        let cluster = self.connection.part().label();
+        match missing(&self.connection.client, &self.questions(true)).await {
+            Ok(missing) if missing.is_empty() => {
+                self.gate.open();
+                true
+            }
+            Ok(missing) => {
+                let list = missing.join(", ");
+                let swapped = if self.looks_swapped().await { SWAPPED } else { "" };
+                tracing::error!(
+                    cluster,
+                    missing = list,
+                    "rights are missing: apply the RBAC of this version{swapped}"
+                );
+                self.gate.close(format!("missing: {list}{swapped}"));
+                false
+            }
+            Err(error) => {
+                tracing::warn!(cluster, error = brief(&error), "rights can't be checked yet");
+                self.gate.close(format!("can't be checked yet: {}", brief(&error)));
+                false
             }
         }
     }
-    Ok(missing)
+
+    /// Whether everything is granted here that belongs into the other cluster.
+    async fn looks_swapped(&self) -> bool {
+        let others = self.questions(false);
+        let all = async || missing(&self.connection.client, &others).await.is_ok_and(|m| m.is_empty());
+        !others.is_empty() && all().await
+    }
+}
+
+const SWAPPED: &str = "; all that belongs into the other cluster is granted here: are --kubeconfig and --worker-cluster-kubeconfig swapped?";
+
+async fn missing(client: &Client, questions: &[ResourceAttributes]) -> Result<Vec<String>, kube::Error> {
+    // One after the other they would take as long as all the rest of a start.
+    let asked: Vec<_> = questions
+        .iter()
+        .cloned()
+        .map(|question| {
+            let client = client.clone();
+            async move { Ok::<_, kube::Error>((describe(&question), allowed(&client, question).await?)) }
+        })
+        .collect();
+    let answers: Vec<(String, bool)> = stream::iter(asked).buffered(AT_A_TIME).try_collect().await?;
+    Ok(answers.into_iter().filter_map(|(right, allowed)| (!allowed).then_some(right)).collect())
 }
 
 async fn allowed(client: &Client, attributes: ResourceAttributes) -> Result<bool, kube::Error> {
@@ -61,7 +138,7 @@ async fn allowed(client: &Client, attributes: ResourceAttributes) -> Result<bool
 
 /// Every single right of a grant, as a question.
 fn attributes(grant: &Grant) -> impl Iterator<Item = ResourceAttributes> {
-    grant.rules.iter().flat_map(move |rule| {
+    grant.rights.iter().map(|right| &right.rule).flat_map(move |rule| {
         let group = rule.api_groups.iter().flatten().next();
         let names =
             rule.resource_names.as_ref().map_or_else(|| vec![None], |names| names.iter().map(Some).collect());
@@ -89,8 +166,10 @@ pub fn describe(attributes: &ResourceAttributes) -> String {
     let word = |text: &Option<String>| text.clone().unwrap_or_default();
     let subresource = attributes.subresource.as_deref().map(|s| format!("/{s}")).unwrap_or_default();
     let name = attributes.name.as_deref().map(|name| format!(" {name}")).unwrap_or_default();
-    let place =
-        attributes.namespace.as_deref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
+    // A namespace is in itself.
+    let inside =
+        attributes.namespace.as_deref().filter(|_| attributes.resource.as_deref() != Some("namespaces"));
+    let place = inside.map(|namespace| format!(" in {namespace}")).unwrap_or_default();
     format!("{} {}{subresource}{name}{place}", word(&attributes.verb), word(&attributes.resource))
 }
 

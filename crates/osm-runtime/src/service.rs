@@ -1,14 +1,22 @@
-//! The frame of a service: flags → telemetry → client → admin server → controller → shutdown.
+//! The frame of a service: flags → telemetry → connections → admin server → controller → shutdown.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use osm_api::rbac::{Installation, Service};
+use kube::Client;
+use osm_api::rbac::{Cluster, Installation, Service};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::events::Events;
-use crate::{CommonArgs, Metrics, Readiness, admin, client, request, rights, settings, telemetry};
+use crate::client::{Credentials, Observe};
+use crate::connection::Part;
+use crate::kubeconfig::{self, Follower, Origin};
+use crate::server_time::ServerTime;
+use crate::{
+    CommonArgs, Connection, Metrics, Readiness, Surroundings, admin, definitions, request, rights, settings,
+    telemetry,
+};
 
 /// What a controller gets to work with.
 #[derive(Clone)]
@@ -19,32 +27,71 @@ pub struct Context {
     pub args: CommonArgs,
     /// What is particular to this installation.
     pub installation: Installation,
-    /// Connection to the API server.
-    pub client: kube::Client,
-    /// How that connection is made; for further clients.
-    pub config: kube::Config,
+    /// The cluster of profiles, configs and settings.
+    pub management: Connection,
+    /// The cluster of MachineDeployments and of `cloud-init-settings`; the same one where no other is given.
+    pub worker: Connection,
+    /// Clock and chance.
+    pub surroundings: Surroundings,
     /// Metrics.
     pub metrics: Metrics,
     /// Readiness.
     pub readiness: Readiness,
-    /// Events.
-    pub events: Events,
     /// Cancelled when the service is to stop.
     pub shutdown: CancellationToken,
 }
 
-/// Runs a service until SIGTERM or SIGINT. Two threads do: the work is waiting.
-pub fn main<F, Fut>(service: Service, args: CommonArgs, installation: Installation, run: F) -> ExitCode
+impl Context {
+    /// Each cluster once.
+    pub fn connections(&self) -> Vec<&Connection> {
+        match self.management.part() {
+            Part::Only => vec![&self.management],
+            Part::Of(_) => vec![&self.management, &self.worker],
+        }
+    }
+}
+
+/// Runs a service until SIGTERM or SIGINT. Two threads do: the work is waiting. `worker`: the kubeconfig of the worker
+/// cluster, where it is another one.
+pub fn main<F, Fut>(
+    service: Service,
+    args: CommonArgs,
+    worker: Option<PathBuf>,
+    installation: Installation,
+    run: F,
+) -> ExitCode
 where
     F: FnOnce(Context, settings::Receiver) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
 {
+    exit(service, serve(service, args, worker, installation, run))
+}
+
+/// Does one thing in the cluster of `--kubeconfig`, and ends.
+pub fn once<F, Fut>(service: Service, args: CommonArgs, work: F) -> ExitCode
+where
+    F: FnOnce(Client) -> Fut,
+    Fut: Future<Output = anyhow::Result<()>>,
+{
+    exit(service, async {
+        telemetry::init(&args)?;
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let loaded = kubeconfig::load(&origin(&args), service, args.request_timeout()).await?;
+        work(Client::try_from(loaded.config)?).await
+    })
+}
+
+fn origin(args: &CommonArgs) -> Origin {
+    args.kubeconfig.clone().map_or(Origin::Inferred, |path| Origin::File { flag: "--kubeconfig", path })
+}
+
+fn exit(service: Service, work: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
     let outcome = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(serve(service, args, installation, run)));
+        .and_then(|runtime| runtime.block_on(work));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -57,6 +104,7 @@ where
 async fn serve<F, Fut>(
     service: Service,
     args: CommonArgs,
+    worker: Option<PathBuf>,
     installation: Installation,
     run: F,
 ) -> anyhow::Result<()>
@@ -68,17 +116,41 @@ where
     // Only an earlier call in this process could make this fail.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let metrics = Metrics::new()?;
-    let config = client::config(&args).await?;
-    let client = client::connect(config.clone(), &metrics, args.request_timeout())?;
+    let (readiness, shutdown) = (Readiness::default(), CancellationToken::new());
+    let surroundings = Surroundings::default();
+    let connect = async |part: Part, origin: Origin| {
+        let timeout = args.request_timeout();
+        let loaded = kubeconfig::load(&origin, service, timeout).await?;
+        let credentials = Credentials::new(&readiness, part, &origin.describe());
+        let time = ServerTime::new(&surroundings);
+        let observe = Observe::new(&metrics, timeout, part, time, Some(credentials));
+        let open = |current| Connection::open(part, service, observe, current);
+        let follower = Follower::new(loaded, origin, (service, timeout), open)?;
+        let connection = follower.connection.clone();
+        follower.spawn(&readiness, shutdown.clone());
+        anyhow::Ok(connection)
+    };
+    let origin = origin(&args);
+    let (management, worker) = match worker {
+        None => {
+            let only = connect(Part::Only, origin).await?;
+            (only.clone(), only)
+        }
+        Some(path) => (
+            connect(Part::Of(Cluster::Management), origin).await?,
+            connect(Part::Of(Cluster::Worker), Origin::File { flag: "--worker-cluster-kubeconfig", path })
+                .await?,
+        ),
+    };
     let context = Context {
         service,
         installation,
-        events: Events::new(client.clone(), service),
-        client,
-        config,
+        management,
+        worker,
+        surroundings,
         metrics,
-        readiness: Readiness::default(),
-        shutdown: CancellationToken::new(),
+        readiness,
+        shutdown,
         args,
     };
     tracing::info!(
@@ -90,8 +162,9 @@ where
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     admin::spawn(&context).await?;
-    rights::spawn(&context);
     let settings = settings::spawn(&context);
+    definitions::spawn(&context);
+    rights::spawn(&context, &settings);
     let shutdown = context.shutdown.clone();
     let work = run(context, settings);
     tokio::pin!(work);

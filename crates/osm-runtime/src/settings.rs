@@ -59,10 +59,11 @@ pub fn spawn(context: &Context) -> Receiver {
         }
     };
     let api: Api<DeserializeGuard<ConfigMap>> =
-        Api::namespaced(context.client.clone(), &context.args.namespace);
+        Api::namespaced(context.management.client.clone(), &context.args.namespace);
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let project = |map: ConfigMap| Some(map.data.and_then(|mut data| data.remove(SETTINGS_KEY)));
-    crate::watch::spawn(context, "settings", api, config, Arc::new(Cache::default()), project, changed);
+    let watched = context.management.watched("settings");
+    crate::watch::spawn(context, watched, api, config, Arc::new(Cache::default()), project, changed);
     receiver
 }
 

@@ -10,7 +10,8 @@ use serde_json::json;
 
 /// Applies `status` as the fields of `manager`; what this manager owned and leaves out is removed.
 ///
-/// The uid makes a write to a successor of the same name fail with 409.
+/// The resourceVersion makes a write to anything but the state that was seen, such as a successor of the same name, fail
+/// with 409. (A uid does not: the API server ignores it here.)
 ///
 /// # Errors
 /// Those of the request; 404 where the object is gone.
@@ -18,7 +19,7 @@ pub async fn apply<K>(
     api: &Api<K>,
     manager: &str,
     name: &str,
-    uid: &str,
+    resource_version: &str,
     status: &impl Serialize,
 ) -> Result<K, kube::Error>
 where
@@ -26,7 +27,7 @@ where
 {
     let patch = json!({
         "apiVersion": K::api_version(&()), "kind": K::kind(&()),
-        "metadata": {"name": name, "uid": uid},
+        "metadata": {"name": name, "resourceVersion": resource_version},
         "status": status,
     });
     api.patch_status(name, &PatchParams::apply(manager).force(), &Patch::Apply(&patch)).await

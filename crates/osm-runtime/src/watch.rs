@@ -1,21 +1,23 @@
 //! Keeps a cache in step with the API server.
 
 use std::fmt::Debug;
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DeserializeGuard;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::utils::Backoff as _;
+use kube::runtime::watcher;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, Change, Version};
+use crate::connection::Watched;
 use crate::readiness::Gate;
-use crate::{Context, Metrics, request};
+use crate::{Context, Metrics, Surroundings, request};
 
 /// So long a watch may be broken before the service says that it is not ready.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -35,7 +37,7 @@ pub fn key(meta: &ObjectMeta) -> String {
 /// change, and of every key once a list has ended. Readiness waits for the first complete list.
 pub fn spawn<K, V>(
     context: &Context,
-    kind: &'static str,
+    watched: Watched,
     api: Api<DeserializeGuard<K>>,
     config: watcher::Config,
     cache: Arc<Cache<V>>,
@@ -46,15 +48,15 @@ pub fn spawn<K, V>(
     K::DynamicType: Default,
     V: Send + Sync + 'static,
 {
-    let gate = context.readiness.gate(format!("{GATE}{kind}"));
-    spawn_unawaited(context, kind, api, config, cache, project, changed, Some(gate));
+    let gate = context.readiness.gate(format!("{GATE}{}{}", watched.kind, watched.part.place()));
+    spawn_unawaited(context, watched, api, config, cache, project, changed, Some(gate));
 }
 
 /// As [`spawn`], but readiness waits for it only where a gate is given: for watches that start later on.
 #[allow(clippy::too_many_arguments)]
 pub fn spawn_unawaited<K, V>(
     context: &Context,
-    kind: &'static str,
+    watched: Watched,
     api: Api<DeserializeGuard<K>>,
     config: watcher::Config,
     cache: Arc<Cache<V>>,
@@ -67,8 +69,11 @@ pub fn spawn_unawaited<K, V>(
     V: Send + Sync + 'static,
 {
     let (metrics, shutdown) = (context.metrics.clone(), context.shutdown.clone());
+    let Watched { kind, part } = watched;
+    let cluster = part.label();
+    let mut backoff = Backoff { surroundings: context.surroundings.clone(), failures: 0 };
     tokio::spawn(async move {
-        let mut events = pin!(watcher(api, config).default_backoff());
+        let mut events = Box::pin(watcher(api.clone(), config.clone()));
         let project = |object: DeserializeGuard<K>, metrics: &Metrics| match object.0 {
             Ok(object) => {
                 let (key, version) = (key(object.meta()), Version::of(object.meta()));
@@ -78,6 +83,7 @@ pub fn spawn_unawaited<K, V>(
                 metrics.invalid_object(kind);
                 let key = key(&invalid.metadata);
                 tracing::warn!(
+                    cluster,
                     kind,
                     object = key,
                     "can't be decoded and is left out; mend it so that it fits its CRD"
@@ -92,7 +98,8 @@ pub fn spawn_unawaited<K, V>(
         };
         let mut health = Health { gate, in_step: false, broken_since: None };
         while let Some(Some(event)) = next(&shutdown, &mut events).await {
-            health.note(event.is_ok());
+            health.note(event.as_ref().err());
+            let broken = event.as_ref().err().map(is_away);
             match event {
                 Ok(watcher::Event::Init) => cache.list_begins(),
                 Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => {
@@ -107,16 +114,34 @@ pub fn spawn_unawaited<K, V>(
                 }
                 Ok(watcher::Event::InitDone) => {
                     cache.list_ended().into_iter().for_each(&changed);
-                    tracing::debug!(kind, objects = cache.len(), "in step");
+                    tracing::debug!(cluster, kind, objects = cache.len(), "in step");
                     health.in_step();
                 }
                 Err(error) => {
-                    metrics.watch_failed(kind);
-                    tracing::warn!(kind, error = %request::chain(&error), "watch broken, going on");
+                    metrics.watch_failed(cluster, kind);
+                    tracing::warn!(cluster, kind, error = %request::chain(&error), "watch broken, going on");
                 }
+            }
+            let Some(away) = broken else {
+                backoff.reset();
+                continue;
+            };
+            let pause = tokio::time::sleep(backoff.next().unwrap_or(PATIENCE));
+            if shutdown.run_until_cancelled(pause).await.is_none() {
+                return;
+            }
+            if away {
+                events = Box::pin(watcher(api.clone(), config.clone()));
             }
         }
     });
+}
+
+/// Whether a watch could not be taken up again where it had stopped. An API server that was away may come back with a store
+/// that was restored: a watch from a resourceVersion that it has yet to reach is accepted, and shows nothing. So
+/// everything is listed anew.
+fn is_away(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchStartFailed(_))
 }
 
 /// Keeps the gate of a watch true.
@@ -135,17 +160,49 @@ impl Health {
     }
 
     /// A watch that stays broken closes its gate; the first sign of life opens it again.
-    fn note(&mut self, good: bool) {
+    fn note(&mut self, error: Option<&watcher::Error>) {
         let broken_since = *self.broken_since.get_or_insert_with(Instant::now);
-        if good {
+        let Some(error) = error else {
             let was_closed = broken_since.elapsed() > PATIENCE;
             self.broken_since = None;
             if let Some(gate) = self.gate.as_ref().filter(|_| self.in_step && was_closed) {
                 gate.open();
             }
-        } else if let Some(gate) = self.gate.as_ref().filter(|_| broken_since.elapsed() > PATIENCE) {
-            gate.close("broken for more than a minute; the log says why");
+            return;
+        };
+        let Some(gate) = &self.gate else { return };
+        if !self.in_step {
+            gate.close(format!("not yet: {}", request::chain(error)));
+        } else if broken_since.elapsed() > PATIENCE {
+            gate.close(format!("broken for more than a minute: {}", request::chain(error)));
         }
+    }
+}
+
+/// How long to wait after a failure of a watch: longer after each one in a row, and never the same for two processes.
+struct Backoff {
+    surroundings: Surroundings,
+    failures: u32,
+}
+
+impl Backoff {
+    const FIRST: Duration = Duration::from_millis(800);
+    const LONGEST: Duration = Duration::from_secs(30);
+}
+
+impl Iterator for Backoff {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let doubled = Self::FIRST.saturating_mul(1 << self.failures.min(16)).min(Self::LONGEST);
+        self.failures = self.failures.saturating_add(1);
+        Some(doubled.mul_f64(1.0 + self.surroundings.fraction()))
+    }
+}
+
+impl kube::runtime::utils::Backoff for Backoff {
+    fn reset(&mut self) {
+        self.failures = 0;
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use osm_api::names::{CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT, SETTINGS_KEY};
-use osm_api::rbac::{Installation, Service};
+use osm_api::rbac::{Cluster, Installation, Service};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -23,22 +23,36 @@ pub const IDENTITIES: &str = "osm-services";
 /// How long a service may take until it serves its admin port.
 const START: Duration = Duration::from_secs(30);
 
-/// Everything that an installation needs besides CRDs and settings, as Kubernetes objects in order.
+/// Everything that an installation in one cluster needs besides CRDs and settings, as Kubernetes objects in order.
 #[must_use]
 pub fn manifests(installation: &Installation) -> Vec<Value> {
-    let mut namespaces = installation.namespaces_of_profiles();
-    namespaces.extend(installation.pool_settings_namespaces.iter().map(String::as_str));
-    namespaces.extend([IDENTITIES, CLOUD_INIT_SETTINGS]);
+    manifests_in(installation, &Cluster::ALL)
+}
+
+/// As [`manifests`], in a cluster that plays only these parts.
+#[must_use]
+pub fn manifests_in(installation: &Installation, parts: &[Cluster]) -> Vec<Value> {
+    let mut namespaces = vec![IDENTITIES];
+    if parts.contains(&Cluster::Management) {
+        namespaces.extend(installation.namespaces_of_profiles());
+    }
+    if parts.contains(&Cluster::Worker) {
+        namespaces.extend(installation.pool_settings_namespaces.iter().map(String::as_str));
+        namespaces.push(CLOUD_INIT_SETTINGS);
+    }
     let mut objects: Vec<Value> = namespaces
         .into_iter()
         .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
         .collect();
-    objects.extend(node_bootstrap());
-    for service in Service::ALL {
+    if parts.contains(&Cluster::Worker) {
+        objects.extend(node_bootstrap());
+    }
+    let here = |service: &Service| service.clusters().iter().any(|cluster| parts.contains(cluster));
+    for service in Service::ALL.into_iter().filter(here) {
         objects.push(json!({"apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": {"name": service.name(), "namespace": IDENTITIES}}));
-        for grant in service.grants(installation) {
-            objects.extend(role(service, grant.namespace.as_deref(), &grant.rules));
+        for (namespace, rules) in service.rules(installation, parts) {
+            objects.extend(role(service, namespace.as_deref(), &rules));
         }
     }
     objects
@@ -91,13 +105,45 @@ pub fn cluster_info(control_plane: &ControlPlane, server: &str) -> Value {
         "data": {"kubeconfig": kubeconfig.to_string()}})
 }
 
+/// One replica of a service; a service alone means its first.
+#[derive(Clone, Copy, Debug)]
+pub struct Pod {
+    /// Whose it is.
+    pub service: Service,
+    /// Its number, from 0.
+    pub number: usize,
+}
+
+impl Pod {
+    fn key(self) -> (&'static str, usize) {
+        (self.service.name(), self.number)
+    }
+}
+
+impl From<Service> for Pod {
+    fn from(service: Service) -> Self {
+        Self { service, number: 0 }
+    }
+}
+
+impl From<(Service, usize)> for Pod {
+    fn from((service, number): (Service, usize)) -> Self {
+        Self { service, number }
+    }
+}
+
 /// An installation on a control plane, with the services that run.
 pub struct Installed {
     installation: Installation,
     binaries: PathBuf,
-    identities: BTreeMap<&'static str, PathBuf>,
-    running: BTreeMap<&'static str, Running>,
+    /// Kubeconfigs; of the worker cluster only where it is another one.
+    identities: BTreeMap<(&'static str, Cluster), PathBuf>,
+    running: BTreeMap<(&'static str, usize), Running>,
     logs: Logs,
+    /// What services that are started from now on log.
+    pub log_filter: String,
+    /// Added to the environment of services that are started from now on.
+    pub environment: BTreeMap<String, String>,
 }
 
 /// Where the services log to.
@@ -130,25 +176,95 @@ impl Installed {
         installation: Installation,
         binaries: &Path,
     ) -> Result<Self> {
-        control_plane.install_crds(&crds()).await?;
-        control_plane.install_machine_deployment_crd().await?;
-        apply(control_plane, &manifests(&installation)).await?;
-        apply(
-            control_plane,
-            &[settings(&installation, ""), cluster_info(control_plane, &control_plane.url())],
-        )
-        .await?;
-        let mut identities = BTreeMap::new();
-        for service in Service::ALL {
-            identities.insert(service.name(), control_plane.identity(IDENTITIES, service.name()).await?);
+        let mut installed = Self::nothing(installation, binaries)?;
+        installed.add(control_plane, &Cluster::ALL).await?;
+        Ok(installed)
+    }
+
+    /// As [`Self::install`], with profiles, configs and settings in one cluster and MachineDeployments and Secrets in
+    /// another, each with its own part of the rights and identities.
+    ///
+    /// # Errors
+    /// When a server refuses something.
+    pub async fn install_in_two(
+        management: &ControlPlane,
+        worker: &ControlPlane,
+        installation: Installation,
+        binaries: &Path,
+    ) -> Result<Self> {
+        let mut installed = Self::nothing(installation, binaries)?;
+        installed.add(management, &[Cluster::Management]).await?;
+        installed.add(worker, &[Cluster::Worker]).await?;
+        Ok(installed)
+    }
+
+    /// An installation that a chart has made: `clusters` with the parts that they play, and the release whose ServiceAccounts the services come as.
+    ///
+    /// # Errors
+    /// When there is no such ServiceAccount.
+    pub async fn by_chart(
+        clusters: &[(&ControlPlane, &[Cluster])],
+        installation: Installation,
+        release: &str,
+        binaries: &Path,
+    ) -> Result<Self> {
+        let mut installed = Self::nothing(installation, binaries)?;
+        for (control_plane, parts) in clusters {
+            for service in Service::ALL {
+                if let Some(cluster) = parts.iter().find(|part| service.clusters().contains(part)) {
+                    let account = format!("{release}-{}", service.name());
+                    let namespace = installed.installation.namespace.clone();
+                    let kubeconfig = control_plane.identity(&namespace, &account).await?;
+                    installed.identities.insert((service.name(), *cluster), kubeconfig);
+                }
+            }
         }
+        Ok(installed)
+    }
+
+    fn nothing(installation: Installation, binaries: &Path) -> Result<Self> {
         Ok(Self {
             installation,
             binaries: binaries.to_owned(),
-            identities,
+            identities: BTreeMap::new(),
             running: BTreeMap::new(),
             logs: Logs::Own(ScratchDir::new("osm-logs")?),
+            log_filter: "info,osm_runtime::watch=debug".to_owned(),
+            environment: BTreeMap::from([("RUST_BACKTRACE".to_owned(), "1".to_owned())]),
         })
+    }
+
+    async fn add(&mut self, control_plane: &ControlPlane, parts: &[Cluster]) -> Result<()> {
+        prepare(control_plane, &self.installation, parts).await?;
+        for service in Service::ALL {
+            let first = parts.iter().find(|part| service.clusters().contains(part));
+            if let Some(cluster) = first {
+                let kubeconfig = control_plane.identity(IDENTITIES, service.name()).await?;
+                self.identities.insert((service.name(), *cluster), kubeconfig);
+            }
+        }
+        Ok(())
+    }
+
+    /// The kubeconfig with which a service is started; of the worker cluster, where that is another one.
+    ///
+    /// # Errors
+    /// When the service has none.
+    pub fn kubeconfig(&self, service: Service, cluster: Cluster) -> Result<&Path> {
+        let found = self.identities.get(&(service.name(), cluster)).map(PathBuf::as_path);
+        found.with_context(|| format!("{} has no kubeconfig of a {} cluster", service.name(), cluster.name()))
+    }
+
+    /// Replaces that kubeconfig, for running services and those that start from now on.
+    ///
+    /// # Errors
+    /// As [`Self::kubeconfig`].
+    pub fn replace_kubeconfig(&self, service: Service, cluster: Cluster, text: &str) -> Result<()> {
+        let path = self.kubeconfig(service, cluster)?;
+        // At once, as Kubernetes replaces files of a Secret.
+        let new = path.with_extension("new");
+        std::fs::write(&new, text)?;
+        Ok(std::fs::rename(&new, path)?)
     }
 
     /// Services that are started from now on log to this folder, and their logs outlive them. It must be there.
@@ -166,9 +282,9 @@ impl Installed {
     ///
     /// # Errors
     /// A service that ends, or does not serve.
-    pub async fn start(&mut self, service: Service) -> Result<()> {
+    pub async fn start(&mut self, pod: impl Into<Pod>) -> Result<()> {
         let installation = self.installation.clone();
-        self.start_as(service, &installation, &[]).await
+        self.start_as(pod.into(), &installation, &[]).await
     }
 
     /// Starts secret-syncer as this installation, but with a `--namespace` in which there is nothing.
@@ -179,18 +295,23 @@ impl Installed {
         let lost = Installation { namespace: namespace.to_owned(), ..self.installation.clone() };
         apply(control_plane, &manifests(&lost)).await?;
         let installation = self.installation.namespace.clone();
-        self.start_as(Service::SecretSyncer, &lost, &["--installation", &installation]).await
+        self.start_as(Service::SecretSyncer.into(), &lost, &["--installation", &installation]).await
     }
 
-    async fn start_as(&mut self, service: Service, installation: &Installation, more: &[&str]) -> Result<()> {
-        let name = service.name();
-        let identity = self.identities.get(name).context("an identity of every service")?;
-        let log = self.log_file(service);
+    async fn start_as(&mut self, pod: Pod, installation: &Installation, more: &[&str]) -> Result<()> {
+        let (service, name) = (pod.service, pod.service.name());
+        let identity = self.kubeconfig(service, Cluster::Management)?;
+        let log = self.log_file(pod);
         let before = std::fs::read_to_string(&log).unwrap_or_default().len();
         let identity = identity.display().to_string();
         let (namespace, settings) = (installation.namespace.as_str(), installation.settings.as_str());
         let mut args = vec!["--namespace", namespace, "--settings", settings, "--kubeconfig", &identity];
-        args.extend(["--listen", "127.0.0.1:0", "--log", "info,osm_runtime::watch=debug"]);
+        let worker = self.identities.get(&(name, Cluster::Worker)).map(|path| path.display().to_string());
+        if let Some(worker) = &worker {
+            args.extend(["--worker-cluster-kubeconfig", worker]);
+        }
+        let replica = pod.number.to_string();
+        args.extend(["--listen", "127.0.0.1:0", "--log", &self.log_filter, "--replica", &replica]);
         let profile_namespaces = installation.profile_namespaces.join(",");
         if service != Service::SecretSyncer && !profile_namespaces.is_empty() {
             args.extend(["--profile-namespaces", &profile_namespaces]);
@@ -198,10 +319,10 @@ impl Installed {
         let pool_settings_namespaces = installation.pool_settings_namespaces.join(",");
         if service == Service::OscController {
             args.extend(["--pool-settings-namespaces", &pool_settings_namespaces]);
+            args.extend(installation.go_finalizers.then_some("--remove-go-finalizers"));
         }
         args.extend(more);
-        let mut process =
-            process::Service::spawn(&self.binaries.join(name), args, [("RUST_BACKTRACE", "1")], &log)?;
+        let mut process = process::Service::spawn(&self.binaries.join(name), args, &self.environment, &log)?;
         let port = wait_for(&format!("{name} to serve"), START, async || {
             let text = std::fs::read_to_string(&log)?;
             if let Some(status) = process.exited()? {
@@ -213,7 +334,7 @@ impl Installed {
             Ok(text.get(before..).and_then(port_in).map(Ok))
         })
         .await??;
-        self.running.insert(name, Running { process, port });
+        self.running.insert(pod.key(), Running { process, port });
         Ok(())
     }
 
@@ -232,17 +353,17 @@ impl Installed {
     ///
     /// # Errors
     /// When it does not run.
-    pub fn kill9(&mut self, service: Service) -> Result<()> {
-        self.running.remove(service.name()).context("the service does not run")?.process.kill9()
+    pub fn kill9(&mut self, pod: impl Into<Pod>) -> Result<()> {
+        self.running.remove(&pod.into().key()).context("the service does not run")?.process.kill9()
     }
 
     /// Ends a service as Kubernetes does, and waits for it.
     ///
     /// # Errors
     /// When it does not run, or does not end in time.
-    pub async fn terminate(&mut self, service: Service, deadline: Duration) -> Result<ExitStatus> {
+    pub async fn terminate(&mut self, pod: impl Into<Pod>, deadline: Duration) -> Result<ExitStatus> {
         self.running
-            .remove(service.name())
+            .remove(&pod.into().key())
             .context("the service does not run")?
             .process
             .terminate(deadline)
@@ -253,27 +374,28 @@ impl Installed {
     ///
     /// # Errors
     /// When it does not run.
-    pub fn process(&self, service: Service) -> Result<&process::Service> {
-        Ok(&self.running.get(service.name()).context("the service does not run")?.process)
+    pub fn process(&self, pod: impl Into<Pod>) -> Result<&process::Service> {
+        Ok(&self.running(pod.into())?.process)
+    }
+
+    fn running(&self, pod: Pod) -> Result<&Running> {
+        self.running.get(&pod.key()).context("the service does not run")
     }
 
     /// Where a running service serves `/metrics`, `/livez` and `/readyz`.
     ///
     /// # Errors
     /// When it does not run.
-    pub fn address(&self, service: Service) -> Result<String> {
-        Ok(format!(
-            "127.0.0.1:{}",
-            self.running.get(service.name()).context("the service does not run")?.port
-        ))
+    pub fn address(&self, pod: impl Into<Pod>) -> Result<String> {
+        Ok(format!("127.0.0.1:{}", self.running(pod.into())?.port))
     }
 
     /// What a service answers to GET, as status code and body.
     ///
     /// # Errors
     /// When it does not run or answer.
-    pub async fn get(&self, service: Service, path: &str) -> Result<(u16, String)> {
-        let port = self.running.get(service.name()).context("the service does not run")?.port;
+    pub async fn get(&self, pod: impl Into<Pod>, path: &str) -> Result<(u16, String)> {
+        let port = self.running(pod.into())?.port;
         let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
         stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes()).await?;
         let mut answer = String::new();
@@ -284,13 +406,13 @@ impl Installed {
     }
 
     /// Whether a service says that it is ready.
-    pub async fn is_ready(&self, service: Service) -> bool {
-        self.get(service, "/readyz").await.is_ok_and(|(code, _)| code == 200)
+    pub async fn is_ready(&self, pod: impl Into<Pod>) -> bool {
+        self.get(pod, "/readyz").await.is_ok_and(|(code, _)| code == 200)
     }
 
     /// Whether a service says that it lives.
-    pub async fn is_alive(&self, service: Service) -> bool {
-        self.get(service, "/livez").await.is_ok_and(|(code, _)| code == 200)
+    pub async fn is_alive(&self, pod: impl Into<Pod>) -> bool {
+        self.get(pod, "/livez").await.is_ok_and(|(code, _)| code == 200)
     }
 
     /// Waits until every running service is ready.
@@ -298,9 +420,9 @@ impl Installed {
     /// # Errors
     /// After the deadline; says what is waited for.
     pub async fn ready(&self, deadline: Duration) -> Result<()> {
-        for service in Service::ALL.into_iter().filter(|service| self.running.contains_key(service.name())) {
-            wait_for(&format!("{} to be ready", service.name()), deadline, async || {
-                let (code, body) = self.get(service, "/readyz").await?;
+        for pod in self.pods() {
+            wait_for(&format!("{pod:?} to be ready"), deadline, async || {
+                let (code, body) = self.get(pod, "/readyz").await?;
                 ensure!(code == 200, "{body}");
                 Ok(Some(()))
             })
@@ -309,18 +431,56 @@ impl Installed {
         Ok(())
     }
 
-    /// Log file of a service.
+    /// Every replica that runs.
+    fn pods(&self) -> Vec<Pod> {
+        let of = |service: Service| {
+            let running = self.running.keys().filter(move |(name, _)| *name == service.name());
+            running.map(move |(_, number)| Pod { service, number: *number })
+        };
+        Service::ALL.into_iter().flat_map(of).collect()
+    }
+
+    /// Log file of a service, or of one of its replicas.
     #[must_use]
-    pub fn log_file(&self, service: Service) -> PathBuf {
-        self.logs.path().join(format!("{}.log", service.name()))
+    pub fn log_file(&self, pod: impl Into<Pod>) -> PathBuf {
+        let Pod { service, number } = pod.into();
+        let number = if number == 0 { String::new() } else { format!("-{number}") };
+        self.logs.path().join(format!("{}{number}.log", service.name()))
     }
 
     /// All that the services have logged.
     #[must_use]
     pub fn logs(&self) -> String {
-        let read = |service: Service| std::fs::read_to_string(self.log_file(service)).unwrap_or_default();
-        Service::ALL.map(|service| format!("== {}\n{}", service.name(), read(service))).join("\n")
+        let logged = |pod: Pod| {
+            let text = std::fs::read_to_string(self.log_file(pod)).ok()?;
+            Some(format!("== {} {}\n{text}", pod.service.name(), pod.number))
+        };
+        // Those that have ended, too; none has more replicas.
+        let all = Service::ALL.into_iter().flat_map(|service| (0..8).map(move |number| (service, number)));
+        all.filter_map(|pod| logged(pod.into())).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// Installs into a cluster that plays these parts everything but the identities' kubeconfigs.
+///
+/// # Errors
+/// When the server refuses something.
+pub async fn prepare(
+    control_plane: &ControlPlane,
+    installation: &Installation,
+    parts: &[Cluster],
+) -> Result<()> {
+    let mut more = Vec::new();
+    if parts.contains(&Cluster::Management) {
+        control_plane.install_crds(&crds()).await?;
+        more.push(settings(installation, ""));
+    }
+    if parts.contains(&Cluster::Worker) {
+        control_plane.install_machine_deployment_crd().await?;
+        more.push(cluster_info(control_plane, &control_plane.url()));
+    }
+    apply(control_plane, &manifests_in(installation, parts)).await?;
+    apply(control_plane, &more).await
 }
 
 /// The CRDs of this repository.
@@ -361,7 +521,7 @@ pub fn binaries() -> Result<PathBuf> {
 
 fn build() -> Result<PathBuf> {
     let packages = Service::ALL.iter().flat_map(|service| ["--package", service.name()]);
-    let status = std::process::Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()))
+    let status = crate::cargo_tool::cargo()
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
         .args(["build", "--quiet"])
         .args(packages)

@@ -16,6 +16,7 @@ pub const FOR_TESTS: &[&str] = &[
     "ignition",
     "iproute2",
     "jq",
+    "libfaketime",
     "passwd",
     "python3",
     "python3-configobj",

@@ -132,6 +132,22 @@ impl Service {
         Ok(())
     }
 
+    /// Stops the program where it is (SIGSTOP), as a machine does that is asleep.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn stop(&self) -> Result<()> {
+        Ok(rustix::process::kill_process(self.group, Signal::STOP)?)
+    }
+
+    /// Lets a stopped program go on (SIGCONT).
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn go_on(&self) -> Result<()> {
+        Ok(rustix::process::kill_process(self.group, Signal::CONT)?)
+    }
+
     fn kill_group(&mut self) -> Result<()> {
         if !self.killed {
             match rustix::process::kill_process_group(self.group, Signal::KILL) {
@@ -330,6 +346,18 @@ mod tests {
         let directory = ScratchDir::new("osm-process-").unwrap();
         let service = sh("while :; do :; done", &directory);
         wait_for("processor time", SOON, async || wait::check(service.cpu_seconds()? > 0.05)).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_stopped_program_does_nothing_until_it_goes_on() {
+        let directory = ScratchDir::new("osm-process-").unwrap();
+        let mut service =
+            sh("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done", &directory);
+        wait_for_log(&service, "ready").await;
+        service.stop().unwrap();
+        assert!(service.terminate(Duration::from_millis(200)).await.is_err());
+        service.go_on().unwrap();
+        assert!(service.wait(SOON).await.unwrap().success());
     }
 
     #[tokio::test]

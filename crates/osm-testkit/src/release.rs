@@ -135,16 +135,7 @@ pub async fn mirror(kubelet_version: &str, progress: impl Fn(&str)) -> Result<Pa
     }
     let target = cache_root()?.join("release").join(short(key));
     cached_directory(&target, "release files", &progress, async |directory| {
-        spawn_blocking(|| packages::ensure(PACKAGES)).await?.context("for runc")?;
-        let go_module = assets::go_module()?;
-        let kubelet = go_module.build("kubelet", "k8s.io/kubernetes/cmd/kubelet", &progress).await?;
-        let programs = Programs {
-            kubernetes,
-            kubelet,
-            containerd: CONTAINERD.build(&progress).await?,
-            runc: RUNC.build(&progress).await?.pop().context("runc")?,
-            cni_plugins: CNI_PLUGINS.build(&progress).await?,
-        };
+        let programs = programs(&progress).await?;
         progress("packing kubelet, containerd, runc and CNI plugins");
         let directory = directory.to_owned();
         spawn_blocking(move || lay_out(&directory, arch, &programs)).await?
@@ -152,6 +143,22 @@ pub async fn mirror(kubelet_version: &str, progress: impl Fn(&str)) -> Result<Pa
     .await
     .context("mirror of release files")?;
     Ok(target)
+}
+
+/// The programs of a node, as [`mirror`] packs them.
+///
+/// # Errors
+/// When Go or a C compiler is missing, or a build fails.
+pub async fn programs(progress: impl Fn(&str)) -> Result<Programs> {
+    spawn_blocking(|| packages::ensure(PACKAGES)).await?.context("for runc")?;
+    let go_module = assets::go_module()?;
+    Ok(Programs {
+        kubernetes: assets::kubernetes_version()?,
+        kubelet: go_module.build("kubelet", "k8s.io/kubernetes/cmd/kubelet", &progress).await?,
+        containerd: CONTAINERD.build(&progress).await?,
+        runc: RUNC.build(&progress).await?.pop().context("runc")?,
+        cni_plugins: CNI_PLUGINS.build(&progress).await?,
+    })
 }
 
 /// Programs that images are made of, static.
@@ -188,14 +195,19 @@ pub fn architecture() -> Result<&'static str> {
     }
 }
 
-/// Everything built.
-struct Programs {
-    /// Version with `v`.
-    kubernetes: String,
-    kubelet: PathBuf,
-    containerd: Vec<PathBuf>,
-    runc: PathBuf,
-    cni_plugins: Vec<PathBuf>,
+/// What a node runs, each program a file.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    /// The kubelet's version with `v`.
+    pub kubernetes: String,
+    /// The kubelet.
+    pub kubelet: PathBuf,
+    /// containerd, its shim and `ctr`.
+    pub containerd: Vec<PathBuf>,
+    /// runc.
+    pub runc: PathBuf,
+    /// Plugins of the container network interface.
+    pub cni_plugins: Vec<PathBuf>,
 }
 
 fn lay_out(directory: &Path, arch: &str, programs: &Programs) -> Result<()> {

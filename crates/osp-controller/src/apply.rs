@@ -74,7 +74,7 @@ async fn apply_status(state: &State, gathered: &Gathered, publish: &Publish) -> 
         &state.profile_api(&gathered.namespace),
         FIELD_MANAGER,
         &gathered.name,
-        &publish.uid,
+        &publish.resource_version,
         &publish.status,
     )
     .await;

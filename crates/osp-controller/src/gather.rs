@@ -44,14 +44,15 @@ pub async fn gather(state: &State, key: &str) -> Gathered {
     let default =
         settings.and_then(|current| wanted(&state.defaults, name, &current.settings.default_profiles));
     let (namespace, name) = (namespace.to_owned(), name.to_owned());
-    let mut gathered = Gathered { now: Timestamp::now(), namespace, name, stored, default, judgement: None };
+    let mut gathered =
+        Gathered { now: state.context.surroundings.now(), namespace, name, stored, default, judgement: None };
     if let Some(stored) = plan::stays(&gathered) {
         gathered.judgement = Some(state.judge.judge(key, &stored.spec).await);
     } else if gathered.stored.is_none() {
         state.judge.forget(key);
     }
     // Judging may have taken a while.
-    gathered.now = Timestamp::now();
+    gathered.now = state.context.surroundings.now();
     gathered
 }
 

@@ -7,6 +7,7 @@
 //! by [`judge`], before the plan.
 
 pub mod apply;
+pub mod crds;
 pub mod gather;
 pub mod judge;
 mod modules;
@@ -56,8 +57,9 @@ impl runner::Failure for Error {
 /// None today; the signature is that of every service.
 pub async fn run(context: Context, settings: settings::Receiver) -> anyhow::Result<()> {
     let state = State::start(&context, settings);
-    let queue = state.queue.clone();
-    runner::work(&context, queue, move |key| reconcile(state.clone(), key)).await;
+    let (queue, shared) = (state.queue.clone(), state.clone());
+    let work = move |key| reconcile(state.clone(), key);
+    runner::work(&context, &context.args.namespace, queue, shared, work).await;
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::{CommonArgs, ProfileArgs};
 
@@ -13,15 +13,30 @@ use osm_runtime::{CommonArgs, ProfileArgs};
 #[derive(Parser)]
 #[command(version)]
 struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     #[command(flatten)]
     common: CommonArgs,
     #[command(flatten)]
     profiles: ProfileArgs,
 }
 
+#[derive(Subcommand)]
+enum Command {
+    /// Bring CustomResourceDefinitions that something else has installed to this version, and end. Newer ones stay.
+    UpgradeCrds,
+}
+
 fn main() -> ExitCode {
     let args = Args::parse();
+    if let Some(Command::UpgradeCrds) = args.command {
+        return osm_runtime::service::once(
+            Service::OspController,
+            args.common,
+            osp_controller::crds::upgrade,
+        );
+    }
     let installation =
         Installation { profile_namespaces: args.profiles.profile_namespaces, ..args.common.installation() };
-    osm_runtime::service::main(Service::OspController, args.common, installation, osp_controller::run)
+    osm_runtime::service::main(Service::OspController, args.common, None, installation, osp_controller::run)
 }

@@ -55,8 +55,8 @@ pub struct Restore {
 /// A status to write.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Publish {
-    /// uid of the profile that was judged.
-    pub uid: String,
+    /// resourceVersion of the profile that was judged.
+    pub resource_version: String,
     /// The whole status.
     pub status: OperatingSystemProfileStatus,
     /// What people are told besides.
@@ -109,7 +109,11 @@ pub fn plan(gathered: &Gathered) -> Plan {
     let action = if status == before {
         Action::Nothing
     } else {
-        Action::Publish(Box::new(Publish { uid: stored.uid().unwrap_or_default(), status, news }))
+        Action::Publish(Box::new(Publish {
+            resource_version: stored.resource_version().unwrap_or_default(),
+            status,
+            news,
+        }))
     };
     Plan { action, verdict: Some(verdict) }
 }

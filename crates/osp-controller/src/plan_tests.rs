@@ -29,6 +29,7 @@ fn stored(version: &str) -> Gathered {
     let mut stored = OperatingSystemProfile::new("osp-ubuntu", profile(version));
     stored.metadata.uid = Some("u".into());
     stored.metadata.resource_version = Some("7".into());
+    stored.metadata.resource_version = Some("7".into());
     stored.metadata.generation = Some(3);
     Gathered {
         now: Timestamp::from_second(100).unwrap(),
@@ -163,8 +164,8 @@ fn a_default_in_place_is_judged_as_any_other_and_so_is_one_that_is_switched_off(
 #[test]
 fn a_good_profile_is_accepted_silently_and_then_nothing_changes() {
     let gathered = Gathered { judgement: Some(Ok(accepted("v1.0.0"))), ..stored("v1.0.0") };
-    let Publish { uid, status, news } = publish(&gathered);
-    assert_eq!((uid.as_str(), news), ("u", None));
+    let Publish { resource_version, status, news } = publish(&gathered);
+    assert_eq!((resource_version.as_str(), news), ("7", None));
     assert_eq!((status.observed_generation, &status.accepted), (Some(3), &Some(accepted("v1.0.0"))));
     let [condition] = &status.conditions[..] else { panic!("{status:?}") };
     assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("True", "Accepted"));

@@ -32,7 +32,7 @@ pub async fn report(state: &State, gathered: &Gathered, plan: &Plan) {
         Action::Restore(restore) => match (&restore.notice, &about) {
             (Some(notice), Some(about)) => {
                 tracing::warn!(profile = name, reason = DEFAULT_PROFILE_RESTORED, "{notice}");
-                state.context.events.warning(about, DEFAULT_PROFILE_RESTORED, notice).await;
+                state.context.management.events.warning(about, DEFAULT_PROFILE_RESTORED, notice).await;
             }
             _ => tracing::info!(
                 profile = name,
@@ -54,7 +54,11 @@ pub async fn report(state: &State, gathered: &Gathered, plan: &Plan) {
 async fn tell(state: &State, about: &ObjectReference, news: Option<News>, verdict: &Verdict) {
     match news {
         None => {}
-        Some(News::Refused) => state.context.events.warning(about, verdict.reason, &verdict.message).await,
-        Some(News::Recovered) => state.context.events.recovery(about, verdict.reason, &verdict.message).await,
+        Some(News::Refused) => {
+            state.context.management.events.warning(about, verdict.reason, &verdict.message).await
+        }
+        Some(News::Recovered) => {
+            state.context.management.events.recovery(about, verdict.reason, &verdict.message).await
+        }
     }
 }

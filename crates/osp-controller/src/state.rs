@@ -1,15 +1,17 @@
 //! What this controller knows: its watches, and what wakes which profile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
+use osm_api::condition::ACCEPTED;
 use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec};
 use osm_runtime::cache::{Cache, Change, Version};
 use osm_runtime::metrics::Census;
 use osm_runtime::queue::Queue;
+use osm_runtime::runner::Shared;
 use osm_runtime::{Context, settings, watch};
 
 use crate::judge::Judge;
@@ -53,7 +55,7 @@ impl State {
             context: context.clone(),
             settings,
             defaults: osm_render::defaults(),
-            queue: Arc::default(),
+            queue: Arc::new(Queue::new(&context.surroundings)),
             profiles,
             census: Census::new(&context.metrics),
             judge: Judge::default(),
@@ -68,10 +70,10 @@ impl State {
             let queue = self.queue.clone();
             let wake = move |change: Change<OperatingSystemProfile>| queue.add(change.key);
             let api: Api<DeserializeGuard<OperatingSystemProfile>> =
-                Api::namespaced(context.client.clone(), namespace);
+                Api::namespaced(context.management.client.clone(), namespace);
             let (all, cache) = (watcher::Config::default(), cache.clone());
-            let kind = "operatingsystemprofiles";
-            watch::spawn(context, kind, api, all, cache, |profile| Some(trim(profile)), wake);
+            let watched = context.management.watched("operatingsystemprofiles");
+            watch::spawn(context, watched, api, all, cache, |profile| Some(trim(profile)), wake);
         }
 
         let state = self.clone();
@@ -79,16 +81,31 @@ impl State {
     }
 
     fn wake_defaults(&self) {
-        for (name, _) in &self.defaults {
-            self.queue.add(format!("{}/{name}", self.context.args.namespace));
-        }
+        self.keys_of_defaults().for_each(|key| self.queue.add(key));
+    }
+
+    fn keys_of_defaults(&self) -> impl Iterator<Item = String> {
+        self.defaults.iter().map(|(name, _)| format!("{}/{name}", self.context.args.namespace))
+    }
+}
+
+impl Shared<String> for State {
+    fn known(&self) -> Vec<String> {
+        let profiles = self.profiles.values().flat_map(|cache| cache.select(|_| true));
+        let stored = profiles.map(|profile| watch::key(&profile.metadata));
+        stored.chain(self.keys_of_defaults()).collect::<BTreeSet<String>>().into_iter().collect()
+    }
+
+    fn released(&self, key: &String) {
+        self.census.forget(key, ACCEPTED);
+        self.judge.forget(key);
     }
 }
 
 impl Inner {
     /// OperatingSystemProfiles of a namespace.
     pub fn profile_api(&self, namespace: &str) -> Api<OperatingSystemProfile> {
-        Api::namespaced(self.context.client.clone(), namespace)
+        Api::namespaced(self.context.management.client.clone(), namespace)
     }
 
     /// The profile with this key, `namespace/name`.

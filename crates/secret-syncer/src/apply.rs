@@ -1,6 +1,6 @@
 //! Does what the plan says, in the order in which nothing is ever promised before it stands.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,33 +10,39 @@ use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
+use osm_api::MachineDeployment;
 use osm_api::condition::Verdict;
 use osm_api::config::Published;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT};
-use osm_runtime::RequestError;
+use osm_api::settings::NodeBootstrapKind;
 use osm_runtime::cache::Version;
 use osm_runtime::request::failed;
+use osm_runtime::{Connection, RequestError};
 use osm_runtime::{status, watch};
 use serde_json::json;
 
 use crate::document::Documents;
-use crate::gather::Gathered;
+use crate::gather::{Gathered, Made};
 use crate::plan::{self, Cause, Keep, OrphanStep, Plan, Publish, Step};
 use crate::state::{Key, State, lock};
 use crate::tokens::{self, Tokens};
 use crate::view::{
-    self, BindingView, ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_IDENTITY, ROLE_PROVISIONING, RoleView,
+    self, BindingView, Meta, ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_IDENTITY, ROLE_PROVISIONING, RoleView,
     SecretView,
 };
-use crate::{Error, undo};
+use crate::{Error, collected, undo};
 
 /// What was done, for the report.
 #[derive(Debug)]
 pub struct Applied {
+    /// uid and generation of the config that this is about.
+    pub about: Option<(String, i64)>,
     /// What the status is to say; `None`: it stays.
     pub status: Option<(Verdict, PublishedPlan)>,
     /// Why the pool was published, if it was.
     pub published_for: Vec<Cause>,
+    /// What is of another cluster, and so left alone.
+    pub stranger: Option<String>,
     /// When to look again.
     pub again: Option<Duration>,
 }
@@ -57,8 +63,9 @@ pub enum PublishedPlan {
 /// # Errors
 /// Requests that failed; [`RequestError::Conflict`] where what was seen no longer is.
 pub async fn apply(state: &State, gathered: &Gathered, plan: Plan) -> Result<Applied, Error> {
-    let Plan { step, orphans, again } = plan;
-    let mut applied = Applied { status: None, published_for: Vec::new(), again };
+    let Plan { step, orphans, stranger, again } = plan;
+    let about = gathered.config.as_ref().map(|config| (config.uid.clone(), config.generation));
+    let mut applied = Applied { about, status: None, published_for: Vec::new(), stranger, again };
     match step {
         Step::None => {}
         Step::Say(verdict) => applied.status = Some((verdict, PublishedPlan::Last)),
@@ -68,6 +75,10 @@ pub async fn apply(state: &State, gathered: &Gathered, plan: Plan) -> Result<App
         }
         Step::Publish(publish) => {
             not_too_often(state, gathered, &publish)?;
+            // Nothing is there: so it is in a new cluster, too.
+            if publish.causes.contains(&Cause::Missing) {
+                is_the_same_worker(state, gathered).await?;
+            }
             applied.status = publish_step(state, gathered, &publish).await?;
             if applied.status.is_some() {
                 applied.published_for = publish.causes;
@@ -76,9 +87,8 @@ pub async fn apply(state: &State, gathered: &Gathered, plan: Plan) -> Result<App
             state.queue.add(Key::Config(gathered.name.clone()));
         }
         Step::Undo(all) => {
-            for made in &all {
-                undo::undo(state, made).await?;
-            }
+            is_the_same(&state.context.worker, &gathered.clusters.worker).await?;
+            undo::undo_pool(state, &gathered.pool, &all).await?;
             lock(&state.verified).remove(&gathered.name);
             applied.status = Some((plan::undone(), PublishedPlan::Nothing));
         }
@@ -95,6 +105,28 @@ pub async fn apply(state: &State, gathered: &Gathered, plan: Plan) -> Result<App
     }
     Ok(applied)
 }
+
+/// Asks the cluster itself whether it still is the one that the watches showed.
+async fn is_the_same(connection: &Connection, uid: &str) -> Result<(), Error> {
+    let live = connection.live_uid().await.map_err(failed("reading namespace kube-system"))?;
+    if live == uid {
+        return Ok(());
+    }
+    Err(Error::ClusterChanged(plan::cluster_changed(uid, &live)))
+}
+
+/// The same of the worker cluster, where a "yes" is believed for some seconds: many pools may be new at once.
+async fn is_the_same_worker(state: &State, gathered: &Gathered) -> Result<(), Error> {
+    if lock(&state.met).is_some_and(|met| met.elapsed() < BELIEVED) {
+        return Ok(());
+    }
+    is_the_same(&state.context.worker, &gathered.clusters.worker).await?;
+    *lock(&state.met) = Some(tokio::time::Instant::now());
+    Ok(())
+}
+
+/// No cluster takes the place of another within this time.
+const BELIEVED: Duration = Duration::from_secs(5);
 
 /// So often in a row a pool is put right before it is suspected that somebody undoes it each time.
 const REPAIRS: u32 = 20;
@@ -127,19 +159,21 @@ async fn publish_step(
         lock(&state.verified).insert(gathered.name.clone(), gathered.inputs_mac.clone());
         return Ok(None);
     }
-    let node_account = node_account(state, gathered, publish).await?;
+    find_again(state, gathered).await?;
+    let joins_by = match publish.node_bootstrap.kind {
+        NodeBootstrapKind::ServiceAccountToken => Some(node_account(state, gathered, publish).await?),
+        NodeBootstrapKind::BootstrapToken => plan::joins_by(&publish.node_bootstrap, None),
+    };
     let account = account(state, gathered, publish).await?;
     let document = provisioning(state, gathered, publish, &documents).await?;
     role(state, gathered, publish, &document.meta.name).await?;
     // After its Role: the API server looks whether we hold the rights that we bind.
     binding(state, gathered, publish).await?;
-    let issued = Timestamp::now();
     let tokens =
-        tokens::issue(state, &publish.identity, (&document.meta.name, &document.meta.uid), publish.life)
-            .await?;
+        tokens::issue(state, &gathered.name, publish, (&document.meta.name, &document.meta.uid)).await?;
     let bound =
-        plan::bound_to(Some(&account), Some(&node_account), Some(&document.meta.uid)).unwrap_or_default();
-    let annotations = annotations(gathered, publish, &documents, &tokens, issued, bound);
+        plan::bound_to(Some(&account), joins_by.as_deref(), Some(&document.meta.uid)).unwrap_or_default();
+    let annotations = annotations(gathered, publish, &documents, &tokens, bound);
     let sealed = |name: &str, role, key, text: &str| {
         let mut metadata = metadata(state, publish, name, role);
         let all = metadata.annotations.get_or_insert_default();
@@ -156,6 +190,7 @@ async fn publish_step(
     );
     let script = documents.edge_script(&tokens)?;
     put(state, gathered, &BOOTSTRAP, gathered.made.bootstrap.as_deref(), bootstrap).await?;
+    lock(&state.unpublished).remove(&gathered.name);
     if let (Some(name), Some(script)) = (&publish.edge_script_name, script) {
         let secret = sealed(name, ROLE_EDGE_SCRIPT, names::EDGE_SCRIPT_KEY, &script);
         put(state, gathered, &EDGE_SCRIPT, gathered.made.edge_script.as_deref(), secret).await?;
@@ -243,7 +278,7 @@ fn wrote_account(state: &State, account: &ServiceAccount) -> String {
 }
 
 /// Creates an object of a pool's identity. One of its name that has lost the label or annotation by which we find it
-/// is made anew; one of another installation is left alone.
+/// gets them again and stays, so that the tokens that hang on it live on; one of another installation is left alone.
 async fn create<K>(state: &State, api: &Api<K>, object: &K, what: &'static str) -> Result<K, Error>
 where
     K: kube::Resource<DynamicType = ()>
@@ -274,8 +309,16 @@ where
         }
         Some(owner) if owner != state.installation => Err(failed(what)(refused).into()),
         _ => {
-            undo::delete(api, &name, standing.uid.as_deref().unwrap_or_default(), None, what).await?;
-            Ok(api.create(&PostParams::default(), object).await.map_err(failed(what))?)
+            let mut fenced = object.clone();
+            fenced.meta_mut().resource_version = standing.resource_version;
+            match api.patch(&name, &PatchParams::default(), &Patch::Merge(&fenced)).await {
+                // What a RoleBinding refers to can't be changed.
+                Err(error) if status::is_code(&error, 422) => {
+                    undo::delete(api, &name, standing.uid.as_deref().unwrap_or_default(), None, what).await?;
+                    Ok(api.create(&PostParams::default(), object).await.map_err(failed(what))?)
+                }
+                patched => Ok(patched.map_err(failed(what))?),
+            }
         }
     }
 }
@@ -376,6 +419,37 @@ async fn put_role(
     Ok(())
 }
 
+/// Documents that the bootstrap Secret names or the Role opens, and that are out of sight though they are there: somebody
+/// has taken their label off, or the watch lags. They are labelled again, for a token that is alive may fetch them, and a
+/// Role that is made from what is seen would refuse it.
+async fn find_again(state: &State, gathered: &Gathered) -> Result<(), Error> {
+    const WHAT: &str = "a document out of sight";
+    let Made { bootstrap, role, provisioning, .. } = &gathered.made;
+    let Some(md) = gathered.config.as_ref().and_then(|config| config.machine_deployment.as_ref()) else {
+        return Ok(());
+    };
+    let named = bootstrap.as_ref().and_then(|secret| secret.meta.annotation(names::PROVISIONING_SECRET));
+    let opened = role.iter().filter_map(|role| role.secrets.as_ref()).flatten().map(String::as_str);
+    let seen = |name: &str| provisioning.iter().any(|secret| secret.meta.name == name);
+    let of_pool = names::provisioning_secret_name(&gathered.pool, "");
+    let lost: BTreeSet<&str> =
+        named.into_iter().chain(opened).filter(|name| !seen(name) && name.starts_with(&of_pool)).collect();
+    let marks = plan::Marks::new(gathered, md);
+    let labels = marks.labels(&state.installation, ROLE_PROVISIONING);
+    let mut found = false;
+    for name in lost {
+        let Some(secret) = state.secret_api().get_opt(name).await.map_err(failed(WHAT))? else { continue };
+        let patch = json!({"metadata": {
+            "resourceVersion": secret.metadata.resource_version,
+            "labels": labels, "annotations": marks.annotations,
+        }});
+        let patched = state.secret_api().patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+        state.wrote_secret(&patched.map_err(failed(WHAT))?);
+        found = true;
+    }
+    if found { Err(RequestError::Conflict { what: WHAT }.into()) } else { Ok(()) }
+}
+
 /// The provisioning Secret stands, and is kept longer than any token that is about to be issued.
 async fn provisioning(
     state: &State,
@@ -394,10 +468,13 @@ async fn provisioning(
         let keep_until =
             standing.meta.time(names::KEEP_UNTIL).map_or(publish.keep_until, |at| at.max(publish.keep_until));
         let keep_until = keep_until.to_string();
+        let marks = publish.marks.annotations.iter().map(|(name, value)| (name.as_str(), Some(value)));
+        let annotations: BTreeMap<&str, Option<&String>> =
+            marks.chain([(names::KEEP_UNTIL, Some(&keep_until)), (names::ORPHANED_SINCE, None)]).collect();
         let patch = json!({"metadata": {
             "resourceVersion": standing.meta.resource_version,
             "labels": publish.marks.labels(&state.installation, ROLE_PROVISIONING),
-            "annotations": {names::KEEP_UNTIL: keep_until, names::CONFIG: gathered.name, names::ORPHANED_SINCE: null},
+            "annotations": annotations,
         }});
         let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await;
         Ok(state.wrote_secret(&patched.map_err(failed(WHAT))?))
@@ -437,10 +514,10 @@ fn annotations(
     publish: &Publish,
     documents: &Documents,
     tokens: &Tokens,
-    issued: Timestamp,
     bound: String,
 ) -> BTreeMap<String, String> {
-    let renew_at = issued.saturating_add(renewal(tokens.life, &gathered.pool)).unwrap_or(Timestamp::MAX);
+    let renew_at =
+        tokens.issued.saturating_add(renewal(tokens.life, &gathered.pool)).unwrap_or(Timestamp::MAX);
     let from = gathered.config.as_ref().map(|config| config.published_from()).unwrap_or_default();
     BTreeMap::from([
         (names::MACHINE_DEPLOYMENT_REVISION.to_owned(), publish.revision.clone()),
@@ -514,7 +591,7 @@ async fn put(
                 state.wrote_secret(&standing);
                 return Err(RequestError::Conflict { what }.into());
             }
-            if labelled || is_ours_by_mac(gathered, &standing) {
+            if labelled || lost_its_label(gathered, &view) || is_ours_by_mac(gathered, &view) {
                 if standing.immutable == Some(true) {
                     undo::delete_secret(state, &view).await?;
                     let created = api.create(&PostParams::default(), &secret).await.map_err(failed(what))?;
@@ -540,14 +617,18 @@ async fn put(
     Ok(())
 }
 
-/// Whether a Secret that has lost our label carries what only we could have written.
-fn is_ours_by_mac(gathered: &Gathered, secret: &Secret) -> bool {
-    let view = SecretView::of(secret);
+/// Whether a Secret is of the pool, as far as that is still written on it: nobody else comes by the pool's id.
+fn lost_its_label(gathered: &Gathered, secret: &SecretView) -> bool {
+    let labels = &secret.meta.labels;
+    !labels.contains_key(names::INSTALLATION) && labels.get(names::POOL) == Some(&gathered.pool)
+}
+
+/// Whether a Secret without our labels, or with another's, carries what only we could have written. Whoever took it over
+/// would have put a seal of its own on it.
+fn is_ours_by_mac(gathered: &Gathered, secret: &SecretView) -> bool {
     let sealed =
-        view.content.as_deref().map(|content| plan::seal(&gathered.key, content, &view.meta.annotations));
-    installation_of(&secret.metadata).is_none()
-        && sealed.is_some()
-        && view.meta.annotation(names::CONTENT_MAC) == sealed.as_deref()
+        secret.content.as_deref().map(|content| plan::seal(&gathered.key, content, &secret.meta.annotations));
+    sealed.is_some() && secret.meta.annotation(names::CONTENT_MAC) == sealed.as_deref()
 }
 
 /// Its bootstrap Secrets are immutable and carry nothing but the document and annotations of this form.
@@ -580,6 +661,7 @@ async fn tidy(state: &State, gathered: &Gathered, keep: Keep) -> Result<(), Erro
         );
     }
     if let (Some(secrets), Some(role)) = (keep.narrow, gathered.made.role.as_deref()) {
+        find_again(state, gathered).await?;
         let metadata = ObjectMeta {
             name: Some(role.meta.name.clone()),
             labels: Some(role.meta.labels.clone()),
@@ -613,20 +695,51 @@ async fn apply_orphan(state: &State, gathered: &Gathered, step: OrphanStep) -> R
             }
         }
         OrphanStep::Collect(made) => {
+            is_the_same(&state.context.worker, &gathered.clusters.worker).await?;
+            is_the_same(&state.context.management, &gathered.clusters.management).await?;
             let config = status::live(&state.config_api(), &gathered.name).await;
             let config = config.map_err(failed("reading the OperatingSystemConfig"))?;
             if gathered.config.is_none() && config.is_some() {
                 return Err(RequestError::Conflict { what: "the OperatingSystemConfig" }.into());
             }
-            lock(&state.collected).push_back(gathered.now);
+            if let Some(owner) = living_owner(state, &made).await? {
+                tracing::warn!(
+                    config = gathered.name,
+                    machine_deployment = owner,
+                    "has had no OperatingSystemConfig for a day, but its MachineDeployment is there: kept. Look whether osc-controller runs, and whether --namespace is the same for both"
+                );
+                return Ok(());
+            }
+            // Without a Secret it opens nothing, and there is nothing to lose.
+            if made.secrets().next().is_some() && !collected::record(state, gathered.now).await? {
+                return Ok(());
+            }
             tracing::warn!(
                 config = gathered.name,
                 "has had no OperatingSystemConfig for a day: what was made for it is undone"
             );
-            undo::undo(state, &made).await?;
+            let pool = made.metas().find_map(Meta::pool).unwrap_or_default().to_owned();
+            undo::undo_pool(state, &pool, &[*made]).await?;
         }
     }
     Ok(())
+}
+
+/// The MachineDeployment that something was made for, if it is still there: asked of the API server itself, in the
+/// cluster that the Secrets are in, since configs are also missing where they are looked for in the wrong place.
+async fn living_owner(state: &State, made: &Made) -> Result<Option<String>, Error> {
+    let owners: BTreeSet<(&str, &str)> =
+        made.metas().filter_map(|meta| Some((meta.annotation(names::OWNER)?, meta.pool()?))).collect();
+    for (owner, pool) in owners {
+        let Some((namespace, name)) = owner.split_once('/') else { continue };
+        let api: Api<MachineDeployment> = Api::namespaced(state.context.worker.client.clone(), namespace);
+        let live = status::live(&api, name).await.map_err(failed("reading the MachineDeployment"))?;
+        let uid = live.and_then(|live| live.metadata.uid);
+        if uid.is_some_and(|uid| names::pool_id(namespace, name, &uid) == pool) {
+            return Ok(Some(owner.to_owned()));
+        }
+    }
+    Ok(None)
 }
 
 fn metadata(state: &State, publish: &Publish, name: &str, role: &'static str) -> ObjectMeta {
@@ -653,5 +766,5 @@ fn namespaced<K>(state: &State) -> Api<K>
 where
     K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
 {
-    Api::namespaced(state.context.client.clone(), CLOUD_INIT_SETTINGS)
+    Api::namespaced(state.context.worker.client.clone(), CLOUD_INIT_SETTINGS)
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
+use kube::ResourceExt;
 use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
 use osm_api::settings::Credentials;
 use osm_render::LateValues;
@@ -15,12 +16,12 @@ use crate::state::{State, lock};
 use crate::view::{
     BindingView, ConfigView, Meta, ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_PROVISIONING, RoleView, SecretView,
 };
-use crate::{Error, document};
+use crate::{Error, collected, document, plan};
 
 /// What a plan is made from.
 #[derive(Clone)]
 pub struct Gathered {
-    /// The time that the plan goes by.
+    /// The time that the plan goes by: the API server's.
     pub now: Timestamp,
     /// Name of the OperatingSystemConfig.
     pub name: String,
@@ -28,6 +29,8 @@ pub struct Gathered {
     pub config: Option<Arc<ConfigView>>,
     /// Id of its pool; empty without one.
     pub pool: String,
+    /// Which clusters these are.
+    pub clusters: Clusters,
     /// What exists for its pool.
     pub made: Made,
     /// What exists for other pools under the same config name.
@@ -44,14 +47,34 @@ pub struct Gathered {
     pub waiting_since: Timestamp,
     /// Whether this process has compared the documents themselves for these inputs.
     pub verified: bool,
+    /// What machines of a pool boot with that we have never been able to publish; of another program.
+    pub inherited: Option<Inherited>,
     /// The Secret that has the name of one of ours, and is somebody else's.
     pub foreign: Option<String>,
     /// Credential settings.
     pub credentials: Credentials,
     /// The HMAC key.
     pub key: DigestKey,
-    /// How many orphaned pools may be collected now.
+    /// How many orphaned pools may be collected now, by all replicas together.
     pub may_collect: usize,
+}
+
+/// A bootstrap Secret of another program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inherited {
+    /// Its name.
+    pub name: String,
+    /// The revision that it is for, if it says so.
+    pub revision: Option<String>,
+}
+
+/// uids of the `kube-system` namespaces, as this process first met them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clusters {
+    /// Of the cluster of OperatingSystemConfigs.
+    pub management: String,
+    /// Of the cluster that is published in.
+    pub worker: String,
 }
 
 /// What exists for one pool.
@@ -77,6 +100,20 @@ impl Made {
         self.provisioning.iter().chain(&self.edge_script).chain(&self.bootstrap)
     }
 
+    /// Whether it was published by way of another management cluster than this one.
+    pub fn is_of_another(&self, management: &str) -> bool {
+        let mut uids = self.metas().map(|meta| meta.annotation(names::MANAGEMENT_CLUSTER_UID));
+        uids.any(|uid| uid.is_some_and(|uid| uid != management))
+    }
+
+    /// Metadata of everything.
+    pub fn metas(&self) -> impl Iterator<Item = &Meta> {
+        let identity = self.account.as_deref().into_iter();
+        let identity = identity.chain(self.role.as_deref().map(|role| &role.meta));
+        let identity = identity.chain(self.binding.as_deref().map(|binding| &binding.meta));
+        self.secrets().map(|secret| &secret.meta).chain(identity)
+    }
+
     /// Whether nothing exists.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
@@ -88,7 +125,7 @@ impl Made {
 /// # Errors
 /// Requests that failed; values that can't be had.
 pub async fn gather(state: &State, name: &str) -> Result<Gathered, Error> {
-    let now = Timestamp::now();
+    let now = state.context.worker.server_time.now();
     let config = state.configs.get(&format!("{}/{name}", state.context.args.namespace));
     let pool_ref = config.as_ref().and_then(|config| config.machine_deployment.clone());
     let pool =
@@ -101,6 +138,8 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, Error> {
     });
     let (made, strays) = made(state, name, &pool);
     let settings = state.settings.borrow().clone();
+    let (management, worker) = tokio::try_join!(state.context.management.uid(), state.context.worker.uid())
+        .map_err(failed("reading namespace kube-system"))?;
     let key = key::get(state).await?;
     let retired = config.as_ref().is_some_and(|config| config.is_retired());
     let vouched = config.as_ref().filter(|_| !retired).and_then(|config| config.vouched().cloned());
@@ -132,6 +171,12 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, Error> {
     }
     let ready = vouched.as_ref().is_some_and(|vouched| vouched.revision.is_some());
     let waiting_since = waiting_since(state, name, ready, now);
+    let inherited = match &config {
+        Some(config) if config.is_claimed() && config.machine_deployment.is_none() => {
+            inherited(state, name).await?
+        }
+        _ => None,
+    };
     let taken = fixed_names.into_iter().flatten().find(|name| lock(&state.foreign).contains(name));
     if let Some(name) = taken
         && is_still_foreign(state, &name).await?
@@ -141,7 +186,7 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, Error> {
     Ok(Gathered {
         now,
         name: name.to_owned(),
-        made,
+        clusters: Clusters { management, worker },
         pool,
         node_account: state
             .accounts
@@ -152,11 +197,16 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, Error> {
         inputs_mac,
         values,
         foreign,
-        credentials: settings.map(|current| current.settings.credentials.clone()).unwrap_or_default(),
+        credentials: settings.map_or_else(
+            || plan::credentials_without_settings(made.bootstrap.as_deref()),
+            |current| current.settings.credentials.clone(),
+        ),
+        made,
+        inherited,
         source_problem,
         waiting_since,
         key,
-        may_collect: if strays.is_empty() { 0 } else { may_collect(state, now) },
+        may_collect: if strays.is_empty() { 0 } else { collected::may_be(state, now) },
         strays,
     })
 }
@@ -169,11 +219,14 @@ fn made(state: &State, name: &str, pool: &str) -> (Made, Vec<(String, Made)>) {
     }
     for secret in state.secrets.group(name) {
         let made = of(&mut by_pool, &secret.meta);
-        if secret.is(ROLE_BOOTSTRAP) {
+        // A label is easily changed, a name is not: one that does not fit its label is nothing of ours until it does.
+        let named =
+            |start: &str, end: &str| secret.meta.name.starts_with(start) && secret.meta.name.ends_with(end);
+        if secret.is(ROLE_BOOTSTRAP) && named("", "-bootstrap-config") {
             made.bootstrap = Some(secret);
-        } else if secret.is(ROLE_EDGE_SCRIPT) {
+        } else if secret.is(ROLE_EDGE_SCRIPT) && named("edge-provider-script-", "") {
             made.edge_script = Some(secret);
-        } else if secret.is(ROLE_PROVISIONING) {
+        } else if secret.is(ROLE_PROVISIONING) && named("osm-provisioning-", "") {
             made.provisioning.push(secret);
         }
     }
@@ -200,6 +253,16 @@ fn made(state: &State, name: &str, pool: &str) -> (Made, Vec<(String, Made)>) {
     (own, by_pool.into_iter().filter(|(_, made)| !made.is_nothing()).collect())
 }
 
+async fn inherited(state: &State, config: &str) -> Result<Option<Inherited>, Error> {
+    let Some(name) = names::bootstrap_secret_of(config) else { return Ok(None) };
+    let found =
+        status::live(&state.secret_api(), &name).await.map_err(failed("reading somebody's Secret"))?;
+    Ok(found.map(|found| Inherited {
+        revision: found.annotations().get(names::MACHINE_DEPLOYMENT_REVISION).cloned(),
+        name,
+    }))
+}
+
 async fn is_still_foreign(state: &State, name: &str) -> Result<bool, Error> {
     let found = status::live(&state.secret_api(), name).await.map_err(failed("reading somebody's Secret"))?;
     let ours = |labels: &std::collections::BTreeMap<String, String>| {
@@ -219,14 +282,4 @@ fn waiting_since(state: &State, name: &str, ready: bool, now: Timestamp) -> Time
         return now;
     }
     *waiting.entry(name.to_owned()).or_insert(now)
-}
-
-/// A tenth of the pools in an hour, but at least one: whatever made so many configs vanish was hardly meant.
-fn may_collect(state: &State, now: Timestamp) -> usize {
-    let mut collected = lock(&state.collected);
-    while collected.front().is_some_and(|at| now.duration_since(*at) > SignedDuration::from_hours(1)) {
-        collected.pop_front();
-    }
-    let pools = state.secrets.select(|secret| secret.is(ROLE_BOOTSTRAP)).len();
-    (pools / 10).max(1).saturating_sub(collected.len())
 }

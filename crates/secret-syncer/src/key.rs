@@ -13,12 +13,11 @@ use kube::api::PostParams;
 use osm_api::{digest, names};
 use osm_runtime::request::failed;
 use osm_runtime::status;
-use rand::Rng;
 use sha2::Sha256;
 
-use crate::Error;
 use crate::state::{State, lock};
 use crate::view::{KEY, ROLE_KEY};
+use crate::{Error, undo};
 
 /// 32 secret bytes. `Debug` does not show them.
 #[derive(Clone, PartialEq, Eq)]
@@ -60,8 +59,8 @@ pub async fn get(state: &State) -> Result<DigestKey, Error> {
     }
 }
 
-/// Sees to it that the key stands in the cluster: the one this process already uses, else the one that stands there,
-/// else a new one.
+/// Sees to it that a key stands in the cluster, and goes by it: the one that stands there, else the one this process already
+/// uses, else a new one. So replicas agree, whichever of them was first.
 ///
 /// # Errors
 /// Requests that failed; [`Error::ForeignSecret`] where the name is taken.
@@ -70,22 +69,27 @@ pub async fn ensure(state: &State) -> Result<DigestKey, Error> {
     let _one_at_a_time = state.writes_key.lock().await;
     let used = lock(&state.digest_key).clone();
     let standing = state.secrets.get(&state.key_in_namespace(&name)).and_then(|secret| secret.key.clone());
-    let key = match (used, standing) {
-        (Some(used), Some(standing)) if used == standing => used,
-        (None, Some(standing)) => standing,
-        (Some(used), _) => store(state, &name, &used, true).await?,
-        (None, None) => {
-            let new = DigestKey(rand::rng().random());
-            store(state, &name, &new, false).await?
+    let key = match standing {
+        Some(standing) => standing,
+        None => {
+            let new = || DigestKey(state.context.surroundings.bytes());
+            store(state, &name, used.clone().unwrap_or_else(new)).await?
         }
     };
     *lock(&state.digest_key) = Some(key.clone());
+    if used.is_some_and(|used| used != key) {
+        tracing::warn!(
+            secret = name,
+            "somebody has put another HMAC key there: everything is published once more"
+        );
+        state.wake(|_| true);
+    }
     Ok(key)
 }
 
-/// Stores `key`; one that stands there already is kept unless `key` is in use. The name is made for this
-/// installation, so that a Secret whose label was taken off is ours.
-async fn store(state: &State, name: &str, key: &DigestKey, in_use: bool) -> Result<DigestKey, Error> {
+/// Stores `key`; one that stands there already is kept. The name is made for this installation, so that a Secret whose label
+/// was taken off is ours.
+async fn store(state: &State, name: &str, key: DigestKey) -> Result<DigestKey, Error> {
     let labels = BTreeMap::from([
         (names::INSTALLATION.to_owned(), state.installation.clone()),
         (names::ROLE.to_owned(), ROLE_KEY.to_owned()),
@@ -94,11 +98,11 @@ async fn store(state: &State, name: &str, key: &DigestKey, in_use: bool) -> Resu
     let metadata =
         ObjectMeta { name: Some(name.to_owned()), labels: Some(labels.clone()), ..ObjectMeta::default() };
     let secret =
-        Secret { metadata, data: Some(data(key)), type_: Some("Opaque".to_owned()), ..Secret::default() };
+        Secret { metadata, data: Some(data(&key)), type_: Some("Opaque".to_owned()), ..Secret::default() };
     let refused = match state.secret_api().create(&PostParams::default(), &secret).await {
         Ok(created) => {
             state.wrote_secret(&created);
-            return Ok(key.clone());
+            return Ok(key);
         }
         Err(error) => error,
     };
@@ -111,7 +115,14 @@ async fn store(state: &State, name: &str, key: &DigestKey, in_use: bool) -> Resu
         return Err(Error::ForeignSecret { name: name.to_owned() });
     }
     let stored = standing.data.as_ref().and_then(|data| data.get(KEY)).and_then(|key| DigestKey::of(&key.0));
-    let wanted = stored.filter(|_| !in_use).unwrap_or_else(|| key.clone());
+    let wanted = stored.clone().unwrap_or(key);
+    if standing.immutable == Some(true) && stored.as_ref() != Some(&wanted) {
+        let uid = standing.metadata.uid.as_deref().unwrap_or_default();
+        undo::delete(&state.secret_api(), name, uid, None, "the HMAC key").await?;
+        let created = state.secret_api().create(&PostParams::default(), &secret).await;
+        state.wrote_secret(&created.map_err(failed("the HMAC key"))?);
+        return Ok(wanted);
+    }
     standing.data = Some(data(&wanted));
     standing.metadata.labels = Some(labels);
     let replaced = state.secret_api().replace(name, &PostParams::default(), &standing).await;

@@ -6,7 +6,10 @@
 //! A reconcile is `gather → plan → apply → report`; all decisions are in [`plan`].
 
 pub mod apply;
+pub mod bootstrap_token;
+pub mod collected;
 pub mod document;
+pub mod eternal_tokens;
 pub mod gather;
 pub mod key;
 pub mod plan;
@@ -39,6 +42,14 @@ pub enum Error {
         /// The right, such as `create certificatesigningrequests`.
         right: String,
     },
+    /// The cluster is not the one that it was.
+    #[error("{0}")]
+    ClusterChanged(String),
+    /// The settings want bootstrap tokens, and the right to create them is missing.
+    #[error(
+        "secret-syncer may not create Secrets in kube-system, as the settings' credentials.nodeBootstrap.kind wants: apply this version's roles with bootstrap tokens, or set it to serviceAccountToken"
+    )]
+    BootstrapTokenForbidden,
     /// A Secret with the name of ours belongs to somebody else.
     #[error("Secret cloud-init-settings/{name} is not ours and stays untouched: delete or rename it")]
     ForeignSecret {
@@ -66,6 +77,8 @@ impl runner::Failure for Error {
         match self {
             Self::Request(error) => error.reason(),
             Self::RightMissing { .. } => "NodeRightMissing",
+            Self::ClusterChanged(_) => osm_runtime::strangers::CLUSTER_CHANGED,
+            Self::BootstrapTokenForbidden => "BootstrapTokenForbidden",
             Self::ForeignSecret { .. } => "ForeignSecret",
             Self::AlteredAgain { .. } => "AlteredAgain",
             Self::Source(error) => error.reason(),
@@ -84,14 +97,19 @@ impl runner::Failure for Error {
 /// Metrics or clients that can't be set up.
 pub async fn run(context: Context, settings: settings::Receiver, installation: String) -> anyhow::Result<()> {
     let state = State::start(&context, settings, installation)?;
-    let queue = state.queue.clone();
-    runner::work(&context, queue, move |key| reconcile(state.clone(), key)).await;
+    let (queue, shared, installation) = (state.queue.clone(), state.clone(), state.installation.clone());
+    let work = move |key| reconcile(state.clone(), key);
+    runner::work(&context, &installation, queue, shared, work).await;
     Ok(())
 }
 
 async fn reconcile(state: State, key: Key) -> Result<Option<Duration>, Error> {
     match key {
         Key::DigestKey => key::ensure(&state).await.map(|_| None),
+        Key::EternalTokens => {
+            eternal_tokens::tell(&state).await;
+            Ok(None)
+        }
         Key::Config(name) => {
             let outcome = sync(&state, &name).await;
             report::report(&state, &name, outcome).await

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use osm_api::rbac::Service;
-use osm_runtime::CommonArgs;
+use osm_runtime::{CommonArgs, WorkerArgs};
 
 /// Publishes OperatingSystemConfigs as Secrets in the namespace cloud-init-settings.
 ///
@@ -15,6 +15,8 @@ use osm_runtime::CommonArgs;
 struct Args {
     #[command(flatten)]
     common: CommonArgs,
+    #[command(flatten)]
+    worker: WorkerArgs,
     /// Name of this installation on everything that it makes; objects of another are never touched.
     /// Default: the value of --namespace.
     #[arg(long, env = "OSM_INSTALLATION", value_name = "NAME")]
@@ -24,8 +26,12 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     let id = args.installation.unwrap_or_else(|| args.common.namespace.clone());
-    let installation = args.common.installation();
-    osm_runtime::service::main(Service::SecretSyncer, args.common, installation, |context, settings| {
-        secret_syncer::run(context, settings, id)
-    })
+    let (worker, installation) = (args.worker.worker_cluster_kubeconfig, args.common.installation());
+    osm_runtime::service::main(
+        Service::SecretSyncer,
+        args.common,
+        worker,
+        installation,
+        |context, settings| secret_syncer::run(context, settings, id),
+    )
 }

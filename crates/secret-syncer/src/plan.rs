@@ -8,12 +8,12 @@ use jiff::{SignedDuration, Timestamp};
 use osm_api::condition::{PUBLISHED, REASON_UNDONE, Verdict};
 use osm_api::config::{MachineDeploymentRef, Rendered};
 use osm_api::names;
+use osm_api::settings::{Credentials, NodeBootstrap, NodeBootstrapKind};
+use osm_runtime::strangers::CLUSTER_CHANGED;
 
-use crate::gather::{Gathered, Made};
+use crate::gather::{Clusters, Gathered, Inherited, Made};
 use crate::key::DigestKey;
-use crate::view::{
-    ConfigView, ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_IDENTITY, ROLE_PROVISIONING, SecretView,
-};
+use crate::view::{ConfigView, Meta, SecretView};
 
 /// How long what belongs to no OperatingSystemConfig is left alone.
 const ORPHAN_AGE: SignedDuration = SignedDuration::from_hours(24);
@@ -33,6 +33,8 @@ pub struct Plan {
     pub step: Step,
     /// For pools whose config is not there.
     pub orphans: Vec<OrphanStep>,
+    /// What is of another cluster, and so left alone.
+    pub stranger: Option<String>,
     /// Look again after this time, though nothing changes.
     pub again: Option<Duration>,
 }
@@ -95,7 +97,9 @@ pub struct Publish {
     pub identity: String,
     /// Labels and annotations of everything of the pool.
     pub marks: Marks,
-    /// `osm-node-bootstrap` is missing.
+    /// With what its kubelets join.
+    pub node_bootstrap: NodeBootstrap,
+    /// `osm-node-bootstrap` is missing, and wanted.
     pub create_node_account: bool,
     /// Life to ask for.
     pub life: Duration,
@@ -115,19 +119,28 @@ pub struct Marks {
 }
 
 impl Marks {
-    fn new(config: &str, pool: &str, md: &MachineDeploymentRef) -> Self {
+    /// Those of a pool.
+    pub fn new(gathered: &Gathered, md: &MachineDeploymentRef) -> Self {
         Self {
-            labels: BTreeMap::from([(names::POOL.to_owned(), pool.to_owned())]),
+            labels: BTreeMap::from([(names::POOL.to_owned(), gathered.pool.clone())]),
             annotations: BTreeMap::from([
-                (names::CONFIG.to_owned(), config.to_owned()),
+                (names::CONFIG.to_owned(), gathered.name.clone()),
+                (names::MANAGEMENT_CLUSTER_UID.to_owned(), gathered.clusters.management.clone()),
                 (names::OWNER.to_owned(), format!("{}/{}", md.namespace, md.name)),
             ]),
         }
     }
 
+    /// Whether an object has them.
+    fn are_on(&self, meta: &Meta) -> bool {
+        let all = |wanted: &BTreeMap<String, String>, found: &BTreeMap<String, String>| {
+            wanted.iter().all(|(name, value)| found.get(name) == Some(value))
+        };
+        all(&self.labels, &meta.labels) && all(&self.annotations, &meta.annotations)
+    }
+
     /// Labels of an object for this purpose.
     pub fn labels(&self, installation: &str, role: &'static str) -> BTreeMap<String, String> {
-        debug_assert!([ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_IDENTITY, ROLE_PROVISIONING].contains(&role));
         let mut labels = self.labels.clone();
         labels.insert(names::INSTALLATION.to_owned(), installation.to_owned());
         labels.insert(names::ROLE.to_owned(), role.to_owned());
@@ -140,7 +153,8 @@ impl Marks {
 pub enum OrphanStep {
     /// Its Secrets are marked with the time.
     Mark(Vec<Arc<SecretView>>),
-    /// It has been without a config for a day: undone, if the API server itself says that there is none.
+    /// It has been without a config for a day: undone, if the API server itself says that there is none, and that the
+    /// pool's MachineDeployment is gone too.
     Collect(Box<Made>),
 }
 
@@ -160,14 +174,46 @@ pub fn plan(gathered: &Gathered) -> Plan {
     if unsure || matches!(step, Step::Undo(_)) {
         orphans.clear();
     }
-    Plan { step, orphans, again }
+    let stranger = match &step {
+        Step::Say(verdict) if verdict.reason == CLUSTER_CHANGED => Some(verdict.message.clone()),
+        _ => foreign_strays(gathered),
+    };
+    Plan { step, orphans, stranger, again }
+}
+
+/// Only the management cluster by way of which something was published can tell that it is no longer wanted.
+fn foreign_strays(gathered: &Gathered) -> Option<String> {
+    let foreign = |(_, made): &&(String, Made)| made.is_of_another(&gathered.clusters.management);
+    let (pool, _) = gathered.strays.iter().find(foreign)?;
+    Some(format!(
+        "what stands in cloud-init-settings for pool {pool} was published by way of another management cluster than the \
+         one that --kubeconfig leads to, whose kube-system namespace has uid {}: it is left alone. Correct --kubeconfig \
+         and restart the services; or, if that cluster is gone for good, delete the Secrets, ServiceAccounts, Roles and \
+         RoleBindings with label {}={pool} there",
+        gathered.clusters.management,
+        names::POOL
+    ))
+}
+
+/// What the API server of a cluster said is worth nothing once it is another.
+pub fn cluster_changed(was: &str, is: &str) -> String {
+    format!(
+        "it was made for another cluster (its kube-system namespace has uid {was}, that of this one {is}): nothing is \
+         published or undone. Correct the kubeconfig of that cluster and restart osc-controller and secret-syncer, or \
+         delete this object if it is gone for good"
+    )
 }
 
 fn for_config(gathered: &Gathered, config: &Arc<ConfigView>) -> (Step, Option<Duration>) {
-    let Some(md) = &config.machine_deployment else { return (Step::None, None) };
+    let Some(md) = &config.machine_deployment else { return not_taken_over(gathered, config) };
+    let Clusters { management, worker } = &gathered.clusters;
+    if let Some(was) = config.made_in.as_ref().filter(|made_in| *made_in != worker) {
+        return (say(CLUSTER_CHANGED, &cluster_changed(was, worker)), Some(LOOK_AGAIN));
+    }
     if config.is_retired() {
         let mut left = vec![gathered.made.clone()];
-        left.extend(gathered.strays.iter().map(|(_, made)| made.clone()));
+        let strays = gathered.strays.iter().map(|(_, made)| made);
+        left.extend(strays.filter(|made| !made.is_of_another(management)).cloned());
         left.retain(|made| !made.is_nothing());
         let step = if config.is_undone() && left.is_empty() { Step::None } else { Step::Undo(left) };
         return (step, None);
@@ -207,6 +253,29 @@ fn for_config(gathered: &Gathered, config: &Arc<ConfigView>) -> (Step, Option<Du
     (Step::Publish(Box::new(publish(gathered, config, md, vouched, revision, causes))), None)
 }
 
+/// What the Go implementation made, until osc-controller can render it. Nothing of it is touched.
+fn not_taken_over(gathered: &Gathered, config: &ConfigView) -> (Step, Option<Duration>) {
+    if !config.is_claimed() {
+        return (Step::None, None);
+    }
+    let message = match &gathered.inherited {
+        None => {
+            "osc-controller has not rendered it; its condition Rendered says why. There is no bootstrap Secret: no machine \
+             can be made"
+                .to_owned()
+        }
+        Some(Inherited { name, revision }) => {
+            let revision = revision.as_deref().map(|at| format!(" at revision {at}")).unwrap_or_default();
+            format!(
+                "osc-controller has not rendered it; its condition Rendered says why. Machines are made{revision} from Secret \
+                 {name}, which another program made: it stays untouched, nobody here renews the credentials in it, and \
+                 when they expire is not known here"
+            )
+        }
+    };
+    (say("NotTakenOver", &message), Some(LOOK_AGAIN))
+}
+
 fn unvouched(config: &ConfigView) -> String {
     let until = match &config.status.published {
         Some(published) => format!("; what was published is good until {}", published.credential_expires),
@@ -225,6 +294,8 @@ fn causes(gathered: &Gathered, config: &ConfigView, revision: &str) -> Vec<Cause
     let Made { bootstrap, edge_script, provisioning, account, role, binding } = &gathered.made;
     let Some(bootstrap) = bootstrap else { return vec![Cause::Missing] };
     let meta = &bootstrap.meta;
+    let marks = config.machine_deployment.as_ref().map(|md| Marks::new(gathered, md));
+    let marked = |meta: &Meta| marks.as_ref().is_some_and(|marks| marks.are_on(meta));
     let is = |key: &str, wanted: &str| meta.annotation(key) == Some(wanted);
     let mut causes = Vec::new();
     let mut check = |good: bool, cause: Cause| {
@@ -238,7 +309,7 @@ fn causes(gathered: &Gathered, config: &ConfigView, revision: &str) -> Vec<Cause
     check(is(names::PUBLISHED_FROM, &config.published_from()), Cause::NewContent);
     let sealed = bootstrap.content.as_deref().map(|content| seal(&gathered.key, content, &meta.annotations));
     let whole = sealed.is_some() && meta.annotation(names::CONTENT_MAC) == sealed.as_deref();
-    check(whole && !bootstrap.immutable && meta.pool() == Some(gathered.pool.as_str()), Cause::Altered);
+    check(whole && !bootstrap.immutable && marked(meta), Cause::Altered);
     if config.is_edge {
         let sealed = |secret: &SecretView| {
             let content = secret.content.as_deref();
@@ -249,7 +320,7 @@ fn causes(gathered: &Gathered, config: &ConfigView, revision: &str) -> Vec<Cause
             sealed(secret).as_deref() == secret.meta.annotation(names::CONTENT_MAC)
                 && SEALED.iter().all(|name| secret.meta.annotation(name) == meta.annotation(name))
                 && !secret.immutable
-                && secret.meta.pool() == Some(gathered.pool.as_str())
+                && marked(&secret.meta)
                 && secret.meta.annotation(names::ORPHANED_SINCE).is_none()
         };
         check(edge_script.as_deref().is_some_and(whole), Cause::Altered);
@@ -258,11 +329,14 @@ fn causes(gathered: &Gathered, config: &ConfigView, revision: &str) -> Vec<Cause
     let document = provisioning.iter().find(|secret| secret.meta.name == named);
     let binds = bound_to(
         account.as_deref().map(|a| a.uid.as_str()),
-        gathered.node_account.as_deref(),
+        joins_by(&gathered.credentials.node_bootstrap, gathered.node_account.as_deref()).as_deref(),
         document.map(|s| s.meta.uid.as_str()),
     );
     check(binds.is_some() && meta.annotation(names::BOUND_TO) == binds.as_deref(), Cause::TokensDead);
-    check(document.is_none_or(|secret| secret.immutable), Cause::Altered);
+    let whole = |secret: &SecretView| {
+        secret.immutable && marked(&secret.meta) && secret.meta.annotation(names::ORPHANED_SINCE).is_none()
+    };
+    check(document.is_none_or(|document| whole(document)), Cause::Altered);
     let renewal = meta.time(names::RENEW_AT);
     check(renewal.is_some_and(|at| gathered.now < at), Cause::RenewalDue);
     let opened = role.as_ref().and_then(|role| role.secrets.as_ref());
@@ -275,8 +349,37 @@ fn causes(gathered: &Gathered, config: &ConfigView, revision: &str) -> Vec<Cause
 }
 
 /// Value of [`names::BOUND_TO`]; `None` where one of the three is missing.
-pub fn bound_to(account: Option<&str>, node_account: Option<&str>, secret: Option<&str>) -> Option<String> {
-    Some(format!("{}/{}/{}", account?, node_account?, secret?))
+pub fn bound_to(account: Option<&str>, joins_by: Option<&str>, secret: Option<&str>) -> Option<String> {
+    Some(format!("{}/{}/{}", account?, joins_by?, secret?))
+}
+
+/// Group of every bootstrap token.
+const BOOTSTRAPPERS: &str = "system:bootstrappers";
+
+/// What the token of a pool's kubelets stands on: the uid of `osm-node-bootstrap`, or the groups of a bootstrap token.
+pub fn joins_by(with: &NodeBootstrap, node_account: Option<&str>) -> Option<String> {
+    match with.kind {
+        NodeBootstrapKind::ServiceAccountToken => node_account.map(str::to_owned),
+        NodeBootstrapKind::BootstrapToken => Some(
+            std::iter::once(BOOTSTRAPPERS)
+                .chain(with.groups.iter().map(String::as_str))
+                .collect::<Vec<_>>()
+                .join(","),
+        ),
+    }
+}
+
+/// While no valid settings are known, a pool's tokens stay of the kind that they are.
+pub fn credentials_without_settings(bootstrap: Option<&SecretView>) -> Credentials {
+    let bound = bootstrap.and_then(|secret| secret.meta.annotation(names::BOUND_TO));
+    let joins_by = bound.and_then(|bound| bound.split('/').nth(1)).unwrap_or_default();
+    let mut groups = joins_by.split(',').map(str::to_owned);
+    let mut credentials = Credentials::default();
+    if groups.next().as_deref() == Some(BOOTSTRAPPERS) {
+        let kind = NodeBootstrapKind::BootstrapToken;
+        credentials.node_bootstrap = NodeBootstrap { kind, groups: groups.collect() };
+    }
+    credentials
 }
 
 /// Annotations of a bootstrap Secret on which decisions rest.
@@ -317,8 +420,10 @@ fn publish(
         bootstrap_name: names::bootstrap_secret_name(&md.name, &md.namespace),
         edge_script_name: config.is_edge.then(|| names::edge_script_secret_name(&md.name, &md.namespace)),
         identity: names::pool_object("node", &gathered.pool),
-        marks: Marks::new(&gathered.name, &gathered.pool, md),
-        create_node_account: gathered.node_account.is_none(),
+        marks: Marks::new(gathered, md),
+        create_node_account: gathered.node_account.is_none()
+            && gathered.credentials.node_bootstrap.kind == NodeBootstrapKind::ServiceAccountToken,
+        node_bootstrap: gathered.credentials.node_bootstrap.clone(),
         life,
         keep_until: gathered.now.saturating_add(keep).unwrap_or(Timestamp::MAX),
         kept: kept(gathered).into_iter().map(|secret| secret.meta.name.clone()).collect(),
@@ -376,7 +481,8 @@ fn until(now: Timestamp, at: Timestamp) -> Duration {
 fn orphans(gathered: &Gathered) -> (Vec<OrphanStep>, Option<Duration>) {
     let (mut steps, mut again) = (Vec::new(), None);
     let mut may_collect = gathered.may_collect;
-    for (_, stray) in &gathered.strays {
+    let ours = |(_, stray): &&(String, Made)| !stray.is_of_another(&gathered.clusters.management);
+    for (_, stray) in gathered.strays.iter().filter(ours) {
         let secrets: Vec<_> = stray.secrets().cloned().collect();
         let since =
             secrets.iter().map(|secret| secret.meta.time(names::ORPHANED_SINCE)).collect::<Option<Vec<_>>>();
@@ -386,9 +492,8 @@ fn orphans(gathered: &Gathered) -> (Vec<OrphanStep>, Option<Duration>) {
                 if may_collect > 0 {
                     may_collect -= 1;
                     steps.push(OrphanStep::Collect(Box::new(stray.clone())));
-                } else {
-                    again = Some(LOOK_AGAIN);
                 }
+                again = Some(LOOK_AGAIN);
             }
             Some(_) => again = Some(LOOK_AGAIN),
             // No Secret of it is left: its identity opens nothing, and goes with the next successor or by hand.

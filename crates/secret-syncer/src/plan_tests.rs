@@ -1,13 +1,14 @@
 //! Every decision of secret-syncer, as a table of situations.
 
 use osm_api::config::{OperatingSystemConfigStatus, Retired};
-use osm_api::settings::Credentials;
 use osm_render::LateValues;
 
 use super::*;
 use crate::key::DigestKey;
 use crate::view::{BindingView, Meta, RoleView};
 
+const MANAGEMENT: &str = "management-uid";
+const WORKER: &str = "worker-uid";
 const POOL: &str = "0123456789abcdef0123";
 
 fn now() -> Timestamp {
@@ -22,7 +23,9 @@ fn config() -> ConfigView {
     ConfigView {
         name: "pool-kube-system-config".into(),
         uid: "config-uid".into(),
+        resource_version: "9".into(),
         generation: 3,
+        made_in: Some(WORKER.into()),
         machine_deployment: Some(MachineDeploymentRef {
             namespace: "kube-system".into(),
             name: "pool".into(),
@@ -53,6 +56,7 @@ fn fresh() -> Gathered {
         name: "pool-kube-system-config".into(),
         config: Some(Arc::new(config())),
         pool: POOL.into(),
+        clusters: Clusters { management: MANAGEMENT.into(), worker: WORKER.into() },
         made: Made::default(),
         strays: vec![],
         node_account: Some("node-account".into()),
@@ -61,6 +65,7 @@ fn fresh() -> Gathered {
         verified: false,
         source_problem: None,
         waiting_since: now(),
+        inherited: None,
         foreign: None,
         credentials: Credentials::default(),
         key: DigestKey::of(&[7; 32]).unwrap(),
@@ -74,10 +79,15 @@ fn meta(name: &str, annotations: &[(&str, &str)]) -> Meta {
         uid: format!("{name}-uid"),
         resource_version: "5".into(),
         labels: BTreeMap::from([(names::POOL.to_owned(), POOL.to_owned())]),
-        annotations: annotations
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-            .collect(),
+        annotations: [
+            (names::CONFIG, "pool-kube-system-config"),
+            (names::MANAGEMENT_CLUSTER_UID, MANAGEMENT),
+            (names::OWNER, "kube-system/pool"),
+        ]
+        .iter()
+        .chain(annotations)
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect(),
     }
 }
 
@@ -389,6 +399,55 @@ fn a_missing_config_deletes_nothing_for_a_day() {
 }
 
 #[test]
+fn in_another_worker_cluster_nothing_is_published_or_undone() {
+    let retired = Retired { uid: "md-uid".into(), generation: 3 };
+    for retired in [None, Some(retired)] {
+        for mut gathered in [fresh(), standing()] {
+            gathered.clusters.worker = "uid-of-another".into();
+            edit_config(&mut gathered, |config| config.status.retired = retired.clone());
+            let plan = plan(&gathered);
+            let Step::Say(verdict) = plan.step else { panic!("{:?}", plan.step) };
+            assert_eq!(verdict.reason, "ClusterChanged");
+            let stranger = plan.stranger.unwrap();
+            assert!(stranger.contains("uid-of-another") && stranger.contains(WORKER), "{stranger}");
+        }
+    }
+}
+
+#[test]
+fn what_was_published_by_way_of_another_management_cluster_is_left_alone() {
+    let mut gathered = standing();
+    let mut made = std::mem::take(&mut gathered.made);
+    let of_another = |meta: &mut Meta| {
+        meta.annotations.insert(names::MANAGEMENT_CLUSTER_UID.into(), "uid-of-another".into());
+        meta.annotations.insert(names::ORPHANED_SINCE.into(), hours(-48).to_string());
+    };
+    let secrets = made.bootstrap.iter_mut().chain(&mut made.provisioning);
+    secrets.for_each(|secret| of_another(&mut Arc::make_mut(secret).meta));
+    made.account.iter_mut().for_each(|account| of_another(Arc::make_mut(account)));
+    made.role.iter_mut().for_each(|role| of_another(&mut Arc::make_mut(role).meta));
+    made.binding.iter_mut().for_each(|binding| of_another(&mut Arc::make_mut(binding).meta));
+    gathered.strays = vec![("other".into(), made)];
+    for retired in [false, true] {
+        let mut gathered = gathered.clone();
+        edit_config(&mut gathered, |config| {
+            let retired = retired.then(|| Retired { uid: "md-uid".into(), generation: 3 });
+            config.status.retired = retired;
+        });
+        let plan = plan(&gathered);
+        assert!(plan.orphans.is_empty(), "{:?}", plan.orphans);
+        assert!(plan.stranger.unwrap().contains("--kubeconfig"));
+        if let Step::Undo(made) = plan.step {
+            assert!(made.is_empty(), "{made:?}");
+        }
+    }
+    gathered.config = None;
+    assert!(plan(&gathered).orphans.is_empty());
+    gathered.clusters.management = "uid-of-another".into();
+    assert!(matches!(plan(&gathered).orphans.as_slice(), [OrphanStep::Collect(_)]), "the one that may");
+}
+
+#[test]
 fn objects_of_the_go_implementation_are_left_alone() {
     let mut gathered = fresh();
     edit_config(&mut gathered, |config| config.machine_deployment = None);
@@ -446,4 +505,86 @@ fn an_edge_pool_needs_no_revision() {
     });
     let Step::Publish(publish) = plan(&gathered).step else { panic!() };
     assert_eq!(publish.edge_script_name.as_deref(), Some("edge-provider-script-pool-kube-system"));
+}
+
+fn bootstrap_tokens(groups: &[&str]) -> NodeBootstrap {
+    NodeBootstrap {
+        kind: NodeBootstrapKind::BootstrapToken,
+        groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+    }
+}
+
+#[test]
+fn a_token_of_another_kind_or_group_is_another_token() {
+    let bound = |by: &str| {
+        let mut gathered = standing();
+        edit_bootstrap(&mut gathered, |secret| {
+            let annotations = &mut secret.meta.annotations;
+            annotations.insert(names::BOUND_TO.into(), format!("account-uid/{by}/document-uid"));
+            let sealed = seal(&DigestKey::of(&[7; 32]).unwrap(), "content", annotations);
+            annotations.insert(names::CONTENT_MAC.into(), sealed);
+        });
+        gathered
+    };
+    let by_account = "node-account";
+    let by_token = "system:bootstrappers,system:bootstrappers:a,system:bootstrappers:b";
+    let wanted = bootstrap_tokens(&["system:bootstrappers:a", "system:bootstrappers:b"]);
+    for (stands, wanted, good) in [
+        (by_account, NodeBootstrap::default(), true),
+        (by_account, wanted.clone(), false),
+        (by_token, wanted.clone(), true),
+        (by_token, bootstrap_tokens(&["system:bootstrappers:a"]), false),
+        (by_token, NodeBootstrap::default(), false),
+        ("system:bootstrappers", bootstrap_tokens(&[]), true),
+    ] {
+        let mut gathered = bound(stands);
+        gathered.credentials.node_bootstrap = wanted.clone();
+        if good {
+            assert!(matches!(plan(&gathered).step, Step::Keep(_)), "{stands} {wanted:?}");
+        } else {
+            assert_eq!(causes_of(&gathered), [Cause::TokensDead], "{stands} {wanted:?}");
+        }
+    }
+
+    // Who joins with bootstrap tokens needs no ServiceAccount for it.
+    let mut gathered = bound(by_token);
+    gathered.credentials.node_bootstrap = wanted.clone();
+    gathered.node_account = None;
+    assert!(matches!(plan(&gathered).step, Step::Keep(_)));
+    gathered.made.bootstrap = None;
+    let Step::Publish(publish) = plan(&gathered).step else { panic!() };
+    assert!(!publish.create_node_account && publish.node_bootstrap == wanted);
+
+    // Without settings the kind is the one that stands.
+    let stands = |by: &str| credentials_without_settings(bound(by).made.bootstrap.as_deref()).node_bootstrap;
+    assert_eq!(stands(by_token), wanted);
+    assert_eq!(stands("system:bootstrappers"), bootstrap_tokens(&[]));
+    assert_eq!(stands(by_account), NodeBootstrap::default());
+    assert_eq!(credentials_without_settings(None), Credentials::default());
+}
+
+#[test]
+fn what_the_go_implementation_made_is_told_of_and_stays_until_it_is_rendered() {
+    let go = |conditions| {
+        let status = OperatingSystemConfigStatus { conditions, ..Default::default() };
+        Some(Arc::new(ConfigView { machine_deployment: None, made_in: None, status, ..config() }))
+    };
+    let mut gathered = Gathered { config: go(vec![]), pool: String::new(), ..fresh() };
+    assert!(matches!(plan(&gathered).step, Step::None), "osc-controller knows no pool to it");
+    let verdict = Verdict {
+        type_: osm_api::condition::RENDERED,
+        status: false,
+        reason: "ProfileNotAccepted",
+        message: String::new(),
+    };
+    gathered.config = go(vec![verdict.condition(&[], Some(1), now())]);
+    let said = |gathered: &Gathered| match plan(gathered).step {
+        Step::Say(verdict) if !verdict.status && verdict.reason == "NotTakenOver" => verdict.message,
+        other => panic!("{other:?}"),
+    };
+    assert!(said(&gathered).contains("no machine can be made"));
+    let name = "pool-kube-system-bootstrap-config".to_owned();
+    gathered.inherited = Some(Inherited { name: name.clone(), revision: Some("7".into()) });
+    let message = said(&gathered);
+    assert!(message.contains("at revision 7") && message.contains(&name), "{message}");
 }

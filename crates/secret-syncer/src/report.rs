@@ -8,11 +8,12 @@ use osm_api::condition::{self, PUBLISHED, Verdict};
 use osm_api::config::{OperatingSystemConfigStatus, Published};
 use osm_runtime::request::failed;
 use osm_runtime::runner::Failure;
-use osm_runtime::{Context, status};
+use osm_runtime::{Context, RequestError, status};
 use prometheus::{IntCounterVec, IntGauge, Opts};
 
 use crate::apply::{Applied, PublishedPlan};
-use crate::state::{State, lock};
+use crate::eternal_tokens;
+use crate::state::{Inner, State, lock};
 use crate::view::ConfigView;
 use crate::{Error, FIELD_MANAGER};
 
@@ -23,6 +24,8 @@ const TOLD_AFTER: SignedDuration = SignedDuration::from_secs(10);
 pub struct Metrics {
     publishes: IntCounterVec,
     earliest_expiry: IntGauge,
+    /// Secrets with a token without end that others have left.
+    pub foreign_credentials: IntGauge,
 }
 
 impl Metrics {
@@ -39,6 +42,7 @@ impl Metrics {
                 "credentials_earliest_expiry_timestamp_seconds",
                 "When the first credential of any pool expires, in seconds since 1970; 0 without pools.",
             )?,
+            foreign_credentials: eternal_tokens::metric(&context.metrics)?,
         };
         context.metrics.register(metrics.publishes.clone())?;
         context.metrics.register(metrics.earliest_expiry.clone())?;
@@ -55,15 +59,18 @@ pub async fn report(
     name: &str,
     outcome: Result<Applied, Error>,
 ) -> Result<Option<Duration>, Error> {
+    let stranger = match &outcome {
+        Ok(applied) => applied.stranger.clone(),
+        Err(Error::ClusterChanged(problem)) => Some(problem.clone()),
+        // Nothing new is known.
+        Err(_) => None,
+    };
+    if outcome.is_ok() || stranger.is_some() {
+        state.strangers.note(name, stranger.as_deref());
+    }
     let config = state.configs.get(&format!("{}/{name}", state.context.args.namespace));
     let Some(config) = config else {
-        state.census.forget(name, PUBLISHED);
-        lock(&state.failing).remove(name);
-        lock(&state.verified).remove(name);
-        lock(&state.last_values).remove(name);
-        lock(&state.waiting).remove(name);
-        lock(&state.repaired).remove(name);
-        note_expiry(state, name, None);
+        state.forget(name);
         return outcome.map(|applied| applied.again);
     };
     match outcome {
@@ -73,6 +80,10 @@ pub async fn report(
                 state.metrics.publishes.with_label_values(&[&format!("{cause:?}")]).inc();
             }
             if let Some((verdict, published)) = applied.status {
+                if applied.about != Some((config.uid.clone(), config.generation)) {
+                    // It has become another one, or has other content, of which this does not tell.
+                    return Err(RequestError::Conflict { what: "the OperatingSystemConfig" }.into());
+                }
                 let published = match published {
                     PublishedPlan::Last => config.status.published.clone(),
                     PublishedPlan::Now(published) => Some(published),
@@ -84,7 +95,7 @@ pub async fn report(
             Ok(applied.again)
         }
         Err(error) => {
-            let now = Timestamp::now();
+            let now = state.context.worker.server_time.now();
             let since = *lock(&state.failing).entry(name.to_owned()).or_insert(now);
             // A conflict is no failure, unless it goes on.
             let passing = matches!(&error, Error::Request(error) if error.may_pass());
@@ -112,12 +123,17 @@ async fn say(
 ) -> Result<(), Error> {
     state.census.count(&config.name, PUBLISHED, verdict.status, verdict.reason);
     let before = condition::find(&config.status.conditions, PUBLISHED);
-    let condition = verdict.condition(&config.status.conditions, Some(config.generation), Timestamp::now());
+    let condition = verdict.condition(
+        &config.status.conditions,
+        Some(config.generation),
+        state.context.surroundings.now(),
+    );
     if before == Some(&condition) && config.status.published == published {
         return Ok(());
     }
     let status = OperatingSystemConfigStatus { conditions: vec![condition], published, ..Default::default() };
-    let written = status::apply(&state.config_api(), FIELD_MANAGER, &config.name, &config.uid, &status).await;
+    let (name, version) = (&config.name, &config.resource_version);
+    let written = status::apply(&state.config_api(), FIELD_MANAGER, name, version, &status).await;
     state.wrote_config(&written.map_err(failed("the OperatingSystemConfig's status"))?);
     let turned = before
         .is_none_or(|before| before.reason != verdict.reason || (before.status == "True") != verdict.status);
@@ -134,9 +150,9 @@ async fn say(
     let waits = ["AwaitingRendering", "AwaitingRevision", condition::REASON_UNDONE];
     let failed_before = before.is_some_and(|b| b.status != "True" && !waits.contains(&b.reason.as_str()));
     if turned && !verdict.status && !waits.contains(&verdict.reason) {
-        state.context.events.warning(&config.reference, verdict.reason, &verdict.message).await;
+        state.context.management.events.warning(&config.reference, verdict.reason, &verdict.message).await;
     } else if verdict.status && failed_before {
-        state.context.events.recovery(&config.reference, verdict.reason, &verdict.message).await;
+        state.context.management.events.recovery(&config.reference, verdict.reason, &verdict.message).await;
     }
     Ok(())
 }
@@ -166,7 +182,8 @@ impl Expiries {
     }
 }
 
-fn note_expiry(state: &State, pool: &str, published: Option<&Published>) {
+/// Notes when the credentials of a pool expire; `None`: it has none, or they are counted elsewhere.
+pub fn note_expiry(state: &Inner, pool: &str, published: Option<&Published>) {
     let expiry = published.and_then(|published| published.credential_expires.parse::<Timestamp>().ok());
     let mut expiries = lock(&state.expiries);
     expiries.note(pool, expiry.map(Timestamp::as_second));

@@ -177,7 +177,7 @@ async fn data(
         }
         None => follow(state, kind, source),
     }
-    let client = state.context.client.clone();
+    let client = state.context.worker.client.clone();
     Ok(Arc::new(match kind {
         "ConfigMap" => of_config_map(Api::<ConfigMap>::namespaced(client, namespace).get(name).await?),
         "MachineDeployment" => {
@@ -195,7 +195,8 @@ fn follow(state: &State, kind: &'static str, source: &LateBoundSource) {
         Entry::Occupied(_) => return,
         Entry::Vacant(place) => place.insert(cache.clone()),
     };
-    let (context, client) = (&state.context, state.context.client.clone());
+    let (context, client) = (&state.context, state.context.worker.client.clone());
+    let watched = context.worker.watched("sources");
     let named = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let (waker, of) = (state.clone(), (namespace.clone(), name.clone()));
     let wake = move |_: Change<SourceData>| {
@@ -209,7 +210,7 @@ fn follow(state: &State, kind: &'static str, source: &LateBoundSource) {
             let api: Api<DeserializeGuard<ConfigMap>> = Api::namespaced(client, namespace);
             watch::spawn_unawaited(
                 context,
-                "sources",
+                watched,
                 api,
                 named,
                 cache,
@@ -222,7 +223,7 @@ fn follow(state: &State, kind: &'static str, source: &LateBoundSource) {
             let api: Api<DeserializeGuard<MachineDeployment>> = Api::namespaced(client, namespace);
             watch::spawn_unawaited(
                 context,
-                "sources",
+                watched,
                 api,
                 named,
                 cache,
@@ -235,7 +236,7 @@ fn follow(state: &State, kind: &'static str, source: &LateBoundSource) {
             let api: Api<DeserializeGuard<Secret>> = Api::namespaced(client, namespace);
             watch::spawn_unawaited(
                 context,
-                "sources",
+                watched,
                 api,
                 named,
                 cache,

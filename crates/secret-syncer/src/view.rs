@@ -20,8 +20,12 @@ pub struct ConfigView {
     pub name: String,
     /// uid.
     pub uid: String,
+    /// resourceVersion, for writes of the status that must not hit another state or a successor.
+    pub resource_version: String,
     /// `metadata.generation`.
     pub generation: i64,
+    /// uid of the cluster that it was made for; absent on objects of the Go implementation.
+    pub made_in: Option<String>,
     /// The pool; absent on objects of the Go implementation.
     pub machine_deployment: Option<MachineDeploymentRef>,
     /// Whether its machines are of provider `edge`, for which there is a script.
@@ -40,7 +44,9 @@ impl ConfigView {
         Self {
             name: config.name_any(),
             uid: config.uid().unwrap_or_default(),
+            resource_version: config.resource_version().unwrap_or_default(),
             generation: config.metadata.generation.unwrap_or(0),
+            made_in: config.annotations().get(names::CLUSTER_UID).cloned(),
             machine_deployment: config.spec.machine_deployment.clone(),
             is_edge: config
                 .spec
@@ -62,6 +68,11 @@ impl ConfigView {
     /// What osc-controller vouches for, if it is what stands there.
     pub fn vouched(&self) -> Option<&Rendered> {
         self.status.rendered.as_ref().filter(|rendered| rendered.generation == self.generation)
+    }
+
+    /// Whether osc-controller knows a pool to which it belongs.
+    pub fn is_claimed(&self) -> bool {
+        condition::find(&self.status.conditions, condition::RENDERED).is_some()
     }
 
     /// Whether its pool is gone.
@@ -134,7 +145,7 @@ impl Meta {
 pub struct SecretView {
     /// Metadata.
     pub meta: Meta,
-    /// SHA-256 of the document or script in it, 64 hex characters; kept in memory only.
+    /// SHA-256 of the document or script that is all that stands in it, 64 hex characters; kept in memory only.
     pub content: Option<String>,
     /// Whether its data can't be changed.
     pub immutable: bool,
@@ -154,6 +165,7 @@ impl SecretView {
             .and_then(|key| crate::key::DigestKey::of(&key.0));
         Self {
             content: data
+                .filter(|data| data.len() == 1)
                 .and_then(|data| data.get(names::CLOUD_CONFIG_KEY).or(data.get(names::EDGE_SCRIPT_KEY)))
                 .map(|document| digest::sha256_hex(&document.0)),
             immutable: secret.immutable.unwrap_or(false),
@@ -178,6 +190,8 @@ pub const ROLE_EDGE_SCRIPT: &str = "edge-script";
 pub const ROLE_KEY: &str = "digest-key";
 /// Value of the label [`names::ROLE`] on a pool's ServiceAccount, Role and RoleBinding.
 pub const ROLE_IDENTITY: &str = "identity";
+/// Value of the label [`names::ROLE`] on bootstrap tokens.
+pub const ROLE_BOOTSTRAP_TOKEN: &str = "bootstrap-token";
 /// Key in the Secret with the HMAC key.
 pub const KEY: &str = "key";
 

@@ -19,7 +19,7 @@ pub enum Profile {
 
 /// `cargo`, in the root of the repository. It ends with the future that runs it.
 pub fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = Command::from(osm_testkit::cargo_tool::cargo());
     command.current_dir(crate::root()).stdin(Stdio::null()).kill_on_drop(true);
     command
 }
@@ -38,16 +38,50 @@ pub async fn workspace() -> Result<PathBuf> {
 /// # Errors
 /// A build that fails.
 pub async fn services(profile: Profile) -> Result<PathBuf> {
-    let mut arguments: Vec<&str> =
-        Service::ALL.iter().flat_map(|service| ["--package", service.name()]).collect();
+    let mut arguments = packages();
     if profile == Profile::Release {
         arguments.push("--release");
     }
     build(&arguments).await
 }
 
-async fn build(arguments: &[&str]) -> Result<PathBuf> {
+/// As [`services`] in [`Profile::Release`], static: the programs need no file beside them. The C library is the one that all tests run with.
+///
+/// # Errors
+/// A build that fails.
+pub async fn static_services() -> Result<PathBuf> {
+    let host = host().await?;
+    let mut arguments = packages();
+    // With a target, build scripts and macros stay as they are: those can't be static.
+    arguments.extend(["--release", "--locked", "--target", &host]);
+    let flags = format!("CARGO_TARGET_{}_RUSTFLAGS", host.to_uppercase().replace('-', "_"));
     let mut command = cargo();
+    // Incremental builds are cut into more pieces, whatever the profile says.
+    command.env(flags, "-C target-feature=+crt-static").env("CARGO_INCREMENTAL", "0");
+    run(command, &arguments).await
+}
+
+/// The kind of machine that this is, as Rust names it.
+///
+/// # Errors
+/// When rustc can't be asked.
+pub async fn host() -> Result<String> {
+    let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    let output = command.arg("-vV").stdin(Stdio::null()).output().await.context("rustc can't be run")?;
+    let text = String::from_utf8(output.stdout)?;
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("rustc names no host")?.to_owned())
+}
+
+fn packages() -> Vec<&'static str> {
+    Service::ALL.iter().flat_map(|service| ["--package", service.name()]).collect()
+}
+
+async fn build(arguments: &[&str]) -> Result<PathBuf> {
+    run(cargo(), arguments).await
+}
+
+async fn run(mut command: Command, arguments: &[&str]) -> Result<PathBuf> {
     command
         .args(["build", "--message-format=json-render-diagnostics"])
         .args(arguments)

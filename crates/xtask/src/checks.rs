@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::io::IsTerminal;
+use std::process::{ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use osm_testkit::control_plane::assets::{self, Component};
-use osm_testkit::packages;
+use osm_testkit::{cargo_tool, helm, packages};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::unix::pipe::Receiver;
+use tokio::process::Command;
 
 use crate::build::{self, cargo};
 use crate::progress::Progress;
@@ -38,6 +40,9 @@ impl Test {
             Component::Kubectl,
         ];
         assets::ensure(&components, |line| progress.step(line)).await?;
+        progress.step("helm and kubeconform");
+        helm::program(|line| progress.step(line)).await?;
+        helm::kubeconform(|line| progress.step(line)).await?;
         progress.step("building the workspace");
         let binaries = build::workspace().await?;
         progress.step("running tests");
@@ -104,7 +109,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Check format, lints and documentation
+/// Check format, lints, documentation, and the dependencies' licenses and sources
 #[derive(clap::Args)]
 pub struct Lint {}
 
@@ -129,6 +134,10 @@ impl Lint {
                 failed.push(name);
             }
         }
+        progress.step("dependencies");
+        if !dependencies(progress).await?.success() {
+            failed.push("dependencies");
+        }
         if !failed.is_empty() {
             bail!("failed: {}", failed.join(", "));
         }
@@ -137,9 +146,43 @@ impl Lint {
     }
 }
 
+/// The same as the workflow on GitHub has.
+const CARGO_DENY: &str = "0.20.2";
+
+/// Runs cargo-deny, but for advisories, whose database is not everywhere to be reached.
+async fn dependencies(progress: Progress) -> Result<ExitStatus> {
+    let cargo_deny = cargo_tool::ensure("cargo-deny", CARGO_DENY, |line| progress.step(line)).await?;
+    let mut command = Command::new(cargo_deny);
+    command.args(["check", "licenses", "bans", "sources"]).current_dir(crate::root()).stdin(Stdio::null());
+    command.kill_on_drop(true).status().await.context("cargo-deny can't be run")
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+
+    #[test]
+    fn every_crate_has_the_workspaces_lints_which_forbid_unsafe() {
+        let of_workspace: toml::Table =
+            fs::read_to_string(crate::root().join("Cargo.toml")).unwrap().parse().unwrap();
+        assert_eq!(of_workspace["workspace"]["lints"]["rust"]["unsafe_code"].as_str(), Some("forbid"));
+        let crates: Vec<_> = fs::read_dir(crate::root().join("crates")).unwrap().collect();
+        assert!(crates.len() > 8, "{crates:?}");
+        for directory in crates {
+            let manifest = directory.unwrap().path().join("Cargo.toml");
+            let table: toml::Table = fs::read_to_string(&manifest).unwrap().parse().unwrap();
+            let inherited = table.get("lints").and_then(|lints| lints.get("workspace"));
+            assert_eq!(inherited.and_then(toml::Value::as_bool), Some(true), "{}", manifest.display());
+        }
+    }
+
+    #[test]
+    fn the_workflow_has_the_same_cargo_deny() {
+        let workflow = fs::read_to_string(crate::root().join(".github/workflows/ci.yaml")).unwrap();
+        assert!(workflow.contains(&format!("cargo-deny --version ={CARGO_DENY}")), "{CARGO_DENY}");
+    }
 
     #[test]
     fn results_of_all_test_programs_are_added() {

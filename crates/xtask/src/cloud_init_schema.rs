@@ -1,10 +1,10 @@
 //! `cargo xtask cloud-init-schema`: the schema by which osp-controller judges modules, taken from cloud-init.
 
-use std::fs;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use osm_testkit::judge::cloud_init_schema;
 use serde_json::Value;
+
+use crate::generated;
 
 /// What does not decide whether a document is good, or not always; see the README beside the schema.
 const LEFT_OUT: [&str; 12] = [
@@ -41,15 +41,9 @@ impl CloudInitSchema {
         strip(&mut schema);
         let text = format!("{schema}\n");
         let path = crate::root().join("crates/osp-controller/src/modules/schema-cloud-config-v1.json");
-        if fs::read_to_string(&path).ok().as_deref() == Some(&text) {
-            println!("cloud-init's schema is up to date");
-        } else if self.check {
-            bail!("not cloud-init's (run `cargo xtask cloud-init-schema`): {}", path.display());
-        } else {
-            fs::write(&path, text).with_context(|| path.display().to_string())?;
-            println!("written: {}", path.display());
-        }
-        Ok(())
+        let (good, bad) =
+            ("cloud-init's schema is up to date", "not cloud-init's (run `cargo xtask cloud-init-schema`)");
+        generated::settle(&generated::stale([(path, text)]), self.check, good, bad)
     }
 }
 

@@ -1,11 +1,10 @@
 //! `cargo xtask crds`: the CustomResourceDefinitions, generated from the Rust types.
 
-use std::fs;
-use std::path::PathBuf;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use kube::CustomResourceExt;
 use osm_api::{OperatingSystemConfig, OperatingSystemProfile};
+
+use crate::generated::{self, File};
 
 /// Write the CustomResourceDefinitions in crds/, which are generated from the types in crates/osm-api
 #[derive(clap::Args)]
@@ -21,37 +20,27 @@ impl Crds {
     /// # Errors
     /// A file that differs (with `--check`), or can't be written.
     pub fn run(&self) -> Result<()> {
-        let stale = stale()?;
-        if stale.is_empty() {
-            println!("crds/ is up to date");
-            return Ok(());
-        }
-        let names: Vec<_> = stale.iter().map(|(path, _)| path.display().to_string()).collect();
-        if self.check {
-            bail!("not what the types in crates/osm-api say (run `cargo xtask crds`): {}", names.join(", "));
-        }
-        for (path, text) in &stale {
-            fs::write(path, text).with_context(|| path.display().to_string())?;
-            println!("written: {}", path.display());
-        }
-        Ok(())
+        let bad = "not what the types in crates/osm-api say (run `cargo xtask crds`)";
+        generated::settle(&stale()?, self.check, "crds/ is up to date", bad)
     }
 }
 
 /// The files that are not what the types say, with what they should hold.
-pub fn stale() -> Result<Vec<(PathBuf, String)>> {
+pub fn stale() -> Result<Vec<File>> {
     let folder = crate::root().join("crds");
-    let mut stale = Vec::new();
+    Ok(generated::stale(all()?.into_iter().map(|(name, text)| (folder.join(name), text))))
+}
+
+/// File names and texts of the definitions.
+pub fn all() -> Result<Vec<(String, String)>> {
+    let mut files = Vec::new();
     for crd in [OperatingSystemProfile::crd(), OperatingSystemConfig::crd()] {
         let name = crd.metadata.name.as_deref().context("a definition without a name")?;
-        let path = folder.join(format!("{name}.yaml"));
         let body = serde_saphyr::to_string(&crd)?;
         let text = format!("# Generated from crates/osm-api by `cargo xtask crds`. Don't edit.\n{body}");
-        if fs::read_to_string(&path).ok().as_deref() != Some(&text) {
-            stale.push((path, text));
-        }
+        files.push((format!("{name}.yaml"), text));
     }
-    Ok(stale)
+    Ok(files)
 }
 
 #[cfg(test)]

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::fs;
-use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use osm_testkit::judge::{KUBELET_MINORS, kubelet_feature_gates, kubelet_fields};
@@ -23,22 +21,16 @@ impl KubeletFields {
     /// A file that differs (with `--check`), or can't be written; a program that can't be built.
     pub async fn run(&self) -> Result<()> {
         let stale = tokio::task::spawn_blocking(stale).await??;
-        if stale.is_empty() {
-            println!("the kubelets' fields and feature gates are up to date");
-        } else if self.check {
-            let names: Vec<_> = stale.iter().map(|(path, _)| path.display().to_string()).collect();
-            bail!("not what Kubernetes says (run `cargo xtask kubelet-fields`): {}", names.join(", "));
-        }
-        for (path, text) in &stale {
-            fs::write(path, text).with_context(|| path.display().to_string())?;
-            println!("written: {}", path.display());
-        }
-        Ok(())
+        let (good, bad) = (
+            "the kubelets' fields and feature gates are up to date",
+            "not what Kubernetes says (run `cargo xtask kubelet-fields`)",
+        );
+        generated::settle(&stale, self.check, good, bad)
     }
 }
 
 /// The files that are not what Kubernetes says, with what they should hold.
-fn stale() -> Result<Vec<(PathBuf, String)>> {
+fn stale() -> Result<Vec<File>> {
     let mut all = Vec::new();
     for minor in KUBELET_MINORS {
         all.push((minor, kubelet_feature_gates(minor)?));
@@ -52,8 +44,7 @@ fn stale() -> Result<Vec<(PathBuf, String)>> {
         );
         files.push((path, format!("{head}{}\n", gates.join("\n"))));
     }
-    files.retain(|(path, text)| fs::read_to_string(path).ok().as_deref() != Some(text));
-    Ok(files)
+    Ok(generated::stale(files))
 }
 
 /// Each field with its type, and behind it the versions that have it unless all do.

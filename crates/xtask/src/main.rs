@@ -3,13 +3,19 @@
 mod bench;
 mod bless;
 mod build;
+mod chaos;
+mod chart;
 mod checks;
 mod cloud_init_schema;
 mod crds;
 mod demo;
 mod e2e;
+mod fuzz;
+mod generated;
+mod image;
 mod kubelet_fields;
 mod progress;
+mod rights;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,10 +37,15 @@ enum Command {
     Test(checks::Test),
     Lint(checks::Lint),
     Crds(crds::Crds),
+    Rights(rights::Rights),
     CloudInitSchema(cloud_init_schema::CloudInitSchema),
     KubeletFields(kubelet_fields::KubeletFields),
     Bless(bless::Bless),
     Bench(bench::Bench),
+    Fuzz(fuzz::Fuzz),
+    Image(image::Image),
+    Chaos(chaos::Chaos),
+    Chart(chart::Chart),
 }
 
 #[tokio::main]
@@ -45,10 +56,15 @@ async fn main() -> ExitCode {
         Command::Test(test) => test.run().await,
         Command::Lint(lint) => lint.run().await,
         Command::Crds(crds) => crds.run(),
+        Command::Rights(rights) => rights.run(),
         Command::CloudInitSchema(schema) => schema.run().await,
         Command::KubeletFields(fields) => fields.run().await,
         Command::Bless(bless) => bless.run(),
         Command::Bench(bench) => bench.run().await,
+        Command::Fuzz(fuzz) => fuzz.run().await,
+        Command::Image(image) => image.run().await,
+        Command::Chaos(chaos) => chaos.run().await,
+        Command::Chart(chart) => chart.run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

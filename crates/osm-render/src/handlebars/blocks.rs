@@ -29,7 +29,12 @@ impl Default for Budget {
 }
 
 impl Budget {
-    fn spend(&self, steps: u64) -> Result<(), RenderError> {
+    /// What is left.
+    pub(crate) fn left(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn spend(&self, steps: u64) -> Result<(), RenderError> {
         let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(steps));
         left.map(|_| ()).map_err(|_| {
             RenderErrorReason::Other(format!("rendering takes more than {MAX_STEPS} steps: too many loops"))

@@ -5,6 +5,9 @@
 //! its lines would be indented), it gives the same when rendered in place, and that is what is done. It may even say
 //! `../` of where it is included, which a copy does not have.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use ::handlebars::template::{DecoratorTemplate, HelperTemplate, Parameter, TemplateElement};
 use ::handlebars::{
     Context, Handlebars, Helper, HelperDef, HelperResult, Output, RenderContext, RenderErrorReason,
@@ -36,41 +39,52 @@ impl HelperDef for Include {
     }
 }
 
-/// `templates` of a stage with every inclusion replaced by [`Include`]; `None` where that would change what they give.
-pub(crate) fn in_place(registry: &Handlebars<'_>) -> Option<Vec<(String, Template)>> {
-    let replace = |(name, template): (&String, &Template)| {
-        let mut template = template.clone();
-        replace(&mut template).then(|| (name.clone(), template))
-    };
-    registry.get_templates().iter().map(replace).collect()
+/// Replaces every inclusion in the templates of a stage by [`Include`], where that does not change what any of them gives.
+pub(crate) fn in_place(templates: &mut BTreeMap<String, Template>) {
+    if templates.values().all(all_plain) {
+        templates.values_mut().for_each(replace);
+    }
 }
 
-/// Whether all could be replaced.
-fn replace(template: &mut Template) -> bool {
-    template.elements.iter_mut().all(|element| match element {
-        TemplateElement::PartialExpression(partial) => match plain(partial) {
-            Some(include) => {
-                *element = include;
-                true
-            }
-            None => false,
-        },
-        TemplateElement::HelperBlock(helper) => {
-            helper.template.iter_mut().chain(&mut helper.inverse).all(replace)
-        }
+fn all_plain(template: &Template) -> bool {
+    template.elements.iter().all(|element| match element {
+        TemplateElement::PartialExpression(partial) => plain(partial).is_some(),
+        TemplateElement::HelperBlock(helper) => helper.template.iter().chain(&helper.inverse).all(all_plain),
         _ => true,
     })
 }
 
-/// What includes the same in place, if it is plain.
-fn plain(partial: &DecoratorTemplate) -> Option<TemplateElement> {
+fn replace(template: &mut Template) {
+    for element in &mut template.elements {
+        match element {
+            TemplateElement::PartialExpression(partial) => {
+                if let Some(include) = plain(partial).and_then(include) {
+                    *element = include;
+                }
+            }
+            TemplateElement::HelperBlock(helper) => {
+                helper.template.iter_mut().chain(&mut helper.inverse).for_each(replace);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The name of what is included, if it is included plainly.
+fn plain(partial: &DecoratorTemplate) -> Option<&str> {
     let plain = partial.params.is_empty()
         && partial.hash.is_empty()
         && partial.template.is_none()
         && partial.indent.as_deref().unwrap_or_default().is_empty();
-    let name = lint::name(&partial.name).ok().filter(|_| plain)?;
+    lint::name(&partial.name).ok().filter(|_| plain)
+}
+
+/// What includes a template in place.
+fn include(name: &str) -> Option<TemplateElement> {
     // The parser builds what has no public constructor.
-    let mut expression = Template::compile("{{x \"\"}}").ok()?.elements.pop()?;
+    static INCLUSION: LazyLock<Option<TemplateElement>> =
+        LazyLock::new(|| Template::compile("{{x \"\"}}").ok()?.elements.pop());
+    let mut expression = INCLUSION.clone()?;
     if let TemplateElement::Expression(helper) = &mut expression {
         helper.name = Parameter::Name(INCLUDE.to_owned());
         helper.params = vec![Parameter::Literal(Value::String(name.to_owned()))];

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ::handlebars::template::{HelperTemplate, Parameter, TemplateElement};
-use ::handlebars::{Handlebars, Path, Template};
+use ::handlebars::{Path, Template};
 
 use super::{Located, include};
 
@@ -135,19 +135,17 @@ pub(crate) struct IncludeError {
 }
 
 /// The cost of every template of a stage.
-pub(crate) fn costs(registry: &Handlebars<'_>) -> Result<BTreeMap<String, Cost>, IncludeError> {
+pub(crate) fn costs(templates: &BTreeMap<String, Template>) -> Result<BTreeMap<String, Cost>, IncludeError> {
     let mut costs = BTreeMap::new();
-    let mut names: Vec<&String> = registry.get_templates().keys().collect();
-    names.sort();
-    for name in names {
-        visit(registry, name, &mut Vec::new(), &mut costs)?;
+    for name in templates.keys() {
+        visit(templates, name, &mut Vec::new(), &mut costs)?;
     }
     Ok(costs)
 }
 
 /// Depth first. `trail` never gets longer than [`MAX_DEPTH`].
 fn visit<'r>(
-    registry: &'r Handlebars<'_>,
+    templates: &'r BTreeMap<String, Template>,
     template_name: &'r str,
     trail: &mut Vec<&'r str>,
     costs: &mut BTreeMap<String, Cost>,
@@ -163,15 +161,15 @@ fn visit<'r>(
     if trail.len() >= MAX_DEPTH {
         return fail(format!("templates are included more than {MAX_DEPTH} deep"));
     }
-    let Some(template) = registry.get_template(template_name) else { return Ok(()) };
+    let Some(template) = templates.get(template_name) else { return Ok(()) };
     let mut included = BTreeSet::new();
     partials(template, &mut included);
     trail.push(template_name);
     for name in included {
-        if registry.get_template(name).is_none() {
+        if !templates.contains_key(name) {
             return fail(format!("there is no template {name:?} in this stage's templates"));
         }
-        visit(registry, name, trail, costs)?;
+        visit(templates, name, trail, costs)?;
     }
     trail.pop();
     let cost = cost(template, costs);

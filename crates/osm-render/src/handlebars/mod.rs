@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ::handlebars::{
-    Context, Handlebars, Output, RenderContext, RenderError, RenderErrorReason, Renderable,
+    Context, Handlebars, Output, RenderContext, RenderError, RenderErrorReason, Renderable, Template,
     TemplateErrorReason, no_escape,
 };
 use osm_api::config::LateBound;
@@ -14,18 +14,22 @@ use serde_json::Value;
 
 use crate::downloads::Catalogue;
 use crate::late::{self, Marker};
+use crate::text::{Inputs, Memo, Text};
 
 mod blocks;
 mod include;
 mod lint;
 mod parse;
+pub(crate) mod reads;
 mod scan;
+mod tag;
 #[cfg(test)]
 mod tests;
 mod values;
 
 pub(crate) use blocks::Budget;
 pub(crate) use lint::IncludeError;
+pub(crate) use reads::Reads;
 
 /// Something wrong at a place in a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +56,10 @@ pub(crate) struct Failure {
 /// The parsed templates of one stage.
 pub(crate) struct Templates {
     registry: Handlebars<'static>,
+    /// Those that are not linked yet.
+    added: BTreeMap<String, Template>,
     costs: BTreeMap<String, lint::Cost>,
+    memos: BTreeMap<String, Memo>,
 }
 
 impl Templates {
@@ -65,7 +72,7 @@ impl Templates {
         }
         registry.register_helper(include::INCLUDE, Box::new(include::Include));
         values::register(&mut registry);
-        Self { registry, costs: BTreeMap::new() }
+        Self { registry, added: BTreeMap::new(), costs: BTreeMap::new(), memos: BTreeMap::new() }
     }
 
     /// Parses a template.
@@ -73,9 +80,8 @@ impl Templates {
         let scanned = scan::check(source)?;
         let parsed = catch_unwind(|| parse::parse(name, source, &scanned.tags));
         let parsed = parsed.map_err(|_| Located::nowhere("can't be parsed".to_owned()))?;
-        let template = parsed.map_err(|(error, lines)| {
+        let template = parsed.map_err(|error| {
             let (line, column) = error.pos().unzip();
-            let line = line.map(|line| lines.line(line));
             let problem = match error.reason() {
                 // The parser lists the names of its rules, which help nobody.
                 TemplateErrorReason::InvalidSyntax(_) => {
@@ -87,46 +93,79 @@ impl Templates {
             Located { line, column, problem }
         })?;
         lint::check(&template)?;
-        self.registry.register_template(name, template);
+        self.added.insert(name.to_owned(), template);
         Ok(())
     }
 
-    /// Checks how the templates include each other. To be called when all are added.
-    pub(crate) fn link(&mut self) -> Result<(), IncludeError> {
-        self.costs = lint::costs(&self.registry)?;
-        for (name, template) in include::in_place(&self.registry).unwrap_or_default() {
+    /// Checks how the templates include each other. To be called when all are added, with the names of those that are
+    /// rendered by themselves.
+    pub(crate) fn link(&mut self, rendered: &[String]) -> Result<(), IncludeError> {
+        let mut templates = std::mem::take(&mut self.added);
+        self.costs = lint::costs(&templates)?;
+        include::in_place(&mut templates);
+        let memo =
+            |name: &String| Some((name.clone(), Memo::new(reads::of(templates.get(name)?, &templates))));
+        self.memos = rendered.iter().filter_map(memo).collect();
+        for (name, template) in templates {
             self.registry.register_template(&name, template);
         }
         Ok(())
     }
 
-    /// Renders a template; with the markers in the result.
+    /// Renders a template, or finds what it gave for the same before.
     pub(crate) fn render(
         &self,
         name: &str,
-        context: &Context,
+        inputs: &Inputs<'_>,
         known: &BTreeMap<String, LateBound>,
         budget: &Budget,
-        catalogue: &Catalogue<'_>,
-    ) -> Result<(String, Vec<Marker>), Failure> {
+    ) -> Result<Arc<Text>, Failure> {
+        let here = |problem: String| Failure { template: name.to_owned(), at: Located::nowhere(problem) };
+        let memo = self.memos.get(name).ok_or_else(|| here("was not compiled".to_owned()))?;
+        if let Some(text) = memo.find(inputs, known) {
+            // So that whether a profile is too expensive does not depend on what was rendered before.
+            budget.spend(text.steps).map_err(|error| here(explain(&error)))?;
+            return Ok(text);
+        }
+        let text = Arc::new(self.render_anew(name, inputs, known, budget)?);
+        memo.keep(&text, inputs);
+        Ok(text)
+    }
+
+    fn render_anew(
+        &self,
+        name: &str,
+        inputs: &Inputs<'_>,
+        known: &BTreeMap<String, LateBound>,
+        budget: &Budget,
+    ) -> Result<Text, Failure> {
         let here = |problem: String| Failure { template: name.to_owned(), at: Located::nowhere(problem) };
         let template = self.registry.get_template(name).ok_or_else(|| here("was not compiled".to_owned()))?;
-        let session =
-            blocks::Session { budget, costs: &self.costs, known, catalogue, placed: Mutex::default() };
+        let catalogue = Catalogue::new(inputs.downloads, inputs.kubelet);
+        let before = budget.left();
+        let session = blocks::Session {
+            budget,
+            costs: &self.costs,
+            known,
+            catalogue: &catalogue,
+            placed: Mutex::default(),
+        };
         let mut out = Limited(String::new());
         let rendered = catch_unwind(AssertUnwindSafe(|| {
             let mut rc = RenderContext::new(template.name.as_ref());
             blocks::register(&mut rc, &session);
             session.enter(template)?;
-            template.render(&self.registry, context, &mut rc, &mut out)
+            template.render(&self.registry, &inputs.context, &mut rc, &mut out)
         }));
-        rendered.map_err(|_| here("can't be rendered".to_owned()))?.map_err(|error| Failure {
-            template: error.template_name.clone().unwrap_or_else(|| name.to_owned()),
-            at: Located { line: error.line_no, column: error.column_no, problem: explain(&error) },
+        rendered.map_err(|_| here("can't be rendered".to_owned()))?.map_err(|error| {
+            let template = error.template_name.clone().unwrap_or_else(|| name.to_owned());
+            let at = Located { line: error.line_no, column: error.column_no, problem: explain(&error) };
+            Failure { at, template }
         })?;
         let placed = session.placed.into_inner().unwrap_or_else(PoisonError::into_inner);
         let markers = intact(&out.0, placed).map_err(here)?;
-        Ok((out.0, markers))
+        let steps = before.saturating_sub(budget.left());
+        Ok(Text::new(out.0, markers, catalogue.asked(), steps))
     }
 }
 

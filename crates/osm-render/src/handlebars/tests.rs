@@ -31,12 +31,14 @@ fn render_with(partials: &[(&str, &str)], source: &str) -> Result<String, String
         templates.add(name, text).map_err(say)?;
     }
     templates.add("the template", source).map_err(say)?;
-    templates.link().map_err(|error| format!("{}: {}", error.template, error.problem))?;
-    let (settings, kubelet) = (Downloads::default(), semver::Version::new(1, 35, 0));
-    let catalogue = Catalogue::new(&settings, &kubelet);
     templates
-        .render("the template", &context(data()), &known(), &Budget::default(), &catalogue)
-        .map(|(text, _)| text)
+        .link(&["the template".to_owned()])
+        .map_err(|error| format!("{}: {}", error.template, error.problem))?;
+    let kubelet = semver::Version::new(1, 35, 0);
+    let inputs = Inputs { context: context(data()), downloads: &Downloads::default(), kubelet: &kubelet };
+    templates
+        .render("the template", &inputs, &known(), &Budget::default())
+        .map(|text| text.content.clone())
         .map_err(|failure| format!("{} {}", failure.template, say(failure.at)))
 }
 
@@ -386,4 +388,82 @@ proptest! {
     fn any_text_at_all(source in "\\PC{0,200}") {
         _ = render(&source);
     }
+}
+
+fn small_data() -> impl Strategy<Value = Value> {
+    let scalar = prop_oneof![Just(json!(null)), Just(json!(0)), Just(json!("x")), Just(json!("y"))];
+    let key = prop_oneof![Just("a".to_owned()), Just("b".to_owned()), Just("0".to_owned())];
+    let value = scalar.prop_recursive(3, 12, 3, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::Array),
+            prop::collection::vec((key.clone(), inner), 0..3)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    });
+    (value.clone(), value).prop_map(|(a, b)| json!({"a": a, "b": b}))
+}
+
+proptest! {
+    /// A text that is used again is the one that rendering would give: what a template reads is never underrated.
+    #[test]
+    fn what_was_rendered_before_changes_nothing(
+        source in prop::collection::vec(prop_oneof![
+            Just("{{a}}"), Just("{{a.b}}"), Just("{{b.a.[0]}}"), Just("{{json a.b.a}}"), Just("{{json a}}"), Just("{{json this}}"), Just("{{json @root.b}}"),
+            Just("{{#each a}}{{json this}}{{@key}}{{/each}}"), Just("{{#each a}}{{json ../b}}{{/each}}"), Just("{{#each a}}{{#each this}}{{json ../../b}}{{json a}}{{/each}}{{/each}}"),
+            Just("{{#with a}}{{json b}}{{json ../b}}{{json @root.b.a}}{{else}}{{json b}}{{/with}}"), Just("{{#if a.b}}x{{else if b}}y{{/if}}"),
+            Just("{{#each b as |v k|}}{{json v}}{{k}}{{json v.a}}{{/each}}"), Just("{{#with b as |v|}}{{json v}}{{/with}}"), Just("{{json (lookup b \"a\")}}"),
+            Just("{{> p}}"), Just("{{#each a}}{{> p}}{{/each}}"), Just("{{#with b}}{{> q}}{{/with}}"), Just("{{> p x=a}}"), Just("{{#each a}}{{json ../this}}{{/each}}"),
+        ], 1..4),
+        all in prop::collection::vec(small_data(), 2..5),
+    ) {
+        let compiled = || {
+            let mut templates = Templates::new();
+            templates.add("p", "<{{json b}}>").unwrap();
+            templates.add("q", "{{#if a}}{{json a}}{{json this}}{{/if}}").unwrap();
+            templates.add("t", &source.concat()).map_err(|at| at.problem)?;
+            templates.link(&["t".to_owned()]).map_err(|error| error.problem)?;
+            Ok::<_, String>(templates)
+        };
+        let render = |templates: &Templates, data: &Value| {
+            let inputs = Inputs { context: context(data.clone()), downloads: &Downloads::default(), kubelet: &semver::Version::new(1, 35, 0) };
+            let rendered = templates.render("t", &inputs, &BTreeMap::new(), &Budget::default());
+            rendered.map(|text| text.content.clone()).map_err(|failure| failure.at.problem)
+        };
+        let Ok(used) = compiled() else { return Ok(()) };
+        for data in all.iter().chain(&all) {
+            prop_assert_eq!(render(&used, data), render(&compiled().unwrap(), data), "{}", data);
+        }
+    }
+}
+
+#[test]
+fn what_does_not_depend_on_what_changed_is_not_rendered_again() {
+    let mut templates = Templates::new();
+    templates
+        .add("t", "{{#each a.b}}{{this}}{{/each}} {{download-url \"kubelet\" arch=\"amd64\"}}")
+        .map_err(|at| at.problem)
+        .unwrap();
+    templates.link(&["t".to_owned()]).map_err(|error| error.problem).unwrap();
+    let render = |data: Value, patch: u64| {
+        let inputs = Inputs {
+            context: context(data),
+            downloads: &Downloads::default(),
+            kubelet: &semver::Version::new(1, 35, patch),
+        };
+        templates.render("t", &inputs, &BTreeMap::new(), &Budget::default()).unwrap()
+    };
+    let first = render(json!({"a": {"b": [1], "c": 1}}), 0);
+    assert!(Arc::ptr_eq(&first, &render(json!({"a": {"c": 2, "b": [1]}, "d": 1}), 0)));
+    for other in [render(json!({"a": {"b": [2]}}), 0), render(json!({"a": {"b": [1]}}), 1)] {
+        assert_ne!(other.content, first.content);
+    }
+    // In one step more than it takes it is too much, found or not.
+    let inputs = Inputs {
+        context: context(json!({"a": {"b": [1]}})),
+        downloads: &Downloads::default(),
+        kubelet: &semver::Version::new(1, 35, 0),
+    };
+    let spent = Budget::default();
+    spent.spend(spent.left() - first.steps + 1).unwrap();
+    assert!(templates.render("t", &inputs, &BTreeMap::new(), &spent).is_err());
 }

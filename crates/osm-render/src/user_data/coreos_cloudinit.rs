@@ -10,7 +10,9 @@ use osm_api::profile::Unit;
 use serde_json::{Map, Value, json};
 
 use super::users::{self, DEFAULT_USER, Kind, Words};
-use super::{Filled, FilledFile, MACHINE_NAME_FILE, SSHD_FILE, SSHD_TEXT, gzipped, mode, unfit, unit_files};
+use super::{
+    Filled, FilledFile, MACHINE_NAME_FILE, SSHD_FILE, SSHD_TEXT, gzip::Gzip, mode, unfit, unit_files,
+};
 use crate::error::UserDataError;
 use crate::{Stage, static_network, yaml};
 
@@ -80,6 +82,8 @@ pub(super) fn unsupported(module: &str) -> Option<&'static str> {
 pub(super) fn write(stage: Stage, filled: &Filled) -> Result<String, UserDataError> {
     let mut document = Map::new();
     let (mut files, mut units) = (Vec::new(), Vec::new());
+    let mut gzip = Gzip::new();
+    let mut file = |path: &str, mode, text: &str| file(path, mode, text, &mut gzip);
     if let Some(name) = &filled.name {
         document.insert("hostname".to_owned(), json!(name));
         files.push(file(MACHINE_NAME_FILE, 0o600, name));
@@ -129,8 +133,8 @@ fn place(stage: Stage, module: &str) -> String {
 }
 
 /// A text that reads well stays readable, unless it is shorter compressed. That machine-controller must find its placeholder comes first.
-fn file(path: &str, mode: u32, text: &str) -> Value {
-    let compressed = gzipped(text).filter(|compressed| compressed.len() < text.len());
+fn file(path: &str, mode: u32, text: &str, gzip: &mut Gzip) -> Value {
+    let compressed = gzip.base64(text).filter(|compressed| compressed.len() < text.len());
     let plain = |c: char| c == '\n' || c == '\t' || !c.is_control();
     let permissions = format!("{mode:04o}");
     let (encoding, content) = match compressed {

@@ -1,24 +1,22 @@
 //! From a rendered configuration to the document that a machine reads: late-bound values are filled in, then the
 //! document is written in the language of the machine's provisioning utility.
 
-use std::io::Write as _;
+use std::fmt;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use osm_api::config::{OperatingSystemConfigSpec, StageConfig};
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::{CloudProvider, DropIn, OperatingSystem, ProvisioningUtility, Unit};
 use serde_json::{Map, Value};
 
+use crate::Stage;
 use crate::error::UserDataError;
 use crate::late::{self, LateValues};
-use crate::{Stage, texts};
+use crate::texts::{self, Path, Place};
 
 mod cloud_init;
 mod coreos_cloudinit;
 mod edge;
+mod gzip;
 mod ignition;
 mod unit_text;
 mod users;
@@ -148,14 +146,14 @@ impl Filled {
             Stage::Bootstrap => &spec.bootstrap_config,
             Stage::Provisioning => &spec.provisioning_config,
         };
-        let fill = |place: &str, text: &str| {
+        let fill = |place: &dyn fmt::Display, text: &str| {
             let filled = late::fill(text, place, &spec.late_bound, values)?;
             if stage == Stage::Bootstrap
                 && has_machine_name(&filled)
                 && machine_names(&filled) != machine_names(text)
             {
                 return Err(unfit(
-                    place,
+                    &place.to_string(),
                     format!(
                         "a late-bound value contains {MACHINE_NAME_PLACEHOLDER}, which machine-controller would replace"
                     ),
@@ -164,10 +162,9 @@ impl Filled {
             Ok(filled)
         };
         let modules = config.modules.clone().unwrap_or(Value::Null);
-        let modules =
-            texts::map_value(&format!("{}.modules", stage.field()), &modules, &mut |place, text| {
-                fill(place, text)
-            })?;
+        let modules = texts::map_value(&Path::Top, &modules, &mut |path, text| {
+            fill(&Place::Value { stage: stage.field(), path }, text)
+        })?;
         Ok(Self {
             name: (stage == Stage::Bootstrap).then(|| machine_name(spec)).flatten(),
             ssh_keys: config.user_ssh_keys.clone(),
@@ -191,7 +188,7 @@ fn machine_name(spec: &OperatingSystemConfigSpec) -> Option<String> {
 
 fn files(
     config: &StageConfig,
-    fill: &impl Fn(&str, &str) -> Result<String, UserDataError>,
+    fill: &impl Fn(&dyn fmt::Display, &str) -> Result<String, UserDataError>,
 ) -> Result<Vec<FilledFile>, UserDataError> {
     config
         .files
@@ -210,7 +207,7 @@ fn files(
 
 fn fill_unit(
     unit: &Unit,
-    fill: &impl Fn(&str, &str) -> Result<String, UserDataError>,
+    fill: &impl Fn(&dyn fmt::Display, &str) -> Result<String, UserDataError>,
 ) -> Result<Unit, UserDataError> {
     let content = unit.content.as_ref().map(|text| fill(&unit_path(unit), text)).transpose()?;
     let installed = |text: &String| unit_text::has_section(text, "Install");
@@ -231,14 +228,6 @@ fn fill_unit(
 fn mode(program: &str, path: &str, permissions: i32) -> Result<u32, UserDataError> {
     let mode = u32::from_str_radix(&permissions.to_string(), 8).ok().filter(|mode| *mode <= 0o777);
     mode.ok_or_else(|| unfit(path, format!("permissions must be 777 or less, {program} sets no others")))
-}
-
-/// A text, compressed, as base64.
-fn gzipped(text: &str) -> Option<String> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    // Writing to a Vec can't fail.
-    let compressed = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish()).ok();
-    compressed.map(|bytes| STANDARD.encode(bytes))
 }
 
 fn unit_path(unit: &Unit) -> String {

@@ -22,10 +22,14 @@ rules:
 /// A request that the API server has answered; a watch counts as soon as it has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEvent {
-    /// Who asked, e.g. `system:serviceaccount:kube-system:osc-controller`.
+    /// Who asked, e.g. `system:serviceaccount:kube-system:osc-controller`; empty where the token was nobody's.
     pub user: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` …
     pub verb: String,
+    /// What asked: the header `User-Agent`.
+    pub user_agent: String,
+    /// The API group; empty for the core.
+    pub group: String,
     /// The plural, with its subresource: `secrets`, `serviceaccounts/token`.
     pub resource: String,
     /// The object's namespace; empty for requests over all namespaces and for cluster-wide kinds.
@@ -78,18 +82,24 @@ struct Line {
     stage: String,
     verb: String,
     user: User,
+    #[serde(default)]
+    user_agent: String,
     object_ref: Option<ObjectRef>,
     response_status: Option<ResponseStatus>,
 }
 
 #[derive(Deserialize)]
 struct User {
+    /// None of whoever could not say who it is.
+    #[serde(default)]
     username: String,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
+#[serde(rename_all = "camelCase")]
 struct ObjectRef {
+    api_group: String,
     resource: String,
     subresource: String,
     namespace: String,
@@ -112,7 +122,9 @@ fn parse(line: &str) -> Result<Option<AuditEvent>> {
     };
     Ok(Some(AuditEvent {
         user: line.user.username,
+        user_agent: line.user_agent,
         verb: line.verb,
+        group: object.api_group,
         resource,
         namespace: object.namespace,
         name: object.name,

@@ -39,14 +39,16 @@ impl ControlPlane {
     /// When there is no such ServiceAccount.
     pub async fn identity(&self, namespace: &str, service_account: &str) -> Result<PathBuf> {
         let token = self.token(namespace, service_account).await?;
-        let path = self
-            .directory
-            .path()
-            .join("identities")
-            .join(namespace)
-            .join(format!("{service_account}.kubeconfig"));
+        let path = self.identity_path(namespace, service_account);
         private_file(&path, &self.kubeconfig(&token))?;
         Ok(path)
+    }
+
+    /// Where [`Self::identity`] writes.
+    #[must_use]
+    pub fn identity_path(&self, namespace: &str, service_account: &str) -> PathBuf {
+        let folder = self.directory.path().join("identities").join(namespace);
+        folder.join(format!("{service_account}.kubeconfig"))
     }
 
     /// A client that acts as an existing ServiceAccount.

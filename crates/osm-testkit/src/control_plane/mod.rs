@@ -13,6 +13,7 @@
 mod apply;
 pub mod assets;
 mod audit;
+mod backup;
 mod identity;
 mod namespace;
 mod pki;
@@ -29,12 +30,14 @@ use anyhow::{Context, Result, anyhow, bail};
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::Client;
 use kube::api::{Api, DynamicObject};
+use kube::config::AuthInfo;
 use rand::Rng;
 use rand::distr::Alphanumeric;
 use tokio::sync::{Mutex, OnceCell};
 
 use self::assets::{Assets, Component};
 pub use self::audit::AuditEvent;
+pub use self::backup::Backup;
 use self::pki::Pki;
 use self::programs::Programs;
 use crate::process::{ScratchDir, Service};
@@ -45,7 +48,7 @@ use crate::wait::wait_for;
 pub const ADVERTISED_ADDRESS: &str = "192.0.2.10";
 
 /// The cluster IP of the Service `default/kubernetes`.
-const SERVICE_ADDRESS: &str = "10.96.0.1";
+pub const SERVICE_ADDRESS: &str = "10.96.0.1";
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
@@ -62,6 +65,8 @@ pub struct Options {
     pub controllers: Vec<&'static str>,
     /// Keep a log of all requests, for [`ControlPlane::audit_events`].
     pub audit: bool,
+    /// Serve MutatingAdmissionPolicies, which are off by default.
+    pub mutating_policies: bool,
     /// The address (not of loopback) by which machines reach the API server, on this host or a relay before it, where machines are to join.
     ///
     /// It listens on all addresses then, its certificate is valid for this one, and it advertises it. All controllers that are on by
@@ -206,9 +211,17 @@ impl ControlPlane {
     /// # Errors
     /// When the TLS configuration is refused.
     pub fn client(&self, token: &str) -> Result<Client> {
+        self.client_with(AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() })
+    }
+
+    /// A client that says in another way who it is, such as by a certificate.
+    ///
+    /// # Errors
+    /// When the TLS configuration is refused.
+    pub fn client_with(&self, auth_info: AuthInfo) -> Result<Client> {
         let mut config = kube::Config::new(self.url().parse()?);
         config.root_cert = Some(vec![self.pki.ca_der.clone()]);
-        config.auth_info.token = Some(token.to_owned().into());
+        config.auth_info = auth_info;
         Ok(Client::try_from(config)?)
     }
 

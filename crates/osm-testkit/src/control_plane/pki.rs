@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, SanType,
 };
 
 use super::{ControlPlane, private_file};
@@ -86,6 +86,23 @@ impl ControlPlane {
         self.key("sa.key")
     }
 
+    /// A certificate of the cluster's CA, and its private key, PEM: for a client who is `user` of `group`, and for a server at `address`.
+    ///
+    /// # Errors
+    /// When the CA can't be read.
+    pub fn issue(&self, user: &str, group: &str, address: IpAddr) -> Result<(String, String)> {
+        let ca_key = KeyPair::from_pem(&self.ca_key_pem()?).context("the CA's key")?;
+        let ca = Issuer::from_ca_cert_pem(self.ca_pem(), ca_key).context("the CA's certificate")?;
+        let mut params = named(user)?;
+        params.distinguished_name.push(DnType::OrganizationName, group);
+        params.subject_alt_names = vec![SanType::IpAddress(address)];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
+        let key = KeyPair::generate()?;
+        Ok((params.signed_by(&key, &ca)?.pem(), key.serialize_pem()))
+    }
+
     fn key(&self, file: &str) -> Result<String> {
         let path = self.directory.path().join(file);
         fs::read_to_string(&path).with_context(|| path.display().to_string())
@@ -98,11 +115,9 @@ fn named(common_name: &str) -> Result<CertificateParams> {
     params.distinguished_name.push(DnType::CommonName, common_name);
     params.use_authority_key_identifier_extension = true;
     // As a real one is, worth nothing to a machine whose clock is far behind.
-    let yesterday = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date().yesterday()?;
-    params.not_before = rcgen::date_time_ymd(
-        yesterday.year().into(),
-        yesterday.month().try_into()?,
-        yesterday.day().try_into()?,
-    );
+    let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
+    let first = today.checked_sub(jiff::Span::new().days(3))?;
+    params.not_before =
+        rcgen::date_time_ymd(first.year().into(), first.month().try_into()?, first.day().try_into()?);
     Ok(params)
 }

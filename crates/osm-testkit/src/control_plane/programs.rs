@@ -74,6 +74,10 @@ impl Programs<'_> {
         if let Some(longest) = self.options.service_account_max_token_expiration {
             arguments.push(format!("--service-account-max-token-expiration={}s", longest.as_secs()));
         }
+        if self.options.mutating_policies {
+            arguments.push("--feature-gates=MutatingAdmissionPolicy=true".to_owned());
+            arguments.push("--runtime-config=admissionregistration.k8s.io/v1beta1=true".to_owned());
+        }
         if self.options.audit {
             arguments.extend(audit::arguments(self.directory)?);
         }

@@ -89,6 +89,22 @@ impl Lab {
         &self.directory
     }
 
+    /// One more address of the host.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn add_address(&self, address: Ipv4Addr) -> Result<()> {
+        network::add_address(address)
+    }
+
+    /// The host finds `network` (`10.0.0.0/8`) behind a machine.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn route(&self, network: &str, machine: Ipv4Addr) -> Result<()> {
+        network::route(network, machine)
+    }
+
     /// An address for a machine, which nobody else has; [`ipv6_of`] it is the machine's alone as well.
     #[must_use]
     pub fn reserve(&self) -> Ipv4Addr {

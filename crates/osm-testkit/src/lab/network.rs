@@ -79,6 +79,14 @@ pub(super) fn set_up() -> Result<()> {
     ip(&format!("link set {BRIDGE} up"))
 }
 
+pub(super) fn add_address(address: Ipv4Addr) -> Result<()> {
+    ip(&format!("addr add {address}/32 dev {BRIDGE}"))
+}
+
+pub(super) fn route(network: &str, machine: Ipv4Addr) -> Result<()> {
+    ip(&format!("route add {network} via {machine} dev {BRIDGE}"))
+}
+
 /// A machine's end of the network: a namespace with `eth0`.
 #[derive(Debug)]
 pub(super) struct Cable {

@@ -5,6 +5,7 @@
 //! and a runtime of its own: a test that blocks its runtime, waiting for a machine, doesn't stop what the machine waits for.
 
 pub mod files;
+pub mod forward;
 pub mod internet;
 pub mod metadata;
 pub mod oci;

@@ -94,6 +94,30 @@ impl Image {
         &self.manifest.digest
     }
 
+    /// The image as an archive (an OCI image layout) that `ctr images import` knows by the name `registry`/repository:tag.
+    ///
+    /// # Errors
+    /// None that is known: it is written to memory.
+    pub fn archive(&self, registry: &str) -> Result<Vec<u8>> {
+        let mut manifest = self.manifest.descriptor();
+        if let Some(fields) = manifest.as_object_mut() {
+            let name = format!("{registry}/{}:{}", self.repository, self.tag);
+            fields.insert("annotations".to_owned(), json!({"io.containerd.image.name": name}));
+        }
+        let index = json!({"schemaVersion": 2, "manifests": [manifest]});
+        let mut archive = tar::Builder::new(Vec::new());
+        let mut add = |path: String, content: &[u8]| {
+            let mut header = header(tar::EntryType::Regular, content.len() as u64);
+            archive.append_data(&mut header, path, content)
+        };
+        add("oci-layout".to_owned(), br#"{"imageLayoutVersion":"1.0.0"}"#)?;
+        add("index.json".to_owned(), index.to_string().as_bytes())?;
+        for blob in self.blobs.iter().chain([&self.manifest]) {
+            add(format!("blobs/{}", blob.digest.replace(':', "/")), &blob.bytes)?;
+        }
+        Ok(archive.into_inner()?)
+    }
+
     /// The manifest, where `reference` is the tag or the manifest's digest.
     pub(super) fn manifest(&self, reference: &str) -> Option<&Blob> {
         (reference == self.tag || reference == self.manifest.digest).then_some(&self.manifest)

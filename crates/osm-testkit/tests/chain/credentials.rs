@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_api::rbac::Service;
 use osm_testkit::{Options, check, wait_for};
 use secret_syncer::key::DigestKey;
 use serde_json::json;
@@ -47,11 +50,60 @@ async fn a_pools_token_reads_its_own_documents_and_nothing_else() -> Result<()> 
     Ok(())
 }
 
+/// From "issued at" to "expires" in a ServiceAccount's token.
+pub fn life(token: &str) -> Result<Duration> {
+    let payload = token.split('.').nth(1).context("a JWT")?;
+    let claims: serde_json::Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload)?)?;
+    let time = |name| claims.get(name).and_then(serde_json::Value::as_u64).context("a time");
+    Ok(Duration::from_secs(time("exp")? - time("iat")?))
+}
+
 fn osm_code(error: &kube::Error) -> u16 {
     match error {
         kube::Error::Api(status) => status.code,
         _ => 0,
     }
+}
+
+/// The date of the renewal is brought near, as if hours had passed: sealed, so that nobody takes it for altered.
+pub async fn bring_renewal_near(world: &World, pool: &str) -> Result<Timestamp> {
+    let soon = Timestamp::now() + SignedDuration::from_secs(3);
+    let name = names::bootstrap_secret_name(pool, "kube-system");
+    let mut secret = world.bootstrap(pool).await?;
+    let key = world.secrets().get(&names::digest_key_secret_name(NAMESPACE)).await?;
+    let key = DigestKey::of(&key.data.unwrap()[secret_syncer::view::KEY].0).unwrap();
+    let document = secret.data.as_ref().unwrap()[names::CLOUD_CONFIG_KEY].0.clone();
+    let annotations = secret.annotations_mut();
+    annotations.insert(names::RENEW_AT.to_owned(), soon.to_string());
+    let seal = secret_syncer::plan::seal(&key, &osm_api::digest::sha256_hex(&document), annotations);
+    annotations.insert(names::CONTENT_MAC.to_owned(), seal);
+    world.secrets().replace(&name, &PostParams::default(), &secret).await?;
+    Ok(soon)
+}
+
+/// The timer is no memory of a process: who starts in the meantime has it, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_survives_a_restart() -> Result<()> {
+    let mut world = World::start(Options::default()).await?;
+    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+    world.pool("p", "osp-tiny").await?;
+    world.stamp("p", 1).await?;
+    let first = world.machine("p", 1).await?;
+    world.installed.kill9(Service::SecretSyncer)?;
+    let soon = bring_renewal_near(&world, "p").await?;
+    world.installed.start(Service::SecretSyncer).await?;
+    let second = world.machine_with("p", 1, |machine| machine.api_token != first.api_token).await?;
+    assert!(Timestamp::now() >= soon, "renewed before its time");
+    assert_eq!(first.provisioning_secret, second.provisioning_secret);
+
+    // While nobody was there it came due: renewed at once.
+    world.installed.kill9(Service::SecretSyncer)?;
+    let soon = bring_renewal_near(&world, "p").await?;
+    wait_for("the time to come", SOON, async || check(Timestamp::now() > soon)).await?;
+    world.installed.start(Service::SecretSyncer).await?;
+    let third = world.machine_with("p", 1, |machine| machine.api_token != second.api_token).await?;
+    assert!(world.is_alive(&third.kubelet_token).await?);
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,18 +114,7 @@ async fn tokens_are_renewed_by_the_clock_alone() -> Result<()> {
     world.stamp("p", 1).await?;
     let first = world.machine("p", 1).await?;
     let observer = world.observe().await?;
-    // The date of the renewal is brought near, as if hours had passed: sealed, so that nobody takes it for altered.
-    let soon = Timestamp::now() + SignedDuration::from_secs(3);
-    let name = names::bootstrap_secret_name("p", "kube-system");
-    let mut secret = world.bootstrap("p").await?;
-    let key = world.secrets().get(&names::digest_key_secret_name(NAMESPACE)).await?;
-    let key = DigestKey::of(&key.data.unwrap()[secret_syncer::view::KEY].0).unwrap();
-    let document = secret.data.as_ref().unwrap()[names::CLOUD_CONFIG_KEY].0.clone();
-    let annotations = secret.annotations_mut();
-    annotations.insert(names::RENEW_AT.to_owned(), soon.to_string());
-    let seal = secret_syncer::plan::seal(&key, &osm_api::digest::sha256_hex(&document), annotations);
-    annotations.insert(names::CONTENT_MAC.to_owned(), seal);
-    world.secrets().replace(&name, &PostParams::default(), &secret).await?;
+    let soon = bring_renewal_near(&world, "p").await?;
     let second = world.machine_with("p", 1, |machine| machine.api_token != first.api_token).await?;
     assert!(Timestamp::now() >= soon, "renewed before its time");
     // The same document, and both tokens good.

@@ -93,7 +93,13 @@ async fn what_was_made_is_put_right_when_deleted_or_altered() -> Result<()> {
         .secrets()
         .patch(&machine.provisioning_secret, &PatchParams::default(), &Patch::Merge(&unlabel))
         .await?;
-    let machine = world.machine_with("p", 1, |new| new.api_token != machine.api_token).await?;
+    wait_for("the document to have its label again", SOON, async || {
+        let document = world.secrets().get(&machine.provisioning_secret).await?;
+        check(document.labels().contains_key(names::INSTALLATION))
+    })
+    .await?;
+    // Its tokens live on.
+    world.fetch(&machine).await?;
     let lost = json!({"metadata": {"annotations": {names::CONFIG: null}}});
     let bindings = world.api::<k8s_openapi::api::rbac::v1::RoleBinding>(CLOUD_INIT_SETTINGS);
     bindings.patch(&identity, &PatchParams::default(), &Patch::Merge(&lost)).await?;

@@ -5,10 +5,23 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 mod bad_input;
+mod bootstrap_tokens;
+mod canaries;
+mod clocks;
 mod credentials;
+mod joining;
 mod loss;
 mod order;
 mod outage;
 mod pools;
+mod privilege;
+mod replicas;
+mod restore;
+mod rights;
 mod rotation;
+mod sources;
+mod start;
+mod takeover;
+mod tampering;
+mod two_clusters;
 mod world;

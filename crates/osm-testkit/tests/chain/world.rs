@@ -1,7 +1,7 @@
-//! One control plane with the three services on it, each with its own identity, and what tests do to it.
+//! One control plane, or a management and a worker cluster, with the three services, each with its own identity, and what tests do to it.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::{StreamExt, TryStreamExt};
@@ -19,6 +19,8 @@ use osm_api::rbac::Installation;
 use osm_api::{MachineDeployment, condition};
 use osm_testkit::installation::{self, Installed};
 use osm_testkit::machine_controller;
+use osm_testkit::tiny;
+pub use osm_testkit::tiny::{UserData, machine_deployment, parse};
 use osm_testkit::{ControlPlane, Options, check, wait_for};
 use serde_json::{Value, json};
 
@@ -31,45 +33,22 @@ pub const NAMESPACE: &str = "osm";
 /// A further namespace of profiles.
 pub const TEAM: &str = "team";
 
-/// A profile of twenty lines: everything that the chain carries, and nothing else.
+/// The profile of [`tiny`] in the installation's namespace.
 pub fn profile(name: &str, version: &str, text: &str) -> Value {
-    json!({
-        "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemProfile",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {
-            "osName": "ubuntu", "osVersion": "24.04", "version": version, "templateEngine": "Handlebars",
-            "supportedCloudProviders": [{"name": "aws"}, {"name": "openstack"}],
-            "bootstrapConfig": {"files": [
-                file("/etc/text", text),
-                file("/etc/token", "{{late \"api/token\" as=\"raw\"}}"),
-                file("/etc/kubelet-token", "{{late \"kubelet/token\" as=\"raw\"}}"),
-                file("/etc/secret", "{{late \"provisioning/secret-name\" as=\"raw\"}} {{late \"provisioning/sha256\" as=\"raw\"}}"),
-            ]},
-            "provisioningConfig": {"files": [
-                file("/etc/node", "{{pool.name}} {{kubelet.version}}\n"),
-                file("/etc/registries", "{{#each containerd.registries}}{{#if credentials}}password = {{late (concat \"registry/\" host \"/password\") as=\"toml\"}}\n{{/if}}{{/each}}"),
-            ]},
-        },
-    })
+    tiny::profile(NAMESPACE, name, version, text)
 }
 
-fn file(path: &str, data: &str) -> Value {
-    json!({"path": path, "permissions": 600, "content": {"inline": {"data": data}}})
-}
-
-/// What a machine of a pool would boot with, taken apart.
-#[derive(Debug, Clone)]
-pub struct UserData {
-    pub text: String,
-    pub api_token: String,
-    pub kubelet_token: String,
-    pub provisioning_secret: String,
-    pub provisioning_digest: String,
-}
+/// Secret with the token without end of the Go implementation.
+pub const GETTER_TOKEN: &str = "cloud-init-getter-token";
 
 pub struct World {
+    /// The only cluster, or the worker cluster.
     pub plane: ControlPlane,
+    /// The management cluster, where it is another.
+    pub management: Option<ControlPlane>,
     pub client: Client,
+    /// To the cluster of profiles, configs and settings.
+    pub managed: Client,
     pub installed: Installed,
 }
 
@@ -81,12 +60,32 @@ impl World {
         Api::namespaced(self.client.clone(), namespace)
     }
 
+    /// As it stands in every cluster of the Go implementation: a token without end, and a Role that opens every Secret.
+    pub async fn leave_a_getter(&self) -> Result<()> {
+        let metadata = |name: &str| json!({"name": name, "namespace": CLOUD_INIT_SETTINGS});
+        let rbac = "rbac.authorization.k8s.io";
+        for object in [
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata("cloud-init-getter")}),
+            json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+                "metadata": {"name": GETTER_TOKEN, "namespace": CLOUD_INIT_SETTINGS,
+                    "annotations": {"kubernetes.io/service-account.name": "cloud-init-getter"}}}),
+            json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata("cloud-init-getter"),
+                "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}]}),
+            json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata("cloud-init-getter"),
+                "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "cloud-init-getter"},
+                "subjects": [{"kind": "ServiceAccount", "name": "cloud-init-getter"}]}),
+        ] {
+            self.apply(&object).await?;
+        }
+        Ok(())
+    }
+
     pub fn configs(&self) -> Api<OperatingSystemConfig> {
-        self.api(NAMESPACE)
+        Api::namespaced(self.managed.clone(), NAMESPACE)
     }
 
     pub fn profiles(&self) -> Api<OperatingSystemProfile> {
-        self.api(NAMESPACE)
+        Api::namespaced(self.managed.clone(), NAMESPACE)
     }
 
     pub fn secrets(&self) -> Api<Secret> {
@@ -97,8 +96,11 @@ impl World {
         self.api("kube-system")
     }
 
+    /// Applies an object in the cluster that it belongs into.
     pub async fn apply(&self, object: &Value) -> Result<()> {
-        self.plane.apply_yaml(&object.to_string()).await.map(drop)
+        let managed = [NAMESPACE, TEAM].iter().any(|namespace| object["metadata"]["namespace"] == *namespace);
+        let plane = self.management.as_ref().filter(|_| managed).unwrap_or(&self.plane);
+        plane.apply_yaml(&object.to_string()).await.map(drop)
     }
 
     /// Creates a profile and waits until osp-controller has accepted it.
@@ -216,8 +218,11 @@ impl World {
     /// Waits for an Event with this reason about an object of this name; gives its note.
     pub async fn event(&self, namespace: &str, about: &str, reason: &str) -> Result<String> {
         wait_for(&format!("an Event {reason} about {about}"), SOON, async || {
-            let events = self.api::<Event>(namespace).list(&ListParams::default()).await?;
-            let found = events.items.into_iter().find(|event| {
+            let (here, there) = (self.client.clone(), self.managed.clone());
+            let mut events =
+                Api::<Event>::namespaced(here, namespace).list(&ListParams::default()).await?.items;
+            events.extend(Api::namespaced(there, namespace).list(&ListParams::default()).await?);
+            let found = events.into_iter().find(|event| {
                 event.reason.as_deref() == Some(reason)
                     && event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref()) == Some(about)
             });
@@ -258,44 +263,13 @@ impl World {
     }
 }
 
-/// A MachineDeployment as users write it.
-pub fn machine_deployment(name: &str, profile: &str) -> Value {
-    json!({
-        "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
-        "metadata": {"name": name, "namespace": "kube-system", "annotations": {names::PROFILE: profile}},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": {"pool": name}},
-            "template": {
-                "metadata": {"labels": {"pool": name}},
-                "spec": {
-                    "versions": {"kubelet": "1.34.2"},
-                    "providerSpec": {"value": {
-                        "sshPublicKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOperator operator@example"],
-                        "cloudProvider": "openstack", "cloudProviderSpec": {},
-                        "operatingSystem": "ubuntu", "operatingSystemSpec": {"distUpgradeOnBoot": false},
-                    }},
-                },
-            },
-        },
-    })
-}
-
-/// Takes apart what [`profile`] makes.
-pub fn parse(text: String) -> Result<UserData> {
-    let files = osm_testkit::judge::user_data_files(&text).map_err(|verdict| anyhow::anyhow!("{verdict}"))?;
-    let content = |path: &str| {
-        files.iter().find(|file| file.path == path).map(|file| file.content.clone()).context(path.to_owned())
-    };
-    let secret = content("/etc/secret")?;
-    let (name, digest) = secret.trim().split_once(' ').context("two words")?;
-    Ok(UserData {
-        api_token: content("/etc/token")?,
-        kubelet_token: content("/etc/kubelet-token")?,
-        provisioning_secret: name.to_owned(),
-        provisioning_digest: digest.to_owned(),
-        text,
-    })
+/// The installation of these tests.
+pub fn installation() -> Installation {
+    Installation {
+        namespace: NAMESPACE.to_owned(),
+        profile_namespaces: vec![TEAM.to_owned()],
+        ..Installation::default()
+    }
 }
 
 /// Sees every state of every bootstrap Secret, and remembers what must never happen.
@@ -307,6 +281,9 @@ pub struct Observer {
 #[derive(Default)]
 struct Seen {
     absences: Vec<String>,
+    /// Since when a bootstrap Secret has been missing.
+    missing: std::collections::BTreeMap<String, Instant>,
+    longest_absence: Duration,
     /// Name → texts, in order.
     texts: std::collections::BTreeMap<String, Vec<(String, String)>>,
 }
@@ -321,6 +298,9 @@ impl Observer {
             let mut seen = writer.lock().unwrap();
             match event {
                 watcher::Event::InitApply(secret) | watcher::Event::Apply(secret) => {
+                    if let Some(since) = seen.missing.remove(&secret.name_any()) {
+                        seen.longest_absence = seen.longest_absence.max(since.elapsed());
+                    }
                     let revision = secret.annotations().get(names::MACHINE_DEPLOYMENT_REVISION).cloned();
                     let data = secret.data.as_ref().and_then(|data| data.get(names::CLOUD_CONFIG_KEY));
                     if let (Some(revision), Some(data)) = (revision, data) {
@@ -330,6 +310,7 @@ impl Observer {
                 }
                 watcher::Event::Delete(secret) if secret.name_any().ends_with("-bootstrap-config") => {
                     seen.absences.push(secret.name_any());
+                    seen.missing.insert(secret.name_any(), Instant::now());
                 }
                 _ => {}
             }
@@ -354,6 +335,13 @@ impl Observer {
         self.seen.lock().unwrap().absences.clone()
     }
 
+    /// How long a bootstrap Secret has been missing at the most; of those that still are, until now.
+    pub fn longest_absence(&self) -> Duration {
+        let seen = self.seen.lock().unwrap();
+        let still = seen.missing.values().map(Instant::elapsed);
+        still.fold(seen.longest_absence, Duration::max)
+    }
+
     /// Every (revision, document) that the bootstrap Secret of a pool has had.
     pub fn history(&self, pool: &str) -> Vec<(String, String)> {
         let name = names::bootstrap_secret_name(pool, "kube-system");
@@ -375,15 +363,30 @@ impl World {
     }
 
     pub async fn start_without_services(options: Options) -> Result<Self> {
+        Self::start_as_without_services(options, installation()).await
+    }
+
+    pub async fn start_as_without_services(options: Options, installation: Installation) -> Result<Self> {
         let binaries = installation::binaries()?;
         let plane = ControlPlane::start(options).await?;
-        let installation = Installation {
-            namespace: NAMESPACE.to_owned(),
-            profile_namespaces: vec![TEAM.to_owned()],
-            ..Installation::default()
-        };
         let installed = Installed::install(&plane, installation, &binaries).await?;
-        Ok(Self { client: plane.admin()?, plane, installed })
+        Ok(Self { client: plane.admin()?, managed: plane.admin()?, plane, management: None, installed })
+    }
+
+    /// Profiles, configs and settings in one cluster, MachineDeployments and Secrets in another.
+    pub async fn start_in_two_without_services(options: Options) -> Result<Self> {
+        let binaries = installation::binaries()?;
+        let (management, plane) =
+            tokio::try_join!(ControlPlane::start(options.clone()), ControlPlane::start(options))?;
+        let installed = Installed::install_in_two(&management, &plane, installation(), &binaries).await?;
+        let (client, managed) = (plane.admin()?, management.admin()?);
+        Ok(Self { plane, management: Some(management), client, managed, installed })
+    }
+
+    pub async fn start_in_two(options: Options) -> Result<Self> {
+        let mut world = Self::start_in_two_without_services(options).await?;
+        world.installed.start_all().await?;
+        Ok(world)
     }
 
     pub async fn set_settings(&self, document: &str) -> Result<()> {

@@ -229,14 +229,16 @@ impl Site {
 
 fn role(namespace: &str, grant: Grant, granted: impl Fn(&str) -> bool) -> Result<[Value; 2]> {
     let place = grant.namespace.context("osp-controller has no rights in the whole cluster")?;
-    let mut rules = grant.rules;
+    let mut rules: Vec<_> = grant.rights.into_iter().map(|right| right.rule).collect();
     rules.retain(|rule| rule.resources.iter().flatten().any(|resource| granted(resource)));
     let api = "rbac.authorization.k8s.io";
-    let metadata = json!({"name": "osp-controller", "namespace": place});
+    // Several sites have a Role in kube-system.
+    let name = format!("osp-controller-{namespace}");
+    let metadata = json!({"name": name, "namespace": place});
     Ok([
         json!({"apiVersion": format!("{api}/v1"), "kind": "Role", "metadata": metadata, "rules": rules}),
         json!({"apiVersion": format!("{api}/v1"), "kind": "RoleBinding", "metadata": metadata,
-            "roleRef": {"apiGroup": api, "kind": "Role", "name": "osp-controller"},
+            "roleRef": {"apiGroup": api, "kind": "Role", "name": name},
             "subjects": [{"kind": "ServiceAccount", "name": "osp-controller", "namespace": namespace}]}),
     ])
 }

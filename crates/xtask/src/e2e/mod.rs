@@ -1,6 +1,7 @@
 //! `cargo xtask e2e`: Operating System Manager with real machines.
 
 mod air_gap;
+mod helm;
 mod node;
 mod pool;
 mod site;
@@ -17,6 +18,7 @@ pub struct E2e {
 
 #[derive(Subcommand)]
 enum What {
+    Helm(helm::Helm),
     Node(node::Node),
 }
 
@@ -27,6 +29,7 @@ impl E2e {
     /// A test that fails, or something that can't be installed, built or started.
     pub async fn run(&self) -> Result<()> {
         match &self.what {
+            What::Helm(helm) => helm.run().await,
             What::Node(node) => node.run().await,
         }
     }

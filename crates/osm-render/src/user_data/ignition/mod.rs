@@ -3,14 +3,12 @@
 //! Ignition refuses a config as a whole, and the machine then ends in its emergency shell: what it would refuse must
 //! be found here.
 
-use std::fmt::Write as _;
-
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::Unit;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Filled, FilledFile, HOST_NAME_FILE, MACHINE_NAME_FILE, SSHD_FILE, SSHD_TEXT, gzipped, mode, unfit,
+    Filled, FilledFile, HOST_NAME_FILE, MACHINE_NAME_FILE, SSHD_FILE, SSHD_TEXT, gzip::Gzip, mode, unfit,
     unit_files, unit_text,
 };
 use crate::Stage;
@@ -22,6 +20,8 @@ pub(super) use modules::unsupported as unsupported_module;
 
 /// The Ignition config of a stage.
 pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataError> {
+    let mut gzip = Gzip::new();
+    let mut file = |path: &str, mode, text: &str| file(path, mode, text, &mut gzip);
     let mut files = Vec::new();
     if let Some(name) = &filled.name {
         files.push(file(HOST_NAME_FILE, 0o644, name));
@@ -62,14 +62,14 @@ pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataErro
 }
 
 /// May be written again: by the next stage, or after a power cut.
-fn file(path: &str, mode: u32, text: &str) -> Value {
-    json!({"path": path, "mode": mode, "overwrite": true, "contents": contents(text)})
+fn file(path: &str, mode: u32, text: &str, gzip: &mut Gzip) -> Value {
+    json!({"path": path, "mode": mode, "overwrite": true, "contents": contents(text, gzip)})
 }
 
 /// A text as a data URL, compressed where that is shorter. Not where machine-controller must find its placeholder.
-fn contents(text: &str) -> Value {
+fn contents(text: &str, gzip: &mut Gzip) -> Value {
     let plain = format!("data:,{}", percent_encoded(text));
-    let compressed = gzipped(text).map(|base64| format!("data:;base64,{base64}"));
+    let compressed = gzip.base64(text).map(|base64| format!("data:;base64,{base64}"));
     match compressed {
         Some(source) if source.len() < plain.len() && !text.contains(MACHINE_NAME_PLACEHOLDER) => {
             json!({"compression": "gzip", "source": source})
@@ -85,8 +85,9 @@ fn percent_encoded(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-_.~/:=,@;()!*".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            // Writing to a String can't fail.
-            let _ = write!(encoded, "%{byte:02X}");
+            let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or_default();
+            let digits = [digit(byte >> 4), digit(byte & 0xf)];
+            encoded.extend(['%'].into_iter().chain(digits.map(|digit| digit.to_ascii_uppercase())));
         }
     }
     encoded
@@ -124,6 +125,7 @@ mod tests {
 
     #[test]
     fn machine_controller_finds_its_placeholder() {
+        let contents = |text: &str| contents(text, &mut Gzip::new());
         let long = "x ".repeat(1000);
         assert_eq!(contents("a b%\n"), json!({"source": "data:,a%20b%25%0A"}));
         assert_eq!(contents(&long)["compression"], "gzip");

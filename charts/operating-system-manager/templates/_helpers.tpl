@@ -1,0 +1,113 @@
+{{/* Name of everything in the release's namespace; the longest suffix is `-osp-controller-metrics`. */}}
+{{- define "osm.name" -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Start of the names of cluster-scoped objects, and of Roles in namespaces that other releases have Roles in, too. */}}
+{{- define "osm.global" -}}
+osm:{{ .Release.Namespace }}:{{ .Release.Name }}
+{{- end -}}
+
+{{- define "osm.selector" -}}
+app.kubernetes.io/name: operating-system-manager
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "osm.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{ include "osm.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* The services that this release is about: name → key in values. Topology `worker` has no osp-controller, which never goes there. */}}
+{{- define "osm.services" -}}
+{{- if ne .Values.topology "worker" }}
+osp-controller: ospController
+{{- end }}
+osc-controller: oscController
+secret-syncer: secretSyncer
+{{- end -}}
+
+{{/* The parts that the cluster of this release plays. */}}
+{{- define "osm.parts" -}}
+{{- if ne .Values.topology "worker" }}
+- management
+{{- end }}
+{{- if ne .Values.topology "management" }}
+- worker
+{{- end }}
+{{- end -}}
+
+{{/* Whether an object that `lookup` has found is missing, or this release's: Helm refuses to install over anybody else's. */}}
+{{- define "osm.isOurs" -}}
+{{- $metadata := .object.metadata | default dict -}}
+{{- $annotations := $metadata.annotations | default dict -}}
+{{- $owner := printf "%s/%s" (get $annotations "meta.helm.sh/release-namespace") (get $annotations "meta.helm.sh/release-name") -}}
+{{- if or (empty $metadata) (eq $owner (printf "%s/%s" .root.Release.Namespace .root.Release.Name)) -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{- define "osm.bootstrapTokens" -}}
+{{- $credentials := (.Values.settings | default dict).credentials | default dict -}}
+{{- $nodeBootstrap := $credentials.nodeBootstrap | default dict -}}
+{{- if or .Values.bootstrapTokens (eq ($nodeBootstrap.kind | default "") "bootstrapToken") -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{- define "osm.image" -}}
+{{- $values := get .root.Values .key -}}
+{{- $image := printf "%s/%s" (.root.Values.image.repository | trimSuffix "/") .service -}}
+{{- if $values.digest -}}
+{{ $image }}@{{ $values.digest }}
+{{- else -}}
+{{ $image }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- define "osm.podSecurity" -}}
+runAsNonRoot: true
+{{- with .Values.runAsUser }}
+runAsUser: {{ . }}
+runAsGroup: {{ . }}
+fsGroup: {{ . }}
+{{- end }}
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "osm.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{- define "osm.scheduling" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}

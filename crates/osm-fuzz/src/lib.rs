@@ -1,0 +1,57 @@
+//! Fuzz targets for everything that reads what others write.
+//!
+//! | Target | What others write |
+//! |---|---|
+//! | [`profile`] | the spec of an OperatingSystemProfile |
+//! | [`template`] | the text of one template |
+//! | [`provider_spec`] | machine-controller's part of a MachineDeployment |
+//! | [`annotations`] | annotations with settings of the kubelet |
+//! | [`settings`] | the settings document of an installation |
+//! | [`pool_settings`] | the settings of one pool, with those that a ConfigMap holds |
+//! | [`config`] | the spec of a stored OperatingSystemConfig |
+//!
+//! None may panic, hang, give other bytes the second time, or repeat a value in a message. `cargo xtask fuzz` runs them with coverage as
+//! the guide, on the stable compiler; `cargo +nightly fuzz run --fuzz-dir crates/osm-fuzz --features libfuzzer fuzz-template` with an
+//! address sanitizer too. Tests run what the targets start from.
+
+pub mod annotations;
+pub mod config;
+pub mod pool_settings;
+pub mod profile;
+pub mod provider_spec;
+pub mod settings;
+pub mod template;
+
+mod canary;
+mod pipeline;
+
+/// Something that reads what others write.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// Its name; the program is called `fuzz-<name>`.
+    pub name: &'static str,
+    /// Reads an input and panics where a property doesn't hold.
+    pub run: fn(&[u8]),
+    /// Inputs to start from, most of them good.
+    pub seeds: fn() -> Vec<String>,
+}
+
+/// All targets.
+pub const TARGETS: [Target; 7] = [
+    Target { name: "profile", run: profile::run, seeds: profile::seeds },
+    Target { name: "template", run: template::run, seeds: template::seeds },
+    Target { name: "provider-spec", run: provider_spec::run, seeds: provider_spec::seeds },
+    Target { name: "annotations", run: annotations::run, seeds: annotations::seeds },
+    Target { name: "settings", run: settings::run, seeds: settings::seeds },
+    Target { name: "pool-settings", run: pool_settings::run, seeds: pool_settings::seeds },
+    Target { name: "config", run: config::run, seeds: config::seeds },
+];
+
+/// What inputs are made of: libFuzzer's dictionary.
+pub const DICTIONARY: &str = include_str!("dictionary.txt");
+
+/// Takes away libFuzzer's panic hook, which ends the process even where a panic is caught, as the template engine does with those of its
+/// parser. One that nobody catches ends it all the same.
+pub fn let_panics_be_caught() {
+    drop(std::panic::take_hook());
+}

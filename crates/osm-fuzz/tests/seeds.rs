@@ -1,0 +1,38 @@
+//! What the targets start from is good, and every property holds for it.
+
+use std::panic::catch_unwind;
+
+use osm_api::{OperatingSystemConfigSpec, OperatingSystemProfileSpec, Settings};
+use osm_fuzz::{TARGETS, config, profile, provider_spec, settings};
+
+#[test]
+fn every_property_holds_for_the_seeds_and_their_beginnings() {
+    for target in TARGETS {
+        let seeds = (target.seeds)();
+        assert!(!seeds.is_empty(), "{}", target.name);
+        for seed in seeds {
+            for share in [1, 2, 3] {
+                let input = &seed.as_bytes()[..seed.len() / share];
+                let held = catch_unwind(|| (target.run)(input));
+                assert!(held.is_ok(), "{}: {}", target.name, String::from_utf8_lossy(input));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_targets_start_from_is_read_and_rendered() {
+    for seed in profile::seeds() {
+        let spec: OperatingSystemProfileSpec = serde_json::from_str(&seed).unwrap();
+        let profile = osm_render::compile(&osm_render::resolve(&spec).unwrap()).unwrap();
+        osm_render::dry_run(&profile).unwrap();
+    }
+    assert_eq!(profile::seeds().len(), 4, "cloud-init, both of Flatcar's, and Ubuntu's own");
+    for seed in config::seeds() {
+        serde_json::from_str::<OperatingSystemConfigSpec>(&seed).unwrap();
+    }
+    assert_eq!(config::seeds().len(), 4, "one for each reader of documents, and RHEL with its subscription");
+    let read = settings::seeds().iter().filter(|seed| Settings::parse(seed).is_ok()).count();
+    assert!(read >= 6, "{read}");
+    assert!(provider_spec::seeds().len() > 10);
+}

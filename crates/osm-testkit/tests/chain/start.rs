@@ -1,0 +1,89 @@
+//! What is wrong when services start: they say so on `/readyz`, live on, and go to work once it is put right, without a restart.
+
+use anyhow::{Result, ensure};
+use osm_api::rbac::{Cluster, Service};
+use osm_testkit::{ControlPlane, Options, wait_for};
+
+use crate::world::{SOON, World};
+
+impl World {
+    /// Waits until a service that lives says all of this on `/readyz`, and not that it is ready.
+    async fn waits_for(&self, service: Service, words: &[&str]) -> Result<()> {
+        wait_for(&format!("{} to say {words:?}", service.name()), SOON, async || {
+            let (code, body) = self.installed.get(service, "/readyz").await?;
+            ensure!(code == 503 && words.iter().all(|word| body.contains(word)), "{code} {body}");
+            Ok(Some(()))
+        })
+        .await
+        .map_err(|error| error.context(self.installed.logs()))?;
+        ensure!(self.installed.is_alive(service).await);
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_definitions_and_wrong_settings_are_named_all_at_once() -> Result<()> {
+    let mut world = World::start_without_services(Options::default()).await?;
+    for kind in ["operatingsystemprofiles", "operatingsystemconfigs"] {
+        world.delete_crd(&format!("{kind}.operatingsystemmanager.k8c.io")).await?;
+    }
+    world
+        .set_settings(
+            "pauseImge: x\nproxy: {http: no-url}\ncredentials: {tokenLifetimeHours: 0}\ncluster: {apiServer: here}\n",
+        )
+        .await?;
+    world.installed.start_all().await?;
+    for service in Service::ALL {
+        let settings = ["settings", "pauseImge"];
+        world.waits_for(service, &[&settings[..], &["CustomResourceDefinitions: missing"]].concat()).await?;
+    }
+    // An unknown field hides nothing that is wrong besides, once it is gone.
+    world
+        .set_settings(
+            "proxy: {http: no-url}\ncredentials: {tokenLifetimeHours: 0}\ncluster: {apiServer: here}\n",
+        )
+        .await?;
+    for service in Service::ALL {
+        world
+            .waits_for(service, &["proxy.http", "credentials.tokenLifetimeHours", "cluster.apiServer"])
+            .await?;
+    }
+    world.install_crds().await?;
+    world.set_settings("").await?;
+    world.installed.ready(SOON).await?;
+    // And are at work.
+    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+    world.pool("pool", "osp-tiny").await?;
+    world.stamp("pool", 1).await?;
+    world.machine("pool", 1).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_server_that_another_authority_has_certified_is_not_trusted() -> Result<()> {
+    let mut world = World::start_without_services(Options::default()).await?;
+    let other = ControlPlane::start(Options::default()).await?;
+    let kubeconfig = |service| world.installed.kubeconfig(service, Cluster::Management);
+    let mut right = Vec::new();
+    for service in Service::ALL {
+        right.push((service, std::fs::read_to_string(kubeconfig(service)?)?));
+    }
+    let authority = |text: &str| -> String {
+        let line = text.lines().find(|line| line.contains("certificate-authority-data"));
+        line.unwrap_or_default().to_owned()
+    };
+    let wrong = authority(&std::fs::read_to_string(other.admin_kubeconfig_path())?);
+    for (service, text) in &right {
+        let text = text.replace(&authority(text), &wrong);
+        world.installed.replace_kubeconfig(*service, Cluster::Management, &text)?;
+    }
+    world.installed.start_all().await?;
+    for service in Service::ALL {
+        world.waits_for(service, &["certificate"]).await?;
+    }
+    for (service, text) in &right {
+        world.installed.replace_kubeconfig(*service, Cluster::Management, text)?;
+    }
+    world.installed.ready(SOON).await?;
+    Ok(())
+}

@@ -1,0 +1,386 @@
+//! The chart on a real API server: installed, upgraded, rolled back, uninstalled, over what others have left, in one cluster and two. The
+//! services run as the ServiceAccounts that the release has made, with the rights that it gives them.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client, CustomResourceExt, ResourceExt};
+use osm_api::config::OperatingSystemConfig;
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_api::profile::OperatingSystemProfile;
+use osm_api::rbac::{Cluster, Installation};
+use osm_testkit::helm::{Helm, chart};
+use osm_testkit::installation::{self, Installed};
+use osm_testkit::machine_controller;
+use osm_testkit::process::ScratchDir;
+use osm_testkit::tiny;
+use osm_testkit::{ControlPlane, Options, check, wait_for};
+use serde_json::json;
+
+/// Generous: the machine may be busy.
+const SOON: Duration = Duration::from_secs(90);
+
+fn installation_in(namespace: &str) -> Installation {
+    Installation { namespace: namespace.to_owned(), ..Installation::default() }
+}
+
+/// What every cluster of machine-controller has.
+async fn furnish(control_plane: &ControlPlane) -> Result<()> {
+    control_plane.install_machine_deployment_crd().await?;
+    let info = installation::cluster_info(control_plane, &control_plane.url());
+    installation::apply(control_plane, &[info]).await
+}
+
+async fn namespace(control_plane: &ControlPlane, name: &str) -> Result<()> {
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    installation::apply(control_plane, &[object]).await
+}
+
+/// Runs helm with the chart: `install`, release and namespace, and what else there is to say.
+async fn helm(helm: &Helm, verb: &str, release: &str, namespace: &str, more: &[&str]) -> Result<String> {
+    let chart = chart().display().to_string();
+    let mut arguments = vec![verb, release, &chart, "--namespace", namespace];
+    arguments.extend(more);
+    helm.run(arguments).await
+}
+
+/// A pool that uses one of the default profiles, at a revision, in the worker cluster.
+async fn pool(worker: &ControlPlane, name: &str) -> Result<()> {
+    let mut pool = tiny::machine_deployment(name, "osp-ubuntu");
+    pool["metadata"]["annotations"][names::REVISION] = json!("1");
+    installation::apply(worker, &[pool]).await
+}
+
+/// Waits until machine-controller could make a machine; gives the bootstrap Secret.
+async fn published(worker: &ControlPlane, installed: &Installed, pool: &str) -> Result<Secret> {
+    let secrets: Api<Secret> = Api::namespaced(worker.admin()?, CLOUD_INIT_SETTINGS);
+    let name = names::bootstrap_secret_name(pool, "kube-system");
+    let what = format!("{pool} to be published");
+    let found = wait_for(&what, SOON, async || {
+        let secret = secrets.get(&name).await?;
+        machine_controller::user_data(&secret, "1", "machine")?;
+        Ok(Some(secret))
+    });
+    found.await.map_err(|error| error.context(installed.logs()))
+}
+
+fn config(client: Client, namespace: &str) -> Api<OperatingSystemConfig> {
+    Api::namespaced(client, namespace)
+}
+
+/// Waits until a pool's config speaks of this, or no longer does.
+async fn config_says(client: &Client, place: (&str, &str), word: &str, says: bool) -> Result<()> {
+    let (namespace, pool) = place;
+    let configs = config(client.clone(), namespace);
+    wait_for(&format!("{word} in the config of {pool}: {says}"), SOON, async || {
+        let found = configs.get(&names::config_name(pool, "kube-system")).await?;
+        check(serde_json::to_string(&found.spec)?.contains(word) == says)
+    })
+    .await
+}
+
+/// Names of all that a release has made, of kinds that hold rights or run.
+async fn made_by(client: &Client, release: &str) -> Result<Vec<String>> {
+    async fn of<K>(client: &Client, release: &str) -> Result<Vec<String>>
+    where
+        K: kube::Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+    {
+        let labels = ListParams::default().labels(&format!("app.kubernetes.io/instance={release}"));
+        let found = Api::<K>::all(client.clone()).list(&labels).await?;
+        let name = |object: &K| {
+            format!("{} {}/{}", K::kind(&()), object.namespace().unwrap_or_default(), object.name_any())
+        };
+        Ok(found.items.iter().map(name).collect())
+    }
+    let mut all = of::<Role>(client, release).await?;
+    all.extend(of::<RoleBinding>(client, release).await?);
+    all.extend(of::<ClusterRole>(client, release).await?);
+    all.extend(of::<ClusterRoleBinding>(client, release).await?);
+    all.extend(of::<ServiceAccount>(client, release).await?);
+    all.extend(of::<Namespace>(client, release).await?);
+    all.extend(of::<CustomResourceDefinition>(client, release).await?);
+    all.extend(of::<k8s_openapi::api::core::v1::ConfigMap>(client, release).await?);
+    all.extend(of::<k8s_openapi::api::core::v1::Service>(client, release).await?);
+    all.extend(of::<k8s_openapi::api::apps::v1::Deployment>(client, release).await?);
+    all.extend(of::<Job>(client, release).await?);
+    all.sort();
+    Ok(all)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_is_installed_changed_rolled_back_and_uninstalled() -> Result<()> {
+    let control_plane = ControlPlane::start(Options::default()).await?;
+    let (client, tool) = (control_plane.admin()?, Helm::new(&control_plane).await?);
+    furnish(&control_plane).await?;
+
+    // Definitions of an older release are upgraded with it.
+    let older = older_chart()?;
+    let older_path = older.path().join("chart").display().to_string();
+    tool.run(["install", "osm", &older_path, "--namespace", "osm", "--create-namespace"]).await?;
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let short_names = async || -> Result<_> {
+        Ok(definitions
+            .get(OperatingSystemConfig::crd_name())
+            .await?
+            .spec
+            .names
+            .short_names
+            .unwrap_or_default())
+    };
+    assert_eq!(short_names().await?, ["old"]);
+    let notes = helm(&tool, "upgrade", "osm", "osm", &[]).await?;
+    assert_eq!(short_names().await?, ["osc"]);
+    for word in ["kubectl -n osm get osp", "The settings are the defaults", "helm uninstall osm -n osm"] {
+        ensure!(notes.contains(word), "{word:?} is not in {notes}");
+    }
+    let binaries = installation::binaries()?;
+    let clusters = [(&control_plane, &Cluster::ALL[..])];
+    let mut installed = Installed::by_chart(&clusters, installation_in("osm"), "osm", &binaries).await?;
+    installed.start_all().await?;
+    // Which says that every right of the table is there.
+    installed.ready(SOON).await?;
+    pool(&control_plane, "one").await?;
+    published(&control_plane, &installed, "one").await?;
+
+    // Settings reach configs without a restart, and go the same way back.
+    let image = "registry.example.com/pause:9";
+    let set = format!("--set=settings.pauseImage={image}");
+    helm(&tool, "upgrade", "osm", "osm", &[&set]).await?;
+    config_says(&client, ("osm", "one"), image, true).await?;
+    tool.run(["rollback", "osm", "2", "--namespace", "osm"]).await?;
+    config_says(&client, ("osm", "one"), image, false).await?;
+
+    drop(installed);
+    let before: Vec<String> = secrets(&client).await?;
+    let said = tool.run(["uninstall", "osm", "--namespace", "osm"]).await?;
+    ensure!(said.contains("cloud-init-settings") && said.contains("operatingsystemprofiles"), "{said}");
+    let left = made_by(&client, "osm").await?;
+    assert_eq!(
+        left,
+        [
+            "CustomResourceDefinition /operatingsystemconfigs.operatingsystemmanager.k8c.io",
+            "CustomResourceDefinition /operatingsystemprofiles.operatingsystemmanager.k8c.io",
+            "Namespace /cloud-init-settings",
+            "ServiceAccount cloud-init-settings/osm-node-bootstrap",
+        ]
+    );
+    // What machines on their way read is there, and so is what is known of pools.
+    assert_eq!(secrets(&client).await?, before);
+    config(client.clone(), "osm").get(&names::config_name("one", "kube-system")).await?;
+
+    // The same release takes up what it has left.
+    helm(&tool, "install", "osm", "osm", &[]).await?;
+    let mut installed = Installed::by_chart(&clusters, installation_in("osm"), "osm", &binaries).await?;
+    installed.start_all().await?;
+    installed.ready(SOON).await?;
+    pool(&control_plane, "two").await?;
+    published(&control_plane, &installed, "two").await?;
+    Ok(())
+}
+
+/// The chart as an earlier version might have been: with another definition.
+fn older_chart() -> Result<ScratchDir> {
+    fn copy(from: &Path, to: &Path) -> Result<()> {
+        fs::create_dir_all(to)?;
+        for entry in fs::read_dir(from)? {
+            let (from, to) = (entry?.path(), to);
+            let to = to.join(from.file_name().context("a name")?);
+            if from.is_dir() {
+                copy(&from, &to)?;
+            } else {
+                fs::write(&to, fs::read_to_string(&from)?.replace("\n    - osc\n", "\n    - old\n"))?;
+            }
+        }
+        Ok(())
+    }
+    let scratch = ScratchDir::new("osm-older-chart-")?;
+    copy(&chart(), &scratch.path().join("chart"))?;
+    Ok(scratch)
+}
+
+async fn secrets(client: &Client) -> Result<Vec<String>> {
+    let all =
+        Api::<Secret>::namespaced(client.clone(), CLOUD_INIT_SETTINGS).list(&ListParams::default()).await?;
+    Ok(all
+        .items
+        .iter()
+        .map(|secret| format!("{} {}", secret.name_any(), secret.uid().unwrap_or_default()))
+        .collect())
+}
+
+/// As the Go implementation's installers have it: definitions without status, the namespace with Secrets in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_somebody_else_has_installed_is_used_and_stays_theirs() -> Result<()> {
+    let control_plane = ControlPlane::start(Options::default()).await?;
+    let (client, tool) = (control_plane.admin()?, Helm::new(&control_plane).await?);
+    furnish(&control_plane).await?;
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let theirs = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/crds/go-shaped.yaml"))?;
+    control_plane.apply_yaml(&theirs).await?;
+    for name in [CLOUD_INIT_SETTINGS, "osm"] {
+        namespace(&control_plane, name).await?;
+    }
+
+    // Left as they are, they don't stop the release; the service says what is wrong with them.
+    helm(&tool, "install", "osm", "osm", &["--set=crds.takeOver=false"]).await?;
+    ensure!(!has_status(&definitions).await?, "they are changed");
+    let binaries = installation::binaries()?;
+    let clusters = [(&control_plane, &Cluster::ALL[..])];
+    let mut installed = Installed::by_chart(&clusters, installation_in("osm"), "osm", &binaries).await?;
+    installed.start_all().await?;
+    pool(&control_plane, "one").await?;
+    for service in osm_api::rbac::Service::ALL {
+        wait_for(&format!("{} to name the definitions", service.name()), SOON, async || {
+            let (code, body) = installed.get(service, "/readyz").await?;
+            check(code == 503 && body.contains("CustomResourceDefinition"))
+        })
+        .await
+        .map_err(|error| error.context(installed.logs()))?;
+        ensure!(installed.is_alive(service).await);
+    }
+
+    // Else a Job upgrades them first. No node runs it here: we are the node.
+    let chart = chart().display().to_string();
+    let upgrade = tool
+        .command(["upgrade", "osm", &chart, "--namespace", "osm", "--set=crds.takeOver=true"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()?;
+    let jobs: Api<Job> = Api::namespaced(client.clone(), "osm");
+    let job = wait_for("the Job", SOON, async || Ok(jobs.get_opt("osm-upgrade-crds").await?)).await?;
+    let pod = job.spec.and_then(|spec| spec.template.spec).context("a pod")?;
+    let account = pod.service_account_name.context("an account")?;
+    let arguments =
+        pod.containers.first().and_then(|container| container.args.clone()).context("arguments")?;
+    let identity = control_plane.identity("osm", &account).await?;
+    let done = tokio::process::Command::new(binaries.join("osp-controller"))
+        .arg("--kubeconfig")
+        .arg(&identity)
+        .args(arguments)
+        .kill_on_drop(true)
+        .output()
+        .await?;
+    ensure!(
+        done.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&done.stdout),
+        String::from_utf8_lossy(&done.stderr)
+    );
+    let now = jiff::Timestamp::now().to_string();
+    let complete = json!({"status": {"startTime": now, "completionTime": now, "succeeded": 1, "conditions": [
+        {"type": "SuccessCriteriaMet", "status": "True", "lastTransitionTime": now},
+        {"type": "Complete", "status": "True", "lastTransitionTime": now}]}});
+    jobs.patch_status("osm-upgrade-crds", &PatchParams::default(), &Patch::Merge(&complete)).await?;
+    let upgraded = upgrade.wait_with_output().await?;
+    ensure!(upgraded.status.success(), "{}", String::from_utf8_lossy(&upgraded.stdout));
+    ensure!(has_status(&definitions).await?, "they are not upgraded");
+    for crd in [OperatingSystemProfile::crd_name(), OperatingSystemConfig::crd_name()] {
+        let annotations = definitions.get(crd).await?.annotations().clone();
+        ensure!(
+            !annotations.contains_key("meta.helm.sh/release-name"),
+            "{crd} has become ours: {annotations:?}"
+        );
+    }
+    // Nothing is left of the Job and its rights, and nobody restarts anything.
+    let left = made_by(&client, "osm").await?;
+    ensure!(!left.iter().any(|name| name.contains("upgrade-crds")), "{left:?}");
+    installed.ready(SOON).await.map_err(|error| error.context(installed.logs()))?;
+    published(&control_plane, &installed, "one").await?;
+
+    // Now they are of this version, so that the next upgrade has no Job to wait for.
+    helm(&tool, "upgrade", "osm", "osm", &[]).await?;
+    drop(installed);
+    tool.run(["uninstall", "osm", "--namespace", "osm"]).await?;
+    Api::<Namespace>::all(client.clone()).get(CLOUD_INIT_SETTINGS).await?;
+    ensure!(has_status(&definitions).await?);
+    Ok(())
+}
+
+/// Whether both definitions have a status, which only ours have.
+async fn has_status(definitions: &Api<CustomResourceDefinition>) -> Result<bool> {
+    for name in [OperatingSystemProfile::crd_name(), OperatingSystemConfig::crd_name()] {
+        let found = definitions.get(name).await?;
+        let version = found.spec.versions.first().context("a version")?;
+        if version.subresources.as_ref().and_then(|subresources| subresources.status.as_ref()).is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Many user clusters of one seed: a release in a namespace of the seed for each, and one in each user cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_releases_serve_two_worker_clusters_and_do_not_touch_each_other() -> Result<()> {
+    let seed = ControlPlane::start(Options::default()).await?;
+    let (client, tool) = (seed.admin()?, Helm::new(&seed).await?);
+    let binaries = installation::binaries()?;
+    let mut users = Vec::new();
+    for name in ["cluster-a", "cluster-b"] {
+        let worker = ControlPlane::start(Options::default()).await?;
+        furnish(&worker).await?;
+        let there = Helm::new(&worker).await?;
+        let said =
+            helm(&there, "install", "osm", name, &["--create-namespace", "--set=topology=worker"]).await?;
+        ensure!(said.contains(&format!("{name}/osm-secret-syncer")), "{said}");
+        let secrets = ["oscController", "secretSyncer"]
+            .map(|service| format!("--set=workerCluster.kubeconfigs.{service}.secret=kubeconfig"));
+        helm(
+            &tool,
+            "install",
+            "osm",
+            name,
+            &["--create-namespace", "--set=topology=management", &secrets[0], &secrets[1]],
+        )
+        .await?;
+        users.push((name, worker));
+    }
+    let mut services = Vec::new();
+    for (name, worker) in &users {
+        let clusters = [(&seed, &[Cluster::Management][..]), (worker, &[Cluster::Worker][..])];
+        let mut installed = Installed::by_chart(&clusters, installation_in(name), "osm", &binaries).await?;
+        installed.start_all().await?;
+        services.push(installed);
+    }
+    // The same name in both.
+    for ((_, worker), installed) in users.iter().zip(&services) {
+        installed.ready(SOON).await.map_err(|error| error.context(installed.logs()))?;
+        pool(worker, "pool").await?;
+        published(worker, installed, "pool").await?;
+    }
+    let configs = |namespace: &str| config(client.clone(), namespace);
+    let of = async |namespace: &str| -> Result<Vec<Option<String>>> {
+        let all = configs(namespace).list(&ListParams::default()).await?;
+        Ok(all.items.iter().map(ResourceExt::uid).collect())
+    };
+    let before = (of("cluster-b").await?, made_in(&client, "cluster-b").await?);
+    assert_eq!(before.0.len(), 1);
+
+    // One goes; the other has lost nothing, and works on.
+    let gone = services.remove(0);
+    drop(gone);
+    tool.run(["uninstall", "osm", "--namespace", "cluster-a"]).await?;
+    assert_eq!((of("cluster-b").await?, made_in(&client, "cluster-b").await?), before);
+    assert_eq!(of("cluster-a").await?.len(), 1, "it stays, as the release said");
+    let (_, worker) = users.get(1).context("the other")?;
+    let other = services.first().context("the other")?;
+    pool(worker, "another").await?;
+    published(worker, other, "another").await?;
+    other.ready(SOON).await?;
+    if other.logs().contains("cluster-a") {
+        bail!("it knows of the other");
+    }
+    Ok(())
+}
+
+/// What is in a namespace, and what is cluster-wide and bears its name, of rights.
+async fn made_in(client: &Client, namespace: &str) -> Result<Vec<String>> {
+    let of_it =
+        |name: &String| name.contains(&format!(" {namespace}/")) || name.contains(&format!(":{namespace}:"));
+    Ok(made_by(client, "osm").await?.into_iter().filter(of_it).collect())
+}

@@ -1,0 +1,8 @@
+//! The Helm chart: as it is rendered, and installed on a real API server.
+
+// The lints' exceptions for tests don't reach helpers of tests.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
+
+mod installing;
+mod page;
+mod rendering;

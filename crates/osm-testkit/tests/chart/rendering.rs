@@ -1,0 +1,377 @@
+//! What the chart renders, and what it refuses to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::discovery::{self, Scope};
+use osm_api::rbac::{Cluster, Installation, Service};
+use osm_testkit::helm::{Helm, chart, ci_values, kubeconform};
+use osm_testkit::process::ScratchDir;
+use osm_testkit::{ControlPlane, Options};
+use serde_json::{Value, json};
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn helm_has_nothing_to_complain_of() -> Result<()> {
+    let (helm, chart) = (Helm::without_cluster().await?, chart().display().to_string());
+    for values in ci_values()? {
+        helm.run(["lint", "--strict", &chart, "--values", &values.display().to_string()]).await?;
+    }
+    Ok(())
+}
+
+/// (namespace, rule): of a Role, or with an empty namespace of a ClusterRole.
+type Rules = BTreeSet<(String, String)>;
+
+fn in_table(service: Service, installation: &Installation, parts: &[Cluster]) -> Result<Rules> {
+    let mut rules = Rules::new();
+    for (namespace, all) in service.rules(installation, parts) {
+        for rule in all {
+            rules.insert((namespace.clone().unwrap_or_default(), serde_json::to_value(&rule)?.to_string()));
+        }
+    }
+    Ok(rules)
+}
+
+/// What a subject of a service is granted: by following the bindings, as the API server does.
+fn granted(objects: &[Value], service: Service, subject: &Value) -> Result<Rules> {
+    let mut rules = Rules::new();
+    for binding in objects.iter().filter(|object| text(&object["kind"]).ends_with("Binding")) {
+        let bound = binding["subjects"].as_array().context("subjects")?;
+        if !bound.contains(subject) {
+            continue;
+        }
+        ensure!(bound.len() == 1, "{binding}");
+        ensure!(text(&binding["metadata"]["name"]).ends_with(service.name()), "{binding}");
+        let namespace = text(&binding["metadata"]["namespace"]);
+        let role = objects.iter().find(|object| {
+            object["kind"] == binding["roleRef"]["kind"]
+                && object["metadata"]["name"] == binding["roleRef"]["name"]
+                && text(&object["metadata"]["namespace"]) == namespace
+        });
+        for rule in role.context("a binding without its Role")?["rules"].as_array().context("rules")? {
+            rules.insert((namespace.to_owned(), sorted(rule)));
+        }
+    }
+    Ok(rules)
+}
+
+/// In the order of fields that the table has.
+fn sorted(rule: &Value) -> String {
+    let rule: k8s_openapi::api::rbac::v1::PolicyRule = serde_json::from_value(rule.clone()).unwrap();
+    serde_json::to_value(&rule).unwrap().to_string()
+}
+
+#[tokio::test]
+async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let secrets = ["oscController", "secretSyncer"]
+        .map(|service| format!("--set=workerCluster.kubeconfigs.{service}.secret=x"));
+    let management = ["--set=topology=management", &secrets[0], &secrets[1]];
+    let base = || Installation { namespace: "osm".to_owned(), ..Installation::default() };
+    let namespaces = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let cases: Vec<(Vec<&str>, Installation, &[Cluster])> = vec![
+        (vec![], base(), &Cluster::ALL),
+        (management.to_vec(), base(), &[Cluster::Management]),
+        (vec!["--set=topology=worker"], base(), &[Cluster::Worker]),
+        (
+            vec!["--set=settings.credentials.nodeBootstrap.kind=bootstrapToken"],
+            Installation { bootstrap_tokens: true, ..base() },
+            &Cluster::ALL,
+        ),
+        (
+            vec!["--set=topology=worker,bootstrapTokens=true"],
+            Installation { bootstrap_tokens: true, ..base() },
+            &[Cluster::Worker],
+        ),
+        (
+            vec!["--set=removeGoFinalizers=true"],
+            Installation { go_finalizers: true, ..base() },
+            &Cluster::ALL,
+        ),
+        (
+            vec!["--set=profileNamespaces={osm,team,team,other}", "--set=settingsConfigMap.name=mine"],
+            Installation {
+                profile_namespaces: namespaces(&["osm", "team", "team", "other"]),
+                settings: "mine".to_owned(),
+                ..base()
+            },
+            &Cluster::ALL,
+        ),
+        (
+            vec!["--set=poolSettingsNamespaces={kube-system,machines,osm}"],
+            Installation {
+                pool_settings_namespaces: namespaces(&["kube-system", "machines", "osm"]),
+                ..base()
+            },
+            &Cluster::ALL,
+        ),
+        (
+            // What is taken away is the default again.
+            vec!["--set=poolSettingsNamespaces=null,profileNamespaces=null,settings=null"],
+            base(),
+            &Cluster::ALL,
+        ),
+    ];
+    for (values, installation, parts) in cases {
+        let objects = helm.template("one", "osm", &values).await?;
+        let mut known = BTreeSet::new();
+        for service in Service::ALL {
+            let account = json!({"kind": "ServiceAccount", "name": format!("one-{}", service.name()), "namespace": "osm"});
+            let (granted, wanted) =
+                (granted(&objects, service, &account)?, in_table(service, &installation, parts)?);
+            let more: Vec<_> = granted.difference(&wanted).collect();
+            let less: Vec<_> = wanted.difference(&granted).collect();
+            assert!(
+                more.is_empty() && less.is_empty(),
+                "{values:?} {service:?}: more {more:#?}, less {less:#?}"
+            );
+            known.insert(account.to_string());
+        }
+        // Whoever else is bound is the identity with which kubelets join.
+        let node = json!({"kind": "ServiceAccount", "name": "osm-node-bootstrap", "namespace": "cloud-init-settings"});
+        known.insert(node.to_string());
+        for object in objects.iter().filter(|object| text(&object["kind"]).ends_with("Binding")) {
+            for subject in object["subjects"].as_array().context("subjects")? {
+                assert!(known.contains(&subject.to_string()), "{values:?}: {object}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn values_that_make_no_sense_are_refused_with_what_to_change() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["--set=replicas=2"], &["replicas"]),
+        (&["--set=topology=two"], &["topology", "management"]),
+        (&["--set=settings.pauseImge=x"], &["pauseImge"]),
+        (&["--set=settings.credentials.tokenLifetimeHours=many"], &["tokenLifetimeHours"]),
+        (&["--set=ospController.replicas=-1"], &["/ospController/replicas"]),
+        (&["--set-json=poolSettingsNamespaces=[]"], &["/poolSettingsNamespaces"]),
+        (&["--set=limits.concurrency=1000"], &["/limits/concurrency"]),
+        (&["--set=ospController.digest=latest"], &["/ospController/digest"]),
+        (&["--set=runAsUser=0"], &["/runAsUser"]),
+        // All that is wrong at once.
+        (
+            &["--set=topology=management"],
+            &[
+                "workerCluster.kubeconfigs.oscController.secret",
+                "set workerCluster.kubeconfigs.secretSyncer.secret",
+            ],
+        ),
+        (
+            &["--set=workerCluster.kubeconfigs.oscController.secret=x"],
+            &["set topology to management, or leave the Secret out"],
+        ),
+        (
+            &[
+                "--set=workerCluster.subjects.secretSyncer[0].kind=User,workerCluster.subjects.secretSyncer[0].name=x",
+            ],
+            &["subjects belong to the release in the worker cluster, with topology worker"],
+        ),
+        (
+            &["--set=settingsConfigMap.create=false,settings.pauseImage=x"],
+            &["write them to that ConfigMap, or let the chart create it"],
+        ),
+        (
+            &["--set=topology=worker,settings.pauseImage=x"],
+            &["belong to the release in the management cluster"],
+        ),
+        (&["--namespace=cloud-init-settings"], &["install into another, such as kube-system"]),
+        (&["--set=commonLabels.app\\.kubernetes\\.io/name=x"], &["commonLabels has app.kubernetes.io/name"]),
+    ];
+    for (values, words) in cases {
+        let error = match helm.template("one", "osm", values).await {
+            Ok(_) => panic!("{values:?} is rendered"),
+            Err(error) => format!("{error:#}"),
+        };
+        for word in *words {
+            assert!(error.contains(word), "{values:?}: {word:?} is not in {error}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_releases_have_no_name_in_common_outside_their_namespaces() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let mut names = BTreeMap::<String, Vec<String>>::new();
+    for (release, namespace) in [("one", "a"), ("one", "b"), ("two", "a")] {
+        for object in helm.template(release, namespace, &["--set=topology=single"]).await? {
+            let metadata = &object["metadata"];
+            let own = text(&metadata["namespace"]) == namespace;
+            // What any number of releases in a cluster share, and only one of them owns.
+            let shared = ["Namespace", "CustomResourceDefinition"].contains(&text(&object["kind"]))
+                || metadata["name"] == "osm-node-bootstrap";
+            if !own && !shared {
+                let name = format!("{} {} {}", object["kind"], metadata["namespace"], metadata["name"]);
+                names.entry(name).or_default().push(format!("{release} in {namespace}"));
+            }
+        }
+    }
+    assert!(names.len() > 20, "{names:#?}");
+    names.retain(|_, releases| releases.len() > 1);
+    assert!(names.is_empty(), "{names:#?}");
+    Ok(())
+}
+
+/// Every object of every set of values, as the real API server would take it, with field names that it knows; pods are held to the
+/// restricted standard. And by kubeconform, with the schemas of that API server.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_server_would_take_every_object() -> Result<()> {
+    let (control_plane, helm) =
+        (ControlPlane::start(Options::default()).await?, Helm::without_cluster().await?);
+    let client = control_plane.admin()?;
+    control_plane.apply_yaml(POD_MONITORS).await?;
+    for namespace in ["team", "machines", "cloud-init-settings"] {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        control_plane.apply_yaml(&object.to_string()).await?;
+    }
+    let strict = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "osm", "labels": {
+        "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "latest"}}});
+    control_plane.apply_yaml(&strict.to_string()).await?;
+    let schemas = Schemas::of(&client).await?;
+    control_plane
+        .apply_yaml("{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: osm}}")
+        .await?;
+    // Server-side apply refuses fields that the schema has not.
+    let dry_run = PatchParams { dry_run: true, ..PatchParams::apply("test").force() };
+    for values in ci_values()? {
+        let values = values.display().to_string();
+        let mut objects = helm.template("one", "osm", &["--values", &values]).await?;
+        schemas.check(&objects).await.context(values.clone())?;
+        let pods = objects.iter().filter(|object| object["kind"] == "Deployment").map(|deployment| {
+            let mut pod = deployment["spec"]["template"].clone();
+            pod["apiVersion"] = json!("v1");
+            pod["kind"] = json!("Pod");
+            pod["metadata"]["name"] = deployment["metadata"]["name"].clone();
+            pod["metadata"]["namespace"] = json!("osm");
+            // Admission wants the account to be there.
+            pod["spec"]["serviceAccountName"] = json!("default");
+            pod
+        });
+        let pods: Vec<Value> = pods.collect();
+        objects.extend(pods);
+        for object in objects {
+            let kind = object["kind"].as_str().context("kind")?.to_owned();
+            // There already.
+            if kind == "Namespace" {
+                continue;
+            }
+            let object: DynamicObject = serde_json::from_value(object)?;
+            let types = object.types.as_ref().context("types")?;
+            let (resource, capabilities) = discovery::pinned_kind(&client, &types.try_into()?).await?;
+            let api: Api<DynamicObject> = match (capabilities.scope, object.metadata.namespace.as_deref()) {
+                (Scope::Namespaced, Some(namespace)) => {
+                    Api::namespaced_with(client.clone(), namespace, &resource)
+                }
+                (Scope::Cluster, None) => Api::all_with(client.clone(), &resource),
+                other => anyhow::bail!("{kind}: {other:?}"),
+            };
+            let name = object.metadata.name.clone().unwrap_or_default();
+            let applied = api.patch(&name, &dry_run, &Patch::Apply(&object)).await;
+            applied.with_context(|| format!("{values}: {kind} {name}"))?;
+        }
+    }
+    Ok(())
+}
+
+const POD_MONITORS: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: podmonitors.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  scope: Namespaced
+  names: {kind: PodMonitor, plural: podmonitors, singular: podmonitor}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+";
+
+/// kubeconform, with schemas as the API server publishes them, but strict: no field that they don't name.
+struct Schemas {
+    program: std::path::PathBuf,
+    directory: ScratchDir,
+}
+
+impl Schemas {
+    async fn of(client: &kube::Client) -> Result<Self> {
+        let program = kubeconform(|line| eprintln!("{line}")).await?;
+        let directory = ScratchDir::new("osm-schemas-")?;
+        let request = http::Request::get("/openapi/v2").body(Vec::new())?;
+        let mut all: Value = client.request(request).await?;
+        let definitions = all.get_mut("definitions").context("definitions")?;
+        for (_, definition) in definitions.as_object_mut().context("definitions")?.iter_mut() {
+            let fields = definition.as_object_mut().context("a definition")?;
+            if fields.contains_key("properties")
+                && !fields.contains_key("x-kubernetes-preserve-unknown-fields")
+            {
+                fields.insert("additionalProperties".to_owned(), json!(false));
+            }
+        }
+        // Either kind of value, which OpenAPI 2 can't say.
+        definitions["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] =
+            json!({"type": ["integer", "string"]});
+        for (name, definition) in definitions.as_object().context("definitions")? {
+            for kind in definition["x-kubernetes-group-version-kind"].as_array().into_iter().flatten() {
+                // As kubeconform calls them; for it, the core group is one with the name of its version.
+                let version = match (text(&kind["group"]), text(&kind["version"])) {
+                    ("", version) => format!("{version}_{version}"),
+                    (group, version) => format!("{group}_{version}"),
+                };
+                let schema = json!({"$ref": format!("#/definitions/{name}"), "definitions": definitions});
+                let file = format!("{}_{version}.json", text(&kind["kind"]).to_lowercase());
+                if WANTED.contains(&text(&kind["kind"])) {
+                    std::fs::write(directory.path().join(file), schema.to_string())?;
+                }
+            }
+        }
+        Ok(Self { program, directory })
+    }
+
+    async fn check(&self, objects: &[Value]) -> Result<()> {
+        let file = self.directory.path().join("objects.yaml");
+        let documents: Vec<String> = objects.iter().map(Value::to_string).collect();
+        std::fs::write(&file, documents.join("\n---\n"))?;
+        let location = self.directory.path().display();
+        let location =
+            format!("{location}/{{{{ .ResourceKind }}}}_{{{{ .Group }}}}_{{{{ .ResourceAPIVersion }}}}.json");
+        let output = tokio::process::Command::new(&self.program)
+            .args(["-strict", "-summary", "-schema-location", &location])
+            .arg(&file)
+            .kill_on_drop(true)
+            .output()
+            .await?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        let checked = format!("Valid: {},", objects.len());
+        ensure!(said.contains(&checked), "{said}: not {checked}");
+        Ok(())
+    }
+}
+
+/// The kinds that the chart has.
+const WANTED: &[&str] = &[
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ConfigMap",
+    "CustomResourceDefinition",
+    "Deployment",
+    "Namespace",
+    "NetworkPolicy",
+    "PodDisruptionBudget",
+    "PodMonitor",
+    "Role",
+    "RoleBinding",
+    "Service",
+    "ServiceAccount",
+];

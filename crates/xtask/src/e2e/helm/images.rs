@@ -1,0 +1,20 @@
+//! The images that are tested: those that `cargo xtask image` makes.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use osm_api::rbac::Service;
+use osm_testkit::cluster::Cluster;
+
+/// Gives them to a cluster's node.
+///
+/// # Errors
+/// An archive that is missing, or that containerd does not take.
+pub async fn import(folder: &Path, cluster: &Cluster) -> Result<()> {
+    for service in Service::ALL {
+        let path = folder.join(format!("{}.tar", service.name()));
+        let archive = std::fs::read(&path).with_context(|| path.display().to_string())?;
+        cluster.import(&archive).await.with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
