@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use osm_testkit::judge::{KUBELET_MINORS, kubelet_feature_gates, kubelet_fields};
+
+use crate::generated::{self, File};
 
 /// Write what osm-render knows of kubelets, which is generated from the Go types and the feature gates of each minor version
 #[derive(clap::Args)]

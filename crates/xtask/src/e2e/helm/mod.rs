@@ -17,6 +17,7 @@ use osm_testkit::lab::{self, isolation};
 use osm_testkit::packages;
 
 use self::story::Story;
+use crate::image;
 use crate::progress::Progress;
 
 /// Where the images' archives are.
