@@ -1,5 +1,8 @@
 //! Checks that the CustomResourceDefinitions of the management cluster are not older than this program: the API server would drop what
 //! they don't know, without a word.
+//!
+//! Once they have been mended, everything is listed anew: a watch that was opened before goes on for a while, and shows objects as the old
+//! definitions cut them; taken up again afterwards, it would not show them once more.
 
 use std::time::Duration;
 
@@ -11,22 +14,28 @@ use serde_json::Value;
 use crate::Context;
 use crate::status::{brief, is_code};
 
+/// While they are too old, and once more after that: other API servers may learn of new definitions a little later.
 const CHECK_AGAIN: Duration = Duration::from_secs(5);
+
+/// While all is well: somebody may bring older ones back.
+const CHECK_NOW_AND_THEN: Duration = Duration::from_secs(600);
 
 const ADVICE: &str = "apply the CustomResourceDefinitions of this version";
 
 /// How many fields a message names.
 const NAMED: usize = 3;
 
-/// Checks, in a task, until they are all that this service needs, and again whenever the kubeconfig changes; readiness waits for that. What the server publishes
+/// Checks, in a task, whether they are all that this service needs; readiness waits for that. What the server publishes
 /// about its kinds is for everybody who has an identity to read: no right on definitions is needed.
 pub fn spawn(context: &Context) {
     let gate = context.readiness.gate("CustomResourceDefinitions");
     let (connection, service, shutdown) =
         (context.management.clone(), context.service, context.shutdown.clone());
+    let relist = context.relist.clone();
     tokio::spawn(async move {
         let mut changes = connection.changes();
         let mut said = String::new();
+        let mut mended = false;
         loop {
             changes.mark_unchanged();
             let problem = match published(&connection.client).await {
@@ -37,8 +46,16 @@ pub fn spawn(context: &Context) {
             let again = match problem {
                 None => {
                     gate.open();
-                    said.clear();
-                    Duration::MAX
+                    let was_bad = !std::mem::take(&mut said).is_empty();
+                    if was_bad || std::mem::take(&mut mended) {
+                        tracing::info!(
+                            cluster = connection.part().label(),
+                            "CustomResourceDefinitions have changed: everything is listed anew"
+                        );
+                        relist.now();
+                    }
+                    mended = was_bad;
+                    if mended { CHECK_AGAIN } else { CHECK_NOW_AND_THEN }
                 }
                 Some(problem) => {
                     if said != problem {

@@ -13,6 +13,7 @@ use crate::client::{Credentials, Observe};
 use crate::connection::Part;
 use crate::kubeconfig::{self, Follower, Origin};
 use crate::server_time::ServerTime;
+use crate::watch::Relist;
 use crate::{
     CommonArgs, Connection, Metrics, Readiness, Surroundings, admin, definitions, request, rights, settings,
     telemetry,
@@ -37,6 +38,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// Readiness.
     pub readiness: Readiness,
+    /// For all watches.
+    pub relist: Relist,
     /// Cancelled when the service is to stop.
     pub shutdown: CancellationToken,
 }
@@ -150,6 +153,7 @@ where
         surroundings,
         metrics,
         readiness,
+        relist: Relist::default(),
         shutdown,
         args,
     };

@@ -12,7 +12,6 @@ use kube::runtime::watcher;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, Change, Version};
 use crate::connection::Watched;
@@ -29,6 +28,17 @@ pub const GATE: &str = "watch of ";
 pub fn key(meta: &ObjectMeta) -> String {
     let name = meta.name.as_deref().unwrap_or_default();
     meta.namespace.as_deref().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
+}
+
+/// Has every watch list everything anew. Clones are of one.
+#[derive(Clone, Debug, Default)]
+pub struct Relist(Arc<tokio::sync::watch::Sender<()>>);
+
+impl Relist {
+    /// Now.
+    pub(crate) fn now(&self) {
+        self.0.send_replace(());
+    }
 }
 
 /// Watches `api` into `cache` until shutdown, in a task of its own.
@@ -72,8 +82,10 @@ pub fn spawn_unawaited<K, V>(
     let Watched { kind, part } = watched;
     let cluster = part.label();
     let mut backoff = Backoff { surroundings: context.surroundings.clone(), failures: 0 };
+    let mut relist = context.relist.0.subscribe();
     tokio::spawn(async move {
-        let mut events = Box::pin(watcher(api.clone(), config.clone()));
+        let anew = || Box::pin(watcher(api.clone(), config.clone()));
+        let mut events = anew();
         let project = |object: DeserializeGuard<K>, metrics: &Metrics| match object.0 {
             Ok(object) => {
                 let (key, version) = (key(object.meta()), Version::of(object.meta()));
@@ -97,7 +109,17 @@ pub fn spawn_unawaited<K, V>(
             }
         };
         let mut health = Health { gate, in_step: false, broken_since: None };
-        while let Some(Some(event)) = next(&shutdown, &mut events).await {
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return,
+                Ok(()) = relist.changed() => {
+                    events = anew();
+                    continue;
+                }
+                Some(event) = events.next() => event,
+                else => return,
+            };
             health.note(event.as_ref().err());
             let broken = event.as_ref().err().map(is_away);
             match event {
@@ -131,7 +153,7 @@ pub fn spawn_unawaited<K, V>(
                 return;
             }
             if away {
-                events = Box::pin(watcher(api.clone(), config.clone()));
+                events = anew();
             }
         }
     });
@@ -204,11 +226,4 @@ impl kube::runtime::utils::Backoff for Backoff {
     fn reset(&mut self) {
         self.failures = 0;
     }
-}
-
-async fn next<S: futures::Stream + Unpin>(
-    shutdown: &CancellationToken,
-    events: &mut S,
-) -> Option<Option<S::Item>> {
-    shutdown.run_until_cancelled(events.next()).await
 }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::OperatingSystemProfile;
 use osm_api::rbac::{Installation, Service};
+use osm_runtime::watch::Relist;
 use osm_runtime::{CommonArgs, Connection, Context, Metrics, Readiness, Surroundings, settings};
 use osm_testkit::installation::{self, IDENTITIES};
 use osm_testkit::invariants::{Observer, Purpose, What};
@@ -634,6 +635,7 @@ impl Running {
             surroundings,
             metrics,
             readiness: Readiness::default(),
+            relist: Relist::default(),
             shutdown: shutdown.clone(),
         };
         let service = self.service;
