@@ -19,6 +19,9 @@ use crate::{Connection, Context, settings};
 const CHECK_AGAIN: Duration = Duration::from_secs(15);
 /// Questions to the API server at the same time.
 const AT_A_TIME: usize = 8;
+/// Of each question: one answer that is lost is not to cost all the others.
+const ATTEMPTS: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Checks the rights, in a task for each cluster, until they are all there, and again whenever a kubeconfig changes or the
 /// settings ask for others; readiness waits for that.
@@ -132,8 +135,17 @@ async fn missing(client: &Client, questions: &[ResourceAttributes]) -> Result<Ve
 async fn allowed(client: &Client, attributes: ResourceAttributes) -> Result<bool, kube::Error> {
     let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
     let review = SelfSubjectAccessReview { spec, ..Default::default() };
-    let answer = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
-    Ok(answer.status.is_some_and(|status| status.allowed))
+    let (reviews, params) = (Api::all(client.clone()), PostParams::default());
+    let mut attempts = 1..ATTEMPTS;
+    loop {
+        match reviews.create(&params, &review).await {
+            Ok(answer) => return Ok(answer.status.is_some_and(|status| status.allowed)),
+            Err(error) => match attempts.next() {
+                Some(attempt) => tokio::time::sleep(PAUSE * attempt).await,
+                None => return Err(error),
+            },
+        }
+    }
 }
 
 /// Every single right of a grant, as a question.

@@ -4,6 +4,7 @@ mod proxy;
 mod watching;
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -14,14 +15,15 @@ use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::Role;
-use kube::api::{DeleteParams, Patch, PatchParams};
-use kube::{Api, ResourceExt};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, Resource, ResourceExt};
 use osm_api::config::OperatingSystemConfig;
 use osm_api::machine_deployment::MachineDeployment;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::{Cluster, Installation, Service};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use self::proxy::FaultyProxy;
@@ -172,7 +174,7 @@ fn login(round: u32) -> Value {
 /// Kills services, each at any moment, until one does not start any more.
 async fn kill(installed: &mut Installed, kills: &AtomicU32, mut random: StdRng) -> Result<()> {
     loop {
-        tokio::time::sleep(Duration::from_millis(random.random_range(2000..12_000))).await;
+        tokio::time::sleep(Duration::from_millis(random.random_range(500..5000))).await;
         let service = Service::ALL.get(random.random_range(0..Service::ALL.len())).copied();
         let service = service.context("a service")?;
         installed.kill9(service)?;
@@ -226,6 +228,17 @@ impl Site {
 
     fn machine_deployments(&self) -> Result<Api<MachineDeployment>> {
         Ok(Api::namespaced(self.plane.admin()?, "kube-system"))
+    }
+
+    /// Deletes just this one, unless somebody was faster, and has the observer know who did it.
+    async fn delete<K>(&self, kind: &str, api: &Api<K>, object: &K)
+    where
+        K: Resource + Clone + Debug + DeserializeOwned,
+    {
+        let (name, uid) = (object.name_any(), object.uid());
+        self.watching.observer().interferes(kind, &name, uid.as_deref().unwrap_or_default(), What::Deleted);
+        let preconditions = Some(Preconditions { uid, resource_version: None });
+        let _ = api.delete(&name, &DeleteParams { preconditions, ..DeleteParams::default() }).await;
     }
 
     /// Whether all that is labelled for a pool is for one that is there.
@@ -341,19 +354,19 @@ impl Pool {
 
     /// Somebody deletes what is ours.
     async fn damage(&mut self) -> Result<()> {
-        let name = names::bootstrap_secret_name(&self.name, "kube-system");
         if self.random.random_bool(0.5) {
-            self.site.watching.observer().interferes("Secret", &name, What::Deleted);
             let secrets = self.site.secrets()?;
-            let _ = secrets.delete(&name, &DeleteParams::default()).await;
+            let name = names::bootstrap_secret_name(&self.name, "kube-system");
+            if let Some(secret) = secrets.get_opt(&name).await? {
+                self.site.delete("Secret", &secrets, &secret).await;
+            }
             return Ok(());
         }
         let roles: Api<Role> = Api::namespaced(self.site.plane.admin()?, CLOUD_INIT_SETTINGS);
         let config = names::config_name(&self.name, "kube-system");
         let of_pool = |role: &&Role| role.annotations().get(names::CONFIG) == Some(&config);
         if let Some(role) = roles.list(&Default::default()).await?.iter().find(of_pool) {
-            self.site.watching.observer().interferes("Role", &role.name_any(), What::Deleted);
-            let _ = roles.delete(&role.name_any(), &DeleteParams::default()).await;
+            self.site.delete("Role", &roles, role).await;
         }
         Ok(())
     }

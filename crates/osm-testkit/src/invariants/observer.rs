@@ -29,8 +29,8 @@ pub struct Observer {
     /// MachineDeployments by the id of their pool; those that are gone stay in it.
     pools: BTreeMap<String, Pool>,
     doors: Vec<Door>,
-    /// Somebody's interference that is still to be seen: kind, name, and whether it is a deletion.
-    interfered: BTreeSet<(String, String, bool)>,
+    /// Somebody's interference that is still to be seen: kind, name and, where it is a deletion, uid.
+    interfered: BTreeSet<(String, String, Option<String>)>,
     /// Pools that somebody has damaged, and when that was seen, until they are good again.
     excused: BTreeMap<String, Timestamp>,
     last_write: Option<(Timestamp, String)>,
@@ -47,6 +47,10 @@ struct Pool {
     revisions: Vec<String>,
     /// Where in `revisions` its bootstrap Secret and its config are.
     reached: BTreeMap<&'static str, usize>,
+}
+
+fn interference(kind: &str, name: &str, uid: &str, what: What) -> (String, String, Option<String>) {
+    (kind.to_owned(), name.to_owned(), (what == What::Deleted).then(|| uid.to_owned()))
 }
 
 impl Pool {
@@ -84,10 +88,10 @@ impl Observer {
         }
     }
 
-    /// Somebody other than the services is about to do this to an object of `cloud-init-settings`: whatever is next seen of the kind
-    /// is that.
-    pub fn interferes(&mut self, kind: &str, name: &str, what: What) {
-        self.interfered.insert((kind.to_owned(), name.to_owned(), what == What::Deleted));
+    /// Somebody other than the services is about to do this to an object of `cloud-init-settings`: its deletion, or whatever
+    /// else is next seen of it, is that.
+    pub fn interferes(&mut self, kind: &str, name: &str, uid: &str, what: What) {
+        self.interfered.insert(interference(kind, name, uid, what));
         let pool = self.made(kind, name).map(|object| label(object, names::POOL).to_owned());
         // Once it is seen, it counts from then on.
         if name == names::NODE_BOOTSTRAP_ACCOUNT {
@@ -123,7 +127,7 @@ impl Observer {
             What::Added | What::Modified => self.objects.insert(key, object.clone()),
         };
         let interfered =
-            made && self.interfered.remove(&(kind.to_owned(), name.to_owned(), *what == What::Deleted));
+            made && self.interfered.remove(&interference(kind, name, text(object, "/metadata/uid"), *what));
         if kind != MACHINE_DEPLOYMENT && !interfered {
             self.last_write = Some((*at, format!("{kind} {name} {what:?}")));
         }

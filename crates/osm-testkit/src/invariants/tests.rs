@@ -310,7 +310,7 @@ fn what_is_lost_without_a_retired_pool() {
 #[test]
 fn interference_is_excused_until_it_is_put_right() {
     let mut history = History::published();
-    history.observer.interferes("ServiceAccount", "account", What::Deleted);
+    history.observer.interferes("ServiceAccount", "account", "", What::Deleted);
     history.made(What::Deleted, "ServiceAccount", "account", json!({}));
     history.observer.ask(history.now, |_| false);
     history.broke(&[]);
@@ -330,21 +330,21 @@ fn interference_is_excused_until_it_is_put_right() {
 
     // Only the next change is excused, and only what was named.
     let mut history = History::published();
-    history.observer.interferes("Secret", BOOTSTRAP, What::Modified);
+    history.observer.interferes("Secret", BOOTSTRAP, "", What::Modified);
     history.bootstrap_with(What::Modified, "9", json!({"data": {}}));
     history.bootstrap(What::Modified, "9", "one");
     history.broke(&[Invariant::Forward]);
 
     // Nor does who marks what somebody has damaged answer for that.
     let mut history = History::published();
-    history.observer.interferes("Secret", BOOTSTRAP, What::Modified);
+    history.observer.interferes("Secret", BOOTSTRAP, "", What::Modified);
     history.bootstrap_with(What::Modified, "9", json!({"data": {}}));
     history.bootstrap_with(What::Modified, "9", json!({"data": {}, "immutable": false}));
     history.broke(&[]);
 
     // What a service wrote just before is seen first.
     let mut history = History::published();
-    history.observer.interferes("Secret", BOOTSTRAP, What::Deleted);
+    history.observer.interferes("Secret", BOOTSTRAP, "", What::Deleted);
     history.bootstrap(What::Modified, "1", "one");
     history.bootstrap(What::Deleted, "1", "one");
     history.bootstrap(What::Added, "1", "one");
@@ -353,14 +353,32 @@ fn interference_is_excused_until_it_is_put_right() {
     // Answers to what was asked before count for nothing.
     let before = history.now;
     history.now += SignedDuration::from_secs(1);
-    history.observer.interferes("Role", "role", What::Deleted);
+    history.observer.interferes("Role", "role", "", What::Deleted);
     history.made(What::Deleted, "Role", "role", json!({}));
     history.observer.ask(before, |_| true);
     history.observer.ask(history.now, |_| false);
     history.broke(&[]);
 
+    // Two in a row, before the first is seen; whose deletion nobody told of is not excused.
     let mut history = History::published();
-    history.observer.interferes("Role", "role", What::Deleted);
+    let gone = |history: &mut History, uid: &str| {
+        let metadata = json!({"name": BOOTSTRAP, "namespace": "cloud-init-settings", "uid": uid,
+            "labels": {names::POOL: History::id()}});
+        history.bootstrap_with(What::Deleted, "1", json!({"metadata": metadata}));
+    };
+    for uid in ["1", "2"] {
+        history.observer.interferes("Secret", BOOTSTRAP, uid, What::Deleted);
+    }
+    for uid in ["1", "2"] {
+        gone(&mut history, uid);
+        history.bootstrap(What::Added, "1", "one");
+    }
+    history.broke(&[]);
+    gone(&mut history, "3");
+    history.broke(&[Invariant::Reachable]);
+
+    let mut history = History::published();
+    history.observer.interferes("Role", "role", "", What::Deleted);
     history.observer.settled(history.now);
     history.broke(&[Invariant::Converges]);
 }

@@ -331,7 +331,8 @@ impl World {
             return;
         }
         let what = if patch.is_none() { What::Deleted } else { What::Modified };
-        self.observer.lock().unwrap().interferes(kind, &name, what);
+        let uid = before.as_ref().and_then(|before| before["metadata"]["uid"].as_str()).unwrap_or_default();
+        self.observer.lock().unwrap().interferes(kind, &name, uid, what);
         self.server.with(|state| {
             state.remark(&format!("somebody damages {kind} {name}: {how:?}"));
             match patch {
