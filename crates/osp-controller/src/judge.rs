@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use crate::modules;
 
 /// Profiles that are tried at the same time. More than one, so that a slow one does not hold up the others.
-const SLOTS: usize = 4;
+const SLOTS: usize = 2;
 
 /// Why a profile is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
