@@ -34,45 +34,48 @@ pub fn spawn(context: &Context) {
     let relist = context.relist.clone();
     tokio::spawn(async move {
         let mut changes = connection.changes();
+        let cluster = connection.part().label();
         let mut said = String::new();
-        let mut mended = false;
+        // Whether there was an answer by this kubeconfig; whether they were bad, or had just been mended, when last looked at.
+        let (mut answered, mut bad, mut mended) = (false, false, false);
         loop {
             changes.mark_unchanged();
             let problem = match published(&connection.client).await {
-                Ok(published) => problem(service, &published),
-                Err(error) if is_code(&error, 404) => Some(format!("missing: {ADVICE}")),
-                Err(error) => Some(format!("can't be checked yet: {}", brief(&error))),
+                Ok(published) => Ok(problem(service, &published)),
+                Err(error) if is_code(&error, 404) => Ok(Some(format!("missing: {ADVICE}"))),
+                Err(error) => Err(format!("can't be checked yet: {}", brief(&error))),
             };
+            answered |= problem.is_ok();
             let again = match problem {
-                None => {
+                Ok(None) => {
                     gate.open();
-                    let was_bad = !std::mem::take(&mut said).is_empty();
-                    if was_bad || std::mem::take(&mut mended) {
+                    said.clear();
+                    if bad || mended {
                         tracing::info!(
-                            cluster = connection.part().label(),
-                            "CustomResourceDefinitions have changed: everything is listed anew"
+                            cluster,
+                            "CustomResourceDefinitions have been mended: everything is listed anew"
                         );
                         relist.now();
                     }
-                    mended = was_bad;
+                    mended = std::mem::take(&mut bad);
                     if mended { CHECK_AGAIN } else { CHECK_NOW_AND_THEN }
                 }
-                Some(problem) => {
+                // An API server that is away says nothing about them; the watches tell of that.
+                Err(_) if answered => CHECK_AGAIN,
+                Ok(Some(problem)) | Err(problem) => {
                     if said != problem {
-                        tracing::error!(
-                            cluster = connection.part().label(),
-                            "CustomResourceDefinitions: {problem}"
-                        );
+                        tracing::error!(cluster, "CustomResourceDefinitions: {problem}");
                     }
                     gate.close(&problem);
                     said = problem;
+                    bad |= answered;
                     CHECK_AGAIN
                 }
             };
             let next = async {
                 // Where nobody is left to tell of changes, time alone counts.
                 tokio::select! {
-                    Ok(()) = changes.changed() => {}
+                    Ok(()) = changes.changed() => answered = false,
                     () = tokio::time::sleep(again) => {}
                 }
             };
