@@ -2,8 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
@@ -100,7 +99,8 @@ pub(crate) struct Credentials {
     gate: Gate,
     /// Whose credentials, and where they are from.
     problem: String,
-    refused: AtomicBool,
+    /// Held while the gate moves, so that of two answers at once the gate shows the later one.
+    refused: Mutex<bool>,
 }
 
 impl Credentials {
@@ -113,18 +113,25 @@ impl Credentials {
              them; no restart is needed",
             part.name()
         );
-        Self { gate, problem, refused: AtomicBool::new(false) }
+        Self { gate, problem, refused: Mutex::default() }
     }
 
     fn note(&self, code: u16) {
-        if code == 401 {
-            if !self.refused.swap(true, Ordering::SeqCst) {
+        if code == 0 {
+            return;
+        }
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_refused = std::mem::replace(&mut *refused, code == 401);
+        match (was_refused, *refused) {
+            (false, true) => {
                 tracing::error!("{}", self.problem);
                 self.gate.close(&self.problem);
             }
-        } else if code != 0 && self.refused.swap(false, Ordering::SeqCst) {
-            tracing::info!("credentials are accepted again");
-            self.gate.open();
+            (true, false) => {
+                tracing::info!("credentials are accepted again");
+                self.gate.open();
+            }
+            _ => {}
         }
     }
 }

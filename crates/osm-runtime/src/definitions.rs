@@ -20,6 +20,9 @@ const CHECK_AGAIN: Duration = Duration::from_secs(5);
 /// While all is well: somebody may bring older ones back.
 const CHECK_NOW_AND_THEN: Duration = Duration::from_secs(600);
 
+/// So many bad answers in a row count, once there was a good one: an API server that has just started has yet to publish them.
+const CONFIRMED: u32 = 3;
+
 const ADVICE: &str = "apply the CustomResourceDefinitions of this version";
 
 /// How many fields a message names.
@@ -35,47 +38,44 @@ pub fn spawn(context: &Context) {
     tokio::spawn(async move {
         let mut changes = connection.changes();
         let cluster = connection.part().label();
-        let mut said = String::new();
-        // Whether there was an answer by this kubeconfig; whether they were bad, or had just been mended, when last looked at.
-        let (mut answered, mut bad, mut mended) = (false, false, false);
+        let (mut course, mut said) = (Course::default(), String::new());
         loop {
             changes.mark_unchanged();
-            let problem = match published(&connection.client).await {
-                Ok(published) => Ok(problem(service, &published)),
-                Err(error) if is_code(&error, 404) => Ok(Some(format!("missing: {ADVICE}"))),
-                Err(error) => Err(format!("can't be checked yet: {}", brief(&error))),
+            let answer = match published(&connection.client).await {
+                Ok(published) => problem(service, &published).map_or(Answer::Good, Answer::Bad),
+                Err(error) if is_code(&error, 404) => Answer::Bad(format!("missing: {ADVICE}")),
+                Err(error) => Answer::None(format!("can't be checked yet: {}", brief(&error))),
             };
-            answered |= problem.is_ok();
-            let again = match problem {
-                Ok(None) => {
+            let again = match course.judge(answer) {
+                Verdict::Good => {
                     gate.open();
                     said.clear();
-                    if bad || mended {
-                        tracing::info!(
-                            cluster,
-                            "CustomResourceDefinitions have been mended: everything is listed anew"
-                        );
-                        relist.now();
-                    }
-                    mended = std::mem::take(&mut bad);
-                    if mended { CHECK_AGAIN } else { CHECK_NOW_AND_THEN }
+                    CHECK_NOW_AND_THEN
                 }
-                // An API server that is away says nothing about them; the watches tell of that.
-                Err(_) if answered => CHECK_AGAIN,
-                Ok(Some(problem)) | Err(problem) => {
+                Verdict::Mended(again) => {
+                    gate.open();
+                    said.clear();
+                    tracing::info!(
+                        cluster,
+                        "CustomResourceDefinitions have been mended: everything is listed anew"
+                    );
+                    relist.now();
+                    again
+                }
+                Verdict::Unclear => CHECK_AGAIN,
+                Verdict::Bad(problem) => {
                     if said != problem {
                         tracing::error!(cluster, "CustomResourceDefinitions: {problem}");
                     }
                     gate.close(&problem);
                     said = problem;
-                    bad |= answered;
                     CHECK_AGAIN
                 }
             };
             let next = async {
                 // Where nobody is left to tell of changes, time alone counts.
                 tokio::select! {
-                    Ok(()) = changes.changed() => answered = false,
+                    Ok(()) = changes.changed() => course = Course::default(),
                     () = tokio::time::sleep(again) => {}
                 }
             };
@@ -84,6 +84,65 @@ pub fn spawn(context: &Context) {
             }
         }
     });
+}
+
+/// What one look at the definitions has shown.
+enum Answer {
+    Good,
+    Bad(String),
+    /// There was no answer.
+    None(String),
+}
+
+/// What follows from an answer, and from those before it.
+#[derive(Debug, PartialEq)]
+enum Verdict {
+    Good,
+    /// Good, after they were bad: everything is to be listed anew, and they are to be looked at again after this.
+    Mended(Duration),
+    /// It stays as it is, until they are looked at again.
+    Unclear,
+    Bad(String),
+}
+
+/// The answers so far by one kubeconfig.
+#[derive(Default)]
+struct Course {
+    answered: bool,
+    /// The last verdict on them was good.
+    good: bool,
+    /// Bad answers since the last good one.
+    bad: u32,
+    /// The last answer was good, and the one before it bad.
+    mended: bool,
+}
+
+impl Course {
+    fn judge(&mut self, answer: Answer) -> Verdict {
+        match answer {
+            Answer::Good => {
+                let (was_bad, was_mended) = (std::mem::take(&mut self.bad) > 0, self.mended);
+                (self.answered, self.good, self.mended) = (true, true, was_bad);
+                match (was_bad, was_mended) {
+                    (true, _) => Verdict::Mended(CHECK_AGAIN),
+                    (false, true) => Verdict::Mended(CHECK_NOW_AND_THEN),
+                    (false, false) => Verdict::Good,
+                }
+            }
+            // An API server that is away says nothing about them; the watches tell of that.
+            Answer::None(_) if self.answered => Verdict::Unclear,
+            Answer::None(problem) => Verdict::Bad(problem),
+            Answer::Bad(problem) => {
+                self.answered = true;
+                self.bad += 1;
+                if self.good && self.bad < CONFIRMED {
+                    return Verdict::Unclear;
+                }
+                self.good = false;
+                Verdict::Bad(problem)
+            }
+        }
+    }
 }
 
 /// What the server says about the kinds of our group, by their names.
@@ -160,6 +219,50 @@ mod tests {
             (format!("io.k8c.x.v1alpha1.{}", crd.spec.names.kind), serde_json::to_value(schema).unwrap())
         };
         crds.iter().map(schema).collect::<serde_json::Map<_, _>>().into()
+    }
+
+    fn bad() -> Answer {
+        Answer::Bad("old".to_owned())
+    }
+
+    fn away() -> Answer {
+        Answer::None("away".to_owned())
+    }
+
+    #[test]
+    fn until_there_was_a_good_answer_each_one_counts() {
+        let mut course = Course::default();
+        assert_eq!(course.judge(away()), Verdict::Bad("away".to_owned()));
+        assert_eq!(course.judge(bad()), Verdict::Bad("old".to_owned()));
+        assert_eq!(course.judge(away()), Verdict::Unclear);
+        // Again later on: another API server may still cut objects for a moment.
+        assert_eq!(course.judge(Answer::Good), Verdict::Mended(CHECK_AGAIN));
+        assert_eq!(course.judge(away()), Verdict::Unclear);
+        assert_eq!(course.judge(Answer::Good), Verdict::Mended(CHECK_NOW_AND_THEN));
+        assert_eq!(course.judge(Answer::Good), Verdict::Good);
+    }
+
+    #[test]
+    fn an_api_server_that_was_away_makes_good_definitions_neither_bad_nor_new() {
+        let mut course = Course::default();
+        assert_eq!(course.judge(Answer::Good), Verdict::Good);
+        assert_eq!(course.judge(away()), Verdict::Unclear);
+        assert_eq!(course.judge(Answer::Good), Verdict::Good);
+    }
+
+    #[test]
+    fn good_definitions_become_bad_by_several_answers_and_one_is_enough_to_list_anew() {
+        let mut course = Course::default();
+        assert_eq!(course.judge(Answer::Good), Verdict::Good);
+        assert_eq!(course.judge(bad()), Verdict::Unclear);
+        assert_eq!(course.judge(Answer::Good), Verdict::Mended(CHECK_AGAIN));
+        assert_eq!(course.judge(Answer::Good), Verdict::Mended(CHECK_NOW_AND_THEN));
+        for _ in 1..CONFIRMED {
+            assert_eq!(course.judge(bad()), Verdict::Unclear);
+        }
+        assert_eq!(course.judge(bad()), Verdict::Bad("old".to_owned()));
+        assert_eq!(course.judge(bad()), Verdict::Bad("old".to_owned()));
+        assert_eq!(course.judge(Answer::Good), Verdict::Mended(CHECK_AGAIN));
     }
 
     #[test]

@@ -21,6 +21,9 @@ use crate::{Context, Metrics, Surroundings, request};
 /// So long a watch may be broken before the service says that it is not ready.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Failures further apart than this are not of one fault: in between, the watch was well and nothing happened.
+const APART: Duration = Duration::from_secs(180);
+
 /// Start of the names of the gates that open once a watch is in step.
 pub const GATE: &str = "watch of ";
 
@@ -108,7 +111,7 @@ pub fn spawn_unawaited<K, V>(
                 changed(change);
             }
         };
-        let mut health = Health { gate, in_step: false, broken_since: None };
+        let mut health = Health { gate, in_step: false, fault: None };
         loop {
             let event = tokio::select! {
                 biased;
@@ -120,8 +123,13 @@ pub fn spawn_unawaited<K, V>(
                 Some(event) = events.next() => event,
                 else => return,
             };
-            health.note(event.as_ref().err());
-            let broken = event.as_ref().err().map(is_away);
+            let broken = match &event {
+                Ok(_) => {
+                    health.lives();
+                    None
+                }
+                Err(error) => Some(health.failed(error, Instant::now()) || is_away(error)),
+            };
             match event {
                 Ok(watcher::Event::Init) => cache.list_begins(),
                 Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => {
@@ -144,7 +152,7 @@ pub fn spawn_unawaited<K, V>(
                     tracing::warn!(cluster, kind, error = %request::chain(&error), "watch broken, going on");
                 }
             }
-            let Some(away) = broken else {
+            let Some(list_anew) = broken else {
                 backoff.reset();
                 continue;
             };
@@ -152,7 +160,7 @@ pub fn spawn_unawaited<K, V>(
             if shutdown.run_until_cancelled(pause).await.is_none() {
                 return;
             }
-            if away {
+            if list_anew {
                 events = anew();
             }
         }
@@ -170,7 +178,20 @@ fn is_away(error: &watcher::Error) -> bool {
 struct Health {
     gate: Option<Gate>,
     in_step: bool,
-    broken_since: Option<Instant>,
+    fault: Option<Fault>,
+}
+
+/// Failures of a watch without a sign of life in between.
+#[derive(Clone, Copy)]
+struct Fault {
+    since: Instant,
+    last: Instant,
+}
+
+impl Fault {
+    fn lasts(self) -> bool {
+        self.last - self.since > PATIENCE
+    }
 }
 
 impl Health {
@@ -181,23 +202,28 @@ impl Health {
         }
     }
 
-    /// A watch that stays broken closes its gate; the first sign of life opens it again.
-    fn note(&mut self, error: Option<&watcher::Error>) {
-        let broken_since = *self.broken_since.get_or_insert_with(Instant::now);
-        let Some(error) = error else {
-            let was_closed = broken_since.elapsed() > PATIENCE;
-            self.broken_since = None;
-            if let Some(gate) = self.gate.as_ref().filter(|_| self.in_step && was_closed) {
-                gate.open();
-            }
-            return;
-        };
-        let Some(gate) = &self.gate else { return };
-        if !self.in_step {
-            gate.close(format!("not yet: {}", request::chain(error)));
-        } else if broken_since.elapsed() > PATIENCE {
-            gate.close(format!("broken for more than a minute: {}", request::chain(error)));
+    /// The first sign of life opens the gate again, if the watch was in step.
+    fn lives(&mut self) {
+        let ended = self.fault.take().is_some_and(Fault::lasts);
+        if let Some(gate) = self.gate.as_ref().filter(|_| self.in_step && ended) {
+            gate.open();
         }
+    }
+
+    /// A watch that stays broken closes its gate. Whether it does: only a new list then shows that it lives again, since a
+    /// watch tells of nothing as long as nothing happens.
+    fn failed(&mut self, error: &watcher::Error, now: Instant) -> bool {
+        let before = self.fault.filter(|fault| now - fault.last < APART);
+        let fault = Fault { since: before.map_or(now, |fault| fault.since), last: now };
+        self.fault = Some(fault);
+        if let Some(gate) = &self.gate {
+            if !self.in_step {
+                gate.close(format!("not yet: {}", request::chain(error)));
+            } else if fault.lasts() {
+                gate.close(format!("broken for more than a minute: {}", request::chain(error)));
+            }
+        }
+        fault.lasts()
     }
 }
 
@@ -225,5 +251,57 @@ impl Iterator for Backoff {
 impl kube::runtime::utils::Backoff for Backoff {
     fn reset(&mut self) {
         self.failures = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::readiness::Readiness;
+
+    fn error() -> watcher::Error {
+        watcher::Error::NoResourceVersion
+    }
+
+    fn in_step(readiness: &Readiness) -> Health {
+        let mut health = Health { gate: Some(readiness.gate("watch")), in_step: false, fault: None };
+        health.in_step();
+        health
+    }
+
+    #[test]
+    fn a_fault_that_lasts_closes_the_gate_until_there_is_a_sign_of_life() {
+        let (readiness, start) = (Readiness::default(), Instant::now());
+        let mut health = in_step(&readiness);
+        for second in [0, 20, 60] {
+            assert!(!health.failed(&error(), start + Duration::from_secs(second)));
+            assert_eq!(readiness.waiting(), [""; 0]);
+        }
+        assert!(health.failed(&error(), start + Duration::from_secs(61)), "it is to be listed anew");
+        assert!(readiness.waiting()[0].contains("more than a minute"));
+        health.lives();
+        assert_eq!(readiness.waiting(), [""; 0]);
+    }
+
+    #[test]
+    fn failures_with_a_quiet_time_in_between_are_not_one_fault() {
+        let (readiness, start) = (Readiness::default(), Instant::now());
+        let mut health = in_step(&readiness);
+        for minutes in [0, 5, 10] {
+            assert!(!health.failed(&error(), start + Duration::from_secs(60 * minutes)));
+            assert_eq!(readiness.waiting(), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn a_watch_that_was_never_in_step_is_waited_for_through_signs_of_life() {
+        let readiness = Readiness::default();
+        let mut health = Health { gate: Some(readiness.gate("watch")), in_step: false, fault: None };
+        health.failed(&error(), Instant::now());
+        assert!(readiness.waiting()[0].contains("not yet"));
+        health.lives();
+        assert_eq!(readiness.waiting().len(), 1);
+        health.in_step();
+        assert_eq!(readiness.waiting(), [""; 0]);
     }
 }

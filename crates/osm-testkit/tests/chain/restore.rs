@@ -101,7 +101,7 @@ async fn yesterdays_etcd_is_caught_up_with() -> Result<()> {
     assert!(revisions.is_sorted(), "{revisions:?}");
     for service in Service::ALL {
         assert_eq!(count(&world, service, "osm_reconciles_total{outcome=\"panic\"").await?, 0.0);
-        assert!(world.installed.is_ready(service).await, "{service:?}");
+        assert_eq!(world.installed.get(service, "/readyz").await?.1, "ok\n", "{service:?}");
     }
     Ok(())
 }
