@@ -1,23 +1,28 @@
 //! Finds out what a profile is worth: resolves it, compiles its templates, renders the sample pools with it, and judges the
 //! modules that come out by cloud-init's schema.
 //!
-//! Rendering costs processor time, so it runs on threads of its own, a few at a time, and once for each content. It goes on
+//! Rendering costs processor time and memory, so it runs on threads of its own, if it can one at a time, and once for each content. It goes on
 //! when the reconcile that asked for it has run out of time; the next one gets the result.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use osm_api::OperatingSystemProfileSpec;
 use osm_api::profile::AcceptedProfile;
 use osm_render::{ProfileError, RenderError};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::modules;
 
-/// Profiles that are tried at the same time. More than one, so that a slow one does not hold up the others.
-const SLOTS: usize = 2;
+/// So long a profile waits for the one that is being tried before it is tried beside it. One at a time takes the least memory; a slow
+/// one is not to hold up the others.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Profiles that may be tried beside the one.
+const BESIDE: usize = 3;
 
 /// Why a profile is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,10 +62,38 @@ pub type Judgement = Result<AcceptedProfile, Refusal>;
 type Trial = fn(&AcceptedProfile) -> Result<(), Refusal>;
 type Outcome = Shared<BoxFuture<'static, Result<(), Refusal>>>;
 
+/// Room for profiles to be tried.
+#[derive(Clone)]
+struct Slots {
+    usual: Arc<Semaphore>,
+    spare: Arc<Semaphore>,
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self { usual: Arc::new(Semaphore::new(1)), spare: Arc::new(Semaphore::new(BESIDE)) }
+    }
+}
+
+impl Slots {
+    /// Waits for room; it is given back when the permit is dropped. Semaphores that nobody closes give one.
+    async fn take(self) -> Option<OwnedSemaphorePermit> {
+        let late = async {
+            tokio::time::sleep(PATIENCE).await;
+            self.spare.acquire_owned().await
+        };
+        tokio::select! {
+            biased;
+            slot = self.usual.acquire_owned() => slot.ok(),
+            slot = late => slot.ok(),
+        }
+    }
+}
+
 /// Judges profiles, and remembers the last outcome for each.
 pub struct Judge {
     trial: Trial,
-    slots: Arc<Semaphore>,
+    slots: Slots,
     /// By name of the profile: digest of the resolved content, and what came or will come of trying it.
     tried: Mutex<HashMap<String, (String, Outcome)>>,
 }
@@ -80,7 +113,7 @@ pub(crate) fn try_out(accepted: &AcceptedProfile) -> Result<(), Refusal> {
 
 impl Judge {
     fn with(trial: Trial) -> Self {
-        Self { trial, slots: Arc::new(Semaphore::new(SLOTS)), tried: Mutex::default() }
+        Self { trial, slots: Slots::default(), tried: Mutex::default() }
     }
 
     /// Judges the profile of this name.
@@ -113,7 +146,7 @@ impl Judge {
     fn start(&self, accepted: AcceptedProfile) -> Outcome {
         let (trial, slots) = (self.trial, self.slots.clone());
         let task = tokio::spawn(async move {
-            let slot = slots.acquire_owned().await;
+            let slot = slots.take().await;
             let work = move || {
                 // Held until the work is done, not only until somebody stops waiting for it.
                 let _slot = slot;
@@ -135,7 +168,6 @@ mod tests {
     use crate::plan::tests::profile;
     use std::sync::Condvar;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Duration;
 
     const SOON: Duration = Duration::from_secs(30);
 
@@ -185,7 +217,7 @@ mod tests {
             _ => Ok(()),
         });
         // More of them than there are slots: each gives its slot back.
-        for i in 0..=SLOTS {
+        for i in 0..BESIDE + 2 {
             let refusal = judge.judge(&format!("bad-{i}"), &profile("v0.0.1")).await.unwrap_err();
             assert_eq!(refusal.reason, Refusal::BROKE_OFF);
         }

@@ -6,6 +6,7 @@ mod pools;
 mod report;
 mod watched;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -41,6 +42,9 @@ pub struct Bench {
     /// Measure a development build, to try this command out
     #[arg(long)]
     dev: bool,
+    /// Measure the services in this folder, as another profile or another commit has built them
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "dev")]
+    programs: Option<PathBuf>,
 }
 
 impl Bench {
@@ -51,9 +55,13 @@ impl Bench {
     pub async fn run(&self) -> Result<()> {
         let progress = Progress::start();
         assets::ensure(&Options::default().components(), |line| progress.step(line)).await?;
-        let profile = if self.dev { Profile::Dev } else { Profile::Release };
-        progress.step("building the services");
-        let binaries = build::services(profile).await?;
+        let binaries = match &self.programs {
+            Some(programs) => programs.clone(),
+            None => {
+                progress.step("building the services");
+                build::services(if self.dev { Profile::Dev } else { Profile::Release }).await?
+            }
+        };
         progress.step("starting etcd, kube-apiserver and the services");
         let control_plane = ControlPlane::start(Options::default()).await?;
         let mut installed = Installed::install(&control_plane, Installation::default(), &binaries).await?;
