@@ -3,6 +3,7 @@
 
 mod schema;
 
+use std::cell::OnceCell;
 use std::fmt::Write;
 
 use osm_api::config::OperatingSystemConfigSpec;
@@ -22,9 +23,10 @@ const READER: &str = "cloud-init 25.1";
 /// Reason of a refusal.
 const REASON: &str = "ModulesInvalid";
 
-/// Judges the modules of one profile's samples. The schema is read for it, and gone with it.
+/// Judges the modules of one profile's samples. The schema is read for it once there is something to judge, and gone with it.
 pub(crate) struct Judge {
-    schema: Option<Schema>,
+    by_cloud_init: bool,
+    schema: OnceCell<Option<Schema>>,
     /// What was good: most samples have the same modules.
     good: Vec<Value>,
 }
@@ -35,9 +37,7 @@ impl Judge {
         let by_cloud_init = spec.provisioning_utility == ProvisioningUtility::CloudInit
             // What Flatcar calls so is a program of its own, with other modules.
             && spec.os_name != OperatingSystem::Flatcar;
-        // That the schema can be read is tested.
-        let schema = by_cloud_init.then(|| Schema::parse(CLOUD_CONFIG, READER).ok()).flatten();
-        Self { schema, good: Vec::new() }
+        Self { by_cloud_init, schema: OnceCell::new(), good: Vec::new() }
     }
 
     /// Judges one sample.
@@ -45,7 +45,9 @@ impl Judge {
     /// # Errors
     /// All problems of both stages.
     pub(crate) fn judge(&mut self, sample: &str, rendered: &Rendered) -> Result<(), Refusal> {
-        let Some(schema) = &self.schema else { return Ok(()) };
+        if !self.by_cloud_init {
+            return Ok(());
+        }
         let OperatingSystemConfigSpec { bootstrap_config, provisioning_config, .. } = &rendered.spec;
         let mut message = String::new();
         for (stage, config) in
@@ -54,6 +56,9 @@ impl Judge {
             let Some(modules) = config.modules.as_ref().filter(|modules| !self.good.contains(modules)) else {
                 continue;
             };
+            // That the schema can be read is tested.
+            let read = || Schema::parse(CLOUD_CONFIG, READER).ok();
+            let Some(schema) = self.schema.get_or_init(read) else { continue };
             let problems = schema.problems(modules);
             if problems.is_empty() {
                 self.good.push(modules.clone());
