@@ -12,10 +12,16 @@ use osm_api::{OperatingSystemConfig, OperatingSystemProfile, names};
 use serde_json::Value;
 
 use crate::Context;
+use crate::backoff::Backoff;
 use crate::status::{brief, is_code};
 
-/// While they are too old, and once more after that: other API servers may learn of new definitions a little later.
+/// While it is not sure what they are, and once more after they were mended: other API servers may learn of new definitions a little
+/// later.
 const CHECK_AGAIN: Duration = Duration::from_secs(5);
+
+/// While they are too old, from first to last: at the very start they may just have been made.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// While all is well: somebody may bring older ones back.
 const CHECK_NOW_AND_THEN: Duration = Duration::from_secs(600);
@@ -34,11 +40,12 @@ pub fn spawn(context: &Context) {
     let gate = context.readiness.gate("CustomResourceDefinitions");
     let (connection, service, shutdown) =
         (context.management.clone(), context.service, context.shutdown.clone());
-    let relist = context.relist.clone();
+    let (relist, surroundings) = (context.relist.clone(), context.surroundings.clone());
     tokio::spawn(async move {
         let mut changes = connection.changes();
         let cluster = connection.part().label();
         let (mut course, mut said) = (Course::default(), String::new());
+        let mut backoff = Backoff::new(&surroundings, FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             changes.mark_unchanged();
             let answer = match published(&connection.client).await {
@@ -50,11 +57,13 @@ pub fn spawn(context: &Context) {
                 Verdict::Good => {
                     gate.open();
                     said.clear();
+                    backoff.reset();
                     CHECK_NOW_AND_THEN
                 }
                 Verdict::Mended(again) => {
                     gate.open();
                     said.clear();
+                    backoff.reset();
                     tracing::info!(
                         cluster,
                         "CustomResourceDefinitions have been mended: everything is listed anew"
@@ -69,7 +78,7 @@ pub fn spawn(context: &Context) {
                     }
                     gate.close(&problem);
                     said = problem;
-                    CHECK_AGAIN
+                    backoff.failed()
                 }
             };
             let next = async {

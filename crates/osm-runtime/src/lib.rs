@@ -4,6 +4,7 @@
 
 pub mod admin;
 pub mod args;
+mod backoff;
 pub mod cache;
 pub mod client;
 pub mod connection;

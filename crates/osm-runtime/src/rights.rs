@@ -12,11 +12,14 @@ use osm_api::rbac::{Grant, Installation, Service};
 use osm_api::settings::NodeBootstrapKind;
 use tokio_util::sync::CancellationToken;
 
+use crate::backoff::Backoff;
 use crate::readiness::Gate;
 use crate::status::brief;
 use crate::{Connection, Context, settings};
 
-const CHECK_AGAIN: Duration = Duration::from_secs(15);
+/// Pauses while rights are missing: at the very start they may just have been granted.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// Questions to the API server at the same time.
 const AT_A_TIME: usize = 8;
 /// Of each question: one answer that is lost is not to cost all the others.
@@ -32,6 +35,7 @@ pub fn spawn(context: &Context, settings: &settings::Receiver) {
             connection: connection.clone(),
             service: context.service,
             installation: context.installation.clone(),
+            backoff: Backoff::new(&context.surroundings, FIRST_PAUSE, LONGEST_PAUSE),
         };
         tokio::spawn(check.run(settings.clone(), context.shutdown.clone()));
     }
@@ -43,6 +47,7 @@ struct Check {
     connection: Connection,
     service: Service,
     installation: Installation,
+    backoff: Backoff,
 }
 
 impl Check {
@@ -55,7 +60,12 @@ impl Check {
                 current.settings.credentials.node_bootstrap.kind == NodeBootstrapKind::BootstrapToken
             });
             self.installation.bootstrap_tokens = asked_for || wanted;
-            let again = if self.check().await { Duration::MAX } else { CHECK_AGAIN };
+            let again = if self.check().await {
+                self.backoff.reset();
+                Duration::MAX
+            } else {
+                self.backoff.failed()
+            };
             let next = async {
                 // Where nobody is left to tell of changes, time alone counts.
                 tokio::select! {

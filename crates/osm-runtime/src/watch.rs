@@ -7,22 +7,26 @@ use std::time::Duration;
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DeserializeGuard;
-use kube::runtime::utils::Backoff as _;
 use kube::runtime::watcher;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use crate::backoff::Backoff;
 use crate::cache::{Cache, Change, Version};
 use crate::connection::Watched;
 use crate::readiness::Gate;
-use crate::{Context, Metrics, Surroundings, request};
+use crate::{Context, Metrics, request};
 
 /// So long a watch may be broken before the service says that it is not ready.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Failures further apart than this are not of one fault: in between, the watch was well and nothing happened.
 const APART: Duration = Duration::from_secs(180);
+
+/// Pauses after failures of a watch.
+const FIRST_PAUSE: Duration = Duration::from_millis(800);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Start of the names of the gates that open once a watch is in step.
 pub const GATE: &str = "watch of ";
@@ -84,7 +88,7 @@ pub fn spawn_unawaited<K, V>(
     let (metrics, shutdown) = (context.metrics.clone(), context.shutdown.clone());
     let Watched { kind, part } = watched;
     let cluster = part.label();
-    let mut backoff = Backoff { surroundings: context.surroundings.clone(), failures: 0 };
+    let mut backoff = Backoff::new(&context.surroundings, FIRST_PAUSE, LONGEST_PAUSE);
     let mut relist = context.relist.0.subscribe();
     tokio::spawn(async move {
         let anew = || Box::pin(watcher(api.clone(), config.clone()));
@@ -156,7 +160,7 @@ pub fn spawn_unawaited<K, V>(
                 backoff.reset();
                 continue;
             };
-            let pause = tokio::time::sleep(backoff.next().unwrap_or(PATIENCE));
+            let pause = tokio::time::sleep(backoff.failed());
             if shutdown.run_until_cancelled(pause).await.is_none() {
                 return;
             }
@@ -224,33 +228,6 @@ impl Health {
             }
         }
         fault.lasts()
-    }
-}
-
-/// How long to wait after a failure of a watch: longer after each one in a row, and never the same for two processes.
-struct Backoff {
-    surroundings: Surroundings,
-    failures: u32,
-}
-
-impl Backoff {
-    const FIRST: Duration = Duration::from_millis(800);
-    const LONGEST: Duration = Duration::from_secs(30);
-}
-
-impl Iterator for Backoff {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        let doubled = Self::FIRST.saturating_mul(1 << self.failures.min(16)).min(Self::LONGEST);
-        self.failures = self.failures.saturating_add(1);
-        Some(doubled.mul_f64(1.0 + self.surroundings.fraction()))
-    }
-}
-
-impl kube::runtime::utils::Backoff for Backoff {
-    fn reset(&mut self) {
-        self.failures = 0;
     }
 }
 

@@ -66,16 +66,13 @@ impl Pods {
         self.seen().values().map(|pod| pod.restarts).sum()
     }
 
-    /// By service, the longest that a pod took from its node to being ready.
-    pub fn slowest(&self) -> BTreeMap<String, Duration> {
-        let mut slowest = BTreeMap::<String, Duration>::new();
-        for pod in self.seen().values() {
-            if let (Some(scheduled), Some(ready)) = (pod.scheduled, pod.ready) {
-                let took = slowest.entry(pod.service.clone()).or_default();
-                *took = ready.duration_since(scheduled).max(*took);
-            }
-        }
-        slowest
+    /// How long each pod took from its node to being ready, the shortest first.
+    pub fn waits(&self) -> Vec<Duration> {
+        let seen = self.seen();
+        let took = |pod: &Seen| Some(pod.ready?.duration_since(pod.scheduled?));
+        let mut waits: Vec<Duration> = seen.values().filter_map(took).collect();
+        waits.sort();
+        waits
     }
 }
 
