@@ -84,7 +84,7 @@ pub fn spawn(context: &Context) {
             let next = async {
                 // Where nobody is left to tell of changes, time alone counts.
                 tokio::select! {
-                    Ok(()) = changes.changed() => course = Course::default(),
+                    Ok(()) = changes.changed() => (course.answered, course.good) = (false, false),
                     () = tokio::time::sleep(again) => {}
                 }
             };
@@ -114,9 +114,10 @@ enum Verdict {
     Bad(String),
 }
 
-/// The answers so far by one kubeconfig.
+/// The answers so far.
 #[derive(Default)]
 struct Course {
+    /// There was one by this kubeconfig.
     answered: bool,
     /// The last verdict on them was good.
     good: bool,
