@@ -1,6 +1,6 @@
 //! Types, names and contracts that the services share. No I/O.
 //!
-//! - [`profile`] and [`config`]: the two custom resources, from which `crds/` is generated.
+//! - [`profile`] and [`config`]: the two custom resources; [`definitions`]: what `crds/` is generated from.
 //! - [`machine_deployment`], [`provider_spec`], [`pool`]: what is read of a MachineDeployment.
 //! - [`settings`]: the one settings document of an installation.
 //! - [`kubelet_value`]: quantities, durations and thresholds as the kubelet reads them.
@@ -10,6 +10,7 @@
 
 pub mod condition;
 pub mod config;
+pub mod definitions;
 pub mod digest;
 pub mod kubelet_value;
 pub mod machine_deployment;

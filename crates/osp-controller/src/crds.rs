@@ -1,76 +1,89 @@
-//! `osp-controller upgrade-crds`: brings CustomResourceDefinitions that something else has installed to this version. The chart runs it before a
-//! release, where it finds such; those that the chart has installed itself need none of this.
+//! `osp-controller upgrade-crds`: brings CustomResourceDefinitions to this version, and never back from a newer one. The chart runs it before a
+//! release is installed or upgraded; several releases of different versions may share one cluster.
 
-use anyhow::Context as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams};
-use kube::{Api, Client, CustomResourceExt, ResourceExt};
-use osm_api::{OperatingSystemConfig, OperatingSystemProfile};
-use semver::Version;
+use kube::{Api, Client, ResourceExt};
+use osm_api::definitions;
+use osm_runtime::status::is_code;
 
-/// Field manager of what is written, and name of what is installed.
-const NAME: &str = "operating-system-manager";
+/// How long the API server may take to serve a definition.
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Label with the version that a definition is of. Others than ours may well carry one, hence [`PART_LABEL`].
-const VERSION_LABEL: &str = "app.kubernetes.io/version";
+const PAUSE: Duration = Duration::from_millis(200);
 
-const PART_LABEL: &str = "app.kubernetes.io/name";
-
-/// Applies the definitions over those that are there, unless they are newer; one that is missing stays missing. What others have
-/// written besides, such as to whom the objects belong, stays.
+/// Applies the definitions, and waits until they are served. Those that are newer stay; of the others, whoever has installed them, what
+/// somebody has written besides stays.
 ///
 /// # Errors
-/// When the server can't be reached or refuses.
+/// When the server can't be reached, refuses, or does not serve a definition.
 pub async fn upgrade(client: Client) -> anyhow::Result<()> {
     let api = Api::<CustomResourceDefinition>::all(client);
-    for mut ours in [OperatingSystemProfile::crd(), OperatingSystemConfig::crd()] {
+    for ours in definitions::all() {
         let name = ours.name_any();
-        let there = api.get_opt(&name).await.with_context(|| format!("reading {name}"))?;
-        let Some(there) = there else {
-            tracing::info!(name, "is not there: nothing to upgrade");
-            continue;
-        };
-        if let Some(newer) = newer(&there)? {
-            tracing::info!(name, version = newer, "is newer, and stays");
-            continue;
-        }
-        ours.labels_mut().insert(PART_LABEL.to_owned(), NAME.to_owned());
-        ours.labels_mut().insert(VERSION_LABEL.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
-        // It is ours by its group, whoever has installed it: two writers of one schema can't both be right.
-        let params = PatchParams::apply(NAME).force();
-        api.patch(&name, &params, &Patch::Apply(&ours)).await.with_context(|| format!("writing {name}"))?;
-        tracing::info!(name, version = env!("CARGO_PKG_VERSION"), "upgraded");
+        let done = tokio::time::timeout(PATIENCE, bring(&api, &name, ours)).await;
+        done.with_context(|| format!("{name} is not served after {} s", PATIENCE.as_secs()))??;
     }
     Ok(())
 }
 
-/// The version of a definition of ours, if it is newer than this program.
-fn newer(there: &CustomResourceDefinition) -> anyhow::Result<Option<&str>> {
-    let labels = there.labels();
-    let version =
-        labels.get(VERSION_LABEL).filter(|_| labels.get(PART_LABEL).is_some_and(|part| part == NAME));
-    let this = Version::parse(env!("CARGO_PKG_VERSION"))?;
-    let is_newer = |text: &&String| Version::parse(text).is_ok_and(|version| version > this);
-    Ok(version.filter(is_newer).map(String::as_str))
+/// Until it stands and is served: programs of other versions may be about the same.
+async fn bring(
+    api: &Api<CustomResourceDefinition>,
+    name: &str,
+    mut ours: CustomResourceDefinition,
+) -> anyhow::Result<()> {
+    let mut written = None;
+    loop {
+        let there = api.get_opt(name).await.with_context(|| format!("reading {name}"))?;
+        if let Some(newer) = there.as_ref().and_then(definitions::newer) {
+            tracing::info!(name, version = %newer, "is newer, and stays");
+            return Ok(());
+        }
+        match there {
+            Some(there) if written.is_some() && written == there.metadata.generation => {
+                if is_served(&there)? {
+                    tracing::info!(
+                        name,
+                        version = env!("CARGO_PKG_VERSION"),
+                        "is of this version, and served"
+                    );
+                    return Ok(());
+                }
+            }
+            there => {
+                // What has become newer in between is not written over.
+                ours.metadata.resource_version = there.and_then(|there| there.metadata.resource_version);
+                // It is ours by its group, whoever has installed it: two writers of one schema can't both be right.
+                let params = PatchParams::apply(definitions::NAME).force();
+                match api.patch(name, &params, &Patch::Apply(&ours)).await {
+                    Ok(patched) => written = patched.metadata.generation,
+                    Err(error) if is_code(&error, 409) => {}
+                    Err(error) => return Err(error).with_context(|| format!("writing {name}")),
+                }
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_newer_ones_of_ours_stay() {
-        let of = |part: &str, version: &str| {
-            let mut crd = OperatingSystemProfile::crd();
-            crd.labels_mut().insert(PART_LABEL.to_owned(), part.to_owned());
-            crd.labels_mut().insert(VERSION_LABEL.to_owned(), version.to_owned());
-            newer(&crd).unwrap().map(str::to_owned)
-        };
-        assert_eq!(of(NAME, "99.0.0").as_deref(), Some("99.0.0"));
-        assert_eq!(of(NAME, env!("CARGO_PKG_VERSION")), None);
-        assert_eq!(of(NAME, "0.0.1"), None);
-        assert_eq!(of(NAME, "not a version"), None);
-        assert_eq!(of("somebody-else", "99.0.0"), None);
-        assert_eq!(newer(&OperatingSystemProfile::crd()).unwrap(), None);
+/// # Errors
+/// When its names are another's.
+fn is_served(definition: &CustomResourceDefinition) -> anyhow::Result<bool> {
+    let conditions = definition.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut served = false;
+    for condition in conditions {
+        let message = condition.message.as_deref().unwrap_or_default();
+        match (condition.type_.as_str(), condition.status.as_str()) {
+            ("NamesAccepted", "False") => {
+                bail!("{} is not served, its names are taken: {message}", definition.name_any())
+            }
+            ("Established", status) => served = status == "True",
+            _ => {}
+        }
     }
+    Ok(served)
 }

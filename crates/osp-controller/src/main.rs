@@ -23,7 +23,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Bring CustomResourceDefinitions that something else has installed to this version, and end. Newer ones stay.
+    /// Install the CustomResourceDefinitions, or bring those that are there to this version, and end. Newer ones stay.
     UpgradeCrds,
 }
 

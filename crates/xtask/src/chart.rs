@@ -1,5 +1,4 @@
-//! `cargo xtask chart`: the parts of the Helm chart that stand elsewhere, too: CustomResourceDefinitions, rights, the schema of the settings,
-//! and the table of values in its README.
+//! `cargo xtask chart`: the parts of the Helm chart that stand elsewhere, too: rights, the schema of the settings, and the table of values in its README.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,10 +9,9 @@ use osm_api::Settings;
 use osm_api::rbac::{Grant, Installation, Service};
 use serde_json::{Map, Value, json};
 
-use crate::crds;
 use crate::generated::{self, File};
 
-/// Write the parts of charts/operating-system-manager that follow from the code: CRDs, rights, the settings' schema, the README's table
+/// Write the parts of charts/operating-system-manager that follow from the code: rights, the settings' schema, the README's table
 #[derive(clap::Args)]
 pub struct Chart {
     /// Write nothing; fail when a file is not what it should be
@@ -43,14 +41,11 @@ fn stale() -> Result<Vec<File>> {
         let path = directory().join(name);
         fs::read_to_string(&path).with_context(|| path.display().to_string())
     };
-    let mut files = vec![
+    let files = [
         ("files/rights.yaml".to_owned(), rights()?),
         ("values.schema.json".to_owned(), with_settings(&read("values.schema.json")?)?),
         ("README.md".to_owned(), with_table(&read("README.md")?, &read("values.yaml")?)?),
     ];
-    for crd in crds::all()? {
-        files.push((format!("files/crds/{}", crd.0), crd.1));
-    }
     Ok(generated::stale(files.into_iter().map(|(name, text)| (directory().join(name), text))))
 }
 

@@ -1,8 +1,7 @@
 //! `cargo xtask crds`: the CustomResourceDefinitions, generated from the Rust types.
 
 use anyhow::{Context, Result};
-use kube::CustomResourceExt;
-use osm_api::{OperatingSystemConfig, OperatingSystemProfile};
+use osm_api::definitions;
 
 use crate::generated::{self, File};
 
@@ -32,9 +31,9 @@ pub fn stale() -> Result<Vec<File>> {
 }
 
 /// File names and texts of the definitions.
-pub fn all() -> Result<Vec<(String, String)>> {
+fn all() -> Result<Vec<(String, String)>> {
     let mut files = Vec::new();
-    for crd in [OperatingSystemProfile::crd(), OperatingSystemConfig::crd()] {
+    for crd in definitions::all() {
         let name = crd.metadata.name.as_deref().context("a definition without a name")?;
         let body = serde_saphyr::to_string(&crd)?;
         let text = format!("# Generated from crates/osm-api by `cargo xtask crds`. Don't edit.\n{body}");

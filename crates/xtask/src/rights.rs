@@ -65,7 +65,7 @@ const REST: &str = "
   `system:certificates.k8s.io:certificatesigningrequests:nodeclient`, and may do nothing else.
 - For credentials in a namespace other than `cloud-init-settings`, which the settings name or allow, grant secret-syncer `get`, `list` and `watch` on them there, by name,
   in the worker cluster.
-- Where the chart finds CustomResourceDefinitions of somebody else that are older than it needs, a Job of its own may `get` and `patch` those two, by name, before the release; Job and
+- Before a release is installed or upgraded, a Job of its own may `get`, `create` and `patch` the two CustomResourceDefinitions, by name, in the management cluster; Job and
   right are gone after it.
 ";
 

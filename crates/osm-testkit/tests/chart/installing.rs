@@ -1,8 +1,6 @@
 //! The chart on a real API server: installed, upgraded, rolled back, uninstalled, over what others have left, in one cluster and two. The
 //! services run as the ServiceAccounts that the release has made, with the rights that it gives them.
 
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -13,16 +11,18 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, CustomResourceExt, ResourceExt};
 use osm_api::config::OperatingSystemConfig;
+use osm_api::definitions;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::OperatingSystemProfile;
 use osm_api::rbac::{Cluster, Installation};
 use osm_testkit::helm::{Helm, chart};
 use osm_testkit::installation::{self, Installed};
 use osm_testkit::machine_controller;
-use osm_testkit::process::ScratchDir;
 use osm_testkit::tiny;
 use osm_testkit::{ControlPlane, Options, check, wait_for};
 use serde_json::json;
+
+use crate::node;
 
 /// Generous: the machine may be busy.
 const SOON: Duration = Duration::from_secs(90);
@@ -43,12 +43,31 @@ async fn namespace(control_plane: &ControlPlane, name: &str) -> Result<()> {
     installation::apply(control_plane, &[object]).await
 }
 
-/// Runs helm with the chart: `install`, release and namespace, and what else there is to say.
-async fn helm(helm: &Helm, verb: &str, release: &str, namespace: &str, more: &[&str]) -> Result<String> {
-    let chart = chart().display().to_string();
-    let mut arguments = vec![verb, release, &chart, "--namespace", namespace];
-    arguments.extend(more);
-    helm.run(arguments).await
+/// A cluster, and Helm in it.
+struct Site<'a> {
+    control_plane: &'a ControlPlane,
+    helm: Helm,
+}
+
+impl<'a> Site<'a> {
+    async fn new(control_plane: &'a ControlPlane) -> Result<Self> {
+        Ok(Self { control_plane, helm: Helm::new(control_plane).await? })
+    }
+
+    /// Runs helm with the chart: `install`, release and namespace, and what else there is to say.
+    async fn chart(&self, verb: &str, release: &str, namespace: &str, more: &[&str]) -> Result<String> {
+        let chart = chart().display().to_string();
+        let mut arguments = vec![verb, release, &chart, "--namespace", namespace];
+        arguments.extend(more);
+        self.run(arguments).await
+    }
+
+    async fn run(&self, arguments: impl IntoIterator<Item = &str>) -> Result<String> {
+        tokio::select! {
+            said = self.helm.run(arguments) => said,
+            problem = node::runs_jobs(self.control_plane) => problem,
+        }
+    }
 }
 
 /// A pool that uses one of the default profiles, at a revision, in the worker cluster.
@@ -117,26 +136,15 @@ async fn made_by(client: &Client, release: &str) -> Result<Vec<String>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_is_installed_changed_rolled_back_and_uninstalled() -> Result<()> {
     let control_plane = ControlPlane::start(Options::default()).await?;
-    let (client, tool) = (control_plane.admin()?, Helm::new(&control_plane).await?);
+    let (client, tool) = (control_plane.admin()?, Site::new(&control_plane).await?);
     furnish(&control_plane).await?;
 
-    // Definitions of an older release are upgraded with it.
-    let older = older_chart()?;
-    let older_path = older.path().join("chart").display().to_string();
-    tool.run(["install", "osm", &older_path, "--namespace", "osm", "--create-namespace"]).await?;
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let short_names = async || -> Result<_> {
-        Ok(definitions
-            .get(OperatingSystemConfig::crd_name())
-            .await?
-            .spec
-            .names
-            .short_names
-            .unwrap_or_default())
-    };
-    assert_eq!(short_names().await?, ["old"]);
-    let notes = helm(&tool, "upgrade", "osm", "osm", &[]).await?;
-    assert_eq!(short_names().await?, ["osc"]);
+    tool.chart("install", "osm", "osm", &["--create-namespace"]).await?;
+    assert_eq!(short_names(&client).await?, ["osc"]);
+    // Definitions of an older release, which no longer are what it has installed, are upgraded.
+    write_definitions(&client, "0.0.9", "older").await?;
+    let notes = tool.chart("upgrade", "osm", "osm", &[]).await?;
+    assert_eq!(short_names(&client).await?, ["osc"]);
     for word in ["kubectl -n osm get osp", "The settings are the defaults", "helm uninstall osm -n osm"] {
         ensure!(notes.contains(word), "{word:?} is not in {notes}");
     }
@@ -152,31 +160,31 @@ async fn a_release_is_installed_changed_rolled_back_and_uninstalled() -> Result<
     // Settings reach configs without a restart, and go the same way back.
     let image = "registry.example.com/pause:9";
     let set = format!("--set=settings.pauseImage={image}");
-    helm(&tool, "upgrade", "osm", "osm", &[&set]).await?;
+    tool.chart("upgrade", "osm", "osm", &[&set]).await?;
     config_says(&client, ("osm", "one"), image, true).await?;
+    // Those of a newer one, which another release may have brought, are not taken back, by nothing.
+    write_definitions(&client, "99.0.0", "newer").await?;
     tool.run(["rollback", "osm", "2", "--namespace", "osm"]).await?;
     config_says(&client, ("osm", "one"), image, false).await?;
+    tool.chart("upgrade", "osm", "osm", &[]).await?;
+    assert_eq!(short_names(&client).await?, ["newer"]);
 
     drop(installed);
     let before: Vec<String> = secrets(&client).await?;
     let said = tool.run(["uninstall", "osm", "--namespace", "osm"]).await?;
-    ensure!(said.contains("cloud-init-settings") && said.contains("operatingsystemprofiles"), "{said}");
+    ensure!(said.contains("cloud-init-settings"), "{said}");
     let left = made_by(&client, "osm").await?;
     assert_eq!(
         left,
-        [
-            "CustomResourceDefinition /operatingsystemconfigs.operatingsystemmanager.k8c.io",
-            "CustomResourceDefinition /operatingsystemprofiles.operatingsystemmanager.k8c.io",
-            "Namespace /cloud-init-settings",
-            "ServiceAccount cloud-init-settings/osm-node-bootstrap",
-        ]
+        ["Namespace /cloud-init-settings", "ServiceAccount cloud-init-settings/osm-node-bootstrap",]
     );
     // What machines on their way read is there, and so is what is known of pools.
     assert_eq!(secrets(&client).await?, before);
     config(client.clone(), "osm").get(&names::config_name("one", "kube-system")).await?;
+    assert_eq!(short_names(&client).await?, ["newer"]);
 
     // The same release takes up what it has left.
-    helm(&tool, "install", "osm", "osm", &[]).await?;
+    tool.chart("install", "osm", "osm", &[]).await?;
     let mut installed = Installed::by_chart(&clusters, installation_in("osm"), "osm", &binaries).await?;
     installed.start_all().await?;
     installed.ready(SOON).await?;
@@ -185,24 +193,25 @@ async fn a_release_is_installed_changed_rolled_back_and_uninstalled() -> Result<
     Ok(())
 }
 
-/// The chart as an earlier version might have been: with another definition.
-fn older_chart() -> Result<ScratchDir> {
-    fn copy(from: &Path, to: &Path) -> Result<()> {
-        fs::create_dir_all(to)?;
-        for entry in fs::read_dir(from)? {
-            let (from, to) = (entry?.path(), to);
-            let to = to.join(from.file_name().context("a name")?);
-            if from.is_dir() {
-                copy(&from, &to)?;
-            } else {
-                fs::write(&to, fs::read_to_string(&from)?.replace("\n    - osc\n", "\n    - old\n"))?;
-            }
+/// What tells whose definitions these are.
+async fn short_names(client: &Client) -> Result<Vec<String>> {
+    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+    let found = definitions.get(OperatingSystemConfig::crd_name()).await?;
+    Ok(found.spec.names.short_names.unwrap_or_default())
+}
+
+/// Writes definitions as a release of another version would.
+async fn write_definitions(client: &Client, version: &str, short_name: &str) -> Result<()> {
+    let api = Api::<CustomResourceDefinition>::all(client.clone());
+    for mut definition in definitions::all() {
+        definition.labels_mut().insert(definitions::VERSION_LABEL.to_owned(), version.to_owned());
+        if definition.name_any() == OperatingSystemConfig::crd_name() {
+            definition.spec.names.short_names = Some(vec![short_name.to_owned()]);
         }
-        Ok(())
+        let params = PatchParams::apply(definitions::NAME).force();
+        api.patch(&definition.name_any(), &params, &Patch::Apply(&definition)).await?;
     }
-    let scratch = ScratchDir::new("osm-older-chart-")?;
-    copy(&chart(), &scratch.path().join("chart"))?;
-    Ok(scratch)
+    Ok(())
 }
 
 async fn secrets(client: &Client) -> Result<Vec<String>> {
@@ -219,7 +228,7 @@ async fn secrets(client: &Client) -> Result<Vec<String>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_somebody_else_has_installed_is_used_and_stays_theirs() -> Result<()> {
     let control_plane = ControlPlane::start(Options::default()).await?;
-    let (client, tool) = (control_plane.admin()?, Helm::new(&control_plane).await?);
+    let (client, tool) = (control_plane.admin()?, Site::new(&control_plane).await?);
     furnish(&control_plane).await?;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let theirs = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/crds/go-shaped.yaml"))?;
@@ -229,7 +238,7 @@ async fn what_somebody_else_has_installed_is_used_and_stays_theirs() -> Result<(
     }
 
     // Left as they are, they don't stop the release; the service says what is wrong with them.
-    helm(&tool, "install", "osm", "osm", &["--set=crds.takeOver=false"]).await?;
+    tool.chart("install", "osm", "osm", &["--set=crds.install=false"]).await?;
     ensure!(!has_status(&definitions).await?, "they are changed");
     let binaries = installation::binaries()?;
     let clusters = [(&control_plane, &Cluster::ALL[..])];
@@ -246,55 +255,15 @@ async fn what_somebody_else_has_installed_is_used_and_stays_theirs() -> Result<(
         ensure!(installed.is_alive(service).await);
     }
 
-    // Else a Job upgrades them first. No node runs it here: we are the node.
-    let chart = chart().display().to_string();
-    let upgrade = tool
-        .command(["upgrade", "osm", &chart, "--namespace", "osm", "--set=crds.takeOver=true"])
-        .stdout(std::process::Stdio::piped())
-        .spawn()?;
-    let jobs: Api<Job> = Api::namespaced(client.clone(), "osm");
-    let job = wait_for("the Job", SOON, async || Ok(jobs.get_opt("osm-upgrade-crds").await?)).await?;
-    let pod = job.spec.and_then(|spec| spec.template.spec).context("a pod")?;
-    let account = pod.service_account_name.context("an account")?;
-    let arguments =
-        pod.containers.first().and_then(|container| container.args.clone()).context("arguments")?;
-    let identity = control_plane.identity("osm", &account).await?;
-    let done = tokio::process::Command::new(binaries.join("osp-controller"))
-        .arg("--kubeconfig")
-        .arg(&identity)
-        .args(arguments)
-        .kill_on_drop(true)
-        .output()
-        .await?;
-    ensure!(
-        done.status.success(),
-        "{}{}",
-        String::from_utf8_lossy(&done.stdout),
-        String::from_utf8_lossy(&done.stderr)
-    );
-    let now = jiff::Timestamp::now().to_string();
-    let complete = json!({"status": {"startTime": now, "completionTime": now, "succeeded": 1, "conditions": [
-        {"type": "SuccessCriteriaMet", "status": "True", "lastTransitionTime": now},
-        {"type": "Complete", "status": "True", "lastTransitionTime": now}]}});
-    jobs.patch_status("osm-upgrade-crds", &PatchParams::default(), &Patch::Merge(&complete)).await?;
-    let upgraded = upgrade.wait_with_output().await?;
-    ensure!(upgraded.status.success(), "{}", String::from_utf8_lossy(&upgraded.stdout));
+    // Else they are upgraded first.
+    tool.chart("upgrade", "osm", "osm", &["--set=crds.install=true"]).await?;
     ensure!(has_status(&definitions).await?, "they are not upgraded");
-    for crd in [OperatingSystemProfile::crd_name(), OperatingSystemConfig::crd_name()] {
-        let annotations = definitions.get(crd).await?.annotations().clone();
-        ensure!(
-            !annotations.contains_key("meta.helm.sh/release-name"),
-            "{crd} has become ours: {annotations:?}"
-        );
-    }
     // Nothing is left of the Job and its rights, and nobody restarts anything.
     let left = made_by(&client, "osm").await?;
     ensure!(!left.iter().any(|name| name.contains("upgrade-crds")), "{left:?}");
     installed.ready(SOON).await.map_err(|error| error.context(installed.logs()))?;
     published(&control_plane, &installed, "one").await?;
 
-    // Now they are of this version, so that the next upgrade has no Job to wait for.
-    helm(&tool, "upgrade", "osm", "osm", &[]).await?;
     drop(installed);
     tool.run(["uninstall", "osm", "--namespace", "osm"]).await?;
     Api::<Namespace>::all(client.clone()).get(CLOUD_INIT_SETTINGS).await?;
@@ -318,20 +287,19 @@ async fn has_status(definitions: &Api<CustomResourceDefinition>) -> Result<bool>
 #[tokio::test(flavor = "multi_thread")]
 async fn two_releases_serve_two_worker_clusters_and_do_not_touch_each_other() -> Result<()> {
     let seed = ControlPlane::start(Options::default()).await?;
-    let (client, tool) = (seed.admin()?, Helm::new(&seed).await?);
+    let (client, tool) = (seed.admin()?, Site::new(&seed).await?);
     let binaries = installation::binaries()?;
     let mut users = Vec::new();
     for name in ["cluster-a", "cluster-b"] {
         let worker = ControlPlane::start(Options::default()).await?;
         furnish(&worker).await?;
-        let there = Helm::new(&worker).await?;
+        let there = Site::new(&worker).await?;
         let said =
-            helm(&there, "install", "osm", name, &["--create-namespace", "--set=topology=worker"]).await?;
+            there.chart("install", "osm", name, &["--create-namespace", "--set=topology=worker"]).await?;
         ensure!(said.contains(&format!("{name}/osm-secret-syncer")), "{said}");
         let secrets = ["oscController", "secretSyncer"]
             .map(|service| format!("--set=workerCluster.kubeconfigs.{service}.secret=kubeconfig"));
-        helm(
-            &tool,
+        tool.chart(
             "install",
             "osm",
             name,

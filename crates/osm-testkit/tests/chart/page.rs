@@ -15,6 +15,8 @@ use osm_testkit::process::ScratchDir;
 use osm_testkit::{ControlPlane, Options, installation};
 use serde_json::{Value, json};
 
+use crate::node;
+
 /// Of all commands together.
 const DEADLINE: Duration = Duration::from_secs(300);
 
@@ -92,8 +94,10 @@ async fn every_command_of_the_page_does_what_it_says() -> Result<()> {
             .env("CRDS", installation::crds())
             .stdin(std::process::Stdio::null())
             .kill_on_drop(true);
-        let output =
-            tokio::time::timeout(DEADLINE, command.output()).await.context("the page takes too long")??;
+        let output = tokio::select! {
+            output = tokio::time::timeout(DEADLINE, command.output()) => output.context("the page takes too long")??,
+            problem = node::runs_jobs(&management) => problem?,
+        };
         let said =
             format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         ensure!(output.status.success(), "docs/install.md does not work ({}):\n{said}", output.status);

@@ -207,8 +207,7 @@ async fn two_releases_have_no_name_in_common_outside_their_namespaces() -> Resul
             let metadata = &object["metadata"];
             let own = text(&metadata["namespace"]) == namespace;
             // What any number of releases in a cluster share, and only one of them owns.
-            let shared = ["Namespace", "CustomResourceDefinition"].contains(&text(&object["kind"]))
-                || metadata["name"] == "osm-node-bootstrap";
+            let shared = object["kind"] == "Namespace" || metadata["name"] == "osm-node-bootstrap";
             if !own && !shared {
                 let name = format!("{} {} {}", object["kind"], metadata["namespace"], metadata["name"]);
                 names.entry(name).or_default().push(format!("{release} in {namespace}"));
@@ -246,11 +245,11 @@ async fn the_api_server_would_take_every_object() -> Result<()> {
         let values = values.display().to_string();
         let mut objects = helm.template("one", "osm", &["--values", &values]).await?;
         schemas.check(&objects).await.context(values.clone())?;
-        let pods = objects.iter().filter(|object| object["kind"] == "Deployment").map(|deployment| {
-            let mut pod = deployment["spec"]["template"].clone();
+        let pods = objects.iter().filter(|object| object["spec"]["template"].is_object()).map(|owner| {
+            let mut pod = owner["spec"]["template"].clone();
             pod["apiVersion"] = json!("v1");
             pod["kind"] = json!("Pod");
-            pod["metadata"]["name"] = deployment["metadata"]["name"].clone();
+            pod["metadata"]["name"] = owner["metadata"]["name"].clone();
             pod["metadata"]["namespace"] = json!("osm");
             // Admission wants the account to be there.
             pod["spec"]["serviceAccountName"] = json!("default");
@@ -364,8 +363,8 @@ const WANTED: &[&str] = &[
     "ClusterRole",
     "ClusterRoleBinding",
     "ConfigMap",
-    "CustomResourceDefinition",
     "Deployment",
+    "Job",
     "Namespace",
     "NetworkPolicy",
     "PodDisruptionBudget",

@@ -1,0 +1,58 @@
+//! The CustomResourceDefinitions of this version, as `crds/` has them and `osp-controller upgrade-crds` applies them.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{CustomResourceExt, ResourceExt};
+use semver::Version;
+
+use crate::{OperatingSystemConfig, OperatingSystemProfile};
+
+/// Value of [`PART_LABEL`], and field manager of whoever applies definitions.
+pub const NAME: &str = "operating-system-manager";
+
+/// Label with the version that a definition is of. Others than ours may well carry one, hence [`PART_LABEL`].
+pub const VERSION_LABEL: &str = "app.kubernetes.io/version";
+
+/// Label with [`NAME`] on definitions of ours.
+pub const PART_LABEL: &str = "app.kubernetes.io/name";
+
+/// Both definitions, labelled with this version.
+pub fn all() -> [CustomResourceDefinition; 2] {
+    [OperatingSystemProfile::crd(), OperatingSystemConfig::crd()].map(|mut definition| {
+        let labels = definition.labels_mut();
+        labels.insert(PART_LABEL.to_owned(), NAME.to_owned());
+        labels.insert(VERSION_LABEL.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+        definition
+    })
+}
+
+/// The version of a definition of ours, if it is newer than this program.
+pub fn newer(there: &CustomResourceDefinition) -> Option<Version> {
+    let labels = there.labels();
+    let is_ours = labels.get(PART_LABEL).is_some_and(|part| part == NAME);
+    let version = labels.get(VERSION_LABEL).filter(|_| is_ours)?;
+    let this = Version::parse(env!("CARGO_PKG_VERSION")).ok()?;
+    Version::parse(version).ok().filter(|version| *version > this)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_newer_ones_of_ours_are_newer() {
+        let of = |part: &str, version: &str| {
+            let [mut definition, _] = all();
+            definition.labels_mut().insert(PART_LABEL.to_owned(), part.to_owned());
+            definition.labels_mut().insert(VERSION_LABEL.to_owned(), version.to_owned());
+            newer(&definition).map(|version| version.to_string())
+        };
+        assert_eq!(of(NAME, "99.0.0").as_deref(), Some("99.0.0"));
+        assert_eq!(of(NAME, "99.0.0-rc.1").as_deref(), Some("99.0.0-rc.1"));
+        assert_eq!(of(NAME, concat!(env!("CARGO_PKG_VERSION"), "-rc.1")), None);
+        assert_eq!(of(NAME, env!("CARGO_PKG_VERSION")), None);
+        assert_eq!(of(NAME, "0.0.1"), None);
+        assert_eq!(of(NAME, "not a version"), None);
+        assert_eq!(of("somebody-else", "99.0.0"), None);
+        assert_eq!(newer(&OperatingSystemProfile::crd()), None);
+    }
+}
