@@ -48,7 +48,7 @@ impl Image {
     /// A build that fails, an image that is too large, or a machine without buildah where it can't be installed.
     pub async fn run(&self) -> Result<()> {
         let progress = Progress::start();
-        progress.step("static programs, with thin LTO");
+        progress.step("static programs, linked as a whole: some minutes, if they are new");
         let binaries = build::static_services().await?;
         progress.step("licences and SBOMs");
         let dependencies = Dependencies::read().await?;
