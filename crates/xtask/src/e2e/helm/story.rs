@@ -1,6 +1,6 @@
 //! What a release of the chart goes through.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,13 +33,17 @@ const PROFILE: &str = "osp-ubuntu";
 /// The profile of pools that are watched: its documents can be taken apart.
 const TINY: &str = "osp-tiny";
 
-/// A pod whose image is there should be ready within this time.
+/// A pod whose image is there should be ready within this time. How long that takes depends on what else the computer does.
 const READY: Duration = Duration::from_secs(2);
 
-/// A service with little to do should need no more memory, in bytes.
+/// A service with little to do needs no more memory, in bytes.
 const RESIDENT: u64 = 15 << 20;
 
-/// By no more may a change be delayed until new machines have it, whatever happens to replicas.
+/// How often memory is read, and the time in between. The middle one counts.
+const READINGS: usize = 9;
+const BETWEEN_READINGS: Duration = Duration::from_millis(500);
+
+/// A change is in new machines' data within this time, whatever happens to replicas.
 const UNSERVED: Duration = Duration::from_secs(5);
 
 /// Changes while nothing happens to replicas: how long one takes on this computer, with all else that it does.
@@ -82,7 +86,7 @@ impl Story<'_> {
         self.has(&client, &pool, BEFORE).await?;
         ensure!(pool.user_data().await?.starts_with("#cloud-config"), "a machine would not boot with this");
         self.progress.step("a MachineDeployment is published");
-        self.memory(&pods)?;
+        self.memory(&pods).await?;
 
         let same = pods.alive();
         release.upgrade(&values(AFTER, 1)).await?;
@@ -101,34 +105,47 @@ impl Story<'_> {
         two::play(self).await
     }
 
+    /// Tells how soon pods were ready: no failure, because that depends on the computer, too.
     fn pods_were_quick(&self, pods: &Pods) -> Result<()> {
         let waits = pods.waits();
         let (half, longest) = (waits.get(waits.len() / 2), waits.last());
         let (half, longest) = half.zip(longest).context("no pod was ready")?;
+        let slow = waits.iter().filter(|wait| **wait > READY).count();
         let text = format!(
-            "{} pods: half of them Ready {:.1} s after they had a node, all within {:.1} s",
+            "{} pods: half of them Ready {half:.1?} after they had a node, the last {longest:.1?}; {slow} after more than {READY:?}",
             waits.len(),
-            half.as_secs_f64(),
-            longest.as_secs_f64()
         );
-        self.judge(&text, *half <= READY);
-        Ok(())
-    }
-
-    fn memory(&self, pods: &Pods) -> Result<()> {
-        for (service, uid) in pods.services() {
-            let used = self.cluster.resident(&uid).with_context(|| format!("{service} does not run"))?;
-            self.judge(&format!("{service}: {:.1} MiB of memory", megabytes(used)), used <= RESIDENT);
+        match slow {
+            0 => self.progress.step(&text),
+            _ => self.progress.warn(&text),
         }
         Ok(())
     }
 
-    /// A measurement, and whether it is what we want: that depends on the computer, too, so it is no failure.
-    fn judge(&self, text: &str, good: bool) {
-        match good {
-            true => self.progress.step(text),
-            false => self.progress.warn(&format!("{text}: more than wanted")),
+    /// No service needs too much. Nothing happens meanwhile.
+    async fn memory(&self, pods: &Pods) -> Result<()> {
+        let services = pods.services();
+        ensure!(services.len() == Service::ALL.len(), "a pod of each service: {services:?}");
+        let mut readings = BTreeMap::<&str, Vec<u64>>::new();
+        for _ in 0..READINGS {
+            tokio::time::sleep(BETWEEN_READINGS).await;
+            for (service, uid) in &services {
+                let used = self.cluster.resident(uid).with_context(|| format!("{service} does not run"))?;
+                readings.entry(service).or_default().push(used);
+            }
         }
+        let mut heavy = Vec::new();
+        for (service, mut used) in readings {
+            used.sort_unstable();
+            let middle = used.get(READINGS / 2).copied().context("readings")?;
+            let text = format!("{service}: {:.1} MiB of memory", megabytes(middle));
+            self.progress.step(&text);
+            if middle > RESIDENT {
+                heavy.push(text);
+            }
+        }
+        ensure!(heavy.is_empty(), "more than {:.1} MiB: {}", megabytes(RESIDENT), heavy.join(", "));
+        Ok(())
     }
 
     /// Waits until the node that a pool's new machine becomes has read `text`.
@@ -223,16 +240,12 @@ impl Story<'_> {
             longest.pool,
             during(longest),
         ));
-        let late: Vec<String> = rolled
+        let late: Vec<String> = changes
             .iter()
-            .filter(|change| change.served > UNSERVED + usual)
+            .filter(|change| change.served > UNSERVED)
             .map(|change| format!("{} after {:.1?}: {}", change.pool, change.served, during(change)))
             .collect();
-        ensure!(
-            late.is_empty(),
-            "served later than {UNSERVED:?} and the {usual:.1?} before:\n  {}",
-            late.join("\n  ")
-        );
+        ensure!(late.is_empty(), "served later than {UNSERVED:?}:\n  {}", late.join("\n  "));
         Ok(())
     }
 
