@@ -26,6 +26,7 @@ pub const FOR_TESTS: &[&str] = &[
     "python3-requests",
     "python3-yaml",
     "shellcheck",
+    "skopeo",
     "systemd",
 ];
 

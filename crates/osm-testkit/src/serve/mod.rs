@@ -1,9 +1,10 @@
 //! What a machine under test reaches over the network, and what can go wrong there: a mirror of release files, an image
-//! registry, and a relay before the API server.
+//! registry, and a relay before the API server. And a registry for people's commands, which push.
 //!
 //! Machines are told apart by their address, so that one can be in trouble while its neighbours are not. A server has a thread
 //! and a runtime of its own: a test that blocks its runtime, waiting for a machine, doesn't stop what the machine waits for.
 
+pub mod depot;
 pub mod files;
 pub mod forward;
 pub mod internet;

@@ -1,18 +1,27 @@
-//! docs/install.md, followed to the letter.
+//! docs/install.md, followed to the letter, and what docs/migration.md has Helm do, on API servers without nodes: commands are what is
+//! tested, and no pod runs but those of Jobs. Whether services then work is shown by `cargo xtask e2e helm`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
+use osm_api::names::CLOUD_INIT_SETTINGS;
+use osm_api::rbac::Service;
 use osm_testkit::control_plane::assets::{self, Component};
 use osm_testkit::helm::{self, chart};
 use osm_testkit::process::ScratchDir;
-use osm_testkit::{ControlPlane, Options, installation};
+use osm_testkit::serve::depot::Depot;
+use osm_testkit::serve::oci::Image;
+use osm_testkit::{ControlPlane, Options, installation, packages};
 use serde_json::{Value, json};
 
 use crate::node;
@@ -35,11 +44,66 @@ fn blocks(page: &str, kind: &str) -> Vec<String> {
     blocks
 }
 
+/// The commands of a section, which are indented by so much.
+fn indented(page: &str, section: &str, by: usize) -> Result<String> {
+    let (_, text) = page.split_once(&format!("\n## {section}")).with_context(|| section.to_owned())?;
+    let text = text.split("\n## ").next().unwrap_or_default();
+    let commands: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(&*" ".repeat(by))).collect();
+    ensure!(!commands.is_empty(), "section {section} has no commands");
+    Ok(commands.join("\n"))
+}
+
+/// Somebody with kubectl and Helm, a folder, and clusters in the kubeconfig, the first of which is the current one.
+struct Person<'a> {
+    clusters: Vec<&'a ControlPlane>,
+    folder: ScratchDir,
+    environment: BTreeMap<&'static str, String>,
+}
+
+impl<'a> Person<'a> {
+    async fn new(clusters: Vec<(&str, &'a ControlPlane)>) -> Result<Self> {
+        let folder = ScratchDir::new("osm-page-")?;
+        let kubeconfig = folder.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, contexts(&clusters)?.to_string())?;
+        let helm = helm::program(|line| eprintln!("{line}")).await?;
+        let assets = assets::ensure_verbosely(&[Component::Kubectl]).await?;
+        let tools = [helm.as_path(), assets.path(Component::Kubectl)?]
+            .map(|path| path.parent().map(|path| path.display().to_string()).unwrap_or_default());
+        let environment = BTreeMap::from([
+            ("PATH", format!("{}:{}", tools.join(":"), std::env::var("PATH")?)),
+            ("KUBECONFIG", kubeconfig.display().to_string()),
+            ("HOME", folder.path().display().to_string()),
+        ]);
+        let clusters = clusters.into_iter().map(|(_, plane)| plane).collect();
+        Ok(Self { clusters, folder, environment })
+    }
+
+    /// Does what a page says; gives what is printed.
+    async fn run(&self, script: &str) -> Result<String> {
+        let mut command = tokio::process::Command::new("sh");
+        command
+            .args(["-eu", "-c", script])
+            .current_dir(self.folder.path())
+            .envs(&self.environment)
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        let output = tokio::select! {
+            output = tokio::time::timeout(DEADLINE, command.output()) => output.context("the page takes too long")??,
+            problem = try_join_all(self.clusters.iter().map(|plane| roll_out(plane))) => bail!("no node any more: {problem:?}"),
+            problem = try_join_all(self.clusters.iter().map(|plane| node::runs_jobs::<()>(plane))) => bail!("no Job any more: {problem:?}"),
+        };
+        let said =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        ensure!(output.status.success(), "the page does not work ({}):\n{said}", output.status);
+        Ok(said)
+    }
+}
+
 /// What a Deployment's controller and a node would do: every Deployment is rolled out at once.
-async fn roll_out(client: Client) -> Result<()> {
+async fn roll_out(plane: &ControlPlane) -> Result<()> {
+    let (client, every) = (plane.admin()?, ListParams::default());
     loop {
-        let all = Api::<Deployment>::all(client.clone());
-        for deployment in all.list(&ListParams::default()).await? {
+        for deployment in Api::<Deployment>::all(client.clone()).list(&every).await? {
             let seen = deployment.status.as_ref().and_then(|status| status.observed_generation);
             if seen == deployment.metadata.generation {
                 continue;
@@ -62,48 +126,60 @@ async fn roll_out(client: Client) -> Result<()> {
 async fn every_command_of_the_page_does_what_it_says() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let page = std::fs::read_to_string(root.join("docs/install.md"))?;
-    let assets = assets::ensure_verbosely(&[Component::Kubectl]).await?;
     // So that a namespace that is deleted goes.
-    let options = Options { controllers: vec!["namespace"], ..Options::default() };
-    let (management, worker) =
-        (ControlPlane::start(options).await?, ControlPlane::start(Options::default()).await?);
+    let options = || Options { controllers: vec!["namespace"], ..Options::default() };
+    let (management, worker) = (ControlPlane::start(options()).await?, ControlPlane::start(options()).await?);
     worker.install_machine_deployment_crd().await?;
-    let folder = ScratchDir::new("osm-install-page-")?;
-    let merged = folder.path().join("kubeconfig");
-    std::fs::write(&merged, two_contexts(&management, &worker)?.to_string())?;
-    let helm = helm::program(|line| eprintln!("{line}")).await?;
-    let tools = [helm.as_path(), assets.path(Component::Kubectl)?]
-        .map(|path| path.parent().map(|path| path.display().to_string()).unwrap_or_default());
-    let path = format!("{}:{}", tools.join(":"), std::env::var("PATH")?);
+    let mut person = Person::new(vec![("management", &management), ("worker", &worker)]).await?;
+    let folder = person.folder.path().to_owned();
 
-    let node = [tokio::spawn(roll_out(management.admin()?)), tokio::spawn(roll_out(worker.admin()?))];
+    tokio::task::spawn_blocking(|| packages::ensure(&["skopeo"])).await??;
+    let depot = Depot::start()?;
+    let ca = folder.join("ca.crt");
+    std::fs::write(&ca, depot.ca())?;
+    let (published, inside) = (format!("{}/published", depot.name()), format!("{}/inside", depot.name()));
+    person.environment.extend([
+        ("SSL_CERT_FILE", ca.display().to_string()),
+        ("CHART", format!("oci://{published}/operating-system-manager")),
+        ("IMAGES", published.clone()),
+        ("REGISTRY", inside.clone()),
+        ("CRDS", installation::crds().display().to_string()),
+    ]);
+
     let (before, rest) = blocks(&page, "sh")
         .join("\n")
         .split_once("helm uninstall")
         .map(|(a, b)| (a.to_owned(), format!("helm uninstall{b}")))
         .context("the end")?;
-    let run = async |script: &str| -> Result<()> {
-        let mut command = tokio::process::Command::new("sh");
-        command
-            .args(["-eu", "-c", script])
-            .current_dir(folder.path())
-            .env("PATH", &path)
-            .env("KUBECONFIG", &merged)
-            .env("HOME", folder.path())
-            .env("CHART", chart())
-            .env("CRDS", installation::crds())
-            .stdin(std::process::Stdio::null())
-            .kill_on_drop(true);
-        let output = tokio::select! {
-            output = tokio::time::timeout(DEADLINE, command.output()) => output.context("the page takes too long")??,
-            problem = node::runs_jobs(&management) => problem?,
-        };
-        let said =
-            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        ensure!(output.status.success(), "docs/install.md does not work ({}):\n{said}", output.status);
-        Ok(())
-    };
-    run(&before).await?;
+    let sets_variable = |line: &&str| line.starts_with(char::is_uppercase) && line.contains("=${");
+    let variables: Vec<&str> = before.lines().filter(sets_variable).collect();
+    // What a release publishes.
+    let version = env!("CARGO_PKG_VERSION");
+    let program = folder.join("program");
+    std::fs::write(&program, "a program")?;
+    let image = Image::from_binary("any", version, &program, &[])?;
+    std::fs::write(folder.join("image.tar"), image.archive("any")?)?;
+    for service in Service::ALL {
+        person
+            .run(&format!(
+                "skopeo copy oci-archive:image.tar docker://{published}/{}:{version}",
+                service.name()
+            ))
+            .await?;
+    }
+    person
+        .run(&format!(
+            "helm package '{}' && helm push *.tgz oci://{published} && rm *.tgz",
+            chart().display()
+        ))
+        .await?;
+
+    person.run(&before).await?;
+    for service in Service::ALL {
+        let copy = format!("docker://{inside}/{}:{version}", service.name());
+        let digest = person.run(&format!("skopeo inspect --format '{{{{.Digest}}}}' {copy}")).await?;
+        assert_eq!(digest.trim(), image.digest(), "{copy}");
+    }
 
     let client = management.admin()?;
     let deployments = |namespace: &str| Api::<Deployment>::namespaced(client.clone(), namespace);
@@ -120,30 +196,71 @@ async fn every_command_of_the_page_does_what_it_says() -> Result<()> {
         &Default::default(),
     )
     .await?;
-    Api::<Secret>::namespaced(Client::try_from(config)?, osm_api::names::CLOUD_INIT_SETTINGS)
+    Api::<Secret>::namespaced(Client::try_from(config)?, CLOUD_INIT_SETTINGS)
         .list(&ListParams::default())
         .await?;
     // The page shows what it prints.
-    let images = std::fs::read_to_string(folder.path().join("images.txt"))?;
-    ensure!(page.contains(&format!("$ cat images.txt\n{images}")), "the page does not show {images}");
-    let left: Vec<_> = std::fs::read_dir(folder.path())?
+    let images = std::fs::read_to_string(folder.join("images.txt"))?;
+    let images = images.replace(&inside, "registry.example.com/osm");
+    ensure!(
+        blocks(&page, "console").contains(&images.trim_end().to_owned()),
+        "the page does not show {images}"
+    );
+    let left: Vec<_> = std::fs::read_dir(&folder)?
         .map(|entry| entry.map(|entry| entry.file_name()))
         .collect::<Result<_, _>>()?;
     ensure!(!left.iter().any(|name| name.to_string_lossy().starts_with("kubeconfig-")), "{left:?}");
 
-    run(&format!("CHART=; MANAGEMENT=; WORKER=\n{rest}")).await?;
-    node.iter().for_each(tokio::task::JoinHandle::abort);
-    ensure!(Api::<Namespace>::all(client.clone()).get_opt("cloud-init-settings").await?.is_none());
-    ensure!(
-        Api::<CustomResourceDefinition>::all(client).list(&ListParams::default()).await?.items.is_empty()
-    );
+    person.run(&[variables.join("\n"), rest].join("\n")).await?;
+    for plane in [&management, &worker] {
+        let namespaces = Api::<Namespace>::all(plane.admin()?);
+        ensure!(namespaces.get_opt(CLOUD_INIT_SETTINGS).await?.is_none(), "it stays");
+    }
+    let definitions = Api::<CustomResourceDefinition>::all(client).list(&ListParams::default()).await?;
+    ensure!(definitions.items.is_empty(), "definitions stay");
     Ok(())
 }
 
-/// A kubeconfig with both clusters; the management cluster is the current one.
-fn two_contexts(management: &ControlPlane, worker: &ControlPlane) -> Result<Value> {
-    let mut merged = json!({"apiVersion": "v1", "kind": "Config", "current-context": "management", "contexts": [], "clusters": [], "users": []});
-    for (name, plane) in [("management", management), ("worker", worker)] {
+/// As in `what_somebody_else_has_installed_is_used_and_stays_theirs`, and what the services do then is in the chain's test `takeover`.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_chart_is_installed_and_given_up_as_the_page_on_migration_says() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let page = std::fs::read_to_string(root.join("docs/migration.md"))?;
+    let published = "oci://ghcr.io/kubermatic/operating-system-manager/charts/operating-system-manager";
+    ensure!(page.contains(published));
+    let page = page.replace(published, &chart().display().to_string());
+    let cluster = ControlPlane::start(Options::default()).await?;
+    cluster.install_machine_deployment_crd().await?;
+    cluster
+        .apply_yaml(&std::fs::read_to_string(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/crds/go-shaped.yaml"
+        ))?)
+        .await?;
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CLOUD_INIT_SETTINGS}});
+    installation::apply(&cluster, &[namespace]).await?;
+
+    let person = Person::new(vec![("cluster", &cluster)]).await?;
+    person.run(&[indented(&page, "1. ", 4)?, indented(&page, "3. ", 4)?].join("\n")).await?;
+    let client = cluster.admin()?;
+    let settings = Api::<ConfigMap>::namespaced(client.clone(), "kube-system").get("osm-settings").await?;
+    ensure!(format!("{:?}", settings.data).contains("10.10.10.10"), "{settings:?}");
+    person.run(&indented(&page, "Back", 7)?).await?;
+    let left =
+        Api::<Deployment>::namespaced(client.clone(), "kube-system").list(&ListParams::default()).await?;
+    ensure!(left.items.is_empty(), "services stay");
+    let bindings = Api::<ClusterRoleBinding>::all(client).list(&ListParams::default()).await?;
+    let ours = bindings.iter().map(ResourceExt::name_any).find(|name| name.starts_with("osm:"));
+    ensure!(ours.is_none(), "{ours:?} stays");
+    Ok(())
+}
+
+/// A kubeconfig with all these clusters.
+fn contexts(clusters: &[(&str, &ControlPlane)]) -> Result<Value> {
+    let current = clusters.first().map(|(name, _)| name);
+    let mut merged = json!({"apiVersion": "v1", "kind": "Config", "current-context": current, "contexts": [], "clusters": [], "users": []});
+    for (name, plane) in clusters {
         let one: Value = serde_saphyr::from_str(&std::fs::read_to_string(plane.admin_kubeconfig_path())?)?;
         let mut add = |list: &str, key: &str, value: Value| {
             if let Some(list) = merged[list].as_array_mut() {

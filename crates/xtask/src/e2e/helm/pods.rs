@@ -1,4 +1,4 @@
-//! The services' pods of a release, as a watch shows them.
+//! The pods of a release, as a watch shows them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,9 @@ use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
-use osm_api::rbac::Service;
 use tokio::task::JoinSet;
 
-/// The chart's label with the service, or the Job, that a pod is of.
+/// The chart's label with the service that a pod is of.
 const COMPONENT: &str = "app.kubernetes.io/component";
 
 /// Selects the pods of releases of the chart.
@@ -104,9 +103,7 @@ async fn follow(pods: Api<Pod>, seen: Arc<Mutex<BTreeMap<String, Seen>>>) {
 
 fn note(pod: &Pod, seen: &mut BTreeMap<String, Seen>) {
     let now = Instant::now();
-    // Pods of the chart's Jobs end, and are never ready.
-    let of_service = |component: &&String| Service::ALL.iter().any(|service| service.name() == *component);
-    let Some(service) = pod.labels().get(COMPONENT).filter(of_service).cloned() else { return };
+    let service = pod.labels().get(COMPONENT).cloned().unwrap_or_default();
     let uid = pod.uid().unwrap_or_default();
     let new = || Seen { service, uid, scheduled: None, ready: None, restarts: 0, gone: false };
     let known = seen.entry(pod.name_any()).or_insert_with(new);
