@@ -6,3 +6,4 @@
 mod installing;
 mod page;
 mod rendering;
+mod two_in_one;
