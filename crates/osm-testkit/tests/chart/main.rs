@@ -3,6 +3,7 @@
 // The lints' exceptions for tests don't reach helpers of tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
+mod flags;
 mod installing;
 mod page;
 mod rendering;
