@@ -1,6 +1,7 @@
-{{/* Name of everything in the release's namespace; the longest suffix is `-osp-controller-metrics`. */}}
+{{/* Name of everything in the release's namespace. With the longest suffix, `-osp-controller`, it is that of a Service: at most 63 lowercase
+     letters, digits and `-`, a letter first. The release's own name may have dots, and a digit first. */}}
 {{- define "osm.name" -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- regexReplaceAll "^[0-9]" .Release.Name "osm-${0}" | replace "." "-" | trunc 48 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* Start of the names of cluster-scoped objects, and of Roles in namespaces that other releases have Roles in, too. */}}
@@ -10,14 +11,14 @@ osm:{{ .Release.Namespace }}:{{ .Release.Name }}
 
 {{- define "osm.selector" -}}
 app.kubernetes.io/name: operating-system-manager
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "osm.labels" -}}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
 {{ include "osm.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 {{- with .Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
@@ -73,9 +74,9 @@ true
 {{- define "osm.podSecurity" -}}
 runAsNonRoot: true
 {{- with .Values.runAsUser }}
-runAsUser: {{ . }}
-runAsGroup: {{ . }}
-fsGroup: {{ . }}
+runAsUser: {{ int64 . }}
+runAsGroup: {{ int64 . }}
+fsGroup: {{ int64 . }}
 {{- end }}
 seccompProfile:
   type: RuntimeDefault
@@ -92,11 +93,11 @@ capabilities:
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ quote . }}
   {{- end }}
 {{- end }}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ quote . }}
 {{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector:
@@ -116,19 +117,21 @@ affinity:
 {{- define "osm.egress" -}}
 - ports:
     {{- range .Values.networkPolicy.apiServerPorts }}
-    - port: {{ . }}
+    - port: {{ int64 . }}
     {{- end }}
   {{- with .Values.networkPolicy.apiServerCIDRs }}
   to:
     {{- range . }}
     - ipBlock:
-        cidr: {{ . }}
+        cidr: {{ quote . }}
     {{- end }}
   {{- end }}
 # The name of the worker cluster's API server.
 - ports:
-    - port: 53
+    {{- range .Values.networkPolicy.dnsPorts }}
+    - port: {{ int64 . }}
       protocol: UDP
-    - port: 53
+    - port: {{ int64 . }}
       protocol: TCP
+    {{- end }}
 {{- end -}}

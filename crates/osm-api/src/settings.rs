@@ -13,6 +13,9 @@ use crate::names::{CLOUD_INIT_SETTINGS, MAX_NAME};
 use crate::profile::OperatingSystem;
 use crate::strict;
 
+/// What a schema can say of a URL before [`Settings::parse`] judges it.
+const URL: &str = "^https?://[^/@]+(/|$)";
+
 /// Settings of one cluster's nodes.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -46,11 +49,13 @@ pub struct Settings {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ClusterSettings {
     /// `https://host:port` of the API server as nodes reach it; absent: read from the cluster.
+    #[schemars(regex(pattern = "^https://[^/@]+(/|$)"))]
     pub api_server: Option<String>,
     /// PEM bundle that verifies it; absent: read from the cluster.
     pub ca_bundle: Option<String>,
     /// Addresses of the cluster's DNS service.
     #[serde(rename = "dnsIPs")]
+    #[schemars(length(min = 1))]
     pub dns_ips: Vec<std::net::IpAddr>,
     /// The cluster's DNS domain.
     pub dns_domain: String,
@@ -75,6 +80,7 @@ impl Default for ClusterSettings {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Proxy {
     /// `http://host:port`, for HTTP and HTTPS.
+    #[schemars(regex(pattern = URL))]
     pub http: Option<String>,
     /// Hosts, domains and networks that are reached directly, comma-separated.
     pub no_proxy: Option<String>,
@@ -140,6 +146,7 @@ pub struct Registry {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Mirror {
     /// `http(s)://host[:port][/path]`.
+    #[schemars(regex(pattern = URL))]
     pub url: String,
     /// Don't verify the mirror's certificate.
     #[serde(default)]
@@ -193,6 +200,7 @@ pub type Checksums = BTreeMap<String, String>;
 pub struct KubeletDownload {
     /// Base URL.
     #[serde(rename = "baseURL")]
+    #[schemars(regex(pattern = URL))]
     pub base_url: String,
     /// Checksums by kubelet version, such as `1.34.2`.
     pub sha256: BTreeMap<String, Checksums>,
@@ -214,6 +222,7 @@ macro_rules! download {
             pub version: Option<String>,
             /// Base URL.
             #[serde(rename = "baseURL")]
+            #[schemars(regex(pattern = URL))]
             pub base_url: String,
             /// Checksums of that version.
             pub sha256: Checksums,
@@ -268,8 +277,10 @@ impl Default for Packages {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Apt {
     /// `http(s)://host[:port][/path]` of a mirror of the distribution's archive; absent: the image's own.
+    #[schemars(regex(pattern = URL))]
     pub mirror: Option<String>,
     /// That of a mirror of its security updates; absent: `mirror`.
+    #[schemars(regex(pattern = URL))]
     pub security_mirror: Option<String>,
 }
 
@@ -299,6 +310,7 @@ pub struct YumRepository {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Credentials {
     /// Life to ask for, in hours; renewed at half of what the API server grants.
+    #[schemars(range(min = 1, max = 720))]
     pub token_lifetime_hours: u16,
     /// Secrets and ConfigMaps that a MachineDeployment may refer to; none unless listed.
     pub allowed_sources: Vec<AllowedSource>,

@@ -43,7 +43,7 @@ fn stale() -> Result<Vec<File>> {
     };
     let files = [
         ("files/rights.yaml".to_owned(), rights()?),
-        ("values.schema.json".to_owned(), with_settings(&read("values.schema.json")?)?),
+        ("values.schema.json".to_owned(), schema(&read("values.schema.json")?, &read("values.yaml")?)?),
         ("README.md".to_owned(), with_table(&read("README.md")?, &read("values.yaml")?)?),
     ];
     Ok(generated::stale(files.into_iter().map(|(name, text)| (directory().join(name), text))))
@@ -99,9 +99,16 @@ fn entry(grant: &Grant, when: &str) -> Result<Value> {
     Ok(json!({"cluster": grant.cluster.name(), "namespace": namespace, "when": when, "rules": rules}))
 }
 
-/// The schema of values, with that of the settings in its place.
-fn with_settings(schema: &str) -> Result<String> {
+/// The schema of values, with that of the settings in its place, and with what can't be taken away.
+fn schema(schema: &str, values: &str) -> Result<String> {
     let mut schema: Value = serde_json::from_str(schema).context("values.schema.json")?;
+    with_settings(&mut schema)?;
+    let values: Value = serde_saphyr::from_str(values).context("values.yaml")?;
+    with_required(&mut schema, "", &values)?;
+    Ok(serde_json::to_string_pretty(&schema)? + "\n")
+}
+
+fn with_settings(schema: &mut Value) -> Result<()> {
     let mut settings = schemars::schema_for!(Settings).to_value();
     let fields = settings.as_object_mut().context("a schema")?;
     fields.remove("$schema");
@@ -115,7 +122,38 @@ fn with_settings(schema: &str) -> Result<String> {
         own.insert(name, part);
     }
     own.insert("Settings".to_owned(), settings);
-    Ok(serde_json::to_string_pretty(&schema)? + "\n")
+    Ok(())
+}
+
+/// Helm takes away what somebody sets to null, and templates would stumble over it. So every value is required whose default is not
+/// empty, unless the schema says that it may be null. `place`: a JSON pointer to the schema of these values.
+fn with_required(schema: &mut Value, place: &str, values: &Value) -> Result<()> {
+    let place = referred(schema, place);
+    let here = schema.pointer(&place).with_context(|| format!("values.schema.json has no {place}"))?;
+    let (Some(_), Some(values)) = (here.get("properties"), values.as_object()) else { return Ok(()) };
+    let of = |name: &str| format!("{place}/properties/{name}");
+    let nullable = |name: &str| {
+        let types = schema.pointer(&(referred(schema, &of(name)) + "/type")).and_then(Value::as_array);
+        types.is_some_and(|types| types.contains(&json!("null")))
+    };
+    let wanted = values.iter().filter(|(name, value)| !is_empty(value) && !nullable(name));
+    let required: Vec<String> = wanted.map(|(name, _)| name.clone()).collect();
+    let fields = schema.pointer_mut(&place).and_then(Value::as_object_mut).context("a schema")?;
+    fields.remove("required");
+    if !required.is_empty() {
+        fields.insert("required".to_owned(), required.into());
+    }
+    values.iter().try_for_each(|(name, value)| with_required(schema, &of(name), value))
+}
+
+/// Where the schema stands that is at this place or referred to from there.
+fn referred(schema: &Value, place: &str) -> String {
+    let reference = schema.pointer(place).and_then(|here| here.get("$ref")).and_then(Value::as_str);
+    reference.map_or(place, |reference| reference.trim_start_matches('#')).to_owned()
+}
+
+fn is_empty(value: &Value) -> bool {
+    [json!(null), json!(""), json!([]), json!({})].contains(value)
 }
 
 /// Without defaults, which the services know, and formats, which say how Rust keeps a number.
@@ -227,6 +265,40 @@ mod tests {
             serde_saphyr::from_str(&fs::read_to_string(directory().join("Chart.yaml")).unwrap()).unwrap();
         assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
         assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
+    }
+
+    /// It is read where it is packaged, away from the repository.
+    #[test]
+    fn what_the_chart_points_to_is_named_by_its_address_and_is_there() {
+        let mut links = 0;
+        for file in ["README.md", "values.yaml", "templates/NOTES.txt"] {
+            let text = fs::read_to_string(directory().join(file)).unwrap();
+            assert!(!text.contains("../"), "{file} points to a file that is not in the package");
+            for (before, page) in text.match_indices("docs/").map(|(at, _)| text.split_at(at)) {
+                let page: String = page.chars().take_while(|c| !c.is_whitespace() && *c != ')').collect();
+                assert!(before.ends_with("/blob/main/"), "{file}: {page}");
+                let page = page.trim_end_matches('.');
+                assert!(crate::root().join(page).is_file(), "{file}: {page}");
+                links += 1;
+            }
+        }
+        assert!(links > 5, "{links}");
+    }
+
+    #[test]
+    fn what_is_not_empty_is_required_unless_it_may_be_null() {
+        let mut schema = json!({
+            "properties": {"a": {"type": "string"}, "b": {"$ref": "#/$defs/b"}, "c": {"type": ["object", "null"]}, "d": {}},
+            "$defs": {"b": {"properties": {"e": {}, "f": {}, "g": {"$ref": "#/$defs/g"}}, "required": ["old"]}, "g": {"type": ["object", "null"]}},
+        });
+        with_required(
+            &mut schema,
+            "",
+            &json!({"a": "x", "b": {"e": 1, "f": "", "g": {"x": 1}}, "c": {"x": 1}, "d": []}),
+        )
+        .unwrap();
+        assert_eq!(schema["required"], json!(["a", "b"]));
+        assert_eq!(schema["$defs"]["b"]["required"], json!(["e"]));
     }
 
     #[test]

@@ -169,6 +169,22 @@ async fn values_that_make_no_sense_are_refused_with_what_to_change() -> Result<(
         (&["--set=limits.concurrency=1000"], &["/limits/concurrency"]),
         (&["--set=ospController.digest=latest"], &["/ospController/digest"]),
         (&["--set=runAsUser=0"], &["/runAsUser"]),
+        (&["--set=settings.proxy.http=proxy:3128"], &["/settings/proxy/http"]),
+        (&["--set=settings.credentials.tokenLifetimeHours=0"], &["/settings/credentials/tokenLifetimeHours"]),
+        (&["--set=networkPolicy.apiServerCIDRs={300.0.0.0/8}"], &["/networkPolicy/apiServerCIDRs/0"]),
+        (&["--set=networkPolicy.apiServerCIDRs={::1/129}"], &["/networkPolicy/apiServerCIDRs/0"]),
+        (&["--set=networkPolicy.apiServerCIDRs={10.0.0.1}"], &["/networkPolicy/apiServerCIDRs/0"]),
+        (
+            &["--set=networkPolicy.metricsFrom[0].ipBlock.cidr=any"],
+            &["/networkPolicy/metricsFrom/0/ipBlock/cidr"],
+        ),
+        (
+            &[
+                "--set=topology=worker",
+                "--set-json=workerCluster.subjects.oscController=[{\"kind\":\"ServiceAccount\",\"name\":\"x\"}]",
+            ],
+            &["/workerCluster/subjects/oscController/0", "namespace"],
+        ),
         // All that is wrong at once.
         (
             &["--set=topology=management"],
@@ -197,6 +213,26 @@ async fn values_that_make_no_sense_are_refused_with_what_to_change() -> Result<(
         ),
         (&["--namespace=cloud-init-settings"], &["install into another, such as kube-system"]),
         (&["--set=commonLabels.app\\.kubernetes\\.io/name=x"], &["commonLabels has app.kubernetes.io/name"]),
+        (
+            &["--set=metrics.podMonitor.labels.app\\.kubernetes\\.io/name=x"],
+            &["metrics.podMonitor.labels has app.kubernetes.io/name"],
+        ),
+        (
+            &["--set=limits.requestTimeout=70"],
+            &["limits.requestTimeout is greater than limits.reconcileTimeout"],
+        ),
+        (
+            &[
+                "--set=topology=worker,networkPolicy.enabled=true,profileNamespaces={team},installation=x",
+                "--set=metrics.podMonitor.create=always",
+            ],
+            &[
+                "networkPolicy.enabled is set, but topology is worker",
+                "profileNamespaces is set",
+                "installation is set",
+                "metrics.podMonitor.create=always is set",
+            ],
+        ),
     ];
     for (values, words) in cases {
         let error = match helm.template("one", "osm", values).await {
@@ -206,6 +242,104 @@ async fn values_that_make_no_sense_are_refused_with_what_to_change() -> Result<(
         for word in *words {
             assert!(error.contains(word), "{values:?}: {word:?} is not in {error}");
         }
+    }
+    Ok(())
+}
+
+/// What is taken away is the default again, is nothing, or is asked for by its name.
+#[tokio::test]
+async fn no_template_stumbles_over_a_value_that_is_null() -> Result<()> {
+    fn paths(values: &Value, above: &str, all: &mut Vec<String>) {
+        for (name, value) in values.as_object().into_iter().flatten() {
+            let path = format!("{above}{name}");
+            paths(value, &format!("{path}."), all);
+            all.push(path);
+        }
+    }
+    let helm = Helm::without_cluster().await?;
+    let mut all = Vec::new();
+    paths(&serde_saphyr::from_str(&std::fs::read_to_string(chart().join("values.yaml"))?)?, "", &mut all);
+    let (mut taken, mut refused) = (0, 0);
+    for path in &all {
+        match helm.template("one", "osm", &[&format!("--set-json={path}=null")]).await {
+            Ok(objects) => {
+                taken += 1;
+                let deployments = objects.iter().filter(|object| object["kind"] == "Deployment");
+                for container in
+                    deployments.map(|object| &object["spec"]["template"]["spec"]["containers"][0])
+                {
+                    let arguments = container["args"].as_array().context("arguments")?;
+                    ensure!(
+                        !arguments.iter().any(|argument| text(argument).ends_with('=')),
+                        "{path}: {arguments:?}"
+                    );
+                }
+            }
+            Err(error) => {
+                refused += 1;
+                let (error, name) = (format!("{error:#}"), path.rsplit('.').next().unwrap_or_default());
+                ensure!(error.contains(&format!("missing property '{name}'")), "{path}: {error}");
+            }
+        }
+    }
+    assert!(taken > 10 && refused > 20, "{taken} taken, {refused} refused");
+    Ok(())
+}
+
+/// As the page and the example show them.
+#[tokio::test]
+async fn settings_that_the_services_take_are_taken() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let root = chart().join("../..");
+    let page = std::fs::read_to_string(root.join("docs/settings.md"))?;
+    let shown =
+        page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).context("an example")?;
+    let air_gapped = std::fs::read_to_string(root.join("examples/settings-air-gapped.yaml"))?;
+    for document in [shown, &air_gapped] {
+        let settings: Value = serde_saphyr::from_str(document)?;
+        osm_api::Settings::parse(document)?;
+        helm.template("one", "osm", &[&format!("--set-json=settings={settings}")]).await?;
+    }
+    for network in
+        ["0.0.0.0/0", "192.0.2.255/32", "::/0", "2001:db8::/32", "1:2:3:4:5:6:7:8/128", "fd00::1/64"]
+    {
+        helm.template("one", "osm", &[&format!("--set=networkPolicy.apiServerCIDRs={{{network}}}")]).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_the_chart_and_the_values_both_say_is_said_once_as_the_values_say() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let values = [
+        "--set-string=podAnnotations.prometheus\\.io/scrape=false",
+        "--set=commonLabels.release=all,metrics.podMonitor.create=always,metrics.podMonitor.labels.release=prometheus",
+        "--set=networkPolicy.enabled=true,networkPolicy.dnsPorts={5353}",
+    ];
+    // The reader takes no name twice.
+    let objects = helm.template("one", "osm", &values).await?;
+    let of = |kind: &str| objects.iter().find(|object| object["kind"] == kind).context("an object");
+    let annotations = &of("Deployment")?["spec"]["template"]["metadata"]["annotations"];
+    assert_eq!(annotations["prometheus.io/scrape"], "false");
+    assert_eq!(annotations["prometheus.io/port"], "8080");
+    assert_eq!(of("PodMonitor")?["metadata"]["labels"]["release"], "prometheus");
+    assert_eq!(of("ConfigMap")?["metadata"]["labels"]["release"], "all");
+    let dns = json!([{"port": 5353, "protocol": "UDP"}, {"port": 5353, "protocol": "TCP"}]);
+    assert_eq!(of("NetworkPolicy")?["spec"]["egress"][1]["ports"], dns);
+    Ok(())
+}
+
+/// Settings that are refused make every replica unready; nodes can be drained all the same.
+#[tokio::test]
+async fn replicas_go_one_at_a_time_unless_they_are_not_ready() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let objects =
+        helm.template("one", "osm", &["--set=oscController.replicas=3,secretSyncer.replicas=2"]).await?;
+    let budgets: Vec<_> = objects.iter().filter(|object| object["kind"] == "PodDisruptionBudget").collect();
+    assert_eq!(budgets.len(), 2);
+    for budget in budgets {
+        assert_eq!(budget["spec"]["maxUnavailable"], 1);
+        assert_eq!(budget["spec"]["unhealthyPodEvictionPolicy"], "AlwaysAllow");
     }
     Ok(())
 }
@@ -240,29 +374,45 @@ async fn the_api_server_would_take_every_object() -> Result<()> {
         (ControlPlane::start(Options::default()).await?, Helm::without_cluster().await?);
     let client = control_plane.admin()?;
     control_plane.apply_yaml(POD_MONITORS).await?;
-    for namespace in ["team", "machines", "cloud-init-settings"] {
+    for namespace in ["team", "machines", "1e3", "cloud-init-settings"] {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         control_plane.apply_yaml(&object.to_string()).await?;
     }
-    let strict = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "osm", "labels": {
-        "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "latest"}}});
-    control_plane.apply_yaml(&strict.to_string()).await?;
+    for namespace in ["osm", "456"] {
+        let strict = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": {
+            "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "latest"}}});
+        control_plane.apply_yaml(&strict.to_string()).await?;
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": namespace}});
+        control_plane.apply_yaml(&account.to_string()).await?;
+    }
+    let priority = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "true"}, "value": 1});
+    control_plane.apply_yaml(&priority.to_string()).await?;
     let schemas = Schemas::of(&client).await?;
-    control_plane
-        .apply_yaml("{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: osm}}")
-        .await?;
     // Server-side apply refuses fields that the schema has not.
     let dry_run = PatchParams { dry_run: true, ..PatchParams::apply("test").force() };
-    for values in ci_values()? {
-        let values = values.display().to_string();
-        let mut objects = helm.template("one", "osm", &["--values", &values]).await?;
+    let files: Vec<String> =
+        ci_values()?.iter().map(|values| format!("--values={}", values.display())).collect();
+    let mut cases: Vec<_> = files.iter().map(|file| ("one", "osm", vec![file.as_str()])).collect();
+    // Names that YAML would take for something else than a text, and the longest of a release.
+    let longest = "9".repeat(53);
+    cases.push(("123", "456", LIKE_NUMBERS.to_vec()));
+    cases.push(("true", "456", [LIKE_NUMBERS, LIKE_NUMBERS_WITH_TWO_CLUSTERS].concat()));
+    cases.push(("1.9", "456", LIKE_NUMBERS_IN_A_WORKER_CLUSTER.to_vec()));
+    cases.push((&longest, "456", LIKE_NUMBERS.to_vec()));
+    for (release, namespace, values) in cases {
+        let mut objects = helm.template(release, namespace, &values).await?;
+        let values = format!("{release} in {namespace}: {values:?}");
+        ensure!(
+            objects.iter().all(whole),
+            "{values}: a number that is written as a fraction or with an exponent"
+        );
         schemas.check(&objects).await.context(values.clone())?;
         let pods = objects.iter().filter(|object| object["spec"]["template"].is_object()).map(|owner| {
             let mut pod = owner["spec"]["template"].clone();
             pod["apiVersion"] = json!("v1");
             pod["kind"] = json!("Pod");
             pod["metadata"]["name"] = owner["metadata"]["name"].clone();
-            pod["metadata"]["namespace"] = json!("osm");
+            pod["metadata"]["namespace"] = json!(namespace);
             // Admission wants the account to be there.
             pod["spec"]["serviceAccountName"] = json!("default");
             pod
@@ -292,6 +442,38 @@ async fn the_api_server_would_take_every_object() -> Result<()> {
     }
     Ok(())
 }
+
+/// Whether all its numbers are whole, as those of the chart are: Helm reads a file's as floating point, and writes large ones so.
+fn whole(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.is_i64(),
+        Value::Array(values) => values.iter().all(whole),
+        Value::Object(fields) => fields.values().all(whole),
+        _ => true,
+    }
+}
+
+const LIKE_NUMBERS: &[&str] = &[
+    "--set-string=settingsConfigMap.name=007,image.pullSecrets={123},image.tag=1e3,priorityClassName=true,installation=1",
+    "--set-json=log.filter=\"info: # x\"",
+    "--set-string=profileNamespaces={1e3},poolSettingsNamespaces={1e3},commonLabels.team=true,podAnnotations.a=1e3",
+    "--set-string=nodeSelector.a=true,metrics.podMonitor.create=always,networkPolicy.apiServerCIDRs={::/0}",
+    "--set=networkPolicy.enabled=true",
+    "--set=secretSyncer.replicas=2",
+];
+
+const LIKE_NUMBERS_WITH_TWO_CLUSTERS: &[&str] = &[
+    "--set=topology=management",
+    "--set-string=workerCluster.kubeconfigs.oscController.secret=123,workerCluster.kubeconfigs.oscController.key=1",
+    "--set-string=workerCluster.kubeconfigs.secretSyncer.secret=1e3,workerCluster.kubeconfigs.secretSyncer.key=true",
+];
+
+const LIKE_NUMBERS_IN_A_WORKER_CLUSTER: &[&str] = &[
+    "--set=topology=worker",
+    "--set-string=poolSettingsNamespaces={1e3},commonLabels.team=true",
+    "--set-string=workerCluster.subjects.oscController[0].kind=ServiceAccount",
+    "--set-string=workerCluster.subjects.oscController[0].name=1e3,workerCluster.subjects.oscController[0].namespace=456",
+];
 
 const POD_MONITORS: &str = "
 apiVersion: apiextensions.k8s.io/v1
