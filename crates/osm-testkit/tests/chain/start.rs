@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use osm_api::rbac::{Cluster, Service};
 use osm_testkit::{ControlPlane, Options, wait_for};
 
-use crate::world::{SOON, World};
+use crate::world::{SOON, World, authority};
 
 impl World {
     /// Waits until a service that lives says all of this on `/readyz`, and not that it is ready.
@@ -61,13 +61,9 @@ async fn an_api_server_that_another_authority_has_certified_is_not_trusted() -> 
     for service in Service::ALL {
         right.push((service, std::fs::read_to_string(kubeconfig(service)?)?));
     }
-    let authority = |text: &str| -> String {
-        let line = text.lines().find(|line| line.contains("certificate-authority-data"));
-        line.unwrap_or_default().to_owned()
-    };
-    let wrong = authority(&std::fs::read_to_string(other.admin_kubeconfig_path())?);
+    let other = std::fs::read_to_string(other.admin_kubeconfig_path())?;
     for (service, text) in &right {
-        let text = text.replace(&authority(text), &wrong);
+        let text = text.replace(authority(text)?, authority(&other)?);
         world.installed.replace_kubeconfig(*service, Cluster::Management, &text)?;
     }
     world.installed.start_all().await?;
