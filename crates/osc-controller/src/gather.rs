@@ -39,6 +39,8 @@ pub struct Gathered {
     pub profile: ProfileLookup,
     /// The settings for the owner's pool.
     pub settings: SettingsLookup,
+    /// Why the newest edit of the installation's settings is not in force.
+    pub settings_refused: Option<String>,
     /// Where nodes find the API server.
     pub endpoint: Option<ClusterEndpoint>,
     /// Since when the owner's new revision waits for the verdict on its profile.
@@ -133,6 +135,7 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError>
     let elsewhere =
         if config.is_none() && !claimants.is_empty() { elsewhere(state, &cluster_uid) } else { None };
     let installation = state.settings.borrow().clone();
+    let settings_refused = installation.as_ref().and_then(|current| current.refused.clone());
     let settings = match (installation, claimants.first()) {
         (None, _) => SettingsLookup::Missing,
         (Some(installation), None) => SettingsLookup::Found(installation),
@@ -165,6 +168,7 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError>
         fate,
         profile,
         settings,
+        settings_refused,
         waiting_since,
         removes_finalizers: state.context.installation.go_finalizers,
     })

@@ -129,6 +129,10 @@ fn for_config(gathered: &Gathered) -> Plan {
         return Plan::default();
     };
     let mut plan = for_owner(gathered, owner);
+    if let (Some(refused), Some(status)) = (&gathered.settings_refused, &mut plan.status) {
+        let message = format!("; the settings' newest edit is not accepted and not in it: {refused}");
+        status.verdict.message.push_str(&message);
+    }
     plan.rejected = others.iter().map(|other| conflict(other, owner, &gathered.name)).collect();
     plan.about = Some(view::reference(owner));
     plan

@@ -70,7 +70,9 @@ fn gathered() -> Gathered {
         settings: SettingsLookup::Found(Arc::new(Current {
             settings: Settings::default(),
             digest: "settings".into(),
+            refused: None,
         })),
+        settings_refused: None,
         endpoint: Some(ClusterEndpoint { api_server: "https://api:6443".into(), ca: "CA".into() }),
         waiting_since: now(),
         removes_finalizers: false,
@@ -299,7 +301,8 @@ fn marker_text_in_an_annotation_or_a_setting_is_refused() {
 
     let mut gathered = standing();
     let settings = Settings { pause_image: Some(marker.to_owned()), ..Settings::default() };
-    gathered.settings = SettingsLookup::Found(Arc::new(Current { settings, digest: "settings".into() }));
+    gathered.settings =
+        SettingsLookup::Found(Arc::new(Current { settings, digest: "settings".into(), refused: None }));
     assert_eq!(verdict(&plan(&gathered)), ("ReservedText", false));
 }
 
@@ -327,6 +330,27 @@ fn a_refused_edit_of_the_profile_renders_the_last_good_and_says_so() {
         "{}",
         message(&plan)
     );
+}
+
+#[test]
+fn a_refused_edit_of_the_settings_is_told_by_every_pool_until_it_is_mended() {
+    let mut gathered = standing();
+    let before = gathered.config.clone().unwrap();
+    gathered.settings_refused = Some("ConfigMap osm/settings: pauseImge: unknown field".into());
+    let told = plan(&gathered);
+    assert_eq!(verdict(&told), ("Rendered", true));
+    assert!(matches!(told.object, ObjectPlan::Keep));
+    assert!(message(&told).contains("not accepted") && message(&told).contains("pauseImge"), "{told:?}");
+    gathered.config = Some(done(&gathered, told));
+    gathered.settings_refused = None;
+    assert_eq!(done(&gathered, plan(&gathered)).status, before.status);
+
+    // Also where it holds the pool up.
+    gathered.settings_refused = Some("pauseImge: unknown field".into());
+    gathered.profile = ProfileLookup::Unnamed;
+    let told = plan(&gathered);
+    assert_eq!(verdict(&told), ("ProfileNotFound", false));
+    assert!(message(&told).contains("pauseImge"), "{told:?}");
 }
 
 #[test]

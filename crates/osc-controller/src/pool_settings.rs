@@ -66,7 +66,7 @@ pub async fn lookup(
         Ok(settings) => {
             // Settings always have a JSON form.
             let digest = digest::of(&settings).unwrap_or_default();
-            Ok(SettingsLookup::Found(Arc::new(Current { settings, digest })))
+            Ok(SettingsLookup::Found(Arc::new(Current { settings, digest, refused: None })))
         }
         Err(error) => refused("PoolSettingsInvalid", error.to_string()),
     }

@@ -73,18 +73,22 @@ fn document(text: &str) -> Result<Value, Vec<String>> {
 }
 
 fn apply(settings: &Settings, patch: &Value) -> Result<Settings, Vec<String>> {
-    let refused: Vec<String> = NOT_OF_POOLS
-        .iter()
-        .filter(|field| patch.get(field).is_some())
-        .map(|field| format!("{field}: is the same for all pools: set it in the installation's settings"))
-        .collect();
-    if !refused.is_empty() {
-        return Err(refused);
+    let (mut patch, mut mistakes) = (patch.clone(), Vec::new());
+    for field in NOT_OF_POOLS {
+        if patch.as_object_mut().and_then(|fields| fields.remove(field)).is_some() {
+            mistakes
+                .push(format!("{field}: is the same for all pools: set it in the installation's settings"));
+        }
     }
     // Settings always have a JSON form.
     let mut merged = serde_json::to_value(settings).unwrap_or_default();
-    json_patch::merge(&mut merged, patch);
-    Settings::from_document(merged).map_err(|SettingsError(mistakes)| mistakes)
+    json_patch::merge(&mut merged, &patch);
+    match Settings::from_document(merged) {
+        Ok(settings) if mistakes.is_empty() => return Ok(settings),
+        Ok(_) => {}
+        Err(SettingsError(more)) => mistakes.extend(more),
+    }
+    Err(mistakes)
 }
 
 #[cfg(test)]
@@ -142,6 +146,10 @@ mod tests {
             let message = of_annotation(text);
             assert!(message.starts_with(&format!("annotation {SETTINGS}: ")), "{message}");
             assert!(message.contains(part) && !message.contains("hunter2"), "{message}");
+        }
+        let message = of_annotation("defaultProfiles: {}\nprxy: 1\nproxy: {http: no-url}\n");
+        for part in ["defaultProfiles: is the same", "prxy: unknown field", "proxy.http: must be"] {
+            assert!(message.contains(part), "{message}");
         }
         let pool = PoolSettings::parse("fromConfigMap: ours").unwrap();
         let message = pool.merge(&installation(), Some("hostCaBundle: hunter2\n")).unwrap_err().to_string();

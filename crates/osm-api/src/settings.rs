@@ -426,11 +426,7 @@ impl Settings {
     /// # Errors
     /// As [`Settings::parse`].
     pub fn from_document(document: Value) -> Result<Self, SettingsError> {
-        let mut settings: Self = strict::decode(document).map_err(SettingsError)?;
-        let mistakes = settings.mistakes();
-        if !mistakes.is_empty() {
-            return Err(SettingsError(mistakes));
-        }
+        let mut settings = strict::decode_and_judge(document, Self::mistakes).map_err(SettingsError)?;
         for bundle in [&mut settings.cluster.ca_bundle, &mut settings.host_ca_bundle] {
             *bundle = bundle.take().and_then(|text| certificates(&text));
         }
@@ -721,6 +717,52 @@ credentials: {tokenLifetimeHours: 0, nodeBootstrap: {groups: ["system:bootstrapp
             assert!(errors.iter().any(|error| error.starts_with(path)), "{path} missing in {errors:#?}");
         }
         assert!(!errors.join("").contains("secret@") && !errors.join("").contains("groups[0]"));
+    }
+
+    #[test]
+    fn all_mistakes_at_once_of_both_and_no_consequences() {
+        let text = r#"
+pauseImge: x
+proxy: {http: no-url, noProxy: 5}
+cluster: {apiServer: here, dnsIPs: [nonsense]}
+initialTaints: [{key: a, effect: Never}]
+containerd:
+  registries:
+    - {mirrors: [{url: "mirror"}]}
+    - nonsense
+    - {host: docker.io, mirors: [], credentials: {nme: x}}
+    - {host: docker.io}
+    - {host: a/b}
+packages: {yum: {repositories: [{name: "a b", baseURL: "https://x/y"}]}}
+credentials: {tokenLifetimeHours: 0, nodeBootstrap: {groups: [1, "system:masters"]}}
+"#;
+        let errors = Settings::parse(text).unwrap_err().0;
+        let lines = [
+            "pauseImge: unknown field",
+            "proxy.http: must be",
+            "proxy.noProxy: expected a string",
+            "cluster.apiServer: must be",
+            "cluster.dnsIPs[0]: ",
+            "initialTaints[0].effect: expected one of",
+            "containerd.registries[0]: missing field `host`",
+            "containerd.registries[0].mirrors[0].url: must be",
+            "containerd.registries[1]: expected",
+            "containerd.registries[2].mirors: unknown field",
+            "containerd.registries[2].credentials.nme: unknown field",
+            "containerd.registries[2].credentials: missing field `name`",
+            "containerd.registries[2].host: is listed more than once",
+            "containerd.registries[3].host: is listed more than once",
+            "containerd.registries[4].host: must be",
+            "packages.yum.repositories[0]: missing field `gpgKey`",
+            "packages.yum.repositories[0].name: must be",
+            "credentials.tokenLifetimeHours: must be",
+            "credentials.nodeBootstrap.groups[0]: expected a string",
+            "credentials.nodeBootstrap.groups[1]: must be",
+        ];
+        for line in lines {
+            assert!(errors.iter().any(|error| error.starts_with(line)), "{line} missing in {errors:#?}");
+        }
+        assert_eq!(errors.len(), lines.len(), "{errors:#?}");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Decoding of documents that people write: every error at once, each with its path, and never a value in a
 //! message, because a value may be a credential.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -11,22 +13,135 @@ const MAX_ERRORS: usize = 50;
 ///
 /// # Errors
 /// One line per mistake, `path: what is wrong`, in the order found. No line repeats a value of the document.
-pub fn decode<T: DeserializeOwned>(mut value: Value) -> Result<T, Vec<String>> {
-    let mut errors = Vec::new();
-    loop {
-        match serde_path_to_error::deserialize::<_, T>(value.clone()) {
-            Ok(decoded) if errors.is_empty() => return Ok(decoded),
-            Ok(_) => return Err(errors),
-            Err(error) => {
-                let path = error.path().to_string();
-                errors.push(format!("{path}: {}", without_values(&error.inner().to_string())));
-                // What is wrong is taken out, so that the next round finds the next mistake.
-                let segments: Vec<String> = error.path().iter().map(ToString::to_string).collect();
-                if errors.len() >= MAX_ERRORS || !remove(&mut value, &segments) {
-                    return Err(errors);
-                }
+pub fn decode<T: DeserializeOwned>(value: Value) -> Result<T, Vec<String>> {
+    decode_and_judge(value, |_| Vec::new())
+}
+
+/// As [`decode`], with what `judge` finds besides, in lines of the same form. What can't be decoded hides nothing that is
+/// wrong with the rest: `judge` sees that without it, and is not believed where it speaks of what was taken out.
+///
+/// # Errors
+/// As for [`decode`].
+pub fn decode_and_judge<T: DeserializeOwned>(
+    mut value: Value,
+    judge: impl FnOnce(&T) -> Vec<String>,
+) -> Result<T, Vec<String>> {
+    let (mut errors, mut taken) = (Vec::new(), Taken::default());
+    while errors.len() < MAX_ERRORS {
+        let error = match serde_path_to_error::deserialize::<_, T>(value.clone()) {
+            Ok(decoded) => {
+                let found = judge(&decoded).into_iter().filter_map(|line| taken.in_document(&line));
+                errors.extend(found);
+                return if errors.is_empty() { Ok(decoded) } else { Err(errors) };
             }
+            Err(error) => error,
+        };
+        let segments: Vec<String> = error.path().iter().map(ToString::to_string).collect();
+        let path = taken.original(&error.path().to_string());
+        let message = error.inner().to_string();
+        let missing = missing_field(&message).map(|field| (field, join(&path, field)));
+        // A field that was taken out, or stands in for one, is no news.
+        if !taken.paths.contains(missing.as_ref().map_or(&path, |(_, missing)| missing)) {
+            errors.push(format!("{path}: {}", without_values(&message)));
         }
+        // What is wrong is taken out, so that the next round finds the next mistake.
+        let goes_on = match missing {
+            Some((field, missing)) => {
+                taken.paths.insert(missing);
+                stand_in(&mut value, &segments, field)
+            }
+            None => taken.take(&mut value, &segments, path),
+        };
+        if !goes_on {
+            break;
+        }
+    }
+    Err(errors)
+}
+
+/// What was taken out of a document.
+#[derive(Default)]
+struct Taken {
+    /// Paths in the document as it was.
+    paths: BTreeSet<String>,
+    /// Items by the path of their list, each by its place in the document as it was, in order.
+    items: BTreeMap<String, Vec<usize>>,
+}
+
+impl Taken {
+    /// Takes out what is at `segments`, which is `path` in the document as it was.
+    fn take(&mut self, value: &mut Value, segments: &[String], path: String) -> bool {
+        let Some((last, parents)) = segments.split_last() else { return false };
+        match at(value, parents) {
+            // The second time it is a stand-in that does not fit: what needs it goes, too.
+            Some(Value::Object(_)) if self.paths.contains(&path) => {
+                let parent = path.strip_suffix(last.as_str()).map(|parent| parent.trim_end_matches('.'));
+                let parent = parent.unwrap_or_default().to_owned();
+                self.take(value, parents, parent)
+            }
+            Some(Value::Object(map)) => {
+                self.paths.insert(path);
+                map.remove(last).is_some()
+            }
+            Some(Value::Array(items)) => {
+                let taken = index(last).filter(|i| *i < items.len()).map(|i| items.remove(i)).is_some();
+                if let Some((list, item)) = path.rsplit_once('[').filter(|_| taken)
+                    && let Some(item) = index(item)
+                {
+                    let places = self.items.entry(list.to_owned()).or_default();
+                    places.insert(places.partition_point(|place| *place < item), item);
+                    self.paths.insert(path);
+                }
+                taken
+            }
+            _ => false,
+        }
+    }
+
+    /// A path as it is in the document as it was: items that were taken out have moved those after them.
+    fn original(&self, path: &str) -> String {
+        let (mut original, mut rest) = (String::new(), path);
+        while let Some((before, after)) = rest.split_once('[') {
+            original.push_str(before);
+            let item =
+                after.split_once(']').and_then(|(item, after)| Some((item.parse::<usize>().ok()?, after)));
+            // A bracket may also stand in the name of a field.
+            let Some((mut item, after)) = item else {
+                (original, rest) = (original + "[", after);
+                continue;
+            };
+            for place in self.items.get(&original).into_iter().flatten() {
+                item += usize::from(*place <= item);
+            }
+            original.push_str(&format!("[{item}]"));
+            rest = after;
+        }
+        original + rest
+    }
+
+    /// A line of a judge about the document as it was; `None` where only what was taken out is behind it.
+    fn in_document(&self, line: &str) -> Option<String> {
+        let (path, rule) = line.split_at(line.find(": ").unwrap_or(line.len()));
+        let path = self.original(path);
+        let news = !self.paths.contains(&path) && !self.items.contains_key(&path);
+        news.then_some(path + rule)
+    }
+}
+
+/// The field that a serde message misses.
+fn missing_field(message: &str) -> Option<&str> {
+    message.strip_prefix("missing field `")?.split('`').next()
+}
+
+fn join(path: &str, field: &str) -> String {
+    if path.is_empty() || path == "." { field.to_owned() } else { format!("{path}.{field}") }
+}
+
+/// Puts an empty text where a field is missing, so that the rest of what needs it can be decoded.
+fn stand_in(value: &mut Value, segments: &[String], field: &str) -> bool {
+    match at(value, segments) {
+        Some(Value::Object(map)) => map.insert(field.to_owned(), Value::String(String::new())).is_none(),
+        _ => false,
     }
 }
 
@@ -42,25 +157,12 @@ fn without_values(message: &str) -> String {
     }
 }
 
-fn remove(value: &mut Value, path: &[String]) -> bool {
-    let Some((last, parents)) = path.split_last() else { return false };
-    let mut at = value;
-    for segment in parents {
-        let next = match at {
-            Value::Object(map) => map.get_mut(segment),
-            Value::Array(items) => index(segment).and_then(|i| items.get_mut(i)),
-            _ => None,
-        };
-        match next {
-            Some(next) => at = next,
-            None => return false,
-        }
-    }
-    match at {
-        Value::Object(map) => map.remove(last).is_some(),
-        Value::Array(items) => index(last).filter(|i| *i < items.len()).map(|i| items.remove(i)).is_some(),
-        _ => false,
-    }
+fn at<'a>(value: &'a mut Value, path: &[String]) -> Option<&'a mut Value> {
+    path.iter().try_fold(value, |at, segment| match at {
+        Value::Object(map) => map.get_mut(segment),
+        Value::Array(items) => items.get_mut(index(segment)?),
+        _ => None,
+    })
 }
 
 /// Sequence segments print as `[3]`.
@@ -105,6 +207,98 @@ mod tests {
         }
         assert_eq!(errors.len(), 4);
         assert!(!all.contains("hunter2"), "{all}");
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Hosts {
+        #[serde(default)]
+        hosts: Vec<Host>,
+        #[serde(default)]
+        ports: Vec<u16>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code)]
+    struct Host {
+        name: String,
+        kind: Kind,
+        #[serde(default)]
+        port: u16,
+    }
+
+    #[derive(Debug, Deserialize)]
+    enum Kind {
+        Here,
+    }
+
+    fn judge(hosts: &Hosts) -> Vec<String> {
+        let mut found = Vec::new();
+        for (i, host) in hosts.hosts.iter().enumerate() {
+            if host.name.is_empty() {
+                found.push(format!("hosts[{i}].name: must not be empty"));
+            }
+            if host.port == 1 {
+                found.push(format!("hosts[{i}].port: must not be 1"));
+            }
+        }
+        if hosts.ports.is_empty() {
+            found.push("ports: must not be empty".to_owned());
+        }
+        for (i, _) in hosts.ports.iter().enumerate().filter(|(_, port)| **port == 1) {
+            found.push(format!("ports[{i}]: must not be 1"));
+        }
+        found
+    }
+
+    #[test]
+    fn what_can_not_be_decoded_hides_nothing_of_the_rest() {
+        let document = json!({
+            "hsts": 1,
+            "hosts": [
+                {"kind": "hunter2", "name": "a", "port": 1},
+                {"kind": "Here", "port": 1},
+                {"kind": "Here", "name": 5, "prt": 1, "port": 1},
+                {"kind": "Here", "name": ""},
+                {"name": "a"},
+                "hunter2",
+                {"kind": "Here", "name": "a", "port": 1},
+            ],
+            "ports": ["hunter2", 1, "hunter2", 1],
+        });
+        let mut errors = decode_and_judge(document, judge).unwrap_err();
+        assert!(!errors.join("").contains("hunter2"), "{errors:#?}");
+        errors.iter_mut().for_each(|line| line.truncate(line.find([',', '`']).unwrap_or(line.len())));
+        errors.sort();
+        assert_eq!(
+            errors,
+            [
+                "hosts[0].kind: expected ",
+                "hosts[1].port: must not be 1",
+                "hosts[1]: missing field ",
+                "hosts[2].name: expected a string",
+                "hosts[2].port: must not be 1",
+                "hosts[2].prt: unknown field ",
+                "hosts[3].name: must not be empty",
+                "hosts[4]: missing field ",
+                "hosts[5]: expected struct Host",
+                "hosts[6].port: must not be 1",
+                "hsts: unknown field ",
+                "ports[0]: expected u16",
+                "ports[1]: must not be 1",
+                "ports[2]: expected u16",
+                "ports[3]: must not be 1",
+            ]
+        );
+    }
+
+    #[test]
+    fn nothing_is_said_of_what_was_taken_out() {
+        let errors = decode_and_judge(json!({"ports": ["a"]}), judge).unwrap_err();
+        assert_eq!(errors, ["ports[0]: expected u16"]);
+        assert_eq!(decode_and_judge(json!({}), judge).unwrap_err(), ["ports: must not be empty"]);
+        assert_eq!(decode_and_judge(json!({"ports": [2]}), judge).unwrap().ports, [2]);
     }
 
     #[test]

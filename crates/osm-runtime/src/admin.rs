@@ -7,8 +7,9 @@ use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::routing::get;
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
-use crate::Context;
+use crate::{Metrics, Readiness};
 
 /// Serves until shutdown, in a task of its own. Returns the address that it listens on.
 ///
@@ -16,13 +17,16 @@ use crate::Context;
 ///
 /// # Errors
 /// An address that can't be listened on.
-pub async fn spawn(context: &Context) -> anyhow::Result<SocketAddr> {
-    let address = context.args.listen;
+pub async fn spawn(
+    address: SocketAddr,
+    readiness: &Readiness,
+    metrics: &Metrics,
+    shutdown: &CancellationToken,
+) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind(address).await.with_context(|| format!("--listen {address}"))?;
     let address = listener.local_addr()?;
-    let (readiness, metrics, shutdown) =
-        (context.readiness.clone(), context.metrics.clone(), context.shutdown.clone());
-    let (draining, stop) = (shutdown.clone(), shutdown);
+    let (readiness, metrics) = (readiness.clone(), metrics.clone());
+    let (draining, stop) = (shutdown.clone(), shutdown.clone());
     let ready = move || async move {
         let mut waiting = readiness.waiting();
         if draining.is_cancelled() {

@@ -1,6 +1,6 @@
 //! Kubeconfig files: read at start, and again whenever they change, as those of a mounted Secret do.
 //!
-//! A changed one is used once it has shown that it leads to the cluster that was met first. Until then the one before
+//! One that can't be used at start is waited for, so that whoever mends it need not restart anything. A changed one is used once it has shown that it leads to the cluster that was met first. Until then the one before
 //! stays in use, and the service says why it is not ready.
 
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client;
 use crate::connection::{self, Connection};
-use crate::readiness::Readiness;
+use crate::readiness::{Gate, Readiness};
 use crate::status::brief;
 
 /// How often files are looked at. Kubernetes itself takes up to a minute to bring a changed Secret into a pod.
@@ -111,72 +111,85 @@ fn files_of(kubeconfig: &Kubeconfig) -> Vec<String> {
 
 /// Follows the file of a connection, in a task of its own.
 pub(crate) struct Follower {
-    pub(crate) service: Service,
-    pub(crate) timeout: Duration,
-    pub(crate) origin: Origin,
-    pub(crate) connection: Connection,
-    pub(crate) current: watch::Sender<Arc<Config>>,
+    service: Service,
+    timeout: Duration,
+    origin: Origin,
+    connection: Connection,
+    current: watch::Sender<Arc<Config>>,
     /// What is in use.
-    pub(crate) digest: String,
+    digest: String,
 }
 
 impl Follower {
-    /// A connection by what was loaded, and what follows its file.
+    /// Connects as soon as there is something to connect by, and follows that until shutdown; `None`: that came first. A
+    /// configuration that was inferred is neither waited for nor followed.
     ///
     /// # Errors
-    /// Certificates or keys that can't be read.
-    pub(crate) fn new(
-        loaded: Loaded,
+    /// Nothing that a configuration can be inferred from.
+    pub(crate) async fn start(
         origin: Origin,
         (service, timeout): (Service, Duration),
-        open: impl FnOnce(watch::Receiver<Arc<Config>>) -> anyhow::Result<Connection>,
-    ) -> anyhow::Result<Self> {
-        let (current, receiver) = watch::channel(Arc::new(loaded.config));
-        let connection = open(receiver).with_context(|| origin.describe())?;
-        Ok(Self { service, timeout, origin, connection, current, digest: loaded.digest })
-    }
-
-    /// Follows until shutdown. A configuration that was inferred is not followed.
-    pub(crate) fn spawn(mut self, readiness: &Readiness, shutdown: CancellationToken) {
-        let Origin::File { flag, .. } = self.origin else {
+        open: impl Fn(watch::Receiver<Arc<Config>>) -> anyhow::Result<Connection>,
+        readiness: &Readiness,
+        shutdown: &CancellationToken,
+    ) -> anyhow::Result<Option<Connection>> {
+        let Origin::File { flag, .. } = origin else {
+            let follower = Self::connect(&origin, (service, timeout), open).await?;
+            let (connection, shutdown) = (follower.connection.clone(), shutdown.clone());
             // The connection goes by what was last sent for as long as anybody could send.
             tokio::spawn(async move {
                 shutdown.cancelled().await;
-                drop(self)
+                drop(follower)
             });
-            return;
+            return Ok(Some(connection));
         };
-        let gate = readiness.gate(flag);
-        gate.open();
-        tokio::spawn(async move {
-            let mut told = String::new();
-            loop {
-                match self.look().await {
-                    Ok(news) => {
-                        if news {
-                            tracing::info!(
-                                from = self.origin.describe(),
-                                "the kubeconfig has changed and is in use"
-                            );
-                        }
-                        if !std::mem::take(&mut told).is_empty() {
-                            gate.open();
-                        }
+        let mut told = Told { gate: readiness.gate(flag), problem: String::new() };
+        let follower = loop {
+            match Self::connect(&origin, (service, timeout), &open).await {
+                Ok(follower) => break follower,
+                Err(problem) => told.problem(format!("{problem:#}. Correct it; no restart is needed")),
+            }
+            if shutdown.run_until_cancelled(tokio::time::sleep(LOOK_AGAIN)).await.is_none() {
+                return Ok(None);
+            }
+        };
+        told.well();
+        let connection = follower.connection.clone();
+        tokio::spawn(follower.follow(told, shutdown.clone()));
+        Ok(Some(connection))
+    }
+
+    async fn connect(
+        origin: &Origin,
+        (service, timeout): (Service, Duration),
+        open: impl Fn(watch::Receiver<Arc<Config>>) -> anyhow::Result<Connection>,
+    ) -> anyhow::Result<Self> {
+        let Loaded { config, digest } = load(origin, service, timeout).await?;
+        let (current, receiver) = watch::channel(Arc::new(config));
+        let connection = open(receiver).with_context(|| origin.describe())?;
+        Ok(Self { service, timeout, origin: origin.clone(), connection, current, digest })
+    }
+
+    async fn follow(mut self, mut told: Told, shutdown: CancellationToken) {
+        loop {
+            match self.look().await {
+                Ok(news) => {
+                    if news {
+                        tracing::info!(
+                            from = self.origin.describe(),
+                            "the kubeconfig has changed and is in use"
+                        );
                     }
-                    Err(problem) => {
-                        let problem = format!("{problem:#}. The one that was read before stays in use");
-                        if problem != told {
-                            tracing::error!("{problem}");
-                            gate.close(&problem);
-                            told = problem;
-                        }
-                    }
+                    told.well();
                 }
-                if shutdown.run_until_cancelled(tokio::time::sleep(LOOK_AGAIN)).await.is_none() {
-                    return;
+                Err(problem) => {
+                    told.problem(format!("{problem:#}. The one that was read before stays in use"));
                 }
             }
-        });
+            if shutdown.run_until_cancelled(tokio::time::sleep(LOOK_AGAIN)).await.is_none() {
+                return;
+            }
+        }
     }
 
     /// Takes over what has changed; returns whether anything has.
@@ -210,6 +223,27 @@ impl Follower {
                  service met it {known}. Put the right kubeconfig there, or restart the service if the move is meant"
             ),
         }
+    }
+}
+
+/// What is wrong with a kubeconfig, told once.
+struct Told {
+    gate: Gate,
+    problem: String,
+}
+
+impl Told {
+    fn problem(&mut self, problem: String) {
+        if problem != self.problem {
+            tracing::error!("{problem}");
+            self.gate.close(&problem);
+            self.problem = problem;
+        }
+    }
+
+    fn well(&mut self) {
+        self.problem.clear();
+        self.gate.open();
     }
 }
 

@@ -1,4 +1,4 @@
-//! The frame of a service: flags → telemetry → connections → admin server → controller → shutdown.
+//! The frame of a service: flags → telemetry → admin server → connections → controller → shutdown.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -120,64 +120,67 @@ where
     let _ = rustls::crypto::ring::default_provider().install_default();
     let metrics = Metrics::new()?;
     let (readiness, shutdown) = (Readiness::default(), CancellationToken::new());
-    let surroundings = Surroundings::default();
-    let connect = async |part: Part, origin: Origin| {
-        let timeout = args.request_timeout();
-        let loaded = kubeconfig::load(&origin, service, timeout).await?;
-        let credentials = Credentials::new(&readiness, part, &origin.describe());
-        let time = ServerTime::new(&surroundings);
-        let observe = Observe::new(&metrics, timeout, part, time, Some(credentials));
-        let open = |current| Connection::open(part, service, observe, current);
-        let follower = Follower::new(loaded, origin, (service, timeout), open)?;
-        let connection = follower.connection.clone();
-        follower.spawn(&readiness, shutdown.clone());
-        anyhow::Ok(connection)
-    };
-    let origin = origin(&args);
-    let (management, worker) = match worker {
-        None => {
-            let only = connect(Part::Only, origin).await?;
-            (only.clone(), only)
-        }
-        Some(path) => (
-            connect(Part::Of(Cluster::Management), origin).await?,
-            connect(Part::Of(Cluster::Worker), Origin::File { flag: "--worker-cluster-kubeconfig", path })
-                .await?,
-        ),
-    };
-    let context = Context {
-        service,
-        installation,
-        management,
-        worker,
-        surroundings,
-        metrics,
-        readiness,
-        relist: Relist::default(),
-        shutdown,
-        args,
-    };
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
     tracing::info!(
         service = service.name(),
         version = env!("CARGO_PKG_VERSION"),
-        namespace = context.args.namespace,
+        namespace = args.namespace,
         "starting"
     );
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    admin::spawn(&context).await?;
-    let settings = settings::spawn(&context);
-    definitions::spawn(&context);
-    rights::spawn(&context, &settings);
-    let shutdown = context.shutdown.clone();
-    let work = run(context, settings);
+    // Until all else that readiness waits for is known.
+    let start = readiness.gate("start");
+    admin::spawn(args.listen, &readiness, &metrics, &shutdown).await?;
+    let stop = shutdown.clone();
+    let work = async move {
+        let surroundings = Surroundings::default();
+        let connect = async |part: Part, origin: Origin| {
+            let timeout = args.request_timeout();
+            let credentials = Credentials::new(&readiness, part, &origin.describe());
+            let time = ServerTime::new(&surroundings);
+            let observe = Observe::new(&metrics, timeout, part, time, Some(credentials));
+            let open = |current| Connection::open(part, service, observe.clone(), current);
+            Follower::start(origin, (service, timeout), open, &readiness, &shutdown).await
+        };
+        let origin = origin(&args);
+        let connected = match worker {
+            None => connect(Part::Only, origin).await?.map(|only| (only.clone(), only)),
+            Some(path) => {
+                let worker = Origin::File { flag: "--worker-cluster-kubeconfig", path };
+                // At the same time, so that what is wrong with either is told.
+                let (management, worker) = tokio::try_join!(
+                    connect(Part::Of(Cluster::Management), origin),
+                    connect(Part::Of(Cluster::Worker), worker)
+                )?;
+                management.zip(worker)
+            }
+        };
+        let Some((management, worker)) = connected else { return Ok(()) };
+        let context = Context {
+            service,
+            installation,
+            management,
+            worker,
+            surroundings,
+            metrics,
+            readiness,
+            relist: Relist::default(),
+            shutdown,
+            args,
+        };
+        let settings = settings::spawn(&context);
+        definitions::spawn(&context);
+        rights::spawn(&context, &settings);
+        start.open();
+        run(context, settings).await
+    };
     tokio::pin!(work);
     tokio::select! {
         outcome = &mut work => return outcome,
         _ = terminate.recv() => tracing::info!("SIGTERM: finishing what is at work"),
         _ = interrupt.recv() => tracing::info!("SIGINT: finishing what is at work"),
     }
-    shutdown.cancel();
+    stop.cancel();
     tokio::select! {
         outcome = &mut work => outcome,
         _ = terminate.recv() => Ok(()),

@@ -1,4 +1,5 @@
-//! The settings document, watched. A document that is not valid, or gone, leaves the last good one in force.
+//! The settings document, watched. A document that is not valid, or gone, leaves the last good one in force, which then
+//! says so.
 
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use kube::Api;
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher;
 use osm_api::names::SETTINGS_KEY;
+use osm_api::settings::SettingsError;
 use osm_api::{Settings, digest};
 use tokio::sync::watch;
 
@@ -14,12 +16,15 @@ use crate::Context;
 use crate::cache::{Cache, Change};
 
 /// A valid settings document.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Current {
     /// The settings.
     pub settings: Settings,
     /// SHA-256 of them as JSON, 64 hex characters.
     pub digest: String,
+    /// Where a newer document stands that is refused, and every mistake in it. Without a time, so that all replicas say
+    /// the same.
+    pub refused: Option<String>,
 }
 
 /// What the service goes by: `None` until a valid document has been seen.
@@ -51,8 +56,16 @@ pub fn spawn(context: &Context) -> Receiver {
                 }
             }
             Err(problem) => {
-                gate.close(&problem);
+                gate.close(problem.to_string());
                 valid.set(0);
+                let refused = format!("{place}, key {SETTINGS_KEY}: {}", problem.in_one_line());
+                sender.send_if_modified(|last| match last {
+                    Some(current) if current.refused.as_ref() != Some(&refused) => {
+                        Arc::make_mut(current).refused = Some(refused);
+                        true
+                    }
+                    _ => false,
+                });
                 let kept = sender.borrow().is_some();
                 tracing::error!(from = place, kept_last_good = kept, "{problem}");
             }
@@ -67,7 +80,7 @@ pub fn spawn(context: &Context) -> Receiver {
     receiver
 }
 
-/// Calls `changed` whenever other settings come into force, in a task of its own.
+/// Calls `changed` whenever other settings come into force or are refused, in a task of its own.
 pub fn on_change(context: &Context, settings: &Receiver, changed: impl Fn() + Send + 'static) {
     let (mut settings, shutdown) = (settings.clone(), context.shutdown.clone());
     tokio::spawn(async move {
@@ -77,9 +90,26 @@ pub fn on_change(context: &Context, settings: &Receiver, changed: impl Fn() + Se
     });
 }
 
-fn read(text: Option<String>) -> Result<Current, String> {
-    let text = text.ok_or("the ConfigMap is gone: create it again")?;
-    let settings = Settings::parse(&text).map_err(|error| error.to_string())?;
-    let digest = digest::of(&settings).map_err(|error| error.to_string())?;
-    Ok(Current { settings, digest })
+/// Why there is no valid document.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error("the ConfigMap is gone: create it again")]
+    Gone,
+    #[error(transparent)]
+    Invalid(#[from] SettingsError),
+}
+
+impl Refusal {
+    fn in_one_line(&self) -> String {
+        match self {
+            Self::Gone => self.to_string(),
+            Self::Invalid(SettingsError(mistakes)) => mistakes.join("; "),
+        }
+    }
+}
+
+fn read(text: Option<String>) -> Result<Current, Refusal> {
+    let settings = Settings::parse(&text.ok_or(Refusal::Gone)?)?;
+    let digest = digest::of(&settings).map_err(|error| SettingsError(vec![error.to_string()]))?;
+    Ok(Current { settings, digest, refused: None })
 }

@@ -1,13 +1,14 @@
 //! Bad input: a precise condition and Event, other pools unaffected, what was published stays.
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
-use osm_api::names;
-use osm_testkit::Options;
+use osm_api::rbac::Service;
+use osm_api::{condition, names};
+use osm_testkit::{Options, check, wait_for};
 use serde_json::{Value, json};
 
-use crate::world::{self, NAMESPACE, World};
+use crate::world::{self, NAMESPACE, SOON, World};
 
 /// What is broken, the reason that is given, and a part of the message.
 fn breaks() -> Vec<(&'static str, Value, &'static str, &'static str)> {
@@ -160,15 +161,62 @@ async fn settings_are_refused_whole_and_the_last_good_ones_stay() -> Result<()> 
     world.pool("p", "osp-tiny").await?;
     world.stamp("p", 1).await?;
     world.machine_with("p", 1, |machine| machine.text.contains("first.example")).await?;
-    world.set_settings("cluster: {dnsDomain: second.example, dnsIPs: [x]}\nmore: 1").await?;
-    osm_testkit::wait_for("every mistake in the log", world::SOON, async || {
-        let logs = world.installed.logs();
-        osm_testkit::check(logs.contains("cluster.dnsIPs[0]") && logs.contains("more"))
-    })
-    .await?;
+    world.set_settings("cluster: {dnsDomain: second.example, dnsIPs: [x], apiServer: here}\nmore: 1").await?;
+    let mistakes = ["cluster.dnsIPs[0]: ", "cluster.apiServer: ", "more: unknown field"];
+    for service in Service::ALL {
+        world.settings_valid(service, 0).await?;
+        wait_for("every mistake in the log", SOON, async || {
+            let log = std::fs::read_to_string(world.installed.log_file(service))?;
+            check(mistakes.iter().all(|mistake| log.contains(mistake)))
+        })
+        .await?;
+    }
+    let told = |message: &str| mistakes.iter().all(|mistake| message.contains(mistake));
+    let refused = world.rendered("p", told).await?;
+    assert!(refused.contains("ConfigMap osm/osm-settings, key settings.yaml: "), "{refused}");
+    // Of a new pool, too.
+    world.pool("q", "osp-tiny").await?;
+    world.rendered("q", told).await?;
     world.stamp("p", 2).await?;
     assert!(world.machine("p", 2).await?.text.contains("first.example"));
+    // Another edit is told anew.
+    world.set_settings("moore: 1").await?;
+    world.rendered("p", |message| message.contains("moore: ") && !told(message)).await?;
+    // And that the document is gone.
+    let settings = world.take_settings().await?;
+    world.rendered("p", |message| message.contains("the ConfigMap is gone")).await?;
+    world.apply(&settings).await?;
     world.set_settings("cluster: {dnsDomain: third.example}").await?;
     world.machine_with("p", 2, |machine| machine.text.contains("third.example")).await?;
+    for pool in ["p", "q"] {
+        world.rendered(pool, |message| message == "from profile osp-tiny v1.0.0").await?;
+    }
+    for service in Service::ALL {
+        world.settings_valid(service, 1).await?;
+    }
     Ok(())
+}
+
+impl World {
+    /// Waits until a pool is rendered, with such a message; gives that.
+    async fn rendered(&self, pool: &str, good: impl Fn(&str) -> bool) -> Result<String> {
+        wait_for(&format!("the message of Rendered of {pool}"), SOON, async || {
+            let conditions = self.config(pool).await?.status.unwrap_or_default().conditions;
+            let found = condition::find(&conditions, condition::RENDERED).context("the condition")?;
+            ensure!(found.status == "True" && found.reason == "Rendered", "{found:?}");
+            ensure!(good(&found.message), "{found:?}");
+            Ok(Some(found.message.clone()))
+        })
+        .await
+        .map_err(|error| error.context(self.installed.logs()))
+    }
+
+    async fn settings_valid(&self, service: Service, valid: u8) -> Result<()> {
+        let line = format!("osm_settings_valid {valid}");
+        wait_for(&format!("{} to count {line}", service.name()), SOON, async || {
+            let (_, metrics) = self.installed.get(service, "/metrics").await?;
+            check(metrics.lines().any(|found| found == line))
+        })
+        .await
+    }
 }

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use osm_api::rbac::{Cluster, Service};
 use osm_testkit::{ControlPlane, Options, wait_for};
 
-use crate::world::{SOON, World};
+use crate::world::{SOON, World, authority};
 
 impl World {
     /// Waits until a service that lives says all of this on `/readyz`, and not that it is ready.
@@ -34,19 +34,12 @@ async fn missing_definitions_and_wrong_settings_are_named_all_at_once() -> Resul
         .await?;
     world.installed.start_all().await?;
     for service in Service::ALL {
-        let settings = ["settings", "pauseImge"];
-        world.waits_for(service, &[&settings[..], &["CustomResourceDefinitions: missing"]].concat()).await?;
-    }
-    // An unknown field hides nothing that is wrong besides, once it is gone.
-    world
-        .set_settings(
-            "proxy: {http: no-url}\ncredentials: {tokenLifetimeHours: 0}\ncluster: {apiServer: here}\n",
-        )
-        .await?;
-    for service in Service::ALL {
-        world
-            .waits_for(service, &["proxy.http", "credentials.tokenLifetimeHours", "cluster.apiServer"])
-            .await?;
+        let settings = ["settings (ConfigMap osm/osm-settings, key settings.yaml): "];
+        // What can't be read hides nothing that is wrong besides.
+        let mistakes =
+            ["pauseImge: ", "proxy.http: ", "credentials.tokenLifetimeHours: ", "cluster.apiServer: "];
+        let definitions = ["CustomResourceDefinitions: missing"];
+        world.waits_for(service, &[&settings[..], &mistakes, &definitions].concat()).await?;
     }
     world.install_crds().await?;
     world.set_settings("").await?;
@@ -68,13 +61,9 @@ async fn an_api_server_that_another_authority_has_certified_is_not_trusted() -> 
     for service in Service::ALL {
         right.push((service, std::fs::read_to_string(kubeconfig(service)?)?));
     }
-    let authority = |text: &str| -> String {
-        let line = text.lines().find(|line| line.contains("certificate-authority-data"));
-        line.unwrap_or_default().to_owned()
-    };
-    let wrong = authority(&std::fs::read_to_string(other.admin_kubeconfig_path())?);
+    let other = std::fs::read_to_string(other.admin_kubeconfig_path())?;
     for (service, text) in &right {
-        let text = text.replace(&authority(text), &wrong);
+        let text = text.replace(authority(text)?, authority(&other)?);
         world.installed.replace_kubeconfig(*service, Cluster::Management, &text)?;
     }
     world.installed.start_all().await?;

@@ -17,7 +17,7 @@ use osm_testkit::{ControlPlane, Options, check, wait_for};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::world::{self, NAMESPACE, SOON, World, machine_deployment};
+use crate::world::{self, NAMESPACE, SOON, World, authority, machine_deployment};
 
 /// Both that have a kubeconfig of the worker cluster.
 const BOTH: [Service; 2] = [Service::OscController, Service::SecretSyncer];
@@ -291,7 +291,7 @@ async fn another_cluster_in_the_place_of_one_of_the_two() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubeconfigs_are_replaced_without_a_restart() -> Result<()> {
-    let mut world = World::start_in_two(Options::default()).await?;
+    let world = World::start_in_two(Options::default()).await?;
     world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
     world.pool("p", "osp-tiny").await?;
     world.stamp("p", 1).await?;
@@ -376,16 +376,71 @@ async fn kubeconfigs_are_replaced_without_a_restart() -> Result<()> {
     assert_eq!(still, processes, "restarted");
     assert!(!world.installed.logs().contains(token));
 
-    // At start, one sentence.
-    world.installed.terminate(syncer, SOON).await?;
-    world.installed.replace_kubeconfig(syncer, Cluster::Worker, "nothing: [")?;
-    let error = format!("{:#}", world.installed.start(syncer).await.unwrap_err());
-    let sentence = format!(
-        "secret-syncer: --worker-cluster-kubeconfig {}: is no kubeconfig",
-        world.installed.kubeconfig(syncer, Cluster::Worker)?.display()
-    );
-    assert!(error.contains(&sentence), "{error}");
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubeconfigs_that_are_no_good_at_start_are_waited_for() -> Result<()> {
+    let mut world = World::start_in_two_without_services(Options::default()).await?;
+    let (syncer, controller) = (Service::SecretSyncer, Service::OscController);
+    let right = std::fs::read_to_string(world.installed.kubeconfig(syncer, Cluster::Worker)?)?;
+    let other = std::fs::read_to_string(world.management().admin_kubeconfig_path())?;
+    let wrong_authority =
+        kubeconfig(&world.plane, controller).await?.replace(authority(&right)?, authority(&other)?);
+    // One in which no certificate is.
+    const DAMAGED: &str = "    certificate-authority-data: LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCmFIVnVkR1Z5TWc9PQotLS0tLUVORCBDRVJUSUZJQ0FURS0tLS0tCg==";
+    let damaged_authority = right.replace(authority(&right)?, DAMAGED);
+    ensure!(wrong_authority != right && damaged_authority != right);
+
+    world.installed.replace_kubeconfig(controller, Cluster::Worker, &wrong_authority)?;
+    let worker = world.installed.kubeconfig(syncer, Cluster::Worker)?.to_owned();
+    let management = world.installed.kubeconfig(syncer, Cluster::Management)?.to_owned();
+    std::fs::remove_file(&worker)?;
+    let of_management = std::fs::read_to_string(&management)?;
+    std::fs::write(&management, "users: hunter2")?;
+    world.installed.start_all().await?;
+    let started = world.installed.process(controller)?.pid();
+    world.readiness(controller, 503, &["in the worker cluster: not yet: ", "certificate"]).await?;
+    // Of both files at once.
+    let missing = format!("--worker-cluster-kubeconfig {}: can't be read: No such file", worker.display());
+    let nonsense = format!("--kubeconfig {}: is no kubeconfig: line 1, column ", management.display());
+    world.readiness(syncer, 503, &[&missing, &nonsense, "Correct it; no restart is needed"]).await?;
+    let (code, metrics) = world.installed.get(syncer, "/metrics").await?;
+    assert!(code == 200 && metrics.contains("osm_settings_valid 0"), "{code} {metrics}");
+    world.installed.replace_kubeconfig(syncer, Cluster::Worker, &damaged_authority)?;
+    let damaged = format!(
+        "--worker-cluster-kubeconfig {}: the connection to the API server can't be set up: ",
+        worker.display()
+    );
+    let said = world.readiness(syncer, 503, &[&damaged, "Correct it; no restart is needed"]).await?;
+    assert!(!said.contains(&missing) && !said.contains("hunter2"), "{said}");
+    let log = std::fs::read_to_string(world.installed.log_file(syncer))?;
+    assert_eq!(log.matches(&missing).count(), 1, "{log}");
+    assert!(!log.contains("hunter2"), "{log}");
+    for service in BOTH {
+        assert!(world.installed.is_alive(service).await);
+    }
+
+    // It ends when it is told to, and is no wiser afterwards.
+    let asked = std::time::Instant::now();
+    assert!(world.installed.terminate(syncer, SOON).await?.success());
+    assert!(asked.elapsed() < Duration::from_secs(4), "{:?}", asked.elapsed());
+    world.installed.start(syncer).await?;
+    let said = world.readiness(syncer, 503, &[&damaged, &nonsense]).await?;
+    assert!(said.contains("start: "), "{said}");
+    let restarted = world.installed.process(syncer)?.pid();
+
+    world.installed.replace_kubeconfig(syncer, Cluster::Worker, &right)?;
+    world.installed.replace_kubeconfig(syncer, Cluster::Management, &of_management)?;
+    let right = kubeconfig(&world.plane, controller).await?;
+    world.installed.replace_kubeconfig(controller, Cluster::Worker, &right)?;
+    world.all_ready().await?;
+    assert_eq!(world.installed.process(syncer)?.pid(), restarted);
+    assert_eq!(world.installed.process(controller)?.pid(), started);
+    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+    world.pool("p", "osp-tiny").await?;
+    world.stamp("p", 1).await?;
+    world.machine("p", 1).await.map(drop)
 }
 
 #[tokio::test(flavor = "multi_thread")]

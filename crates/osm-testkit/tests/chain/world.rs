@@ -272,6 +272,12 @@ pub fn installation() -> Installation {
     }
 }
 
+/// The line of a kubeconfig that says by which authority its API server is certified.
+pub fn authority(kubeconfig: &str) -> Result<&str> {
+    let line = kubeconfig.lines().find(|line| line.contains("certificate-authority-data"));
+    line.context("an authority")
+}
+
 /// Sees every state of every bootstrap Secret, and remembers what must never happen.
 pub struct Observer {
     seen: Arc<Mutex<Seen>>,
