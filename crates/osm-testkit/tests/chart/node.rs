@@ -12,7 +12,7 @@ use serde_json::json;
 
 /// Runs the one container of every Job, with the rights of its ServiceAccount; ends by a problem alone.
 pub async fn runs_jobs<T>(control_plane: &ControlPlane) -> Result<T> {
-    match run_jobs(control_plane).await {
+    match Box::pin(run_jobs(control_plane)).await {
         Ok(never) => match never {},
         Err(problem) => Err(problem),
     }
