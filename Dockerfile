@@ -26,8 +26,8 @@ LABEL org.opencontainers.image.title=$SERVICE \
       org.opencontainers.image.source=https://github.com/kubermatic/operating-system-manager \
       org.opencontainers.image.licenses=Apache-2.0
 COPY --from=contents /$SERVICE/root/ /
-# glibc would keep what each thread has freed for that thread alone.
-ENV MALLOC_ARENA_MAX=1
+# glibc would keep what each thread has freed for that thread alone, and documents that are gone, if something small was allocated after them.
+ENV MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=32768
 USER 65532:65532
 EXPOSE 8080
 # The name of the program is that of the service; there is no shell that could put it in.
