@@ -81,6 +81,7 @@ impl Story<'_> {
         let notes = release.install(&values(BEFORE, 1)).await?;
         ensure!(!notes.trim().is_empty(), "the chart says nothing to who has installed it");
         self.progress.step("installed: every pod is ready");
+        self.pods_were_quick(&pods)?;
 
         let pool = Pool::create(&client, "pool", PROFILE).await?;
         self.has(&client, &pool, BEFORE).await?;
