@@ -1,7 +1,8 @@
 //! Kubeconfig files: read at start, and again whenever they change, as those of a mounted Secret do.
 //!
-//! One that can't be used at start is waited for, so that whoever mends it need not restart anything. A changed one is used once it has shown that it leads to the cluster that was met first. Until then the one before
-//! stays in use, and the service says why it is not ready.
+//! One that can't be used at start is waited for, so that whoever mends it need not restart anything. A changed one is used
+//! once it has shown that it leads to the cluster that was met first. Until then the one before stays in use, and the service
+//! says why it is not ready.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
