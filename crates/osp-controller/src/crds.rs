@@ -6,6 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams};
+use kube::runtime::conditions::is_crd_established;
+use kube::runtime::wait::Condition;
 use kube::{Api, Client, ResourceExt};
 use osm_api::definitions;
 use osm_runtime::status::is_code;
@@ -73,17 +75,10 @@ async fn bring(
 /// # Errors
 /// When its names are another's.
 fn is_served(definition: &CustomResourceDefinition) -> anyhow::Result<bool> {
-    let conditions = definition.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let mut served = false;
-    for condition in conditions {
-        let message = condition.message.as_deref().unwrap_or_default();
-        match (condition.type_.as_str(), condition.status.as_str()) {
-            ("NamesAccepted", "False") => {
-                bail!("{} is not served, its names are taken: {message}", definition.name_any())
-            }
-            ("Established", status) => served = status == "True",
-            _ => {}
-        }
+    let mut conditions = definition.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    if let Some(taken) = conditions.find(|found| found.type_ == "NamesAccepted" && found.status == "False") {
+        let message = taken.message.as_deref().unwrap_or_default();
+        bail!("{} is not served, its names are taken: {message}", definition.name_any());
     }
-    Ok(served)
+    Ok(is_crd_established().matches_object(Some(definition)))
 }

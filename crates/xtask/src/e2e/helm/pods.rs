@@ -16,11 +16,7 @@ const COMPONENT: &str = "app.kubernetes.io/component";
 /// Selects the pods of releases of the chart.
 pub const OURS: &str = "app.kubernetes.io/name=operating-system-manager";
 
-/// Selects those of services.
-const SERVICES: &str =
-    "app.kubernetes.io/name=operating-system-manager,app.kubernetes.io/component!=upgrade-crds";
-
-/// Watches the pods of a namespace until it is dropped.
+/// Watches the pods of services in a namespace until it is dropped.
 pub struct Pods {
     seen: Arc<Mutex<BTreeMap<String, Seen>>>,
     _watch: JoinSet<()>,
@@ -81,8 +77,9 @@ impl Pods {
 }
 
 async fn follow(pods: Api<Pod>, seen: Arc<Mutex<BTreeMap<String, Seen>>>) {
-    let mut events =
-        std::pin::pin!(watcher(pods, watcher::Config::default().labels(SERVICES)).default_backoff());
+    // Not that of the Job before a release, which ends.
+    let services = watcher::Config::default().labels(&format!("{OURS},{COMPONENT}!=upgrade-crds"));
+    let mut events = std::pin::pin!(watcher(pods, services).default_backoff());
     loop {
         match events.try_next().await {
             Ok(Some(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod))) => {
