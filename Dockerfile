@@ -1,10 +1,10 @@
 # The image of one service: docker build --build-arg SERVICE=osp-controller .
 #
-# FROM scratch, as there is one static program that needs nothing beside it: no shell, no package, no CA roots (a kubeconfig, or the pod's
-# ServiceAccount, brings the CA of its cluster), so that nothing in it ever has to be patched but the program itself. distroless would add
-# time zones, roots and a passwd file that it does not read.
+# The image is built from scratch, because it holds one static program that reads no other file. The CA certificates come with the
+# kubeconfig or with the pod's ServiceAccount. Only the program itself ever needs security updates. A distroless base would add time zones,
+# CA roots and a passwd file, which the program does not read.
 #
-# `cargo xtask image` builds the last stage with buildah, and gives it the contents that it has built itself.
+# `cargo xtask image` builds the files itself, and only the last stage with buildah.
 
 FROM docker.io/library/rust:1.95-bookworm AS build
 WORKDIR /src
@@ -26,9 +26,9 @@ LABEL org.opencontainers.image.title=$SERVICE \
       org.opencontainers.image.source=https://github.com/kubermatic/operating-system-manager \
       org.opencontainers.image.licenses=Apache-2.0
 COPY --from=contents /$SERVICE/root/ /
-# glibc would keep what each thread has freed for that thread alone, and documents that are gone, if something small was allocated after them.
+# By default, glibc keeps freed memory per thread, and large freed blocks below a small block in use. These settings return it to the system.
 ENV MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=32768
 USER 65532:65532
 EXPOSE 8080
-# The name of the program is that of the service; there is no shell that could put it in.
+# The path is the same in all images, because without a shell the entry point can't contain the name of the service.
 ENTRYPOINT ["/service"]

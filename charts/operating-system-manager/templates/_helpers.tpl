@@ -1,10 +1,10 @@
-{{/* Name of everything in the release's namespace. With the longest suffix, `-osp-controller`, it is that of a Service: at most 63 lowercase
-     letters, digits and `-`, a letter first. The release's own name may have dots, and a digit first. */}}
+{{/* Name of every object in the release's namespace. With the longest suffix, `-osp-controller`, it must be valid for a Service: at most 63 lowercase
+     letters, digits and `-`, starting with a letter. The name of the release may contain dots and start with a digit. */}}
 {{- define "osm.name" -}}
 {{- regexReplaceAll "^[0-9]" .Release.Name "osm-${0}" | replace "." "-" | trunc 48 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Start of the names of cluster-scoped objects, and of Roles in namespaces that other releases have Roles in, too. */}}
+{{/* Prefix of the names of cluster-scoped objects, and of Roles in namespaces that contain Roles of other releases. */}}
 {{- define "osm.global" -}}
 osm:{{ .Release.Namespace }}:{{ .Release.Name }}
 {{- end -}}
@@ -24,7 +24,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 {{- end }}
 {{- end -}}
 
-{{/* The services that this release is about: name → key in values. Topology `worker` has no osp-controller, which never goes there. */}}
+{{/* The services of this release: name → key in values. Topology `worker` has no osp-controller, which never connects to the worker cluster. */}}
 {{- define "osm.services" -}}
 {{- if ne .Values.topology "worker" }}
 osp-controller: ospController
@@ -33,7 +33,7 @@ osc-controller: oscController
 secret-syncer: secretSyncer
 {{- end -}}
 
-{{/* The parts that the cluster of this release plays. */}}
+{{/* The roles of this release's cluster. */}}
 {{- define "osm.parts" -}}
 {{- if ne .Values.topology "worker" }}
 - management
@@ -43,7 +43,7 @@ secret-syncer: secretSyncer
 {{- end }}
 {{- end -}}
 
-{{/* Whether an object that `lookup` has found is missing, or this release's: Helm refuses to install over anybody else's. */}}
+{{/* Whether an object from `lookup` is missing, or belongs to this release. Helm refuses to install over objects of other owners. */}}
 {{- define "osm.isOurs" -}}
 {{- $metadata := .object.metadata | default dict -}}
 {{- $annotations := $metadata.annotations | default dict -}}
@@ -113,7 +113,7 @@ affinity:
 {{- end }}
 {{- end -}}
 
-{{/* What every pod of the release may reach. */}}
+{{/* The connections that every pod of the release may open. */}}
 {{- define "osm.egress" -}}
 - ports:
     {{- range .Values.networkPolicy.apiServerPorts }}

@@ -1,52 +1,61 @@
-//! Does what the plan says; sends only what differs.
+//! Writes the objects of a plan.
 
-use kube::api::{DeleteParams, PostParams, Preconditions};
-use osm_api::condition;
-use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigStatus, Rendered};
+use std::time::Duration;
+
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use osm_api::config::OperatingSystemConfig;
+use osm_api::{MachineDeployment, PoolRef, names};
 use osm_runtime::request::failed;
-use osm_runtime::{RequestError, status};
+use osm_runtime::{RequestError, error};
+use serde_json::json;
 
-use crate::FIELD_MANAGER;
-use crate::finalizer::{self, Finalizer};
+use crate::finalizer::Finalizer;
 use crate::gather::Gathered;
-use crate::plan::{ObjectPlan, Plan, Rejection, StatusPlan, Vouched};
+use crate::plan::{ObjectPlan, Plan, Rejection, StatusPlan};
 use crate::state::State;
 use crate::view::ConfigView;
 
-/// What was done, for the report.
+/// What was done, and what is left to report.
 #[derive(Debug)]
 pub struct Applied {
-    /// What the status now says; `None`: it was left, or the object is gone.
-    pub status: Option<StatusPlan>,
-    /// The object was deleted.
+    /// The OperatingSystemConfig as it is now. `None` means that it does not exist.
+    pub config: Option<ConfigView>,
+    /// Whether this reconcile deleted it.
     pub deleted: bool,
-    /// MachineDeployments to tell.
+    /// The status to write; `None` leaves it.
+    pub status: Option<StatusPlan>,
     pub rejected: Vec<Rejection>,
-    /// The MachineDeployment to tell about failure and recovery.
-    pub about: Option<k8s_openapi::api::core::v1::ObjectReference>,
-    /// Finalizers of the Go implementation, of whose MachineDeployments people are to be told.
-    pub finalizers: Vec<Finalizer>,
-    /// When to look again.
-    pub again: Option<std::time::Duration>,
+    /// The pool whose object gets Events about failure and recovery.
+    pub subject: Option<PoolRef>,
+    /// Finalizers of the Go implementation to report.
+    pub report_finalizers: Vec<Finalizer>,
+    /// Finalizers of the Go implementation to remove with [`release_finalizers`].
+    pub remove_finalizers: Vec<Finalizer>,
+    pub requeue_after: Option<Duration>,
 }
 
 /// Applies a plan.
 ///
 /// # Errors
-/// Requests that failed; [`RequestError::Conflict`] where what was seen no longer is.
+/// Requests that failed; [`RequestError::Conflict`] where an object is no longer what was seen.
 pub async fn apply(state: &State, gathered: &Gathered, plan: Plan) -> Result<Applied, RequestError> {
-    let Plan { object, status, rejected, about, finalizers, again } = plan;
-    let deleted = matches!(object, ObjectPlan::Delete { .. });
-    let view = apply_object(state, gathered, object).await?;
-    if let (Some(status), Some(view)) = (&status, &view) {
-        apply_status(state, gathered, status, view).await?;
-    }
-    // Last: the end of a pool must not be held up by it, nor hold up anything.
-    let finalizers = finalizer::remove(state, finalizers).await?;
-    Ok(Applied { status, deleted, rejected, about, finalizers, again })
+    state.memory.set_waiting(&gathered.name, plan.waiting);
+    let deleted = matches!(plan.object, ObjectPlan::Delete { .. });
+    let config = write_object(state, gathered, plan.object).await?;
+    Ok(Applied {
+        config,
+        deleted,
+        status: plan.status,
+        rejected: plan.rejected,
+        subject: plan.subject,
+        report_finalizers: plan.report_finalizers,
+        remove_finalizers: plan.remove_finalizers,
+        requeue_after: plan.requeue_after,
+    })
 }
 
-async fn apply_object(
+async fn write_object(
     state: &State,
     gathered: &Gathered,
     plan: ObjectPlan,
@@ -55,65 +64,98 @@ async fn apply_object(
     match plan {
         ObjectPlan::Keep => Ok(gathered.config.as_deref().cloned()),
         ObjectPlan::Create(metadata, spec) => {
-            let object = OperatingSystemConfig { metadata, spec: *spec, status: None };
+            let object = OperatingSystemConfig {
+                metadata,
+                spec: *spec,
+                status: None,
+            };
             match api.create(&PostParams::default(), &object).await {
                 Ok(created) => Ok(Some(state.wrote(created))),
-                Err(error) if status::already_exists(&error) => {
-                    // The watch has not shown it yet: take it from the server and plan again.
+                Err(error) if error::already_exists(&error) => {
+                    // The watch has not shown it yet. The next plan needs it.
                     state.wrote(api.get(name).await.map_err(failed("the OperatingSystemConfig"))?);
-                    Err(RequestError::Conflict { what: "the OperatingSystemConfig" })
+                    Err(RequestError::Conflict {
+                        what: "the OperatingSystemConfig",
+                    })
                 }
                 Err(error) => Err(failed("creating the OperatingSystemConfig")(error)),
             }
         }
         ObjectPlan::Replace(metadata, spec) => {
-            let object = OperatingSystemConfig { metadata, spec: *spec, status: None };
+            let object = OperatingSystemConfig {
+                metadata,
+                spec: *spec,
+                status: None,
+            };
             let replaced = api.replace(name, &PostParams::default(), &object).await;
-            Ok(Some(state.wrote(replaced.map_err(failed("the OperatingSystemConfig"))?)))
+            Ok(Some(
+                state.wrote(replaced.map_err(failed("the OperatingSystemConfig"))?),
+            ))
         }
-        ObjectPlan::Delete { uid, resource_version } => {
-            let preconditions =
-                Preconditions { uid: Some(uid.clone()), resource_version: Some(resource_version) };
-            match api.delete(name, &DeleteParams::default().preconditions(preconditions)).await {
+        ObjectPlan::Delete {
+            uid,
+            resource_version,
+        } => {
+            let preconditions = Preconditions {
+                uid: Some(uid.clone()),
+                resource_version: Some(resource_version),
+            };
+            match api
+                .delete(name, &DeleteParams::default().preconditions(preconditions))
+                .await
+            {
                 Ok(_) => {}
-                Err(error) if status::is_code(&error, 404) => {}
+                Err(error) if error::is_code(&error, 404) => {}
                 Err(error) => return Err(failed("the OperatingSystemConfig")(error)),
             }
-            state.configs.deleted(&state.config_key(name), &uid);
-            state.queue.add(name.to_owned());
+            state.deleted(name, &uid);
             Ok(None)
         }
     }
 }
 
-async fn apply_status(
-    state: &State,
-    gathered: &Gathered,
-    plan: &StatusPlan,
-    view: &ConfigView,
-) -> Result<(), RequestError> {
-    let generation = view.metadata.generation;
-    let rendered = match &plan.rendered {
-        Vouched::Last(rendered) => rendered.clone(),
-        Vouched::Written(rendered) => {
-            Some(Rendered { generation: generation.unwrap_or(0), ..rendered.clone() })
-        }
-    };
-    let condition = plan.verdict.condition(&view.status.conditions, generation, gathered.now);
-    let stands = condition::find(&view.status.conditions, condition::RENDERED) == Some(&condition)
-        && view.status.rendered == rendered
-        && view.status.retired == plan.retired;
-    if stands {
-        return Ok(());
+/// Removes finalizers of the Go implementation. It is the last step of a reconcile: the webhooks of MachineDeployments can
+/// delay or refuse the request, and must not delay the status.
+///
+/// # Errors
+/// The first request that failed; the finalizers after it stay.
+pub async fn release_finalizers(state: &State, finalizers: &[Finalizer]) -> Result<(), RequestError> {
+    for finalizer in finalizers {
+        remove(state, finalizer).await?;
     }
-    let status = OperatingSystemConfigStatus {
-        conditions: vec![condition],
-        rendered,
-        published: None,
-        retired: plan.retired.clone(),
-    };
-    let version = view.metadata.resource_version.as_deref().unwrap_or_default();
-    let applied = status::apply(&state.config_api(), FIELD_MANAGER, &gathered.name, version, &status).await;
-    state.wrote(applied.map_err(failed("the OperatingSystemConfig's status"))?);
     Ok(())
+}
+
+async fn remove(state: &State, finalizer: &Finalizer) -> Result<(), RequestError> {
+    const WHAT: &str = "removing a finalizer of the Go implementation";
+    let PoolRef {
+        namespace, name, uid, ..
+    } = &finalizer.pool;
+    let api: Api<MachineDeployment> = Api::namespaced(state.cluster.worker.client.clone(), namespace);
+    // A JSON patch of this one item leaves everything else in the object as it is, also fields that are unknown here.
+    let place = format!("/metadata/finalizers/{}", finalizer.index);
+    let patch = serde_json::from_value(json!([
+        {"op": "test", "path": "/metadata/uid", "value": uid},
+        {"op": "test", "path": place, "value": names::GO_FINALIZER},
+        {"op": "remove", "path": place},
+    ]));
+    let patch = patch.map_err(|error| failed(WHAT)(kube::Error::SerdeError(error)))?;
+    match api
+        .patch(name, &PatchParams::default(), &Patch::<()>::Json(patch))
+        .await
+    {
+        Ok(_) => {
+            tracing::info!(
+                namespace,
+                machine_deployment = name,
+                finalizer = names::GO_FINALIZER,
+                "removed from a MachineDeployment that is being deleted"
+            );
+            Ok(())
+        }
+        Err(error) if error::is_code(&error, 404) => Ok(()),
+        // A `test` failed: the finalizers are no longer those that were seen.
+        Err(error) if error::is_code(&error, 422) => Err(RequestError::Conflict { what: WHAT }),
+        Err(error) => Err(failed(WHAT)(error)),
+    }
 }

@@ -1,7 +1,7 @@
 //! Where nodes find the API server, and the CA that verifies it.
 //!
-//! From the settings, else from `kube-public/cluster-info` (what kubeadm publishes), else from the EndpointSlice of
-//! the Service `kubernetes`.
+//! The settings come first, then `kube-public/cluster-info`, which kubeadm publishes, then the EndpointSlice of the Service
+//! `kubernetes`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use kube::config::Kubeconfig;
 use osm_api::Settings;
 use osm_render::ClusterEndpoint;
 
-/// What the cluster says about its API server; either part may be unknown.
+/// What one source in the cluster says about the API server. Either part can be unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Discovered {
     /// `https://host:port`.
@@ -21,7 +21,6 @@ pub struct Discovered {
 }
 
 impl Discovered {
-    /// Reads `kube-public/cluster-info`.
     pub fn from_cluster_info(map: &ConfigMap) -> Self {
         let cluster = map
             .data
@@ -30,15 +29,20 @@ impl Discovered {
             .and_then(|text| Kubeconfig::from_yaml(text).ok())
             .and_then(|kubeconfig| kubeconfig.clusters.into_iter().next())
             .and_then(|named| named.cluster);
-        let Some(cluster) = cluster else { return Self::default() };
+        let Some(cluster) = cluster else {
+            return Self::default();
+        };
         let ca = cluster
             .certificate_authority_data
             .and_then(|data| STANDARD.decode(data).ok())
             .and_then(|bytes| String::from_utf8(bytes).ok());
-        Self { api_server: cluster.server, ca }
+        Self {
+            api_server: cluster.server,
+            ca,
+        }
     }
 
-    /// Reads the EndpointSlice of the Service `kubernetes`: the first ready address, and the port `https`.
+    /// Takes the first ready address, and the port `https`.
     pub fn from_endpoint_slice(slice: &EndpointSlice) -> Self {
         let port = slice
             .ports
@@ -47,9 +51,17 @@ impl Discovered {
             .find(|port| port.name.as_deref() == Some("https"))
             .and_then(|port| port.port);
         let ready = |endpoint: &&k8s_openapi::api::discovery::v1::Endpoint| {
-            endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true)
+            endpoint
+                .conditions
+                .as_ref()
+                .and_then(|conditions| conditions.ready)
+                .unwrap_or(true)
         };
-        let address = slice.endpoints.iter().find(ready).and_then(|endpoint| endpoint.addresses.first());
+        let address = slice
+            .endpoints
+            .iter()
+            .find(ready)
+            .and_then(|endpoint| endpoint.addresses.first());
         let api_server = address.zip(port).map(|(address, port)| {
             if address.contains(':') {
                 format!("https://[{address}]:{port}")
@@ -61,8 +73,8 @@ impl Discovered {
     }
 }
 
-/// The endpoint to render: settings first, then the sources in order. `own_ca` is the CA with which this process
-/// itself verifies the same API server.
+/// Chooses the endpoint: the settings first, then the sources in order. `own_ca` is the CA with which this process itself
+/// verifies the same API server.
 pub fn choose(settings: &Settings, sources: &[Discovered], own_ca: Option<&str>) -> Option<ClusterEndpoint> {
     let api_server = settings
         .cluster
@@ -75,10 +87,13 @@ pub fn choose(settings: &Settings, sources: &[Discovered], own_ca: Option<&str>)
         .clone()
         .or_else(|| sources.iter().find_map(|source| source.ca.clone()))
         .or_else(|| own_ca.map(str::to_owned))?;
-    Some(ClusterEndpoint { api_server: api_server.trim_end_matches('/').to_owned(), ca })
+    Some(ClusterEndpoint {
+        api_server: api_server.trim_end_matches('/').to_owned(),
+        ca,
+    })
 }
 
-/// DER certificates as a PEM bundle.
+/// Encodes DER certificates as a PEM bundle.
 pub fn pem(certificates: &[Vec<u8>]) -> Option<String> {
     if certificates.is_empty() {
         return None;
@@ -113,15 +128,37 @@ mod tests {
             "endpoints": [{"addresses": ["fd00::1"], "conditions": {"ready": false}}, {"addresses": ["fd00::2"]}],
             "ports": [{"name": "https", "port": 6443}]}))
         .unwrap();
-        let (info, slice) = (Discovered::from_cluster_info(&info), Discovered::from_endpoint_slice(&slice));
+        let (info, slice) = (
+            Discovered::from_cluster_info(&info),
+            Discovered::from_endpoint_slice(&slice),
+        );
         let mut settings = Settings::default();
         let chosen = choose(&settings, &[info.clone(), slice.clone()], Some("OWN")).unwrap();
-        assert_eq!(chosen, ClusterEndpoint { api_server: "https://info:6443".into(), ca: "CA".into() });
+        assert_eq!(
+            chosen,
+            ClusterEndpoint {
+                api_server: "https://info:6443".into(),
+                ca: "CA".into()
+            }
+        );
         let chosen = choose(&settings, &[Discovered::default(), slice.clone()], Some("OWN")).unwrap();
-        assert_eq!(chosen, ClusterEndpoint { api_server: "https://[fd00::2]:6443".into(), ca: "OWN".into() });
+        assert_eq!(
+            chosen,
+            ClusterEndpoint {
+                api_server: "https://[fd00::2]:6443".into(),
+                ca: "OWN".into()
+            }
+        );
         settings.cluster.api_server = Some("https://set:1/".into());
-        assert_eq!(choose(&settings, &[info], None).unwrap().api_server, "https://set:1");
-        assert_eq!(choose(&settings, &[slice], None), None, "an address without a CA is no endpoint");
+        assert_eq!(
+            choose(&settings, &[info], None).unwrap().api_server,
+            "https://set:1"
+        );
+        assert_eq!(
+            choose(&settings, &[slice], None),
+            None,
+            "an address without a CA is no endpoint"
+        );
     }
 
     #[test]

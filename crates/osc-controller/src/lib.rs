@@ -1,26 +1,36 @@
 //! osc-controller: one OperatingSystemConfig per MachineDeployment, rendered.
 //!
-//! It owns `spec`, `status.rendered`, `status.retired` and the condition `Rendered` of OperatingSystemConfigs. It
-//! has no right on any Secret, and writes a MachineDeployment only to take a [`finalizer`] of another program
-//! off, where that is wanted.
+//! It owns `spec`, `status.rendered`, `status.retired` and the condition `Rendered` of OperatingSystemConfigs. It has no
+//! right on any Secret. It writes a MachineDeployment only to remove a [`finalizer`] of the Go implementation, where the
+//! installation asks for that.
 //!
-//! A reconcile is `gather → plan → apply → report`; all decisions are in [`plan`].
+//! A reconcile is `gather → plan → apply → report`. [`plan`] makes all decisions, `apply` writes objects, and `report`
+//! alone writes status, Events and metrics. Finalizers are removed after that.
+
+// This crate is not published: a name that says everything needs no comment.
+#![allow(missing_docs)]
 
 pub mod apply;
+pub mod caches;
+pub mod compiled;
 pub mod endpoint;
 pub mod finalizer;
 pub mod gather;
+pub mod hold;
+pub mod memory;
 pub mod metrics;
 pub mod plan;
 pub mod pool_settings;
 pub mod report;
 pub mod state;
 pub mod view;
+pub mod watches;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use osm_runtime::runner;
-use osm_runtime::{Context, RequestError, settings};
+use osm_runtime::{Cluster, Process, RequestError};
 
 use crate::state::State;
 
@@ -31,18 +41,21 @@ pub const FIELD_MANAGER: &str = "osc-controller";
 ///
 /// # Errors
 /// Metrics that can't be registered.
-pub async fn run(context: Context, settings: settings::Receiver) -> anyhow::Result<()> {
-    let state = State::start(&context, settings)?;
+pub async fn run(process: Arc<Process>, cluster: Cluster) -> anyhow::Result<()> {
+    let state = State::new(&process, &cluster)?;
+    watches::start(&state);
     let (queue, shared) = (state.queue.clone(), state.clone());
     let work = move |name| reconcile(state.clone(), name);
-    runner::work(&context, &context.args.namespace, queue, shared, work).await;
+    runner::work(&cluster, cluster.namespace(), queue, shared, work).await;
     Ok(())
 }
 
-/// Brings the OperatingSystemConfig of this name to what it should be; returns when to look again.
+/// Reconciles the OperatingSystemConfig of this name; returns when to reconcile it again.
 async fn reconcile(state: State, name: String) -> Result<Option<Duration>, RequestError> {
     let gathered = gather::gather(&state, &name).await?;
     let plan = plan::plan(&gathered);
     let applied = apply::apply(&state, &gathered, plan).await?;
-    Ok(report::report(&state, &gathered, applied).await)
+    report::report(&state, &gathered, &applied).await?;
+    apply::release_finalizers(&state, &applied.remove_finalizers).await?;
+    Ok(applied.requeue_after)
 }

@@ -8,9 +8,9 @@ use osm_runtime::{CommonArgs, ProfileArgs, WorkerArgs};
 
 /// Renders one OperatingSystemConfig per MachineDeployment.
 ///
-/// Watches MachineDeployments, OperatingSystemProfiles, the settings and the cluster's API endpoint; writes
-/// OperatingSystemConfigs. Has no right on any Secret, and never writes a MachineDeployment but for one finalizer, where
-/// that is wanted.
+/// The service watches MachineDeployments, OperatingSystemProfiles, the settings and the cluster's API endpoint, and writes
+/// OperatingSystemConfigs. It needs no permission on Secrets. It never writes a MachineDeployment, except to remove a finalizer
+/// if --remove-go-finalizers is set.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
@@ -20,8 +20,8 @@ struct Args {
     worker: WorkerArgs,
     #[command(flatten)]
     profiles: ProfileArgs,
-    /// Namespaces of MachineDeployments whose ConfigMaps may hold a pool's settings, comma-separated. A MachineDeployment
-    /// names one in its annotation operatingsystemmanager.k8c.io/settings.
+    /// Namespaces in which ConfigMaps may hold the settings of a pool, comma-separated. A MachineDeployment selects such a
+    /// ConfigMap of its namespace in its annotation operatingsystemmanager.k8c.io/settings.
     #[arg(
         long,
         env = "OSM_POOL_SETTINGS_NAMESPACES",
@@ -30,8 +30,8 @@ struct Args {
         default_value = "kube-system"
     )]
     pool_settings_namespaces: Vec<String>,
-    /// Remove the finalizer kubermatic.io/cleanup-operating-system-configs, which the Go implementation has left behind, from
-    /// MachineDeployments that are being deleted. Only where that implementation no longer runs; needs the right to patch
+    /// Remove the finalizer kubermatic.io/cleanup-operating-system-configs of the Go implementation from MachineDeployments that
+    /// are being deleted. Set this only if that implementation no longer runs. It requires permission to patch
     /// MachineDeployments.
     #[arg(long, env = "OSM_REMOVE_GO_FINALIZERS")]
     remove_go_finalizers: bool,
@@ -46,5 +46,11 @@ fn main() -> ExitCode {
         ..args.common.installation()
     };
     let worker = args.worker.worker_cluster_kubeconfig;
-    osm_runtime::service::main(Service::OscController, args.common, worker, installation, osc_controller::run)
+    osm_runtime::service::main(
+        Service::OscController,
+        args.common,
+        worker,
+        installation,
+        osc_controller::run,
+    )
 }

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use osm_api::Settings;
-use osm_api::config::{OperatingSystemConfigStatus, UserDataBytes};
+use kube::ResourceExt;
+use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigStatus, UserDataBytes};
+use osm_api::pool_settings::PoolSettings;
 use osm_api::profile::OperatingSystemProfileSpec;
+use osm_api::{MachineDeployment, Settings};
 use osm_render::ClusterEndpoint;
 use osm_runtime::settings::Current;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::finalizer::Finalizers;
 
 const NAME: &str = "pool-kube-system-config";
 
@@ -18,7 +21,20 @@ fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
 }
 
-fn machine_deployment(uid: &str, revision: Option<&str>, kubelet: &str) -> Arc<MachineDeployment> {
+fn claimant(md: &MachineDeployment) -> Arc<PoolView> {
+    Arc::new(PoolView::of(md))
+}
+
+fn pool(uid: &str, revision: Option<&str>, kubelet: &str) -> Arc<PoolView> {
+    claimant(&machine_deployment(uid, revision, kubelet))
+}
+
+/// The MachineDeployment of [`gathered`].
+fn owner() -> MachineDeployment {
+    machine_deployment("uid-1", Some("1"), "1.34.2")
+}
+
+fn machine_deployment(uid: &str, revision: Option<&str>, kubelet: &str) -> MachineDeployment {
     let mut md = json!({
         "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
         "metadata": {"name": "pool", "namespace": "kube-system", "uid": uid, "creationTimestamp": "2026-01-01T00:00:00Z", "annotations": {}},
@@ -30,7 +46,7 @@ fn machine_deployment(uid: &str, revision: Option<&str>, kubelet: &str) -> Arc<M
     if let Some(revision) = revision {
         md["metadata"]["annotations"][names::REVISION] = json!(revision);
     }
-    Arc::new(serde_json::from_value(md).unwrap())
+    serde_json::from_value(md).unwrap()
 }
 
 fn profile_spec(version: &str, text: &str) -> OperatingSystemProfileSpec {
@@ -61,56 +77,85 @@ fn gathered() -> Gathered {
     Gathered {
         now: now(),
         name: NAME.into(),
-        claimants: vec![machine_deployment("uid-1", Some("1"), "1.34.2")],
+        claimants: vec![claimant(&owner())],
         config: None,
         cluster_uid: "cluster".into(),
-        elsewhere: None,
-        fate: Fate::Lives,
-        profile: ProfileLookup::Found(Box::new(found(&profile_spec("v1.0.0", "{{cluster.apiServer}}\n")))),
+        other_cluster: None,
+        presence: PoolPresence::Present,
+        profile: ProfileLookup::Found(Box::new(found(&profile_spec(
+            "v1.0.0",
+            "{{cluster.apiServer}}\n",
+        )))),
         settings: SettingsLookup::Found(Arc::new(Current {
             settings: Settings::default(),
             digest: "settings".into(),
             refused: None,
         })),
         settings_refused: None,
-        endpoint: Some(ClusterEndpoint { api_server: "https://api:6443".into(), ca: "CA".into() }),
-        waiting_since: now(),
+        endpoint: Some(ClusterEndpoint {
+            api_server: "https://api:6443".into(),
+            ca: "CA".into(),
+        }),
+        waiting: None,
         removes_finalizers: false,
     }
 }
 
-/// The config as it stands after the plan was done.
+/// The config after the plan was carried out.
 fn done(gathered: &Gathered, plan: Plan) -> Arc<ConfigView> {
     let current = gathered.config.as_deref().cloned().unwrap_or_default();
-    let (mut meta, digest, md, profile) = match plan.object {
+    let (mut meta, digest, rendered_for, profile) = match plan.object {
         ObjectPlan::Create(meta, spec) | ObjectPlan::Replace(meta, spec) => {
             let generation = current.metadata.generation.unwrap_or(0) + 1;
-            (
-                ObjectMeta { generation: Some(generation), ..meta },
-                spec.digest,
-                spec.machine_deployment,
-                spec.profile,
-            )
+            let written = OperatingSystemConfig {
+                metadata: meta,
+                spec: *spec,
+                status: None,
+            };
+            let view = ConfigView::of(written);
+            let meta = ObjectMeta {
+                generation: Some(generation),
+                ..view.metadata
+            };
+            (meta, view.digest, view.rendered_for, view.profile)
         }
-        _ => (current.metadata, current.digest, current.machine_deployment, current.profile),
+        _ => (
+            current.metadata,
+            current.digest,
+            current.rendered_for,
+            current.profile,
+        ),
     };
     meta.uid = Some("config".into());
     meta.resource_version = Some("1".into());
     let mut status = current.status;
     if let Some(planned) = plan.status {
         status.conditions =
-            vec![planned.verdict.condition(&status.conditions, meta.generation, gathered.now)];
+            vec![
+                planned
+                    .verdict
+                    .condition(&status.conditions, meta.generation, gathered.now),
+            ];
         status.rendered = match planned.rendered {
-            Vouched::Last(rendered) => rendered,
-            Vouched::Written(rendered) => Some(Rendered { generation: meta.generation.unwrap(), ..rendered }),
+            RenderedStatus::Last(rendered) => rendered,
+            RenderedStatus::Written(rendered) => Some(Rendered {
+                generation: meta.generation.unwrap(),
+                ..rendered
+            }),
         };
         status.retired = planned.retired;
     }
-    Arc::new(ConfigView { metadata: meta, digest, machine_deployment: md, profile, status })
+    Arc::new(ConfigView {
+        metadata: meta,
+        digest,
+        rendered_for,
+        profile,
+        status,
+    })
 }
 
-/// A pool whose config stands.
-fn standing() -> Gathered {
+/// A pool whose config is up to date.
+fn current() -> Gathered {
     let mut gathered = gathered();
     gathered.config = Some(done(&gathered, plan(&gathered)));
     gathered
@@ -118,14 +163,14 @@ fn standing() -> Gathered {
 
 fn verdict(plan: &Plan) -> (&'static str, bool) {
     let verdict = &plan.status.as_ref().expect("a verdict").verdict;
-    (verdict.reason, verdict.status)
+    (verdict.reason.as_str(), verdict.status)
 }
 
 fn message(plan: &Plan) -> &str {
     &plan.status.as_ref().expect("a verdict").verdict.message
 }
 
-fn vouched(config: &ConfigView) -> &Rendered {
+fn rendered(config: &ConfigView) -> &Rendered {
     config.status.rendered.as_ref().expect("rendered")
 }
 
@@ -133,16 +178,25 @@ fn vouched(config: &ConfigView) -> &Rendered {
 fn a_new_pool_is_created_rendered() {
     let plan = plan(&gathered());
     assert_eq!(verdict(&plan), ("Rendered", true));
-    let ObjectPlan::Create(meta, spec) = &plan.object else { panic!("{:?}", plan.object) };
+    let ObjectPlan::Create(meta, spec) = &plan.object else {
+        panic!("{:?}", plan.object)
+    };
     assert_eq!(meta.name.as_deref(), Some(NAME));
-    assert_eq!(spec.machine_deployment.as_ref().unwrap().revision.as_deref(), Some("1"));
-    assert_eq!(spec.cloud_provider.as_ref().unwrap().spec, None, "it may hold credentials");
+    assert_eq!(
+        spec.machine_deployment.as_ref().unwrap().revision.as_deref(),
+        Some("1")
+    );
+    assert_eq!(
+        spec.cloud_provider.as_ref().unwrap().spec,
+        None,
+        "it may hold credentials"
+    );
     assert!(spec.digest.is_some());
 }
 
 #[test]
-fn what_stands_is_left_alone() {
-    let gathered = standing();
+fn a_current_config_is_left_alone() {
+    let gathered = current();
     let plan = plan(&gathered);
     assert!(matches!(plan.object, ObjectPlan::Keep), "{:?}", plan.object);
     assert_eq!(done(&gathered, plan), gathered.config.unwrap());
@@ -151,38 +205,39 @@ fn what_stands_is_left_alone() {
 #[test]
 fn a_pool_without_revision_is_rendered_and_follows_the_revision() {
     let mut gathered = gathered();
-    gathered.claimants = vec![machine_deployment("uid-1", None, "1.34.2")];
+    gathered.claimants = vec![pool("uid-1", None, "1.34.2")];
     gathered.config = Some(done(&gathered, plan(&gathered)));
-    assert_eq!(vouched(gathered.config.as_ref().unwrap()).revision, None);
+    assert_eq!(rendered(gathered.config.as_ref().unwrap()).revision, None);
     // The template was edited before the first revision: nothing depends on the old one.
-    gathered.claimants = vec![machine_deployment("uid-1", None, "1.35.0")];
+    gathered.claimants = vec![pool("uid-1", None, "1.35.0")];
     assert!(matches!(plan(&gathered).object, ObjectPlan::Replace(..)));
-    gathered.claimants = vec![machine_deployment("uid-1", Some("1"), "1.35.0")];
+    gathered.claimants = vec![pool("uid-1", Some("1"), "1.35.0")];
     let config = done(&gathered, plan(&gathered));
-    assert_eq!(vouched(&config).revision.as_deref(), Some("1"));
+    assert_eq!(rendered(&config).revision.as_deref(), Some("1"));
 }
 
 #[test]
 fn an_edited_template_waits_for_its_revision_and_annotations_do_not() {
-    let mut gathered = standing();
+    let mut gathered = current();
     let before = gathered.config.clone().unwrap();
-    gathered.claimants = vec![machine_deployment("uid-1", Some("1"), "1.35.0")];
+    gathered.claimants = vec![pool("uid-1", Some("1"), "1.35.0")];
     let waiting = plan(&gathered);
     assert_eq!(verdict(&waiting), ("WaitingForRevision", true));
     assert!(matches!(waiting.object, ObjectPlan::Keep));
     gathered.config = Some(done(&gathered, waiting));
     assert_eq!(gathered.config.as_ref().unwrap().digest, before.digest);
-    gathered.claimants = vec![machine_deployment("uid-1", Some("2"), "1.35.0")];
+    gathered.claimants = vec![pool("uid-1", Some("2"), "1.35.0")];
     let stamped = plan(&gathered);
     assert_eq!(verdict(&stamped), ("Rendered", true));
     let config = done(&gathered, stamped);
     assert_ne!(config.digest, before.digest);
-    assert_eq!(vouched(&config).revision.as_deref(), Some("2"));
+    assert_eq!(rendered(&config).revision.as_deref(), Some("2"));
 
-    let mut gathered = standing();
-    let mut md = (*gathered.claimants[0]).clone();
-    md.annotations_mut().insert(format!("{}MaxPods", names::KUBELET_CONFIG_PREFIX), "many".into());
-    gathered.claimants = vec![Arc::new(md)];
+    let mut gathered = current();
+    let mut md = owner();
+    md.annotations_mut()
+        .insert(format!("{}MaxPods", names::KUBELET_CONFIG_PREFIX), "many".into());
+    gathered.claimants = vec![claimant(&md)];
     assert_eq!(verdict(&plan(&gathered)), ("InvalidAnnotation", false));
 }
 
@@ -193,10 +248,10 @@ fn failures_keep_the_last_good_content_and_say_why() {
     let change = |path: &str, value: Value| {
         let path = path.to_owned();
         move |gathered: &mut Gathered| {
-            let mut md = (*gathered.claimants[0]).clone();
+            let mut md = owner();
             *md.spec.template.pointer_mut(&path).unwrap() = value.clone();
             md.annotations_mut().insert(names::REVISION.into(), "2".into());
-            gathered.claimants = vec![Arc::new(md)];
+            gathered.claimants = vec![claimant(&md)];
         }
     };
     let cases: Vec<(AnyBreak, &str, &str)> = vec![
@@ -211,7 +266,10 @@ fn failures_keep_the_last_good_content_and_say_why() {
             "operatingSystem",
         ),
         (
-            Box::new(change("/spec/providerSpec/value/operatingSystem", json!("flatcar"))),
+            Box::new(change(
+                "/spec/providerSpec/value/operatingSystem",
+                json!("flatcar"),
+            )),
             "UnsupportedOperatingSystem",
             "flatcar",
         ),
@@ -220,24 +278,39 @@ fn failures_keep_the_last_good_content_and_say_why() {
             "UnsupportedCloudProvider",
             "azure",
         ),
-        (Box::new(change("/spec/versions", json!({}))), "InvalidKubeletVersion", "versions.kubelet"),
-        (Box::new((|g| g.settings = SettingsLookup::Missing) as Break), "SettingsMissing", "settings"),
+        (
+            Box::new(change("/spec/versions", json!({}))),
+            "InvalidKubeletVersion",
+            "versions.kubelet",
+        ),
+        (
+            Box::new((|g| g.settings = SettingsLookup::Missing) as Break),
+            "SettingsMissing",
+            "settings",
+        ),
         (
             Box::new(
                 (|g| {
-                    let message = "annotation x: proxy.http: must be …".to_owned();
-                    g.settings = SettingsLookup::Refused { reason: "PoolSettingsInvalid", message };
+                    let wanted = PoolSettings::parse("proxy: {http: here}").unwrap();
+                    let error = wanted.merge(&Settings::default(), None).unwrap_err();
+                    g.settings = SettingsLookup::Refused(error.into());
                 }) as Break,
             ),
             "PoolSettingsInvalid",
             "proxy.http",
         ),
-        (Box::new((|g| g.endpoint = None) as Break), "EndpointUnknown", "cluster-info"),
+        (
+            Box::new((|g| g.endpoint = None) as Break),
+            "EndpointUnknown",
+            "cluster-info",
+        ),
         (
             Box::new(
                 (|g| {
-                    g.profile =
-                        ProfileLookup::Missing { namespace: "kube-system".into(), name: "mine".into() }
+                    g.profile = ProfileLookup::Missing {
+                        namespace: "kube-system".into(),
+                        name: "mine".into(),
+                    }
                 }) as Break,
             ),
             "ProfileNotFound",
@@ -266,12 +339,16 @@ fn failures_keep_the_last_good_content_and_say_why() {
         ),
     ];
     for (break_it, reason, text) in cases {
-        let mut gathered = standing();
+        let mut gathered = current();
         break_it(&mut gathered);
         let failed = plan(&gathered);
         assert_eq!(verdict(&failed), (reason, false));
-        assert!(message(&failed).contains(text), "{reason}: {:?} does not name {text:?}", message(&failed));
-        assert!(failed.about.is_some(), "{reason}: nobody is told");
+        assert!(
+            message(&failed).contains(text),
+            "{reason}: {:?} does not name {text:?}",
+            message(&failed)
+        );
+        assert!(failed.subject.is_some(), "{reason}: no Event");
         let after = done(&gathered, failed);
         let before = gathered.config.clone().unwrap();
         assert_eq!(
@@ -283,8 +360,14 @@ fn failures_keep_the_last_good_content_and_say_why() {
         // The same of a pool that has nothing yet: it is in the table all the same.
         gathered.config = None;
         let failed = plan(&gathered);
-        let ObjectPlan::Create(_, spec) = &failed.object else { panic!("{reason}: {:?}", failed.object) };
-        assert_eq!((spec.digest.as_ref(), spec.bootstrap_config.files.len()), (None, 0), "{reason}");
+        let ObjectPlan::Create(_, spec) = &failed.object else {
+            panic!("{reason}: {:?}", failed.object)
+        };
+        assert_eq!(
+            (spec.digest.as_ref(), spec.bootstrap_config.files.len()),
+            (None, 0),
+            "{reason}"
+        );
         assert_eq!(done(&gathered, failed).status.rendered, None, "{reason}");
     }
 }
@@ -292,26 +375,34 @@ fn failures_keep_the_last_good_content_and_say_why() {
 #[test]
 fn marker_text_in_an_annotation_or_a_setting_is_refused() {
     let marker = "%%osm-late{api/token,raw}%%";
-    let mut gathered = standing();
-    let mut md = (*gathered.claimants[0]).clone();
-    md.annotations_mut()
-        .insert(format!("{}ContainerLogMaxSize", names::KUBELET_CONFIG_PREFIX), marker.into());
-    gathered.claimants = vec![Arc::new(md)];
+    let mut gathered = current();
+    let mut md = owner();
+    md.annotations_mut().insert(
+        format!("{}ContainerLogMaxSize", names::KUBELET_CONFIG_PREFIX),
+        marker.into(),
+    );
+    gathered.claimants = vec![claimant(&md)];
     assert_eq!(verdict(&plan(&gathered)), ("InvalidAnnotation", false));
 
-    let mut gathered = standing();
-    let settings = Settings { pause_image: Some(marker.to_owned()), ..Settings::default() };
-    gathered.settings =
-        SettingsLookup::Found(Arc::new(Current { settings, digest: "settings".into(), refused: None }));
+    let mut gathered = current();
+    let settings = Settings {
+        pause_image: Some(marker.to_owned()),
+        ..Settings::default()
+    };
+    gathered.settings = SettingsLookup::Found(Arc::new(Current {
+        settings,
+        digest: "settings".into(),
+        refused: None,
+    }));
     assert_eq!(verdict(&plan(&gathered)), ("ReservedText", false));
 }
 
 #[test]
 fn a_profile_or_setting_takes_effect_at_once() {
-    let mut gathered = standing();
+    let mut gathered = current();
     gathered.profile = ProfileLookup::Found(Box::new(found(&profile_spec("v2.0.0", "new\n"))));
     assert!(matches!(plan(&gathered).object, ObjectPlan::Replace(..)));
-    let mut gathered = standing();
+    let mut gathered = current();
     let before = gathered.config.clone().unwrap();
     gathered.endpoint.as_mut().unwrap().api_server = "https://other:6443".into();
     assert_ne!(done(&gathered, plan(&gathered)).digest, before.digest);
@@ -333,47 +424,62 @@ fn a_refused_edit_of_the_profile_renders_the_last_good_and_says_so() {
 }
 
 #[test]
-fn a_refused_edit_of_the_settings_is_told_by_every_pool_until_it_is_mended() {
-    let mut gathered = standing();
+fn a_refused_edit_of_the_settings_is_reported_by_every_pool_until_it_is_corrected() {
+    let mut gathered = current();
     let before = gathered.config.clone().unwrap();
     gathered.settings_refused = Some("ConfigMap osm/settings: pauseImge: unknown field".into());
-    let told = plan(&gathered);
-    assert_eq!(verdict(&told), ("Rendered", true));
-    assert!(matches!(told.object, ObjectPlan::Keep));
-    assert!(message(&told).contains("not accepted") && message(&told).contains("pauseImge"), "{told:?}");
-    gathered.config = Some(done(&gathered, told));
+    let planned = plan(&gathered);
+    assert_eq!(verdict(&planned), ("Rendered", true));
+    assert!(matches!(planned.object, ObjectPlan::Keep));
+    assert!(
+        message(&planned).contains("not accepted") && message(&planned).contains("pauseImge"),
+        "{planned:?}"
+    );
+    gathered.config = Some(done(&gathered, planned));
     gathered.settings_refused = None;
     assert_eq!(done(&gathered, plan(&gathered)).status, before.status);
 
     // Also where it holds the pool up.
     gathered.settings_refused = Some("pauseImge: unknown field".into());
     gathered.profile = ProfileLookup::Unnamed;
-    let told = plan(&gathered);
-    assert_eq!(verdict(&told), ("ProfileNotFound", false));
-    assert!(message(&told).contains("pauseImge"), "{told:?}");
+    let planned = plan(&gathered);
+    assert_eq!(verdict(&planned), ("ProfileNotFound", false));
+    assert!(message(&planned).contains("pauseImge"), "{planned:?}");
 }
 
 #[test]
-fn a_new_revision_waits_for_the_verdict_but_not_for_ever() {
-    let mut gathered = standing();
+fn a_new_revision_waits_for_its_profile_but_not_for_ever() {
+    let mut gathered = current();
     let mut profile = found(&profile_spec("v1.0.0", "{{cluster.apiServer}}\n"));
     (profile.generation, profile.judged) = (2, 1);
     gathered.profile = ProfileLookup::Found(Box::new(profile));
-    // The revision stands already: the last good stays in force.
+    // The content has this revision already: the last good one stays in force.
     assert_eq!(verdict(&plan(&gathered)), ("Rendered", true));
-    gathered.claimants = vec![machine_deployment("uid-1", Some("2"), "1.34.2")];
+    gathered.claimants = vec![pool("uid-1", Some("2"), "1.34.2")];
     let waiting = plan(&gathered);
     assert_eq!(verdict(&waiting), ("WaitingForProfile", true));
     assert!(matches!(waiting.object, ObjectPlan::Keep));
-    assert!(waiting.again.unwrap() <= Duration::from_secs(10));
+    assert!(waiting.requeue_after.unwrap() <= Duration::from_secs(10));
+    gathered.waiting = waiting.waiting;
+    assert_eq!(
+        gathered.waiting,
+        Some(Waiting {
+            revision: "2".into(),
+            since: now()
+        })
+    );
     gathered.now += SignedDuration::from_secs(11);
     let plan = plan(&gathered);
     assert_eq!(verdict(&plan), ("Rendered", true));
-    assert!(message(&plan).contains("has not been judged in time"), "{}", message(&plan));
+    assert!(
+        message(&plan).contains("was not validated in time"),
+        "{}",
+        message(&plan)
+    );
 }
 
 #[test]
-fn what_somebody_else_wrote_is_put_right() {
+fn edits_of_other_clients_are_reverted() {
     type Edit = fn(&mut ConfigView);
     let edits: Vec<Edit> = vec![
         |config| config.metadata.generation = Some(9),
@@ -383,27 +489,36 @@ fn what_somebody_else_wrote_is_put_right() {
         |config| config.metadata.labels = None,
     ];
     for (i, edit) in edits.into_iter().enumerate() {
-        let mut gathered = standing();
+        let mut gathered = current();
         let mut config = (**gathered.config.as_ref().unwrap()).clone();
         edit(&mut config);
         gathered.config = Some(Arc::new(config));
-        assert!(matches!(plan(&gathered).object, ObjectPlan::Replace(..)), "edit {i}");
+        assert!(
+            matches!(plan(&gathered).object, ObjectPlan::Replace(..)),
+            "edit {i}"
+        );
     }
 }
 
 #[test]
-fn deletion_is_told_then_done_once_everything_is_undone() {
-    let mut gathered = standing();
+fn a_pool_is_retired_and_its_config_deleted_once_everything_is_undone() {
+    let mut gathered = current();
     gathered.claimants = vec![];
-    gathered.fate = Fate::Gone;
-    let told = plan(&gathered);
-    assert_eq!(verdict(&told), ("Retired", false));
-    assert!(matches!(told.object, ObjectPlan::Keep));
-    assert_eq!(told.status.as_ref().unwrap().retired.as_ref().unwrap().uid, "uid-1");
-    gathered.config = Some(done(&gathered, told));
-    gathered.fate = Fate::Lives;
+    gathered.presence = PoolPresence::Gone;
+    let planned = plan(&gathered);
+    assert_eq!(verdict(&planned), ("Retired", false));
+    assert!(matches!(planned.object, ObjectPlan::Keep));
+    assert_eq!(
+        planned.status.as_ref().unwrap().retired.as_ref().unwrap().uid,
+        "uid-1"
+    );
+    gathered.config = Some(done(&gathered, planned));
+    gathered.presence = PoolPresence::Present;
     let waiting = plan(&gathered);
-    assert!(matches!(waiting.object, ObjectPlan::Keep) && waiting.status.is_none(), "secret-syncer's turn");
+    assert!(
+        matches!(waiting.object, ObjectPlan::Keep) && waiting.status.is_none(),
+        "secret-syncer's turn"
+    );
 
     let mut config = (**gathered.config.as_ref().unwrap()).clone();
     let undone = Verdict {
@@ -415,7 +530,7 @@ fn deletion_is_told_then_done_once_everything_is_undone() {
     config.status.conditions.push(undone.condition(&[], None, now()));
     gathered.config = Some(Arc::new(config));
     // Also when a successor of the same name waits already.
-    for claimants in [vec![], vec![machine_deployment("uid-2", Some("1"), "1.34.2")]] {
+    for claimants in [vec![], vec![pool("uid-2", Some("1"), "1.34.2")]] {
         gathered.claimants = claimants;
         assert!(matches!(plan(&gathered).object, ObjectPlan::Delete { .. }));
     }
@@ -423,62 +538,92 @@ fn deletion_is_told_then_done_once_everything_is_undone() {
 
 #[test]
 fn nothing_is_retired_on_mere_absence() {
-    for (fate, reason) in [(Fate::Unseen, None), (Fate::OtherCluster, Some("ClusterChanged"))] {
-        let mut gathered = standing();
+    for (presence, reason) in [
+        (PoolPresence::NotWatchedYet, None),
+        (PoolPresence::OtherCluster, Some("ClusterChanged")),
+    ] {
+        let mut gathered = current();
         gathered.claimants = vec![];
-        gathered.fate = fate;
+        gathered.presence = presence;
         let plan = plan(&gathered);
-        assert!(matches!(plan.object, ObjectPlan::Keep), "{fate:?}");
-        assert_eq!(plan.status.as_ref().map(|status| status.verdict.reason), reason, "{fate:?}");
-        assert!(plan.status.is_none_or(|status| status.retired.is_none()), "{fate:?}");
+        assert!(matches!(plan.object, ObjectPlan::Keep), "{presence:?}");
+        assert_eq!(
+            plan.status.as_ref().map(|status| status.verdict.reason.as_str()),
+            reason,
+            "{presence:?}"
+        );
+        assert!(
+            plan.status.is_none_or(|status| status.retired.is_none()),
+            "{presence:?}"
+        );
     }
 }
 
 #[test]
 fn where_every_config_is_of_another_cluster_no_new_one_is_made() {
     let mut gathered = gathered();
-    gathered.elsewhere = Some("uid-of-the-other".into());
+    gathered.other_cluster = Some("uid-of-the-other".into());
     let plan = plan(&gathered);
-    assert!(matches!(plan.object, ObjectPlan::Keep) && plan.status.is_none() && plan.again.is_some());
-    let [rejection] = plan.rejected.as_slice() else { panic!("{:?}", plan.rejected) };
+    assert!(matches!(plan.object, ObjectPlan::Keep) && plan.status.is_none() && plan.requeue_after.is_some());
+    let [rejection] = plan.rejected.as_slice() else {
+        panic!("{:?}", plan.rejected)
+    };
     assert_eq!(rejection.reason, "ClusterChanged");
-    assert!(rejection.message.contains("uid-of-the-other"), "{}", rejection.message);
+    assert!(
+        rejection.message.contains("uid-of-the-other"),
+        "{}",
+        rejection.message
+    );
 }
 
 #[test]
 fn a_machine_deployment_recreated_under_the_same_name_retires_its_predecessor_first() {
-    let mut gathered = standing();
-    gathered.claimants = vec![machine_deployment("uid-2", Some("1"), "1.34.2")];
-    gathered.fate = Fate::Gone;
+    let mut gathered = current();
+    gathered.claimants = vec![pool("uid-2", Some("1"), "1.34.2")];
+    gathered.presence = PoolPresence::Gone;
     let plan = plan(&gathered);
     assert_eq!(verdict(&plan), ("Retired", false));
     assert_eq!(plan.status.unwrap().retired.unwrap().uid, "uid-1");
 }
 
 #[test]
-fn of_two_that_claim_one_name_the_second_is_told_and_nothing_is_overwritten() {
-    let mut gathered = standing();
-    let mut other = (*machine_deployment("uid-0", Some("1"), "1.33.0")).clone();
+fn of_two_that_claim_one_name_the_second_is_rejected_and_nothing_is_overwritten() {
+    let mut gathered = current();
+    let mut other = machine_deployment("uid-0", Some("1"), "1.33.0");
     (other.metadata.name, other.metadata.namespace) = (Some("pool-kube".into()), Some("system".into()));
-    assert_eq!(view::claimed(&other), NAME);
-    gathered.claimants.push(Arc::new(other));
+    let other = claimant(&other);
+    assert_eq!(other.pool_ref.config_name(), NAME);
+    gathered.claimants.push(other);
     let plan = plan(&gathered);
     assert!(matches!(plan.object, ObjectPlan::Keep));
-    let [rejected] = plan.rejected.as_slice() else { panic!("{:?}", plan.rejected) };
-    assert_eq!((rejected.reason, rejected.uid.as_str()), ("NameConflict", "uid-0"));
-    assert!(rejected.message.contains("kube-system/pool"), "{}", rejected.message);
+    let [rejected] = plan.rejected.as_slice() else {
+        panic!("{:?}", plan.rejected)
+    };
+    assert_eq!(
+        (rejected.reason.as_str(), rejected.pool.uid.as_str()),
+        ("NameConflict", "uid-0")
+    );
+    assert!(
+        rejected.message.contains("kube-system/pool"),
+        "{}",
+        rejected.message
+    );
 }
 
 #[test]
-fn a_name_that_is_too_long_is_told() {
+fn a_name_that_is_too_long_is_rejected() {
     let mut gathered = gathered();
-    let mut md = (*gathered.claimants[0]).clone();
+    let mut md = owner();
     md.metadata.name = Some("x".repeat(240));
-    gathered.claimants = vec![Arc::new(md)];
+    gathered.claimants = vec![claimant(&md)];
     let plan = plan(&gathered);
     assert!(matches!(plan.object, ObjectPlan::Keep) && plan.status.is_none());
     assert_eq!(plan.rejected[0].reason, "NameTooLong");
-    assert!(plan.rejected[0].message.contains("by 16"), "{}", plan.rejected[0].message);
+    assert!(
+        plan.rejected[0].message.contains("by 16"),
+        "{}",
+        plan.rejected[0].message
+    );
 }
 
 #[test]
@@ -491,7 +636,10 @@ fn an_object_of_the_go_implementation_without_pool_is_not_ours_to_judge() {
     // With its MachineDeployment there, it becomes ours.
     let mut gathered = self::gathered();
     gathered.config = Some(Arc::new(ConfigView {
-        metadata: ObjectMeta { generation: Some(3), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            generation: Some(3),
+            ..ObjectMeta::default()
+        },
         ..ConfigView::default()
     }));
     assert!(matches!(super::plan(&gathered).object, ObjectPlan::Replace(..)));
@@ -499,8 +647,10 @@ fn an_object_of_the_go_implementation_without_pool_is_not_ours_to_judge() {
 
 #[test]
 fn sizes_are_reported() {
-    let gathered = standing();
-    let bytes: UserDataBytes = vouched(gathered.config.as_ref().unwrap()).user_data_bytes.unwrap();
+    let gathered = current();
+    let bytes: UserDataBytes = rendered(gathered.config.as_ref().unwrap())
+        .user_data_bytes
+        .unwrap();
     assert!(bytes.bootstrap > 0 && bytes.provisioning > 0);
     let status: &OperatingSystemConfigStatus = &gathered.config.as_ref().unwrap().status;
     assert_eq!(status.published, None);
@@ -508,46 +658,70 @@ fn sizes_are_reported() {
 
 fn being_deleted(since: SignedDuration, finalizers: &[&str]) -> Gathered {
     let mut gathered = gathered();
-    let mut md = (*machine_deployment("uid-1", Some("1"), "1.34.2")).clone();
-    md.metadata.deletion_timestamp =
-        Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now() - since));
+    let mut md = owner();
+    md.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+        now() - since,
+    ));
     md.metadata.finalizers = Some(finalizers.iter().map(|name| (*name).to_owned()).collect());
-    gathered.claimants = vec![Arc::new(md)];
+    gathered.claimants = vec![claimant(&md)];
     gathered
 }
 
 #[test]
-fn only_that_one_only_of_what_is_being_deleted_and_only_where_it_is_wanted() {
+fn the_go_finalizer_is_handled_only_on_what_is_being_deleted_and_removed_only_on_request() {
     let ours = ["foregroundDeletion", names::GO_FINALIZER];
     let moment = SignedDuration::from_secs(1);
     let mut wanted = being_deleted(moment, &ours);
     assert_eq!(
         finalizer::left_behind(&wanted),
-        (vec![], Some(Duration::from_secs(9))),
-        "nobody is told at once"
+        Finalizers {
+            requeue_after: Some(Duration::from_secs(9)),
+            ..Finalizers::default()
+        },
+        "not reported at once"
     );
     wanted.removes_finalizers = true;
-    let (found, again) = finalizer::left_behind(&wanted);
-    assert_eq!(found.iter().map(|f| (f.index, f.remove)).collect::<Vec<_>>(), [(1, true)]);
-    assert_eq!(again, None);
+    let found = finalizer::left_behind(&wanted);
+    assert_eq!(
+        found
+            .remove
+            .iter()
+            .map(|finalizer| finalizer.index)
+            .collect::<Vec<_>>(),
+        [1]
+    );
+    assert_eq!((found.report, found.requeue_after), (vec![], None));
 
-    let (found, _) = finalizer::left_behind(&being_deleted(finalizer::PATIENCE, &ours));
-    assert_eq!(found.iter().map(|f| f.remove).collect::<Vec<_>>(), [false], "told after a while");
-    assert_eq!(finalizer::left_behind(&being_deleted(finalizer::PATIENCE, &ours[..1])).0, []);
+    let found = finalizer::left_behind(&being_deleted(finalizer::REPORT_DELAY, &ours));
+    assert_eq!(
+        (found.remove.len(), found.report.len()),
+        (0, 1),
+        "reported after a while"
+    );
+    assert!(
+        found.report[0].advice().contains("/metadata/finalizers/1"),
+        "{}",
+        found.report[0].advice()
+    );
+    let none = Finalizers::default();
+    assert_eq!(
+        finalizer::left_behind(&being_deleted(finalizer::REPORT_DELAY, &ours[..1])),
+        none
+    );
 
     for elsewhere in [true, false] {
         let mut other = wanted.clone();
         if elsewhere {
-            other.elsewhere = Some("other".into());
+            other.other_cluster = Some("other".into());
         } else {
-            other.fate = Fate::OtherCluster;
+            other.presence = PoolPresence::OtherCluster;
         }
-        assert_eq!(finalizer::left_behind(&other), (vec![], None));
+        assert_eq!(finalizer::left_behind(&other), none);
     }
-    let mut lives = (*wanted.claimants[0]).clone();
-    lives.metadata.deletion_timestamp = None;
-    wanted.claimants = vec![Arc::new(lives)];
-    assert_eq!(finalizer::left_behind(&wanted), (vec![], None));
+    let mut md = owner();
+    md.metadata.finalizers = Some(vec![names::GO_FINALIZER.into()]);
+    wanted.claimants = vec![claimant(&md)];
+    assert_eq!(finalizer::left_behind(&wanted), none);
 }
 
 /// What the Go implementation leaves of a pool.
@@ -566,10 +740,15 @@ fn of_go() -> ConfigView {
 
 #[test]
 fn what_the_go_implementation_made_is_taken_over_and_no_longer_looks_like_its_own() {
-    let gathered = Gathered { config: Some(Arc::new(of_go())), ..gathered() };
+    let gathered = Gathered {
+        config: Some(Arc::new(of_go())),
+        ..gathered()
+    };
     let plan = plan(&gathered);
     assert_eq!(verdict(&plan), ("Rendered", true));
-    let ObjectPlan::Replace(meta, _) = &plan.object else { panic!("{:?}", plan.object) };
+    let ObjectPlan::Replace(meta, _) = &plan.object else {
+        panic!("{:?}", plan.object)
+    };
     let annotations = meta.annotations.as_ref().unwrap();
     for name in names::GO_CONFIG_ANNOTATIONS {
         assert!(!annotations.contains_key(name), "{name}");
@@ -577,11 +756,17 @@ fn what_the_go_implementation_made_is_taken_over_and_no_longer_looks_like_its_ow
 }
 
 #[test]
-fn what_the_go_implementation_made_stays_where_it_cannot_be_rendered_and_the_condition_says_what_that_means()
-{
-    let refused = FoundProfile { accepted: None, ..found(&profile_spec("v1.0.0", "x")) };
+fn what_the_go_implementation_made_stays_where_it_cannot_be_rendered_and_the_condition_explains() {
+    let refused = FoundProfile {
+        accepted: None,
+        ..found(&profile_spec("v1.0.0", "x"))
+    };
     let profile = ProfileLookup::Found(Box::new(refused));
-    let mut gathered = Gathered { profile, config: Some(Arc::new(of_go())), ..gathered() };
+    let mut gathered = Gathered {
+        profile,
+        config: Some(Arc::new(of_go())),
+        ..gathered()
+    };
     let held = plan(&gathered);
     assert!(matches!(held.object, ObjectPlan::Keep), "{:?}", held.object);
     assert_eq!(verdict(&held), ("ProfileNotAccepted", false));

@@ -1,88 +1,196 @@
-//! Tells people: Events on failure and on recovery, metrics, log lines.
+//! Reports what a reconcile did: status, Events, metrics and log lines. Nothing else writes them.
 
-use std::time::Duration;
-
-use osm_api::condition;
-use osm_api::config::UserDataBytes;
+use k8s_openapi::api::core::v1::ObjectReference;
+use osm_api::condition::{self, Verdict};
+use osm_api::config::{OperatingSystemConfigStatus, Rendered, UserDataBytes};
 use osm_api::profile::CloudProvider;
-use osm_runtime::strangers::CLUSTER_CHANGED;
+use osm_api::{PoolRef, Reason};
+use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
+use osm_runtime::request::failed;
+use osm_runtime::{RequestError, status};
 
+use crate::FIELD_MANAGER;
 use crate::apply::Applied;
-use crate::finalizer;
+use crate::finalizer::Finalizer;
 use crate::gather::Gathered;
-use crate::plan::Vouched;
-use crate::state::{State, lock};
+use crate::plan::{Rejection, RenderedStatus, StatusPlan};
+use crate::state::State;
+use crate::view::ConfigView;
 
-/// Reports what a reconcile has done; returns when to look again.
-pub async fn report(state: &State, gathered: &Gathered, applied: Applied) -> Option<Duration> {
-    report_rejections(state, gathered, &applied).await;
-    finalizer::tell(state, &applied.finalizers).await;
-    let verdict = applied.status.as_ref().map(|status| (status.verdict.reason, &status.verdict.message));
-    let mut found =
-        applied.rejected.iter().map(|rejection| (rejection.reason, &rejection.message)).chain(verdict);
-    let stranger = found.find(|(reason, _)| *reason == CLUSTER_CHANGED);
-    state.strangers.note(&gathered.name, stranger.map(|(_, message)| message.as_str()));
+/// Reports what a reconcile did, the status first.
+///
+/// # Errors
+/// The write of the status; then nothing else is reported.
+pub async fn report(state: &State, gathered: &Gathered, applied: &Applied) -> Result<(), RequestError> {
+    if let (Some(status), Some(config)) = (&applied.status, &applied.config) {
+        write_status(state, gathered, status, config).await?;
+    }
+    report_rejections(state, gathered, &applied.rejected).await;
+    report_finalizers(state, &applied.report_finalizers).await;
+    let verdict = applied.status.as_ref().map(|status| &status.verdict);
+    note_other_cluster(state, gathered, &applied.rejected, verdict);
     if applied.deleted {
-        tracing::info!(config = gathered.name, "the pool is retired, and everything made for it is undone");
+        tracing::info!(
+            config = gathered.name,
+            "the pool is retired, and everything created for it is deleted"
+        );
     }
     if gathered.claimants.is_empty() && (gathered.config.is_none() || applied.deleted) {
         state.forget(&gathered.name);
     }
-    let Some(status) = &applied.status else { return applied.again };
-    let verdict = &status.verdict;
-    state.count(&gathered.name, Some(verdict));
-    state.sizes.note(&gathered.name, sizes(gathered, &status.rendered));
-    let before =
-        gathered.config.as_ref().and_then(|c| condition::find(&c.status.conditions, condition::RENDERED));
+    if let Some(status) = &applied.status {
+        state.count(&gathered.name, Some(&status.verdict));
+        state
+            .sizes
+            .note(&gathered.name, sizes(gathered, &status.rendered));
+        report_change(state, gathered, &status.verdict, applied.subject.as_ref()).await;
+    }
+    Ok(())
+}
+
+/// Sends the status, unless the object has it already.
+async fn write_status(
+    state: &State,
+    gathered: &Gathered,
+    plan: &StatusPlan,
+    config: &ConfigView,
+) -> Result<(), RequestError> {
+    let generation = config.metadata.generation;
+    let rendered = match &plan.rendered {
+        RenderedStatus::Last(rendered) => rendered.clone(),
+        RenderedStatus::Written(rendered) => Some(Rendered {
+            generation: generation.unwrap_or(0),
+            ..rendered.clone()
+        }),
+    };
+    let condition = plan
+        .verdict
+        .condition(&config.status.conditions, generation, gathered.now);
+    let is_current = condition::find(&config.status.conditions, condition::RENDERED) == Some(&condition)
+        && config.status.rendered == rendered
+        && config.status.retired == plan.retired;
+    if is_current {
+        return Ok(());
+    }
+    let status = OperatingSystemConfigStatus {
+        conditions: vec![condition],
+        rendered,
+        published: None,
+        retired: plan.retired.clone(),
+    };
+    let version = config.metadata.resource_version.as_deref().unwrap_or_default();
+    let applied = status::apply(
+        &state.config_api(),
+        FIELD_MANAGER,
+        &gathered.name,
+        version,
+        &status,
+    )
+    .await;
+    state.wrote(applied.map_err(failed("the OperatingSystemConfig's status"))?);
+    Ok(())
+}
+
+/// Emits an Event and a log line where the condition has changed.
+async fn report_change(state: &State, gathered: &Gathered, verdict: &Verdict, subject: Option<&PoolRef>) {
+    let config = gathered.config.as_ref();
+    let before = config.and_then(|config| condition::find(&config.status.conditions, condition::RENDERED));
     let unchanged = before.is_some_and(|before| {
-        before.reason == verdict.reason
+        verdict.reason == *before.reason
             && before.message == verdict.message
             && (before.status == "True") == verdict.status
     });
     if unchanged {
-        return applied.again;
+        return;
     }
     tracing::info!(
         config = gathered.name,
         rendered = verdict.status,
-        reason = verdict.reason,
+        reason = %verdict.reason,
         "{}",
         verdict.message
     );
+    let Some(about) = subject.map(ObjectReference::from) else {
+        return;
+    };
     let failed_before = before.is_some_and(|before| before.status != "True");
-    if let Some(about) = &applied.about {
-        // Waiting is no failure.
-        if !verdict.status && verdict.reason != "WaitingForProfile" {
-            state.context.worker.events.warning(about, verdict.reason, &verdict.message).await;
-        } else if verdict.status && failed_before {
-            state.context.worker.events.recovery(about, verdict.reason, &verdict.message).await;
-        }
+    let events = &state.cluster.worker.events;
+    // To wait is no failure.
+    if !verdict.status && verdict.reason != Reason::WaitingForProfile {
+        events.warning(&about, verdict.reason, &verdict.message).await;
+    } else if verdict.status && failed_before {
+        events.recovery(&about, verdict.reason, &verdict.message).await;
     }
-    applied.again
 }
 
-/// Sizes of what is vouched for, with the cloud that they are for.
-fn sizes(gathered: &Gathered, vouched: &Vouched) -> Option<(CloudProvider, UserDataBytes)> {
-    let (Vouched::Written(rendered) | Vouched::Last(Some(rendered))) = vouched else { return None };
-    let owner = gathered.claimants.first()?;
-    let cloud = owner.spec.template.pointer("/spec/providerSpec/value/cloudProvider")?;
-    Some((serde_json::from_value(cloud.clone()).ok()?, rendered.user_data_bytes?))
+/// Sizes of the content that may be published, with the cloud that they are for.
+fn sizes(gathered: &Gathered, status: &RenderedStatus) -> Option<(CloudProvider, UserDataBytes)> {
+    let (RenderedStatus::Written(rendered) | RenderedStatus::Last(Some(rendered))) = status else {
+        return None;
+    };
+    Some((
+        gathered.claimants.first()?.cloud_provider?,
+        rendered.user_data_bytes?,
+    ))
 }
 
-async fn report_rejections(state: &State, gathered: &Gathered, applied: &Applied) {
-    for rejection in &applied.rejected {
-        let known = lock(&state.rejected).insert(rejection.uid.clone(), rejection.reason);
-        if known != Some(rejection.reason) {
-            state.census.count(&rejection.uid, condition::RENDERED, false, rejection.reason);
-            tracing::warn!(config = gathered.name, reason = rejection.reason, "{}", rejection.message);
-            state.context.worker.events.warning(&rejection.about, rejection.reason, &rejection.message).await;
+/// The service is not ready while an object belongs to another cluster.
+fn note_other_cluster(state: &State, gathered: &Gathered, rejected: &[Rejection], verdict: Option<&Verdict>) {
+    let rejections = rejected
+        .iter()
+        .map(|rejection| (rejection.reason, &rejection.message));
+    let mut found = rejections.chain(verdict.map(|verdict| (verdict.reason, &verdict.message)));
+    let problem = found.find(|(reason, _)| *reason == CLUSTER_CHANGED);
+    state
+        .foreign_cluster
+        .note(&gathered.name, problem.map(|(_, message)| message.as_str()));
+}
+
+async fn report_rejections(state: &State, gathered: &Gathered, rejected: &[Rejection]) {
+    for Rejection {
+        pool,
+        reason,
+        message,
+    } in rejected
+    {
+        if state.memory.reject(&pool.uid, *reason) {
+            state
+                .conditions
+                .count(&pool.uid, condition::RENDERED, false, *reason);
+            tracing::warn!(config = gathered.name, reason = %reason, "{message}");
+            state
+                .cluster
+                .worker
+                .events
+                .warning(&pool.into(), *reason, message)
+                .await;
         }
     }
-    // Who owns the config now was perhaps rejected before.
-    let rejected: Vec<&str> = applied.rejected.iter().map(|rejection| rejection.uid.as_str()).collect();
-    for owner in gathered.claimants.iter().filter_map(|md| md.metadata.uid.as_deref()) {
-        if !rejected.contains(&owner) {
-            state.no_longer_rejected(owner);
+    // The owner of the config may have been rejected before.
+    for PoolRef { uid, .. } in gathered.claimants.iter().map(|claimant| &claimant.pool_ref) {
+        if !rejected.iter().any(|rejection| rejection.pool.uid == *uid) {
+            state.no_longer_rejected(uid);
+        }
+    }
+}
+
+/// Emits one Event for each MachineDeployment.
+async fn report_finalizers(state: &State, finalizers: &[Finalizer]) {
+    for finalizer in finalizers {
+        let pool = &finalizer.pool;
+        if state.memory.report_finalizer(&pool.uid) {
+            let advice = finalizer.advice();
+            tracing::warn!(
+                namespace = pool.namespace,
+                machine_deployment = pool.name,
+                "{advice}"
+            );
+            state
+                .cluster
+                .worker
+                .events
+                .warning(&pool.into(), Reason::FinalizerLeftBehind, &advice)
+                .await;
         }
     }
 }

@@ -1,86 +1,98 @@
-//! What this controller keeps of the objects that it watches: what decisions need, not the objects.
+//! What this controller keeps of the objects that it watches: only what decisions need.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
-use osm_api::condition;
-use osm_api::config::{MachineDeploymentRef, OperatingSystemConfig, OperatingSystemConfigStatus, ProfileRef};
-use osm_api::profile::{AcceptedProfile, OperatingSystemProfile, ProvisioningUtility};
-use osm_api::{MachineDeployment, names, pool};
+use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigStatus, ProfileRef};
+use osm_api::content::{ContentView, RenderedFor};
+use osm_api::pool::PoolError;
+use osm_api::profile::{AcceptedProfile, CloudProvider, OperatingSystemProfile};
+use osm_api::{MachineDeployment, Pool, PoolRef, condition, names, pool};
 
 /// An OperatingSystemConfig without its content.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigView {
-    /// Metadata; managed fields are left out.
+    /// Without managed fields.
     pub metadata: ObjectMeta,
-    /// Digest of the content as its writer gave it.
+    /// Digest of the content, as its writer gave it.
     pub digest: Option<String>,
-    /// The pool.
-    pub machine_deployment: Option<MachineDeploymentRef>,
-    /// The profile.
+    /// Absent on objects that the Go implementation made.
+    pub rendered_for: Option<RenderedFor>,
     pub profile: Option<ProfileRef>,
-    /// Status.
     pub status: OperatingSystemConfigStatus,
 }
 
 impl ConfigView {
-    /// Drops the content.
     pub fn of(config: OperatingSystemConfig) -> Self {
+        let content = ContentView::of(&config);
+        let (digest, profile) = (content.digest().map(str::to_owned), content.profile().cloned());
+        let rendered_for = content.rendered_for();
         let mut metadata = config.metadata;
         metadata.managed_fields = None;
         Self {
             metadata,
-            digest: config.spec.digest,
-            machine_deployment: config.spec.machine_deployment,
-            profile: config.spec.profile,
+            digest,
+            rendered_for,
+            profile,
             status: config.status.unwrap_or_default(),
         }
     }
 
-    /// What other controllers, and people, write.
-    pub fn of_others(&self) -> impl PartialEq {
+    /// The part that others than this controller write.
+    pub fn written_by_others(&self) -> impl PartialEq {
         let published = condition::find(&self.status.conditions, condition::PUBLISHED).cloned();
-        (self.metadata.uid.clone(), self.metadata.generation, published, self.status.published.clone())
+        (
+            self.metadata.uid.clone(),
+            self.metadata.generation,
+            published,
+            self.status.published.clone(),
+        )
     }
 
-    /// uid of the MachineDeployment that it was made for.
     pub fn pool_uid(&self) -> Option<&str> {
-        self.machine_deployment.as_ref().map(|md| md.uid.as_str())
+        self.rendered_for.as_ref().map(|of| of.pool.uid.as_str())
     }
 
-    /// uid of the cluster that it was made for.
+    /// uid of the cluster that it was created for.
     pub fn made_in(&self) -> Option<&str> {
-        self.metadata.annotations.as_ref()?.get(names::CLUSTER_UID).map(String::as_str)
+        self.metadata
+            .annotations
+            .as_ref()?
+            .get(names::CLUSTER_UID)
+            .map(String::as_str)
     }
 
-    /// Whether the Go implementation made it, and we have not rendered it yet.
+    /// Whether the Go implementation created it and this controller has not rendered it yet.
     pub fn is_of_the_go_implementation(&self) -> bool {
         let annotated = |annotations: &std::collections::BTreeMap<String, String>| {
-            names::GO_CONFIG_ANNOTATIONS.iter().any(|name| annotations.contains_key(*name))
+            names::GO_CONFIG_ANNOTATIONS
+                .iter()
+                .any(|name| annotations.contains_key(*name))
         };
-        self.machine_deployment.is_none() && self.metadata.annotations.as_ref().is_some_and(annotated)
+        self.rendered_for.is_none() && self.metadata.annotations.as_ref().is_some_and(annotated)
     }
 
-    /// Whether its pool has been declared gone.
+    /// Whether `status.retired` declares its pool gone.
     pub fn is_retired(&self) -> bool {
-        self.status.retired.as_ref().is_some_and(|retired| Some(retired.uid.as_str()) == self.pool_uid())
+        self.status
+            .retired
+            .as_ref()
+            .is_some_and(|retired| Some(retired.uid.as_str()) == self.pool_uid())
     }
 
-    /// Whether secret-syncer has undone everything for the retired pool.
+    /// Whether secret-syncer has deleted everything that it made for the retired pool.
     pub fn is_undone(&self) -> bool {
         self.is_retired()
             && condition::find(&self.status.conditions, condition::PUBLISHED)
-                .is_some_and(|published| published.reason == condition::REASON_UNDONE)
+                .is_some_and(|published| condition::REASON_UNDONE == *published.reason)
     }
 }
 
-/// An OperatingSystemProfile as far as rendering needs it.
+/// An OperatingSystemProfile without its spec: only what was accepted is rendered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfileView {
-    /// `metadata.generation`.
     pub generation: i64,
-    /// Generation that osp-controller has judged.
+    /// Generation that osp-controller has validated.
     pub judged: i64,
     /// The last good profile.
     pub accepted: Option<AcceptedProfile>,
@@ -89,7 +101,6 @@ pub struct ProfileView {
 }
 
 impl ProfileView {
-    /// Drops the spec: only what was accepted counts.
     pub fn of(profile: OperatingSystemProfile) -> Self {
         let status = profile.status.unwrap_or_default();
         let refusal = condition::find(&status.conditions, condition::ACCEPTED)
@@ -104,58 +115,115 @@ impl ProfileView {
     }
 }
 
-/// Drops what nobody here reads.
-pub fn trim(mut md: MachineDeployment) -> MachineDeployment {
-    md.metadata.managed_fields = None;
-    md.annotations_mut().remove("kubectl.kubernetes.io/last-applied-configuration");
-    md
+/// A MachineDeployment as it was read: its pool, or why it has none, and what else decisions need.
+///
+/// The watch and every live read of the whole object go through [`PoolView::of`]. The object itself is not kept: its template is large, and
+/// can hold credentials of the cloud. What rendering needs is kept, and can also be a credential: the subscription in `pool.os`, whose
+/// `Debug` shows no text, and `pool.overwrite_cloud_config`. So a view is never logged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolView {
+    pub pool_ref: PoolRef,
+    pub created: Timestamp,
+    /// Revision that machine-controller stamped.
+    pub revision: Option<String>,
+    /// SHA-256 of `spec.template`.
+    pub template_digest: String,
+    /// Profile that the annotations name: namespace, name.
+    pub named_profile: (Option<String>, Option<String>),
+    /// Text of the annotation with the pool's settings.
+    pub settings: Option<String>,
+    /// The cloud is known even where the rest of the pool cannot be read.
+    pub cloud_provider: Option<CloudProvider>,
+    pub pool: Result<Pool, PoolError>,
+    pub deleted_with_go_finalizer: Option<DeletedWithGoFinalizer>,
 }
 
-/// Name of the OperatingSystemConfig that a MachineDeployment claims.
-pub fn claimed(md: &MachineDeployment) -> String {
-    names::config_name(&md.name_any(), &md.namespace().unwrap_or_default())
+/// A MachineDeployment that is being deleted, and has the finalizer of the Go implementation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeletedWithGoFinalizer {
+    pub since: Timestamp,
+    /// Position in `metadata.finalizers`.
+    pub index: usize,
 }
 
-/// Namespace and name of the profile that a MachineDeployment asks for: by annotation, else the default of its
-/// operating system and provisioning utility. `None`: the operating system can't be read.
-pub fn wanted_profile(md: &MachineDeployment, default_namespace: &str) -> Option<(String, String)> {
-    let namespace = pool::annotation(md, names::PROFILE_NAMESPACE).unwrap_or(default_namespace).to_owned();
-    let name = pool::annotation(md, names::PROFILE).map(str::to_owned).or_else(|| {
-        let provider = md.spec.template.pointer("/spec/providerSpec/value")?;
-        let system = provider.get("operatingSystem")?.as_str()?;
-        let utility = provider.pointer("/operatingSystemSpec/provisioningUtility");
-        // Which it is matters on Flatcar alone, whose default is Ignition.
-        let cloud_init = utility.is_some_and(|utility| utility == ProvisioningUtility::CloudInit.as_str());
-        let utility = if cloud_init { ProvisioningUtility::CloudInit } else { ProvisioningUtility::Ignition };
-        Some(osm_render::default_name(system, utility))
-    })?;
-    Some((namespace, name))
-}
+impl PoolView {
+    pub fn of(md: &MachineDeployment) -> Self {
+        let annotation = |name| pool::annotation(md, name).map(str::to_owned);
+        let finalizer = md
+            .finalizers()
+            .iter()
+            .position(|finalizer| finalizer == names::GO_FINALIZER);
+        let deleted = md.metadata.deletion_timestamp.as_ref().map(|time| time.0);
+        Self {
+            pool_ref: PoolRef::from(md),
+            // The API server records it with a resolution of one second.
+            created: md
+                .metadata
+                .creation_timestamp
+                .as_ref()
+                .map_or(Timestamp::MAX, |time| time.0),
+            revision: pool::revision(md).map(str::to_owned),
+            template_digest: pool::template_digest(md),
+            named_profile: (annotation(names::PROFILE_NAMESPACE), annotation(names::PROFILE)),
+            settings: annotation(names::SETTINGS),
+            cloud_provider: pool::cloud_provider(md),
+            pool: Pool::read(md),
+            deleted_with_go_finalizer: deleted
+                .zip(finalizer)
+                .map(|(since, index)| DeletedWithGoFinalizer { since, index }),
+        }
+    }
 
-/// Reference to a MachineDeployment, for Events.
-pub fn reference(md: &MachineDeployment) -> ObjectReference {
-    kube::Resource::object_ref(md, &())
-}
+    /// Namespace and name of the profile that the pool asks for: by annotation, else the default of its operating system
+    /// and provisioning utility. `None` means that no annotation names it and the pool cannot be read.
+    pub fn profile(&self, default_namespace: &str) -> Option<(String, String)> {
+        let (namespace, name) = self.named_profile.clone();
+        let name = name.or_else(|| {
+            let pool = self.pool.as_ref().ok()?;
+            Some(osm_render::default_name(
+                pool.operating_system.as_str(),
+                pool.provisioning_utility(),
+            ))
+        })?;
+        Some((namespace.unwrap_or_else(|| default_namespace.to_owned()), name))
+    }
 
-/// When an object was created, at the API server's resolution of one second.
-pub fn created(meta: &ObjectMeta) -> Timestamp {
-    meta.creation_timestamp.as_ref().map_or(Timestamp::MAX, |time| time.0)
+    /// Whether machine-controller has stamped a revision that the content of `config` was not rendered for.
+    pub fn has_new_revision(&self, config: Option<&ConfigView>) -> bool {
+        let rendered_for = config.and_then(|config| config.rendered_for.as_ref());
+        let known = rendered_for.and_then(|known| known.revision.as_ref());
+        self.revision.is_some() && self.revision.as_ref() != known
+    }
+
+    /// What content that is rendered now is rendered for.
+    pub fn rendered_for(&self) -> RenderedFor {
+        RenderedFor {
+            pool: self.pool_ref.clone(),
+            revision: self.revision.clone(),
+            template_digest: self.template_digest.clone(),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use osm_api::Reason;
+
     use super::*;
     use serde_json::{Value, json};
 
     #[test]
     fn a_pool_that_names_no_profile_gets_that_of_its_system_and_utility() {
         let wanted = |annotations: Value, system: &str, spec: Value| {
-            let provider = json!({"operatingSystem": system, "operatingSystemSpec": spec});
+            let provider =
+                json!({"cloudProvider": "aws", "operatingSystem": system, "operatingSystemSpec": spec});
             let md = json!({
                 "metadata": {"annotations": annotations},
-                "spec": {"template": {"spec": {"providerSpec": {"value": provider}}}},
+                "spec": {"template": {"spec": {
+                    "versions": {"kubelet": "1.34.2"}, "providerSpec": {"value": provider},
+                }}},
             });
-            wanted_profile(&serde_json::from_value(md).unwrap(), "here")
+            PoolView::of(&serde_json::from_value(md).unwrap()).profile("here")
         };
         let name = |system, spec| wanted(Value::Null, system, spec).unwrap().1;
         let utility = |utility: &str| json!({"provisioningUtility": utility});
@@ -165,9 +233,25 @@ mod tests {
             assert_eq!(name("flatcar", spec), "osp-flatcar");
         }
         assert_eq!(name("flatcar", utility("cloud-init")), "osp-flatcar-cloud-init");
-        assert_eq!(name("windows", utility("cloud-init")), "osp-windows");
         let annotations = json!({names::PROFILE: "mine", names::PROFILE_NAMESPACE: "there"});
-        let named = wanted(annotations, "flatcar", utility("cloud-init"));
+        let named = wanted(annotations.clone(), "flatcar", utility("cloud-init"));
         assert_eq!(named, Some(("there".to_owned(), "mine".to_owned())));
+        // A pool that cannot be read has no default.
+        assert_eq!(wanted(Value::Null, "windows", utility("cloud-init")), None);
+        assert_eq!(
+            wanted(annotations, "windows", Value::Null),
+            Some(("there".to_owned(), "mine".to_owned()))
+        );
+    }
+
+    #[test]
+    fn the_cloud_is_known_where_the_pool_cannot_be_read() {
+        let md = json!({
+            "metadata": {"name": "p", "namespace": "n"},
+            "spec": {"template": {"spec": {"providerSpec": {"value": {"cloudProvider": "edge"}}}}},
+        });
+        let view = PoolView::of(&serde_json::from_value(md).unwrap());
+        assert_eq!(view.cloud_provider, Some(CloudProvider::Edge));
+        assert_eq!(view.pool.unwrap_err().reason(), Reason::InvalidProviderSpec);
     }
 }

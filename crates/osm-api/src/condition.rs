@@ -3,16 +3,12 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// On an OperatingSystemProfile, owned by osp-controller.
-pub const ACCEPTED: &str = "Accepted";
-/// On an OperatingSystemConfig, owned by osc-controller.
-pub const RENDERED: &str = "Rendered";
-/// On an OperatingSystemConfig, owned by secret-syncer.
-pub const PUBLISHED: &str = "Published";
+pub use crate::names::{ACCEPTED, PUBLISHED, RENDERED};
+use crate::reason::Reason;
 
 /// Reason of `Published=False` once everything made for a retired pool is undone: osc-controller's signal to
 /// delete the OperatingSystemConfig.
-pub const REASON_UNDONE: &str = "Undone";
+pub const REASON_UNDONE: Reason = Reason::Undone;
 
 /// Longest message that is written; the API server takes 32,768 bytes, people take less.
 const MAX_MESSAGE: usize = 2048;
@@ -24,8 +20,8 @@ pub struct Verdict {
     pub type_: &'static str,
     /// `True` or `False`; conditions of ours are never `Unknown`.
     pub status: bool,
-    /// CamelCase, from the closed set of the controller.
-    pub reason: &'static str,
+    /// Why.
+    pub reason: Reason,
     /// One or two sentences: what, where, how to mend it.
     pub message: String,
 }
@@ -40,7 +36,7 @@ impl Verdict {
         Condition {
             type_: self.type_.to_owned(),
             status: status.to_owned(),
-            reason: self.reason.to_owned(),
+            reason: self.reason.to_string(),
             message: clip(&self.message, MAX_MESSAGE),
             last_transition_time: since,
             observed_generation: generation,
@@ -79,12 +75,23 @@ mod tests {
 
     #[test]
     fn transition_time_moves_only_with_the_status() {
-        let verdict = Verdict { type_: RENDERED, status: true, reason: "Rendered", message: "ok".into() };
+        let verdict = Verdict {
+            type_: RENDERED,
+            status: true,
+            reason: Reason::Rendered,
+            message: "ok".into(),
+        };
         let first = verdict.condition(&[], Some(1), Timestamp::from_second(10).unwrap());
-        let second =
-            verdict.condition(std::slice::from_ref(&first), Some(2), Timestamp::from_second(20).unwrap());
+        let second = verdict.condition(
+            std::slice::from_ref(&first),
+            Some(2),
+            Timestamp::from_second(20).unwrap(),
+        );
         assert_eq!(second.last_transition_time, first.last_transition_time);
-        let failed = Verdict { status: false, ..verdict };
+        let failed = Verdict {
+            status: false,
+            ..verdict
+        };
         let third = failed.condition(&[second], Some(2), Timestamp::from_second(30).unwrap());
         assert_eq!(third.last_transition_time.0.as_second(), 30);
     }

@@ -1,7 +1,7 @@
 //! The OperatingSystemConfig custom resource: the rendered instance of a profile, one per MachineDeployment.
 //!
-//! Objects that the Go implementation stored stay valid: every field that it did not have is optional, and the
-//! rule about changes starts with `!has(oldSelf.digest)`.
+//! Objects that the Go implementation stored stay valid: every field that it did not have is optional, and the rule about
+//! changes starts with `!has(oldSelf.digest)`. Readers use [`crate::content`], which knows which field holds what.
 
 // `kube` takes `type_` once for every printer column.
 #![allow(clippy::duplicated_attributes)]
@@ -16,8 +16,8 @@ use crate::profile::{
     CloudProvider, File, OperatingSystem, ProvisioningUtility, TemplateEngine, Unit, preserved_object,
 };
 
-/// The rendered configuration of one pool. It holds no credential: where one belongs, the content has a marker,
-/// and `lateBound` says what the marker stands for.
+/// The rendered configuration of one pool. It holds no credentials: the content has markers in their place, and `lateBound`
+/// lists what each marker means.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "operatingsystemmanager.k8c.io",
@@ -32,7 +32,11 @@ use crate::profile::{
     derive = "PartialEq",
     printcolumn(name = "Profile", type_ = "string", json_path = ".spec.profile.name"),
     printcolumn(name = "Version", type_ = "string", json_path = ".spec.profile.version"),
-    printcolumn(name = "Revision", type_ = "string", json_path = ".spec.machineDeployment.revision"),
+    printcolumn(
+        name = "Revision",
+        type_ = "string",
+        json_path = ".spec.machineDeployment.revision"
+    ),
     printcolumn(
         name = "Rendered",
         type_ = "string",
@@ -61,34 +65,34 @@ use crate::profile::{
     "an OperatingSystemConfig belongs to one MachineDeployment for ever: another one gets another object"
 ))]
 pub struct OperatingSystemConfigSpec {
-    /// Operating system of the pool; absent while nothing has been rendered.
+    /// Operating system of the pool. It is absent until the pool is rendered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub os_name: Option<OperatingSystem>,
-    /// Version of the operating system that the profile names. Information only.
+    /// Version of the operating system that the profile names. It is for information only.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub os_version: String,
-    /// Cloud provider of the pool; absent while nothing has been rendered.
+    /// Cloud provider of the pool. It is absent until the pool is rendered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cloud_provider: Option<CloudProviderRef>,
-    /// What the cloud hands to a new machine.
+    /// Content of the document that the cloud passes to a new machine.
     #[serde(default)]
     pub bootstrap_config: StageConfig,
-    /// What turns the machine into a worker node.
+    /// Content of the document that makes the machine a worker node.
     #[serde(default)]
     pub provisioning_config: StageConfig,
-    /// The program on the machine that reads both.
+    /// The program on the machine that reads both documents.
     #[serde(default)]
     pub provisioning_utility: ProvisioningUtility,
-    /// The MachineDeployment that this is rendered for.
+    /// The MachineDeployment that the content is rendered for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_deployment: Option<MachineDeploymentRef>,
-    /// The profile that this is rendered from.
+    /// The profile that the content is rendered from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileRef>,
-    /// SHA-256 of the content as osc-controller wrote it, 64 hex characters.
+    /// SHA-256 of the content as osc-controller wrote it, in 64 hex characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// What the markers in the content stand for; secret-syncer fills them in.
+    /// The values that markers in the content mean. secret-syncer replaces the markers with them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub late_bound: Vec<LateBound>,
 }
@@ -98,7 +102,7 @@ pub struct OperatingSystemConfigSpec {
 pub struct CloudProviderRef {
     /// Name of the cloud provider.
     pub name: CloudProvider,
-    /// Kept for objects of the Go implementation. Never written here: it may hold cloud credentials.
+    /// Exists for objects of the Go implementation. It can hold cloud credentials, so osc-controller never writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "preserved_object")]
     pub spec: Option<Value>,
@@ -108,13 +112,13 @@ pub struct CloudProviderRef {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct StageConfig {
-    /// systemd units.
+    /// systemd units on the machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub units: Vec<Unit>,
-    /// Files.
+    /// Files on the machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<File>,
-    /// SSH public keys of the default user, one line each.
+    /// SSH public keys of the default user, one line for each key.
     #[serde(default, rename = "userSSHKeys", skip_serializing_if = "Vec::is_empty")]
     pub user_ssh_keys: Vec<String>,
     /// Further cloud-init modules, by their names in a cloud-config.
@@ -132,7 +136,7 @@ pub struct MachineDeploymentRef {
     pub name: String,
     #[schemars(length(max = 64))]
     pub uid: String,
-    /// Revision that machine-controller stamped; absent until it has.
+    /// Revision that machine-controller stamped. It is absent before the first revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// SHA-256 of `spec.template` that the content was rendered from.
@@ -156,7 +160,7 @@ pub struct ProfileRef {
     pub template_engine: TemplateEngine,
 }
 
-/// What a marker in the content stands for.
+/// The value that a marker in the content means.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "camelCase")]
 pub struct LateBound {
@@ -164,7 +168,7 @@ pub struct LateBound {
     pub id: String,
     /// Where the value comes from.
     pub kind: LateBoundKind,
-    /// The object that holds the value, for kinds that read one.
+    /// The object that holds the value, for kinds that read an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<LateBoundSource>,
 }
@@ -198,30 +202,30 @@ pub enum LateBoundKind {
 pub struct LateBoundSource {
     pub namespace: String,
     pub name: String,
-    /// Key in the object; for registry credentials the host of the registry.
+    /// Key in the object. For registry credentials it is the host of the registry.
     pub key: String,
 }
 
-/// What the two controllers say about an OperatingSystemConfig. Only digests and references, never a credential.
+/// What osc-controller and secret-syncer report. It holds digests and references, and never a credential.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct OperatingSystemConfigStatus {
-    /// `Rendered`, owned by osc-controller; `Published`, owned by secret-syncer.
+    /// `Rendered` is owned by osc-controller, `Published` by secret-syncer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
-    /// The generation whose content is good. Owned by osc-controller.
+    /// The generation whose content may be published. Owned by osc-controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rendered: Option<Rendered>,
-    /// What stands in the Secrets. Owned by secret-syncer.
+    /// What the Secrets hold. Owned by secret-syncer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
-    /// The pool is gone: undo everything. Owned by osc-controller.
+    /// The pool is gone, and everything created for it is to be deleted. Owned by osc-controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retired: Option<Retired>,
 }
 
-/// The generation that osc-controller vouches for.
+/// The generation that osc-controller has rendered.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Rendered {
@@ -229,13 +233,13 @@ pub struct Rendered {
     pub generation: i64,
     /// `spec.digest` of the content.
     pub digest: String,
-    /// Revision of the MachineDeployment; absent until machine-controller has stamped one.
+    /// Revision of the MachineDeployment. It is absent before machine-controller stamps the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// SHA-256 of the settings document that the content was rendered with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings_digest: Option<String>,
-    /// Size of the documents with markers counted at their largest.
+    /// Sizes of the documents, with every late-bound value at its largest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_data_bytes: Option<UserDataBytes>,
 }
@@ -243,9 +247,9 @@ pub struct Rendered {
 /// Sizes in bytes.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserDataBytes {
-    /// Bootstrap document, in the encoding that the cloud counts.
+    /// Size of the bootstrap document, as the cloud counts it.
     pub bootstrap: i64,
-    /// Provisioning document.
+    /// Size of the provisioning document.
     pub provisioning: i64,
 }
 
@@ -261,7 +265,7 @@ pub struct Published {
     pub bootstrap_secret: String,
     /// Name of the provisioning Secret in `cloud-init-settings`.
     pub provisioning_secret: String,
-    /// When the first of the pool's credentials expires, RFC 3339. Renewed long before.
+    /// When the first of the pool's credentials expires, in RFC 3339. They are renewed long before.
     pub credential_expires: String,
 }
 
@@ -270,6 +274,6 @@ pub struct Published {
 pub struct Retired {
     /// uid of the MachineDeployment.
     pub uid: String,
-    /// Generation of the OperatingSystemConfig at that time.
+    /// Generation of the OperatingSystemConfig when the pool was found to be gone.
     pub generation: i64,
 }

@@ -6,13 +6,13 @@ use semver::Version;
 
 use crate::{OperatingSystemConfig, OperatingSystemProfile};
 
-/// Value of [`PART_LABEL`], and field manager of whoever applies definitions.
+/// Value of [`PART_LABEL`], and the field manager with which definitions are applied.
 pub const NAME: &str = "operating-system-manager";
 
-/// Label with the version that a definition is of. Others than ours may well carry one, hence [`PART_LABEL`].
+/// Label with the version of a definition. Definitions of other programs may carry it too, so [`PART_LABEL`] marks ours.
 pub const VERSION_LABEL: &str = "app.kubernetes.io/version";
 
-/// Label with [`NAME`] on definitions of ours.
+/// Label that marks our definitions. Its value is [`NAME`].
 pub const PART_LABEL: &str = "app.kubernetes.io/name";
 
 /// Both definitions, labelled with this version.
@@ -25,7 +25,7 @@ pub fn all() -> [CustomResourceDefinition; 2] {
     })
 }
 
-/// The version of a definition of ours, if it is newer than this program.
+/// The version of one of our definitions, if it is newer than this program.
 pub fn newer(there: &CustomResourceDefinition) -> Option<Version> {
     let labels = there.labels();
     let is_ours = labels.get(PART_LABEL).is_some_and(|part| part == NAME);
@@ -42,8 +42,12 @@ mod tests {
     fn only_newer_ones_of_ours_are_newer() {
         let of = |part: &str, version: &str| {
             let [mut definition, _] = all();
-            definition.labels_mut().insert(PART_LABEL.to_owned(), part.to_owned());
-            definition.labels_mut().insert(VERSION_LABEL.to_owned(), version.to_owned());
+            definition
+                .labels_mut()
+                .insert(PART_LABEL.to_owned(), part.to_owned());
+            definition
+                .labels_mut()
+                .insert(VERSION_LABEL.to_owned(), version.to_owned());
             newer(&definition).map(|version| version.to_string())
         };
         assert_eq!(of(NAME, "99.0.0").as_deref(), Some("99.0.0"));
@@ -52,7 +56,7 @@ mod tests {
         assert_eq!(of(NAME, env!("CARGO_PKG_VERSION")), None);
         assert_eq!(of(NAME, "0.0.1"), None);
         assert_eq!(of(NAME, "not a version"), None);
-        assert_eq!(of("somebody-else", "99.0.0"), None);
+        assert_eq!(of("another-program", "99.0.0"), None);
         assert_eq!(newer(&OperatingSystemProfile::crd()), None);
     }
 }

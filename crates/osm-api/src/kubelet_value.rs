@@ -1,23 +1,23 @@
 //! Values as the kubelet reads them: quantities, durations, reservations and eviction thresholds.
 //!
-//! A kubelet exits at start over a value that it can't read, so what is refused here would have made no node. Sources:
+//! A kubelet exits at start if it can't read a value, so no machine would have become a node with a value that is refused here. Sources:
 //! the reference of `KubeletConfiguration` and the grammar of `resource.Quantity` at kubernetes.io, and the format of
 //! `time.ParseDuration` at go.dev. No message repeats a value.
 
-/// What is to be said of a text that is no quantity.
+/// The message for a text that is not a quantity.
 pub const NO_QUANTITY: &str = "must be a quantity such as 200m, 1.5 or 512Mi";
 
-/// What is to be said of a text that is no duration.
+/// The message for a text that is not a duration.
 pub const NO_DURATION: &str = "must be a duration such as 30s, 2m or 1h30m";
 
-/// What is known of a quantity; its exact value is the kubelet's business.
+/// Properties of a quantity. The exact value does not matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quantity {
     /// It has a minus sign, and is not zero.
     pub negative: bool,
     /// It is zero.
     pub zero: bool,
-    /// The kubelet takes it where it wants a number of bytes: written without a part of a byte.
+    /// The kubelet accepts it as a number of bytes, because it has no fraction of a byte.
     pub whole: bool,
 }
 
@@ -28,7 +28,9 @@ pub fn quantity(text: &str) -> Option<Quantity> {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
     };
-    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+    let end = unsigned
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
     let (integer, fraction) = number.split_once('.').unwrap_or((number, ""));
     if fraction.contains('.') || (integer.is_empty() && fraction.is_empty()) {
@@ -40,7 +42,11 @@ pub fn quantity(text: &str) -> Option<Quantity> {
         _ => decimal_exponent(suffix)? >= places,
     };
     let zero = number.chars().all(|c| matches!(c, '0' | '.'));
-    Some(Quantity { negative: minus && !zero, zero, whole })
+    Some(Quantity {
+        negative: minus && !zero,
+        zero,
+        whole,
+    })
 }
 
 fn decimal_exponent(suffix: &str) -> Option<i64> {
@@ -80,7 +86,9 @@ pub fn duration(text: &str) -> Option<i64> {
     while !rest.is_empty() {
         let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let (number, after) = rest.split_at(number);
-        let unit = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let unit = after
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(after.len());
         let (unit, after) = after.split_at(unit);
         let nanoseconds: i128 = match unit {
             "ns" => 1,
@@ -95,12 +103,22 @@ pub fn duration(text: &str) -> Option<i64> {
         if integer.len() > 19 || (integer.is_empty() && fraction.is_empty()) || fraction.contains('.') {
             return None;
         }
-        let integer: i128 = if integer.is_empty() { 0 } else { integer.parse().ok()? };
+        let integer: i128 = if integer.is_empty() {
+            0
+        } else {
+            integer.parse().ok()?
+        };
         // Finer than a nanosecond is lost.
         let places = fraction.get(..fraction.len().min(18)).unwrap_or_default();
-        let part: i128 = if places.is_empty() { 0 } else { places.parse().ok()? };
+        let part: i128 = if places.is_empty() {
+            0
+        } else {
+            places.parse().ok()?
+        };
         let scale = 10_i128.checked_pow(u32::try_from(places.len()).ok()?)?;
-        sum = sum.checked_add(integer.checked_mul(nanoseconds)?)?.checked_add(part * nanoseconds / scale)?;
+        sum = sum
+            .checked_add(integer.checked_mul(nanoseconds)?)?
+            .checked_add(part * nanoseconds / scale)?;
         rest = after;
     }
     i64::try_from(sign * sum).ok()
@@ -109,7 +127,7 @@ pub fn duration(text: &str) -> Option<i64> {
 /// Checks what is reserved of a resource (`kubeReserved`, `systemReserved`).
 ///
 /// # Errors
-/// A resource that can't be reserved, or no quantity from 0.
+/// A resource that can't be reserved, or a value that is not a quantity of at least 0.
 pub fn reservation(resource: &str, text: &str) -> Result<(), &'static str> {
     if !["cpu", "memory", "ephemeral-storage", "pid"].contains(&resource) {
         return Err("can't be reserved: use cpu, memory, ephemeral-storage and pid");
@@ -124,13 +142,19 @@ pub fn reservation(resource: &str, text: &str) -> Result<(), &'static str> {
 /// Checks the name of an eviction signal.
 ///
 /// # Errors
-/// A signal that there is not.
+/// An unknown signal.
 pub fn signal(name: &str) -> Result<(), &'static str> {
     let (resource, what) = name.split_once('.').unwrap_or_default();
     let known = match what {
-        "available" => {
-            ["memory", "allocatableMemory", "nodefs", "imagefs", "containerfs", "pid"].contains(&resource)
-        }
+        "available" => [
+            "memory",
+            "allocatableMemory",
+            "nodefs",
+            "imagefs",
+            "containerfs",
+            "pid",
+        ]
+        .contains(&resource),
         "inodesFree" => ["nodefs", "imagefs", "containerfs"].contains(&resource),
         _ => false,
     };
@@ -142,7 +166,7 @@ pub fn signal(name: &str) -> Result<(), &'static str> {
 /// Checks a threshold of eviction (`evictionHard`, `evictionSoft`).
 ///
 /// # Errors
-/// A signal that there is not, or neither a quantity above 0 nor a share.
+/// An unknown signal, or a value that is neither a quantity above 0 nor a share.
 pub fn eviction_threshold(name: &str, text: &str) -> Result<(), &'static str> {
     const RULE: &str = "must be a quantity above 0 such as 100Mi, or a share such as 10%";
     signal(name)?;
@@ -156,7 +180,7 @@ pub fn eviction_threshold(name: &str, text: &str) -> Result<(), &'static str> {
 /// Checks what eviction reclaims at least (`evictionMinimumReclaim`).
 ///
 /// # Errors
-/// A signal that there is not, or neither a quantity from 0 nor a share above 0.
+/// An unknown signal, or a value that is neither a quantity of at least 0 nor a share above 0.
 pub fn minimum_reclaim(name: &str, text: &str) -> Result<(), &'static str> {
     const RULE: &str = "must be a quantity such as 100Mi, or a share above 0 such as 5%";
     signal(name)?;
@@ -167,24 +191,26 @@ pub fn minimum_reclaim(name: &str, text: &str) -> Result<(), &'static str> {
     good.then_some(()).ok_or(RULE)
 }
 
-/// The number before `%`, if there is that sign at the end.
+/// The number before a final `%`.
 #[allow(clippy::option_option)]
 fn share(text: &str) -> Option<Option<f64>> {
     let number = text.strip_suffix('%')?;
-    let plain = number.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | 'e' | 'E'));
+    let plain = number
+        .chars()
+        .all(|c| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | 'e' | 'E'));
     Some(number.parse().ok().filter(|_| plain))
 }
 
 /// Checks the size at which a container's log is rotated (`containerLogMaxSize`).
 ///
 /// # Errors
-/// No whole number of bytes.
+/// A value that is not a whole number of bytes.
 pub fn log_size(text: &str) -> Result<(), &'static str> {
     let whole = quantity(text).is_some_and(|quantity| quantity.whole);
     whole.then_some(()).ok_or("must be a size such as 100Mi")
 }
 
-/// What is to be said where [`image_gc_percents`] is false.
+/// The message if [`image_gc_percents`] is false.
 pub const IMAGE_GC_PERCENTS: &str = "the image garbage collection's low threshold, 80 unless it is set, must be below the high one, 85 unless it is set";
 
 /// Whether the thresholds of image garbage collection fit each other.
@@ -192,11 +218,11 @@ pub fn image_gc_percents(low: Option<i64>, high: Option<i64>) -> bool {
     low.unwrap_or(80) < high.unwrap_or(85)
 }
 
-/// What is to be said where [`image_gc_ages`] is false.
+/// The message if [`image_gc_ages`] is false.
 pub const IMAGE_GC_AGES: &str =
     "must be longer than the minimum age, which is 2m unless it is set; 0s: there is no maximum";
 
-/// Whether the ages of image garbage collection fit each other. One that can't be read counts as not set.
+/// Whether the ages of image garbage collection fit each other. An age that can't be read counts as unset.
 pub fn image_gc_ages(minimum: Option<&str>, maximum: Option<&str>) -> bool {
     let minimum = minimum.and_then(duration).unwrap_or(120_000_000_000);
     let maximum = maximum.and_then(duration).unwrap_or(0);
@@ -270,12 +296,27 @@ mod tests {
         ] {
             assert_eq!(duration(text), Some(nanoseconds), "{text}");
         }
-        for bad in
-            ["", "+", "-", "1", "s", "1 s", "30 seconds", "1d", "1h 30m", "PT1H", "1.2.3s", ".s", "1e3s"]
-        {
+        for bad in [
+            "",
+            "+",
+            "-",
+            "1",
+            "s",
+            "1 s",
+            "30 seconds",
+            "1d",
+            "1h 30m",
+            "PT1H",
+            "1.2.3s",
+            ".s",
+            "1e3s",
+        ] {
             assert_eq!(duration(bad), None, "{bad:?}");
         }
-        assert!(duration("2562047h").is_some() && duration("2562048h").is_none(), "292 years fit");
+        assert!(
+            duration("2562047h").is_some() && duration("2562048h").is_none(),
+            "292 years fit"
+        );
     }
 
     #[test]

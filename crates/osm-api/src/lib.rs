@@ -1,30 +1,36 @@
 //! Types, names and contracts that the services share. No I/O.
 //!
-//! - [`profile`] and [`config`]: the two custom resources; [`definitions`]: what `crds/` is generated from.
-//! - [`machine_deployment`], [`provider_spec`], [`pool`]: what is read of a MachineDeployment.
+//! - [`profile`] and [`config`]: the two custom resources; [`content`]: how a config is read; [`definitions`]: what
+//!   `crds/` is generated from.
+//! - [`machine_deployment`], [`provider_spec`], [`pool`]: what is read of a MachineDeployment; [`pool_ref`]: its identity.
 //! - [`settings`]: the one settings document of an installation.
 //! - [`kubelet_value`]: quantities, durations and thresholds as the kubelet reads them.
-//! - [`names`], [`condition`], [`rbac`]: object names, conditions with their owners, and each service's rights.
+//! - [`names`], [`condition`], [`reason`], [`rbac`]: object names, conditions with their owners, their reasons, and each service's rights.
 //!
 //! This crate must not talk to anything: it knows shapes and rules, not clients.
 
 pub mod condition;
 pub mod config;
+pub mod content;
 pub mod definitions;
 pub mod digest;
 pub mod kubelet_value;
 pub mod machine_deployment;
 pub mod names;
 pub mod pool;
+pub mod pool_ref;
 pub mod pool_settings;
 pub mod profile;
 pub mod provider_spec;
 pub mod rbac;
+pub mod reason;
 pub mod settings;
 pub mod strict;
 
 pub use config::{OperatingSystemConfig, OperatingSystemConfigSpec, OperatingSystemConfigStatus};
 pub use machine_deployment::MachineDeployment;
 pub use pool::Pool;
+pub use pool_ref::PoolRef;
 pub use profile::{OperatingSystemProfile, OperatingSystemProfileSpec, OperatingSystemProfileStatus};
+pub use reason::Reason;
 pub use settings::Settings;

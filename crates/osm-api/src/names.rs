@@ -1,14 +1,21 @@
-//! Names, annotations and labels: those fixed by the contract with machine-controller, and our own.
+//! Names, annotations and labels: those that machine-controller prescribes, and our own.
 
 use crate::digest::sha256_hex;
 
 /// API group of the two custom resources.
 pub const GROUP: &str = "operatingsystemmanager.k8c.io";
 
+/// Condition of an OperatingSystemProfile, owned by osp-controller.
+pub const ACCEPTED: &str = "Accepted";
+/// Condition of an OperatingSystemConfig, owned by osc-controller.
+pub const RENDERED: &str = "Rendered";
+/// Condition of an OperatingSystemConfig, owned by secret-syncer.
+pub const PUBLISHED: &str = "Published";
+
 /// Namespace of the Secrets that machine-controller and nodes read. Fixed by machine-controller
 /// (`sdk/bootstrap/types.go`).
 pub const CLOUD_INIT_SETTINGS: &str = "cloud-init-settings";
-/// Namespace that every cluster has from its first moment: its uid is the cluster's.
+/// Namespace that every cluster has from the start. Its uid identifies the cluster.
 pub const KUBE_SYSTEM: &str = "kube-system";
 /// Key of the document in both Secrets. Fixed by machine-controller.
 pub const CLOUD_CONFIG_KEY: &str = "cloud-config";
@@ -27,34 +34,37 @@ pub const KUBELET_CONFIG_PREFIX: &str = "v1.kubelet-config.machine-controller.ku
 /// Annotation on a MachineDeployment: settings in which its pool differs from the installation's, a partial settings
 /// document.
 pub const SETTINGS: &str = "operatingsystemmanager.k8c.io/settings";
-/// Finalizer that the Go implementation puts on every MachineDeployment. Nothing of ours ever is one.
+/// Finalizer that the Go implementation sets on every MachineDeployment. Our services set no finalizers.
 pub const GO_FINALIZER: &str = "kubermatic.io/cleanup-operating-system-configs";
-/// Annotations by which the Go implementation tells whether an OperatingSystemConfig is still what it made. Where they
-/// are missing, it makes everything of the pool anew, which is what it has to do with what we made.
-pub const GO_CONFIG_ANNOTATIONS: [&str; 3] =
-    [MACHINE_DEPLOYMENT_REVISION, "k8c.io/osp-version", "k8c.io/mdannotations-hash"];
+/// Annotations by which the Go implementation recognizes an OperatingSystemConfig that it created and that is up to date. If they are
+/// missing, it recreates everything of the pool, which is required for an object that we created.
+pub const GO_CONFIG_ANNOTATIONS: [&str; 3] = [
+    MACHINE_DEPLOYMENT_REVISION,
+    "k8c.io/osp-version",
+    "k8c.io/mdannotations-hash",
+];
 /// Label of the Go implementation's bootstrap tokens; see [`go_pool_label`].
 pub const GO_BOOTSTRAP_TOKEN_LABEL: &str = "machinedeployment.k8s.io/name";
-/// What machine-controller replaces by the machine's name in a bootstrap document.
+/// Text in a bootstrap document that machine-controller replaces with the name of the machine.
 pub const MACHINE_NAME_PLACEHOLDER: &str = "<MACHINE_NAME>";
 
-/// Label and annotation on everything we make: the pool's id ([`pool_id`]).
+/// Label and annotation on every object that we create: the id of the pool ([`pool_id`]).
 pub const POOL: &str = "operatingsystemmanager.k8c.io/pool";
-/// Label on everything we make: the installation that owns it. Objects of another installation are never touched.
+/// Label on every object that we create: the installation that owns it. Objects of another installation are never changed.
 pub const INSTALLATION: &str = "operatingsystemmanager.k8c.io/installation";
-/// Label that tells what an object of ours is for: `bootstrap`, `provisioning`, `edge-script`, `identity`,
+/// Label with the purpose of an object that we create: `bootstrap`, `provisioning`, `edge-script`, `identity`,
 /// `digest-key`, `bootstrap-token`.
 pub const ROLE: &str = "operatingsystemmanager.k8c.io/role";
 /// Label on Leases: the service whose replica has it.
 pub const REPLICA_OF: &str = "operatingsystemmanager.k8c.io/replica-of";
-/// Annotation: name of the OperatingSystemConfig that an object was made for.
+/// Annotation: name of the OperatingSystemConfig that an object was created for.
 pub const CONFIG: &str = "operatingsystemmanager.k8c.io/config";
 /// Annotation: `namespace/name` of the MachineDeployment.
 pub const OWNER: &str = "operatingsystemmanager.k8c.io/machine-deployment";
-/// Annotation on an OperatingSystemConfig: uid of the `kube-system` namespace of the cluster it was made for.
+/// Annotation on an OperatingSystemConfig: uid of the `kube-system` namespace of the cluster it was created for.
 pub const CLUSTER_UID: &str = "operatingsystemmanager.k8c.io/cluster-uid";
-/// Annotation on everything made for a pool: uid of the `kube-system` namespace of the cluster of its
-/// OperatingSystemConfig. Only that cluster can tell that there is none any more.
+/// Annotation on every object of a pool: uid of the `kube-system` namespace of the cluster of its
+/// OperatingSystemConfig. Only that cluster can confirm that the config is gone.
 pub const MANAGEMENT_CLUSTER_UID: &str = "operatingsystemmanager.k8c.io/management-cluster-uid";
 /// Label on default profiles.
 pub const DEFAULT_PROFILE: &str = "operatingsystemmanager.k8c.io/default-profile";
@@ -66,17 +76,17 @@ pub const BOOTSTRAP_TOKENS_NAMESPACE: &str = "kube-system";
 /// Annotation on a bootstrap Secret: uid and generation of the OperatingSystemConfig that it was published from, as
 /// `uid/generation`.
 pub const PUBLISHED_FROM: &str = "operatingsystemmanager.k8c.io/published-from";
-/// Annotation on a bootstrap Secret: MAC of everything that its document was made from, tokens excepted.
+/// Annotation on a bootstrap Secret: MAC of everything that its document was generated from, except for tokens.
 pub const INPUTS_MAC: &str = "operatingsystemmanager.k8c.io/inputs-mac";
-/// Annotation on a bootstrap Secret: MAC of its document with stand-ins for the tokens.
+/// Annotation on a bootstrap Secret: MAC of its document with placeholders for the tokens.
 pub const DOCUMENT_MAC: &str = "operatingsystemmanager.k8c.io/document-mac";
-/// Annotation on a bootstrap Secret: MAC of the document as it stands there, and of the other annotations that decide.
+/// Annotation on a bootstrap Secret: MAC of its document and of the other annotations that decisions depend on.
 pub const CONTENT_MAC: &str = "operatingsystemmanager.k8c.io/content-mac";
 /// Annotation on a bootstrap Secret: name of the provisioning Secret that the document names.
 pub const PROVISIONING_SECRET: &str = "operatingsystemmanager.k8c.io/provisioning-secret";
 /// Annotation on a bootstrap Secret: uids of the pool's ServiceAccount, of `osm-node-bootstrap` and of the provisioning
-/// Secret that its tokens are bound to, separated by `/`; where kubelets join with bootstrap tokens, their groups stand
-/// in the middle. A mismatch means that the tokens are dead, or of another kind than they should be.
+/// Secret that its tokens are bound to, separated by `/`; if kubelets join with bootstrap tokens, their groups are
+/// in the middle. A mismatch means that the tokens are invalid or of the wrong kind.
 pub const BOUND_TO: &str = "operatingsystemmanager.k8c.io/bound-to";
 /// Annotation on a bootstrap Secret: when its first token expires, RFC 3339.
 pub const EXPIRES: &str = "operatingsystemmanager.k8c.io/credential-expires";
@@ -84,7 +94,7 @@ pub const EXPIRES: &str = "operatingsystemmanager.k8c.io/credential-expires";
 pub const RENEW_AT: &str = "operatingsystemmanager.k8c.io/renew-at";
 /// Annotation on a provisioning Secret: no token that may fetch it lives longer than this, RFC 3339.
 pub const KEEP_UNTIL: &str = "operatingsystemmanager.k8c.io/keep-until";
-/// Annotation on Secrets whose OperatingSystemConfig is missing: since when, RFC 3339.
+/// Annotation on orphaned Secrets: since when their OperatingSystemConfig is missing, RFC 3339.
 pub const ORPHANED_SINCE: &str = "operatingsystemmanager.k8c.io/orphaned-since";
 /// Annotation on the Secret with the HMAC key: when orphans were collected, of the last hour, RFC 3339, separated by commas.
 pub const COLLECTED: &str = "operatingsystemmanager.k8c.io/collected";
@@ -108,18 +118,31 @@ pub fn bootstrap_secret_name(machine_deployment: &str, namespace: &str) -> Strin
 
 /// Name of the bootstrap Secret that goes with an OperatingSystemConfig, by the name of the latter.
 pub fn bootstrap_secret_of(config: &str) -> Option<String> {
-    config.strip_suffix("-config").map(|pool| format!("{pool}-bootstrap-config"))
+    config
+        .strip_suffix("-config")
+        .map(|pool| format!("{pool}-bootstrap-config"))
 }
 
 /// Value of [`GO_BOOTSTRAP_TOKEN_LABEL`]: both names, unless that is too long for a label.
 pub fn go_pool_label(machine_deployment: &str, namespace: &str) -> String {
     let both = format!("{namespace}-{machine_deployment}");
-    if both.len() < 63 { both } else { machine_deployment.to_owned() }
+    if both.len() < 63 {
+        both
+    } else {
+        machine_deployment.to_owned()
+    }
 }
 
 /// Name of the Secret with the script that makes a machine of provider `edge` a node. Fixed by the Go implementation.
 pub fn edge_script_secret_name(machine_deployment: &str, namespace: &str) -> String {
     format!("edge-provider-script-{machine_deployment}-{namespace}")
+}
+
+/// Name of the Secret with the edge script that goes with an OperatingSystemConfig, by the name of the latter.
+pub fn edge_script_secret_of(config: &str) -> Option<String> {
+    config
+        .strip_suffix("-config")
+        .map(|pool| format!("edge-provider-script-{pool}"))
 }
 
 /// Identity of a pool: 20 hex characters of namespace, name and uid, so that a MachineDeployment that was
@@ -130,12 +153,12 @@ pub fn pool_id(namespace: &str, name: &str, uid: &str) -> String {
     id
 }
 
-/// Name of an object of ours that belongs to a pool: `osm-<kind>-<pool id>`.
+/// Name of an object that we create for a pool: `osm-<kind>-<pool id>`.
 pub fn pool_object(kind: &str, pool_id: &str) -> String {
     format!("osm-{kind}-{pool_id}")
 }
 
-/// Name of the Secret in `cloud-init-settings` with an installation's HMAC key. It may be lost without harm.
+/// Name of the Secret in `cloud-init-settings` with an installation's HMAC key. Losing it does no harm.
 pub fn digest_key_secret_name(installation: &str) -> String {
     let id: String = sha256_hex(installation.as_bytes()).chars().take(8).collect();
     format!("osm-digest-key-{id}")
@@ -154,10 +177,17 @@ mod tests {
     #[test]
     fn contract_names() {
         assert_eq!(config_name("pool", "kube-system"), "pool-kube-system-config");
-        assert_eq!(bootstrap_secret_name("pool", "kube-system"), "pool-kube-system-bootstrap-config");
+        assert_eq!(
+            bootstrap_secret_name("pool", "kube-system"),
+            "pool-kube-system-bootstrap-config"
+        );
         assert_eq!(
             bootstrap_secret_of(&config_name("a-config", "c")),
             Some(bootstrap_secret_name("a-config", "c"))
+        );
+        assert_eq!(
+            edge_script_secret_of(&config_name("a-config", "c")),
+            Some(edge_script_secret_name("a-config", "c"))
         );
         assert_eq!(go_pool_label("pool", "kube-system"), "kube-system-pool");
         assert_eq!(go_pool_label(&"x".repeat(51), "kube-system"), "x".repeat(51));

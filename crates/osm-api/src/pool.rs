@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::machine_deployment::MachineDeployment;
 use crate::profile::{CloudProvider, OperatingSystem, ProvisioningUtility};
 use crate::provider_spec::{Network, OperatingSystemSpec, ProviderSpec};
+use crate::reason::Reason;
 use crate::{digest, kubelet_value, names, strict};
 
 mod annotations;
@@ -36,7 +37,7 @@ pub struct Pool {
     pub overwrite_cloud_config: Option<String>,
     /// Kubelet settings from annotations.
     pub kubelet: KubeletSettings,
-    /// What the MachineDeployment says where nobody reads it.
+    /// Annotations and labels of the MachineDeployment that have no effect where they are.
     pub warnings: Vec<String>,
 }
 
@@ -61,31 +62,31 @@ pub struct KubeletSettings {
     pub image_maximum_gc_age: Option<String>,
 }
 
-/// Why a MachineDeployment can't be read as a pool.
+/// Why a MachineDeployment cannot be read as a pool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum PoolError {
     #[error(
-        "spec.template.spec.providerSpec.value is missing: set the cloud provider and the operating system there"
+        "spec.template.spec.providerSpec.value is missing; set the cloud provider and the operating system there"
     )]
     MissingProviderSpec,
-    #[error("spec.template.spec.providerSpec.value can't be read: {}", .0.join("; "))]
+    #[error("spec.template.spec.providerSpec.value is invalid: {}", .0.join("; "))]
     InvalidProviderSpec(Vec<String>),
     #[error(
-        "spec.template.spec.providerSpec.value.operatingSystem is not known: use one of flatcar, rhel, ubuntu, amzn2, rockylinux"
+        "spec.template.spec.providerSpec.value.operatingSystem is unknown; use one of flatcar, rhel, ubuntu, amzn2, rockylinux"
     )]
     UnknownOperatingSystem,
     #[error(
-        "spec.template.spec.providerSpec.value.cloudProvider is not known: use a name that machine-controller knows"
+        "spec.template.spec.providerSpec.value.cloudProvider is unknown; use a name that machine-controller supports"
     )]
     UnknownCloudProvider,
-    #[error("spec.template.spec.providerSpec.value.operatingSystemSpec can't be read: {}", .0.join("; "))]
+    #[error("spec.template.spec.providerSpec.value.operatingSystemSpec is invalid: {}", .0.join("; "))]
     InvalidOperatingSystemSpec(Vec<String>),
     #[error(
-        "spec.template.spec.versions.kubelet is missing: set it to the kubelet's version, such as 1.34.2"
+        "spec.template.spec.versions.kubelet is missing; set it to the version of the kubelet, such as 1.34.2"
     )]
     MissingKubeletVersion,
-    #[error("spec.template.spec.versions.kubelet is not a version such as 1.34.2")]
+    #[error("spec.template.spec.versions.kubelet is not a version such as 1.34.2; correct it")]
     InvalidKubeletVersion,
     #[error("annotation {key}: {problem}")]
     InvalidAnnotation { key: String, problem: String },
@@ -93,14 +94,14 @@ pub enum PoolError {
 
 impl PoolError {
     /// Reason for conditions, events and metrics.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::MissingProviderSpec | Self::InvalidProviderSpec(_) => "InvalidProviderSpec",
-            Self::UnknownOperatingSystem => "UnknownOperatingSystem",
-            Self::UnknownCloudProvider => "UnknownCloudProvider",
-            Self::InvalidOperatingSystemSpec(_) => "InvalidOperatingSystemSpec",
-            Self::MissingKubeletVersion | Self::InvalidKubeletVersion => "InvalidKubeletVersion",
-            Self::InvalidAnnotation { .. } => "InvalidAnnotation",
+            Self::MissingProviderSpec | Self::InvalidProviderSpec(_) => Reason::InvalidProviderSpec,
+            Self::UnknownOperatingSystem => Reason::UnknownOperatingSystem,
+            Self::UnknownCloudProvider => Reason::UnknownCloudProvider,
+            Self::InvalidOperatingSystemSpec(_) => Reason::InvalidOperatingSystemSpec,
+            Self::MissingKubeletVersion | Self::InvalidKubeletVersion => Reason::InvalidKubeletVersion,
+            Self::InvalidAnnotation { .. } => Reason::InvalidAnnotation,
         }
     }
 }
@@ -112,7 +113,9 @@ impl Pool {
     /// The first thing that makes it unusable; no message repeats a value.
     pub fn read(md: &MachineDeployment) -> Result<Self, PoolError> {
         let machine = md.spec.template.get("spec").unwrap_or(&Value::Null);
-        let value = machine.pointer("/providerSpec/value").filter(|value| !value.is_null());
+        let value = machine
+            .pointer("/providerSpec/value")
+            .filter(|value| !value.is_null());
         let provider: ProviderSpec = strict::decode(value.ok_or(PoolError::MissingProviderSpec)?.clone())
             .map_err(PoolError::InvalidProviderSpec)?;
         let known = |name: &str| serde_json::from_value(Value::String(name.to_owned()));
@@ -146,11 +149,14 @@ impl Pool {
 }
 
 impl Pool {
-    /// The program that applies user data on its machines: on Flatcar Ignition unless told otherwise, elsewhere
-    /// always cloud-init.
+    /// The program that applies user data on its machines. It is always cloud-init but on Flatcar, where it is Ignition by
+    /// default.
     pub fn provisioning_utility(&self) -> ProvisioningUtility {
         match self.operating_system {
-            OperatingSystem::Flatcar => self.os.provisioning_utility.unwrap_or(ProvisioningUtility::Ignition),
+            OperatingSystem::Flatcar => self
+                .os
+                .provisioning_utility
+                .unwrap_or(ProvisioningUtility::Ignition),
             _ => ProvisioningUtility::CloudInit,
         }
     }
@@ -158,8 +164,32 @@ impl Pool {
 
 /// SHA-256 of a MachineDeployment's `spec.template`.
 pub fn template_digest(md: &MachineDeployment) -> String {
-    // A JSON tree always has a JSON form.
+    // A JSON tree always has a digest.
     digest::of(&md.spec.template).unwrap_or_default()
+}
+
+/// Cloud provider that a MachineDeployment names, even where nothing else of it can be read as a [`Pool`].
+pub fn cloud_provider(md: &MachineDeployment) -> Option<CloudProvider> {
+    let name = md
+        .spec
+        .template
+        .pointer("/spec/providerSpec/value/cloudProvider")?;
+    serde_json::from_value(name.clone()).ok()
+}
+
+/// The texts in a MachineDeployment's `operatingSystemSpec`, by field: each is given plain, or as an object's `value`.
+/// Late-bound values of kind [`OperatingSystemSpecField`](crate::config::LateBoundKind::OperatingSystemSpecField) come
+/// from here.
+pub fn operating_system_spec_texts(md: &MachineDeployment) -> BTreeMap<String, String> {
+    let spec = md
+        .spec
+        .template
+        .pointer("/spec/providerSpec/value/operatingSystemSpec");
+    let fields = spec.and_then(Value::as_object).into_iter().flatten();
+    let text = |value: &Value| value.get("value").unwrap_or(value).as_str().map(str::to_owned);
+    fields
+        .filter_map(|(field, value)| Some((field.clone(), text(value)?)))
+        .collect()
 }
 
 /// Revision that machine-controller stamped on a MachineDeployment.
@@ -169,13 +199,22 @@ pub fn revision(md: &MachineDeployment) -> Option<&str> {
 
 /// An annotation that is neither absent nor empty.
 pub fn annotation<'a>(md: &'a MachineDeployment, key: &str) -> Option<&'a str> {
-    md.metadata.annotations.as_ref()?.get(key).map(String::as_str).filter(|value| !value.is_empty())
+    md.metadata
+        .annotations
+        .as_ref()?
+        .get(key)
+        .map(String::as_str)
+        .filter(|value| !value.is_empty())
 }
 
-/// `v1.34.2`, `1.34.2` and `1.34` are all taken, as machine-controller takes them.
+/// Accepts `v1.34.2`, `1.34.2` and `1.34`, as machine-controller does.
 fn parse_version(text: &str) -> Result<Version, PoolError> {
     let bare = text.strip_prefix('v').unwrap_or(text);
-    let padded = if bare.split(['-', '+']).next().is_some_and(|core| core.matches('.').count() == 1) {
+    let padded = if bare
+        .split(['-', '+'])
+        .next()
+        .is_some_and(|core| core.matches('.').count() == 1)
+    {
         let at = bare.find(['-', '+']).unwrap_or(bare.len());
         let (core, rest) = bare.split_at(at);
         format!("{core}.0{rest}")
@@ -185,7 +224,7 @@ fn parse_version(text: &str) -> Result<Version, PoolError> {
     Version::parse(&padded).map_err(|_| PoolError::InvalidKubeletVersion)
 }
 
-/// The keys without blanks around them, each once. More than one line would be more than one key, perhaps with options.
+/// The keys without surrounding blanks, each once. A second line would be a second key, perhaps with options.
 fn distinct(keys: Vec<String>) -> Result<Vec<String>, PoolError> {
     let mut seen: Vec<String> = Vec::new();
     for (i, key) in keys.iter().map(|key| key.trim()).enumerate() {
@@ -205,15 +244,18 @@ impl KubeletSettings {
         let mut settings = Self::default();
         for (key, value) in annotations {
             if let Some(name) = key.strip_prefix(names::KUBELET_CONFIG_PREFIX) {
-                let bad = |problem| PoolError::InvalidAnnotation { key: key.clone(), problem };
+                let bad = |problem| PoolError::InvalidAnnotation {
+                    key: key.clone(),
+                    problem,
+                };
                 settings.set(name, value).map_err(bad)?;
             }
         }
-        settings.agree()?;
+        settings.check_together()?;
         Ok(settings)
     }
 
-    /// Takes one annotation, if its value is one that the kubelet starts with.
+    /// Sets the value of one annotation, if the kubelet accepts it.
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let number = |least: i32, most: i32| match value.parse::<i32>() {
             Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),
@@ -245,21 +287,30 @@ impl KubeletSettings {
             "ImageGCLowThresholdPercent" => self.image_gc_low_threshold_percent = number(0, 100)?,
             "ImageMinimumGCAge" => self.image_minimum_gc_age = duration()?,
             "ImageMaximumGCAge" => self.image_maximum_gc_age = duration()?,
-            _ => return Err("is not a kubelet setting that is known here".to_owned()),
+            _ => return Err("is not a kubelet setting that an annotation can carry; remove it".to_owned()),
         }
         Ok(())
     }
 
-    /// Checks what the kubelet wants of values together.
-    fn agree(&self) -> Result<(), PoolError> {
+    /// Checks rules of the kubelet that span several values.
+    fn check_together(&self) -> Result<(), PoolError> {
         let bad = |name: &str, problem: &str| {
             let key = format!("{}{name}", names::KUBELET_CONFIG_PREFIX);
-            Err(PoolError::InvalidAnnotation { key, problem: problem.to_owned() })
+            Err(PoolError::InvalidAnnotation {
+                key,
+                problem: problem.to_owned(),
+            })
         };
-        let (low, high) = (self.image_gc_low_threshold_percent, self.image_gc_high_threshold_percent);
+        let (low, high) = (
+            self.image_gc_low_threshold_percent,
+            self.image_gc_high_threshold_percent,
+        );
         if !kubelet_value::image_gc_percents(low.map(i64::from), high.map(i64::from)) {
-            let name =
-                if low.is_some() { "ImageGCLowThresholdPercent" } else { "ImageGCHighThresholdPercent" };
+            let name = if low.is_some() {
+                "ImageGCLowThresholdPercent"
+            } else {
+                "ImageGCHighThresholdPercent"
+            };
             return bad(name, kubelet_value::IMAGE_GC_PERCENTS);
         }
         if !kubelet_value::image_gc_ages(
@@ -272,10 +323,13 @@ impl KubeletSettings {
     }
 }
 
-/// Whether a text is like the name of a resource or signal, such as `memory` or `nodefs.available`. A longer key than 1024
-/// characters ends YAML's patience.
+/// Whether a text has the form of a resource or signal, such as `memory` or `nodefs.available`. YAML parsers refuse keys of
+/// more than 1024 characters.
 fn is_name(text: &str) -> bool {
-    (1..=253).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._/".contains(c))
+    (1..=253).contains(&text.len())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-._/".contains(c))
 }
 
 fn parse_pairs(text: &str, separator: char) -> Result<BTreeMap<String, String>, String> {
@@ -284,7 +338,9 @@ fn parse_pairs(text: &str, separator: char) -> Result<BTreeMap<String, String>, 
             Some((key, value)) if is_name(key.trim()) && !value.trim().is_empty() => {
                 Ok((key.trim().to_owned(), value.trim().to_owned()))
             }
-            _ => Err(format!("must be a list such as cpu{separator}200m,memory{separator}200Mi")),
+            _ => Err(format!(
+                "must be a list such as cpu{separator}200m,memory{separator}200Mi"
+            )),
         })
         .collect()
 }
@@ -328,8 +384,18 @@ mod tests {
         assert_eq!(pool.ssh_public_keys, ["ssh-ed25519 AAA a"]);
         assert!(pool.os.dist_upgrade_on_boot);
         assert_eq!(pool.kubelet.max_pods, Some(55));
-        assert_eq!(pool.kubelet.kube_reserved.unwrap().get("memory").unwrap(), "200Mi");
-        assert_eq!(pool.kubelet.eviction_hard.unwrap().get("memory.available").unwrap(), "100Mi");
+        assert_eq!(
+            pool.kubelet.kube_reserved.unwrap().get("memory").unwrap(),
+            "200Mi"
+        );
+        assert_eq!(
+            pool.kubelet
+                .eviction_hard
+                .unwrap()
+                .get("memory.available")
+                .unwrap(),
+            "100Mi"
+        );
     }
 
     #[test]
@@ -341,20 +407,41 @@ mod tests {
         };
         let cases = [
             (with("/providerSpec/value", Value::Null), "InvalidProviderSpec"),
-            (with("/providerSpec/value", json!({"cloudProvidr": "aws"})), "InvalidProviderSpec"),
-            (with("/providerSpec/value/network", json!("hunter2")), "InvalidProviderSpec"),
-            (with("/providerSpec/value/operatingSystem", json!("hunter2")), "UnknownOperatingSystem"),
-            (with("/providerSpec/value/cloudProvider", json!("hunter2")), "UnknownCloudProvider"),
             (
-                with("/providerSpec/value/sshPublicKeys", json!(["ssh-rsa A", "ssh-rsa hunter2\nssh-rsa B"])),
+                with("/providerSpec/value", json!({"cloudProvidr": "aws"})),
                 "InvalidProviderSpec",
             ),
             (
-                with("/providerSpec/value/operatingSystemSpec", json!({"distUpgradeOnBoot": "hunter2"})),
+                with("/providerSpec/value/network", json!("hunter2")),
+                "InvalidProviderSpec",
+            ),
+            (
+                with("/providerSpec/value/operatingSystem", json!("hunter2")),
+                "UnknownOperatingSystem",
+            ),
+            (
+                with("/providerSpec/value/cloudProvider", json!("hunter2")),
+                "UnknownCloudProvider",
+            ),
+            (
+                with(
+                    "/providerSpec/value/sshPublicKeys",
+                    json!(["ssh-rsa A", "ssh-rsa hunter2\nssh-rsa B"]),
+                ),
+                "InvalidProviderSpec",
+            ),
+            (
+                with(
+                    "/providerSpec/value/operatingSystemSpec",
+                    json!({"distUpgradeOnBoot": "hunter2"}),
+                ),
                 "InvalidOperatingSystemSpec",
             ),
             (with("/versions/kubelet", json!("")), "InvalidKubeletVersion"),
-            (with("/versions/kubelet", json!("hunter2")), "InvalidKubeletVersion"),
+            (
+                with("/versions/kubelet", json!("hunter2")),
+                "InvalidKubeletVersion",
+            ),
         ];
         for (error, reason) in cases {
             assert_eq!(error.reason(), reason);
@@ -383,11 +470,20 @@ mod tests {
             Pool::read(&machine_deployment(good(), annotations.into()))
         };
         for pairs in [
-            &[("SystemReserved", "cpu=200m,memory=1.5Gi,ephemeral-storage=1G,pid=1000")][..],
-            &[("EvictionHard", "memory.available<100Mi,nodefs.available<10%,imagefs.inodesFree<5%")],
+            &[(
+                "SystemReserved",
+                "cpu=200m,memory=1.5Gi,ephemeral-storage=1G,pid=1000",
+            )][..],
+            &[(
+                "EvictionHard",
+                "memory.available<100Mi,nodefs.available<10%,imagefs.inodesFree<5%",
+            )],
             &[("ContainerLogMaxSize", "100Mi"), ("ContainerLogMaxFiles", "2")],
             &[("MaxPods", "0")],
-            &[("ImageGCHighThresholdPercent", "100"), ("ImageGCLowThresholdPercent", "0")],
+            &[
+                ("ImageGCHighThresholdPercent", "100"),
+                ("ImageGCLowThresholdPercent", "0"),
+            ],
             &[("ImageGCHighThresholdPercent", "81")],
             &[("ImageMinimumGCAge", "0"), ("ImageMaximumGCAge", "1h30m")],
             &[("ImageMaximumGCAge", "0s")],
@@ -395,40 +491,110 @@ mod tests {
             read(pairs).unwrap_or_else(|error| panic!("{pairs:?}: {error}"));
         }
         for (pairs, named, problem) in [
-            (&[("SystemReserved", "cpu=a77")][..], "SystemReserved", "cpu: must be a quantity"),
-            (&[("SystemReserved", "cpu=-77")], "SystemReserved", "cpu: must not be negative"),
-            (&[("KubeReserved", "storage=77")], "KubeReserved", "storage: can't be reserved"),
-            (&[("KubeReserved", "cpu 77")], "KubeReserved", "must be a list such as cpu=200m"),
-            (&[("EvictionHard", "memory.free<77")], "EvictionHard", "memory.free: is no eviction signal"),
-            (&[("EvictionHard", "memory.available<177%")], "EvictionHard", "memory.available: must be"),
-            (&[("EvictionHard", "nodefs.available<0")], "EvictionHard", "a quantity above 0"),
-            (&[("ContainerLogMaxSize", "77MB")], "ContainerLogMaxSize", "must be a size"),
-            (&[("ContainerLogMaxFiles", "1")], "ContainerLogMaxFiles", "must be a whole number from 2"),
+            (
+                &[("SystemReserved", "cpu=a77")][..],
+                "SystemReserved",
+                "cpu: must be a quantity",
+            ),
+            (
+                &[("SystemReserved", "cpu=-77")],
+                "SystemReserved",
+                "cpu: must not be negative",
+            ),
+            (
+                &[("KubeReserved", "storage=77")],
+                "KubeReserved",
+                "storage: can't be reserved",
+            ),
+            (
+                &[("KubeReserved", "cpu 77")],
+                "KubeReserved",
+                "must be a list such as cpu=200m",
+            ),
+            (
+                &[("EvictionHard", "memory.free<77")],
+                "EvictionHard",
+                "memory.free: is no eviction signal",
+            ),
+            (
+                &[("EvictionHard", "memory.available<177%")],
+                "EvictionHard",
+                "memory.available: must be",
+            ),
+            (
+                &[("EvictionHard", "nodefs.available<0")],
+                "EvictionHard",
+                "a quantity above 0",
+            ),
+            (
+                &[("ContainerLogMaxSize", "77MB")],
+                "ContainerLogMaxSize",
+                "must be a size",
+            ),
+            (
+                &[("ContainerLogMaxFiles", "1")],
+                "ContainerLogMaxFiles",
+                "must be a whole number from 2",
+            ),
             (&[("MaxPods", "-77")], "MaxPods", "must be a whole number from 0"),
             (&[("MaxPods", "7.7")], "MaxPods", "must be a whole number from 0"),
-            (&[("ImageGCHighThresholdPercent", "177")], "ImageGCHighThresholdPercent", "from 0 to 100"),
-            (&[("ImageGCLowThresholdPercent", "-77")], "ImageGCLowThresholdPercent", "from 0 to 100"),
-            (&[("ImageGCHighThresholdPercent", "77")], "ImageGCHighThresholdPercent", "below"),
             (
-                &[("ImageGCHighThresholdPercent", "77"), ("ImageGCLowThresholdPercent", "77")],
+                &[("ImageGCHighThresholdPercent", "177")],
+                "ImageGCHighThresholdPercent",
+                "from 0 to 100",
+            ),
+            (
+                &[("ImageGCLowThresholdPercent", "-77")],
+                "ImageGCLowThresholdPercent",
+                "from 0 to 100",
+            ),
+            (
+                &[("ImageGCHighThresholdPercent", "77")],
+                "ImageGCHighThresholdPercent",
+                "below",
+            ),
+            (
+                &[
+                    ("ImageGCHighThresholdPercent", "77"),
+                    ("ImageGCLowThresholdPercent", "77"),
+                ],
                 "ImageGCLowThresholdPercent",
                 "below",
             ),
-            (&[("ImageMinimumGCAge", "77 minutes")], "ImageMinimumGCAge", "must be a duration"),
-            (&[("ImageMinimumGCAge", "-77s")], "ImageMinimumGCAge", "must be a duration"),
-            (&[("ImageMaximumGCAge", "77s")], "ImageMaximumGCAge", "longer than"),
-            (&[("PodsPerCore", "77")], "PodsPerCore", "is not a kubelet setting"),
+            (
+                &[("ImageMinimumGCAge", "77 minutes")],
+                "ImageMinimumGCAge",
+                "must be a duration",
+            ),
+            (
+                &[("ImageMinimumGCAge", "-77s")],
+                "ImageMinimumGCAge",
+                "must be a duration",
+            ),
+            (
+                &[("ImageMaximumGCAge", "77s")],
+                "ImageMaximumGCAge",
+                "longer than",
+            ),
+            (
+                &[("PodsPerCore", "77")],
+                "PodsPerCore",
+                "is not a kubelet setting",
+            ),
         ] {
             let error = read(pairs).unwrap_err();
             assert_eq!(error.reason(), "InvalidAnnotation");
             let message = error.to_string();
-            assert!(message.contains(&format!("/{named}: ")) && message.contains(problem), "{message}");
+            assert!(
+                message.contains(&format!("/{named}: ")) && message.contains(problem),
+                "{message}"
+            );
             assert!(!message.contains("77"), "the value is repeated: {message}");
         }
     }
 
     #[test]
-    fn flatcar_has_ignition_unless_told_otherwise_and_others_never() {
+    fn flatcar_has_ignition_by_default_and_others_never() {
         let pool = |os: &str, spec: Value| {
             let mut machine = good();
             let provider = machine.pointer_mut("/providerSpec/value").unwrap();
@@ -440,14 +606,27 @@ mod tests {
             ("flatcar", Value::Null, "ignition"),
             ("flatcar", json!({"provisioningUtility": ""}), "ignition"),
             ("flatcar", json!({"provisioningUtility": "ignition"}), "ignition"),
-            ("flatcar", json!({"provisioningUtility": "cloud-init"}), "cloud-init"),
+            (
+                "flatcar",
+                json!({"provisioningUtility": "cloud-init"}),
+                "cloud-init",
+            ),
             ("ubuntu", json!({"provisioningUtility": "ignition"}), "cloud-init"),
             ("rhel", Value::Null, "cloud-init"),
         ] {
-            assert_eq!(pool(os, spec).unwrap().provisioning_utility().to_string(), utility, "{os}");
+            assert_eq!(
+                pool(os, spec).unwrap().provisioning_utility().to_string(),
+                utility,
+                "{os}"
+            );
         }
-        let error = pool("flatcar", json!({"provisioningUtility": "ansible"})).unwrap_err().to_string();
-        assert!(error.contains("provisioningUtility: expected cloud-init or ignition"), "{error}");
+        let error = pool("flatcar", json!({"provisioningUtility": "ansible"}))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("provisioningUtility: expected cloud-init or ignition"),
+            "{error}"
+        );
         let flags =
             json!({"disableAutoUpdate": true, "disableLocksmithD": true, "disableUpdateEngine": true});
         let os = pool("flatcar", flags).unwrap().os;

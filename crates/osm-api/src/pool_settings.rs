@@ -1,17 +1,17 @@
-//! Settings of one pool: where its MachineDeployment wants others than the installation's.
+//! Settings in which one pool differs from the installation's, as its MachineDeployment asks for them.
 
 use serde_json::Value;
 
 use crate::names::{SETTINGS, SETTINGS_KEY};
 use crate::settings::{Settings, SettingsError};
 
-/// Names a ConfigMap instead of, or before, the document itself.
+/// Field that names a ConfigMap, whose document is applied first.
 const FROM_CONFIG_MAP: &str = "fromConfigMap";
 
-/// What is the installation's alone: whom it trusts, and what it installs.
+/// Fields that a pool must not change: they decide whom the installation trusts, and what it installs.
 const NOT_OF_POOLS: [&str; 2] = ["credentials", "defaultProfiles"];
 
-/// What the annotation [`SETTINGS`] of a MachineDeployment says.
+/// The annotation [`SETTINGS`] of a MachineDeployment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolSettings {
     /// ConfigMap in the MachineDeployment's namespace whose key [`SETTINGS_KEY`] is applied first.
@@ -33,13 +33,21 @@ impl PoolSettings {
     /// # Errors
     /// A text that is no such document.
     pub fn parse(text: &str) -> Result<Self, PoolSettingsError> {
-        let failed = |mistakes| PoolSettingsError { place: format!("annotation {SETTINGS}"), mistakes };
+        let failed = |mistakes| PoolSettingsError {
+            place: format!("annotation {SETTINGS}"),
+            mistakes,
+        };
         let mut document = document(text).map_err(failed)?;
-        let config_map = match document.as_object_mut().and_then(|fields| fields.remove(FROM_CONFIG_MAP)) {
+        let config_map = match document
+            .as_object_mut()
+            .and_then(|fields| fields.remove(FROM_CONFIG_MAP))
+        {
             None => None,
             Some(Value::String(name)) if !name.is_empty() => Some(name),
             Some(_) => {
-                return Err(failed(vec![format!("{FROM_CONFIG_MAP}: must be the name of a ConfigMap")]));
+                return Err(failed(vec![format!(
+                    "{FROM_CONFIG_MAP}: must be the name of a ConfigMap"
+                )]));
             }
         };
         Ok(Self { config_map, document })
@@ -62,22 +70,33 @@ impl PoolSettings {
                 .and_then(|document| apply(&settings, &document))
                 .map_err(|mistakes| PoolSettingsError { place, mistakes })?;
         }
-        apply(&settings, &self.document)
-            .map_err(|mistakes| PoolSettingsError { place: format!("annotation {SETTINGS}"), mistakes })
+        apply(&settings, &self.document).map_err(|mistakes| PoolSettingsError {
+            place: format!("annotation {SETTINGS}"),
+            mistakes,
+        })
     }
 }
 
 fn document(text: &str) -> Result<Value, Vec<String>> {
     let document = Settings::document(text).map_err(|SettingsError(mistakes)| mistakes)?;
-    if document.is_object() { Ok(document) } else { Err(vec!["must be a settings document".to_owned()]) }
+    if document.is_object() {
+        Ok(document)
+    } else {
+        Err(vec!["must be a settings document".to_owned()])
+    }
 }
 
 fn apply(settings: &Settings, patch: &Value) -> Result<Settings, Vec<String>> {
     let (mut patch, mut mistakes) = (patch.clone(), Vec::new());
     for field in NOT_OF_POOLS {
-        if patch.as_object_mut().and_then(|fields| fields.remove(field)).is_some() {
-            mistakes
-                .push(format!("{field}: is the same for all pools: set it in the installation's settings"));
+        if patch
+            .as_object_mut()
+            .and_then(|fields| fields.remove(field))
+            .is_some()
+        {
+            mistakes.push(format!(
+                "{field}: is the same for all pools; set it in the settings of the installation"
+            ));
         }
     }
     // Settings always have a JSON form.
@@ -105,14 +124,20 @@ mod tests {
     fn maps_are_merged_lists_replaced_and_null_is_the_default() {
         let pool = "proxy: {noProxy: null}\nkubelet: {featureGates: {B: false}}\n\
                     containerd: {registries: [{host: ghcr.io}]}\npauseImage: null\n";
-        let settings = PoolSettings::parse(pool).unwrap().merge(&installation(), None).unwrap();
+        let settings = PoolSettings::parse(pool)
+            .unwrap()
+            .merge(&installation(), None)
+            .unwrap();
         assert_eq!(settings.proxy.http.as_deref(), Some("http://proxy:3128"));
         assert_eq!(settings.proxy.no_proxy, None);
         assert_eq!(settings.kubelet.feature_gates.len(), 2);
         assert_eq!(settings.containerd.registries.len(), 1);
         assert_eq!(settings.pause_image, None);
         for nothing in ["", "{}", "# nothing\n"] {
-            let settings = PoolSettings::parse(nothing).unwrap().merge(&installation(), None).unwrap();
+            let settings = PoolSettings::parse(nothing)
+                .unwrap()
+                .merge(&installation(), None)
+                .unwrap();
             assert_eq!(settings, installation(), "{nothing:?}");
         }
     }
@@ -121,8 +146,12 @@ mod tests {
     fn the_annotation_has_the_last_word() {
         let pool = PoolSettings::parse("fromConfigMap: ours\npauseImage: pause:3\n").unwrap();
         assert_eq!(pool.config_map.as_deref(), Some("ours"));
-        let settings =
-            pool.merge(&installation(), Some("pauseImage: pause:2\nproxy: {http: null}\n")).unwrap();
+        let settings = pool
+            .merge(
+                &installation(),
+                Some("pauseImage: pause:2\nproxy: {http: null}\n"),
+            )
+            .unwrap();
         assert_eq!(settings.pause_image.as_deref(), Some("pause:3"));
         assert_eq!(settings.proxy.http, None);
     }
@@ -139,20 +168,36 @@ mod tests {
             ("[hunter2]", "must be a settings document"),
             ("proxy: {http: 'http://u:hunter2@p'}", "proxy.http: must be"),
             ("prxy: hunter2", "prxy: unknown field"),
-            ("credentials: {tokenLifetimeHours: 1}", "credentials: is the same for all pools"),
+            (
+                "credentials: {tokenLifetimeHours: 1}",
+                "credentials: is the same for all pools",
+            ),
             ("fromConfigMap: [hunter2]", "fromConfigMap: must be"),
             ("a: [hunter2", "not YAML"),
         ] {
             let message = of_annotation(text);
-            assert!(message.starts_with(&format!("annotation {SETTINGS}: ")), "{message}");
-            assert!(message.contains(part) && !message.contains("hunter2"), "{message}");
+            assert!(
+                message.starts_with(&format!("annotation {SETTINGS}: ")),
+                "{message}"
+            );
+            assert!(
+                message.contains(part) && !message.contains("hunter2"),
+                "{message}"
+            );
         }
         let message = of_annotation("defaultProfiles: {}\nprxy: 1\nproxy: {http: no-url}\n");
-        for part in ["defaultProfiles: is the same", "prxy: unknown field", "proxy.http: must be"] {
+        for part in [
+            "defaultProfiles: is the same",
+            "prxy: unknown field",
+            "proxy.http: must be",
+        ] {
             assert!(message.contains(part), "{message}");
         }
         let pool = PoolSettings::parse("fromConfigMap: ours").unwrap();
-        let message = pool.merge(&installation(), Some("hostCaBundle: hunter2\n")).unwrap_err().to_string();
+        let message = pool
+            .merge(&installation(), Some("hostCaBundle: hunter2\n"))
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             message,
             "ConfigMap ours, key settings.yaml: hostCaBundle: must be one or more PEM certificates"

@@ -1,4 +1,4 @@
-//! The OperatingSystemProfile custom resource: a template, per operating system.
+//! The OperatingSystemProfile custom resource: a template for one operating system.
 //!
 //! Manifests of the Go implementation apply unchanged: every field that it did not have is optional.
 
@@ -23,15 +23,26 @@ pub fn stored_bytes(value: &impl Serialize) -> usize {
     stored_json_bytes(&serde_json::to_string(value).unwrap_or_default())
 }
 
-/// [`stored_bytes`] of what is JSON already.
+/// [`stored_bytes`] of a text that is already JSON.
 pub fn stored_json_bytes(json: &str) -> usize {
     // In pieces whose counts fit a byte, which compilers turn into wide instructions: this is half a megabyte at times.
-    let short =
-        |piece: &[u8]| piece.iter().map(|byte| u8::from(matches!(byte, b'<' | b'>' | b'&'))).sum::<u8>();
-    let short: usize = json.as_bytes().chunks(192).map(|piece| usize::from(short(piece))).sum();
+    let short = |piece: &[u8]| {
+        piece
+            .iter()
+            .map(|byte| u8::from(matches!(byte, b'<' | b'>' | b'&')))
+            .sum::<u8>()
+    };
+    let short: usize = json
+        .as_bytes()
+        .chunks(192)
+        .map(|piece| usize::from(short(piece)))
+        .sum();
     let separators = match json.is_ascii() {
         true => 0,
-        false => json.chars().filter(|c| matches!(c, '\u{2028}' | '\u{2029}')).count(),
+        false => json
+            .chars()
+            .filter(|c| matches!(c, '\u{2028}' | '\u{2029}'))
+            .count(),
     };
     json.len() + 5 * short + 3 * separators
 }
@@ -72,7 +83,7 @@ pub fn stored_json_bytes(json: &str) -> usize {
 pub struct OperatingSystemProfileSpec {
     /// Operating system of the pools that this profile is for.
     pub os_name: OperatingSystem,
-    /// Version of the operating system. Information only.
+    /// Version of the operating system. It is for information only.
     pub os_version: String,
     /// Version of this profile, `v` and a semantic version. Every change of the spec needs a new one.
     #[schemars(regex(
@@ -81,19 +92,19 @@ pub struct OperatingSystemProfileSpec {
     pub version: String,
     /// Cloud providers that this profile is for.
     pub supported_cloud_providers: Vec<SupportedCloudProvider>,
-    /// What the cloud hands to a new machine: small, fetches and applies the provisioning configuration.
+    /// Content of the document that the cloud passes to a new machine. It fetches and applies the provisioning document.
     #[serde(default)]
     pub bootstrap_config: ProfileConfig,
-    /// What turns the machine into a worker node.
+    /// Content of the document that makes the machine a worker node.
     #[serde(default)]
     pub provisioning_config: ProfileConfig,
-    /// The program on the machine that reads the result.
+    /// The program on the machine that reads both documents.
     #[serde(default)]
     pub provisioning_utility: ProvisioningUtility,
-    /// Language of the templates. Profiles that do not say are in Go's text/template.
+    /// Language of the templates. The default is Go's text/template.
     #[serde(default)]
     pub template_engine: TemplateEngine,
-    /// Name of the profile that this one builds on.
+    /// Name of the profile that this one extends. This version does not support it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
 }
@@ -101,6 +112,8 @@ pub struct OperatingSystemProfileSpec {
 /// An operating system, spelled as machine-controller does.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
+#[derive(strum::Display, strum::EnumIter, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 #[allow(missing_docs)]
 pub enum OperatingSystem {
     Flatcar,
@@ -114,14 +127,7 @@ pub enum OperatingSystem {
 impl OperatingSystem {
     /// As written in manifests.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Flatcar => "flatcar",
-            Self::Rhel => "rhel",
-            Self::Ubuntu => "ubuntu",
-            Self::Amzn2 => "amzn2",
-            Self::RockyLinux => "rockylinux",
-            Self::CentOs => "centos",
-        }
+        self.into()
     }
 
     /// Whether a profile for `self` fits a pool of `pool`: rhel, rockylinux and centos fit one another.
@@ -131,15 +137,11 @@ impl OperatingSystem {
     }
 }
 
-impl std::fmt::Display for OperatingSystem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 /// A cloud provider, spelled as machine-controller does.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
+#[derive(strum::Display, strum::EnumIter, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 #[allow(missing_docs)]
 pub enum CloudProvider {
     Alibaba,
@@ -162,6 +164,7 @@ pub enum CloudProvider {
     Packet,
     Scaleway,
     #[serde(rename = "vmware-cloud-director")]
+    #[strum(serialize = "vmware-cloud-director")]
     VmwareCloudDirector,
     Vsphere,
     Vultr,
@@ -170,64 +173,27 @@ pub enum CloudProvider {
 impl CloudProvider {
     /// As written in manifests.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Alibaba => "alibaba",
-            Self::Anexia => "anexia",
-            Self::Aws => "aws",
-            Self::Azure => "azure",
-            Self::Baremetal => "baremetal",
-            Self::Digitalocean => "digitalocean",
-            Self::Edge => "edge",
-            Self::Equinixmetal => "equinixmetal",
-            Self::External => "external",
-            Self::Fake => "fake",
-            Self::Gce => "gce",
-            Self::Hetzner => "hetzner",
-            Self::Kubevirt => "kubevirt",
-            Self::Linode => "linode",
-            Self::Nutanix => "nutanix",
-            Self::Opennebula => "opennebula",
-            Self::Openstack => "openstack",
-            Self::Packet => "packet",
-            Self::Scaleway => "scaleway",
-            Self::VmwareCloudDirector => "vmware-cloud-director",
-            Self::Vsphere => "vsphere",
-            Self::Vultr => "vultr",
-        }
-    }
-}
-
-impl std::fmt::Display for CloudProvider {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
+        self.into()
     }
 }
 
 /// Program that applies user data on the machine.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+#[derive(strum::Display, strum::EnumIter, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum ProvisioningUtility {
     /// cloud-init.
     #[default]
-    #[serde(rename = "cloud-init")]
     CloudInit,
     /// Ignition.
-    #[serde(rename = "ignition")]
     Ignition,
 }
 
 impl ProvisioningUtility {
     /// As written in manifests.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::CloudInit => "cloud-init",
-            Self::Ignition => "ignition",
-        }
-    }
-}
-
-impl std::fmt::Display for ProvisioningUtility {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
+        self.into()
     }
 }
 
@@ -248,7 +214,7 @@ pub enum TemplateEngine {
 pub struct SupportedCloudProvider {
     /// Name of the cloud provider.
     pub name: CloudProvider,
-    /// Free-form, unused.
+    /// Not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "preserved_object")]
     pub spec: Option<Value>,
@@ -258,16 +224,16 @@ pub struct SupportedCloudProvider {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileConfig {
-    /// Container runtimes with files and templates of their own; that of `containerd` is used.
+    /// Container runtimes with their files and templates. Only `containerd` is used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub supported_container_runtimes: Vec<ContainerRuntime>,
     /// Named templates that files may include.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub templates: BTreeMap<String, String>,
-    /// systemd units.
+    /// systemd units on the machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub units: Vec<Unit>,
-    /// Files.
+    /// Files on the machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<File>,
     /// Further cloud-init modules, by their names in a cloud-config.
@@ -284,7 +250,7 @@ pub struct ContainerRuntime {
     /// Files that this runtime needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<File>,
-    /// Templates that this runtime needs; one of the stage with the same name wins.
+    /// Templates that this runtime needs. A template of the stage with the same name takes precedence.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub templates: BTreeMap<String, String>,
 }
@@ -310,7 +276,7 @@ pub struct Unit {
     /// Whether the unit is masked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<bool>,
-    /// Text of the unit; absent where only drop-ins are given.
+    /// Text of the unit. It is absent if only drop-ins are set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// Drop-ins of the unit.
@@ -346,7 +312,7 @@ fn default_permissions() -> i32 {
 /// Content of a file.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 pub struct FileContent {
-    /// Content that stands in the profile itself.
+    /// Content in the profile itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<InlineContent>,
 }
@@ -354,36 +320,36 @@ pub struct FileContent {
 /// Text of a file.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 pub struct InlineContent {
-    /// `b64`: the text, which is written plainly here, is base64-encoded in the user data.
+    /// `b64` means that the user data contains the text in base64. The text in the profile is always plain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
     /// The text.
     pub data: String,
 }
 
-/// What osp-controller has found out about a profile.
+/// The result of the validation by osp-controller.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct OperatingSystemProfileStatus {
-    /// Generation of the spec that the conditions speak of.
+    /// Generation of the spec that the conditions refer to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// `Accepted`, owned by osp-controller.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
-    /// The last profile that was good. A broken edit leaves it.
+    /// The last profile that was accepted. A refused edit does not change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<AcceptedProfile>,
 }
 
-/// A profile that passed every check, with everything it builds on applied.
+/// A profile that osp-controller accepted, as it is rendered.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceptedProfile {
     /// `spec.version` of the profile.
     pub version: String,
-    /// SHA-256 of `spec`, 64 hex characters.
+    /// SHA-256 of `spec`, in 64 hex characters.
     pub digest: String,
     /// Language of the templates.
     pub template_engine: TemplateEngine,
@@ -430,6 +396,23 @@ mod tests {
 
     #[test]
     fn bytes_are_counted_as_the_server_stores_them() {
-        assert_eq!(stored_bytes(&"a\n<ä&\u{2028}") - stored_bytes(&""), 1 + 2 + 6 + 2 + 6 + 6);
+        assert_eq!(
+            stored_bytes(&"a\n<ä&\u{2028}") - stored_bytes(&""),
+            1 + 2 + 6 + 2 + 6 + 6
+        );
+    }
+
+    #[test]
+    fn names_in_messages_are_names_in_manifests() {
+        use strum::IntoEnumIterator;
+        fn check<T: IntoEnumIterator + Serialize + std::fmt::Display>(as_str: fn(T) -> &'static str) {
+            for value in T::iter() {
+                assert_eq!(serde_json::to_value(&value).unwrap(), value.to_string());
+                assert_eq!(value.to_string(), as_str(value));
+            }
+        }
+        check(OperatingSystem::as_str);
+        check(CloudProvider::as_str);
+        check(ProvisioningUtility::as_str);
     }
 }

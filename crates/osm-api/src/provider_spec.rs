@@ -173,7 +173,13 @@ impl<'de> Deserialize<'de> for ConfigVar {
             secret_key_ref: KeyReference,
             config_map_key_ref: KeyReference,
         }
-        let text = |text: String| if text.is_empty() { Self::Empty } else { Self::Text(text) };
+        let text = |text: String| {
+            if text.is_empty() {
+                Self::Empty
+            } else {
+                Self::Text(text)
+            }
+        };
         let wrong = || {
             serde::de::Error::custom(
                 "expected a text, or an object with value, secretKeyRef or configMapKeyRef",
@@ -184,7 +190,11 @@ impl<'de> Deserialize<'de> for ConfigVar {
             Value::String(plain) => Ok(text(plain)),
             object @ Value::Object(_) => {
                 let reference: Reference = serde_json::from_value(object).map_err(|_| wrong())?;
-                let Reference { value, secret_key_ref, config_map_key_ref } = reference;
+                let Reference {
+                    value,
+                    secret_key_ref,
+                    config_map_key_ref,
+                } = reference;
                 // In the order in which machine-controller looks.
                 if !secret_key_ref.name.is_empty() {
                     Ok(Self::SecretKey(secret_key_ref))
@@ -222,24 +232,42 @@ mod tests {
     #[test]
     fn a_config_var_is_a_text_or_a_reference_and_hides_the_text() {
         let key = json!({"namespace": "n", "name": "s", "key": "k"});
-        let reference = KeyReference { namespace: "n".into(), name: "s".into(), key: "k".into() };
+        let reference = KeyReference {
+            namespace: "n".into(),
+            name: "s".into(),
+            key: "k".into(),
+        };
         for (value, expected) in [
             (json!(null), ConfigVar::Empty),
             (json!(""), ConfigVar::Empty),
             (json!({"value": ""}), ConfigVar::Empty),
-            (json!({"value": "", "secretKeyRef": {}, "configMapKeyRef": {}}), ConfigVar::Empty),
+            (
+                json!({"value": "", "secretKeyRef": {}, "configMapKeyRef": {}}),
+                ConfigVar::Empty,
+            ),
             (json!("hunter2"), ConfigVar::Text("hunter2".into())),
             (json!({"value": "hunter2"}), ConfigVar::Text("hunter2".into())),
-            (json!({"secretKeyRef": key}), ConfigVar::SecretKey(reference.clone())),
-            (json!({"value": "x", "configMapKeyRef": key}), ConfigVar::ConfigMapKey(reference)),
+            (
+                json!({"secretKeyRef": key}),
+                ConfigVar::SecretKey(reference.clone()),
+            ),
+            (
+                json!({"value": "x", "configMapKeyRef": key}),
+                ConfigVar::ConfigMapKey(reference),
+            ),
         ] {
             let found: ConfigVar = serde_json::from_value(value).unwrap();
             assert_eq!(found, expected);
             assert!(!format!("{found:?}").contains("hunter2"));
         }
         for wrong in [json!(5), json!({"secretKeyRef": "hunter2"}), json!(["x"])] {
-            let error = serde_json::from_value::<ConfigVar>(wrong).unwrap_err().to_string();
-            assert!(error.contains("expected a text") && !error.contains("hunter2"), "{error}");
+            let error = serde_json::from_value::<ConfigVar>(wrong)
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains("expected a text") && !error.contains("hunter2"),
+                "{error}"
+            );
         }
     }
 }

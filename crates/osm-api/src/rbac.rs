@@ -1,13 +1,14 @@
-//! What each service may do, where, and what for: one table, from which the demo, the tests, the chart and
-//! `docs/rights.md` get their roles.
+//! The services, and what each may do, where and why. The chart, the tests, the demo and `docs/rights.md` take their roles from this
+//! table.
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
+use crate::condition::{ACCEPTED, PUBLISHED, RENDERED};
 use crate::names::{
     BOOTSTRAP_TOKENS_NAMESPACE, CLOUD_INIT_SETTINGS, GROUP, KUBE_SYSTEM, SETTINGS_CONFIG_MAP,
 };
 
-/// What is particular to one installation.
+/// What the rights of one installation depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installation {
     /// Namespace of profiles, configs and settings.
@@ -29,6 +30,11 @@ pub struct Installation {
 }
 
 impl Installation {
+    /// Namespaces of profiles besides the installation's own.
+    fn further_namespaces(&self) -> impl Iterator<Item = &str> {
+        self.namespaces_of_profiles().into_iter().skip(1)
+    }
+
     /// Every namespace that profiles are read from, each once; the installation's own comes first.
     pub fn namespaces_of_profiles(&self) -> Vec<&str> {
         let mut all = vec![self.namespace.as_str()];
@@ -54,8 +60,8 @@ impl Default for Installation {
     }
 }
 
-/// A service with an identity of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A service with an identity of its own. To add one, add a variant and its row in `Service::row`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::EnumCount)]
 #[allow(missing_docs)]
 pub enum Service {
     OspController,
@@ -63,31 +69,70 @@ pub enum Service {
     SecretSyncer,
 }
 
-impl Service {
-    /// All services.
-    pub const ALL: [Self; 3] = [Self::OspController, Self::OscController, Self::SecretSyncer];
+/// A row of the table of services.
+struct Row {
+    name: &'static str,
+    values_key: &'static str,
+    condition: &'static str,
+    clusters: &'static [ClusterKind],
+    grants: fn(&Installation) -> Vec<Grant>,
+}
 
-    /// Name of the binary, the Deployment, the ServiceAccount and the field manager.
-    pub fn name(self) -> &'static str {
+impl Service {
+    /// All services. The length makes the compiler check that none is missing.
+    pub const ALL: [Self; <Self as strum::EnumCount>::COUNT] =
+        [Self::OspController, Self::OscController, Self::SecretSyncer];
+
+    fn row(self) -> Row {
         match self {
-            Self::OspController => "osp-controller",
-            Self::OscController => "osc-controller",
-            Self::SecretSyncer => "secret-syncer",
+            Self::OspController => Row {
+                name: "osp-controller",
+                values_key: "ospController",
+                condition: ACCEPTED,
+                clusters: &[ClusterKind::Management],
+                grants: osp_controller,
+            },
+            Self::OscController => Row {
+                name: "osc-controller",
+                values_key: "oscController",
+                condition: RENDERED,
+                clusters: &ClusterKind::ALL,
+                grants: osc_controller,
+            },
+            Self::SecretSyncer => Row {
+                name: "secret-syncer",
+                values_key: "secretSyncer",
+                condition: PUBLISHED,
+                clusters: &ClusterKind::ALL,
+                grants: secret_syncer,
+            },
         }
     }
 
-    /// The clusters that the service talks to. It needs no kubeconfig for any other.
-    pub fn clusters(self) -> &'static [Cluster] {
-        match self {
-            Self::OspController => &[Cluster::Management],
-            Self::OscController | Self::SecretSyncer => &Cluster::ALL,
-        }
+    /// Name of the binary, the Deployment, the ServiceAccount and the field manager.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// Key of the service's section in the values of the Helm chart.
+    pub fn values_key(self) -> &'static str {
+        self.row().values_key
+    }
+
+    /// Type of the condition that the service sets.
+    pub fn condition(self) -> &'static str {
+        self.row().condition
+    }
+
+    /// The clusters that the service connects to. It needs no kubeconfig for any other.
+    pub fn clusters(self) -> &'static [ClusterKind] {
+        self.row().clusters
     }
 
     /// Everything the service may do, one grant for each namespace of each cluster.
     pub fn grants(self, installation: &Installation) -> Vec<Grant> {
         let mut merged: Vec<Grant> = Vec::new();
-        for grant in self.all_grants(installation) {
+        for grant in (self.row().grants)(installation) {
             let same =
                 |known: &&mut Grant| (known.cluster, &known.namespace) == (grant.cluster, &grant.namespace);
             match merged.iter_mut().find(same) {
@@ -102,18 +147,27 @@ impl Service {
     pub fn rules(
         self,
         installation: &Installation,
-        parts: &[Cluster],
+        parts: &[ClusterKind],
     ) -> Vec<(Option<String>, Vec<PolicyRule>)> {
         let mut merged: Vec<(Option<String>, Vec<PolicyRule>)> = Vec::new();
-        for grant in self.grants(installation).into_iter().filter(|grant| parts.contains(&grant.cluster)) {
-            let place = match merged.iter().position(|(namespace, _)| *namespace == grant.namespace) {
+        for grant in self
+            .grants(installation)
+            .into_iter()
+            .filter(|grant| parts.contains(&grant.cluster))
+        {
+            let place = match merged
+                .iter()
+                .position(|(namespace, _)| *namespace == grant.namespace)
+            {
                 Some(place) => place,
                 None => {
                     merged.push((grant.namespace, Vec::new()));
                     merged.len() - 1
                 }
             };
-            let Some((_, rules)) = merged.get_mut(place) else { continue };
+            let Some((_, rules)) = merged.get_mut(place) else {
+                continue;
+            };
             for right in grant.rights {
                 if !rules.contains(&right.rule) {
                     rules.push(right.rule);
@@ -121,15 +175,6 @@ impl Service {
             }
         }
         merged
-    }
-
-    fn all_grants(self, installation: &Installation) -> Vec<Grant> {
-        let further = || installation.namespaces_of_profiles().into_iter().skip(1);
-        match self {
-            Self::OspController => osp_controller(installation, further()),
-            Self::OscController => osc_controller(installation, further()),
-            Self::SecretSyncer => secret_syncer(installation),
-        }
     }
 }
 
@@ -143,45 +188,76 @@ fn events(about: &'static str) -> Right {
     rule("events.k8s.io", &["events"], &["create", "patch"], about)
 }
 
-/// Among them may be Leases of other programs: no rule can tell them apart, as a pod's name is not known before.
+/// The rule covers every Lease of the namespace, including those of other programs: RBAC cannot name pods that do not exist yet.
 fn leases() -> Right {
-    let why = "each replica has a Lease by which the others know that it lives; those of replicas that have died are deleted";
-    rule("coordination.k8s.io", &["leases"], &["list", "watch", "create", "update", "delete"], why)
+    let why = "each replica renews its own Lease; Leases of dead replicas are deleted";
+    rule(
+        "coordination.k8s.io",
+        &["leases"],
+        &["list", "watch", "create", "update", "delete"],
+        why,
+    )
 }
 
-/// The cluster is told from others by the uid of its oldest namespace.
-fn identity_of(cluster: Cluster) -> Grant {
-    let why =
-        "which cluster this is: by the uid of this namespace, so that a kubeconfig of another one is noticed";
-    cluster.within(KUBE_SYSTEM, vec![named("", "namespaces", KUBE_SYSTEM, &["get"], why)])
+/// The uid of its oldest namespace identifies a cluster.
+fn identity_of(cluster: ClusterKind) -> Grant {
+    let why = "its uid identifies the cluster, so that a kubeconfig of another cluster is detected";
+    cluster.within(
+        KUBE_SYSTEM,
+        vec![named("", "namespaces", KUBE_SYSTEM, &["get"], why)],
+    )
 }
 
-fn osp_controller<'a>(installation: &Installation, further: impl Iterator<Item = &'a str>) -> Vec<Grant> {
-    let read = || rule(GROUP, &["operatingsystemprofiles"], &READ_ALL, "the profiles to judge");
-    let status = || rule(GROUP, &["operatingsystemprofiles/status"], &["patch"], "the verdict");
-    let events = || events("a profile is refused, or accepted again; a default profile was put back");
+fn osp_controller(installation: &Installation) -> Vec<Grant> {
+    let read = || {
+        rule(
+            GROUP,
+            &["operatingsystemprofiles"],
+            &READ_ALL,
+            "the profiles to validate",
+        )
+    };
+    let status = || {
+        rule(
+            GROUP,
+            &["operatingsystemprofiles/status"],
+            &["patch"],
+            "the result of the validation",
+        )
+    };
+    let events = || events("Events: a profile is refused or accepted again, a default profile was restored");
     let own = vec![
         read(),
         rule(
             GROUP,
             &["operatingsystemprofiles"],
             &["get", "create", "update"],
-            "default profiles are installed, and put back when somebody has changed them",
+            "default profiles are installed, and restored when they are changed",
         ),
         status(),
         settings(&installation.settings),
         leases(),
         events(),
     ];
-    let own = [Cluster::Management.within(&installation.namespace, own), identity_of(Cluster::Management)];
-    let further = further.map(|other| Cluster::Management.within(other, vec![read(), status(), events()]));
+    let own = [
+        ClusterKind::Management.within(&installation.namespace, own),
+        identity_of(ClusterKind::Management),
+    ];
+    let further = installation
+        .further_namespaces()
+        .map(|other| ClusterKind::Management.within(other, vec![read(), status(), events()]));
     own.into_iter().chain(further).collect()
 }
 
-fn osc_controller<'a>(installation: &Installation, further: impl Iterator<Item = &'a str>) -> Vec<Grant> {
+fn osc_controller(installation: &Installation) -> Vec<Grant> {
     let profiles = || {
-        let why = "the profiles to render; read anew when a pool gets a new revision";
-        rule(GROUP, &["operatingsystemprofiles"], &["get", "list", "watch"], why)
+        let why = "the profiles to render; a live read when a pool gets a new revision";
+        rule(
+            GROUP,
+            &["operatingsystemprofiles"],
+            &["get", "list", "watch"],
+            why,
+        )
     };
     let own = vec![
         profiles(),
@@ -189,13 +265,13 @@ fn osc_controller<'a>(installation: &Installation, further: impl Iterator<Item =
             GROUP,
             &["operatingsystemconfigs"],
             &["get", "list", "watch", "create", "update", "delete"],
-            "one for each MachineDeployment, deleted when everything made for its pool is undone",
+            "one per MachineDeployment, deleted after everything published for its pool",
         ),
         rule(
             GROUP,
             &["operatingsystemconfigs/status"],
             &["patch"],
-            "the condition Rendered, and what is vouched for",
+            "the condition Rendered, and the rendered generation",
         ),
         settings(&installation.settings),
         leases(),
@@ -205,47 +281,50 @@ fn osc_controller<'a>(installation: &Installation, further: impl Iterator<Item =
             "cluster.k8s.io",
             &["machinedeployments"],
             &["get", "list", "watch"],
-            "the pools, which may be in any namespace; read anew before one is taken for gone",
+            "the pools, in any namespace; a live read before a pool is retired",
         ),
-        events("a pool, in whatever namespace, can't be rendered, or can again"),
+        events("Events: a pool in any namespace cannot be rendered, or can be rendered again"),
     ];
     if installation.go_finalizers {
-        let why =
-            "only with `--remove-go-finalizers`: a finalizer left behind is taken off what is being deleted";
+        let why = "only with `--remove-go-finalizers`: removes a leftover finalizer from MachineDeployments that are being deleted";
         everywhere.push(rule("cluster.k8s.io", &["machinedeployments"], &["patch"], why));
     }
     let mut grants = vec![
-        Cluster::Management.within(&installation.namespace, own),
-        Cluster::Worker.everywhere(everywhere),
-        identity_of(Cluster::Management),
-        identity_of(Cluster::Worker),
-        Cluster::Worker.within(
+        ClusterKind::Management.within(&installation.namespace, own),
+        ClusterKind::Worker.everywhere(everywhere),
+        identity_of(ClusterKind::Management),
+        identity_of(ClusterKind::Worker),
+        ClusterKind::Worker.within(
             "kube-public",
             vec![named(
                 "",
                 "configmaps",
                 "cluster-info",
                 &READ_ALL,
-                "where nodes find the API server, and its CA",
+                "address and CA of the API server, for nodes",
             )],
         ),
-        Cluster::Worker.within(
+        ClusterKind::Worker.within(
             "default",
             vec![rule(
                 "discovery.k8s.io",
                 &["endpointslices"],
                 &READ_ALL,
-                "where nodes find the API server, if there is no cluster-info",
+                "address of the API server, if there is no cluster-info",
             )],
         ),
     ];
-    grants.extend(further.map(|other| Cluster::Management.within(other, vec![profiles()])));
+    grants.extend(
+        installation
+            .further_namespaces()
+            .map(|other| ClusterKind::Management.within(other, vec![profiles()])),
+    );
     let maps = || {
-        let why = "a pool's own settings, in a ConfigMap of whatever name";
+        let why = "the settings of a pool, in a ConfigMap with any name";
         rule("", &["configmaps"], &["get", "list", "watch"], why)
     };
     let of_pools = installation.pool_settings_namespaces.iter();
-    grants.extend(of_pools.map(|other| Cluster::Worker.within(other, vec![maps()])));
+    grants.extend(of_pools.map(|other| ClusterKind::Worker.within(other, vec![maps()])));
     grants
 }
 
@@ -255,7 +334,7 @@ fn secret_syncer(installation: &Installation) -> Vec<Grant> {
             GROUP,
             &["operatingsystemconfigs"],
             &["get", "list", "watch"],
-            "what is to be published; read anew before it is, and before anything without one is deleted",
+            "the content to publish; a live read before publishing and before deleting orphans",
         ),
         rule(
             GROUP,
@@ -265,15 +344,21 @@ fn secret_syncer(installation: &Installation) -> Vec<Grant> {
         ),
         settings(&installation.settings),
         leases(),
-        events("a pool can't be published, or can again"),
+        events("Events: a pool cannot be published, or can be published again"),
     ];
     let everywhere = vec![
-        named("", "namespaces", CLOUD_INIT_SETTINGS, &READ_ALL, "everything is put back once it is"),
+        named(
+            "",
+            "namespaces",
+            CLOUD_INIT_SETTINGS,
+            &READ_ALL,
+            "everything is restored once the namespace exists again",
+        ),
         rule(
             "cluster.k8s.io",
             &["machinedeployments"],
             &["get", "list", "watch"],
-            "a subscription's password may stand in one, and must not stand in a config",
+            "it may contain the password of a subscription, which a config must not contain",
         ),
     ];
     let made = vec![
@@ -281,59 +366,64 @@ fn secret_syncer(installation: &Installation) -> Vec<Grant> {
             "events.k8s.io",
             &["events"],
             &["create"],
-            "somebody left a ServiceAccount's token without end here",
+            "Events: a Secret contains a non-expiring token of a ServiceAccount",
         ),
         rule(
             "",
             &["secrets"],
             &["get", "list", "watch", "create", "update", "patch", "delete"],
-            "what machine-controller and nodes read, and registry credentials; nodes' Roles give `get` on them",
+            "what machine-controller and nodes read, and registry credentials; Roles grant nodes `get` on them",
         ),
         rule(
             "",
             &["serviceaccounts"],
             &["get", "list", "watch", "create", "patch", "delete"],
-            "an identity for each pool, and the one with which kubelets join; one that lost its label gets it again",
+            "the identity of each pool and of joining kubelets; lost labels are restored",
         ),
-        rule("", &["serviceaccounts/token"], &["create"], "the tokens that nodes boot with"),
+        rule(
+            "",
+            &["serviceaccounts/token"],
+            &["create"],
+            "the tokens that nodes boot with",
+        ),
         rule(
             "rbac.authorization.k8s.io",
             &["roles"],
             &["get", "list", "watch", "create", "update", "patch", "delete"],
-            "a node may get exactly its pool's own Secrets; one that lost its label gets it again",
+            "a node may get exactly its pool's Secrets; lost labels are restored",
         ),
         rule(
             "rbac.authorization.k8s.io",
             &["rolebindings"],
             &["get", "list", "watch", "create", "patch", "delete"],
-            "a node may get exactly its pool's own Secrets; one that lost its label gets it again",
+            "a node may get exactly its pool's Secrets; lost labels are restored",
         ),
     ];
     let mut grants = vec![
-        Cluster::Management.within(&installation.namespace, own),
-        identity_of(Cluster::Management),
-        identity_of(Cluster::Worker),
-        Cluster::Worker.everywhere(everywhere),
-        Cluster::Worker.within(CLOUD_INIT_SETTINGS, made),
+        ClusterKind::Management.within(&installation.namespace, own),
+        identity_of(ClusterKind::Management),
+        identity_of(ClusterKind::Worker),
+        ClusterKind::Worker.everywhere(everywhere),
+        ClusterKind::Worker.within(CLOUD_INIT_SETTINGS, made),
     ];
     if installation.bootstrap_tokens {
-        let why = "bootstrap tokens, and only where the settings want them: made, never read";
+        let why = "bootstrap tokens, only if the settings require them; they are never read";
         let create = rule("", &["secrets"], &["create"], why);
-        grants.push(Cluster::Worker.within(BOOTSTRAP_TOKENS_NAMESPACE, vec![create]));
+        grants.push(ClusterKind::Worker.within(BOOTSTRAP_TOKENS_NAMESPACE, vec![create]));
     }
     grants
 }
 
 /// One of the two clusters of an installation. One cluster may be both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Cluster {
+pub enum ClusterKind {
     /// Profiles, configs and settings are here.
     Management,
     /// The machines' own: MachineDeployments and `cloud-init-settings` are here.
     Worker,
 }
 
-impl Cluster {
+impl ClusterKind {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Management, Self::Worker];
 
@@ -346,11 +436,19 @@ impl Cluster {
     }
 
     fn within(self, namespace: &str, rights: Vec<Right>) -> Grant {
-        Grant { cluster: self, namespace: Some(namespace.to_owned()), rights }
+        Grant {
+            cluster: self,
+            namespace: Some(namespace.to_owned()),
+            rights,
+        }
     }
 
     fn everywhere(self, rights: Vec<Right>) -> Grant {
-        Grant { cluster: self, namespace: None, rights }
+        Grant {
+            cluster: self,
+            namespace: None,
+            rights,
+        }
     }
 }
 
@@ -358,7 +456,7 @@ impl Cluster {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
     /// Where the Role is.
-    pub cluster: Cluster,
+    pub cluster: ClusterKind,
     /// Namespace of a Role; `None`: a ClusterRole.
     pub namespace: Option<String>,
     /// The rights.
@@ -422,18 +520,31 @@ mod tests {
             ..Installation::default()
         };
         let grants = Service::OscController.grants(&installation);
-        let of = |cluster: Cluster, namespace: &str| {
+        let of = |cluster: ClusterKind, namespace: &str| {
             let here =
                 |grant: &&Grant| (grant.cluster, grant.namespace.as_deref()) == (cluster, Some(namespace));
             grants.iter().filter(here).count()
         };
-        assert_eq!(Cluster::ALL.map(|cluster| of(cluster, "kube-system")), [1, 1]);
-        assert_eq!(Cluster::ALL.map(|cluster| of(cluster, "machines")), [0, 1]);
-        let one = Service::OscController.rules(&installation, &Cluster::ALL);
+        assert_eq!(ClusterKind::ALL.map(|cluster| of(cluster, "kube-system")), [1, 1]);
+        assert_eq!(ClusterKind::ALL.map(|cluster| of(cluster, "machines")), [0, 1]);
+        let one = Service::OscController.rules(&installation, &ClusterKind::ALL);
         let in_one = |namespace: Option<&str>| one.iter().filter(|(n, _)| n.as_deref() == namespace).count();
-        assert_eq!((in_one(Some("kube-system")), in_one(Some("machines")), in_one(None)), (1, 1, 1));
+        assert_eq!(
+            (
+                in_one(Some("kube-system")),
+                in_one(Some("machines")),
+                in_one(None)
+            ),
+            (1, 1, 1)
+        );
         for (_, rules) in &one {
-            assert!(rules.iter().enumerate().all(|(at, rule)| !rules[..at].contains(rule)), "{rules:#?}");
+            assert!(
+                rules
+                    .iter()
+                    .enumerate()
+                    .all(|(at, rule)| !rules[..at].contains(rule)),
+                "{rules:#?}"
+            );
         }
     }
 
@@ -441,16 +552,23 @@ mod tests {
     fn a_service_has_rights_where_it_has_a_kubeconfig_and_nowhere_else() {
         for service in Service::ALL {
             let grants = service.grants(&Installation::default());
-            for cluster in Cluster::ALL {
+            for cluster in ClusterKind::ALL {
                 let granted = grants.iter().any(|grant| grant.cluster == cluster);
-                assert_eq!(service.clusters().contains(&cluster), granted, "{service:?} {cluster:?}");
+                assert_eq!(
+                    service.clusters().contains(&cluster),
+                    granted,
+                    "{service:?} {cluster:?}"
+                );
             }
         }
     }
 
     #[test]
     fn bootstrap_tokens_may_be_created_where_they_are_wanted_and_never_read() {
-        let wanted = Installation { bootstrap_tokens: true, ..Installation::default() };
+        let wanted = Installation {
+            bootstrap_tokens: true,
+            ..Installation::default()
+        };
         let verbs = |service: Service, installation: &Installation| -> Vec<String> {
             let grants = service.grants(installation).into_iter();
             let rules = grants
@@ -458,12 +576,21 @@ mod tests {
                 .flat_map(|grant| grant.rights)
                 .map(|right| right.rule);
             rules
-                .filter(|rule| rule.resources.iter().flatten().any(|resource| resource == "secrets"))
+                .filter(|rule| {
+                    rule.resources
+                        .iter()
+                        .flatten()
+                        .any(|resource| resource == "secrets")
+                })
                 .flat_map(|rule| rule.verbs)
                 .collect()
         };
         for service in Service::ALL {
-            let expected: &[&str] = if service == Service::SecretSyncer { &["create"] } else { &[] };
+            let expected: &[&str] = if service == Service::SecretSyncer {
+                &["create"]
+            } else {
+                &[]
+            };
             assert_eq!(verbs(service, &wanted), expected);
             assert!(verbs(service, &Installation::default()).is_empty());
         }
@@ -471,24 +598,37 @@ mod tests {
 
     #[test]
     fn machine_deployments_are_patched_by_one_service_and_only_where_that_is_wanted() {
-        let wanted = Installation { go_finalizers: true, ..Installation::default() };
+        let wanted = Installation {
+            go_finalizers: true,
+            ..Installation::default()
+        };
         for service in Service::ALL {
             let rights = service.grants(&wanted).into_iter().flat_map(|grant| grant.rights);
             let on_pools = rights.map(|right| right.rule).filter(|rule| {
-                rule.resources.iter().flatten().any(|resource| resource == "machinedeployments")
+                rule.resources
+                    .iter()
+                    .flatten()
+                    .any(|resource| resource == "machinedeployments")
             });
             let writes: Vec<String> = on_pools
                 .flat_map(|rule| rule.verbs)
                 .filter(|verb| !["get", "list", "watch"].contains(&verb.as_str()))
                 .collect();
-            let expected: &[&str] = if service == Service::OscController { &["patch"] } else { &[] };
+            let expected: &[&str] = if service == Service::OscController {
+                &["patch"]
+            } else {
+                &[]
+            };
             assert_eq!(writes, expected);
         }
     }
 
     #[test]
     fn no_service_writes_machine_deployments_or_reads_secrets_outside_its_namespace() {
-        for grant in Service::ALL.into_iter().flat_map(|service| service.grants(&Installation::default())) {
+        for grant in Service::ALL
+            .into_iter()
+            .flat_map(|service| service.grants(&Installation::default()))
+        {
             for Right { rule, .. } in &grant.rights {
                 let on = |name: &str| rule.resources.iter().flatten().any(|resource| resource == name);
                 if on("machinedeployments") {
@@ -496,9 +636,14 @@ mod tests {
                 }
                 if on("secrets") {
                     let place = (grant.cluster, grant.namespace.as_deref());
-                    assert_eq!(place, (Cluster::Worker, Some(CLOUD_INIT_SETTINGS)));
+                    assert_eq!(place, (ClusterKind::Worker, Some(CLOUD_INIT_SETTINGS)));
                 }
-                assert!(!rule.verbs.iter().any(|verb| verb == "*" || verb == "escalate" || verb == "bind"));
+                assert!(
+                    !rule
+                        .verbs
+                        .iter()
+                        .any(|verb| verb == "*" || verb == "escalate" || verb == "bind")
+                );
             }
         }
     }

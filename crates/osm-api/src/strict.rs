@@ -1,12 +1,12 @@
-//! Decoding of documents that people write: every error at once, each with its path, and never a value in a
-//! message, because a value may be a credential.
+//! Decodes documents that people write. It reports every error at once, each with its path. No message repeats a value,
+//! because a value may be a credential.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// More errors than this in one document help nobody.
+/// Decoding ends after this many errors of one document. A longer list would not help its author.
 const MAX_ERRORS: usize = 50;
 
 /// Decodes `value` into `T`, which should deny unknown fields.
@@ -14,98 +14,118 @@ const MAX_ERRORS: usize = 50;
 /// # Errors
 /// One line per mistake, `path: what is wrong`, in the order found. No line repeats a value of the document.
 pub fn decode<T: DeserializeOwned>(value: Value) -> Result<T, Vec<String>> {
-    decode_and_judge(value, |_| Vec::new())
+    decode_and_validate(value, |_| Vec::new())
 }
 
-/// As [`decode`], with what `judge` finds besides, in lines of the same form. What can't be decoded hides nothing that is
-/// wrong with the rest: `judge` sees that without it, and is not believed where it speaks of what was taken out.
+/// As [`decode`], and adds the problems that `validate` finds, in lines of the same form.
+///
+/// A part that cannot be decoded must not hide problems of the rest. So such a part is removed and the rest is validated. Problems
+/// of removed parts are dropped, because they are consequences of the removal.
 ///
 /// # Errors
 /// As for [`decode`].
-pub fn decode_and_judge<T: DeserializeOwned>(
+pub fn decode_and_validate<T: DeserializeOwned>(
     mut value: Value,
-    judge: impl FnOnce(&T) -> Vec<String>,
+    validate: impl FnOnce(&T) -> Vec<String>,
 ) -> Result<T, Vec<String>> {
-    let (mut errors, mut taken) = (Vec::new(), Taken::default());
+    let mut errors = Vec::new();
+    let mut removed = Removed::default();
     while errors.len() < MAX_ERRORS {
         let error = match serde_path_to_error::deserialize::<_, T>(value.clone()) {
             Ok(decoded) => {
-                let found = judge(&decoded).into_iter().filter_map(|line| taken.in_document(&line));
+                let found = validate(&decoded)
+                    .into_iter()
+                    .filter_map(|line| removed.in_document(&line));
                 errors.extend(found);
-                return if errors.is_empty() { Ok(decoded) } else { Err(errors) };
+                return if errors.is_empty() {
+                    Ok(decoded)
+                } else {
+                    Err(errors)
+                };
             }
             Err(error) => error,
         };
         let segments: Vec<String> = error.path().iter().map(ToString::to_string).collect();
-        let path = taken.original(&error.path().to_string());
+        let path = removed.original(&error.path().to_string());
         let message = error.inner().to_string();
         let missing = missing_field(&message).map(|field| (field, join(&path, field)));
-        // A field that was taken out, or stands in for one, is no news.
-        if !taken.paths.contains(missing.as_ref().map_or(&path, |(_, missing)| missing)) {
+        // The error of a removed part, or of its stand-in, is already in the list.
+        if !removed
+            .paths
+            .contains(missing.as_ref().map_or(&path, |(_, missing)| missing))
+        {
             errors.push(format!("{path}: {}", without_values(&message)));
         }
-        // What is wrong is taken out, so that the next round finds the next mistake.
-        let goes_on = match missing {
+        // serde stops at the first error. Without that part, the next round finds the next error.
+        let can_continue = match missing {
             Some((field, missing)) => {
-                taken.paths.insert(missing);
-                stand_in(&mut value, &segments, field)
+                removed.paths.insert(missing);
+                insert_stand_in(&mut value, &segments, field)
             }
-            None => taken.take(&mut value, &segments, path),
+            None => removed.remove(&mut value, &segments, path),
         };
-        if !goes_on {
+        if !can_continue {
             break;
         }
     }
     Err(errors)
 }
 
-/// What was taken out of a document.
+/// The parts that were removed from a document.
 #[derive(Default)]
-struct Taken {
-    /// Paths in the document as it was.
+struct Removed {
+    /// Paths in the original document.
     paths: BTreeSet<String>,
-    /// Items by the path of their list, each by its place in the document as it was, in order.
+    /// Items by the path of their list: their original indices, sorted.
     items: BTreeMap<String, Vec<usize>>,
 }
 
-impl Taken {
-    /// Takes out what is at `segments`, which is `path` in the document as it was.
-    fn take(&mut self, value: &mut Value, segments: &[String], path: String) -> bool {
-        let Some((last, parents)) = segments.split_last() else { return false };
+impl Removed {
+    /// Removes the part at `segments`, whose path in the original document is `path`.
+    fn remove(&mut self, value: &mut Value, segments: &[String], path: String) -> bool {
+        let Some((last, parents)) = segments.split_last() else {
+            return false;
+        };
         match at(value, parents) {
-            // The second time it is a stand-in that does not fit: what needs it goes, too.
+            // The second time, the stand-in does not fit either, so the object around it is removed.
             Some(Value::Object(_)) if self.paths.contains(&path) => {
-                let parent = path.strip_suffix(last.as_str()).map(|parent| parent.trim_end_matches('.'));
+                let parent = path
+                    .strip_suffix(last.as_str())
+                    .map(|parent| parent.trim_end_matches('.'));
                 let parent = parent.unwrap_or_default().to_owned();
-                self.take(value, parents, parent)
+                self.remove(value, parents, parent)
             }
             Some(Value::Object(map)) => {
                 self.paths.insert(path);
                 map.remove(last).is_some()
             }
             Some(Value::Array(items)) => {
-                let taken = index(last).filter(|i| *i < items.len()).map(|i| items.remove(i)).is_some();
-                if let Some((list, item)) = path.rsplit_once('[').filter(|_| taken)
+                let was_removed = index(last)
+                    .filter(|i| *i < items.len())
+                    .map(|i| items.remove(i))
+                    .is_some();
+                if let Some((list, item)) = path.rsplit_once('[').filter(|_| was_removed)
                     && let Some(item) = index(item)
                 {
                     let places = self.items.entry(list.to_owned()).or_default();
                     places.insert(places.partition_point(|place| *place < item), item);
                     self.paths.insert(path);
                 }
-                taken
+                was_removed
             }
             _ => false,
         }
     }
 
-    /// A path as it is in the document as it was: items that were taken out have moved those after them.
+    /// The path in the original document. Removing an item moves the items after it.
     fn original(&self, path: &str) -> String {
         let (mut original, mut rest) = (String::new(), path);
         while let Some((before, after)) = rest.split_once('[') {
             original.push_str(before);
-            let item =
-                after.split_once(']').and_then(|(item, after)| Some((item.parse::<usize>().ok()?, after)));
-            // A bracket may also stand in the name of a field.
+            let item = after
+                .split_once(']')
+                .and_then(|(item, after)| Some((item.parse::<usize>().ok()?, after)));
+            // The name of a field may also contain a bracket.
             let Some((mut item, after)) = item else {
                 (original, rest) = (original + "[", after);
                 continue;
@@ -119,33 +139,39 @@ impl Taken {
         original + rest
     }
 
-    /// A line of a judge about the document as it was; `None` where only what was taken out is behind it.
+    /// A line of the validation with its original path; `None` if a removal caused it.
     fn in_document(&self, line: &str) -> Option<String> {
         let (path, rule) = line.split_at(line.find(": ").unwrap_or(line.len()));
         let path = self.original(path);
-        let news = !self.paths.contains(&path) && !self.items.contains_key(&path);
-        news.then_some(path + rule)
+        let is_real = !self.paths.contains(&path) && !self.items.contains_key(&path);
+        is_real.then_some(path + rule)
     }
 }
 
-/// The field that a serde message misses.
+/// The name of the field in serde's message about a missing field.
 fn missing_field(message: &str) -> Option<&str> {
     message.strip_prefix("missing field `")?.split('`').next()
 }
 
 fn join(path: &str, field: &str) -> String {
-    if path.is_empty() || path == "." { field.to_owned() } else { format!("{path}.{field}") }
+    if path.is_empty() || path == "." {
+        field.to_owned()
+    } else {
+        format!("{path}.{field}")
+    }
 }
 
-/// Puts an empty text where a field is missing, so that the rest of what needs it can be decoded.
-fn stand_in(value: &mut Value, segments: &[String], field: &str) -> bool {
+/// Inserts an empty text for a missing field, so that the fields beside it can be decoded.
+fn insert_stand_in(value: &mut Value, segments: &[String], field: &str) -> bool {
     match at(value, segments) {
-        Some(Value::Object(map)) => map.insert(field.to_owned(), Value::String(String::new())).is_none(),
+        Some(Value::Object(map)) => map
+            .insert(field.to_owned(), Value::String(String::new()))
+            .is_none(),
         _ => false,
     }
 }
 
-/// A serde message without the value that it complains about.
+/// serde's message without the value.
 fn without_values(message: &str) -> String {
     let keeps = ["unknown field", "missing field", "duplicate field"];
     if keeps.iter().any(|prefix| message.starts_with(prefix)) {
@@ -165,7 +191,7 @@ fn at<'a>(value: &'a mut Value, path: &[String]) -> Option<&'a mut Value> {
     })
 }
 
-/// Sequence segments print as `[3]`.
+/// `serde_path_to_error` prints the segment of a list item as `[3]`.
 fn index(segment: &str) -> Option<usize> {
     segment.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
@@ -233,7 +259,7 @@ mod tests {
         Here,
     }
 
-    fn judge(hosts: &Hosts) -> Vec<String> {
+    fn validate(hosts: &Hosts) -> Vec<String> {
         let mut found = Vec::new();
         for (i, host) in hosts.hosts.iter().enumerate() {
             if host.name.is_empty() {
@@ -253,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_decoded_hides_nothing_of_the_rest() {
+    fn a_part_that_can_not_be_decoded_hides_no_problem_of_the_rest() {
         let document = json!({
             "hsts": 1,
             "hosts": [
@@ -267,9 +293,11 @@ mod tests {
             ],
             "ports": ["hunter2", 1, "hunter2", 1],
         });
-        let mut errors = decode_and_judge(document, judge).unwrap_err();
+        let mut errors = decode_and_validate(document, validate).unwrap_err();
         assert!(!errors.join("").contains("hunter2"), "{errors:#?}");
-        errors.iter_mut().for_each(|line| line.truncate(line.find([',', '`']).unwrap_or(line.len())));
+        errors
+            .iter_mut()
+            .for_each(|line| line.truncate(line.find([',', '`']).unwrap_or(line.len())));
         errors.sort();
         assert_eq!(
             errors,
@@ -294,15 +322,23 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_what_was_taken_out() {
-        let errors = decode_and_judge(json!({"ports": ["a"]}), judge).unwrap_err();
+    fn consequences_of_a_removal_are_not_reported() {
+        let errors = decode_and_validate(json!({"ports": ["a"]}), validate).unwrap_err();
         assert_eq!(errors, ["ports[0]: expected u16"]);
-        assert_eq!(decode_and_judge(json!({}), judge).unwrap_err(), ["ports: must not be empty"]);
-        assert_eq!(decode_and_judge(json!({"ports": [2]}), judge).unwrap().ports, [2]);
+        assert_eq!(
+            decode_and_validate(json!({}), validate).unwrap_err(),
+            ["ports: must not be empty"]
+        );
+        assert_eq!(
+            decode_and_validate(json!({"ports": [2]}), validate)
+                .unwrap()
+                .ports,
+            [2]
+        );
     }
 
     #[test]
-    fn a_document_that_is_no_object_is_one_error() {
+    fn a_document_that_is_not_an_object_is_one_error() {
         assert_eq!(decode::<Document>(json!("text")).unwrap_err().len(), 1);
     }
 }

@@ -1,6 +1,11 @@
 //! docs/settings.md says what settings are.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 use std::path::Path;
 
@@ -11,7 +16,10 @@ use serde_json::Value;
 fn blocks() -> [String; 2] {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
     let page = std::fs::read_to_string(page).unwrap();
-    let blocks = page.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_owned());
+    let blocks = page
+        .split("```yaml\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap().to_owned());
     blocks.collect::<Vec<_>>().try_into().expect("two blocks")
 }
 
@@ -20,14 +28,24 @@ fn missing(path: &str, full: &Value, named: Option<&Value>, found: &mut Vec<Stri
     match full {
         Value::Object(fields) if !fields.is_empty() => {
             for (name, field) in fields {
-                missing(&format!("{path}.{name}"), field, named.and_then(|named| named.get(name)), found);
+                missing(
+                    &format!("{path}.{name}"),
+                    field,
+                    named.and_then(|named| named.get(name)),
+                    found,
+                );
             }
         }
         Value::Array(items) if !items.is_empty() => {
             // One item with everything will do.
             let of = |i: usize| {
                 let mut found = Vec::new();
-                missing(&format!("{path}[{i}]"), &items[i], named.and_then(|named| named.get(i)), &mut found);
+                missing(
+                    &format!("{path}[{i}]"),
+                    &items[i],
+                    named.and_then(|named| named.get(i)),
+                    &mut found,
+                );
                 found
             };
             found.extend((0..items.len()).map(of).min_by_key(Vec::len).unwrap_or_default());

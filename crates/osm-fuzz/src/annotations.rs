@@ -8,11 +8,18 @@ use crate::{canary, pipeline};
 
 /// They are read or refused, without repeating a value; what is read can be rendered with a built-in profile, or is refused as well.
 pub fn run(input: &[u8]) {
-    let Ok(text) = std::str::from_utf8(input) else { return };
+    let Ok(text) = std::str::from_utf8(input) else {
+        return;
+    };
     let annotations: BTreeMap<String, String> = text
         .lines()
         .filter_map(|line| line.split_once(": "))
-        .map(|(name, value)| (format!("{}{name}", names::KUBELET_CONFIG_PREFIX), value.to_owned()))
+        .map(|(name, value)| {
+            (
+                format!("{}{name}", names::KUBELET_CONFIG_PREFIX),
+                value.to_owned(),
+            )
+        })
         .collect();
     let canary_in_input = canary::is_in(text);
     let planted = annotations.iter().map(|(name, value)| {
@@ -25,9 +32,12 @@ pub fn run(input: &[u8]) {
     });
     let planted: Vec<_> = planted.filter(|_| !canary_in_input).collect();
     for annotations in planted.into_iter().chain([annotations]) {
-        match Pool::read(&pipeline::machine_deployment(pipeline::provider_spec(), annotations)) {
+        match Pool::read(&pipeline::machine_deployment(
+            pipeline::provider_spec(),
+            annotations,
+        )) {
             Ok(pool) => pipeline::with_default_profile(&pool, &Settings::default(), canary_in_input),
-            Err(error) if canary_in_input => assert!(!error.reason().is_empty()),
+            Err(error) if canary_in_input => assert!(!error.reason().as_str().is_empty()),
             Err(error) => canary::check(&error.to_string()),
         }
     }

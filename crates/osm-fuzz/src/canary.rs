@@ -25,7 +25,10 @@ pub(crate) fn plant(document: &Value, input: &str) -> Option<Value> {
     let mut leaves = Vec::new();
     collect(&mut planted, &mut leaves);
     let hash = digest::sha256(input.as_bytes());
-    let random = hash.iter().take(4).fold(0_usize, |sum, byte| (sum << 8) | usize::from(*byte));
+    let random = hash
+        .iter()
+        .take(4)
+        .fold(0_usize, |sum, byte| (sum << 8) | usize::from(*byte));
     let at = random.checked_rem(leaves.len())?;
     let leaf = leaves.swap_remove(at);
     *leaf = match leaf {
@@ -52,8 +55,9 @@ mod tests {
     #[test]
     fn each_value_gets_the_canary_for_some_input() {
         let document = json!({"a": "x", "b": [1, {"c": true}], "d": null});
-        let found: std::collections::BTreeSet<String> =
-            (0..100).map(|n| plant(&document, &n.to_string()).unwrap().to_string()).collect();
+        let found: std::collections::BTreeSet<String> = (0..100)
+            .map(|n| plant(&document, &n.to_string()).unwrap().to_string())
+            .collect();
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found.iter().all(|text| is_in(text)));
         assert_eq!(plant(&json!({}), ""), None);

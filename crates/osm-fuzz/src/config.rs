@@ -31,6 +31,8 @@ pub fn seeds() -> Vec<String> {
 
 fn rendered(spec: &osm_api::OperatingSystemProfileSpec, pool: &Pool, settings: &Settings) -> Option<String> {
     let profile = osm_render::compile(&osm_render::resolve(spec).ok()?).ok()?;
-    let rendered = profile.render(pool, settings, &osm_render::stand_in_cluster()).ok()?;
+    let rendered = profile
+        .render(pool, settings, &osm_render::stand_in_cluster())
+        .ok()?;
     serde_json::to_string(&rendered.spec).ok()
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`profile`] | the spec of an OperatingSystemProfile |
 //! | [`template`] | the text of one template |
+//! | [`go_template`] | the text of one Go template |
 //! | [`provider_spec`] | machine-controller's part of a MachineDeployment |
 //! | [`annotations`] | annotations with settings of the kubelet |
 //! | [`settings`] | the settings document of an installation |
@@ -16,6 +17,7 @@
 
 pub mod annotations;
 pub mod config;
+pub mod go_template;
 pub mod pool_settings;
 pub mod profile;
 pub mod provider_spec;
@@ -37,14 +39,47 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 7] = [
-    Target { name: "profile", run: profile::run, seeds: profile::seeds },
-    Target { name: "template", run: template::run, seeds: template::seeds },
-    Target { name: "provider-spec", run: provider_spec::run, seeds: provider_spec::seeds },
-    Target { name: "annotations", run: annotations::run, seeds: annotations::seeds },
-    Target { name: "settings", run: settings::run, seeds: settings::seeds },
-    Target { name: "pool-settings", run: pool_settings::run, seeds: pool_settings::seeds },
-    Target { name: "config", run: config::run, seeds: config::seeds },
+pub const TARGETS: [Target; 8] = [
+    Target {
+        name: "profile",
+        run: profile::run,
+        seeds: profile::seeds,
+    },
+    Target {
+        name: "template",
+        run: template::run,
+        seeds: template::seeds,
+    },
+    Target {
+        name: "go-template",
+        run: go_template::run,
+        seeds: go_template::seeds,
+    },
+    Target {
+        name: "provider-spec",
+        run: provider_spec::run,
+        seeds: provider_spec::seeds,
+    },
+    Target {
+        name: "annotations",
+        run: annotations::run,
+        seeds: annotations::seeds,
+    },
+    Target {
+        name: "settings",
+        run: settings::run,
+        seeds: settings::seeds,
+    },
+    Target {
+        name: "pool-settings",
+        run: pool_settings::run,
+        seeds: pool_settings::seeds,
+    },
+    Target {
+        name: "config",
+        run: config::run,
+        seeds: config::seeds,
+    },
 ];
 
 /// What inputs are made of: libFuzzer's dictionary.

@@ -1,12 +1,13 @@
 //! From profile, pool and settings to both documents, every property checked on the way.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use osm_api::config::OperatingSystemConfigSpec;
 use osm_api::profile::{CloudProvider, OperatingSystemProfileSpec};
 use osm_api::{MachineDeployment, Pool, Settings};
 use osm_render::{LateValues, Profile, RESERVED_PREFIX, Rendered, Stage};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::canary;
@@ -35,8 +36,10 @@ pub(crate) fn machine_deployment(
     annotations: BTreeMap<String, String>,
 ) -> MachineDeployment {
     let template = json!({"spec": {"versions": {"kubelet": "1.34.2"}, "providerSpec": {"value": provider}}});
-    let mut deployment =
-        MachineDeployment::new("pool", osm_api::machine_deployment::MachineDeploymentSpec { template });
+    let mut deployment = MachineDeployment::new(
+        "pool",
+        osm_api::machine_deployment::MachineDeploymentSpec { template },
+    );
     deployment.metadata.namespace = Some("kube-system".to_owned());
     deployment.metadata.annotations = Some(annotations);
     deployment
@@ -48,7 +51,7 @@ pub(crate) fn surroundings(spec: &OperatingSystemProfileSpec) -> Option<(Pool, S
     static KNOWN: Mutex<BTreeMap<String, (Pool, Settings)>> = Mutex::new(BTreeMap::new());
     let cloud = spec.supported_cloud_providers.first()?.name;
     let key = format!("{} {cloud} {}", spec.os_name, spec.provisioning_utility);
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = KNOWN.lock();
     if let Some(sample) = known.get(&key) {
         return Some(sample.clone());
     }
@@ -64,11 +67,16 @@ pub(crate) fn surroundings(spec: &OperatingSystemProfileSpec) -> Option<(Pool, S
 fn default_profile(pool: &Pool) -> Option<&'static Profile> {
     static COMPILED: OnceLock<BTreeMap<String, OnceLock<Option<Profile>>>> = OnceLock::new();
     let all = COMPILED.get_or_init(|| {
-        osm_render::defaults().into_iter().map(|(name, _)| (name, OnceLock::new())).collect()
+        osm_render::defaults()
+            .into_iter()
+            .map(|(name, _)| (name, OnceLock::new()))
+            .collect()
     });
     let wanted = osm_render::default_name(pool.operating_system.as_str(), pool.provisioning_utility());
     let compile = || {
-        let (_, spec) = osm_render::defaults().into_iter().find(|(name, _)| *name == wanted)?;
+        let (_, spec) = osm_render::defaults()
+            .into_iter()
+            .find(|(name, _)| *name == wanted)?;
         osm_render::compile(&osm_render::resolve(&spec).ok()?).ok()
     };
     all.get(&wanted)?.get_or_init(compile).as_ref()
@@ -94,7 +102,7 @@ pub(crate) fn render(
             Some(rendered)
         }
         Err(error) if canary_in_input => {
-            assert!(!error.reason().is_empty());
+            assert!(!error.reason().as_str().is_empty());
             None
         }
         Err(error) => {
@@ -107,12 +115,22 @@ pub(crate) fn render(
 /// Writes both documents of a configuration, and the script where there is one.
 pub(crate) fn documents(spec: &OperatingSystemConfigSpec) {
     let canary_in_spec = serde_json::to_string(spec).is_ok_and(|text| canary::is_in(&text));
-    for value in [canary::WORD.to_owned(), format!("{}'\"\\\n#%{{}}\u{2028}\0", canary::WORD)] {
-        let values: LateValues =
-            spec.late_bound.iter().map(|late| (late.id.clone(), value.clone())).collect();
+    for value in [
+        canary::WORD.to_owned(),
+        format!("{}'\"\\\n#%{{}}\u{2028}\0", canary::WORD),
+    ] {
+        let values: LateValues = spec
+            .late_bound
+            .iter()
+            .map(|late| (late.id.clone(), value.clone()))
+            .collect();
         for stage in Stage::ALL {
             let document = osm_render::user_data(spec, stage, &values);
-            assert_eq!(document, osm_render::user_data(spec, stage, &values), "differs the second time");
+            assert_eq!(
+                document,
+                osm_render::user_data(spec, stage, &values),
+                "differs the second time"
+            );
             match document {
                 Ok(document) => {
                     assert!(
@@ -120,14 +138,17 @@ pub(crate) fn documents(spec: &OperatingSystemConfigSpec) {
                         "a marker is left in the {stage:?} document"
                     );
                 }
-                Err(error) if canary_in_spec => assert!(!error.reason().is_empty()),
+                Err(error) if canary_in_spec => assert!(!error.reason().as_str().is_empty()),
                 Err(error) => canary::check(&error.to_string()),
             }
         }
-        let is_edge = spec.cloud_provider.as_ref().is_some_and(|cloud| cloud.name == CloudProvider::Edge);
+        let is_edge = spec
+            .cloud_provider
+            .as_ref()
+            .is_some_and(|cloud| cloud.name == CloudProvider::Edge);
         match osm_render::edge_script(spec, &values) {
             Ok(script) => assert!(is_edge || script.is_none(), "a script for machines of a cloud"),
-            Err(error) if canary_in_spec => assert!(!error.reason().is_empty()),
+            Err(error) if canary_in_spec => assert!(!error.reason().as_str().is_empty()),
             Err(error) => canary::check(&error.to_string()),
         }
     }

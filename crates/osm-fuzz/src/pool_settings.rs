@@ -8,27 +8,42 @@ use crate::{canary, settings};
 
 /// They are read and merged, or refused without repeating a value; what is the installation's alone stays what it was.
 pub fn run(input: &[u8]) {
-    let Ok(text) = std::str::from_utf8(input) else { return };
-    let Ok(installation) = Settings::from_document(settings::full()) else { return };
+    let Ok(text) = std::str::from_utf8(input) else {
+        return;
+    };
+    let Ok(installation) = Settings::from_document(settings::full()) else {
+        return;
+    };
     merge(&installation, text, canary::is_in(text));
     if canary::is_in(text) {
         return;
     }
     let (annotation, config_map) = split(text);
-    let Ok(document) = Settings::document(annotation) else { return };
+    let Ok(document) = Settings::document(annotation) else {
+        return;
+    };
     // A message tells the name of the ConfigMap that it is about.
     let is_value = |planted: &Value| planted.get("fromConfigMap") == document.get("fromConfigMap");
     if let Some(planted) = canary::plant(&document, text).filter(is_value) {
-        merge(&installation, &format!("{planted}\n---\n{}", config_map.unwrap_or_default()), false);
+        merge(
+            &installation,
+            &format!("{planted}\n---\n{}", config_map.unwrap_or_default()),
+            false,
+        );
     }
-    let Some(Ok(document)) = config_map.map(Settings::document) else { return };
+    let Some(Ok(document)) = config_map.map(Settings::document) else {
+        return;
+    };
     if let Some(planted) = canary::plant(&document, text) {
         merge(&installation, &format!("{annotation}\n---\n{planted}"), false);
     }
 }
 
 fn split(text: &str) -> (&str, Option<&str>) {
-    text.split_once("\n---\n").map_or((text, None), |(annotation, config_map)| (annotation, Some(config_map)))
+    text.split_once("\n---\n")
+        .map_or((text, None), |(annotation, config_map)| {
+            (annotation, Some(config_map))
+        })
 }
 
 fn merge(installation: &Settings, text: &str, canary_in_input: bool) {

@@ -7,15 +7,25 @@ use crate::{canary, pipeline};
 
 /// Whatever a profile says, no message about it has a value of the pool or of the settings.
 pub fn run(input: &[u8]) {
-    let Ok(spec) = serde_json::from_slice::<OperatingSystemProfileSpec>(input) else { return };
+    let Ok(spec) = serde_json::from_slice::<OperatingSystemProfileSpec>(input) else {
+        return;
+    };
     let canary_in_input = canary::is_in(&String::from_utf8_lossy(input));
     let accepted = osm_render::resolve(&spec);
     assert_eq!(accepted, osm_render::resolve(&spec), "differs the second time");
     let Ok(accepted) = accepted else { return };
     let (first, second) = (osm_render::compile(&accepted), osm_render::compile(&accepted));
-    assert_eq!(first.as_ref().err(), second.as_ref().err(), "differs the second time");
-    let (Ok(first), Ok(second)) = (first, second) else { return };
-    let Some((pool, settings)) = pipeline::surroundings(&spec) else { return };
+    assert_eq!(
+        first.as_ref().err(),
+        second.as_ref().err(),
+        "differs the second time"
+    );
+    let (Ok(first), Ok(second)) = (first, second) else {
+        return;
+    };
+    let Some((pool, settings)) = pipeline::surroundings(&spec) else {
+        return;
+    };
     let rendered = pipeline::render(&first, &pool, &settings, canary_in_input);
     assert_eq!(
         rendered,
@@ -27,7 +37,9 @@ pub fn run(input: &[u8]) {
 /// A small profile for each reader of documents, and Ubuntu's.
 pub fn seeds() -> Vec<String> {
     let mut seeds: Vec<String> = small().iter().map(Value::to_string).collect();
-    let ubuntu = osm_render::defaults().into_iter().find(|(name, _)| name == "osp-ubuntu");
+    let ubuntu = osm_render::defaults()
+        .into_iter()
+        .find(|(name, _)| name == "osp-ubuntu");
     seeds.extend(ubuntu.and_then(|(_, spec)| serde_json::to_string(&spec).ok()));
     seeds
 }

@@ -9,15 +9,19 @@ use crate::{canary, pipeline};
 
 /// It is read or refused, without repeating a value; what is read can be rendered with a built-in profile, or is refused as well.
 pub fn run(input: &[u8]) {
-    let Ok(text) = std::str::from_utf8(input) else { return };
-    let Ok(document) = serde_json::from_str::<Value>(text) else { return };
+    let Ok(text) = std::str::from_utf8(input) else {
+        return;
+    };
+    let Ok(document) = serde_json::from_str::<Value>(text) else {
+        return;
+    };
     let canary_in_input = canary::is_in(text);
     let planted = canary::plant(&document, text).filter(|_| !canary_in_input);
     for (document, checked) in [(Some(document), canary_in_input), (planted, false)] {
         let Some(document) = document else { continue };
         match Pool::read(&pipeline::machine_deployment(document, BTreeMap::new())) {
             Ok(pool) => pipeline::with_default_profile(&pool, &Settings::default(), checked),
-            Err(error) if checked => assert!(!error.reason().is_empty()),
+            Err(error) if checked => assert!(!error.reason().as_str().is_empty()),
             Err(error) => canary::check(&error.to_string()),
         }
     }

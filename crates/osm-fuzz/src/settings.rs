@@ -11,7 +11,9 @@ const AIR_GAPPED: &str = include_str!("../../../examples/settings-air-gapped.yam
 
 /// It is read or refused, without repeating a value; a built-in profile can be rendered with what is read, or says why not.
 pub fn run(input: &[u8]) {
-    let Ok(text) = std::str::from_utf8(input) else { return };
+    let Ok(text) = std::str::from_utf8(input) else {
+        return;
+    };
     let document = match Settings::document(text) {
         Ok(document) => document,
         // It may not have come as far as telling names and values apart: nothing of the text is repeated.
@@ -28,7 +30,11 @@ fn read(document: Value, canary_in_input: bool) {
     match Settings::from_document(document) {
         Ok(settings) => {
             let again = serde_json::to_value(&settings).unwrap_or_default();
-            assert_eq!(Settings::from_document(again).as_ref(), Ok(&settings), "written and read again");
+            assert_eq!(
+                Settings::from_document(again).as_ref(),
+                Ok(&settings),
+                "written and read again"
+            );
             let deployment = pipeline::machine_deployment(pipeline::provider_spec(), BTreeMap::new());
             if let Ok(pool) = Pool::read(&deployment) {
                 pipeline::with_default_profile(&pool, &settings, canary_in_input);
@@ -61,7 +67,9 @@ pub fn seeds() -> Vec<String> {
 pub(crate) fn full() -> Value {
     let spec = serde_json::from_value(pipeline::small()).ok();
     let sample = spec.and_then(|spec| pipeline::surroundings(&spec));
-    let Some((_, mut settings)) = sample else { return Value::Null };
+    let Some((_, mut settings)) = sample else {
+        return Value::Null;
+    };
     settings.proxy.http = Some("http://proxy.example:3128".to_owned());
     settings.host_ca_bundle = None;
     serde_json::to_value(settings).unwrap_or_default()

@@ -7,15 +7,25 @@ use crate::{canary, pipeline};
 
 /// Whatever a template says, no message about it has a value of the pool or of the settings.
 pub fn run(input: &[u8]) {
-    let Ok(text) = std::str::from_utf8(input) else { return };
+    let Ok(text) = std::str::from_utf8(input) else {
+        return;
+    };
     let mut profile = pipeline::small();
     if let Some(data) = profile.pointer_mut("/bootstrapConfig/files/1/content/inline/data") {
         *data = json!(text);
     }
-    let Ok(spec) = serde_json::from_value::<OperatingSystemProfileSpec>(profile) else { return };
-    let Ok(accepted) = osm_render::resolve(&spec) else { return };
-    let Ok(profile) = osm_render::compile(&accepted) else { return };
-    let Some((pool, settings)) = pipeline::surroundings(&spec) else { return };
+    let Ok(spec) = serde_json::from_value::<OperatingSystemProfileSpec>(profile) else {
+        return;
+    };
+    let Ok(accepted) = osm_render::resolve(&spec) else {
+        return;
+    };
+    let Ok(profile) = osm_render::compile(&accepted) else {
+        return;
+    };
+    let Some((pool, settings)) = pipeline::surroundings(&spec) else {
+        return;
+    };
     let canary_in_input = canary::is_in(text);
     let rendered = pipeline::render(&profile, &pool, &settings, canary_in_input);
     assert_eq!(
@@ -39,8 +49,12 @@ pub fn seeds() -> Vec<String> {
     ]
     .map(str::to_owned)
     .to_vec();
-    let ubuntu = osm_render::defaults().into_iter().find(|(name, _)| name == "osp-ubuntu");
-    let files = ubuntu.into_iter().flat_map(|(_, spec)| spec.provisioning_config.files);
+    let ubuntu = osm_render::defaults()
+        .into_iter()
+        .find(|(name, _)| name == "osp-ubuntu");
+    let files = ubuntu
+        .into_iter()
+        .flat_map(|(_, spec)| spec.provisioning_config.files);
     let texts = files.filter_map(|file| Some(file.content.inline?.data));
     seeds.extend(texts.filter(|text| text.contains("{{") && text.len() < 2000));
     seeds

@@ -14,7 +14,12 @@ fn every_property_holds_for_the_seeds_and_their_beginnings() {
             for share in [1, 2, 3] {
                 let input = &seed.as_bytes()[..seed.len() / share];
                 let held = catch_unwind(|| (target.run)(input));
-                assert!(held.is_ok(), "{}: {}", target.name, String::from_utf8_lossy(input));
+                assert!(
+                    held.is_ok(),
+                    "{}: {}",
+                    target.name,
+                    String::from_utf8_lossy(input)
+                );
             }
         }
     }
@@ -27,12 +32,23 @@ fn what_the_targets_start_from_is_read_and_rendered() {
         let profile = osm_render::compile(&osm_render::resolve(&spec).unwrap()).unwrap();
         osm_render::dry_run(&profile).unwrap();
     }
-    assert_eq!(profile::seeds().len(), 4, "cloud-init, both of Flatcar's, and Ubuntu's own");
+    assert_eq!(
+        profile::seeds().len(),
+        4,
+        "cloud-init, both of Flatcar's, and Ubuntu's own"
+    );
     for seed in config::seeds() {
         serde_json::from_str::<OperatingSystemConfigSpec>(&seed).unwrap();
     }
-    assert_eq!(config::seeds().len(), 4, "one for each reader of documents, and RHEL with its subscription");
-    let read = settings::seeds().iter().filter(|seed| Settings::parse(seed).is_ok()).count();
+    assert_eq!(
+        config::seeds().len(),
+        4,
+        "one for each reader of documents, and RHEL with its subscription"
+    );
+    let read = settings::seeds()
+        .iter()
+        .filter(|seed| Settings::parse(seed).is_ok())
+        .count();
     assert!(read >= 6, "{read}");
     assert!(provider_spec::seeds().len() > 10);
 }

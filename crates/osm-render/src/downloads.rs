@@ -1,11 +1,11 @@
-//! What nodes download: where each project keeps the files of a release, and which of them a rendering asks for.
+//! What nodes download: where each project publishes the files of a release, and which of them a template asks for.
 //!
-//! Templates get URLs from here and nowhere else, so that the list of what they asked for is complete.
+//! Templates get URLs from here only, so that the list of downloads is complete.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 
 use osm_api::settings::{ARCHITECTURES, Checksums, Downloads};
+use parking_lot::Mutex;
 use semver::Version;
 
 /// A program, or an archive of programs, that a project releases for each architecture.
@@ -20,8 +20,14 @@ pub enum Artefact {
 }
 
 impl Artefact {
-    /// All, in the order of the settings.
-    pub const ALL: [Self; 5] = [Self::Kubelet, Self::Containerd, Self::Runc, Self::Cni, Self::Crictl];
+    /// In the order of the settings.
+    pub const ALL: [Self; 5] = [
+        Self::Kubelet,
+        Self::Containerd,
+        Self::Runc,
+        Self::Cni,
+        Self::Crictl,
+    ];
 
     /// Its name in templates, and below `downloads` in the settings.
     pub fn name(self) -> &'static str {
@@ -41,18 +47,28 @@ impl Artefact {
             |file: String, suffix: &str| (format!("{folder}/{file}"), format!("{folder}/{file}{suffix}"));
         match self {
             Self::Kubelet => beside(format!("bin/linux/{architecture}/kubelet"), ".sha256"),
-            Self::Containerd => {
-                beside(format!("containerd-static-{version}-linux-{architecture}.tar.gz"), ".sha256sum")
-            }
+            Self::Containerd => beside(
+                format!("containerd-static-{version}-linux-{architecture}.tar.gz"),
+                ".sha256sum",
+            ),
             // One file with the checksums of all architectures.
-            Self::Runc => (format!("{folder}/runc.{architecture}"), format!("{folder}/runc.sha256sum")),
-            Self::Cni => beside(format!("cni-plugins-linux-{architecture}-v{version}.tgz"), ".sha256"),
-            Self::Crictl => beside(format!("crictl-v{version}-linux-{architecture}.tar.gz"), ".sha256"),
+            Self::Runc => (
+                format!("{folder}/runc.{architecture}"),
+                format!("{folder}/runc.sha256sum"),
+            ),
+            Self::Cni => beside(
+                format!("cni-plugins-linux-{architecture}-v{version}.tgz"),
+                ".sha256",
+            ),
+            Self::Crictl => beside(
+                format!("crictl-v{version}-linux-{architecture}.tar.gz"),
+                ".sha256",
+            ),
         }
     }
 }
 
-/// What the settings say of an artefact.
+/// The settings for an artefact.
 pub(crate) struct Source<'a> {
     pub(crate) base_url: &'a str,
     pub(crate) version: Option<String>,
@@ -72,16 +88,28 @@ impl<'a> Source<'a> {
                 let containerd = &settings.containerd;
                 released(&containerd.base_url, &containerd.version, &containerd.sha256)
             }
-            Artefact::Runc => {
-                released(&settings.runc.base_url, &settings.runc.version, &settings.runc.sha256)
-            }
-            Artefact::Cni => released(&settings.cni.base_url, &settings.cni.version, &settings.cni.sha256),
-            Artefact::Crictl => {
-                released(&settings.crictl.base_url, &settings.crictl.version, &settings.crictl.sha256)
-            }
+            Artefact::Runc => released(
+                &settings.runc.base_url,
+                &settings.runc.version,
+                &settings.runc.sha256,
+            ),
+            Artefact::Cni => released(
+                &settings.cni.base_url,
+                &settings.cni.version,
+                &settings.cni.sha256,
+            ),
+            Artefact::Crictl => released(
+                &settings.crictl.base_url,
+                &settings.crictl.version,
+                &settings.crictl.sha256,
+            ),
         };
         // Paths are appended with their `/`.
-        Self { base_url: base_url.trim_end_matches('/'), version, sha256 }
+        Self {
+            base_url: base_url.trim_end_matches('/'),
+            version,
+            sha256,
+        }
     }
 
     /// The checksum that is pinned for an architecture, in lower case as `sha256sum` writes it.
@@ -137,37 +165,48 @@ pub(crate) struct Catalogue<'a> {
 
 impl<'a> Catalogue<'a> {
     pub(crate) fn new(settings: &'a Downloads, kubelet: &'a Version) -> Self {
-        Self { settings, kubelet, asked: Mutex::default() }
+        Self {
+            settings,
+            kubelet,
+            asked: Mutex::default(),
+        }
     }
 
     /// The URL of a file, and notes that it was asked for. `architecture` is one, or a shell variable such as
-    /// `$arch`, which stands in the URL and means all of them.
+    /// `$arch`, which the URL then contains and which means all of them.
     ///
     /// Settings take no URL, and no version, that holds a quote, backslash, backtick or `$`: inside the double quotes of a shell
     /// the variable is all that is expanded.
     pub(crate) fn url(&self, name: &str, architecture: Option<&str>, part: Part) -> Result<String, String> {
-        let artefact =
-            Artefact::ALL.into_iter().find(|artefact| artefact.name() == name).ok_or_else(|| {
+        let artefact = Artefact::ALL
+            .into_iter()
+            .find(|artefact| artefact.name() == name)
+            .ok_or_else(|| {
                 let known = Artefact::ALL.map(Artefact::name).join(", ");
                 format!("there is no such download; it can be {known}")
             })?;
         let written = architecture.unwrap_or_default();
-        let meant: Vec<&'static str> =
-            ARCHITECTURES.into_iter().filter(|known| *known == written || is_variable(written)).collect();
+        let meant: Vec<&'static str> = ARCHITECTURES
+            .into_iter()
+            .filter(|known| *known == written || is_variable(written))
+            .collect();
         if meant.is_empty() {
             let known = ARCHITECTURES.map(|known| format!("arch={known:?}")).join(" or ");
             return Err(format!(
-                "say {known}, or arch=\"$arch\" with the name of a shell variable that is one of them"
+                "write {known}, or arch=\"$arch\" with the name of a shell variable that holds one of them"
             ));
         }
         let source = Source::of(artefact, self.settings, self.kubelet);
-        let version = source.version.as_deref().and_then(|version| Version::parse(version).ok());
+        let version = source
+            .version
+            .as_deref()
+            .and_then(|version| Version::parse(version).ok());
         let version = version.ok_or_else(|| {
             let field = format!("downloads.{name}.version");
-            format!("the settings have no {field}: set it there, or ask {{{{#if {field}}}}} first")
+            format!("the settings have no {field}; set it there, or test it by {{{{#if {field}}}}} first")
         })?;
 
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.asked.lock();
         for architecture in meant {
             let (path, checksum_path) = artefact.paths(&version, architecture);
             asked.insert(Download {
@@ -190,7 +229,7 @@ impl<'a> Catalogue<'a> {
 
     /// Everything that was asked for.
     pub(crate) fn asked(self) -> Vec<Download> {
-        self.asked.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect()
+        self.asked.into_inner().into_iter().collect()
     }
 }
 
@@ -239,7 +278,12 @@ mod tests {
             "/v2.2.9/containerd-static-2.2.9-linux-ARCH.tar.gz",
             "/v2.2.9/containerd-static-2.2.9-linux-ARCH.tar.gz.sha256sum",
         ),
-        ("runc", "http://files.example:8080/runc", "/v1.3.6/runc.ARCH", "/v1.3.6/runc.sha256sum"),
+        (
+            "runc",
+            "http://files.example:8080/runc",
+            "/v1.3.6/runc.ARCH",
+            "/v1.3.6/runc.sha256sum",
+        ),
         (
             "cni",
             "https://github.com/containernetworking/plugins/releases/download",
@@ -261,12 +305,28 @@ mod tests {
             for written in ["amd64", "arm64", "$arch"] {
                 let catalogue = Catalogue::new(&settings, &KUBELET);
                 let url = |part| catalogue.url(name, Some(written), part).unwrap();
-                assert_eq!(url(Part::Artefact), format!("{base}{}", path.replace("ARCH", written)));
-                assert_eq!(url(Part::Checksum), format!("{base}{}", checksum_path.replace("ARCH", written)));
+                assert_eq!(
+                    url(Part::Artefact),
+                    format!("{base}{}", path.replace("ARCH", written))
+                );
+                assert_eq!(
+                    url(Part::Checksum),
+                    format!("{base}{}", checksum_path.replace("ARCH", written))
+                );
 
-                let meant = if written == "$arch" { vec!["amd64", "arm64"] } else { vec![written] };
+                let meant = if written == "$arch" {
+                    vec!["amd64", "arm64"]
+                } else {
+                    vec![written]
+                };
                 let asked = catalogue.asked();
-                assert_eq!(asked.iter().map(|download| download.architecture).collect::<Vec<_>>(), meant);
+                assert_eq!(
+                    asked
+                        .iter()
+                        .map(|download| download.architecture)
+                        .collect::<Vec<_>>(),
+                    meant
+                );
                 for download in asked {
                     assert_eq!(download.artefact.name(), name);
                     let real = |path: &str| format!("{base}{}", path.replace("ARCH", download.architecture));
@@ -281,9 +341,12 @@ mod tests {
     fn what_is_asked_for_is_listed_once_in_order_and_with_its_checksum() {
         let settings = settings();
         let catalogue = Catalogue::new(&settings, &KUBELET);
-        for (name, architecture) in
-            [("runc", "$arch"), ("kubelet", "$ARCH_2"), ("runc", "amd64"), ("crictl", "arm64")]
-        {
+        for (name, architecture) in [
+            ("runc", "$arch"),
+            ("kubelet", "$ARCH_2"),
+            ("runc", "amd64"),
+            ("crictl", "arm64"),
+        ] {
             catalogue.url(name, Some(architecture), Part::Artefact).unwrap();
             catalogue.url(name, Some(architecture), Part::Checksum).unwrap();
         }
@@ -292,11 +355,18 @@ mod tests {
             .iter()
             .map(|download| {
                 let sum = download.sha256.as_deref().and_then(|sum| sum.chars().next());
-                (download.artefact.name(), download.version.to_string(), download.architecture, sum)
+                (
+                    download.artefact.name(),
+                    download.version.to_string(),
+                    download.architecture,
+                    sum,
+                )
             })
             .collect();
-        let listed: Vec<_> =
-            listed.iter().map(|(name, version, arch, sum)| (*name, version.as_str(), *arch, *sum)).collect();
+        let listed: Vec<_> = listed
+            .iter()
+            .map(|(name, version, arch, sum)| (*name, version.as_str(), *arch, *sum))
+            .collect();
         assert_eq!(
             listed,
             [
@@ -314,18 +384,26 @@ mod tests {
         let settings = Settings::default().downloads;
         let catalogue = Catalogue::new(&settings, &KUBELET);
         let cases = [
-            ("kubectl", Some("$arch"), "it can be kubelet, containerd, runc, cni, crictl"),
+            (
+                "kubectl",
+                Some("$arch"),
+                "it can be kubelet, containerd, runc, cni, crictl",
+            ),
             (
                 "crictl",
                 Some("$arch"),
-                "no downloads.crictl.version: set it there, or ask {{#if downloads.crictl.version}}",
+                "no downloads.crictl.version; set it there, or test it by {{#if downloads.crictl.version}}",
             ),
-            ("kubelet", None, "say arch=\"amd64\" or arch=\"arm64\", or arch=\"$arch\""),
-            ("kubelet", Some("x86_64"), "say arch="),
-            ("kubelet", Some("$"), "say arch="),
-            ("kubelet", Some("$1"), "say arch="),
-            ("kubelet", Some("$(arch)"), "say arch="),
-            ("kubelet", Some("$arch\""), "say arch="),
+            (
+                "kubelet",
+                None,
+                "write arch=\"amd64\" or arch=\"arm64\", or arch=\"$arch\"",
+            ),
+            ("kubelet", Some("x86_64"), "write arch="),
+            ("kubelet", Some("$"), "write arch="),
+            ("kubelet", Some("$1"), "write arch="),
+            ("kubelet", Some("$(arch)"), "write arch="),
+            ("kubelet", Some("$arch\""), "write arch="),
         ];
         for (name, architecture, text) in cases {
             for part in [Part::Artefact, Part::Checksum] {

@@ -1,17 +1,18 @@
-//! What can go wrong, with a closed set of reasons for conditions, events and metrics.
+//! Errors, with a closed set of reasons for conditions, Events and metrics.
 //!
-//! No message repeats template data: a value may be a credential.
+//! Each message names the place, the problem and the remedy. No message repeats template data, because a value may be a credential.
 
+use osm_api::Reason;
 use osm_api::profile::ProvisioningUtility;
 
-/// A place in a template.
+/// A place in a template, for people to find.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplatePosition {
     /// Path of the template inside the spec, such as `provisioningConfig.files[3] (/opt/bin/setup)`.
     pub template: String,
-    /// Line, from 1.
+    /// Counted from 1.
     pub line: Option<usize>,
-    /// Column, from 1.
+    /// In characters, counted from 1.
     pub column: Option<usize>,
 }
 
@@ -31,33 +32,36 @@ impl std::fmt::Display for TemplatePosition {
 #[allow(missing_docs)]
 pub enum ProfileError {
     #[error(
-        "the profile extends {0:?}, which this version can't do yet: copy what it needs from there and remove spec.extends"
+        "this version does not support spec.extends; copy what the profile needs from {0:?} and remove the field"
     )]
     ExtendsUnsupported(String),
     #[error(
-        "the profile is written in Go's template language (spec.templateEngine GoTemplate, which is the default); this version renders Handlebars and None: rewrite its templates and set spec.templateEngine"
+        "this version does not render GoTemplate, the default of spec.templateEngine; rewrite the templates in Handlebars and set the field to Handlebars, or to None for texts without templates"
     )]
     TemplateEngineUnsupported,
-    #[error("the profile has {bytes} bytes, more than the {limit} that can be stored: make it smaller")]
+    #[error("the profile has {bytes} bytes, but at most {limit} can be stored; make it smaller")]
     ContentTooLarge { bytes: usize, limit: usize },
     #[error("spec.{path}: {problem}")]
     Invalid { path: String, problem: String },
     #[error("{position}: {problem}")]
-    Template { position: TemplatePosition, problem: String },
-    #[error("spec.{path}: the text contains {prefix:?}, which is reserved for late-bound values: remove it", prefix = crate::RESERVED_PREFIX)]
+    Template {
+        position: TemplatePosition,
+        problem: String,
+    },
+    #[error("spec.{path} contains {prefix:?}, which is reserved for late-bound values; remove it", prefix = crate::reserved::RESERVED_PREFIX)]
     ReservedText { path: String },
 }
 
 impl ProfileError {
     /// Reason for conditions, events and metrics.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::ExtendsUnsupported(_) => "ExtendsUnsupported",
-            Self::TemplateEngineUnsupported => "TemplateEngineUnsupported",
-            Self::ContentTooLarge { .. } => "ContentTooLarge",
-            Self::Invalid { .. } => "ProfileInvalid",
-            Self::Template { .. } => "TemplateInvalid",
-            Self::ReservedText { .. } => "ReservedText",
+            Self::ExtendsUnsupported(_) => Reason::ExtendsUnsupported,
+            Self::TemplateEngineUnsupported => Reason::TemplateEngineUnsupported,
+            Self::ContentTooLarge { .. } => Reason::ContentTooLarge,
+            Self::Invalid { .. } => Reason::ProfileInvalid,
+            Self::Template { .. } => Reason::TemplateInvalid,
+            Self::ReservedText { .. } => Reason::ReservedText,
         }
     }
 }
@@ -66,33 +70,43 @@ impl ProfileError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum RenderError {
-    #[error("the profile is for {profile}, the pool's machines run {pool}: name a profile that fits in the MachineDeployment's annotation {annotation}", annotation = osm_api::names::PROFILE)]
+    #[error("the profile is for {profile}, but the pool's machines run {pool}; name a profile for {pool} in the MachineDeployment's annotation {annotation}", annotation = osm_api::names::PROFILE)]
     UnsupportedOperatingSystem { profile: String, pool: String },
     #[error(
-        "the profile supports {}, the pool's cloud provider is {pool}: add it to the profile's supportedCloudProviders or name another profile",
+        "the profile supports {}, but not the pool's cloud provider {pool}; add {pool} to the profile's supportedCloudProviders, or use another profile",
         .supported.join(", ")
     )]
     UnsupportedCloudProvider { supported: Vec<String>, pool: String },
-    #[error("the profile is for {profile}, the pool's machines use {pool}: name a profile for {pool} in the MachineDeployment's annotation {annotation}, or change operatingSystemSpec.provisioningUtility", annotation = osm_api::names::PROFILE)]
-    UnsupportedProvisioningUtility { profile: ProvisioningUtility, pool: ProvisioningUtility },
+    #[error("the profile is for {profile}, but the pool's machines use {pool}; name a profile for {pool} in the MachineDeployment's annotation {annotation}, or change operatingSystemSpec.provisioningUtility", annotation = osm_api::names::PROFILE)]
+    UnsupportedProvisioningUtility {
+        profile: ProvisioningUtility,
+        pool: ProvisioningUtility,
+    },
     #[error("the MachineDeployment's network: {problem}")]
     UnsupportedNetwork { problem: String },
     #[error("the settings' {}", .problems.join("; the settings' "))]
     KubeletSettings { problems: Vec<String> },
     #[error("{position}: {problem}")]
-    Template { position: TemplatePosition, problem: String },
-    #[error("{place} contains {prefix:?}, which is reserved for late-bound values: remove it", prefix = crate::RESERVED_PREFIX)]
+    Template {
+        position: TemplatePosition,
+        problem: String,
+    },
+    #[error("{place} contains {prefix:?}, which is reserved for late-bound values; remove it", prefix = crate::reserved::RESERVED_PREFIX)]
     ReservedText { place: String },
-    #[error("{place} contains {name}, which machine-controller replaces by the name of each machine: remove it", name = osm_api::names::MACHINE_NAME_PLACEHOLDER)]
+    #[error("{place} contains {name}, which machine-controller replaces with the name of each machine; remove it", name = osm_api::names::MACHINE_NAME_PLACEHOLDER)]
     MachineName { place: String },
     #[error(
-        "the rendered configuration has {bytes} bytes, more than the {limit} that can be stored: make the profile or the settings smaller"
+        "the rendered configuration has {bytes} bytes, but at most {limit} can be stored; make the profile or the settings smaller"
     )]
     ContentTooLarge { bytes: usize, limit: usize },
     #[error(
-        "the bootstrap user data has {bytes} bytes, {cloud} takes at most {limit}: move files to the profile's provisioningConfig or shorten them"
+        "the bootstrap user data has {bytes} bytes, but {cloud} takes at most {limit}; move files to the profile's provisioningConfig, or shorten them"
     )]
-    UserDataTooLarge { bytes: usize, limit: usize, cloud: String },
+    UserDataTooLarge {
+        bytes: usize,
+        limit: usize,
+        cloud: String,
+    },
     #[error("the user data can't be written: {0}")]
     UserData(#[from] UserDataError),
     #[error("with the sample pool {sample}: {error}")]
@@ -101,17 +115,17 @@ pub enum RenderError {
 
 impl RenderError {
     /// Reason for conditions, events and metrics.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::UnsupportedOperatingSystem { .. } => "UnsupportedOperatingSystem",
-            Self::UnsupportedCloudProvider { .. } => "UnsupportedCloudProvider",
-            Self::UnsupportedProvisioningUtility { .. } => "UnsupportedProvisioningUtility",
-            Self::UnsupportedNetwork { .. } => "UnsupportedNetwork",
-            Self::KubeletSettings { .. } => "InvalidKubeletSettings",
-            Self::Template { .. } => "TemplateFailed",
-            Self::ReservedText { .. } | Self::MachineName { .. } => "ReservedText",
-            Self::ContentTooLarge { .. } => "ContentTooLarge",
-            Self::UserDataTooLarge { .. } => "UserDataTooLarge",
+            Self::UnsupportedOperatingSystem { .. } => Reason::UnsupportedOperatingSystem,
+            Self::UnsupportedCloudProvider { .. } => Reason::UnsupportedCloudProvider,
+            Self::UnsupportedProvisioningUtility { .. } => Reason::UnsupportedProvisioningUtility,
+            Self::UnsupportedNetwork { .. } => Reason::UnsupportedNetwork,
+            Self::KubeletSettings { .. } => Reason::InvalidKubeletSettings,
+            Self::Template { .. } => Reason::TemplateFailed,
+            Self::ReservedText { .. } | Self::MachineName { .. } => Reason::ReservedText,
+            Self::ContentTooLarge { .. } => Reason::ContentTooLarge,
+            Self::UserDataTooLarge { .. } => Reason::UserDataTooLarge,
             Self::UserData(error) => error.reason(),
             Self::Sample { error, .. } => error.reason(),
         }
@@ -122,17 +136,21 @@ impl RenderError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum UserDataError {
-    #[error("the value of {0:?} is missing")]
+    #[error("the late-bound value {0:?} is missing")]
     MissingValue(String),
     #[error(
-        "the value of {0:?} stands where only letters, digits and ._~+/=- can: let the template say as=\"shell\", \"yaml\", \"json\", \"toml\" or \"b64\""
+        "the late-bound value {0:?} has other characters than letters, digits and ._~+/=-, so it can't be written raw; write as=\"shell\", \"yaml\", \"json\", \"toml\" or \"b64\" in the template"
     )]
     NotRaw(String),
-    #[error("the value of {0:?} has a NUL character, which no shell can hold: take it out of there")]
+    #[error(
+        "the late-bound value {0:?} has a NUL character, which no shell can hold; remove it from the value"
+    )]
     Nul(String),
-    #[error("{place} holds a late-bound value that spec.lateBound does not name, or a damaged one")]
+    #[error(
+        "{place} refers to a late-bound value that spec.lateBound does not list, or the reference is damaged; correct the profile"
+    )]
     UnknownMarker { place: String },
-    #[error("{place} can't be written as YAML")]
+    #[error("{place} can't be written as YAML; correct the profile")]
     Unwritable { place: String },
     #[error("{place}: {problem}")]
     Unfit { place: String, problem: String },
@@ -140,12 +158,12 @@ pub enum UserDataError {
 
 impl UserDataError {
     /// Reason for conditions, events and metrics.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::MissingValue(_) => "LateBoundValueMissing",
-            Self::NotRaw(_) | Self::Nul(_) => "LateBoundValueNotRaw",
-            Self::UnknownMarker { .. } => "UnknownMarker",
-            Self::Unwritable { .. } | Self::Unfit { .. } => "UserDataInvalid",
+            Self::MissingValue(_) => Reason::LateBoundValueMissing,
+            Self::NotRaw(_) | Self::Nul(_) => Reason::LateBoundValueNotRaw,
+            Self::UnknownMarker { .. } => Reason::UnknownMarker,
+            Self::Unwritable { .. } | Self::Unfit { .. } => Reason::UserDataInvalid,
         }
     }
 }

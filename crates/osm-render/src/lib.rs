@@ -1,4 +1,4 @@
-//! Turns a profile, a pool and settings into user data.
+//! Renders user data from a profile, a pool and settings.
 //!
 //! ```text
 //! resolve(spec)   -> AcceptedProfile      the library applied, and checks that need no rendering
@@ -7,41 +7,50 @@
 //! user_data(…)    -> String               the document that a machine reads, credentials filled in
 //! ```
 //!
-//! This crate is pure: no clock, network, environment or randomness, and the same input always gives the same output.
-//! It must stand any template: time, memory and stack are bounded, and nothing panics.
+//! This crate is pure: it uses no clock, network, environment or randomness, and the same input always gives the same output.
+//! Users write the templates, so time, memory and stack are bounded, and no template makes this crate panic.
+//!
+//! A template language is an engine: `engine.rs` has the traits, `engines.rs` the list of languages.
 
+mod budget;
 mod clouds;
+mod cluster_endpoint;
 mod defaults;
 mod downloads;
+mod engine;
+mod engines;
 mod error;
-mod golden;
 mod handlebars;
 mod kubelet;
-mod late;
+mod late_bound;
 mod library;
 mod model;
 mod packages;
 mod profile;
+mod rendered_text;
+mod reserved;
 mod resolve;
 mod samples;
 mod size;
 mod static_network;
 mod subscription;
 mod systems;
-mod text;
-mod texts;
+mod template_walk;
 mod user_data;
+mod verbatim;
 pub mod yaml;
 
 use osm_api::profile::{OperatingSystemProfileSpec, ProfileConfig};
 
-pub use defaults::{bless, blessed_version, content_hash, default_name, defaults};
+pub use clouds::{Encoding, delivery};
+pub use cluster_endpoint::ClusterEndpoint;
+pub use defaults::{blessed_version, default_name, defaults};
 pub use downloads::{Artefact, Download};
 pub use error::{ProfileError, RenderError, TemplatePosition, UserDataError};
-pub use golden::goldens;
-pub use late::{LateValues, PREFIX as RESERVED_PREFIX};
+pub use late_bound::LateValues;
 pub use library::library_version;
-pub use profile::{ClusterEndpoint, Profile, Rendered, compile};
+pub use profile::{Profile, Rendered, compile};
+pub use reserved::RESERVED_PREFIX;
 pub use resolve::resolve;
 pub use samples::{dry_run, dry_run_with, full_sample, plain_pools, sample_pools, stand_in_cluster};
 pub use size::{Counted, SizeLimit, size_limit};
@@ -50,14 +59,14 @@ pub use user_data::{edge_script, placeholders, user_data};
 /// A stage of a machine's setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// What the cloud hands to a new machine: fetches and applies the other.
+    /// What a new machine receives from its cloud. It fetches and applies the other stage.
     Bootstrap,
     /// What turns the machine into a worker node.
     Provisioning,
 }
 
 impl Stage {
-    /// Both, in order.
+    /// In the order in which a machine applies them.
     pub const ALL: [Self; 2] = [Self::Bootstrap, Self::Provisioning];
 
     /// Name of the stage's field in a spec.

@@ -1,7 +1,7 @@
 //! The library: parts of templates that profiles share.
 //!
 //! A part is a file of the folder `library`, and is included by its name there: `{{> lib/kubelet.yaml}}`. A resolved
-//! profile holds the text of every part that it needs, so that it renders the same for ever, whatever becomes of the library.
+//! profile contains the text of every part that it needs, so that it renders the same whatever later releases do to the library.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -9,21 +9,25 @@ use std::sync::LazyLock;
 use osm_api::digest;
 use osm_api::profile::ProfileConfig;
 
+use crate::engine::Engine;
 use crate::error::{ProfileError, TemplatePosition};
-use crate::{Stage, handlebars, texts};
+use crate::{Stage, template_walk};
 
-/// What the names of parts start with, and those of a profile's own templates can't.
+/// The names of parts start with this. Those of a profile's own templates can't.
 pub(crate) const PREFIX: &str = "lib/";
 
 /// A part by its file.
 macro_rules! part {
     ($file:literal) => {
-        (concat!("lib/", $file), include_str!(concat!("../library/", $file)))
+        (
+            concat!("lib/", $file),
+            include_str!(concat!("../library/", $file)),
+        )
     };
 }
 
-/// Names and texts, in order.
-const PARTS: [(&str, &str); 30] = [
+/// The parts that are written in Handlebars: names and texts, in order.
+pub(crate) const HANDLEBARS: [(&str, &str); 30] = [
     part!("bootstrap-kubelet.conf"),
     part!("clock.sh"),
     part!("containerd.service"),
@@ -63,7 +67,7 @@ pub fn library_version() -> String {
 }
 
 fn version() -> String {
-    let parts: BTreeMap<&str, &str> = PARTS.into_iter().collect();
+    let parts: BTreeMap<&str, &str> = HANDLEBARS.into_iter().collect();
     // Text always has a JSON form.
     let hash: String = digest::of(&parts).unwrap_or_default().chars().take(12).collect();
     format!("sha.{hash}")
@@ -74,19 +78,26 @@ fn version() -> String {
 ///
 /// # Errors
 /// A part that there is not, or a template of the profile's own whose name is the library's.
-pub(crate) fn add(stage: Stage, config: &ProfileConfig) -> Result<Option<ProfileConfig>, ProfileError> {
+pub(crate) fn add(
+    engine: &dyn Engine,
+    stage: Stage,
+    config: &ProfileConfig,
+) -> Result<Option<ProfileConfig>, ProfileError> {
+    if engine.library().is_empty() {
+        return Ok(None);
+    }
     let mut missing = BTreeSet::new();
-    for (place, name, text) in texts::templates(stage.field(), config) {
+    for (place, name, text) in template_walk::templates(stage.field(), config) {
         if name.starts_with(PREFIX) {
             return Err(ProfileError::Invalid {
                 path: place,
                 problem: format!("names that start with {PREFIX} are those of the library: use another one"),
             });
         }
-        missing.extend(named_in(&place, text)?);
+        missing.extend(named_in(engine, &place, text)?);
     }
-    texts::map(stage.field(), config, &mut |place, text| {
-        missing.extend(named_in(&place.to_string(), text)?);
+    template_walk::map(stage.field(), config, &mut |place, text| {
+        missing.extend(named_in(engine, &place.to_string(), text)?);
         Ok::<_, ProfileError>(String::new())
     })?;
     if missing.is_empty() {
@@ -94,44 +105,68 @@ pub(crate) fn add(stage: Stage, config: &ProfileConfig) -> Result<Option<Profile
     }
     let mut config = config.clone();
     while let Some(name) = missing.pop_first() {
-        let text = find(&name).unwrap_or_default();
-        missing
-            .extend(named_in(&name, text)?.into_iter().filter(|name| !config.templates.contains_key(name)));
+        let text = part(engine, &name).unwrap_or_default();
+        let named = named_in(engine, &name, text)?.into_iter();
+        missing.extend(named.filter(|name| !config.templates.contains_key(name)));
         config.templates.insert(name, text.to_owned());
     }
     Ok(Some(config))
 }
 
-/// The text of a part.
-pub(crate) fn find(name: &str) -> Option<&'static str> {
-    PARTS.into_iter().find_map(|(known, text)| (known == name).then_some(text))
+fn part(engine: &dyn Engine, name: &str) -> Option<&'static str> {
+    engine
+        .library()
+        .iter()
+        .find_map(|(known, text)| (*known == name).then_some(*text))
 }
 
-/// The parts that a text includes itself. One that can't be parsed includes none: what is wrong is found out and told
-/// when it is compiled.
-fn named_in(place: &str, text: &str) -> Result<Vec<String>, ProfileError> {
+/// The text of a part that is no template, for use outside of profiles.
+pub(crate) fn find(name: &str) -> Option<&'static str> {
+    HANDLEBARS
+        .into_iter()
+        .find_map(|(known, text)| (known == name).then_some(text))
+}
+
+/// The parts that a text includes itself. A text that can't be parsed includes none: compiling it reports what is wrong.
+fn named_in(engine: &dyn Engine, place: &str, text: &str) -> Result<Vec<String>, ProfileError> {
     // Parsing is what takes time.
     if !text.contains(PREFIX) {
         return Ok(Vec::new());
     }
-    let mut names = handlebars::included(text).unwrap_or_default();
-    names.retain(|name| name.starts_with(PREFIX));
+    let included = engine.check(text).unwrap_or_default();
+    let names: BTreeSet<&str> = included
+        .into_iter()
+        .filter(|name| name.starts_with(PREFIX))
+        .collect();
     for name in &names {
-        if find(name).is_none() {
-            let line = text.lines().position(|line| line.contains(name.as_str())).map(|line| line + 1);
-            let known: Vec<&str> = PARTS.into_iter().map(|(name, _)| name).collect();
+        if part(engine, name).is_none() {
+            let line = text
+                .lines()
+                .position(|line| line.contains(name))
+                .map(|line| line + 1);
+            let known: Vec<&str> = engine.library().iter().map(|(name, _)| *name).collect();
             return Err(ProfileError::Template {
-                position: TemplatePosition { template: place.to_owned(), line, column: None },
-                problem: format!("there is no {name:?} in the library, which has {}", known.join(", ")),
+                position: TemplatePosition {
+                    template: place.to_owned(),
+                    line,
+                    column: None,
+                },
+                problem: format!(
+                    "there is no {name:?} in the library, which has {}",
+                    known.join(", ")
+                ),
             });
         }
     }
-    Ok(names.into_iter().collect())
+    Ok(names.into_iter().map(str::to_owned).collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use osm_api::profile::TemplateEngine;
+
     use super::*;
+    use crate::engines;
 
     #[test]
     fn every_file_of_the_folder_is_a_part() {
@@ -141,10 +176,11 @@ mod tests {
             .map(|entry| format!("{PREFIX}{}", entry.unwrap().file_name().into_string().unwrap()))
             .collect();
         files.sort();
-        assert_eq!(files, PARTS.map(|(name, _)| name));
-        for (name, text) in PARTS {
+        assert_eq!(files, HANDLEBARS.map(|(name, _)| name));
+        let engine = engines::engine(TemplateEngine::Handlebars).unwrap();
+        for (name, text) in HANDLEBARS {
             assert!(text.ends_with('\n') && !text.ends_with("\n\n"), "{name}");
-            let parts = named_in(name, text).unwrap_or_else(|error| panic!("{error}"));
+            let parts = named_in(engine, name, text).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(
                 parts.is_empty(),
                 !text.contains("{{> lib/"),

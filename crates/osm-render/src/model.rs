@@ -1,17 +1,24 @@
-//! The data that templates see. Every field is always there; what is not set is null.
+//! What templates see: the data, in which every field is always there and what is not set is null, and the late-bound values that they
+//! may refer to.
 
+use std::collections::BTreeMap;
+
+use osm_api::config::{LateBound, LateBoundKind, LateBoundSource};
 use osm_api::pool::Pool;
 use osm_api::provider_spec::IpFamily;
 use osm_api::settings::{ARCHITECTURES, Registry, Settings};
 use serde_json::{Map, Value, json};
 
+use crate::cluster_endpoint::ClusterEndpoint;
 use crate::downloads::{Artefact, Source};
-use crate::{ClusterEndpoint, clouds, kubelet, systems};
+use crate::{Stage, clouds, kubelet, subscription, systems};
 
-/// Builds the data.
 pub(crate) fn data(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) -> Value {
     let family = pool.network.ip_family;
-    let (cloud, system) = (clouds::cloud(pool.cloud_provider), systems::system(pool.operating_system));
+    let (cloud, system) = (
+        clouds::cloud(pool.cloud_provider),
+        systems::system(pool.operating_system),
+    );
     json!({
         "kubelet": of_kubelet(pool, settings),
         "cloud": {
@@ -59,12 +66,57 @@ pub(crate) fn data(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) 
     })
 }
 
+/// The late-bound values that the templates of a stage may refer to, by id.
+pub(crate) fn late_bound(stage: Stage, settings: &Settings, pool: &Pool) -> BTreeMap<String, LateBound> {
+    let mut known = Vec::new();
+    if stage == Stage::Bootstrap {
+        for (id, kind) in [
+            ("api/token", LateBoundKind::ApiToken),
+            ("kubelet/token", LateBoundKind::KubeletToken),
+            ("provisioning/secret-name", LateBoundKind::ProvisioningSecretName),
+            ("provisioning/sha256", LateBoundKind::ProvisioningDigest),
+        ] {
+            known.push(LateBound {
+                id: id.to_owned(),
+                kind,
+                source: None,
+            });
+        }
+    }
+    if stage == Stage::Provisioning {
+        known.extend(subscription::late_bound(pool));
+    }
+    for registry in &settings.containerd.registries {
+        let Some(secret) = &registry.credentials else {
+            continue;
+        };
+        for (part, kind) in [
+            ("username", LateBoundKind::RegistryUsername),
+            ("password", LateBoundKind::RegistryPassword),
+        ] {
+            known.push(LateBound {
+                id: format!("registry/{}/{part}", registry.host),
+                kind,
+                source: Some(LateBoundSource {
+                    namespace: secret.namespace.clone(),
+                    name: secret.name.clone(),
+                    key: registry.host.clone(),
+                }),
+            });
+        }
+    }
+    known.into_iter().map(|late| (late.id.clone(), late)).collect()
+}
+
 fn of_kubelet(pool: &Pool, settings: &Settings) -> Value {
     let mut kubelet = Map::new();
     kubelet.insert("version".to_owned(), json!(pool.kubelet_version.to_string()));
     kubelet.insert("minor".to_owned(), json!(pool.kubelet_version.minor));
     kubelet.insert("featureGates".to_owned(), json!(settings.kubelet.feature_gates));
-    kubelet.insert("configuration".to_owned(), json!(kubelet::drop_in(&settings.kubelet)));
+    kubelet.insert(
+        "configuration".to_owned(),
+        json!(kubelet::drop_in(&settings.kubelet)),
+    );
     if let Value::Object(annotations) = json!(pool.kubelet) {
         kubelet.extend(annotations);
     }

@@ -1,6 +1,6 @@
 //! Where machines get packages from, as cloud-init's modules `apt` and `yum_repos`.
 //!
-//! They are part of the bootstrap document: whatever installs a package, it does so from there.
+//! They are part of the bootstrap document, so that every later installation of a package uses them.
 
 use osm_api::config::StageConfig;
 use osm_api::pool::Pool;
@@ -9,13 +9,13 @@ use serde_json::{Map, Value, json};
 
 use crate::systems::{self, Family};
 
-/// What our repositories are called, so that they can be told from those of the image.
+/// Names of our repositories start with this, so that they differ from those of the image.
 const PREFIX: &str = "osm-";
 
-/// Turns off what the image brings along. Once: at the next boot it would find ours.
+/// Turns off the repositories of the image. It runs once, because at the next boot it would turn off ours.
 const TURN_OTHERS_OFF: &str = "sed -i 's/^enabled *= *1/enabled=0/' /etc/yum.repos.d/*.repo";
 
-/// Redirects package sources as the settings say. Returns what keeps that from being done.
+/// Redirects package sources to those of the settings. Returns a warning if the profile's own modules prevent it.
 pub(crate) fn configure(bootstrap: &mut StageConfig, pool: &Pool, packages: &Packages) -> Option<String> {
     if !packages.enabled {
         return None;
@@ -28,20 +28,35 @@ pub(crate) fn configure(bootstrap: &mut StageConfig, pool: &Pool, packages: &Pac
     let modules = modules(bootstrap)?;
     if modules.contains_key(module) {
         return Some(format!(
-            "the profile's bootstrapConfig.modules.{module} stands; {field} of the settings is not used"
+            "the settings' {field} is not used, because the profile sets bootstrapConfig.modules.{module}"
         ));
     }
     modules.insert(module.to_owned(), content);
     if module == "yum_repos" {
-        let command = json!(["cloud-init-per", "once", "osm-repositories", "sh", "-c", TURN_OTHERS_OFF]);
+        let command = json!([
+            "cloud-init-per",
+            "once",
+            "osm-repositories",
+            "sh",
+            "-c",
+            TURN_OTHERS_OFF
+        ]);
         let own = modules.remove("bootcmd");
-        let commands = own.as_ref().and_then(Value::as_array).into_iter().flatten().cloned();
-        modules.insert("bootcmd".to_owned(), std::iter::once(command).chain(commands).collect());
+        let commands = own
+            .as_ref()
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .cloned();
+        modules.insert(
+            "bootcmd".to_owned(),
+            std::iter::once(command).chain(commands).collect(),
+        );
     }
     None
 }
 
-/// Has cloud-init upgrade all packages, where the pool wants that. Returns why it does not.
+/// Makes cloud-init upgrade all packages if the pool asks for it. Returns a warning if the settings prevent it.
 pub(crate) fn upgrade_on_boot(stage: &mut StageConfig, pool: &Pool, packages: &Packages) -> Option<String> {
     if !pool.os.dist_upgrade_on_boot {
         return None;
@@ -103,32 +118,52 @@ mod tests {
 
     fn configured(os: &str, settings: &str, own: Option<Value>) -> (Value, Option<String>) {
         let packages = Settings::parse(settings).unwrap().packages;
-        let mut config = StageConfig { modules: own, ..StageConfig::default() };
+        let mut config = StageConfig {
+            modules: own,
+            ..StageConfig::default()
+        };
         let pool = pool(os);
-        let warnings =
-            [configure(&mut config, &pool, &packages), upgrade_on_boot(&mut config, &pool, &packages)];
-        (config.modules.unwrap_or_default(), warnings.into_iter().flatten().next())
+        let warnings = [
+            configure(&mut config, &pool, &packages),
+            upgrade_on_boot(&mut config, &pool, &packages),
+        ];
+        (
+            config.modules.unwrap_or_default(),
+            warnings.into_iter().flatten().next(),
+        )
     }
 
     #[test]
     fn sources_are_redirected_in_the_systems_own_way() {
         let (modules, warning) = configured("ubuntu", SOURCES, None);
         let uri = json!([{"arches": ["default"], "uri": "https://m.example/ubuntu"}]);
-        assert_eq!((&modules["apt"], warning), (&json!({"primary": uri, "security": uri}), None));
+        assert_eq!(
+            (&modules["apt"], warning),
+            (&json!({"primary": uri, "security": uri}), None)
+        );
         assert_eq!(modules["package_upgrade"], true);
-        let (modules, _) =
-            configured("rockylinux", SOURCES, Some(json!({"bootcmd": ["own"], "runcmd": ["x"]})));
-        assert_eq!(modules["yum_repos"]["osm-base"]["baseurl"], "https://m.example/$releasever/$basearch");
+        let (modules, _) = configured(
+            "rockylinux",
+            SOURCES,
+            Some(json!({"bootcmd": ["own"], "runcmd": ["x"]})),
+        );
+        assert_eq!(
+            modules["yum_repos"]["osm-base"]["baseurl"],
+            "https://m.example/$releasever/$basearch"
+        );
         assert_eq!(
             (&modules["bootcmd"][0][0], &modules["bootcmd"][1]),
             (&json!("cloud-init-per"), &json!("own"))
         );
         let (modules, _) = configured("ubuntu", "", None);
-        assert_eq!(modules, json!({"package_upgrade": true, "package_reboot_if_required": true}));
+        assert_eq!(
+            modules,
+            json!({"package_upgrade": true, "package_reboot_if_required": true})
+        );
     }
 
     #[test]
-    fn what_is_switched_off_or_the_profiles_own_is_left_alone_and_told() {
+    fn what_is_switched_off_or_the_profiles_own_is_left_alone_with_a_warning() {
         let off = format!("{SOURCES}  enabled: false\n");
         let (modules, warning) = configured("ubuntu", &off, None);
         assert_eq!(modules, Value::Null);

@@ -1,23 +1,27 @@
-//! From a profile as it is written to one that can be compiled: everything that can be checked without rendering.
+//! Resolves a profile: checks everything that can be checked without rendering, and applies the library.
 
 use std::collections::BTreeSet;
 
 use osm_api::digest;
 use osm_api::profile::{
     AcceptedProfile, AcceptedSpec, ContainerRuntimeName, File, MAX_CONTENT_BYTES, OperatingSystem,
-    OperatingSystemProfileSpec, ProfileConfig, ProvisioningUtility, TemplateEngine, Unit, stored_json_bytes,
+    OperatingSystemProfileSpec, ProfileConfig, ProvisioningUtility, Unit, stored_json_bytes,
 };
 use serde_json::Value;
 
+use crate::engine::Engine;
 use crate::error::ProfileError;
 use crate::user_data::{self, Reader};
-use crate::{Stage, late, library, texts};
+use crate::{Stage, engines, late_bound, library, template_walk};
 
-/// Keys of a cloud-config that are written from elsewhere.
+/// Keys of a cloud-config that other fields set, and which.
 const RESERVED_MODULES: [(&str, &str); 4] = [
     ("write_files", "list the files under files"),
     ("hostname", "it is the machine's name"),
-    ("ssh_authorized_keys", "they come from the MachineDeployment's sshPublicKeys"),
+    (
+        "ssh_authorized_keys",
+        "they come from the MachineDeployment's sshPublicKeys",
+    ),
     ("ssh_pwauth", "it is always off"),
 ];
 
@@ -25,37 +29,48 @@ const RESERVED_MODULES: [(&str, &str); 4] = [
 /// become templates of its own.
 ///
 /// # Errors
-/// The first mistake, with its path inside the spec. [`ProfileError::reason`] tells what kind it is.
+/// The first mistake, with its path inside the spec. [`ProfileError::reason`] is its kind.
 pub fn resolve(spec: &OperatingSystemProfileSpec) -> Result<AcceptedProfile, ProfileError> {
     if let Some(base) = &spec.extends {
         return Err(ProfileError::ExtendsUnsupported(base.clone()));
     }
-    if spec.template_engine == TemplateEngine::GoTemplate {
-        return Err(ProfileError::TemplateEngineUnsupported);
-    }
+    let engine = engines::engine(spec.template_engine)?;
     let tree = serde_json::to_value(spec).map_err(|_| invalid("", "can't be written as JSON"))?;
     check_size(&tree.to_string())?;
-    if let Some(path) = late::find_reserved(&tree) {
+    if let Some(path) = late_bound::find_reserved(&tree) {
         return Err(ProfileError::ReservedText { path });
     }
     let version = spec.version.strip_prefix('v').map(semver::Version::parse);
     if !matches!(version, Some(Ok(_))) {
-        return Err(invalid("version", "must be v and a semantic version, such as v1.0.0"));
+        return Err(invalid(
+            "version",
+            "must be v and a semantic version, such as v1.0.0",
+        ));
     }
     if spec.supported_cloud_providers.is_empty() {
-        return Err(invalid("supportedCloudProviders", "must name at least one cloud provider"));
+        return Err(invalid(
+            "supportedCloudProviders",
+            "must name at least one cloud provider",
+        ));
     }
     if spec.provisioning_utility == ProvisioningUtility::Ignition && spec.os_name != OperatingSystem::Flatcar
     {
         return Err(invalid(
             "provisioningUtility",
-            format!("is ignition, which {} does not have: use cloud-init", spec.os_name),
+            format!(
+                "is ignition, which {} does not have: use cloud-init",
+                spec.os_name
+            ),
         ));
     }
     for stage in Stage::ALL {
-        check_stage(stage, stage.config(spec), Reader::of(Some(spec.os_name), spec.provisioning_utility))?;
+        check_stage(
+            stage,
+            stage.config(spec),
+            Reader::of(Some(spec.os_name), spec.provisioning_utility),
+        )?;
     }
-    let (resolved, library) = apply_library(spec)?;
+    let (resolved, library) = apply_library(engine, spec)?;
     let json = digest::canonical_json(&resolved).map_err(|_| invalid("", "can't be written as JSON"))?;
     check_size(&json)?;
     Ok(AcceptedProfile {
@@ -69,14 +84,12 @@ pub fn resolve(spec: &OperatingSystemProfileSpec) -> Result<AcceptedProfile, Pro
 
 /// `spec` with the parts of the library that it includes, and the library's version if it does.
 fn apply_library(
+    engine: &dyn Engine,
     spec: &OperatingSystemProfileSpec,
 ) -> Result<(OperatingSystemProfileSpec, Option<String>), ProfileError> {
     let mut resolved = spec.clone();
-    if spec.template_engine != TemplateEngine::Handlebars {
-        return Ok((resolved, None));
-    }
-    let bootstrap = library::add(Stage::Bootstrap, &spec.bootstrap_config)?;
-    let provisioning = library::add(Stage::Provisioning, &spec.provisioning_config)?;
+    let bootstrap = library::add(engine, Stage::Bootstrap, &spec.bootstrap_config)?;
+    let provisioning = library::add(engine, Stage::Provisioning, &spec.provisioning_config)?;
     let used = bootstrap.is_some() || provisioning.is_some();
     resolved.bootstrap_config = bootstrap.unwrap_or(resolved.bootstrap_config);
     resolved.provisioning_config = provisioning.unwrap_or(resolved.provisioning_config);
@@ -85,28 +98,40 @@ fn apply_library(
 
 fn check_size(json: &str) -> Result<(), ProfileError> {
     match stored_json_bytes(json) {
-        bytes if bytes > MAX_CONTENT_BYTES => {
-            Err(ProfileError::ContentTooLarge { bytes, limit: MAX_CONTENT_BYTES })
-        }
+        bytes if bytes > MAX_CONTENT_BYTES => Err(ProfileError::ContentTooLarge {
+            bytes,
+            limit: MAX_CONTENT_BYTES,
+        }),
         _ => Ok(()),
     }
 }
 
 fn invalid(path: impl Into<String>, problem: impl Into<String>) -> ProfileError {
-    ProfileError::Invalid { path: path.into(), problem: problem.into() }
+    ProfileError::Invalid {
+        path: path.into(),
+        problem: problem.into(),
+    }
 }
 
 fn check_stage(stage: Stage, config: &ProfileConfig, reader: Reader) -> Result<(), ProfileError> {
     let name = stage.field();
     let runtimes = &config.supported_container_runtimes;
-    if runtimes.iter().filter(|runtime| runtime.name == ContainerRuntimeName::Containerd).count() > 1 {
-        return Err(invalid(format!("{name}.supportedContainerRuntimes"), "lists containerd more than once"));
+    if runtimes
+        .iter()
+        .filter(|runtime| runtime.name == ContainerRuntimeName::Containerd)
+        .count()
+        > 1
+    {
+        return Err(invalid(
+            format!("{name}.supportedContainerRuntimes"),
+            "lists containerd more than once",
+        ));
     }
     let mut paths: BTreeSet<String> = BTreeSet::new();
     if stage == Stage::Bootstrap {
         paths.extend(user_data::own_paths(reader).iter().map(|path| (*path).to_owned()));
     }
-    for (place, file) in texts::files(name, config) {
+    for (place, file) in template_walk::files(name, config) {
         let place = place.to_string();
         check_file(&place, file)?;
         check_file_for(reader, &place, file)?;
@@ -127,18 +152,29 @@ fn check_stage(stage: Stage, config: &ProfileConfig, reader: Reader) -> Result<(
             }
         }
     }
-    if let Some(path) = paths.iter().find(|path| parents(path).any(|parent| paths.contains(parent))) {
-        return Err(invalid(name, format!("{path} lies below a path that is a file itself")));
+    if let Some(path) = paths
+        .iter()
+        .find(|path| parents(path).any(|parent| paths.contains(parent)))
+    {
+        return Err(invalid(
+            name,
+            format!("{path} lies below a path that is a file itself"),
+        ));
     }
-    for (place, template, _) in texts::templates(name, config) {
+    for (place, template, _) in template_walk::templates(name, config) {
         // Without dots, so that no name is also a path inside the spec.
         let good = |c: char| c.is_ascii_alphanumeric() || "-_/".contains(c);
         if template.is_empty() || !template.chars().all(good) {
-            return Err(invalid(place, "a template's name may have letters, digits, -, _ and / only"));
+            return Err(invalid(
+                place,
+                "a template's name may have letters, digits, -, _ and / only",
+            ));
         }
     }
     let modules = config.modules.as_ref();
-    modules.map_or(Ok(()), |modules| check_modules(&format!("{name}.modules"), modules, reader))
+    modules.map_or(Ok(()), |modules| {
+        check_modules(&format!("{name}.modules"), modules, reader)
+    })
 }
 
 /// The folders above a path.
@@ -146,7 +182,7 @@ fn parents(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').filter_map(|(at, _)| path.get(..at))
 }
 
-/// What would fail on the machine, where nobody could log in to see why.
+/// Refuses what would fail only on the machine, which then has no network to log in by.
 fn check_file_for(reader: Reader, place: &str, file: &File) -> Result<(), ProfileError> {
     let below = |folders: &[&str]| folders.iter().any(|folder| file.path.starts_with(folder));
     let (program, unwritable, why) = match reader {
@@ -154,19 +190,25 @@ fn check_file_for(reader: Reader, place: &str, file: &File) -> Result<(), Profil
         Reader::CoreosCloudinit => (
             "coreos-cloudinit",
             below(&["/dev/", "/proc/", "/sys/"]),
-            "coreos-cloudinit makes new files, which this file system does not take: let a unit write it",
+            "coreos-cloudinit creates new files, which this file system does not allow; write the file from a unit",
         ),
         Reader::Ignition => (
             "Ignition",
             below(&["/dev/", "/proc/", "/run/", "/sys/"]),
-            "Ignition writes before this file system is there: let a unit write it",
+            "Ignition writes files before this file system is mounted; write the file from a unit",
         ),
     };
     if file.permissions > 777 {
-        return Err(invalid(place, format!("permissions must be 777 or less, {program} sets no others")));
+        return Err(invalid(
+            place,
+            format!("permissions must be 777 or less, {program} sets no others"),
+        ));
     }
     if below(&["/usr/"]) {
-        return Err(invalid(place, "/usr is read-only on Flatcar: write below /etc or /opt"));
+        return Err(invalid(
+            place,
+            "/usr is read-only on Flatcar; write below /etc or /opt",
+        ));
     }
     if unwritable {
         return Err(invalid(place, why));
@@ -180,16 +222,22 @@ fn check_file(place: &str, file: &File) -> Result<(), ProfileError> {
         && path.len() > 1
         && !path.ends_with('/')
         && !path.chars().any(char::is_control)
-        && path.split('/').skip(1).all(|part| !matches!(part, "" | "." | ".."));
+        && path
+            .split('/')
+            .skip(1)
+            .all(|part| !matches!(part, "" | "." | ".."));
     if !clean {
         return Err(invalid(place, "path must be absolute, without //, . and .."));
     }
     if path.contains("{{") {
-        return Err(invalid(place, "path is no template: write it out"));
+        return Err(invalid(place, "path can't contain template tags"));
     }
     let digits = file.permissions.to_string();
     if file.permissions > 7777 || !digits.chars().all(|digit| ('0'..='7').contains(&digit)) {
-        return Err(invalid(place, "permissions must be octal digits, such as 644 or 755"));
+        return Err(invalid(
+            place,
+            "permissions must be octal digits, such as 644 or 755",
+        ));
     }
     let Some(inline) = &file.content.inline else {
         return Err(invalid(place, "content.inline is missing"));
@@ -205,12 +253,27 @@ fn check_file(place: &str, file: &File) -> Result<(), ProfileError> {
 
 fn check_unit(place: &str, unit: &Unit) -> Result<(), ProfileError> {
     let word = |text: &str| {
-        !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c))
+        !text.is_empty()
+            && text
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c))
     };
-    let suffixes =
-        [".service", ".socket", ".target", ".timer", ".path", ".mount", ".automount", ".swap", ".slice"];
+    let suffixes = [
+        ".service",
+        ".socket",
+        ".target",
+        ".timer",
+        ".path",
+        ".mount",
+        ".automount",
+        ".swap",
+        ".slice",
+    ];
     if !word(&unit.name) || !suffixes.iter().any(|suffix| unit.name.ends_with(suffix)) {
-        return Err(invalid(place, "name must be that of a unit with its suffix, such as setup.service"));
+        return Err(invalid(
+            place,
+            "name must be that of a unit with its suffix, such as setup.service",
+        ));
     }
     for drop_in in &unit.drop_ins {
         if !word(&drop_in.name) || !drop_in.name.ends_with(".conf") {
@@ -219,10 +282,16 @@ fn check_unit(place: &str, unit: &Unit) -> Result<(), ProfileError> {
     }
     let (enable, mask) = (unit.enable == Some(true), unit.mask == Some(true));
     if mask && (enable || unit.content.is_some()) {
-        return Err(invalid(place, "a masked unit can have no content and can't be enabled"));
+        return Err(invalid(
+            place,
+            "a masked unit can have no content and can't be enabled",
+        ));
     }
     if !mask && !enable && unit.content.is_none() && unit.drop_ins.is_empty() {
-        return Err(invalid(place, "does nothing: give it content or dropIns, or enable or mask it"));
+        return Err(invalid(
+            place,
+            "has no effect; set content or dropIns, or enable or mask it",
+        ));
     }
     Ok(())
 }
@@ -240,8 +309,10 @@ fn check_modules(place: &str, modules: &Value, reader: Reader) -> Result<(), Pro
             return Err(invalid(place, format!("can't be set here: {instead}")));
         }
         if matches!(key.as_str(), "bootcmd" | "runcmd") {
-            let words =
-                |item: &Value| item.as_array().is_some_and(|words| words.iter().all(Value::is_string));
+            let words = |item: &Value| {
+                item.as_array()
+                    .is_some_and(|words| words.iter().all(Value::is_string))
+            };
             let commands = |items: &Vec<Value>| items.iter().all(|item| item.is_string() || words(item));
             if !value.as_array().is_some_and(commands) {
                 return Err(invalid(

@@ -1,4 +1,4 @@
-//! Sample pools and settings, with which a profile is tried before any real pool uses it: templates fail in branches.
+//! Sample pools and settings. Templates fail in branches, so a profile is rendered with samples before a real pool uses it.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,10 @@ use osm_api::provider_spec::{ConfigVar, IpFamily, Network, OperatingSystemSpec};
 use osm_api::settings::Settings;
 use semver::Version;
 
+use crate::cluster_endpoint::ClusterEndpoint;
 use crate::error::RenderError;
-use crate::late;
-use crate::profile::{ClusterEndpoint, KUBELET_MINORS, Profile, Rendered};
+use crate::profile::{Profile, Rendered};
+use crate::{kubelet, late_bound};
 
 /// A settings document with everything set.
 const FULL_SETTINGS: &str = r#"
@@ -39,7 +40,7 @@ downloads:
 /// Plain pools that the profile is for: every cloud × lowest and highest kubelet × IP family, each with a label such
 /// as `aws, kubelet 1.33.0, IPv4`.
 pub fn sample_pools(spec: &OperatingSystemProfileSpec) -> Vec<(String, Pool)> {
-    let (oldest, newest) = KUBELET_MINORS;
+    let (oldest, newest) = kubelet::TESTED_MINORS;
     plain_pools(spec, &[Version::new(1, oldest, 0), Version::new(1, newest, 0)])
 }
 
@@ -65,7 +66,10 @@ pub fn plain_pools(spec: &OperatingSystemProfileSpec, kubelets: &[Version]) -> V
                         cloud_provider: cloud.name,
                         kubelet_version: version.clone(),
                         ssh_public_keys: Vec::new(),
-                        network: Network { ip_family, ..Network::default() },
+                        network: Network {
+                            ip_family,
+                            ..Network::default()
+                        },
                         os: OperatingSystemSpec {
                             provisioning_utility: Some(spec.provisioning_utility),
                             ..OperatingSystemSpec::default()
@@ -100,7 +104,10 @@ fn with_everything(pool: &Pool) -> Pool {
         kubelet: KubeletSettings {
             system_reserved: pairs("200Mi"),
             kube_reserved: pairs("300Mi"),
-            eviction_hard: Some(BTreeMap::from([("memory.available".to_owned(), "100Mi".to_owned())])),
+            eviction_hard: Some(BTreeMap::from([(
+                "memory.available".to_owned(),
+                "100Mi".to_owned(),
+            )])),
             container_log_max_size: Some("50Mi".to_owned()),
             container_log_max_files: Some(3),
             max_pods: Some(50),
@@ -116,7 +123,7 @@ fn with_everything(pool: &Pool) -> Pool {
 /// A pool of a cloud with the newest kubelet, both IP families and everything set, and settings with everything set;
 /// `None` where the profile is not for the cloud.
 pub fn full_sample(spec: &OperatingSystemProfileSpec, cloud: CloudProvider) -> Option<(Pool, Settings)> {
-    let (_, newest) = KUBELET_MINORS;
+    let (_, newest) = kubelet::TESTED_MINORS;
     let pools = plain_pools(spec, &[Version::new(1, newest, 0)]);
     let (_, pool) = pools
         .into_iter()
@@ -128,10 +135,13 @@ pub fn full_sample(spec: &OperatingSystemProfileSpec, cloud: CloudProvider) -> O
 /// cloud; of each other one both kubelets, and from one to the next another family. All of all would take seconds.
 fn representatives(spec: &OperatingSystemProfileSpec) -> impl Iterator<Item = (String, Pool)> {
     let families = 4;
-    sample_pools(spec).into_iter().enumerate().filter_map(move |(n, pool)| {
-        let (cloud, kubelet, family) = (n / (2 * families), n / families % 2, n % families);
-        (cloud == 0 || family == (cloud + kubelet) % families).then_some(pool)
-    })
+    sample_pools(spec)
+        .into_iter()
+        .enumerate()
+        .filter_map(move |(n, pool)| {
+            let (cloud, kubelet, family) = (n / (2 * families), n / families % 2, n % families);
+            (cloud == 0 || family == (cloud + kubelet) % families).then_some(pool)
+        })
 }
 
 /// Renders representatives of the sample pools with default settings, and again with everything set.
@@ -142,7 +152,7 @@ pub fn dry_run(profile: &Profile) -> Result<(), RenderError> {
     dry_run_with(profile, |_, _| Ok(()))
 }
 
-/// [`dry_run`], with a look at each result; the sample's label says its pool and settings.
+/// [`dry_run`], and calls `look` with each result and the label of its sample.
 ///
 /// # Errors
 /// The first failure, or what `look` refuses.
@@ -155,13 +165,20 @@ pub fn dry_run_with<E: From<RenderError>>(
     let defaults = Settings::default();
     let cluster = stand_in_cluster();
     for (label, pool) in representatives(profile.spec()) {
-        for (pool, settings, how) in
-            [(pool.clone(), &defaults, "default settings"), (with_everything(&pool), &full, "everything set")]
-        {
+        for (pool, settings, how) in [
+            (pool.clone(), &defaults, "default settings"),
+            (with_everything(&pool), &full, "everything set"),
+        ] {
             let sample = format!("{label}, {how}");
             match profile.render(&pool, settings, &cluster) {
                 Ok(rendered) => look(&sample, &rendered)?,
-                Err(error) => return Err(RenderError::Sample { sample, error: Box::new(error) }.into()),
+                Err(error) => {
+                    return Err(RenderError::Sample {
+                        sample,
+                        error: Box::new(error),
+                    }
+                    .into());
+                }
             }
         }
     }
@@ -170,11 +187,19 @@ pub fn dry_run_with<E: From<RenderError>>(
 
 /// An API server that does not exist, with a certificate that is as long as a real one but none.
 pub fn stand_in_cluster() -> ClusterEndpoint {
-    let body = late::filler("certificate", 1024).replace('-', "+").replace('_', "/");
-    let lines: Vec<&str> = (0..body.len()).step_by(64).filter_map(|at| body.get(at..at + 64)).collect();
+    let body = late_bound::filler("certificate", 1024)
+        .replace('-', "+")
+        .replace('_', "/");
+    let lines: Vec<&str> = (0..body.len())
+        .step_by(64)
+        .filter_map(|at| body.get(at..at + 64))
+        .collect();
     ClusterEndpoint {
         api_server: "https://api.cluster.example:6443".to_owned(),
-        ca: format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n")),
+        ca: format!(
+            "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+            lines.join("\n")
+        ),
     }
 }
 

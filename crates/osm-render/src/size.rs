@@ -1,10 +1,12 @@
-//! How much user data each cloud takes.
+//! How a document is counted against the limit of its cloud.
 
 use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use osm_api::profile::{CloudProvider, OperatingSystem};
+
+use crate::clouds::{self, Counts, Encoding};
 
 /// What a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,26 +30,13 @@ pub struct SizeLimit {
 
 /// The limit of a cloud for bootstrap documents; `None` where no limit is documented that a bootstrap document could
 /// come near.
-///
-/// - aws: 16 KiB before base64 (EC2 user guide, "Run commands when you launch an EC2 instance"); machine-controller
-///   compresses, but not for Flatcar, whose Ignition can't read that.
-/// - azure: 65,535 bytes before base64 (REST reference, `osProfile.customData`).
-/// - openstack: 65,535 bytes of base64 (Nova, "Provide user data to instances").
-/// - alibaba: 32 KiB before base64 (ECS, "Instance user data").
-/// - hetzner: 32 KiB (Cloud API, `user_data`).
-/// - digitalocean: 64 KiB (API, `user_data`).
-/// - gce: 256 KiB for a metadata value (Compute Engine, "About VM metadata").
 pub fn size_limit(cloud: CloudProvider, os: OperatingSystem) -> Option<SizeLimit> {
-    const KIB: usize = 1024;
-    let (bytes, counted) = match cloud {
-        CloudProvider::Aws if os == OperatingSystem::Flatcar => (16 * KIB, Counted::Raw),
-        CloudProvider::Aws => (16 * KIB, Counted::Gzip),
-        CloudProvider::Azure => (65_535, Counted::Raw),
-        CloudProvider::Openstack => (65_535, Counted::Base64),
-        CloudProvider::Alibaba | CloudProvider::Hetzner => (32 * KIB, Counted::Raw),
-        CloudProvider::Digitalocean => (64 * KIB, Counted::Raw),
-        CloudProvider::Gce => (256 * KIB, Counted::Raw),
-        _ => return None,
+    let user_data = clouds::cloud(cloud).user_data?;
+    let (bytes, counts) = user_data.limit?;
+    let counted = match counts {
+        Counts::Sent => Counted::Base64,
+        Counts::Content if user_data.encoding(os) == Encoding::GzipBase64 => Counted::Gzip,
+        Counts::Content => Counted::Raw,
     };
     Some(SizeLimit { bytes, counted })
 }
@@ -61,7 +50,9 @@ impl SizeLimit {
             Counted::Gzip => {
                 let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
                 // Writing to a Vec can't fail.
-                let written = encoder.write_all(document.as_bytes()).and_then(|()| encoder.finish());
+                let written = encoder
+                    .write_all(document.as_bytes())
+                    .and_then(|()| encoder.finish());
                 written.map_or(document.len(), |bytes| bytes.len())
             }
         }

@@ -10,7 +10,9 @@ const PATH: &str = "/etc/systemd/network/05-osm-static.network";
 
 /// Name of the static network's file, if `path` is that.
 pub(crate) fn unit(path: &str) -> Option<&str> {
-    path.rsplit_once('/').filter(|_| path == PATH).map(|(_, name)| name)
+    path.rsplit_once('/')
+        .filter(|_| path == PATH)
+        .map(|(_, name)| name)
 }
 
 /// The file that configures the network; none where addresses are asked for.
@@ -23,12 +25,15 @@ pub(crate) fn file(network: &Network) -> Result<Option<File>, String> {
         .parse()
         .map_err(|_| "cidr must be the machine's address with its prefix length, such as 192.0.2.7/24")?;
     let most = if parsed.is_ipv4() { 32 } else { 128 };
-    let length: u8 =
-        length.parse().ok().filter(|length| (1..=most).contains(length)).ok_or_else(|| {
-            format!("cidr must end in a prefix length from /1 to /{most}, such as {parsed}/24")
-        })?;
-    let gateway: IpAddr =
-        network.gateway.parse().map_err(|_| "gateway must be an address, such as 192.0.2.1")?;
+    let length: u8 = length
+        .parse()
+        .ok()
+        .filter(|length| (1..=most).contains(length))
+        .ok_or_else(|| format!("cidr must end in a prefix length from /1 to /{most}, such as {parsed}/24"))?;
+    let gateway: IpAddr = network
+        .gateway
+        .parse()
+        .map_err(|_| "gateway must be an address, such as 192.0.2.1")?;
     if gateway.is_ipv4() != parsed.is_ipv4() {
         return Err("gateway must be of the same family as cidr".to_owned());
     }
@@ -44,7 +49,9 @@ pub(crate) fn file(network: &Network) -> Result<Option<File>, String> {
     Ok(Some(File {
         path: PATH.to_owned(),
         permissions: 644,
-        content: FileContent { inline: Some(InlineContent { encoding: None, data }) },
+        content: FileContent {
+            inline: Some(InlineContent { encoding: None, data }),
+        },
     }))
 }
 
@@ -58,7 +65,9 @@ mod tests {
         Network {
             cidr: cidr.to_owned(),
             gateway: gateway.to_owned(),
-            dns: Dns { servers: servers.iter().map(|server| (*server).to_owned()).collect() },
+            dns: Dns {
+                servers: servers.iter().map(|server| (*server).to_owned()).collect(),
+            },
             ip_family: IpFamily::IPv4,
         }
     }
@@ -66,8 +75,13 @@ mod tests {
     #[test]
     fn a_static_network_is_a_file_or_a_mistake() {
         assert_eq!(file(&Network::default()), Ok(None));
-        let four =
-            file(&network("192.0.2.7/24", "192.0.2.1", &["192.0.2.2", "2001:db8::2"])).unwrap().unwrap();
+        let four = file(&network(
+            "192.0.2.7/24",
+            "192.0.2.1",
+            &["192.0.2.2", "2001:db8::2"],
+        ))
+        .unwrap()
+        .unwrap();
         let text = four.content.inline.unwrap().data;
         assert!(text.contains("\nAddress=192.0.2.7/24\nGateway=192.0.2.1\nDNS=192.0.2.2\nDNS=2001:db8::2\n"));
         assert!(file(&network("2001:db8::7/64", "2001:db8::1", &[])).is_ok());

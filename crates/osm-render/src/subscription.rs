@@ -1,8 +1,7 @@
 //! A pool's Red Hat subscription, as cloud-init's module `rh_subscription`.
 //!
-//! It is part of the provisioning document, which only the node can read: a cloud's metadata service tells the
-//! bootstrap document to everybody on the machine. No credential stands in the configuration, not even one that stands
-//! in the MachineDeployment.
+//! It is part of the provisioning document, which only the node can read. A cloud's metadata service returns the bootstrap document to
+//! every process on the machine. The configuration contains no credential, not even one that the MachineDeployment contains.
 
 use osm_api::config::{LateBound, LateBoundKind, LateBoundSource, StageConfig};
 use osm_api::pool::Pool;
@@ -10,7 +9,7 @@ use osm_api::profile::OperatingSystem;
 use osm_api::provider_spec::{ConfigVar, KeyReference};
 use serde_json::{Map, Value, json};
 
-use crate::late::{Encoding, Marker};
+use crate::late_bound::{Encoding, Marker};
 
 const MODULE: &str = "rh_subscription";
 
@@ -36,7 +35,12 @@ struct Fields<'p> {
 impl<'p> Fields<'p> {
     fn of(pool: &'p Pool) -> Self {
         let os = &pool.os;
-        let field = |id, name, value, secret| Field { id, name, value, secret };
+        let field = |id, name, value, secret| Field {
+            id,
+            name,
+            value,
+            secret,
+        };
         Self {
             user: field(
                 "rhel/username",
@@ -56,7 +60,12 @@ impl<'p> Fields<'p> {
                 &os.rhel_organization_name,
                 false,
             ),
-            key: field("rhel/activation-key", "rhelActivationKey", &os.rhel_activation_key, true),
+            key: field(
+                "rhel/activation-key",
+                "rhelActivationKey",
+                &os.rhel_activation_key,
+                true,
+            ),
         }
     }
 
@@ -74,8 +83,16 @@ pub(crate) fn late_bound(pool: &Pool) -> Vec<LateBound> {
     if pool.operating_system != OperatingSystem::Rhel {
         return Vec::new();
     }
-    let Fields { user, password, organization, key } = Fields::of(pool);
-    [user, password, organization, key].iter().filter_map(|field| field.late_bound(pool)).collect()
+    let Fields {
+        user,
+        password,
+        organization,
+        key,
+    } = Fields::of(pool);
+    [user, password, organization, key]
+        .iter()
+        .filter_map(|field| field.late_bound(pool))
+        .collect()
 }
 
 /// What has to be filled in for the module that [`configure`] adds.
@@ -84,17 +101,27 @@ pub(crate) fn used(pool: &Pool) -> Vec<LateBound> {
         return Vec::new();
     }
     let fields = Fields::of(pool);
-    let used =
-        if fields.has_key() { [fields.organization, fields.key] } else { [fields.user, fields.password] };
+    let used = if fields.has_key() {
+        [fields.organization, fields.key]
+    } else {
+        [fields.user, fields.password]
+    };
     used.iter().filter_map(|field| field.late_bound(pool)).collect()
 }
 
 impl Field<'_> {
     fn late_bound(&self, pool: &Pool) -> Option<LateBound> {
         let of = |kind, KeyReference { namespace, name, key }: &KeyReference| {
-            let source =
-                LateBoundSource { namespace: namespace.clone(), name: name.clone(), key: key.clone() };
-            Some(LateBound { id: self.id.to_owned(), kind, source: Some(source) })
+            let source = LateBoundSource {
+                namespace: namespace.clone(),
+                name: name.clone(),
+                key: key.clone(),
+            };
+            Some(LateBound {
+                id: self.id.to_owned(),
+                kind,
+                source: Some(source),
+            })
         };
         match self.value {
             ConfigVar::Empty => None,
@@ -116,7 +143,11 @@ impl Field<'_> {
     fn text(&self) -> String {
         match self.value {
             ConfigVar::Text(text) if !self.secret => text.clone(),
-            _ => Marker { id: self.id.to_owned(), encoding: Encoding::Text }.to_string(),
+            _ => Marker {
+                id: self.id.to_owned(),
+                encoding: Encoding::Text,
+            }
+            .to_string(),
         }
     }
 }
@@ -156,13 +187,25 @@ pub(crate) fn configure(provisioning: &mut StageConfig, pool: &Pool) -> Option<S
     if pool.os.rhel_use_satellite_server {
         let server = &pool.os.rhel_satellite_server;
         module.insert("server-hostname".to_owned(), json!(server));
-        module.insert("rhsm-baseurl".to_owned(), json!(format!("https://{server}/pulp/repos")));
+        module.insert(
+            "rhsm-baseurl".to_owned(),
+            json!(format!("https://{server}/pulp/repos")),
+        );
     }
     let own = provisioning.modules.take();
     let mut modules = Map::from_iter([(MODULE.to_owned(), Value::Null)]);
-    modules.extend(own.as_ref().and_then(Value::as_object).cloned().unwrap_or_default());
-    // What the profile says of repositories and such stays.
-    let mut merged = modules.get(MODULE).and_then(Value::as_object).cloned().unwrap_or_default();
+    modules.extend(
+        own.as_ref()
+            .and_then(Value::as_object)
+            .cloned()
+            .unwrap_or_default(),
+    );
+    // The profile's own fields of the module, such as repositories, stay.
+    let mut merged = modules
+        .get(MODULE)
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default();
     merged.extend(module);
     modules.insert(MODULE.to_owned(), Value::Object(merged));
     provisioning.modules = Some(Value::Object(modules));
@@ -178,7 +221,7 @@ fn incomplete(pool: &Pool) -> Option<String> {
     } else {
         "rhelOrganizationName and rhelActivationKey, or rhelSubscriptionManagerUser and rhelSubscriptionManagerPassword"
     };
-    given.then(|| format!("machines don't register with Red Hat: operatingSystemSpec needs {needed}"))
+    given.then(|| format!("machines do not register with Red Hat; set {needed} in operatingSystemSpec"))
 }
 
 #[cfg(test)]
@@ -200,7 +243,10 @@ mod tests {
     }
 
     fn configured(pool: &Pool, modules: Option<Value>) -> (Option<Value>, Option<String>) {
-        let mut config = StageConfig { modules, ..StageConfig::default() };
+        let mut config = StageConfig {
+            modules,
+            ..StageConfig::default()
+        };
         let warning = configure(&mut config, pool);
         (config.modules, warning)
     }
@@ -210,7 +256,10 @@ mod tests {
         let user = json!({"rhelSubscriptionManagerUser": "me", "rhelSubscriptionManagerPassword": "hunter2"});
         let password = "%%osm-late{rhel/password,text}%%";
         let (modules, _) = configured(&pool("rhel", user.clone()), None);
-        assert_eq!(modules, Some(json!({MODULE: {"username": "me", "password": password}})));
+        assert_eq!(
+            modules,
+            Some(json!({MODULE: {"username": "me", "password": password}}))
+        );
         let key = json!({"rhelOrganizationName": "12", "rhelActivationKey": {"secretKeyRef": {"namespace": "n", "name": "s", "key": "k"}}});
         let (modules, _) = configured(&pool("rhel", key.clone()), Some(json!({"packages": ["x"]})));
         let modules = modules.unwrap();
@@ -218,12 +267,17 @@ mod tests {
             modules[MODULE],
             json!({"org": "12", "activation-key": "%%osm-late{rhel/activation-key,text}%%"})
         );
-        assert_eq!(modules.as_object().unwrap().keys().collect::<Vec<_>>(), [MODULE, "packages"]);
+        assert_eq!(
+            modules.as_object().unwrap().keys().collect::<Vec<_>>(),
+            [MODULE, "packages"]
+        );
         let mut satellite = key;
         satellite["rhelUseSatelliteServer"] = json!(true);
         satellite["rhelSatelliteServer"] = json!("sat.example");
-        let (modules, _) =
-            configured(&pool("rhel", satellite), Some(json!({MODULE: {"enable-repo": ["a"]}})));
+        let (modules, _) = configured(
+            &pool("rhel", satellite),
+            Some(json!({MODULE: {"enable-repo": ["a"]}})),
+        );
         let module = &modules.unwrap()[MODULE];
         assert_eq!(module["rhsm-baseurl"], "https://sat.example/pulp/repos");
         assert_eq!(module["enable-repo"], json!(["a"]));
@@ -234,9 +288,12 @@ mod tests {
     }
 
     #[test]
-    fn half_a_subscription_is_none_and_told() {
+    fn an_incomplete_subscription_is_a_warning() {
         for (spec, part) in [
-            (json!({"rhelSubscriptionManagerUser": "me"}), "rhelSubscriptionManagerPassword"),
+            (
+                json!({"rhelSubscriptionManagerUser": "me"}),
+                "rhelSubscriptionManagerPassword",
+            ),
             (json!({"rhelActivationKey": "hunter2"}), "rhelOrganizationName"),
             (
                 json!({"rhelUseSatelliteServer": true, "rhelSubscriptionManagerUser": "me", "rhelSubscriptionManagerPassword": "x"}),
@@ -246,7 +303,10 @@ mod tests {
             let (modules, warning) = configured(&pool("rhel", spec), None);
             let warning = warning.unwrap();
             assert_eq!(modules, None);
-            assert!(warning.contains(part) && !warning.contains("hunter2"), "{warning}");
+            assert!(
+                warning.contains(part) && !warning.contains("hunter2"),
+                "{warning}"
+            );
         }
     }
 
@@ -257,17 +317,30 @@ mod tests {
         let late = late_bound(&pool("rhel", spec));
         let found: Vec<_> = late
             .iter()
-            .map(|late| (late.id.as_str(), late.kind, late.source.as_ref().unwrap().key.as_str()))
+            .map(|late| {
+                (
+                    late.id.as_str(),
+                    late.kind,
+                    late.source.as_ref().unwrap().key.as_str(),
+                )
+            })
             .collect();
         assert_eq!(
             found,
             [
                 ("rhel/username", LateBoundKind::ConfigMapKey, "u"),
-                ("rhel/password", LateBoundKind::OperatingSystemSpecField, "rhelSubscriptionManagerPassword"),
+                (
+                    "rhel/password",
+                    LateBoundKind::OperatingSystemSpecField,
+                    "rhelSubscriptionManagerPassword"
+                ),
             ]
         );
         let source = late[1].source.as_ref().unwrap();
-        assert_eq!((source.namespace.as_str(), source.name.as_str()), ("machines", "pool"));
+        assert_eq!(
+            (source.namespace.as_str(), source.name.as_str()),
+            ("machines", "pool")
+        );
         assert!(!format!("{late:?}").contains("hunter2"));
     }
 }

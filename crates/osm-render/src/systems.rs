@@ -1,4 +1,4 @@
-//! What differs between operating systems, one row each, so that templates need not tell them apart.
+//! The table of operating systems: what differs between them, a row each, so that templates need no conditions on the system.
 
 use osm_api::profile::OperatingSystem;
 
@@ -11,7 +11,7 @@ pub(crate) enum Family {
     Flatcar,
 }
 
-/// An operating system.
+/// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct System {
     pub(crate) family: Family,
@@ -21,19 +21,23 @@ pub(crate) struct System {
     pub(crate) python: Python,
 }
 
-/// Commands or paths.
+/// Two commands or paths, of which a machine uses one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Python {
-    /// Taken where it is there.
+    /// Used where it exists.
     pub(crate) first: &'static str,
-    /// Taken otherwise.
+    /// Used where the first does not exist.
     pub(crate) otherwise: &'static str,
 }
 
 /// The row of an operating system.
 pub(crate) fn system(os: OperatingSystem) -> System {
     let python = |first, otherwise| Python { first, otherwise };
-    let red_hat = |python| System { family: Family::RedHat, selinux: true, python };
+    let red_hat = |python| System {
+        family: Family::RedHat,
+        selinux: true,
+        python,
+    };
     match os {
         OperatingSystem::Ubuntu => System {
             family: Family::Debian,

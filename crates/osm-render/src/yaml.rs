@@ -1,7 +1,7 @@
 //! The one place where YAML is written and read.
 //!
 //! Readers differ: cloud-init's is YAML 1.1, where `yes`, `12:30` and `1_000` are no strings. So every string is
-//! quoted, except multi-line text that a literal block carries unharmed, because people read these documents.
+//! quoted, except multi-line text that a literal block carries unharmed, because operators read these documents.
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ pub fn write(value: &Value) -> Result<String, String> {
 }
 
 /// As [`write()`], for a reader that replaces the texts `spared` before it parses: each starts with `$`, which is written as an escape
-/// where one of them would stand. Keys are written as they are.
+/// where one of them would be. Keys are written as they are.
 ///
 /// # Errors
 /// As [`write()`].
@@ -27,11 +27,18 @@ pub fn write_sparing(value: &Value, spared: &[&str]) -> Result<String, String> {
     let options = serde_saphyr::ser_options! { quote_all: false, prefer_block_scalars: false };
     let written = serde_saphyr::to_string_with_options(&Node(value, spared), options)
         .map_err(|error| error.to_string())?;
-    // They stand in double quotes only.
-    let written =
-        spared.iter().fold(written, |written, text| written.replace(text, &text.replace('$', "\\x24")));
+    // They occur in double quotes only.
+    let written = spared.iter().fold(written, |written, text| {
+        written.replace(text, &text.replace('$', "\\x24"))
+    });
     // Blank lines of literal blocks come indented. No other line is blank, and no block has one that must stay so.
-    let lines = written.lines().map(|line| if line.trim_matches(' ').is_empty() { "" } else { line });
+    let lines = written.lines().map(|line| {
+        if line.trim_matches(' ').is_empty() {
+            ""
+        } else {
+            line
+        }
+    });
     Ok(lines.flat_map(|line| [line, "\n"]).collect())
 }
 
@@ -44,7 +51,11 @@ pub fn read(text: &str) -> Result<Vec<Value>, String> {
     let options = serde_saphyr::options! { legacy_octal_numbers: true, strict_booleans: false };
     let documents: Vec<Option<Value>> = serde_saphyr::from_multiple_with_options(text, options)
         .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())?;
-    Ok(documents.into_iter().flatten().filter(|document| !document.is_null()).collect())
+    Ok(documents
+        .into_iter()
+        .flatten()
+        .filter(|document| !document.is_null())
+        .collect())
 }
 
 /// `text` as a double-quoted YAML scalar on one line.
@@ -76,8 +87,10 @@ pub fn flow(value: &Value) -> String {
         Value::String(text) => quote(text),
         Value::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
         Value::Object(map) => {
-            let pairs: Vec<_> =
-                map.iter().map(|(key, value)| format!("{}: {}", quote(key), flow(value))).collect();
+            let pairs: Vec<_> = map
+                .iter()
+                .map(|(key, value)| format!("{}: {}", quote(key), flow(value)))
+                .collect();
             format!("{{{}}}", pairs.join(", "))
         }
         scalar => scalar.to_string(),
@@ -113,7 +126,9 @@ fn fits_literal(text: &str) -> bool {
         && !body.ends_with('\n')
         && !body.starts_with([' ', '\t', '\n'])
         && text.chars().all(|c| c == '\n' || c == '\t' || is_plain(c))
-        && !body.lines().any(|line| !line.is_empty() && line.trim_matches([' ', '\t']).is_empty())
+        && !body
+            .lines()
+            .any(|line| !line.is_empty() && line.trim_matches([' ', '\t']).is_empty())
 }
 
 /// Serialises a JSON tree with the styles described above.

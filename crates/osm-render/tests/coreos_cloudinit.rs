@@ -1,6 +1,11 @@
 //! Cloud-configs for coreos-cloudinit: read and applied by its own code.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,8 +16,8 @@ use osm_api::profile::{
     CloudProvider, DropIn, File, FileContent, InlineContent, OperatingSystem, ProvisioningUtility, Unit,
 };
 use osm_api::{MachineDeployment, OperatingSystemProfileSpec, Pool, Settings};
+use osm_judges::{CoreosConfig, coreos_apply, coreos_cloud_configs, coreos_read};
 use osm_render::{LateValues, Stage, compile, placeholders, resolve, stand_in_cluster, user_data};
-use osm_testkit::judge::{CoreosConfig, coreos_apply, coreos_cloud_configs, coreos_read};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
@@ -70,7 +75,9 @@ fn render(
 ) -> Result<osm_render::Rendered, osm_render::RenderError> {
     let settings =
         Settings::parse("containerd: {registries: [{host: a.example, credentials: {name: pull}}]}").unwrap();
-    compile(&resolve(spec).unwrap()).unwrap().render(pool, &settings, &stand_in_cluster())
+    compile(&resolve(spec).unwrap())
+        .unwrap()
+        .render(pool, &settings, &stand_in_cluster())
 }
 
 fn bootstrap(spec: &OperatingSystemProfileSpec, pool: &Pool) -> String {
@@ -81,7 +88,10 @@ fn bootstrap(spec: &OperatingSystemProfileSpec, pool: &Pool) -> String {
 }
 
 fn read(document: &str) -> CoreosConfig {
-    coreos_read(&[("document", document)]).unwrap().remove(0).unwrap_or_else(|verdict| panic!("{verdict}"))
+    coreos_read(&[("document", document)])
+        .unwrap()
+        .remove(0)
+        .unwrap_or_else(|verdict| panic!("{verdict}"))
 }
 
 fn mode(path: &Path) -> u32 {
@@ -93,7 +103,10 @@ fn a_machine_gets_every_file_unit_and_key() {
     let rendered = render(&spec(|_| {}), &pool("anexia", |_| {})).unwrap();
     assert_eq!(rendered.warnings, Vec::<String>::new());
     let document = bootstrap(&spec(|_| {}), &pool("anexia", |_| {}));
-    assert!(document.contains("gzip+base64") && document.contains("\\x24private_ipv4"), "{document}");
+    assert!(
+        document.contains("gzip+base64") && document.contains("\\x24private_ipv4"),
+        "{document}"
+    );
     let root = tempfile::tempdir().unwrap();
     let at = |path: &str| root.path().join(path.trim_start_matches('/'));
     // At every boot.
@@ -126,23 +139,39 @@ fn a_machine_gets_every_file_unit_and_key() {
         ),
         ("/opt/long", 0o644, &"all work and no play\n".repeat(50)),
         ("/opt/empty", 0o644, ""),
-        ("/etc/systemd/system/sshd.service.d/10-a.conf", 0o644, "[Service]\nNice=2\n"),
+        (
+            "/etc/systemd/system/sshd.service.d/10-a.conf",
+            0o644,
+            "[Service]\nNice=2\n",
+        ),
         ("/etc/systemd/system/sshd.service.d/20-b.conf", 0o644, ""),
     ] {
         assert_eq!(fs::read_to_string(at(path)).unwrap(), content, "{path}");
         assert_eq!(mode(&at(path)), expected, "{path}");
     }
     let unit = fs::read_to_string(at("/etc/systemd/system/fetch.service")).unwrap();
-    assert!(unit.contains("ExecStart=/opt/bin/fetch pool-5d8f-x7k2p \\$public_ipv6\n"), "{unit}");
+    assert!(
+        unit.contains("ExecStart=/opt/bin/fetch pool-5d8f-x7k2p \\$public_ipv6\n"),
+        "{unit}"
+    );
     let masked = fs::read_link(at("/etc/systemd/system/update-engine.service")).unwrap();
     assert_eq!(masked, Path::new("/dev/null"));
 
     let mut values = placeholders(&rendered.spec);
-    values.insert("registry/a.example/password".to_owned(), "quo\"te $public_ipv4 \\ \n".to_owned());
+    values.insert(
+        "registry/a.example/password".to_owned(),
+        "quo\"te $public_ipv4 \\ \n".to_owned(),
+    );
     let provisioning = user_data(&rendered.spec, Stage::Provisioning, &values).unwrap();
     assert_eq!(coreos_apply(&provisioning, root.path()).unwrap(), [""; 0]);
-    let toml: toml::Table = fs::read_to_string(at("/etc/osm/own.toml")).unwrap().parse().unwrap();
-    assert_eq!(toml["server"].as_str(), Some(values["registry/a.example/password"].as_str()));
+    let toml: toml::Table = fs::read_to_string(at("/etc/osm/own.toml"))
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert_eq!(
+        toml["server"].as_str(),
+        Some(values["registry/a.example/password"].as_str())
+    );
     assert_eq!(mode(&at("/etc/osm/own.toml")), 0o640);
 }
 
@@ -162,9 +191,16 @@ fn a_static_network_is_there_before_anything_is_started() {
     let root = tempfile::tempdir().unwrap();
     let calls = coreos_apply(&bootstrap(&spec(|_| {}), &pool), root.path()).unwrap();
     let at = |call: &str| calls.iter().position(|made| made == call).unwrap();
-    assert!(at("systemd restart systemd-networkd.service") < at("systemd start fetch.service"), "{calls:?}");
+    assert!(
+        at("systemd restart systemd-networkd.service") < at("systemd start fetch.service"),
+        "{calls:?}"
+    );
     let file = root.path().join("etc/systemd/network/05-osm-static.network");
-    assert!(fs::read_to_string(file).unwrap().contains("Address=192.0.2.7/24\nGateway=192.0.2.1\n"));
+    assert!(
+        fs::read_to_string(file)
+            .unwrap()
+            .contains("Address=192.0.2.7/24\nGateway=192.0.2.1\n")
+    );
 }
 
 #[test]
@@ -186,7 +222,10 @@ fn what_coreos_cloudinit_can_not_do_is_said_where_the_profile_is_judged() {
         Box::new(move |spec| spec["bootstrapConfig"]["modules"] = json!({name: []}))
     };
     let cases: Vec<(&str, Change)> = vec![
-        ("bootstrapConfig.modules.runcmd: coreos-cloudinit, Flatcar's cloud-init, runs no", module("runcmd")),
+        (
+            "bootstrapConfig.modules.runcmd: coreos-cloudinit, Flatcar's cloud-init, runs no",
+            module("runcmd"),
+        ),
         ("runs no commands", module("bootcmd")),
         ("no package manager", module("packages")),
         ("makes no groups", module("groups")),
@@ -198,10 +237,13 @@ fn what_coreos_cloudinit_can_not_do_is_said_where_the_profile_is_judged() {
             Box::new(move |spec| spec["bootstrapConfig"]["files"] = file("/usr/bin/a", 644)),
         ),
         (
-            "(/proc/sys/kernel/panic): coreos-cloudinit makes new files",
+            "(/proc/sys/kernel/panic): coreos-cloudinit creates new files",
             Box::new(move |spec| spec["bootstrapConfig"]["files"] = file("/proc/sys/kernel/panic", 644)),
         ),
-        ("777 or less", Box::new(move |spec| spec["bootstrapConfig"]["files"] = file("/opt/a", 4755))),
+        (
+            "777 or less",
+            Box::new(move |spec| spec["bootstrapConfig"]["files"] = file("/opt/a", 4755)),
+        ),
         (
             "written more than once",
             Box::new(move |spec| spec["bootstrapConfig"]["files"] = file("/etc/hostname", 644)),
@@ -242,7 +284,10 @@ fn users_and_settings_are_passed_on() {
     let document = bootstrap(&with(&modules), &pool("anexia", |_| {}));
     coreos_cloud_configs(&[("modules", &document)]).unwrap();
     let config = read(&document);
-    assert_eq!(config.keys, ["ssh-ed25519 AAAA a", "ssh-rsa BBBB \"b\"", "ssh-ed25519 CCCC c"]);
+    assert_eq!(
+        config.keys,
+        ["ssh-ed25519 AAAA a", "ssh-rsa BBBB \"b\"", "ssh-ed25519 CCCC c"]
+    );
     let users: Vec<_> = config
         .users
         .iter()
@@ -250,7 +295,11 @@ fn users_and_settings_are_passed_on() {
         .collect();
     assert_eq!(users, [("core", "$6$a$b", 0), ("eve", "$6$salt$hash", 0)]);
     assert_eq!(config.users[1].groups, ["sudo", "docker"]);
-    for text in ["reboot-strategy: \"off\"", "window_start: \"2:00\"", "manage_etc_hosts: \"localhost\""] {
+    for text in [
+        "reboot-strategy: \"off\"",
+        "window_start: \"2:00\"",
+        "manage_etc_hosts: \"localhost\"",
+    ] {
         assert!(document.contains(text), "{document}");
     }
     // One whose keys are all there is to say of it is none to make.
@@ -259,16 +308,28 @@ fn users_and_settings_are_passed_on() {
     assert_eq!((config.users.len(), config.keys.len()), (0, 3));
 
     for (place, modules) in [
-        ("users[0].uid: coreos-cloudinit can't", json!({"users": [{"name": "a", "uid": 1}]})),
-        ("users[0].system: has a value", json!({"users": [{"name": "a", "system": "yes"}]})),
+        (
+            "users[0].uid: coreos-cloudinit can't",
+            json!({"users": [{"name": "a", "uid": 1}]}),
+        ),
+        (
+            "users[0].system: has a value",
+            json!({"users": [{"name": "a", "system": "yes"}]}),
+        ),
         ("users[0]: has no name", json!({"users": [{"shell": "/bin/sh"}]})),
         (
             "users: core is there already: coreos-cloudinit does not change its shell",
             json!({"users": [{"name": "core", "shell": "/bin/sh"}]}),
         ),
         ("coreos.units: list them", json!({"coreos": {"units": []}})),
-        ("coreos.etcd2: can't be set here, only update and locksmith", json!({"coreos": {"etcd2": {}}})),
-        ("coreos.update.channel: coreos-cloudinit knows no", json!({"coreos": {"update": {"channel": "a"}}})),
+        (
+            "coreos.etcd2: can't be set here, only update and locksmith",
+            json!({"coreos": {"etcd2": {}}}),
+        ),
+        (
+            "coreos.update.channel: coreos-cloudinit knows no",
+            json!({"coreos": {"update": {"channel": "a"}}}),
+        ),
         (
             "coreos.update.reboot-strategy: must be a text",
             json!({"coreos": {"update": {"reboot-strategy": false}}}),
@@ -277,12 +338,23 @@ fn users_and_settings_are_passed_on() {
             "coreos.update.reboot_strategy: must be one of",
             json!({"coreos": {"update": {"reboot_strategy": "no"}}}),
         ),
-        ("coreos.update: must be an object", json!({"coreos": {"update": "off"}})),
-        ("manage_etc_hosts: must be localhost", json!({"manage_etc_hosts": true})),
+        (
+            "coreos.update: must be an object",
+            json!({"coreos": {"update": "off"}}),
+        ),
+        (
+            "manage_etc_hosts: must be localhost",
+            json!({"manage_etc_hosts": true}),
+        ),
     ] {
         let error = render(&with(&modules), &pool("anexia", |_| {})).unwrap_err();
         assert_eq!(error.reason(), "UserDataInvalid");
-        assert!(error.to_string().contains(&format!("bootstrapConfig.modules.{place}")), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains(&format!("bootstrapConfig.modules.{place}")),
+            "{error}"
+        );
     }
 }
 
@@ -306,7 +378,12 @@ fn with(text: &str) -> OperatingSystemConfigSpec {
     let file = |path: &str, data: &str| File {
         path: path.to_owned(),
         permissions: 600,
-        content: FileContent { inline: Some(InlineContent { encoding: None, data: data.to_owned() }) },
+        content: FileContent {
+            inline: Some(InlineContent {
+                encoding: None,
+                data: data.to_owned(),
+            }),
+        },
     };
     let unit = |name: &str, content: Option<&str>, drop_in: Option<&str>| Unit {
         name: name.to_owned(),
@@ -314,15 +391,24 @@ fn with(text: &str) -> OperatingSystemConfigSpec {
         mask: None,
         content: content.map(str::to_owned),
         drop_ins: drop_in
-            .map(|content| DropIn { name: "a.conf".to_owned(), content: content.to_owned() })
+            .map(|content| DropIn {
+                name: "a.conf".to_owned(),
+                content: content.to_owned(),
+            })
             .into_iter()
             .collect(),
     };
-    let late =
-        |id: &str| LateBound { id: id.to_owned(), kind: LateBoundKind::RegistryPassword, source: None };
+    let late = |id: &str| LateBound {
+        id: id.to_owned(),
+        kind: LateBoundKind::RegistryPassword,
+        source: None,
+    };
     OperatingSystemConfigSpec {
         os_name: Some(OperatingSystem::Flatcar),
-        cloud_provider: Some(CloudProviderRef { name: CloudProvider::Aws, spec: None }),
+        cloud_provider: Some(CloudProviderRef {
+            name: CloudProvider::Aws,
+            spec: None,
+        }),
         provisioning_utility: ProvisioningUtility::CloudInit,
         bootstrap_config: StageConfig {
             files: vec![
@@ -330,7 +416,10 @@ fn with(text: &str) -> OperatingSystemConfigSpec {
                 file("/named", &format!("{MACHINE_NAME}{text}")),
                 file("/late", "%%osm-late{a,json}%%"),
             ],
-            units: vec![unit("a.service", Some(text), None), unit("b.service", None, Some(text))],
+            units: vec![
+                unit("a.service", Some(text), None),
+                unit("b.service", None, Some(text)),
+            ],
             ..StageConfig::default()
         },
         late_bound: vec![late("a")],
@@ -341,18 +430,30 @@ fn with(text: &str) -> OperatingSystemConfigSpec {
 /// What machine-controller does with the lines of a bootstrap document.
 fn without_blanks(document: &str) -> String {
     let blank = |line: &str| !line.is_empty() && line.chars().all(|c| c == ' ' || c == '\t');
-    let lines: Vec<&str> = document.split('\n').map(|line| if blank(line) { "" } else { line }).collect();
+    let lines: Vec<&str> = document
+        .split('\n')
+        .map(|line| if blank(line) { "" } else { line })
+        .collect();
     lines.join("\n")
 }
 
 /// Everything at once, because one process that reads a thousand documents is much quicker than a thousand processes.
 #[test]
 fn any_text_comes_out_as_it_went_in_or_is_refused() {
-    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
-    let mut texts: Vec<String> =
-        ["", "\n", "[A]", MACHINE_NAME, "\\$private_ipv4", "\\\\$private_ipv4$private_ipv4"]
-            .map(str::to_owned)
-            .to_vec();
+    let mut runner = TestRunner::new(Config {
+        failure_persistence: None,
+        ..Config::default()
+    });
+    let mut texts: Vec<String> = [
+        "",
+        "\n",
+        "[A]",
+        MACHINE_NAME,
+        "\\$private_ipv4",
+        "\\\\$private_ipv4$private_ipv4",
+    ]
+    .map(str::to_owned)
+    .to_vec();
     texts.extend((0..800).map(|_| text().new_tree(&mut runner).unwrap().current()));
     let mut written = Vec::new();
     for text in &texts {
@@ -363,22 +464,30 @@ fn any_text_comes_out_as_it_went_in_or_is_refused() {
         // Files are never refused, but for late-bound values that machine-controller would change.
         spec.bootstrap_config.units.clear();
         if text.contains(MACHINE_NAME) {
-            let refusal = user_data(&spec, Stage::Bootstrap, &values).unwrap_err().to_string();
-            assert!(refusal.starts_with("/late: ") && refusal.contains(MACHINE_NAME), "{refusal}");
+            let refusal = user_data(&spec, Stage::Bootstrap, &values)
+                .unwrap_err()
+                .to_string();
+            assert!(
+                refusal.starts_with("/late: ") && refusal.contains(MACHINE_NAME),
+                "{refusal}"
+            );
             continue;
         }
         let document = whole.unwrap_or_else(|_| user_data(&spec, Stage::Bootstrap, &values).unwrap());
         written.push((text, refused, without_blanks(&document)));
     }
-    let documents: Vec<(&str, &str)> =
-        written.iter().map(|(_, _, document)| ("document", document.as_str())).collect();
+    let documents: Vec<(&str, &str)> = written
+        .iter()
+        .map(|(_, _, document)| ("document", document.as_str()))
+        .collect();
     let read = coreos_read(&documents).unwrap();
     let mut accepted = 0;
     for ((text, refused, document), config) in written.iter().zip(read) {
         let config = config.unwrap_or_else(|verdict| panic!("{text:?}: {verdict}{document}"));
         let content = |path: &str| {
             let file = config.files.iter().find(|file| file.path == path);
-            file.map(|file| file.content.as_str()).unwrap_or_else(|| panic!("{text:?}: no {path}"))
+            file.map(|file| file.content.as_str())
+                .unwrap_or_else(|| panic!("{text:?}: no {path}"))
         };
         assert_eq!(content("/plain"), text.as_str(), "{document}");
         assert_eq!(content("/named"), format!("{MACHINE_NAME}{text}"), "{document}");

@@ -4,7 +4,12 @@
 //! Documents with harmless texts are read down to their last text, and so are those with others in their place: what
 //! differs must be those texts alone.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,8 +17,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use osm_api::{MachineDeployment, Pool, Settings};
+use osm_judges::{IgnitionConfig, ignition_read};
 use osm_render::{ClusterEndpoint, LateValues, Profile, Stage, compile, resolve, user_data, yaml};
-use osm_testkit::judge::{IgnitionConfig, ignition_read};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
@@ -82,10 +87,16 @@ struct Place {
 /// Places where many texts fit.
 const PLACES: [Place; 24] = {
     const fn place(pointer: &'static str) -> Place {
-        Place { pointer, trimmed: false }
+        Place {
+            pointer,
+            trimmed: false,
+        }
     }
     const fn trimmed(pointer: &'static str) -> Place {
-        Place { trimmed: true, ..place(pointer) }
+        Place {
+            trimmed: true,
+            ..place(pointer)
+        }
     }
     [
         place("/settings/cluster/dnsDomain"),
@@ -261,10 +272,19 @@ fn render(profile: &Profile, input: &Value) -> Result<Documents, String> {
     let pool = Pool::read(&deployment).map_err(|error| error.to_string())?;
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let cluster = &input["cluster"];
-    let cluster = ClusterEndpoint { api_server: text(&cluster["apiServer"]), ca: text(&cluster["ca"]) };
-    let late: LateValues =
-        input["late"].as_object().unwrap().iter().map(|(id, value)| (id.clone(), text(value))).collect();
-    let rendered = profile.render(&pool, &settings, &cluster).map_err(|error| error.to_string())?;
+    let cluster = ClusterEndpoint {
+        api_server: text(&cluster["apiServer"]),
+        ca: text(&cluster["ca"]),
+    };
+    let late: LateValues = input["late"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(id, value)| (id.clone(), text(value)))
+        .collect();
+    let rendered = profile
+        .render(&pool, &settings, &cluster)
+        .map_err(|error| error.to_string())?;
     let document = |stage| user_data(&rendered.spec, stage, &late).map_err(|error| error.to_string());
     Ok(Documents {
         bootstrap: as_machine_controller_leaves_it(&document(Stage::Bootstrap)?),
@@ -273,9 +293,14 @@ fn render(profile: &Profile, input: &Value) -> Result<Documents, String> {
 }
 
 fn as_machine_controller_leaves_it(document: &str) -> String {
-    let named = document.replace("<MACHINE_NAME>", "machine-1").replace("%3CMACHINE_NAME%3E", "machine-1");
+    let named = document
+        .replace("<MACHINE_NAME>", "machine-1")
+        .replace("%3CMACHINE_NAME%3E", "machine-1");
     let blank = |line: &str| !line.is_empty() && line.trim_matches([' ', '\t']).is_empty();
-    let lines: Vec<&str> = named.split('\n').map(|line| if blank(line) { "" } else { line }).collect();
+    let lines: Vec<&str> = named
+        .split('\n')
+        .map(|line| if blank(line) { "" } else { line })
+        .collect();
     lines.join("\n")
 }
 
@@ -287,30 +312,53 @@ fn tree(document: &str, ignition: Option<IgnitionConfig>) -> (Value, BTreeMap<St
         for file in tree["write_files"].take().as_array().unwrap() {
             let content = file["content"].as_str().unwrap();
             assert!(file.get("encoding").is_none());
-            assert!(files.insert(file["path"].as_str().unwrap().to_owned(), content.to_owned()).is_none());
+            assert!(
+                files
+                    .insert(file["path"].as_str().unwrap().to_owned(), content.to_owned())
+                    .is_none()
+            );
         }
         return (tree, files);
     };
     for file in config.files {
         assert!(files.insert(file.path, file.content).is_none());
     }
-    let keys: Vec<_> = config.users.into_iter().map(|user| (user.name, user.keys)).collect();
-    let units: Vec<_> =
-        config.units.into_iter().map(|unit| (unit.name, unit.enabled, unit.contents, unit.dropins)).collect();
+    let keys: Vec<_> = config
+        .users
+        .into_iter()
+        .map(|user| (user.name, user.keys))
+        .collect();
+    let units: Vec<_> = config
+        .units
+        .into_iter()
+        .map(|unit| (unit.name, unit.enabled, unit.contents, unit.dropins))
+        .collect();
     (json!({"users": keys, "units": units}), files)
 }
 
 /// Reads as systemd.exec(5) says of EnvironmentFile.
 fn environment_file(text: &str) -> Value {
     let mut found = Map::new();
-    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', ';'])) {
-        let (key, value) = line.split_once('=').unwrap_or_else(|| panic!("no assignment: {line:?}"));
-        let inner = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).expect("in quotes");
+    for line in text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with(['#', ';']))
+    {
+        let (key, value) = line
+            .split_once('=')
+            .unwrap_or_else(|| panic!("no assignment: {line:?}"));
+        let inner = value
+            .strip_prefix('"')
+            .and_then(|value| value.strip_suffix('"'))
+            .expect("in quotes");
         let mut value = String::new();
         let mut chars = inner.chars();
         while let Some(c) = chars.next() {
             assert_ne!(c, '"', "ends the quotes: {line:?}");
-            value.push(if c == '\\' { chars.next().filter(|c| "\"\\`$".contains(*c)).unwrap() } else { c });
+            value.push(if c == '\\' {
+                chars.next().filter(|c| "\"\\`$".contains(*c)).unwrap()
+            } else {
+                c
+            });
         }
         assert!(found.insert(key.to_owned(), json!(value)).is_none());
     }
@@ -319,7 +367,12 @@ fn environment_file(text: &str) -> Value {
 
 /// Everything before what a script does when all is defined, and then what it has to say.
 fn harnessed(script: &str, root: &Path) -> String {
-    let end = ["\nwait_for_clock\n", "\nprepare_kernel\n", "\nprepare_system\n", "\nset -- cifs-utils"];
+    let end = [
+        "\nwait_for_clock\n",
+        "\nprepare_kernel\n",
+        "\nprepare_system\n",
+        "\nset -- cifs-utils",
+    ];
     let end = end.iter().filter_map(|end| script.rfind(end)).max().unwrap();
     let mut defined = script[..end].to_owned();
     for folder in ["/etc/", "/opt/", "/var/lib/", "/run/osm", "/usr/local/share/"] {
@@ -381,12 +434,17 @@ fn structures(documents: &[Documents], ignition: bool) -> Vec<Value> {
     let texts: Vec<(&str, &str)> = documents
         .iter()
         .flat_map(|documents| {
-            [("bootstrap", &*documents.bootstrap), ("provisioning", &*documents.provisioning)]
+            [
+                ("bootstrap", &*documents.bootstrap),
+                ("provisioning", &*documents.provisioning),
+            ]
         })
         .collect();
     let mut configs: Vec<Option<IgnitionConfig>> = if ignition {
         let read = ignition_read(&texts).unwrap();
-        read.into_iter().map(|config| Some(config.unwrap_or_else(|verdict| panic!("{verdict}")))).collect()
+        read.into_iter()
+            .map(|config| Some(config.unwrap_or_else(|verdict| panic!("{verdict}"))))
+            .collect()
     } else {
         texts.iter().map(|_| None).collect()
     };
@@ -397,10 +455,17 @@ fn structures(documents: &[Documents], ignition: bool) -> Vec<Value> {
         let (provisioning, second) = tree(&documents.provisioning, configs[2 * i + 1].take());
         let mut files = Map::new();
         for (path, text) in first.iter().chain(&second) {
-            if ["/opt/bin/osm-bootstrap", "/opt/bin/osm-setup", "/opt/bin/osm-extras"]
-                .contains(&path.as_str())
+            if [
+                "/opt/bin/osm-bootstrap",
+                "/opt/bin/osm-setup",
+                "/opt/bin/osm-extras",
+            ]
+            .contains(&path.as_str())
             {
-                let root = folder.path().join(format!("{i}")).join(&path["/opt/bin/".len()..]);
+                let root = folder
+                    .path()
+                    .join(format!("{i}"))
+                    .join(&path["/opt/bin/".len()..]);
                 fs::create_dir_all(&root).unwrap();
                 fs::write(root.join("script"), harnessed(text, &root)).unwrap();
                 scripts.push((i, path.clone(), root));
@@ -413,22 +478,36 @@ fn structures(documents: &[Documents], ignition: bool) -> Vec<Value> {
         );
     }
     let run = "for script in */*/script; do (cd \"${script%/*}\" && exec dash script >out </dev/null); done";
-    let status = Command::new("dash").args(["-c", run]).current_dir(folder.path()).status().unwrap();
+    let status = Command::new("dash")
+        .args(["-c", run])
+        .current_dir(folder.path())
+        .status()
+        .unwrap();
     assert!(status.success());
     for (i, path, root) in scripts {
         let said = fs::read(root.join("out")).unwrap();
-        let said = String::from_utf8(said).unwrap().replace(root.to_str().unwrap(), "");
+        let said = String::from_utf8(said)
+            .unwrap()
+            .replace(root.to_str().unwrap(), "");
         let mut found = BTreeMap::new();
         written(&root, &root, &mut found);
         let mut certificates = String::new();
         let mut read_files = Map::new();
         for n in 1.. {
-            let names = ["usr/local/share/ca-certificates/osm-N.crt", "etc/ssl/certs/osm-N.pem"];
+            let names = [
+                "usr/local/share/ca-certificates/osm-N.crt",
+                "etc/ssl/certs/osm-N.pem",
+            ];
             let names = names.map(|name| name.replace('N', &n.to_string()));
-            let Some(text) = names.iter().find_map(|name| found.remove(name)) else { break };
+            let Some(text) = names.iter().find_map(|name| found.remove(name)) else {
+                break;
+            };
             certificates.push_str(&text);
         }
-        for (name, text) in found.into_iter().filter(|(name, _)| name != "out" && name != "script") {
+        for (name, text) in found
+            .into_iter()
+            .filter(|(name, _)| name != "out" && name != "script")
+        {
             read_files.insert(name.clone(), read(&name, &text));
         }
         let said: Vec<&str> = said.split('\0').collect();
@@ -441,8 +520,10 @@ fn structures(documents: &[Documents], ignition: bool) -> Vec<Value> {
 /// `text` with all of `pairs` replaced at once: what takes a place is not looked at again.
 fn replaced_text(text: &str, pairs: &[(String, String)]) -> String {
     let (mut new, mut rest) = (String::new(), text);
-    while let Some((at, (from, to))) =
-        pairs.iter().filter_map(|pair| Some((rest.find(&pair.0)?, pair))).min_by_key(|(at, _)| *at)
+    while let Some((at, (from, to))) = pairs
+        .iter()
+        .filter_map(|pair| Some((rest.find(&pair.0)?, pair)))
+        .min_by_key(|(at, _)| *at)
     {
         new.push_str(&rest[..at]);
         new.push_str(to);
@@ -458,9 +539,11 @@ fn replaced(tree: &Value, pairs: &[(String, String)]) -> Value {
         Value::String(old) => json!(text(old)),
         Value::Array(items) => items.iter().map(|item| replaced(item, pairs)).collect(),
         Value::Object(map) if map.contains_key("by PyYAML") => replaced(&map["parsed"], pairs),
-        Value::Object(map) => {
-            map.iter().map(|(key, item)| (text(key), replaced(item, pairs))).collect::<Map<_, _>>().into()
-        }
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, item)| (text(key), replaced(item, pairs)))
+            .collect::<Map<_, _>>()
+            .into(),
         other => other.clone(),
     }
 }
@@ -479,7 +562,7 @@ fn for_pyyaml(tree: &Value, found: &mut Vec<(String, Value)>) {
 
 /// cloud-init's reader, and much like the kubelet's, takes the texts for the same.
 fn pyyaml_agrees(cases: &[(String, Value)]) {
-    osm_testkit::packages::ensure(&["python3", "python3-yaml"]).unwrap();
+    osm_judges::packages::ensure(&["python3", "python3-yaml"]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let texts: Vec<&String> = cases.iter().map(|(text, _)| text).collect();
     fs::write(folder.path().join("in"), serde_json::to_vec(&texts).unwrap()).unwrap();
@@ -505,7 +588,10 @@ fn refused_well(place: &str, text: &str, error: &str) {
         return;
     }
     let (whole, _) = place.split_once('#').unwrap_or((place, ""));
-    let last = whole.rsplit('/').find(|part| part.parse::<usize>().is_err()).unwrap();
+    let last = whole
+        .rsplit('/')
+        .find(|part| part.parse::<usize>().is_err())
+        .unwrap();
     let last = last.rsplit("~1").next().unwrap();
     let named = match place {
         _ if place.starts_with("/late/") => place["/late/".len()..].replace("~1", "/"),
@@ -524,8 +610,11 @@ fn refused_well(place: &str, text: &str, error: &str) {
 
 /// Tries each case: a text for each place, first alone, then together with all others that were taken.
 fn check(os: &str, profile_name: &str, cases: Vec<Vec<String>>) {
-    osm_testkit::packages::ensure(&["dash"]).unwrap();
-    let (_, spec) = osm_render::defaults().into_iter().find(|(name, _)| name == profile_name).unwrap();
+    osm_judges::packages::ensure(&["dash"]).unwrap();
+    let (_, spec) = osm_render::defaults()
+        .into_iter()
+        .find(|(name, _)| name == profile_name)
+        .unwrap();
     let profile = compile(&resolve(&spec).unwrap()).unwrap();
     let harmless = harmless(os);
     let (mut documents, mut pairs) = (vec![render(&profile, &harmless).unwrap()], vec![Vec::new()]);
@@ -570,8 +659,10 @@ fn check(os: &str, profile_name: &str, cases: Vec<Vec<String>>) {
         pairs.push(chosen);
     }
     let structures = structures(&documents, os == "flatcar");
-    for ((structure, pairs), texts) in
-        structures.iter().zip(&pairs).zip([&cases[0]].into_iter().chain(&cases))
+    for ((structure, pairs), texts) in structures
+        .iter()
+        .zip(&pairs)
+        .zip([&cases[0]].into_iter().chain(&cases))
     {
         let (expected, found) = (replaced(&structures[0], pairs), replaced(structure, &[]));
         if expected != found {
@@ -579,7 +670,10 @@ fn check(os: &str, profile_name: &str, cases: Vec<Vec<String>>) {
         }
     }
     let mut for_python = Vec::new();
-    structures.iter().step_by(3).for_each(|structure| for_pyyaml(structure, &mut for_python));
+    structures
+        .iter()
+        .step_by(3)
+        .for_each(|structure| for_pyyaml(structure, &mut for_python));
     pyyaml_agrees(&for_python);
     eprintln!("{profile_name}: {} cases; accepted {accepted:#?}", cases.len());
     for place in PLACES {
@@ -610,7 +704,10 @@ fn difference(expected: &Value, found: &Value, path: String) -> String {
         (Value::Object(a), Value::Object(b)) => {
             let keys = a.keys().chain(b.keys());
             let at = keys.into_iter().find(|key| a.get(*key) != b.get(*key)).unwrap();
-            let (a, b) = (a.get(at).unwrap_or(&Value::Null), b.get(at).unwrap_or(&Value::Null));
+            let (a, b) = (
+                a.get(at).unwrap_or(&Value::Null),
+                b.get(at).unwrap_or(&Value::Null),
+            );
             difference(a, b, format!("{path}.{at}"))
         }
         (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
@@ -622,11 +719,21 @@ fn difference(expected: &Value, found: &Value, path: String) -> String {
 }
 
 fn cases() -> Vec<Vec<String>> {
-    let mut cases: Vec<Vec<String>> =
-        tricky().into_iter().map(|text| PLACES.iter().map(|_| text.clone()).collect()).collect();
-    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
+    let mut cases: Vec<Vec<String>> = tricky()
+        .into_iter()
+        .map(|text| PLACES.iter().map(|_| text.clone()).collect())
+        .collect();
+    let mut runner = TestRunner::new(Config {
+        failure_persistence: None,
+        ..Config::default()
+    });
     for _ in 0..40 {
-        cases.push(PLACES.iter().map(|_| text().new_tree(&mut runner).unwrap().current()).collect());
+        cases.push(
+            PLACES
+                .iter()
+                .map(|_| text().new_tree(&mut runner).unwrap().current())
+                .collect(),
+        );
     }
     // What is empty is not set, which is something else.
     for text in cases.iter_mut().flatten().filter(|text| text.trim().is_empty()) {
@@ -648,7 +755,10 @@ fn flatcar_and_ignition() {
 #[test]
 fn the_same_input_gives_the_same_bytes_whoever_renders_it() {
     for (os, name) in [("ubuntu", "osp-ubuntu"), ("flatcar", "osp-flatcar")] {
-        let (_, spec) = osm_render::defaults().into_iter().find(|(known, _)| known == name).unwrap();
+        let (_, spec) = osm_render::defaults()
+            .into_iter()
+            .find(|(known, _)| known == name)
+            .unwrap();
         let profile = compile(&resolve(&spec).unwrap()).unwrap();
         let inputs: Vec<Value> = ["https://a", "https://b", "https://c"]
             .map(|server| {
@@ -659,7 +769,11 @@ fn the_same_input_gives_the_same_bytes_whoever_renders_it() {
             .into();
         let all = |profile: &Profile| -> Vec<(String, String)> {
             let render = |input| render(profile, input).unwrap();
-            inputs.iter().map(render).map(|documents| (documents.bootstrap, documents.provisioning)).collect()
+            inputs
+                .iter()
+                .map(render)
+                .map(|documents| (documents.bootstrap, documents.provisioning))
+                .collect()
         };
         let first = all(&profile);
         assert_eq!(all(&compile(&resolve(&spec).unwrap()).unwrap()), first);

@@ -4,8 +4,8 @@
 use osm_api::Settings;
 use osm_api::pool::Pool;
 use osm_api::profile::OperatingSystemProfileSpec;
+use osm_judges::{KUBELET_MINORS, kubelet_configs};
 use osm_render::{Profile, compile, resolve, sample_pools, stand_in_cluster, yaml};
-use osm_testkit::judge::{KUBELET_MINORS, kubelet_configs};
 use semver::Version;
 use serde_json::json;
 
@@ -95,7 +95,9 @@ fn profile() -> (Profile, Pool) {
 /// What we think of a configuration, and the drop-in if it is good.
 fn ours(profile: &Profile, pool: &Pool, configuration: &str) -> Result<Option<String>, String> {
     let settings = Settings::parse(&format!("kubelet: {{configuration: {configuration}}}")).unwrap();
-    let rendered = profile.render(pool, &settings, &stand_in_cluster()).map_err(|error| error.to_string())?;
+    let rendered = profile
+        .render(pool, &settings, &stand_in_cluster())
+        .map_err(|error| error.to_string())?;
     let file = rendered.spec.provisioning_config.files.into_iter().next();
     Ok(file.map(|file| file.content.inline.unwrap().data))
 }
@@ -105,20 +107,26 @@ fn we_take_and_refuse_what_kubernetes_takes_and_refuses() {
     let (profile, pool) = profile();
     for minor in KUBELET_MINORS {
         let version = Version::parse(&format!("{minor}.0")).unwrap();
-        let pool = Pool { kubelet_version: version, ..pool.clone() };
+        let pool = Pool {
+            kubelet_version: version,
+            ..pool.clone()
+        };
         let texts = CONFIGURATIONS.map(|configuration| {
             let mut document = yaml::read(configuration).unwrap().remove(0);
             document["apiVersion"] = "kubelet.config.k8s.io/v1beta1".into();
             document["kind"] = "KubeletConfiguration".into();
             document.to_string()
         });
-        let documents: Vec<(&str, &str)> =
-            CONFIGURATIONS.iter().zip(&texts).map(|(name, text)| (*name, text.as_str())).collect();
+        let documents: Vec<(&str, &str)> = CONFIGURATIONS
+            .iter()
+            .zip(&texts)
+            .map(|(name, text)| (*name, text.as_str()))
+            .collect();
         let verdict = kubelet_configs(&documents, minor).expect_err("some are bad");
         let mut drop_ins = Vec::new();
         for (configuration, _) in documents {
             let theirs: Vec<String> = verdict
-                .complaints()
+                .iter()
                 .filter(|complaint| complaint.document == configuration)
                 .map(ToString::to_string)
                 .collect();
@@ -130,7 +138,10 @@ fn we_take_and_refuse_what_kubernetes_takes_and_refuses() {
             );
             drop_ins.extend(ours.ok().flatten().map(|text| (configuration, text)));
         }
-        let drop_ins: Vec<_> = drop_ins.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        let drop_ins: Vec<_> = drop_ins
+            .iter()
+            .map(|(name, text)| (*name, text.as_str()))
+            .collect();
         kubelet_configs(&drop_ins, minor).unwrap();
     }
 }

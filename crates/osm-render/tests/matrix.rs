@@ -1,14 +1,19 @@
 //! Every default profile that cloud-init or coreos-cloudinit applies, in every combination, before the judges.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 mod common;
 
 use osm_api::Settings;
 use osm_api::profile::{OperatingSystem, ProvisioningUtility};
 use osm_api::provider_spec::{Dns, Network};
+use osm_judges::{UserData, judge_coreos_user_data_batch, judge_user_data_batch};
 use osm_render::{ClusterEndpoint, Stage, user_data};
-use osm_testkit::judge::{UserData, judge_coreos_user_data_batch, judge_user_data_batch};
 
 use crate::common::{EVERYTHING, pool, values};
 
@@ -37,7 +42,10 @@ struct Document {
 
 /// Every profile × its clouds × kubelet × settings × IP family × stage.
 fn documents() -> Vec<Document> {
-    let cluster = ClusterEndpoint { api_server: "https://10.0.0.1:6443".to_owned(), ca: CA.to_owned() };
+    let cluster = ClusterEndpoint {
+        api_server: "https://10.0.0.1:6443".to_owned(),
+        ca: CA.to_owned(),
+    };
     let values = values(&"0".repeat(64), 1);
     let settings = [("plain", "{}"), ("everything", EVERYTHING)];
     let settings = settings.map(|(label, text)| (label, Settings::parse(text).unwrap()));
@@ -56,9 +64,16 @@ fn documents() -> Vec<Document> {
                         pool.os.provisioning_utility = Some(spec.provisioning_utility);
                         if spec.os_name == OperatingSystem::Flatcar && *label == "everything" {
                             pool.os.disable_auto_update = true;
-                            let dns = Dns { servers: vec!["192.0.2.2".to_owned()] };
+                            let dns = Dns {
+                                servers: vec!["192.0.2.2".to_owned()],
+                            };
                             let (cidr, gateway) = ("192.0.2.7/24".to_owned(), "192.0.2.1".to_owned());
-                            pool.network = Network { cidr, gateway, dns, ..pool.network };
+                            pool.network = Network {
+                                cidr,
+                                gateway,
+                                dns,
+                                ..pool.network
+                            };
                         }
                         let rendered = profile.render(&pool, settings, &cluster).unwrap();
                         assert_eq!(rendered.warnings, [""; 0], "{name} {cloud}");
@@ -66,7 +81,12 @@ fn documents() -> Vec<Document> {
                             let text = user_data(&rendered.spec, stage, &values).unwrap();
                             let text = text.replace("<MACHINE_NAME>", "pool-5d8f-x7k2p");
                             let name = format!("{name} {cloud} {kubelet} {family} {label} {stage:?}");
-                            documents.push(Document { name, os: spec.os_name, kubelet, text });
+                            documents.push(Document {
+                                name,
+                                os: spec.os_name,
+                                kubelet,
+                                text,
+                            });
                         }
                     }
                 }
@@ -85,8 +105,9 @@ fn judges_have_no_complaint() {
         }
     }
     let of = |flatcar: bool| -> Vec<UserData<'_>> {
-        let documents =
-            documents.iter().filter(|document| (document.os == OperatingSystem::Flatcar) == flatcar);
+        let documents = documents
+            .iter()
+            .filter(|document| (document.os == OperatingSystem::Flatcar) == flatcar);
         documents
             .map(|document| UserData {
                 name: &document.name,

@@ -1,5 +1,10 @@
 //! What is written must be read back as it was, by every reader.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 use std::process::{Command, Stdio};
 
@@ -118,8 +123,10 @@ fn tricky() -> Vec<String> {
 
 /// A tree with every text as value, list item and key.
 fn tree(texts: &[String]) -> Value {
-    let keyed: serde_json::Map<String, Value> =
-        texts.iter().map(|text| (text.clone(), json!({"k": text}))).collect();
+    let keyed: serde_json::Map<String, Value> = texts
+        .iter()
+        .map(|text| (text.clone(), json!({"k": text})))
+        .collect();
     json!({"values": texts, "nested": [[texts]], "keyed": keyed, "scalars": [1, 1.5, true, null, {}, []]})
 }
 
@@ -136,7 +143,12 @@ fn multi_line_text_stays_readable() {
         yaml::write(&json!({"content": "#!/bin/sh\n\nif a; then\n  b\nfi\n", "path": "/a"})).unwrap();
     assert!(written.contains("content: |\n"), "{written}");
     assert!(written.contains("\n    b\n"), "{written}");
-    assert!(!written.lines().any(|line| !line.is_empty() && line.trim().is_empty()), "{written}");
+    assert!(
+        !written
+            .lines()
+            .any(|line| !line.is_empty() && line.trim().is_empty()),
+        "{written}"
+    );
     assert!(written.contains("path: \"/a\""), "{written}");
 }
 
@@ -172,7 +184,14 @@ fn cloud_inits_reader_agrees() {
         assert_eq!(read, tree);
     }
     let texts = tricky();
-    let flow = format!("[{}]", texts.iter().map(|text| yaml::quote(text)).collect::<Vec<_>>().join(", "));
+    let flow = format!(
+        "[{}]",
+        texts
+            .iter()
+            .map(|text| yaml::quote(text))
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
     assert_eq!(yaml::read(&flow).unwrap(), [json!(texts)]);
     if let Some(read) = pyyaml(&flow) {
         assert_eq!(read, json!(texts));
@@ -201,7 +220,11 @@ fn manifests_are_read_as_kubectl_reads_them() {
         .map(|i| {
             format!(
                 "a{i}: &a{i} [{}]\n",
-                if i == 0 { "x".to_owned() } else { vec![format!("*a{}", i - 1); 10].join(",") }
+                if i == 0 {
+                    "x".to_owned()
+                } else {
+                    vec![format!("*a{}", i - 1); 10].join(",")
+                }
             )
         })
         .collect();

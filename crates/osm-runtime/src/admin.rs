@@ -11,19 +11,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Metrics, Readiness};
 
-/// Serves until shutdown, in a task of its own. Returns the address that it listens on.
+/// Serves until shutdown, in a task of its own, and returns the address that it listens on.
 ///
-/// `/livez` answers as long as the process can; `/readyz` says line by line what is waited for.
+/// `/livez` answers as long as the process can. `/readyz` has one line for each thing that readiness waits for.
 ///
 /// # Errors
-/// An address that can't be listened on.
+/// The address is not available.
 pub async fn spawn(
     address: SocketAddr,
     readiness: &Readiness,
     metrics: &Metrics,
     shutdown: &CancellationToken,
 ) -> anyhow::Result<SocketAddr> {
-    let listener = TcpListener::bind(address).await.with_context(|| format!("--listen {address}"))?;
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("--listen {address}"))?;
     let address = listener.local_addr()?;
     let (readiness, metrics) = (readiness.clone(), metrics.clone());
     let (draining, stop) = (shutdown.clone(), shutdown.clone());
@@ -38,16 +40,22 @@ pub async fn spawn(
             (StatusCode::SERVICE_UNAVAILABLE, waiting.join("\n") + "\n")
         }
     };
-    let measured =
-        move || async move { ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], metrics.encode()) };
+    let measured = move || async move {
+        (
+            [(header::CONTENT_TYPE, "text/plain; version=0.0.4")],
+            metrics.encode(),
+        )
+    };
     let router = Router::new()
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(measured));
     tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
+        if let Err(error) = axum::serve(listener, router)
+            .with_graceful_shutdown(stop.cancelled_owned())
+            .await
         {
-            tracing::error!(%error, "the admin server broke off");
+            tracing::error!(%error, "the admin server stopped unexpectedly");
         }
     });
     tracing::info!(%address, "serving /livez, /readyz and /metrics");

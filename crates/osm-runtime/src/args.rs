@@ -6,51 +6,55 @@ use std::time::Duration;
 
 use osm_api::rbac::Installation;
 
-/// Flags of every service.
 #[derive(clap::Args, Clone, Debug)]
 pub struct CommonArgs {
-    /// Namespace of the installation: profiles, configs and the settings ConfigMap live there.
+    /// Namespace of the installation. It has the profiles, the configs and the settings ConfigMap.
     #[arg(long, env = "OSM_NAMESPACE", default_value = "kube-system")]
     pub namespace: String,
-    /// Kubeconfig file of the cluster of profiles, configs and settings. It may be replaced while the service runs.
-    /// Without it: $KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
+    /// Kubeconfig file of the management cluster, which has the profiles, configs and settings. The file may be replaced while the
+    /// service runs. The default is $KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
     #[arg(long, env = "OSM_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// ConfigMap in that namespace whose key settings.yaml is the settings document.
+    /// Name of the settings ConfigMap in that namespace. Its key settings.yaml holds the settings document.
     #[arg(long, env = "OSM_SETTINGS", value_name = "NAME", default_value = osm_api::names::SETTINGS_CONFIG_MAP)]
     pub settings: String,
-    /// Address of /livez, /readyz and /metrics.
-    #[arg(long, env = "OSM_LISTEN", value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
+    /// Address that serves /livez, /readyz and /metrics.
+    #[arg(
+        long,
+        env = "OSM_LISTEN",
+        value_name = "ADDRESS",
+        default_value = "0.0.0.0:8080"
+    )]
     pub listen: SocketAddr,
     /// Format of log lines.
     #[arg(long, env = "OSM_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,
-    /// What is logged: a level, or directives such as info,kube=debug.
+    /// Log filter: a level, or directives such as info,kube=debug.
     #[arg(long, env = "OSM_LOG", value_name = "FILTER", default_value = "info")]
     pub log: String,
-    /// Objects that are worked on at the same time.
+    /// Number of objects that are reconciled at the same time.
     #[arg(long, env = "OSM_CONCURRENCY", value_name = "N", default_value_t = 8,
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub concurrency: u16,
-    /// Longest time that one API request may take, in seconds.
+    /// Time limit of an API request, in seconds.
     #[arg(long, env = "OSM_REQUEST_TIMEOUT", value_name = "SECONDS", default_value_t = 10,
           value_parser = clap::value_parser!(u16).range(1..=600))]
     pub request_timeout: u16,
-    /// Longest time that one reconcile may take, in seconds.
+    /// Time limit of a reconcile, in seconds.
     #[arg(long, env = "OSM_RECONCILE_TIMEOUT", value_name = "SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(u16).range(1..=3600))]
     pub reconcile_timeout: u16,
-    /// Name of this replica among those of the service: the pod's. It is the same after a restart, and no other's.
-    /// Without it: the name of the host, with something random.
+    /// Name of this replica, normally the name of the pod. It must be unique among the replicas, and survive a restart. The
+    /// default is the host name with a random suffix.
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pub replica: Option<String>,
-    /// uid of the pod of that name, with which this replica's Lease goes.
+    /// uid of the pod of that name, which owns the replica's Lease.
     #[arg(long, env = "POD_UID", value_name = "UID", requires = "replica")]
     pub pod_uid: Option<String>,
 }
 
 impl CommonArgs {
-    /// This installation, without any further namespaces.
+    /// The installation without further namespaces.
     pub fn installation(&self) -> Installation {
         Installation {
             namespace: self.namespace.clone(),
@@ -62,12 +66,10 @@ impl CommonArgs {
         }
     }
 
-    /// Longest time that one API request may take.
     pub fn request_timeout(&self) -> Duration {
         Duration::from_secs(self.request_timeout.into())
     }
 
-    /// Longest time that one reconcile may take.
     pub fn reconcile_timeout(&self) -> Duration {
         Duration::from_secs(self.reconcile_timeout.into())
     }
@@ -76,17 +78,22 @@ impl CommonArgs {
 /// Flags of the services that read profiles.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ProfileArgs {
-    /// Further namespaces of profiles, comma-separated. A MachineDeployment names one of them in its annotation
+    /// Further namespaces of profiles, comma-separated. A MachineDeployment selects one of them in its annotation
     /// k8c.io/operating-system-profile-namespace.
-    #[arg(long, env = "OSM_PROFILE_NAMESPACES", value_name = "NAMESPACES", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "OSM_PROFILE_NAMESPACES",
+        value_name = "NAMESPACES",
+        value_delimiter = ','
+    )]
     pub profile_namespaces: Vec<String>,
 }
 
-/// Flags of the services that work for another cluster than that of the profiles, too.
+/// Flags of the services that also need the worker cluster.
 #[derive(clap::Args, Clone, Debug)]
 pub struct WorkerArgs {
-    /// Kubeconfig file of the worker cluster, that of MachineDeployments and of the namespace cloud-init-settings. It may
-    /// be replaced while the service runs. Without it, they are in the same cluster as the profiles.
+    /// Kubeconfig file of the worker cluster, which has the MachineDeployments and the namespace cloud-init-settings. The file may
+    /// be replaced while the service runs. The default is the management cluster.
     #[arg(long, env = "OSM_WORKER_CLUSTER_KUBECONFIG", value_name = "FILE")]
     pub worker_cluster_kubeconfig: Option<PathBuf>,
 }

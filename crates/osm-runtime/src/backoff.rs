@@ -1,31 +1,38 @@
-//! Waiting longer after each failure in a row.
+//! Delays that double after each consecutive failure.
 
 use std::time::Duration;
 
-use crate::Surroundings;
+use crate::Environment;
 
-/// How long to wait after a failure: twice as long after each one in a row, and never the same for two processes.
+/// The delay doubles after each consecutive failure. A random part keeps processes from retrying at the same time.
 pub(crate) struct Backoff {
-    surroundings: Surroundings,
+    environment: Environment,
     first: Duration,
     longest: Duration,
     failures: u32,
 }
 
 impl Backoff {
-    /// From `first` to `longest`; up to twice as much of either.
-    pub(crate) fn new(surroundings: &Surroundings, first: Duration, longest: Duration) -> Self {
-        Self { surroundings: surroundings.clone(), first, longest, failures: 0 }
+    /// Delays from `first` to `longest`; the random part adds up to as much again.
+    pub(crate) fn new(environment: &Environment, first: Duration, longest: Duration) -> Self {
+        Self {
+            environment: environment.clone(),
+            first,
+            longest,
+            failures: 0,
+        }
     }
 
-    /// It has failed once more.
+    /// Returns the delay after another failure.
     pub(crate) fn failed(&mut self) -> Duration {
-        let doubled = self.first.saturating_mul(1 << self.failures.min(16)).min(self.longest);
+        let doubled = self
+            .first
+            .saturating_mul(1 << self.failures.min(16))
+            .min(self.longest);
         self.failures = self.failures.saturating_add(1);
-        doubled.mul_f64(1.0 + self.surroundings.fraction())
+        doubled.mul_f64(1.0 + self.environment.fraction())
     }
 
-    /// It has not failed.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }
@@ -38,7 +45,7 @@ mod tests {
     #[test]
     fn each_failure_in_a_row_doubles_it_up_to_the_longest() {
         let (first, longest) = (Duration::from_secs(1), Duration::from_secs(6));
-        let mut backoff = Backoff::new(&Surroundings::default(), first, longest);
+        let mut backoff = Backoff::new(&Environment::default(), first, longest);
         for seconds in [1, 2, 4, 6, 6] {
             let (least, pause) = (Duration::from_secs(seconds), backoff.failed());
             assert!(least <= pause && pause < least * 2, "{pause:?} after {least:?}");

@@ -1,15 +1,16 @@
-//! A cache of what a watch has shown, as small values rather than whole objects, that also knows our own writes.
+//! A cache of what a watch has shown, as small values instead of whole objects. It also has the controller's own writes.
 //!
-//! A controller that reads only its watch acts on its own past: it writes, reads the state before the write, and
-//! writes again. So each write is recorded here with the resourceVersion that the server gave it, and the older of
-//! the two, watch or write, never wins.
+//! The watch shows a write only later. A controller that reads only its watch would read the state before its write, and
+//! write again. So each write is recorded here with the resourceVersion of the answer. Of a watch event and a write, the newer
+//! one wins.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use parking_lot::Mutex;
 
-/// Values by key (`namespace/name`), and by group where a grouping is given.
+/// Values by key (`namespace/name`), and by group if there is a grouping.
 #[derive(Debug)]
 pub struct Cache<V> {
     inner: Mutex<Inner<V>>,
@@ -18,13 +19,13 @@ pub struct Cache<V> {
 
 #[derive(Debug)]
 struct Inner<V> {
-    /// In an order of their own, so that what follows from a change does not depend on chance.
+    /// Ordered, so that model tests are deterministic.
     entries: BTreeMap<String, Entry<V>>,
     /// Keys by group.
     groups: BTreeMap<String, BTreeSet<String>>,
-    /// Objects that are gone, but that a late event or a late answer may still show; the latest of them.
-    gone: VecDeque<Grave>,
-    /// Counts (re)lists: what a finished list has not shown is gone.
+    /// The latest deleted objects, which a late event or answer may still show.
+    gone: VecDeque<Tombstone>,
+    /// Counts lists. An object that a finished list has not shown is deleted.
     epoch: u64,
 }
 
@@ -35,15 +36,15 @@ struct Entry<V> {
     value: Arc<V>,
 }
 
-/// An object that is gone. To a watch with a selector that is also one that no longer fits, and may come back.
+/// A deleted object. For a watch with a selector, also an object that no longer matches it, which may match again.
 #[derive(Debug)]
-struct Grave {
+struct Tombstone {
     uid: String,
     resource_version: u64,
     epoch: u64,
 }
 
-/// Which object, and how new.
+/// The identity and the age of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     uid: String,
@@ -56,19 +57,22 @@ impl Version {
     pub fn of(meta: &ObjectMeta) -> Self {
         Self {
             uid: meta.uid.clone().unwrap_or_default(),
-            resource_version: meta.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0),
+            resource_version: meta
+                .resource_version
+                .as_deref()
+                .and_then(|v| v.parse().ok())
+                .unwrap_or(0),
         }
     }
 }
 
-/// What an update did to a key: the values before and after.
+/// The values of a key before and after an update.
 #[derive(Debug)]
 pub struct Change<V> {
-    /// Key of the object.
     pub key: String,
-    /// Before; `None`: it was not there.
+    /// Before; `None`: it did not exist.
     pub old: Option<Arc<V>>,
-    /// After; `None`: it is gone.
+    /// After; `None`: it is deleted.
     pub new: Option<Arc<V>>,
 }
 
@@ -81,41 +85,51 @@ impl<V> Default for Cache<V> {
 impl<V> Cache<V> {
     /// A cache that finds the values of a group without looking at the others.
     pub fn grouped(group_of: fn(&V) -> Option<String>) -> Self {
-        let inner =
-            Inner { entries: BTreeMap::new(), groups: BTreeMap::new(), gone: VecDeque::new(), epoch: 0 };
-        Self { inner: Mutex::new(inner), group_of }
+        let inner = Inner {
+            entries: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            gone: VecDeque::new(),
+            epoch: 0,
+        };
+        Self {
+            inner: Mutex::new(inner),
+            group_of,
+        }
     }
 
     /// The values of a group.
     pub fn group(&self, group: &str) -> Vec<Arc<V>> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let keys = inner.groups.get(group).into_iter().flatten();
-        keys.filter_map(|key| inner.entries.get(key)).map(|entry| entry.value.clone()).collect()
+        keys.filter_map(|key| inner.entries.get(key))
+            .map(|entry| entry.value.clone())
+            .collect()
     }
 
-    /// Every group that there is.
     pub fn groups(&self) -> Vec<String> {
-        self.lock().groups.keys().cloned().collect()
+        self.inner.lock().groups.keys().cloned().collect()
     }
 
-    /// The value of a key.
     pub fn get(&self, key: &str) -> Option<Arc<V>> {
-        self.lock().entries.get(key).map(|entry| entry.value.clone())
+        self.inner
+            .lock()
+            .entries
+            .get(key)
+            .map(|entry| entry.value.clone())
     }
 
-    /// Number of values.
     pub fn len(&self) -> usize {
-        self.lock().entries.len()
+        self.inner.lock().entries.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// All values that `wanted` takes.
     pub fn select(&self, wanted: impl Fn(&V) -> bool) -> Vec<Arc<V>> {
-        self.lock()
+        self.inner
+            .lock()
             .entries
             .values()
             .filter(|entry| wanted(&entry.value))
@@ -123,36 +137,39 @@ impl<V> Cache<V> {
             .collect()
     }
 
-    /// Records an object that the server returned for a write (or a live read) of ours.
+    /// Records an object that the server returned for a write or a live read of this controller.
     ///
-    /// The watch will not tell of this change any more, nor of what others changed before it: whoever waits for that
-    /// has to be woken by the caller.
-    #[must_use = "the watch will not tell of this change any more"]
+    /// The watch will report neither this change nor what others changed before it. The caller must queue the keys that depend on
+    /// it.
+    #[must_use = "the watch will not report this change"]
     pub fn wrote(&self, key: &str, version: Version, value: V) -> Option<Change<V>> {
-        let mut inner = self.lock();
-        if inner.gone.iter().any(|grave| grave.holds(&version)) {
+        let mut inner = self.inner.lock();
+        if inner.gone.iter().any(|tombstone| tombstone.holds(&version)) {
             return None;
         }
         inner.put(key, version, value, self.group_of)
     }
 
-    /// Records that we deleted the object with this uid.
+    /// Records that this controller has deleted the object with this uid.
     pub fn deleted(&self, key: &str, uid: &str) {
-        let mut inner = self.lock();
-        if inner.entries.get(key).is_some_and(|entry| entry.version.uid == uid) {
+        let mut inner = self.inner.lock();
+        if inner
+            .entries
+            .get(key)
+            .is_some_and(|entry| entry.version.uid == uid)
+        {
             inner.remove(key, self.group_of);
         }
-        inner.bury(uid, u64::MAX);
+        inner.record_deletion(uid, u64::MAX);
     }
 
-    /// A list begins.
     pub(crate) fn list_begins(&self) {
-        self.lock().epoch += 1;
+        self.inner.lock().epoch += 1;
     }
 
-    /// A list has ended: what it has not shown is gone, unless we wrote it since it began.
+    /// A list has ended. Objects that it has not shown are deleted, unless they were written since it began.
     pub(crate) fn list_ended(&self) -> Vec<Change<V>> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let epoch = inner.epoch;
         let gone: Vec<String> = inner
             .entries
@@ -170,20 +187,24 @@ impl<V> Cache<V> {
 
     /// The watch shows an object.
     pub(crate) fn shown(&self, key: &str, version: Version, value: V) -> Option<Change<V>> {
-        let mut inner = self.lock();
-        // What a list shows that began later was not gone then: etcd was restored.
+        let mut inner = self.inner.lock();
+        // An object in a list that began after the deletion exists: etcd was restored.
         let epoch = inner.epoch;
-        if inner.gone.iter().any(|grave| grave.epoch == epoch && grave.holds(&version)) {
+        if inner
+            .gone
+            .iter()
+            .any(|tombstone| tombstone.epoch == epoch && tombstone.holds(&version))
+        {
             return None;
         }
         inner.gone.retain(|grave| !grave.holds(&version));
         inner.put(key, version, value, self.group_of)
     }
 
-    /// The watch shows that an object is gone.
+    /// The watch shows that an object is deleted.
     pub(crate) fn gone(&self, key: &str, version: &Version) -> Option<Change<V>> {
-        let mut inner = self.lock();
-        inner.bury(&version.uid, version.resource_version);
+        let mut inner = self.inner.lock();
+        inner.record_deletion(&version.uid, version.resource_version);
         let entry = inner.entries.get(key)?;
         let newer =
             entry.version.uid != version.uid && entry.version.resource_version > version.resource_version;
@@ -191,30 +212,34 @@ impl<V> Cache<V> {
             return None;
         }
         let old = inner.remove(key, self.group_of);
-        Some(Change { key: key.to_owned(), old, new: None })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner<V>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        Some(Change {
+            key: key.to_owned(),
+            old,
+            new: None,
+        })
     }
 }
 
 type GroupOf<V> = fn(&V) -> Option<String>;
 
-/// So many uids of objects that are gone are remembered. A late event is late by seconds.
-const GRAVES: usize = 1024;
+/// Number of deleted objects to remember. Late events are late by seconds.
+const MAX_TOMBSTONES: usize = 1024;
 
-impl Grave {
+impl Tombstone {
     fn holds(&self, version: &Version) -> bool {
         self.uid == version.uid && version.resource_version <= self.resource_version
     }
 }
 
 impl<V> Inner<V> {
-    fn bury(&mut self, uid: &str, resource_version: u64) {
+    fn record_deletion(&mut self, uid: &str, resource_version: u64) {
         if !uid.is_empty() {
-            self.gone.push_back(Grave { uid: uid.to_owned(), resource_version, epoch: self.epoch });
-            if self.gone.len() > GRAVES {
+            self.gone.push_back(Tombstone {
+                uid: uid.to_owned(),
+                resource_version,
+                epoch: self.epoch,
+            });
+            if self.gone.len() > MAX_TOMBSTONES {
                 self.gone.pop_front();
             }
         }
@@ -236,7 +261,7 @@ impl<V> Inner<V> {
     fn put(&mut self, key: &str, version: Version, value: V, group_of: GroupOf<V>) -> Option<Change<V>> {
         let epoch = self.epoch;
         if let Some(entry) = self.entries.get_mut(key) {
-            // What a new list shows is true even where its resourceVersion is lower: etcd was restored.
+            // A new list is right even if its resourceVersion is lower: etcd was restored.
             let current = entry.epoch == epoch;
             entry.epoch = epoch;
             if current
@@ -250,10 +275,18 @@ impl<V> Inner<V> {
         if let Some(group) = group_of(&value) {
             self.groups.entry(group).or_default().insert(key.to_owned());
         }
-        let entry = Entry { version, epoch, value: Arc::new(value) };
+        let entry = Entry {
+            version,
+            epoch,
+            value: Arc::new(value),
+        };
         let new = Some(entry.value.clone());
         self.entries.insert(key.to_owned(), entry);
-        Some(Change { key: key.to_owned(), old, new })
+        Some(Change {
+            key: key.to_owned(),
+            old,
+            new,
+        })
     }
 }
 
@@ -262,7 +295,10 @@ mod tests {
     use super::*;
 
     fn version(uid: &str, resource_version: u64) -> Version {
-        Version { uid: uid.to_owned(), resource_version }
+        Version {
+            uid: uid.to_owned(),
+            resource_version,
+        }
     }
 
     fn value(cache: &Cache<i32>) -> Option<i32> {

@@ -1,8 +1,8 @@
-//! Clients: every request timed, counted and bounded, and told which cluster it was to.
+//! Clients that time, count and bound every request.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
@@ -11,17 +11,18 @@ use http::header::{HeaderValue, USER_AGENT};
 use http::{Request, Response};
 use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
+use parking_lot::Mutex;
 use tower::{BoxError, Layer, Service};
 
 use crate::Metrics;
-use crate::connection::Part;
-use crate::readiness::{Gate, Readiness};
+use crate::connection_role::ConnectionRole;
+use crate::readiness::{Gates, ProblemGate};
 use crate::server_time::ServerTime;
 
-/// A watch that shows nothing, not even a bookmark, for this long is dead.
+/// A watch without any event or bookmark for this long is dead.
 const READ_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Completes a configuration: time limits, and who asks.
+/// Adds time limits and the user agent to a configuration.
 pub(crate) fn complete(mut config: Config, service: osm_api::rbac::Service, timeout: Duration) -> Config {
     config.connect_timeout = Some(timeout);
     config.read_timeout = Some(READ_TIMEOUT);
@@ -32,8 +33,6 @@ pub(crate) fn complete(mut config: Config, service: osm_api::rbac::Service, time
     config
 }
 
-/// A client with that configuration.
-///
 /// # Errors
 /// Certificates or keys that can't be read.
 pub(crate) fn connect(config: Config) -> anyhow::Result<Client> {
@@ -42,104 +41,115 @@ pub(crate) fn connect(config: Config) -> anyhow::Result<Client> {
     Ok(builder.build())
 }
 
-/// Sees every request to a cluster.
+/// Observes every request to a cluster.
 #[derive(Clone)]
 pub(crate) struct Observe {
     metrics: Metrics,
     timeout: Duration,
-    part: Part,
+    role: ConnectionRole,
     server_time: ServerTime,
-    /// `None`: who asks is not this service.
-    credentials: Option<Arc<Credentials>>,
+    /// `None`: the request does not carry the service's own credentials.
+    credentials: Option<Arc<Mutex<Credentials>>>,
 }
 
 impl Observe {
-    /// Requests to the cluster that plays this part, with the service's own credentials.
     pub(crate) fn new(
         metrics: &Metrics,
         timeout: Duration,
-        part: Part,
+        role: ConnectionRole,
         server_time: ServerTime,
         credentials: Option<Credentials>,
     ) -> Self {
-        Self { metrics: metrics.clone(), timeout, part, server_time, credentials: credentials.map(Arc::new) }
+        Self {
+            metrics: metrics.clone(),
+            timeout,
+            role,
+            server_time,
+            credentials: credentials.map(|credentials| Arc::new(Mutex::new(credentials))),
+        }
     }
 
     /// The same for requests with other credentials.
     pub(crate) fn of_others(&self) -> Self {
-        Self { credentials: None, ..self.clone() }
+        Self {
+            credentials: None,
+            ..self.clone()
+        }
     }
 
-    /// The clock of the cluster's API server.
     pub(crate) fn server_time(&self) -> &ServerTime {
         &self.server_time
     }
 
-    /// Puts a client under observation.
+    /// Observes the requests of an existing client.
     pub(crate) fn client(&self, client: Client, config: &Config) -> Client {
         let send = tower::service_fn(move |request| {
             let client = client.clone();
             async move { client.send(request).await }
         });
-        Client::new(tower::ServiceBuilder::new().layer(self.clone()).service(send), &config.default_namespace)
+        Client::new(
+            tower::ServiceBuilder::new().layer(self.clone()).service(send),
+            &config.default_namespace,
+        )
     }
 
     fn note(&self, verb: &'static str, resource: &str, code: u16, took: Duration) {
-        self.metrics.requested(self.part.label(), verb, resource, code, took);
-        let Some(credentials) = &self.credentials else { return };
+        self.metrics
+            .requested(self.role.label(), verb, resource, code, took);
+        let Some(credentials) = &self.credentials else {
+            return;
+        };
         if matches!(code, 0 | 401 | 403 | 429 | 500..) {
-            tracing::warn!(cluster = self.part.label(), verb, resource, code, "the request has failed");
+            tracing::warn!(
+                cluster = self.role.label(),
+                verb,
+                resource,
+                code,
+                "the request failed"
+            );
         }
-        credentials.note(code);
+        // Held while the gate moves, so that of two answers at once the gate shows the later one.
+        credentials.lock().note(code);
     }
 }
 
-/// Whether the API server knows who we are.
+/// Whether the API server accepts the service's credentials.
 pub(crate) struct Credentials {
-    gate: Gate,
-    /// Whose credentials, and where they are from.
+    gate: ProblemGate,
     problem: String,
-    /// Held while the gate moves, so that of two answers at once the gate shows the later one.
-    refused: Mutex<bool>,
 }
 
 impl Credentials {
-    /// Of the cluster that plays this part, from this file.
-    pub(crate) fn new(readiness: &Readiness, part: Part, origin: &str) -> Self {
-        let gate = readiness.gate(format!("credentials{}", part.place()));
-        gate.open();
+    /// `origin`: where they come from, as messages name it.
+    pub(crate) fn new(gates: &Gates, role: ConnectionRole, origin: &str) -> Self {
+        let mut gate = ProblemGate::new(gates.gate(format!("credentials{}", role.place())), role.label());
+        gate.resolve();
         let problem = format!(
-            "the API server of {} does not accept those of {origin} (401): they have expired, or are revoked. Replace \
+            "the API server of {} rejects the credentials of {origin} (401), because they are expired or revoked. Replace \
              them; no restart is needed",
-            part.name()
+            role.name()
         );
-        Self { gate, problem, refused: Mutex::default() }
+        Self { gate, problem }
     }
 
-    fn note(&self, code: u16) {
-        if code == 0 {
-            return;
-        }
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        let was_refused = std::mem::replace(&mut *refused, code == 401);
-        match (was_refused, *refused) {
-            (false, true) => {
-                tracing::error!("{}", self.problem);
-                self.gate.close(&self.problem);
+    fn note(&mut self, code: u16) {
+        match code {
+            // No answer says nothing about credentials.
+            0 => {}
+            401 => self.gate.report(self.problem.as_str()),
+            _ => {
+                if self.gate.resolve() {
+                    tracing::info!("the credentials are accepted again");
+                }
             }
-            (true, false) => {
-                tracing::info!("credentials are accepted again");
-                self.gate.open();
-            }
-            _ => {}
         }
     }
 }
 
-/// A request that no answer came to.
+/// A request without an answer.
 #[derive(Debug, thiserror::Error)]
 enum Unanswered {
-    #[error("the API server of {0} has not answered within {1:?}")]
+    #[error("the API server of {0} did not answer within {1:?}")]
     Late(&'static str, Duration),
     #[error("the API server of {0} can't be reached: {1}")]
     Failed(&'static str, #[source] BoxError),
@@ -149,11 +159,13 @@ impl<S> Layer<S> for Observe {
     type Service = Observed<S>;
 
     fn layer(&self, inner: S) -> Observed<S> {
-        Observed { inner, observe: self.clone() }
+        Observed {
+            inner,
+            observe: self.clone(),
+        }
     }
 }
 
-/// A service with [`Observe`] around it.
 #[derive(Clone)]
 pub(crate) struct Observed<S> {
     inner: S,
@@ -178,7 +190,7 @@ where
         let (verb, resource) = classify(request.method(), request.uri());
         let (future, observe) = (self.inner.call(request), self.observe.clone());
         Box::pin(async move {
-            let (started, name) = (Instant::now(), observe.part.name());
+            let (started, name) = (Instant::now(), observe.role.name());
             let answer = match tokio::time::timeout(observe.timeout, future).await {
                 Ok(answer) => answer.map_err(|error| Unanswered::Failed(name, error.into()).into()),
                 Err(_) => Err(Unanswered::Late(name, observe.timeout).into()),
@@ -215,9 +227,11 @@ fn classify(method: &http::Method, uri: &http::Uri) -> (&'static str, String) {
         (Some(resource), None) => (*resource).to_owned(),
         _ => "other".to_owned(),
     };
-    let watch = uri
-        .query()
-        .is_some_and(|query| query.split('&').any(|pair| pair == "watch=true" || pair == "watch=1"));
+    let watch = uri.query().is_some_and(|query| {
+        query
+            .split('&')
+            .any(|pair| pair == "watch=true" || pair == "watch=1")
+    });
     let verb = match method.as_str() {
         "GET" if watch => "watch",
         "GET" if rest.len() > 1 => "get",
@@ -242,8 +256,18 @@ mod tests {
             ("GET", "/api/v1/namespaces/n/secrets?limit=5", "list", "secrets"),
             ("GET", "/api/v1/secrets?watch=true&x=y", "watch", "secrets"),
             ("GET", "/api/v1/namespaces/n", "get", "namespaces"),
-            ("POST", "/api/v1/namespaces/n/serviceaccounts/x/token", "create", "serviceaccounts/token"),
-            ("PATCH", "/apis/g/v1/namespaces/n/things/x/status", "patch", "things/status"),
+            (
+                "POST",
+                "/api/v1/namespaces/n/serviceaccounts/x/token",
+                "create",
+                "serviceaccounts/token",
+            ),
+            (
+                "PATCH",
+                "/apis/g/v1/namespaces/n/things/x/status",
+                "patch",
+                "things/status",
+            ),
             ("GET", "/version", "other", "other"),
         ] {
             let got = classify(&method.parse().unwrap(), &uri.parse().unwrap());

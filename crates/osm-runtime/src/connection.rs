@@ -1,8 +1,8 @@
-//! The connection to one of the clusters: a client that stays while the kubeconfig behind it is replaced, Events about
-//! what is there, and which cluster it is.
+//! The connection to one cluster: a client that survives a change of its kubeconfig, Events about objects of the cluster, and
+//! the cluster's identity.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{self, Poll};
 use std::time::Duration;
 
@@ -13,125 +13,80 @@ use kube::client::Body;
 use kube::config::AuthInfo;
 use kube::{Api, Client, Config, ResourceExt};
 use osm_api::names::KUBE_SYSTEM;
-use osm_api::rbac::{Cluster, Service};
+use osm_api::rbac::Service;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tower::{BoxError, ServiceBuilder};
 
 use crate::client::{self, Observe};
+use crate::connection_role::ConnectionRole;
 use crate::events::Events;
 use crate::server_time::ServerTime;
-use crate::{Metrics, Surroundings};
-
-/// What a cluster is to this service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The only one: both, or all that the service needs.
-    Only,
-    /// One of two.
-    Of(Cluster),
-}
-
-impl Part {
-    /// Value of the metric label `cluster`.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Only => "only",
-            Self::Of(cluster) => cluster.name(),
-        }
-    }
-
-    /// `the cluster`, `the management cluster` or `the worker cluster`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Only => "the cluster",
-            Self::Of(Cluster::Management) => "the management cluster",
-            Self::Of(Cluster::Worker) => "the worker cluster",
-        }
-    }
-
-    /// To follow the name of something that is there; nothing where there is only one cluster.
-    pub fn place(self) -> &'static str {
-        match self {
-            Self::Only => "",
-            Self::Of(Cluster::Management) => " in the management cluster",
-            Self::Of(Cluster::Worker) => " in the worker cluster",
-        }
-    }
-
-    /// The clusters of the table of rights whose part it plays.
-    pub fn plays(self) -> &'static [Cluster] {
-        match self {
-            Self::Only => &Cluster::ALL,
-            Self::Of(Cluster::Management) => &[Cluster::Management],
-            Self::Of(Cluster::Worker) => &[Cluster::Worker],
-        }
-    }
-}
-
-/// A kind that is watched, and where: for logs, metrics and readiness.
-#[derive(Clone, Copy, Debug)]
-pub struct Watched {
-    /// The kind, or what of it.
-    pub kind: &'static str,
-    /// Where.
-    pub part: Part,
-}
+use crate::{Environment, Metrics};
 
 /// The connection to a cluster. Cheap to clone.
 #[derive(Clone)]
 pub struct Connection {
-    /// Always goes by the newest kubeconfig.
+    /// Always uses the newest kubeconfig.
     pub client: Client,
-    /// The same without any credentials, for requests that carry a token of their own.
+    /// The same without credentials, for requests that carry a token of their own.
     pub anonymous: Client,
-    /// Events about objects of this cluster.
     pub events: Events,
     /// The clock of the API server.
     pub server_time: ServerTime,
-    part: Part,
+    role: ConnectionRole,
     observe: Observe,
     current: watch::Receiver<Arc<Config>>,
     uid: Arc<OnceLock<String>>,
 }
 
 impl Connection {
-    /// Connects; whoever sends another configuration replaces what the connection goes by.
+    /// Connects. The connection uses the last configuration that was sent to `current`.
     ///
     /// # Errors
-    /// Certificates or keys that can't be read.
+    /// Certificates or keys can't be read.
     pub(crate) fn open(
-        part: Part,
+        role: ConnectionRole,
         service: Service,
         observe: Observe,
         current: watch::Receiver<Arc<Config>>,
     ) -> anyhow::Result<Self> {
         let client = switching(&observe, &current, Config::clone)?;
         let anonymous = switching(&observe.of_others(), &current, |config| {
-            let mut nobody = config.clone();
-            nobody.auth_info = AuthInfo::default();
-            nobody
+            let mut anonymous = config.clone();
+            anonymous.auth_info = AuthInfo::default();
+            anonymous
         })?;
-        Ok(Self::assemble(part, service, observe, current, client, anonymous))
+        Ok(Self::assemble(role, service, observe, current, client, anonymous))
     }
 
-    /// The only cluster of a service, by a client with its credentials and one without any that somebody else has made, such
-    /// as to a model of an API server.
+    /// The only cluster of a service, by existing clients with and without its credentials, such as those of a simulated API
+    /// server.
     pub fn by(
         service: Service,
         [client, anonymous]: [Client; 2],
         metrics: &Metrics,
         timeout: Duration,
-        surroundings: &Surroundings,
+        environment: &Environment,
     ) -> Self {
-        let observe = Observe::new(metrics, timeout, Part::Only, ServerTime::new(surroundings), None);
+        let observe = Observe::new(
+            metrics,
+            timeout,
+            ConnectionRole::Only,
+            ServerTime::new(environment),
+            None,
+        );
         let config = Config::new(Uri::from_static("https://kubernetes.default.svc"));
-        let (client, anonymous) = (observe.client(client, &config), observe.client(anonymous, &config));
+        let (client, anonymous) = (
+            observe.client(client, &config),
+            observe.client(anonymous, &config),
+        );
         let (_, current) = watch::channel(Arc::new(config));
-        Self::assemble(Part::Only, service, observe, current, client, anonymous)
+        Self::assemble(ConnectionRole::Only, service, observe, current, client, anonymous)
     }
 
     fn assemble(
-        part: Part,
+        role: ConnectionRole,
         service: Service,
         observe: Observe,
         current: watch::Receiver<Arc<Config>>,
@@ -143,34 +98,28 @@ impl Connection {
             client,
             anonymous,
             server_time: observe.server_time().clone(),
-            part,
+            role,
             observe,
             current,
             uid: Arc::default(),
         }
     }
 
-    /// What this cluster is to the service.
-    pub fn part(&self) -> Part {
-        self.part
+    pub fn role(&self) -> ConnectionRole {
+        self.role
     }
 
-    /// A kind that is watched here.
-    pub fn watched(&self, kind: &'static str) -> Watched {
-        Watched { kind, part: self.part }
-    }
-
-    /// How the connection is made now.
+    /// The configuration in use.
     pub fn config(&self) -> Arc<Config> {
         self.current.borrow().clone()
     }
 
-    /// Tells when it is made in another way.
+    /// Changes whenever another configuration comes into use.
     pub fn changes(&self) -> watch::Receiver<Arc<Config>> {
         self.current.clone()
     }
 
-    /// uid of `kube-system` when this process first met the cluster.
+    /// uid of `kube-system` when this process first connected to the cluster.
     ///
     /// # Errors
     /// Those of the request.
@@ -182,7 +131,7 @@ impl Connection {
         Ok(self.uid.get_or_init(|| uid).clone())
     }
 
-    /// uid of `kube-system` as it is now.
+    /// uid of `kube-system`, read now.
     ///
     /// # Errors
     /// Those of the request.
@@ -190,12 +139,12 @@ impl Connection {
         uid_of(&self.client).await
     }
 
-    /// The uid that was met first, if any has been yet.
+    /// The uid that [`Self::uid`] has read, if it has yet.
     pub(crate) fn known_uid(&self) -> Option<&String> {
         self.uid.get()
     }
 
-    /// A client by another configuration, observed as this one is.
+    /// A client with another configuration, to try it out.
     pub(crate) fn candidate(&self, config: &Config) -> anyhow::Result<Client> {
         client::connect(config.clone()).map(|client| self.observe.of_others().client(client, config))
     }
@@ -215,11 +164,18 @@ fn switching(
     let config = current.borrow().clone();
     let made = client::connect(vary(&config))?;
     let namespace = config.default_namespace.clone();
-    let switch = Switch { current: current.clone(), vary, made: Arc::new(Mutex::new((config, made))) };
-    Ok(Client::new(ServiceBuilder::new().layer(observe.clone()).service(switch), namespace))
+    let switch = Switch {
+        current: current.clone(),
+        vary,
+        made: Arc::new(Mutex::new((config, made))),
+    };
+    Ok(Client::new(
+        ServiceBuilder::new().layer(observe.clone()).service(switch),
+        namespace,
+    ))
 }
 
-/// Sends each request by the newest configuration.
+/// Sends each request with the newest configuration.
 #[derive(Clone)]
 struct Switch {
     current: watch::Receiver<Arc<Config>>,
@@ -230,7 +186,7 @@ struct Switch {
 impl Switch {
     fn client(&self) -> Result<Client, BoxError> {
         let config = self.current.borrow().clone();
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.made.lock();
         if !Arc::ptr_eq(&made.0, &config) {
             *made = (config.clone(), client::connect((self.vary)(&config))?);
         }

@@ -1,8 +1,8 @@
-//! Checks that the CustomResourceDefinitions of the management cluster are not older than this program: the API server would drop what
-//! they don't know, without a word.
+//! Checks that the CustomResourceDefinitions of the management cluster are not older than this program. The API server
+//! drops fields that they do not have, without any error.
 //!
-//! Once they have been mended, everything is listed anew: a watch that was opened before goes on for a while, and shows objects as the old
-//! definitions cut them; taken up again afterwards, it would not show them once more.
+//! Once they are upgraded, every watch lists its objects again. A watch that was opened before shows objects as the old
+//! definitions pruned them, and restarting it would not show them again.
 
 use std::time::Duration;
 
@@ -11,80 +11,77 @@ use osm_api::rbac::Service;
 use osm_api::{OperatingSystemConfig, OperatingSystemProfile, names};
 use serde_json::Value;
 
-use crate::Context;
+use crate::Cluster;
 use crate::backoff::Backoff;
-use crate::status::{brief, is_code};
+use crate::error::{brief, is_code};
+use crate::readiness::ProblemGate;
 
-/// While it is not sure what they are, and once more after they were mended: other API servers may learn of new definitions a little
-/// later.
-const CHECK_AGAIN: Duration = Duration::from_secs(5);
+/// Delay until the next check while the result is unclear, and once more after an upgrade: other API servers may serve new
+/// definitions a little later.
+const RECHECK_DELAY: Duration = Duration::from_secs(5);
 
-/// While they are too old, from first to last: at the very start they may just have been made.
+/// Pauses while they are too old, from first to last: at the very start they may just have been created.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// While all is well: somebody may bring older ones back.
-const CHECK_NOW_AND_THEN: Duration = Duration::from_secs(600);
+/// Interval of checks while all is well: older definitions may be applied again.
+const HEALTHY_INTERVAL: Duration = Duration::from_secs(600);
 
-/// So many bad answers in a row count, once there was a good one: an API server that has just started has yet to publish them.
-const CONFIRMED: u32 = 3;
+/// After a good answer, this many bad ones in a row are needed: an API server that has just started has yet to publish them.
+const BAD_ANSWERS_NEEDED: u32 = 3;
 
 const ADVICE: &str = "apply the CustomResourceDefinitions of this version";
 
-/// How many fields a message names.
-const NAMED: usize = 3;
+const MAX_NAMED_FIELDS: usize = 3;
 
-/// Checks, in a task, whether they are all that this service needs; readiness waits for that. What the server publishes
-/// about its kinds is for everybody who has an identity to read: no right on definitions is needed.
-pub fn spawn(context: &Context) {
-    let gate = context.readiness.gate("CustomResourceDefinitions");
-    let (connection, service, shutdown) =
-        (context.management.clone(), context.service, context.shutdown.clone());
-    let (relist, surroundings) = (context.relist.clone(), context.surroundings.clone());
+/// Starts the checks; readiness waits for the first good one. The published OpenAPI document is readable to every
+/// authenticated client, so the checks need no permission on CustomResourceDefinitions.
+pub fn spawn(cluster: &Cluster) {
+    let role = cluster.management.role();
+    let mut gate = ProblemGate::new(cluster.gates.gate("CustomResourceDefinitions"), role.label());
+    let (connection, service, shutdown) = (
+        cluster.management.clone(),
+        cluster.process.service,
+        cluster.shutdown.clone(),
+    );
+    let (relist, environment) = (cluster.relist.clone(), cluster.process.environment.clone());
     tokio::spawn(async move {
         let mut changes = connection.changes();
-        let cluster = connection.part().label();
-        let (mut course, mut said) = (Course::default(), String::new());
-        let mut backoff = Backoff::new(&surroundings, FIRST_PAUSE, LONGEST_PAUSE);
+        let mut history = CheckHistory::default();
+        let mut backoff = Backoff::new(&environment, FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             changes.mark_unchanged();
             let answer = match published(&connection.client).await {
                 Ok(published) => problem(service, &published).map_or(Answer::Good, Answer::Bad),
-                Err(error) if is_code(&error, 404) => Answer::Bad(format!("missing: {ADVICE}")),
+                Err(error) if is_code(&error, 404) => Answer::Bad(format!("missing; {ADVICE}")),
                 Err(error) => Answer::None(format!("can't be checked yet: {}", brief(&error))),
             };
-            let again = match course.judge(answer) {
-                Verdict::Good => {
-                    gate.open();
-                    said.clear();
+            let again = match history.judge(answer) {
+                Conclusion::Good => {
+                    gate.resolve();
                     backoff.reset();
-                    CHECK_NOW_AND_THEN
+                    HEALTHY_INTERVAL
                 }
-                Verdict::Mended(again) => {
-                    gate.open();
-                    said.clear();
+                Conclusion::Repaired(again) => {
+                    gate.resolve();
                     backoff.reset();
                     tracing::info!(
-                        cluster,
-                        "CustomResourceDefinitions have been mended: everything is listed anew"
+                        cluster = role.label(),
+                        "the CustomResourceDefinitions are up to date again; every watch lists its objects again"
                     );
                     relist.now();
                     again
                 }
-                Verdict::Unclear => CHECK_AGAIN,
-                Verdict::Bad(problem) => {
-                    if said != problem {
-                        tracing::error!(cluster, "CustomResourceDefinitions: {problem}");
-                    }
-                    gate.close(&problem);
-                    said = problem;
+                Conclusion::Unclear => RECHECK_DELAY,
+                Conclusion::Bad(problem) => {
+                    gate.report(problem);
                     backoff.failed()
                 }
             };
             let next = async {
-                // Where nobody is left to tell of changes, time alone counts.
+                // If the sender of changes is gone, only the timer counts.
                 tokio::select! {
-                    Ok(()) = changes.changed() => (course.answered, course.good) = (false, false),
+                    Ok(()) = changes.changed() => (history.answered, history.good) = (false, false),
                     () = tokio::time::sleep(again) => {}
                 }
             };
@@ -95,75 +92,78 @@ pub fn spawn(context: &Context) {
     });
 }
 
-/// What one look at the definitions has shown.
+/// The result of one look at the definitions.
 enum Answer {
     Good,
     Bad(String),
-    /// There was no answer.
     None(String),
 }
 
-/// What follows from an answer, and from those before it.
+/// The conclusion from an answer and those before it.
 #[derive(Debug, PartialEq)]
-enum Verdict {
+enum Conclusion {
     Good,
-    /// Good, after they were bad: everything is to be listed anew, and they are to be looked at again after this.
-    Mended(Duration),
-    /// It stays as it is, until they are looked at again.
+    /// Good, after they were bad: everything is listed again, and the next check is due after this delay.
+    Repaired(Duration),
+    /// The previous conclusion holds until the next check.
     Unclear,
     Bad(String),
 }
 
-/// The answers so far.
 #[derive(Default)]
-struct Course {
-    /// There was one by this kubeconfig.
+struct CheckHistory {
+    /// There was an answer since the kubeconfig last changed.
     answered: bool,
-    /// The last verdict on them was good.
+    /// The last conclusion was good.
     good: bool,
     /// Bad answers since the last good one.
     bad: u32,
     /// The last answer was good, and the one before it bad.
-    mended: bool,
+    repaired: bool,
 }
 
-impl Course {
-    fn judge(&mut self, answer: Answer) -> Verdict {
+impl CheckHistory {
+    fn judge(&mut self, answer: Answer) -> Conclusion {
         match answer {
             Answer::Good => {
-                let (was_bad, was_mended) = (std::mem::take(&mut self.bad) > 0, self.mended);
-                (self.answered, self.good, self.mended) = (true, true, was_bad);
-                match (was_bad, was_mended) {
-                    (true, _) => Verdict::Mended(CHECK_AGAIN),
-                    (false, true) => Verdict::Mended(CHECK_NOW_AND_THEN),
-                    (false, false) => Verdict::Good,
+                let (was_bad, was_repaired) = (std::mem::take(&mut self.bad) > 0, self.repaired);
+                (self.answered, self.good, self.repaired) = (true, true, was_bad);
+                match (was_bad, was_repaired) {
+                    (true, _) => Conclusion::Repaired(RECHECK_DELAY),
+                    (false, true) => Conclusion::Repaired(HEALTHY_INTERVAL),
+                    (false, false) => Conclusion::Good,
                 }
             }
-            // An API server that is away says nothing about them; the watches tell of that.
-            Answer::None(_) if self.answered => Verdict::Unclear,
-            Answer::None(problem) => Verdict::Bad(problem),
+            // An unavailable API server proves nothing about them, and the watches report it.
+            Answer::None(_) if self.answered => Conclusion::Unclear,
+            Answer::None(problem) => Conclusion::Bad(problem),
             Answer::Bad(problem) => {
                 self.answered = true;
                 self.bad += 1;
-                if self.good && self.bad < CONFIRMED {
-                    return Verdict::Unclear;
+                if self.good && self.bad < BAD_ANSWERS_NEEDED {
+                    return Conclusion::Unclear;
                 }
                 self.good = false;
-                Verdict::Bad(problem)
+                Conclusion::Bad(problem)
             }
         }
     }
 }
 
-/// What the server says about the kinds of our group, by their names.
+/// The schemas of our API group as the server publishes them, by name.
 async fn published(client: &kube::Client) -> Result<Value, kube::Error> {
     let url = format!("/openapi/v3/apis/{}/v1alpha1", names::GROUP);
-    let request = http::Request::get(url).body(Vec::new()).map_err(kube::Error::HttpError)?;
+    let request = http::Request::get(url)
+        .body(Vec::new())
+        .map_err(kube::Error::HttpError)?;
     let mut document: Value = client.request(request).await?;
-    Ok(document.pointer_mut("/components/schemas").map(Value::take).unwrap_or_default())
+    Ok(document
+        .pointer_mut("/components/schemas")
+        .map(Value::take)
+        .unwrap_or_default())
 }
 
-/// What is missing, and what to do; `None` if nothing is.
+/// What is missing and what to do; `None` if nothing is.
 fn problem(service: Service, published: &Value) -> Option<String> {
     let profiles = ("OperatingSystemProfile", OperatingSystemProfile::crd());
     let configs = ("OperatingSystemConfig", OperatingSystemConfig::crd());
@@ -176,9 +176,16 @@ fn problem(service: Service, published: &Value) -> Option<String> {
     for (kind, crd) in needed {
         let served = published.as_object().and_then(|schemas| {
             let of_kind = |name: &&String| name.rsplit('.').next() == Some(kind);
-            schemas.iter().find(|(name, _)| of_kind(name)).map(|(_, schema)| schema)
+            schemas
+                .iter()
+                .find(|(name, _)| of_kind(name))
+                .map(|(_, schema)| schema)
         });
-        let ours = crd.spec.versions.first().and_then(|version| version.schema.as_ref());
+        let ours = crd
+            .spec
+            .versions
+            .first()
+            .and_then(|version| version.schema.as_ref());
         let ours = ours.and_then(|schema| serde_json::to_value(&schema.open_api_v3_schema).ok());
         match (served, ours) {
             (Some(served), Some(ours)) => lacks(kind, &ours, served, &mut missing),
@@ -188,16 +195,28 @@ fn problem(service: Service, published: &Value) -> Option<String> {
     if missing.is_empty() {
         return None;
     }
-    let more = missing.len().saturating_sub(NAMED);
-    missing.truncate(NAMED);
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    Some(format!("older than this version, they lack {}{more}: {ADVICE}", missing.join(", ")))
+    let more = missing.len().saturating_sub(MAX_NAMED_FIELDS);
+    missing.truncate(MAX_NAMED_FIELDS);
+    let more = if more == 0 {
+        String::new()
+    } else {
+        format!(" and {more} more")
+    };
+    Some(format!(
+        "older than this version, they lack {}{more}; {ADVICE}",
+        missing.join(", ")
+    ))
 }
 
-/// Collects the fields that `ours` has, and `served` has not and would drop.
+/// Collects the fields that `ours` has and `served` would drop.
 fn lacks(path: &str, ours: &Value, served: &Value, missing: &mut Vec<String>) {
     let kept = served.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true));
-    for (name, field) in ours.get("properties").and_then(Value::as_object).into_iter().flatten() {
+    for (name, field) in ours
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
         let path = format!("{path}.{name}");
         match served.get("properties").and_then(|fields| fields.get(name)) {
             Some(served) => lacks(&path, field, served, missing),
@@ -212,7 +231,7 @@ fn lacks(path: &str, ours: &Value, served: &Value, missing: &mut Vec<String>) {
     }
 }
 
-/// Fields of every object, which the server knows better.
+/// Fields of every object, which the server publishes in its own way.
 const PUBLISHED_OTHERWISE: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 #[cfg(test)]
@@ -241,38 +260,44 @@ mod tests {
 
     #[test]
     fn until_there_was_a_good_answer_each_one_counts() {
-        let mut course = Course::default();
-        assert_eq!(course.judge(away()), Verdict::Bad("away".to_owned()));
-        assert_eq!(course.judge(bad()), Verdict::Bad("old".to_owned()));
-        assert_eq!(course.judge(away()), Verdict::Unclear);
-        // Again later on: another API server may still cut objects for a moment.
-        assert_eq!(course.judge(Answer::Good), Verdict::Mended(CHECK_AGAIN));
-        assert_eq!(course.judge(away()), Verdict::Unclear);
-        assert_eq!(course.judge(Answer::Good), Verdict::Mended(CHECK_NOW_AND_THEN));
-        assert_eq!(course.judge(Answer::Good), Verdict::Good);
+        let mut history = CheckHistory::default();
+        assert_eq!(history.judge(away()), Conclusion::Bad("away".to_owned()));
+        assert_eq!(history.judge(bad()), Conclusion::Bad("old".to_owned()));
+        assert_eq!(history.judge(away()), Conclusion::Unclear);
+        // Once more later: another API server may still prune objects for a moment.
+        assert_eq!(history.judge(Answer::Good), Conclusion::Repaired(RECHECK_DELAY));
+        assert_eq!(history.judge(away()), Conclusion::Unclear);
+        assert_eq!(
+            history.judge(Answer::Good),
+            Conclusion::Repaired(HEALTHY_INTERVAL)
+        );
+        assert_eq!(history.judge(Answer::Good), Conclusion::Good);
     }
 
     #[test]
     fn an_api_server_that_was_away_makes_good_definitions_neither_bad_nor_new() {
-        let mut course = Course::default();
-        assert_eq!(course.judge(Answer::Good), Verdict::Good);
-        assert_eq!(course.judge(away()), Verdict::Unclear);
-        assert_eq!(course.judge(Answer::Good), Verdict::Good);
+        let mut history = CheckHistory::default();
+        assert_eq!(history.judge(Answer::Good), Conclusion::Good);
+        assert_eq!(history.judge(away()), Conclusion::Unclear);
+        assert_eq!(history.judge(Answer::Good), Conclusion::Good);
     }
 
     #[test]
-    fn good_definitions_become_bad_by_several_answers_and_one_is_enough_to_list_anew() {
-        let mut course = Course::default();
-        assert_eq!(course.judge(Answer::Good), Verdict::Good);
-        assert_eq!(course.judge(bad()), Verdict::Unclear);
-        assert_eq!(course.judge(Answer::Good), Verdict::Mended(CHECK_AGAIN));
-        assert_eq!(course.judge(Answer::Good), Verdict::Mended(CHECK_NOW_AND_THEN));
-        for _ in 1..CONFIRMED {
-            assert_eq!(course.judge(bad()), Verdict::Unclear);
+    fn good_definitions_become_bad_by_several_answers_and_one_is_enough_to_list_again() {
+        let mut history = CheckHistory::default();
+        assert_eq!(history.judge(Answer::Good), Conclusion::Good);
+        assert_eq!(history.judge(bad()), Conclusion::Unclear);
+        assert_eq!(history.judge(Answer::Good), Conclusion::Repaired(RECHECK_DELAY));
+        assert_eq!(
+            history.judge(Answer::Good),
+            Conclusion::Repaired(HEALTHY_INTERVAL)
+        );
+        for _ in 1..BAD_ANSWERS_NEEDED {
+            assert_eq!(history.judge(bad()), Conclusion::Unclear);
         }
-        assert_eq!(course.judge(bad()), Verdict::Bad("old".to_owned()));
-        assert_eq!(course.judge(bad()), Verdict::Bad("old".to_owned()));
-        assert_eq!(course.judge(Answer::Good), Verdict::Mended(CHECK_AGAIN));
+        assert_eq!(history.judge(bad()), Conclusion::Bad("old".to_owned()));
+        assert_eq!(history.judge(bad()), Conclusion::Bad("old".to_owned()));
+        assert_eq!(history.judge(Answer::Good), Conclusion::Repaired(RECHECK_DELAY));
     }
 
     #[test]
@@ -286,7 +311,10 @@ mod tests {
         assert_eq!(problem(Service::OspController, &half), None);
         for service in [Service::OscController, Service::SecretSyncer] {
             let problem = problem(service, &half).unwrap();
-            assert!(problem.contains("OperatingSystemConfig") && problem.ends_with(ADVICE), "{problem}");
+            assert!(
+                problem.contains("OperatingSystemConfig") && problem.ends_with(ADVICE),
+                "{problem}"
+            );
         }
     }
 

@@ -6,17 +6,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Api, Client};
+use osm_api::Reason;
 use osm_api::condition::clip;
 use osm_api::rbac::Service;
 
-use crate::status::brief;
+use crate::error::brief;
 
-/// The API server's limit for a note.
+/// Limit of the API server for a note.
 const MAX_NOTE: usize = 1024;
-/// Longest name of an object for which the recorder can make a valid name of an Event.
+/// Longest name of an object for which the recorder can derive a valid name of an Event.
 const MAX_NAME: usize = 220;
 
-/// Publishes Events in the name of a service.
+/// Emits Events as a service.
 #[derive(Clone)]
 pub struct Events {
     recorder: Recorder,
@@ -25,34 +26,46 @@ pub struct Events {
 }
 
 impl Events {
-    /// Events of `service`.
     pub fn new(client: Client, service: Service) -> Self {
-        let reporter =
-            Reporter { controller: service.name().to_owned(), instance: std::env::var("POD_NAME").ok() };
-        Self { recorder: Recorder::new(client.clone(), reporter.clone()), client, reporter }
+        let reporter = Reporter {
+            controller: service.name().to_owned(),
+            instance: std::env::var("POD_NAME").ok(),
+        };
+        Self {
+            recorder: Recorder::new(client.clone(), reporter.clone()),
+            client,
+            reporter,
+        }
     }
 
-    /// Something needs attention. A failure to publish is logged and otherwise ignored.
-    pub async fn warning(&self, about: &ObjectReference, reason: &str, note: &str) {
+    /// Emits a Warning. A failure to publish it is logged and otherwise ignored.
+    pub async fn warning(&self, about: &ObjectReference, reason: Reason, note: &str) {
         self.publish(about, EventType::Warning, reason, note).await;
     }
 
-    /// As [`Self::warning`], where nothing of the kind was said before: it only ever creates an Event.
-    pub async fn warning_once(&self, about: &ObjectReference, reason: &str, note: &str) {
+    /// As [`Self::warning`], for an object that has no such Event yet: it never patches, and needs only the right to create.
+    pub async fn warning_once(&self, about: &ObjectReference, reason: Reason, note: &str) {
         let event = event(EventType::Warning, reason, note);
         let published = self.publish_unnamed(about, &event).await;
-        told(about, reason, published);
+        log_failure(about, reason, published);
     }
 
-    /// What needed attention no longer does.
-    pub async fn recovery(&self, about: &ObjectReference, reason: &str, note: &str) {
+    /// Emits a Normal Event: what needed attention no longer does.
+    pub async fn recovery(&self, about: &ObjectReference, reason: Reason, note: &str) {
         self.publish(about, EventType::Normal, reason, note).await;
     }
 
     async fn publish_unnamed(&self, about: &ObjectReference, event: &Event) -> Result<(), kube::Error> {
-        let type_ = if matches!(event.type_, EventType::Normal) { "Normal" } else { "Warning" };
+        let type_ = if matches!(event.type_, EventType::Normal) {
+            "Normal"
+        } else {
+            "Warning"
+        };
         let object = events::v1::Event {
-            metadata: ObjectMeta { generate_name: Some("osm-".to_owned()), ..ObjectMeta::default() },
+            metadata: ObjectMeta {
+                generate_name: Some("osm-".to_owned()),
+                ..ObjectMeta::default()
+            },
             event_time: Some(MicroTime(jiff::Timestamp::now())),
             type_: Some(type_.to_owned()),
             reason: Some(event.reason.clone()),
@@ -60,7 +73,10 @@ impl Events {
             action: Some(event.action.clone()),
             reporting_controller: Some(self.reporter.controller.clone()),
             reporting_instance: Some(
-                self.reporter.instance.clone().unwrap_or_else(|| self.reporter.controller.clone()),
+                self.reporter
+                    .instance
+                    .clone()
+                    .unwrap_or_else(|| self.reporter.controller.clone()),
             ),
             regarding: Some(about.clone()),
             ..events::v1::Event::default()
@@ -70,29 +86,29 @@ impl Events {
         api.create(&PostParams::default(), &object).await.map(drop)
     }
 
-    async fn publish(&self, about: &ObjectReference, type_: EventType, reason: &str, note: &str) {
+    async fn publish(&self, about: &ObjectReference, type_: EventType, reason: Reason, note: &str) {
         let event = event(type_, reason, note);
         // The recorder names an Event after its object, which makes some names too long.
         let published = match about.name.as_deref() {
             Some(name) if name.len() > MAX_NAME => self.publish_unnamed(about, &event).await,
             _ => self.recorder.publish(&event, about).await,
         };
-        told(about, reason, published);
+        log_failure(about, reason, published);
     }
 }
 
-fn event(type_: EventType, reason: &str, note: &str) -> Event {
+fn event(type_: EventType, reason: Reason, note: &str) -> Event {
     Event {
         type_,
-        reason: reason.to_owned(),
+        reason: reason.to_string(),
         note: Some(clip(note, MAX_NOTE)),
         action: "Reconcile".to_owned(),
         secondary: None,
     }
 }
 
-fn told(about: &ObjectReference, reason: &str, published: Result<(), kube::Error>) {
+fn log_failure(about: &ObjectReference, reason: Reason, published: Result<(), kube::Error>) {
     if let Err(error) = published {
-        tracing::warn!(object = about.name, reason, error = brief(&error), "the Event can't be published");
+        tracing::warn!(object = about.name, %reason, error = brief(&error), "the Event can't be published");
     }
 }

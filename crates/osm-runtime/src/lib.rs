@@ -1,19 +1,44 @@
 //! What the three services share: flags, telemetry, clients, caches, the reconcile runner and the admin server.
 //!
-//! It knows neither rendering nor any of the services.
+//! This crate knows neither rendering nor any of the services.
+//!
+//! # Why not `kube::runtime::Controller`
+//!
+//! The services use kube's client and its `watcher`. They have a cache, a queue and a runner of their own, for five reasons:
+//!
+//! 1. **Controllers read their own writes.** A reflector's store lags behind the controller's own writes, so that a reconcile
+//!    would repeat them. [`cache::Cache`] records each write with the resourceVersion of the answer; the newer version wins.
+//! 2. **Keys exist without objects.** osc-controller reconciles the name that a MachineDeployment claims, and secret-syncer
+//!    cleans up after configs that no longer exist. `Controller` reconciles objects of its store, and skips deleted ones.
+//! 3. **Ownership moves between replicas.** [`replicas`] divide the keys. A replica must drop a key that it has lost and
+//!    reconcile one that it has gained, though no object has changed.
+//! 4. **A conflict is not a failure.** [`runner`] repeats a reconcile whose write was refused with 409, and counts it apart from
+//!    failures. Events during the back-off don't lengthen it.
+//! 5. **The model tests are deterministic.** Keys, timers and random numbers come from [`queue`] and [`environment`], so that a
+//!    seed reproduces a run. `Controller` schedules within streams that a test can't order.
+
+#![allow(missing_docs)] // Not published: a doc comment that only repeats the name helps nobody.
 
 pub mod admin;
 pub mod args;
 mod backoff;
 pub mod cache;
 pub mod client;
+pub mod cluster;
 pub mod connection;
+pub mod connection_role;
 pub mod definitions;
+pub mod environment;
+pub mod error;
 pub mod events;
+pub mod followed;
+pub mod foreign_cluster;
 pub mod kubeconfig;
 pub mod metrics;
+pub mod process;
 pub mod queue;
 pub mod readiness;
+pub mod relist;
 pub mod replicas;
 pub mod request;
 pub mod rights;
@@ -21,16 +46,16 @@ pub mod runner;
 pub mod server_time;
 pub mod service;
 pub mod settings;
+pub mod settings_watch;
 pub mod status;
-pub mod strangers;
-pub mod surroundings;
 pub mod telemetry;
 pub mod watch;
 
 pub use args::{CommonArgs, ProfileArgs, WorkerArgs};
+pub use cluster::Cluster;
 pub use connection::Connection;
+pub use environment::Environment;
 pub use metrics::Metrics;
+pub use process::Process;
 pub use readiness::Readiness;
 pub use request::RequestError;
-pub use service::Context;
-pub use surroundings::Surroundings;

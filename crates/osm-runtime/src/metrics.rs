@@ -1,8 +1,11 @@
-//! Metrics of a service, in a registry of its own. Labels are closed sets: never the name of an object.
+//! Metrics of a service. Every label has a closed set of values; no label is the name of an object.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use osm_api::Reason;
+use parking_lot::Mutex;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
     Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
@@ -12,7 +15,7 @@ use prometheus::{
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Registry,
-    /// Standard process metrics, whose names take no prefix.
+    /// Standard process metrics. Their names have no prefix.
     process: Registry,
     reconciles: IntCounterVec,
     reconcile_seconds: HistogramVec,
@@ -26,9 +29,9 @@ pub struct Metrics {
     pub queued: IntGauge,
     /// 1 while the settings document is valid.
     pub settings_valid: IntGauge,
-    /// Replicas of this service that live.
+    /// Replicas of this service that are alive.
     pub replicas: IntGauge,
-    /// Objects that are this replica's to reconcile.
+    /// Objects that this replica owns.
     pub owned: IntGauge,
 }
 
@@ -56,10 +59,10 @@ impl Outcome {
 }
 
 impl Metrics {
-    /// Metrics of a service, registered. Which service is told by the scrape's own labels.
+    /// Registers the metrics. Which service they belong to is in the labels that the scrape adds.
     ///
     /// # Errors
-    /// Only where two metrics share a name.
+    /// Two metrics share a name.
     pub fn new() -> Result<Self, prometheus::Error> {
         let registry = Registry::new_custom(Some("osm".to_owned()), None)?;
         let seconds = |name: &str, help: &str| {
@@ -67,7 +70,10 @@ impl Metrics {
         };
         let metrics = Self {
             reconciles: IntCounterVec::new(
-                Opts::new("reconciles_total", "Reconciles by outcome, and by reason where they failed."),
+                Opts::new(
+                    "reconciles_total",
+                    "Reconciles by outcome, and by reason where they failed.",
+                ),
                 &["outcome", "reason"],
             )?,
             reconcile_seconds: HistogramVec::new(
@@ -75,40 +81,49 @@ impl Metrics {
                 &["outcome"],
             )?,
             requests: IntCounterVec::new(
-                Opts::new("api_requests_total", "Requests to the API server; code 0: none came back."),
+                Opts::new(
+                    "api_requests_total",
+                    "Requests to the API server by response code; code 0 means that there was no response.",
+                ),
                 &["cluster", "verb", "resource", "code"],
             )?,
             request_seconds: HistogramVec::new(
                 seconds(
                     "api_request_duration_seconds",
-                    "Time until the API server answers; watches excluded.",
+                    "Time until the API server answers, without watches.",
                 ),
                 &["verb"],
             )?,
             watch_errors: IntCounterVec::new(
-                Opts::new("watch_errors_total", "Failed or broken watches."),
+                Opts::new("watch_errors_total", "Watches that failed."),
                 &["cluster", "kind"],
             )?,
             invalid_objects: IntCounterVec::new(
-                Opts::new("invalid_objects_total", "Objects that could not be decoded."),
+                Opts::new(
+                    "invalid_objects_total",
+                    "Objects that do not match their schema and are ignored.",
+                ),
                 &["kind"],
             )?,
             objects: IntGaugeVec::new(
-                Opts::new("objects", "Objects by condition, status and reason, as last reconciled."),
+                Opts::new(
+                    "objects",
+                    "Objects by condition, status and reason, as last reconciled.",
+                ),
                 &["condition", "status", "reason"],
             )?,
             queued: IntGauge::new("reconcile_queue_depth", "Objects that wait to be reconciled.")?,
             settings_valid: IntGauge::new(
                 "settings_valid",
-                "1 while the settings document is there and valid.",
+                "1 while the settings document exists and is valid.",
             )?,
             replicas: IntGauge::new(
                 "replicas",
-                "Replicas of this service that live, as this one sees them.",
+                "Replicas of this service that are alive, as this one sees them.",
             )?,
             owned: IntGauge::new(
                 "owned_objects",
-                "Objects that are this replica's to reconcile, as counted a moment ago.",
+                "Objects that this replica reconciles, counted every few seconds.",
             )?,
             registry,
             process: Registry::new(),
@@ -146,15 +161,23 @@ impl Metrics {
 
     /// Counts a finished reconcile; `reason` is empty on success.
     pub fn reconciled(&self, outcome: Outcome, reason: &str, took: Duration) {
-        self.reconciles.with_label_values(&[outcome.label(), reason]).inc();
-        self.reconcile_seconds.with_label_values(&[outcome.label()]).observe(took.as_secs_f64());
+        self.reconciles
+            .with_label_values(&[outcome.label(), reason])
+            .inc();
+        self.reconcile_seconds
+            .with_label_values(&[outcome.label()])
+            .observe(took.as_secs_f64());
     }
 
-    /// Counts a request to the `management`, the `worker` or the `only` cluster; `code` 0 means that no answer came.
+    /// Counts a request to the `management`, `worker` or `only` cluster; `code` 0: there was no response.
     pub fn requested(&self, cluster: &str, verb: &str, resource: &str, code: u16, took: Duration) {
-        self.requests.with_label_values(&[cluster, verb, resource, &code.to_string()]).inc();
+        self.requests
+            .with_label_values(&[cluster, verb, resource, &code.to_string()])
+            .inc();
         if verb != "watch" {
-            self.request_seconds.with_label_values(&[verb]).observe(took.as_secs_f64());
+            self.request_seconds
+                .with_label_values(&[verb])
+                .observe(took.as_secs_f64());
         }
     }
 
@@ -168,7 +191,7 @@ impl Metrics {
         self.invalid_objects.with_label_values(&[kind]).inc();
     }
 
-    /// Everything, in Prometheus' text format.
+    /// All metrics in Prometheus' text format.
     pub fn encode(&self) -> Vec<u8> {
         let mut families = self.registry.gather();
         families.extend(self.process.gather());
@@ -180,23 +203,29 @@ impl Metrics {
     }
 }
 
-/// Keeps [`Metrics::objects`] true: each object counts once for every condition.
+/// Maintains [`Metrics::objects`]: each object counts once for every condition.
 #[derive(Debug)]
-pub struct Census {
+pub struct ConditionGauge {
     gauge: IntGaugeVec,
-    seen: std::sync::Mutex<std::collections::HashMap<(String, &'static str), [String; 2]>>,
+    seen: Mutex<HashMap<(String, &'static str), [String; 2]>>,
 }
 
-impl Census {
-    /// A census over the metrics of a service.
+impl ConditionGauge {
+    /// A gauge in the metrics of a service.
     pub fn new(metrics: &Metrics) -> Arc<Self> {
-        Arc::new(Self { gauge: metrics.objects.clone(), seen: std::sync::Mutex::default() })
+        Arc::new(Self {
+            gauge: metrics.objects.clone(),
+            seen: Mutex::default(),
+        })
     }
 
     /// Counts `key` under this status and reason of the condition, and no longer under another.
-    pub fn count(&self, key: &str, condition: &'static str, status: bool, reason: &str) {
-        let now = [if status { "True" } else { "False" }.to_owned(), reason.to_owned()];
-        let mut seen = self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    pub fn count(&self, key: &str, condition: &'static str, status: bool, reason: Reason) {
+        let now = [
+            if status { "True" } else { "False" }.to_owned(),
+            reason.to_string(),
+        ];
+        let mut seen = self.seen.lock();
         let [status, reason] = &now;
         self.gauge.with_label_values(&[condition, status, reason]).inc();
         if let Some([status, reason]) = seen.insert((key.to_owned(), condition), now) {
@@ -204,9 +233,9 @@ impl Census {
         }
     }
 
-    /// The object is gone.
+    /// The object no longer exists, or belongs to another replica.
     pub fn forget(&self, key: &str, condition: &'static str) {
-        let mut seen = self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         if let Some([status, reason]) = seen.remove(&(key.to_owned(), condition)) {
             self.gauge.with_label_values(&[condition, &status, &reason]).dec();
         }
@@ -222,9 +251,9 @@ mod tests {
         let metrics = Metrics::new().unwrap();
         metrics.reconciled(Outcome::Failure, "ProfileNotFound", Duration::from_millis(3));
         metrics.requested("only", "get", "secrets", 200, Duration::from_millis(3));
-        let census = Census::new(&metrics);
-        census.count("a", "Rendered", true, "Rendered");
-        census.count("a", "Rendered", false, "TemplateFailed");
+        let conditions = ConditionGauge::new(&metrics);
+        conditions.count("a", "Rendered", true, Reason::Rendered);
+        conditions.count("a", "Rendered", false, Reason::TemplateFailed);
         let text = String::from_utf8(metrics.encode()).unwrap();
         for line in [
             r#"osm_reconciles_total{outcome="failure",reason="ProfileNotFound"} 1"#,

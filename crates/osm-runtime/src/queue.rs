@@ -1,26 +1,26 @@
-//! A work queue: each key at most once in it and at most once at work, with timers and per-key back-off.
+//! A work queue with timers and per-key back-off. Each key is in it at most once, and is worked on at most once at a time.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::Surroundings;
+use crate::Environment;
 
 /// Delay after the first failure; doubled by each further one.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 /// Longest delay.
 const LONGEST_DELAY: Duration = Duration::from_secs(30);
 
-/// Keys that wait for work. Memory is bounded by the number of distinct keys.
+/// Keys to be reconciled. Memory is bounded by the number of distinct keys.
 #[derive(Debug)]
 pub struct Queue<K> {
     state: Mutex<State<K>>,
     changed: Notify,
-    surroundings: Surroundings,
+    environment: Environment,
 }
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ struct State<K> {
 
 impl<K: Clone + Eq + Hash> Queue<K> {
     /// An empty queue.
-    pub fn new(surroundings: &Surroundings) -> Self {
+    pub fn new(environment: &Environment) -> Self {
         let state = State {
             ready: VecDeque::new(),
             queued: HashSet::new(),
@@ -49,32 +49,36 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             failures: HashMap::new(),
             sequence: 0,
         };
-        Self { state: Mutex::new(state), changed: Notify::new(), surroundings: surroundings.clone() }
+        Self {
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            environment: environment.clone(),
+        }
     }
 
-    /// Asks for work on `key`, at once.
+    /// Queues `key` for work at once.
     pub fn add(&self, key: K) {
-        self.lock().add(key);
+        self.state.lock().add(key);
         self.changed.notify_one();
     }
 
-    /// Keys that are ready or at work.
+    /// Number of keys that are ready or being worked on.
     pub fn depth(&self) -> usize {
-        let state = self.lock();
+        let state = self.state.lock();
         state.ready.len() + state.running.len()
     }
 
-    /// The next key to work on; [`Queue::done`] must follow. Safe to cancel.
+    /// The next key to work on; [`Queue::done`] or [`Queue::failed`] must follow. Safe to cancel.
     pub async fn next(&self) -> K {
         loop {
             let changed = self.changed.notified();
             let due = {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 state.fire_timers();
                 if let Some(key) = state.ready.pop_front() {
                     state.queued.remove(&key);
                     state.running.insert(key.clone());
-                    // Somebody else has to watch what is left.
+                    // Another worker has to wait for what is left.
                     if !state.ready.is_empty() || !state.timers.is_empty() {
                         self.changed.notify_one();
                     }
@@ -91,28 +95,31 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// Work on `key` has ended well; `again` sets its timer.
+    /// Work on `key` has succeeded; `again` sets its timer.
     pub fn done(&self, key: &K, again: Option<Duration>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.failures.remove(key);
         state.finish(key, again);
         drop(state);
         self.changed.notify_one();
     }
 
-    /// Work on `key` has failed: again after a delay that grows with each failure in a row. Returns the delay.
+    /// Work on `key` has failed and is repeated after a delay, which grows with each consecutive failure. Returns the delay.
     ///
-    /// Work that an event brought about before the delay was over does not lengthen it: a burst of events while
-    /// something is away must not put its return off.
+    /// An attempt that an event caused before the delay was over does not lengthen it. Otherwise a burst of events during an
+    /// outage would postpone the recovery.
     pub fn failed(&self, key: &K) -> Duration {
-        let mut state = self.lock();
-        let pending = state.timer_of.get(key).map(|(at, _)| at.saturating_duration_since(Instant::now()));
+        let mut state = self.state.lock();
+        let pending = state
+            .timer_of
+            .get(key)
+            .map(|(at, _)| at.saturating_duration_since(Instant::now()));
         let delay = match pending.filter(|_| state.failures.contains_key(key)) {
             Some(left) => left,
             None => {
                 let failures = state.failures.entry(key.clone()).or_insert(0);
                 *failures = failures.saturating_add(1);
-                delay(*failures, self.surroundings.fraction())
+                delay(*failures, self.environment.fraction())
             }
         };
         state.finish(key, Some(delay));
@@ -120,16 +127,14 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.changed.notify_one();
         delay
     }
-
-    fn lock(&self) -> MutexGuard<'_, State<K>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// Delay after the n-th failure in a row: doubled each time, from three quarters to five quarters of it.
+/// Delay after the n-th consecutive failure: doubled each time, times a random factor from 0.75 to 1.25.
 fn delay(failures: u32, random: f64) -> Duration {
-    let doubled =
-        FIRST_DELAY.saturating_mul(1u32.checked_shl(failures.saturating_sub(1).min(16)).unwrap_or(u32::MAX));
+    let doubled = FIRST_DELAY.saturating_mul(
+        1u32.checked_shl(failures.saturating_sub(1).min(16))
+            .unwrap_or(u32::MAX),
+    );
     doubled.min(LONGEST_DELAY).mul_f64(0.75 + random / 2.0)
 }
 
@@ -182,7 +187,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_key_is_never_worked_on_twice_at_once_and_no_change_is_lost() {
-        let queue = Queue::new(&Surroundings::default());
+        let queue = Queue::new(&Environment::default());
         queue.add("a");
         queue.add("a");
         assert_eq!(try_next(&queue), Some("a"));
@@ -196,7 +201,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn timers_fire_and_the_last_one_counts() {
-        let queue = Queue::new(&Surroundings::default());
+        let queue = Queue::new(&Environment::default());
         queue.add("a");
         let key = queue.next().await;
         queue.done(&key, Some(Duration::from_secs(100)));
@@ -207,12 +212,16 @@ mod tests {
         assert_eq!(queue.next().await, "a");
         assert_eq!(before.elapsed().as_secs(), 10);
         queue.done(&"a", None);
-        assert!(tokio::time::timeout(Duration::from_secs(1000), queue.next()).await.is_err());
+        assert!(
+            tokio::time::timeout(Duration::from_secs(1000), queue.next())
+                .await
+                .is_err()
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn failures_back_off_until_a_success() {
-        let queue = Queue::new(&Surroundings::default());
+        let queue = Queue::new(&Environment::default());
         queue.add("a");
         let mut last = Duration::ZERO;
         for _ in 0..6 {
@@ -231,7 +240,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn events_do_not_lengthen_the_delay() {
-        let queue = Queue::new(&Surroundings::default());
+        let queue = Queue::new(&Environment::default());
         queue.add("a");
         let first = queue.failed(&queue.next().await);
         for _ in 0..20 {
@@ -245,7 +254,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn several_workers_share_the_keys() {
-        let queue = std::sync::Arc::new(Queue::new(&Surroundings::default()));
+        let queue = std::sync::Arc::new(Queue::new(&Environment::default()));
         let workers: Vec<_> = (0..3)
             .map(|_| {
                 let queue = queue.clone();
@@ -258,7 +267,12 @@ mod tests {
         }
         let mut got = Vec::new();
         for worker in workers {
-            got.push(tokio::time::timeout(Duration::from_secs(1), worker).await.unwrap().unwrap());
+            got.push(
+                tokio::time::timeout(Duration::from_secs(1), worker)
+                    .await
+                    .unwrap()
+                    .unwrap(),
+            );
         }
         got.sort_unstable();
         assert_eq!(got, ["a", "b", "c"]);

@@ -1,11 +1,11 @@
-//! Readiness: a service is ready when everything it waits for has happened.
+//! Readiness: a service is ready when every gate is open.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// What a service still waits for.
+/// What a service waits for.
 #[derive(Clone, Debug)]
 pub struct Readiness {
     waiting: Arc<watch::Sender<BTreeMap<String, String>>>,
@@ -13,28 +13,71 @@ pub struct Readiness {
 
 impl Default for Readiness {
     fn default() -> Self {
-        Self { waiting: Arc::new(watch::Sender::new(BTreeMap::new())) }
+        Self {
+            waiting: Arc::new(watch::Sender::new(BTreeMap::new())),
+        }
     }
 }
 
 impl Readiness {
-    /// Adds something to wait for; ready only after [`Gate::open`].
+    /// Adds a gate, which is closed at first.
     pub fn gate(&self, name: impl Into<String>) -> Gate {
-        let gate = Gate { readiness: self.clone(), name: name.into() };
+        let gate = Gate {
+            readiness: self.clone(),
+            name: name.into(),
+        };
         gate.close("not yet");
         gate
     }
 
-    /// What is waited for and why, one line each; empty when ready.
+    /// The gates of one cluster. A process that serves several gives each a `name`, which the names of its gates start with.
+    pub fn gates(&self, name: &str) -> Gates {
+        let prefix = if name.is_empty() {
+            String::new()
+        } else {
+            format!("{name}: ")
+        };
+        Gates {
+            readiness: self.clone(),
+            prefix,
+        }
+    }
+
+    /// The closed gates with their reasons, one line each.
     pub fn waiting(&self) -> Vec<String> {
-        self.waiting.borrow().iter().map(|(name, why)| format!("{name}: {why}")).collect()
+        self.waiting
+            .borrow()
+            .iter()
+            .map(|(name, why)| format!("{name}: {why}"))
+            .collect()
     }
 
     /// Returns once every gate whose name starts with `prefix` is open.
     pub async fn opened(&self, prefix: &str) {
         let mut waiting = self.waiting.subscribe();
         // The sender lives as long as `self`, so that this can't fail.
-        let _ = waiting.wait_for(|waiting| !waiting.keys().any(|name| name.starts_with(prefix))).await;
+        let _ = waiting
+            .wait_for(|waiting| !waiting.keys().any(|name| name.starts_with(prefix)))
+            .await;
+    }
+}
+
+/// The gates of one cluster. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Gates {
+    readiness: Readiness,
+    prefix: String,
+}
+
+impl Gates {
+    /// Adds a gate, which is closed at first.
+    pub fn gate(&self, name: impl std::fmt::Display) -> Gate {
+        self.readiness.gate(format!("{}{name}", self.prefix))
+    }
+
+    /// Returns once every gate of this cluster whose name starts with `prefix` is open.
+    pub async fn opened(&self, prefix: &str) {
+        self.readiness.opened(&format!("{}{prefix}", self.prefix)).await;
     }
 }
 
@@ -46,16 +89,61 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// It has happened.
     pub fn open(&self) {
-        self.readiness.waiting.send_if_modified(|waiting| waiting.remove(&self.name).is_some());
+        self.readiness
+            .waiting
+            .send_if_modified(|waiting| waiting.remove(&self.name).is_some());
     }
 
-    /// It has not happened, or no longer holds.
     pub fn close(&self, why: impl Into<String>) {
         self.readiness.waiting.send_modify(|waiting| {
             waiting.insert(self.name.clone(), why.into());
         });
+    }
+}
+
+/// A gate that logs each problem once, in the words of `/readyz`.
+#[derive(Debug)]
+pub struct ProblemGate {
+    gate: Gate,
+    /// Value of the log field `cluster`.
+    cluster: &'static str,
+    /// The last result; `None` before the first.
+    last: Option<Result<(), String>>,
+}
+
+impl ProblemGate {
+    pub fn new(gate: Gate, cluster: &'static str) -> Self {
+        Self {
+            gate,
+            cluster,
+            last: None,
+        }
+    }
+
+    /// Closes the gate. Logs the problem unless it is the same as before.
+    pub fn report(&mut self, problem: impl Into<String>) {
+        let result = Some(Err(problem.into()));
+        if self.last == result {
+            return;
+        }
+        self.last = result;
+        if let Some(Err(problem)) = &self.last {
+            tracing::error!(cluster = self.cluster, "{}: {problem}", self.gate.name);
+            self.gate.close(problem);
+        }
+    }
+
+    /// Opens the gate, unless it is open; returns whether there was a problem. It is called for every answer of an API server,
+    /// and to open a gate takes a lock that all gates share.
+    pub fn resolve(&mut self) -> bool {
+        match self.last.replace(Ok(())) {
+            Some(Ok(())) => false,
+            before => {
+                self.gate.open();
+                before.is_some()
+            }
+        }
     }
 }
 
@@ -76,5 +164,37 @@ mod tests {
         assert!(readiness.waiting().is_empty());
         a.close("gone");
         assert_eq!(readiness.waiting(), ["watch of a: gone"]);
+    }
+
+    #[test]
+    fn a_problem_closes_its_gate_until_it_is_resolved() {
+        let readiness = Readiness::default();
+        let mut gate = ProblemGate::new(readiness.gate("rights"), "only");
+        assert_eq!(readiness.waiting(), ["rights: not yet"]);
+        assert!(!gate.resolve());
+        assert!(readiness.waiting().is_empty());
+        gate.report("missing");
+        gate.report("missing");
+        assert_eq!(readiness.waiting(), ["rights: missing"]);
+        gate.report("unknown");
+        assert_eq!(readiness.waiting(), ["rights: unknown"]);
+        assert!(gate.resolve() && !gate.resolve());
+        assert!(readiness.waiting().is_empty());
+        gate.report("unknown");
+        assert_eq!(readiness.waiting(), ["rights: unknown"]);
+    }
+
+    #[test]
+    fn a_cluster_does_not_wait_for_another() {
+        let readiness = Readiness::default();
+        let (first, second) = (readiness.gates("first"), readiness.gates("second"));
+        let (_, b) = (first.gate("watch of a"), second.gate("watch of a"));
+        assert_eq!(
+            readiness.waiting(),
+            ["first: watch of a: not yet", "second: watch of a: not yet"]
+        );
+        b.open();
+        assert!(second.opened("watch of ").now_or_never().is_some());
+        assert!(first.opened("watch of ").now_or_never().is_none());
     }
 }

@@ -1,53 +1,59 @@
-//! How a request to the API server can fail, as far as a controller cares.
+//! The ways in which a request to the API server fails that make a difference to a controller.
 
-use crate::runner::Failure;
-use crate::status;
+use osm_api::Reason;
 
-/// A request that failed.
+use crate::error::{self, Failure};
+
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// It failed, and may be tried again.
-    #[error("{what}: {}", status::brief(source))]
+    #[error("{what}: {}", error::brief(source))]
     Failed {
-        /// What was being done, or to what.
+        /// The object or the operation.
         what: &'static str,
-        /// The failure.
         source: Box<kube::Error>,
     },
-    /// Somebody else wrote in between: gather again.
-    #[error("{what}: changed by somebody else in between")]
+    /// Another writer changed the object between the read and the write. The next reconcile gathers again.
+    #[error("{what}: another writer changed it in the meantime; this is retried")]
     Conflict {
-        /// What was being done, or to what.
+        /// The object or the operation.
         what: &'static str,
     },
-    /// The namespace is not there, or going away.
-    #[error("{what}: {}; it is made up for once the namespace is back", status::brief(source))]
+    /// The namespace does not exist, or is terminating.
+    #[error(
+        "{what}: {}; this is retried when the namespace exists again",
+        error::brief(source)
+    )]
     NamespaceMissing {
-        /// What was being done, or to what.
+        /// The object or the operation.
         what: &'static str,
-        /// What the API server says.
         source: Box<kube::Error>,
     },
 }
 
-/// For `map_err`: puts a failure into its class.
+/// For `map_err`.
 pub fn failed(what: &'static str) -> impl FnOnce(kube::Error) -> RequestError {
     move |source| {
-        if status::conflict(&source) {
+        if error::conflict(&source) {
             RequestError::Conflict { what }
-        } else if status::namespace_missing(&source) {
-            RequestError::NamespaceMissing { what, source: Box::new(source) }
+        } else if error::namespace_missing(&source) {
+            RequestError::NamespaceMissing {
+                what,
+                source: Box::new(source),
+            }
         } else {
-            RequestError::Failed { what, source: Box::new(source) }
+            RequestError::Failed {
+                what,
+                source: Box::new(source),
+            }
         }
     }
 }
 
 impl RequestError {
-    /// Whether the API server, or the way to it, was at fault rather than what was asked: it may well pass.
+    /// Whether the API server or the network may be at fault, rather than the request, so that a retry may succeed.
     pub fn may_pass(&self) -> bool {
         match self {
-            Self::Failed { source, .. } => !status::is_code(source, 403),
+            Self::Failed { source, .. } => !error::is_code(source, 403),
             Self::Conflict { .. } => true,
             Self::NamespaceMissing { .. } => false,
         }
@@ -55,34 +61,16 @@ impl RequestError {
 }
 
 impl Failure for RequestError {
-    fn reason(&self) -> &'static str {
+    fn reason(&self) -> Reason {
         match self {
-            Self::Failed { source, .. } if status::is_code(source, 403) => "Forbidden",
-            Self::Failed { .. } => "RequestFailed",
-            Self::Conflict { .. } => "Conflict",
-            Self::NamespaceMissing { .. } => "NamespaceMissing",
+            Self::Failed { source, .. } if error::is_code(source, 403) => Reason::Forbidden,
+            Self::Failed { .. } => Reason::RequestFailed,
+            Self::Conflict { .. } => Reason::Conflict,
+            Self::NamespaceMissing { .. } => Reason::NamespaceMissing,
         }
     }
 
     fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict { .. })
     }
-}
-
-/// What the server said, else the whole chain of causes: kube's outer errors say only "failed to perform initial
-/// object list", and others repeat their source.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(kube::Error::Api(status)) = error.downcast_ref() {
-            return format!("{} ({})", status.message, status.code);
-        }
-        let own = error.to_string();
-        if !text.contains(&own) {
-            text = format!("{text}: {own}");
-        }
-        next = error.source();
-    }
-    text
 }

@@ -1,4 +1,5 @@
-//! Checks at start that the service may do what it will have to, rather than finding out at 3 a.m.
+//! Checks at start that the service has every permission that it will need, so that a missing one shows at once and not
+//! with the first renewal at night.
 
 use std::time::Duration;
 
@@ -13,37 +14,44 @@ use osm_api::settings::NodeBootstrapKind;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
-use crate::readiness::Gate;
-use crate::status::brief;
-use crate::{Connection, Context, settings};
+use crate::error::brief;
+use crate::readiness::ProblemGate;
+use crate::{Cluster, Connection, settings};
 
-/// Pauses while rights are missing: at the very start they may just have been granted.
+/// Pauses while rights are missing. At the very start they may just have been granted.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-/// Questions to the API server at the same time.
-const AT_A_TIME: usize = 8;
-/// Of each question: one answer that is lost is not to cost all the others.
+/// Reviews that are sent at the same time: one after the other they would take as long as the rest of the start.
+const PARALLEL_REVIEWS: usize = 8;
+/// Attempts for each review, so that one lost answer does not cost all the others.
 const ATTEMPTS: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Checks the rights, in a task for each cluster, until they are all there, and again whenever a kubeconfig changes or the
-/// settings ask for others; readiness waits for that.
-pub fn spawn(context: &Context, settings: &settings::Receiver) {
-    for connection in context.connections() {
+/// Checks the rights in each cluster until all are granted, and again whenever a kubeconfig changes or the settings need
+/// others. Readiness waits for the first complete result.
+pub fn spawn(cluster: &Cluster) {
+    let process = &cluster.process;
+    for connection in cluster.connections() {
         let check = Check {
-            gate: context.readiness.gate(format!("rights{}", connection.part().place())),
+            gate: {
+                let role = connection.role();
+                ProblemGate::new(
+                    cluster.gates.gate(format!("rights{}", role.place())),
+                    role.label(),
+                )
+            },
             connection: connection.clone(),
-            service: context.service,
-            installation: context.installation.clone(),
-            backoff: Backoff::new(&context.surroundings, FIRST_PAUSE, LONGEST_PAUSE),
+            service: process.service,
+            installation: cluster.installation.clone(),
+            backoff: Backoff::new(&process.environment, FIRST_PAUSE, LONGEST_PAUSE),
         };
-        tokio::spawn(check.run(settings.clone(), context.shutdown.clone()));
+        tokio::spawn(check.run(cluster.settings.clone(), cluster.shutdown.clone()));
     }
 }
 
 /// The rights of the service in one cluster.
 struct Check {
-    gate: Gate,
+    gate: ProblemGate,
     connection: Connection,
     service: Service,
     installation: Installation,
@@ -67,7 +75,7 @@ impl Check {
                 self.backoff.failed()
             };
             let next = async {
-                // Where nobody is left to tell of changes, time alone counts.
+                // If the senders of changes are gone, only the timer counts.
                 tokio::select! {
                     Ok(()) = changes.changed() => {}
                     Ok(()) = settings.changed() => {}
@@ -80,56 +88,58 @@ impl Check {
         }
     }
 
-    /// The single rights that it is to have in this cluster, or in the other one.
+    /// Every single right that the service needs in this cluster (`here`), or in the other one.
     fn questions(&self, here: bool) -> Vec<ResourceAttributes> {
-        let plays = self.connection.part().plays();
+        let kinds = self.connection.role().kinds();
         let mut questions: Vec<ResourceAttributes> = Vec::new();
         let grants = self.service.grants(&self.installation);
-        for grant in grants.iter().filter(|grant| plays.contains(&grant.cluster) == here) {
-            let new: Vec<_> = attributes(grant).filter(|question| !questions.contains(question)).collect();
+        for grant in grants
+            .iter()
+            .filter(|grant| kinds.contains(&grant.cluster) == here)
+        {
+            let new: Vec<_> = attributes(grant)
+                .filter(|question| !questions.contains(question))
+                .collect();
             questions.extend(new);
         }
         questions
     }
 
-    async fn check(&self) -> bool {
-        let cluster = self.connection.part().label();
-        match missing(&self.connection.client, &self.questions(true)).await {
+    /// Returns whether the service has every right.
+    async fn check(&mut self) -> bool {
+        let problem = match missing(&self.connection.client, &self.questions(true)).await {
             Ok(missing) if missing.is_empty() => {
-                self.gate.open();
-                true
+                self.gate.resolve();
+                return true;
             }
             Ok(missing) => {
-                let list = missing.join(", ");
                 let swapped = if self.looks_swapped().await { SWAPPED } else { "" };
-                tracing::error!(
-                    cluster,
-                    missing = list,
-                    "rights are missing: apply the RBAC of this version{swapped}"
-                );
-                self.gate.close(format!("missing: {list}{swapped}"));
-                false
+                format!(
+                    "missing: {}; apply the RBAC of this version{swapped}",
+                    missing.join(", ")
+                )
             }
-            Err(error) => {
-                tracing::warn!(cluster, error = brief(&error), "rights can't be checked yet");
-                self.gate.close(format!("can't be checked yet: {}", brief(&error)));
-                false
-            }
-        }
+            Err(error) => format!("can't be checked yet: {}", brief(&error)),
+        };
+        self.gate.report(problem);
+        false
     }
 
-    /// Whether everything is granted here that belongs into the other cluster.
+    /// Whether this cluster grants everything that belongs to the other one.
     async fn looks_swapped(&self) -> bool {
         let others = self.questions(false);
-        let all = async || missing(&self.connection.client, &others).await.is_ok_and(|m| m.is_empty());
+        let all = async || {
+            missing(&self.connection.client, &others)
+                .await
+                .is_ok_and(|m| m.is_empty())
+        };
         !others.is_empty() && all().await
     }
 }
 
-const SWAPPED: &str = "; all that belongs into the other cluster is granted here: are --kubeconfig and --worker-cluster-kubeconfig swapped?";
+const SWAPPED: &str = ". This cluster grants all rights that belong to the other one: are --kubeconfig and --worker-cluster-kubeconfig swapped?";
 
 async fn missing(client: &Client, questions: &[ResourceAttributes]) -> Result<Vec<String>, kube::Error> {
-    // One after the other they would take as long as all the rest of a start.
     let asked: Vec<_> = questions
         .iter()
         .cloned()
@@ -138,13 +148,25 @@ async fn missing(client: &Client, questions: &[ResourceAttributes]) -> Result<Ve
             async move { Ok::<_, kube::Error>((describe(&question), allowed(&client, question).await?)) }
         })
         .collect();
-    let answers: Vec<(String, bool)> = stream::iter(asked).buffered(AT_A_TIME).try_collect().await?;
-    Ok(answers.into_iter().filter_map(|(right, allowed)| (!allowed).then_some(right)).collect())
+    let answers: Vec<(String, bool)> = stream::iter(asked)
+        .buffered(PARALLEL_REVIEWS)
+        .try_collect()
+        .await?;
+    Ok(answers
+        .into_iter()
+        .filter_map(|(right, allowed)| (!allowed).then_some(right))
+        .collect())
 }
 
 async fn allowed(client: &Client, attributes: ResourceAttributes) -> Result<bool, kube::Error> {
-    let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
-    let review = SelfSubjectAccessReview { spec, ..Default::default() };
+    let spec = SelfSubjectAccessReviewSpec {
+        resource_attributes: Some(attributes),
+        ..Default::default()
+    };
+    let review = SelfSubjectAccessReview {
+        spec,
+        ..Default::default()
+    };
     let (reviews, params) = (Api::all(client.clone()), PostParams::default());
     let mut attempts = 1..ATTEMPTS;
     loop {
@@ -158,41 +180,64 @@ async fn allowed(client: &Client, attributes: ResourceAttributes) -> Result<bool
     }
 }
 
-/// Every single right of a grant, as a question.
+/// One review for every verb, resource and name of a grant.
 fn attributes(grant: &Grant) -> impl Iterator<Item = ResourceAttributes> {
-    grant.rights.iter().map(|right| &right.rule).flat_map(move |rule| {
-        let group = rule.api_groups.iter().flatten().next();
-        let names =
-            rule.resource_names.as_ref().map_or_else(|| vec![None], |names| names.iter().map(Some).collect());
-        rule.resources.iter().flatten().flat_map(move |resource| {
-            let (resource, subresource) =
-                resource.split_once('/').map_or((resource.as_str(), None), |(r, s)| (r, Some(s)));
-            let names = names.clone();
-            rule.verbs.iter().flat_map(move |verb| {
-                names.clone().into_iter().map(move |name| ResourceAttributes {
-                    group: group.cloned(),
-                    resource: Some(resource.to_owned()),
-                    subresource: subresource.map(str::to_owned),
-                    verb: Some(verb.clone()),
-                    namespace: grant.namespace.clone(),
-                    name: name.cloned(),
-                    ..Default::default()
+    grant
+        .rights
+        .iter()
+        .map(|right| &right.rule)
+        .flat_map(move |rule| {
+            let group = rule.api_groups.iter().flatten().next();
+            let names = rule
+                .resource_names
+                .as_ref()
+                .map_or_else(|| vec![None], |names| names.iter().map(Some).collect());
+            rule.resources.iter().flatten().flat_map(move |resource| {
+                let (resource, subresource) = resource
+                    .split_once('/')
+                    .map_or((resource.as_str(), None), |(r, s)| (r, Some(s)));
+                let names = names.clone();
+                rule.verbs.iter().flat_map(move |verb| {
+                    names.clone().into_iter().map(move |name| ResourceAttributes {
+                        group: group.cloned(),
+                        resource: Some(resource.to_owned()),
+                        subresource: subresource.map(str::to_owned),
+                        verb: Some(verb.clone()),
+                        namespace: grant.namespace.clone(),
+                        name: name.cloned(),
+                        ..Default::default()
+                    })
                 })
             })
         })
-    })
 }
 
-/// `create secrets in cloud-init-settings`, as people and logs say it.
+/// Such as `create secrets in cloud-init-settings`.
 pub fn describe(attributes: &ResourceAttributes) -> String {
     let word = |text: &Option<String>| text.clone().unwrap_or_default();
-    let subresource = attributes.subresource.as_deref().map(|s| format!("/{s}")).unwrap_or_default();
-    let name = attributes.name.as_deref().map(|name| format!(" {name}")).unwrap_or_default();
+    let subresource = attributes
+        .subresource
+        .as_deref()
+        .map(|s| format!("/{s}"))
+        .unwrap_or_default();
+    let name = attributes
+        .name
+        .as_deref()
+        .map(|name| format!(" {name}"))
+        .unwrap_or_default();
     // A namespace is in itself.
-    let inside =
-        attributes.namespace.as_deref().filter(|_| attributes.resource.as_deref() != Some("namespaces"));
-    let place = inside.map(|namespace| format!(" in {namespace}")).unwrap_or_default();
-    format!("{} {}{subresource}{name}{place}", word(&attributes.verb), word(&attributes.resource))
+    let inside = attributes
+        .namespace
+        .as_deref()
+        .filter(|_| attributes.resource.as_deref() != Some("namespaces"));
+    let place = inside
+        .map(|namespace| format!(" in {namespace}"))
+        .unwrap_or_default();
+    format!(
+        "{} {}{subresource}{name}{place}",
+        word(&attributes.verb),
+        word(&attributes.resource)
+    )
 }
 
 #[cfg(test)]
@@ -214,7 +259,10 @@ mod tests {
             "watch namespaces cloud-init-settings",
             "watch configmaps osm-settings in kube-system",
         ] {
-            assert!(asked.iter().any(|asked| asked == right), "{right} missing in {asked:#?}");
+            assert!(
+                asked.iter().any(|asked| asked == right),
+                "{right} missing in {asked:#?}"
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Runs reconciles from a queue: bounded concurrency, a time limit, back-off, and a panic that stays with its object. Keys that
-//! belong to another [replica](crate::replicas) are left to it.
+//! Runs reconciles from a queue, with bounded concurrency, a time limit and back-off. A panic ends only the reconcile of its
+//! object. Keys that belong to another [replica](crate::replicas) are left to it.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -7,19 +7,21 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use osm_api::Reason;
 use tokio_util::sync::CancellationToken;
 
+use crate::error::Failure;
 use crate::metrics::{Metrics, Outcome};
 use crate::queue::Queue;
 use crate::replicas::{OnChange, Replicas};
-use crate::{Context, watch};
+use crate::{Cluster, watch};
 
-/// At shutdown, others wait no longer than this for reconciles that run to be finished.
-const HAND_OVER: Duration = Duration::from_secs(2);
+/// At shutdown, the Lease is given up after this time even if reconciles still run, so that the other replicas can take over.
+const MAX_HANDOVER_DELAY: Duration = Duration::from_secs(2);
 
-/// What is worked on. Its text is what replicas go by.
+/// A key of the queue. Its text decides which replica owns it.
 pub trait Key: Clone + Eq + Hash + Display + Send + Sync + 'static {
-    /// Whether each replica works on it for itself, rather than one for all.
+    /// Whether each replica reconciles this key for itself.
     fn is_of_each(&self) -> bool {
         false
     }
@@ -27,37 +29,27 @@ pub trait Key: Clone + Eq + Hash + Display + Send + Sync + 'static {
 
 impl Key for String {}
 
-/// A controller whose keys are shared by replicas.
+/// A controller whose keys are divided among replicas.
 pub trait Shared<K>: Clone + Send + Sync + 'static {
-    /// Every key that there may be work for.
+    /// Every key that may need a reconcile.
     fn known(&self) -> Vec<K>;
 
-    /// Another replica works on this key. What is remembered of it would be out of date when it comes back, and what is counted
-    /// is counted there.
+    /// Another replica owns this key now. Drop what is remembered of it, which would be out of date when the key comes back,
+    /// and what is counted for it, which the other replica counts.
     fn released(&self, key: &K);
-}
-
-/// What a failed reconcile can tell about itself.
-pub trait Failure: Display + Send {
-    /// From the closed set of the controller.
-    fn reason(&self) -> &'static str;
-    /// Somebody else wrote in between: gather again, this is no failure.
-    fn is_conflict(&self) -> bool;
 }
 
 /// Limits of a runner.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Reconciles at the same time.
     pub concurrency: usize,
-    /// Longest time of one.
     pub timeout: Duration,
 }
 
-/// Waits until every watch is in step (before, an object that has yet to be shown would look like one that is gone),
-/// then works until shutdown on those keys of the queue that are this replica's, among all that serve `installation`.
+/// Waits until every watch is in step, then reconciles the keys of this replica until shutdown. Before that, an object that no
+/// watch has shown yet would look like a deleted one. The replicas that serve `installation` divide the keys.
 pub async fn work<K, S, F, Fut, E>(
-    context: &Context,
+    cluster: &Cluster,
     installation: &str,
     queue: Arc<Queue<K>>,
     shared: S,
@@ -69,31 +61,46 @@ pub async fn work<K, S, F, Fut, E>(
     Fut: Future<Output = Result<Option<Duration>, E>> + Send + 'static,
     E: Failure + 'static,
 {
-    let (member, shutdown) = (Replicas::watch(context, installation), context.shutdown.clone());
-    if shutdown.run_until_cancelled(context.readiness.opened(watch::GATE)).await.is_none() {
+    let (member, shutdown) = (Replicas::watch(cluster, installation), cluster.shutdown.clone());
+    if shutdown
+        .run_until_cancelled(cluster.gates.opened(watch::GATE))
+        .await
+        .is_none()
+    {
         return;
     }
-    let limits =
-        Limits { concurrency: context.args.concurrency.into(), timeout: context.args.reconcile_timeout() };
+    let process = &cluster.process;
+    let limits = Limits {
+        concurrency: process.args.concurrency.into(),
+        timeout: process.args.reconcile_timeout(),
+    };
     let replicas = member.replicas().clone();
     let mut joined = member.join(wakes(queue.clone(), shared.clone()));
     let worked = CancellationToken::new();
     let work = async {
-        run(queue, limits, context.metrics.clone(), shutdown.clone(), (replicas, shared), reconcile).await;
+        run(
+            queue,
+            limits,
+            process.metrics.clone(),
+            shutdown.clone(),
+            (replicas, shared),
+            reconcile,
+        )
+        .await;
         worked.cancel();
     };
     let leave = async {
         if shutdown.run_until_cancelled(joined.broke_off()).await.is_some() {
-            // Started anew, it may do better.
-            return shutdown.cancel();
+            // A restarted process may do better.
+            return process.shutdown.cancel();
         }
-        let _ = tokio::time::timeout(HAND_OVER, worked.cancelled()).await;
+        let _ = tokio::time::timeout(MAX_HANDOVER_DELAY, worked.cancelled()).await;
         joined.leave().await;
     };
     tokio::join!(work, leave);
 }
 
-/// Wakes the keys that have come to us, to be worked on, and those that have gone, to be released.
+/// Queues the keys that this replica now owns, to be reconciled, and those that it has lost, to be released.
 fn wakes<K: Key>(queue: Arc<Queue<K>>, shared: impl Shared<K>) -> OnChange {
     Box::new(move |replicas, before, after| {
         let mut owned = 0;
@@ -110,7 +117,7 @@ fn wakes<K: Key>(queue: Arc<Queue<K>>, shared: impl Shared<K>) -> OnChange {
 
 /// Works on the queue until `shutdown`; reconciles that run then are finished, within their time limit.
 ///
-/// A reconcile returns when the key shall run again without an event.
+/// A reconcile returns after which time the key is reconciled again without an event.
 pub async fn run<K, S, F, Fut, E>(
     queue: Arc<Queue<K>>,
     limits: Limits,
@@ -149,23 +156,23 @@ pub async fn run<K, S, F, Fut, E>(
                     }
                     Ok(Ok(Err(error))) if error.is_conflict() => {
                         let delay = queue.failed(&key);
-                        tracing::debug!(object = %key, %error, ?delay, "changed by somebody else, once more");
-                        (Outcome::Conflict, error.reason())
+                        tracing::debug!(object = %key, %error, ?delay, "another writer changed the object; the reconcile is repeated");
+                        (Outcome::Conflict, error.reason().as_str())
                     }
                     Ok(Ok(Err(error))) => {
                         let delay = queue.failed(&key);
-                        tracing::warn!(object = %key, reason = error.reason(), %error, ?delay, "reconcile failed");
-                        (Outcome::Failure, error.reason())
+                        tracing::warn!(object = %key, reason = %error.reason(), %error, ?delay, "reconcile failed");
+                        (Outcome::Failure, error.reason().as_str())
                     }
                     Ok(Err(_)) => {
                         let delay = queue.failed(&key);
-                        tracing::warn!(object = %key, limit = ?limits.timeout, ?delay, "reconcile took too long");
-                        (Outcome::Timeout, "Timeout")
+                        tracing::warn!(object = %key, limit = ?limits.timeout, ?delay, "the reconcile exceeded its time limit");
+                        (Outcome::Timeout, Reason::Timeout.as_str())
                     }
                     Err(error) => {
                         let delay = queue.failed(&key);
-                        tracing::error!(object = %key, panic = error.is_panic(), ?delay, "reconcile broke off; please report this");
-                        (Outcome::Panic, "Panic")
+                        tracing::error!(object = %key, panic = error.is_panic(), ?delay, "the reconcile panicked; please report this");
+                        (Outcome::Panic, Reason::Panic.as_str())
                     }
                 };
                 metrics.reconciled(outcome, reason, started.elapsed());
@@ -174,7 +181,7 @@ pub async fn run<K, S, F, Fut, E>(
     });
     for worker in workers.collect::<Vec<_>>() {
         if let Err(error) = worker.await {
-            tracing::error!(%error, "a worker broke off");
+            tracing::error!(%error, "a worker ended unexpectedly");
         }
     }
 }
@@ -192,8 +199,8 @@ mod tests {
         }
     }
     impl Failure for Broken {
-        fn reason(&self) -> &'static str {
-            "Broken"
+        fn reason(&self) -> Reason {
+            Reason::RequestFailed
         }
         fn is_conflict(&self) -> bool {
             self.0
@@ -215,7 +222,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn panic_hang_failure_and_conflict_stay_with_their_object() {
-        let queue = Arc::new(Queue::new(&crate::Surroundings::default()));
+        let queue = Arc::new(Queue::new(&crate::Environment::default()));
         let metrics = Metrics::new().unwrap();
         let shutdown = CancellationToken::new();
         for key in ["panic", "hang", "fail", "conflict", "good"] {
@@ -223,7 +230,10 @@ mod tests {
         }
         let good = Arc::new(AtomicUsize::new(0));
         let count = good.clone();
-        let limits = Limits { concurrency: 2, timeout: Duration::from_secs(5) };
+        let limits = Limits {
+            concurrency: 2,
+            timeout: Duration::from_secs(5),
+        };
         let runner = tokio::spawn(run(
             queue.clone(),
             limits,

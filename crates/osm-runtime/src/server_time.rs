@@ -1,22 +1,23 @@
-//! The API server's clock, read from its answers. Lives of credentials are measured by it: our own clock may be hours off,
-//! or jump.
+//! The API server's clock, as its answers show it. Lifetimes of credentials are measured by it, because the clock of this
+//! host may be wrong by hours, or jump.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use http::HeaderMap;
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 
-use crate::Surroundings;
+use crate::Environment;
 
-/// Answers tell whole seconds, and have been on their way: a smaller difference says nothing.
-const INEXACT: SignedDuration = SignedDuration::from_secs(2);
+/// Answers have whole seconds and arrive late, so a smaller difference means nothing.
+const PRECISION: SignedDuration = SignedDuration::from_secs(2);
 
-/// Shared by everything that talks to one API server; cheap to clone.
+/// Shared by all clients of one API server. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct ServerTime {
     seen: Arc<Mutex<Option<Seen>>>,
-    surroundings: Surroundings,
+    environment: Environment,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,27 +34,35 @@ impl Seen {
 }
 
 impl ServerTime {
-    /// Goes by our own clock until the API server has answered.
-    pub fn new(surroundings: &Surroundings) -> Self {
-        Self { seen: Arc::default(), surroundings: surroundings.clone() }
+    /// Uses the local clock until the API server has answered.
+    pub fn new(environment: &Environment) -> Self {
+        Self {
+            seen: Arc::default(),
+            environment: environment.clone(),
+        }
     }
 
-    /// What the API server's clock shows; ours until it has answered once.
     pub fn now(&self) -> Timestamp {
-        let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.map_or_else(|| self.surroundings.now(), Seen::now)
+        let seen = *self.seen.lock();
+        seen.map_or_else(|| self.environment.now(), Seen::now)
     }
 
-    /// Notes when an answer was given. Only the API server itself marks its answers with `Audit-Id`: a proxy before it
-    /// may have a clock of its own.
+    /// Notes the time of an answer. A proxy may have another clock, but only the API server adds `Audit-Id` to answers.
     pub fn note(&self, headers: &HeaderMap) {
         let text = |name: &str| headers.get(name)?.to_str().ok();
-        let (Some(_), Some(date)) = (text("audit-id"), text("date")) else { return };
-        let Ok(server) = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(date) else { return };
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = seen.is_some_and(|seen| seen.now().duration_since(server).abs() < INEXACT);
+        let (Some(_), Some(date)) = (text("audit-id"), text("date")) else {
+            return;
+        };
+        let Ok(server) = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(date) else {
+            return;
+        };
+        let mut seen = self.seen.lock();
+        let known = seen.is_some_and(|seen| seen.now().duration_since(server).abs() < PRECISION);
         if !known {
-            *seen = Some(Seen { server, at: Instant::now() });
+            *seen = Some(Seen {
+                server,
+                at: Instant::now(),
+            });
         }
     }
 }
@@ -75,12 +84,18 @@ mod tests {
     fn the_last_answer_of_the_api_server_counts() {
         let time = ServerTime::default();
         let off = |time: &ServerTime, from: &str| {
-            time.now().duration_since(from.parse::<Timestamp>().unwrap()).abs().as_secs()
+            time.now()
+                .duration_since(from.parse::<Timestamp>().unwrap())
+                .abs()
+                .as_secs()
         };
-        assert!(time.now().duration_since(Timestamp::now()).abs() < INEXACT);
+        assert!(time.now().duration_since(Timestamp::now()).abs() < PRECISION);
         time.note(&answer("Sat, 21 Nov 2026 18:54:06 GMT", false));
         time.note(&answer("soon", true));
-        assert!(time.now().duration_since(Timestamp::now()).abs() < INEXACT, "neither is the API server's");
+        assert!(
+            time.now().duration_since(Timestamp::now()).abs() < PRECISION,
+            "neither is the API server's"
+        );
         time.note(&answer("Sun, 06 Nov 1994 08:49:37 GMT", true));
         assert!(off(&time, "1994-11-06T08:49:37Z") < 5);
         time.note(&answer("Sat, 05 Nov 1994 08:49:37 GMT", true));
@@ -88,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_more_or_less_is_no_news() {
+    fn a_difference_of_a_second_is_ignored() {
         let time = ServerTime::default();
         time.note(&answer("Sun, 06 Nov 1994 08:49:37 GMT", true));
         let before = time.now();

@@ -3,59 +3,24 @@
 use std::future::Future;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use kube::Client;
-use osm_api::rbac::{Cluster, Installation, Service};
+use osm_api::rbac::{ClusterKind, Installation, Service};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Credentials, Observe};
-use crate::connection::Part;
+use crate::connection_role::ConnectionRole;
 use crate::kubeconfig::{self, Follower, Origin};
+use crate::readiness::Gates;
 use crate::server_time::ServerTime;
-use crate::watch::Relist;
 use crate::{
-    CommonArgs, Connection, Metrics, Readiness, Surroundings, admin, definitions, request, rights, settings,
-    telemetry,
+    Cluster, CommonArgs, Connection, Environment, Metrics, Process, Readiness, admin, definitions, error,
+    rights, settings_watch, telemetry,
 };
 
-/// What a controller gets to work with.
-#[derive(Clone)]
-pub struct Context {
-    /// Which service this is.
-    pub service: Service,
-    /// Flags.
-    pub args: CommonArgs,
-    /// What is particular to this installation.
-    pub installation: Installation,
-    /// The cluster of profiles, configs and settings.
-    pub management: Connection,
-    /// The cluster of MachineDeployments and of `cloud-init-settings`; the same one where no other is given.
-    pub worker: Connection,
-    /// Clock and chance.
-    pub surroundings: Surroundings,
-    /// Metrics.
-    pub metrics: Metrics,
-    /// Readiness.
-    pub readiness: Readiness,
-    /// For all watches.
-    pub relist: Relist,
-    /// Cancelled when the service is to stop.
-    pub shutdown: CancellationToken,
-}
-
-impl Context {
-    /// Each cluster once.
-    pub fn connections(&self) -> Vec<&Connection> {
-        match self.management.part() {
-            Part::Only => vec![&self.management],
-            Part::Of(_) => vec![&self.management, &self.worker],
-        }
-    }
-}
-
-/// Runs a service until SIGTERM or SIGINT. Two threads do: the work is waiting. `worker`: the kubeconfig of the worker
-/// cluster, where it is another one.
+/// Runs a service until SIGTERM or SIGINT. `worker`: the kubeconfig of the worker cluster, if it is another cluster.
 pub fn main<F, Fut>(
     service: Service,
     args: CommonArgs,
@@ -64,13 +29,13 @@ pub fn main<F, Fut>(
     run: F,
 ) -> ExitCode
 where
-    F: FnOnce(Context, settings::Receiver) -> Fut,
+    F: FnOnce(Arc<Process>, Cluster) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
 {
     exit(service, serve(service, args, worker, installation, run))
 }
 
-/// Does one thing in the cluster of `--kubeconfig`, and ends.
+/// Does one thing in the cluster of `--kubeconfig`, and exits.
 pub fn once<F, Fut>(service: Service, args: CommonArgs, work: F) -> ExitCode
 where
     F: FnOnce(Client) -> Fut,
@@ -85,11 +50,17 @@ where
 }
 
 fn origin(args: &CommonArgs) -> Origin {
-    args.kubeconfig.clone().map_or(Origin::Inferred, |path| Origin::File { flag: "--kubeconfig", path })
+    args.kubeconfig
+        .clone()
+        .map_or(Origin::Inferred, |path| Origin::File {
+            flag: "--kubeconfig",
+            path,
+        })
 }
 
 fn exit(service: Service, work: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
     let outcome = tokio::runtime::Builder::new_multi_thread()
+        // A service mostly waits, so two threads are enough.
         .worker_threads(2)
         .enable_all()
         .build()
@@ -98,7 +69,7 @@ fn exit(service: Service, work: impl Future<Output = anyhow::Result<()>>) -> Exi
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{}: {}", service.name(), request::chain(error.as_ref()));
+            eprintln!("{}: {}", service.name(), error::chain(error.as_ref()));
             ExitCode::FAILURE
         }
     }
@@ -112,73 +83,56 @@ async fn serve<F, Fut>(
     run: F,
 ) -> anyhow::Result<()>
 where
-    F: FnOnce(Context, settings::Receiver) -> Fut,
+    F: FnOnce(Arc<Process>, Cluster) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
 {
     telemetry::init(&args)?;
-    // Only an earlier call in this process could make this fail.
+    // This can only fail if the provider was installed before.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let metrics = Metrics::new()?;
-    let (readiness, shutdown) = (Readiness::default(), CancellationToken::new());
+    let process = Arc::new(Process {
+        service,
+        args,
+        environment: Environment::default(),
+        metrics: Metrics::new()?,
+        readiness: Readiness::default(),
+        shutdown: CancellationToken::new(),
+    });
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     tracing::info!(
         service = service.name(),
         version = env!("CARGO_PKG_VERSION"),
-        namespace = args.namespace,
+        namespace = process.args.namespace,
         "starting"
     );
-    // Until all else that readiness waits for is known.
-    let start = readiness.gate("start");
-    admin::spawn(args.listen, &readiness, &metrics, &shutdown).await?;
-    let stop = shutdown.clone();
+    // It opens once the connections exist, with the gates of settings, definitions and rights. The gates of watches are added when
+    // the controller runs.
+    let start = process.readiness.gate("start");
+    admin::spawn(
+        process.args.listen,
+        &process.readiness,
+        &process.metrics,
+        &process.shutdown,
+    )
+    .await?;
+    let stop = process.shutdown.clone();
     let work = async move {
-        let surroundings = Surroundings::default();
-        let connect = async |part: Part, origin: Origin| {
-            let timeout = args.request_timeout();
-            let credentials = Credentials::new(&readiness, part, &origin.describe());
-            let time = ServerTime::new(&surroundings);
-            let observe = Observe::new(&metrics, timeout, part, time, Some(credentials));
-            let open = |current| Connection::open(part, service, observe.clone(), current);
-            Follower::start(origin, (service, timeout), open, &readiness, &shutdown).await
+        let gates = process.readiness.gates("");
+        let Some((management, worker)) = connect(&process, &gates, worker).await? else {
+            return Ok(());
         };
-        let origin = origin(&args);
-        let connected = match worker {
-            None => connect(Part::Only, origin).await?.map(|only| (only.clone(), only)),
-            Some(path) => {
-                let worker = Origin::File { flag: "--worker-cluster-kubeconfig", path };
-                // At the same time, so that what is wrong with either is told.
-                let (management, worker) = tokio::try_join!(
-                    connect(Part::Of(Cluster::Management), origin),
-                    connect(Part::Of(Cluster::Worker), worker)
-                )?;
-                management.zip(worker)
-            }
-        };
-        let Some((management, worker)) = connected else { return Ok(()) };
-        let context = Context {
-            service,
-            installation,
-            management,
-            worker,
-            surroundings,
-            metrics,
-            readiness,
-            relist: Relist::default(),
-            shutdown,
-            args,
-        };
-        let settings = settings::spawn(&context);
-        definitions::spawn(&context);
-        rights::spawn(&context, &settings);
+        let (cluster, settings) = Cluster::new(&process, gates, installation, management, worker);
+        settings_watch::spawn(&cluster, settings);
+        definitions::spawn(&cluster);
+        rights::spawn(&cluster);
         start.open();
-        run(context, settings).await
+        run(process, cluster).await
     };
     tokio::pin!(work);
     tokio::select! {
         outcome = &mut work => return outcome,
-        _ = terminate.recv() => tracing::info!("SIGTERM: finishing what is at work"),
-        _ = interrupt.recv() => tracing::info!("SIGINT: finishing what is at work"),
+        _ = terminate.recv() => tracing::info!("SIGTERM: finishing the reconciles that run"),
+        _ = interrupt.recv() => tracing::info!("SIGINT: finishing the reconciles that run"),
     }
     stop.cancel();
     tokio::select! {
@@ -186,4 +140,44 @@ where
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
     }
+}
+
+/// Connects to the management cluster and the worker cluster; `None`: shutdown came first.
+async fn connect(
+    process: &Process,
+    gates: &Gates,
+    worker: Option<PathBuf>,
+) -> anyhow::Result<Option<(Connection, Connection)>> {
+    let connect = async |role: ConnectionRole, origin: Origin| {
+        let timeout = process.args.request_timeout();
+        let credentials = Credentials::new(gates, role, &origin.describe());
+        let time = ServerTime::new(&process.environment);
+        let observe = Observe::new(&process.metrics, timeout, role, time, Some(credentials));
+        let open = |current| Connection::open(role, process.service, observe.clone(), current);
+        Follower::start(
+            origin,
+            role,
+            (process.service, timeout),
+            open,
+            gates,
+            &process.shutdown,
+        )
+        .await
+    };
+    let origin = origin(&process.args);
+    let Some(path) = worker else {
+        return Ok(connect(ConnectionRole::Only, origin)
+            .await?
+            .map(|only| (only.clone(), only)));
+    };
+    let worker = Origin::File {
+        flag: "--worker-cluster-kubeconfig",
+        path,
+    };
+    // At the same time, so that the problems of both are reported.
+    let (management, worker) = tokio::try_join!(
+        connect(ConnectionRole::Of(ClusterKind::Management), origin),
+        connect(ConnectionRole::Of(ClusterKind::Worker), worker)
+    )?;
+    Ok(management.zip(worker))
 }

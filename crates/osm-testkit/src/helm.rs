@@ -1,4 +1,4 @@
-//! Helm and kubeconform, built from the Go module under `e2e/helm`, and the chart of this repository.
+//! Helm and kubeconform, built from the Go module in `e2e/helm`, and the chart of this repository.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use tokio::process::Command;
 
 use crate::ControlPlane;
 use crate::control_plane::assets;
-use crate::go_module::{Flags, GoModule, required_version};
 use crate::process::ScratchDir;
+use osm_judges::go_module::{Flags, GoModule, required_version};
 
 /// The chart's directory.
 #[must_use]
@@ -25,7 +25,9 @@ pub fn chart() -> PathBuf {
 /// When the directory can't be read.
 pub fn ci_values() -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(chart().join("ci"))?;
-    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let mut files = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
     files.sort();
     Ok(files)
 }
@@ -35,7 +37,9 @@ pub fn ci_values() -> Result<Vec<PathBuf>> {
 /// # Errors
 /// When Go is missing or the build fails.
 pub async fn program(progress: impl Fn(&str)) -> Result<PathBuf> {
-    module()?.build("helm", "helm.sh/helm/v3/cmd/helm", progress).await
+    module()?
+        .build("helm", "helm.sh/helm/v3/cmd/helm", progress)
+        .await
 }
 
 /// The binary of kubeconform, from the cache, else built.
@@ -43,7 +47,13 @@ pub async fn program(progress: impl Fn(&str)) -> Result<PathBuf> {
 /// # Errors
 /// When Go is missing or the build fails.
 pub async fn kubeconform(progress: impl Fn(&str)) -> Result<PathBuf> {
-    module()?.build("kubeconform", "github.com/yannh/kubeconform/cmd/kubeconform", progress).await
+    module()?
+        .build(
+            "kubeconform",
+            "github.com/yannh/kubeconform/cmd/kubeconform",
+            progress,
+        )
+        .await
 }
 
 fn module() -> Result<GoModule> {
@@ -52,7 +62,10 @@ fn module() -> Result<GoModule> {
     // Without a cluster, Helm renders for the Kubernetes that it was built for, which only its linker flags say.
     let kubernetes = assets::kubernetes_version()?;
     let mut numbers = kubernetes.trim_start_matches('v').split('.');
-    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let (major, minor) = (
+        numbers.next().unwrap_or_default(),
+        numbers.next().unwrap_or_default(),
+    );
     let of = |package: &str| {
         let variable = format!("helm.sh/helm/v3/pkg/{package}.k8sVersion");
         format!("-X {variable}Major={major} -X {variable}Minor={minor}")
@@ -60,7 +73,14 @@ fn module() -> Result<GoModule> {
     let (capabilities, lint) = (of("chartutil"), of("lint/rules"));
     let ldflags =
         format!("-s -w -X helm.sh/helm/v3/internal/version.version={version} {capabilities} {lint}");
-    GoModule::new(&directory, "helm", Flags { ldflags, ..Flags::default() })
+    GoModule::new(
+        &directory,
+        "helm",
+        Flags {
+            ldflags,
+            ..Flags::default()
+        },
+    )
 }
 
 /// Helm, with files of its own, for one cluster or none.
@@ -77,7 +97,10 @@ impl Helm {
     /// # Errors
     /// When helm can't be built.
     pub async fn new(control_plane: &ControlPlane) -> Result<Self> {
-        Ok(Self { kubeconfig: control_plane.admin_kubeconfig_path(), ..Self::without_cluster().await? })
+        Ok(Self {
+            kubeconfig: control_plane.admin_kubeconfig_path(),
+            ..Self::without_cluster().await?
+        })
     }
 
     /// For rendering.
@@ -86,7 +109,11 @@ impl Helm {
     /// When helm can't be built.
     pub async fn without_cluster() -> Result<Self> {
         let program = program(|line| eprintln!("{line}")).await?;
-        Ok(Self { program, kubeconfig: "/dev/null".into(), scratch: ScratchDir::new("osm-helm-")? })
+        Ok(Self {
+            program,
+            kubeconfig: "/dev/null".into(),
+            scratch: ScratchDir::new("osm-helm-")?,
+        })
     }
 
     /// The command with these arguments.
@@ -108,7 +135,10 @@ impl Helm {
     /// # Errors
     /// When it can't be run.
     pub async fn output<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Output> {
-        self.command(arguments).output().await.context("helm can't be run")
+        self.command(arguments)
+            .output()
+            .await
+            .context("helm can't be run")
     }
 
     /// Runs it; gives what it prints.
@@ -117,9 +147,15 @@ impl Helm {
     /// When it fails, with its words.
     pub async fn run<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<String> {
         let output = self.output(arguments).await?;
-        let (stdout, stderr) =
-            (String::from_utf8(output.stdout)?, String::from_utf8_lossy(&output.stderr).into_owned());
-        ensure!(output.status.success(), "helm failed ({}):\n{stdout}{stderr}", output.status);
+        let (stdout, stderr) = (
+            String::from_utf8(output.stdout)?,
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        );
+        ensure!(
+            output.status.success(),
+            "helm failed ({}):\n{stdout}{stderr}",
+            output.status
+        );
         Ok(stdout)
     }
 
@@ -132,6 +168,9 @@ impl Helm {
         let mut arguments = vec!["template", release, &chart, "--namespace", namespace];
         arguments.extend(more);
         let documents: Vec<Value> = serde_saphyr::from_multiple(&self.run(arguments).await?)?;
-        Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+        Ok(documents
+            .into_iter()
+            .filter(|document| !document.is_null())
+            .collect())
     }
 }

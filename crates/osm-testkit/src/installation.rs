@@ -1,5 +1,5 @@
-//! An installation on a control plane: what the chart will install, and the three services as processes, each with an
-//! identity of its own and only its own rights.
+//! An installation on a control plane: the objects that the chart installs, and the three services as processes. Each service has its own
+//! identity and only its own rights.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use osm_api::names::{CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT, SETTINGS_KEY};
-use osm_api::rbac::{Cluster, Installation, Service};
+use osm_api::rbac::{ClusterKind, Installation, Service};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -21,22 +21,22 @@ use crate::{ControlPlane, wait_for};
 pub const IDENTITIES: &str = "osm-services";
 
 /// How long a service may take until it serves its admin port.
-const START: Duration = Duration::from_secs(30);
+const STARTED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Everything that an installation in one cluster needs besides CRDs and settings, as Kubernetes objects in order.
 #[must_use]
 pub fn manifests(installation: &Installation) -> Vec<Value> {
-    manifests_in(installation, &Cluster::ALL)
+    manifests_in(installation, &ClusterKind::ALL)
 }
 
 /// As [`manifests`], in a cluster that plays only these parts.
 #[must_use]
-pub fn manifests_in(installation: &Installation, parts: &[Cluster]) -> Vec<Value> {
+pub fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<Value> {
     let mut namespaces = vec![IDENTITIES];
-    if parts.contains(&Cluster::Management) {
+    if parts.contains(&ClusterKind::Management) {
         namespaces.extend(installation.namespaces_of_profiles());
     }
-    if parts.contains(&Cluster::Worker) {
+    if parts.contains(&ClusterKind::Worker) {
         namespaces.extend(installation.pool_settings_namespaces.iter().map(String::as_str));
         namespaces.push(CLOUD_INIT_SETTINGS);
     }
@@ -44,7 +44,7 @@ pub fn manifests_in(installation: &Installation, parts: &[Cluster]) -> Vec<Value
         .into_iter()
         .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
         .collect();
-    if parts.contains(&Cluster::Worker) {
+    if parts.contains(&ClusterKind::Worker) {
         objects.extend(node_bootstrap());
     }
     let here = |service: &Service| service.clusters().iter().any(|cluster| parts.contains(cluster));
@@ -66,7 +66,10 @@ fn node_bootstrap() -> Vec<Value> {
         "metadata": {"name": NODE_BOOTSTRAP_ACCOUNT, "namespace": CLOUD_INIT_SETTINGS}});
     let bindings = [
         ("osm:node-bootstrapper", "system:node-bootstrapper"),
-        ("osm:node-client", "system:certificates.k8s.io:certificatesigningrequests:nodeclient"),
+        (
+            "osm:node-client",
+            "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+        ),
     ];
     let bindings = bindings.into_iter().map(|(name, role)| {
         json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
@@ -76,8 +79,14 @@ fn node_bootstrap() -> Vec<Value> {
 }
 
 fn role(service: Service, namespace: Option<&str>, rules: &[PolicyRule]) -> [Value; 2] {
-    let (kind, name) =
-        (if namespace.is_some() { "Role" } else { "ClusterRole" }, format!("osm:{}", service.name()));
+    let (kind, name) = (
+        if namespace.is_some() {
+            "Role"
+        } else {
+            "ClusterRole"
+        },
+        format!("osm:{}", service.name()),
+    );
     let metadata = json!({"name": name, "namespace": namespace});
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": rules});
     let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": metadata,
@@ -137,7 +146,7 @@ pub struct Installed {
     installation: Installation,
     binaries: PathBuf,
     /// Kubeconfigs; of the worker cluster only where it is another one.
-    identities: BTreeMap<(&'static str, Cluster), PathBuf>,
+    identities: BTreeMap<(&'static str, ClusterKind), PathBuf>,
     running: BTreeMap<(&'static str, usize), Running>,
     logs: Logs,
     /// What services that are started from now on log.
@@ -177,7 +186,7 @@ impl Installed {
         binaries: &Path,
     ) -> Result<Self> {
         let mut installed = Self::nothing(installation, binaries)?;
-        installed.add(control_plane, &Cluster::ALL).await?;
+        installed.add(control_plane, &ClusterKind::ALL).await?;
         Ok(installed)
     }
 
@@ -193,8 +202,8 @@ impl Installed {
         binaries: &Path,
     ) -> Result<Self> {
         let mut installed = Self::nothing(installation, binaries)?;
-        installed.add(management, &[Cluster::Management]).await?;
-        installed.add(worker, &[Cluster::Worker]).await?;
+        installed.add(management, &[ClusterKind::Management]).await?;
+        installed.add(worker, &[ClusterKind::Worker]).await?;
         Ok(installed)
     }
 
@@ -203,7 +212,7 @@ impl Installed {
     /// # Errors
     /// When there is no such ServiceAccount.
     pub async fn by_chart(
-        clusters: &[(&ControlPlane, &[Cluster])],
+        clusters: &[(&ControlPlane, &[ClusterKind])],
         installation: Installation,
         release: &str,
         binaries: &Path,
@@ -215,7 +224,9 @@ impl Installed {
                     let account = format!("{release}-{}", service.name());
                     let namespace = installed.installation.namespace.clone();
                     let kubeconfig = control_plane.identity(&namespace, &account).await?;
-                    installed.identities.insert((service.name(), *cluster), kubeconfig);
+                    installed
+                        .identities
+                        .insert((service.name(), *cluster), kubeconfig);
                 }
             }
         }
@@ -234,7 +245,7 @@ impl Installed {
         })
     }
 
-    async fn add(&mut self, control_plane: &ControlPlane, parts: &[Cluster]) -> Result<()> {
+    async fn add(&mut self, control_plane: &ControlPlane, parts: &[ClusterKind]) -> Result<()> {
         prepare(control_plane, &self.installation, parts).await?;
         for service in Service::ALL {
             let first = parts.iter().find(|part| service.clusters().contains(part));
@@ -250,16 +261,25 @@ impl Installed {
     ///
     /// # Errors
     /// When the service has none.
-    pub fn kubeconfig(&self, service: Service, cluster: Cluster) -> Result<&Path> {
-        let found = self.identities.get(&(service.name(), cluster)).map(PathBuf::as_path);
-        found.with_context(|| format!("{} has no kubeconfig of a {} cluster", service.name(), cluster.name()))
+    pub fn kubeconfig(&self, service: Service, cluster: ClusterKind) -> Result<&Path> {
+        let found = self
+            .identities
+            .get(&(service.name(), cluster))
+            .map(PathBuf::as_path);
+        found.with_context(|| {
+            format!(
+                "{} has no kubeconfig of a {} cluster",
+                service.name(),
+                cluster.name()
+            )
+        })
     }
 
     /// Replaces that kubeconfig, for running services and those that start from now on.
     ///
     /// # Errors
     /// As [`Self::kubeconfig`].
-    pub fn replace_kubeconfig(&self, service: Service, cluster: Cluster, text: &str) -> Result<()> {
+    pub fn replace_kubeconfig(&self, service: Service, cluster: ClusterKind, text: &str) -> Result<()> {
         let path = self.kubeconfig(service, cluster)?;
         // At once, as Kubernetes replaces files of a Secret.
         let new = path.with_extension("new");
@@ -292,26 +312,51 @@ impl Installed {
     /// # Errors
     /// As [`Self::start`].
     pub async fn start_lost(&mut self, control_plane: &ControlPlane, namespace: &str) -> Result<()> {
-        let lost = Installation { namespace: namespace.to_owned(), ..self.installation.clone() };
+        let lost = Installation {
+            namespace: namespace.to_owned(),
+            ..self.installation.clone()
+        };
         apply(control_plane, &manifests(&lost)).await?;
         let installation = self.installation.namespace.clone();
-        self.start_as(Service::SecretSyncer.into(), &lost, &["--installation", &installation]).await
+        self.start_as(
+            Service::SecretSyncer.into(),
+            &lost,
+            &["--installation", &installation],
+        )
+        .await
     }
 
     async fn start_as(&mut self, pod: Pod, installation: &Installation, more: &[&str]) -> Result<()> {
         let (service, name) = (pod.service, pod.service.name());
-        let identity = self.kubeconfig(service, Cluster::Management)?;
+        let identity = self.kubeconfig(service, ClusterKind::Management)?;
         let log = self.log_file(pod);
         let before = std::fs::read_to_string(&log).unwrap_or_default().len();
         let identity = identity.display().to_string();
         let (namespace, settings) = (installation.namespace.as_str(), installation.settings.as_str());
-        let mut args = vec!["--namespace", namespace, "--settings", settings, "--kubeconfig", &identity];
-        let worker = self.identities.get(&(name, Cluster::Worker)).map(|path| path.display().to_string());
+        let mut args = vec![
+            "--namespace",
+            namespace,
+            "--settings",
+            settings,
+            "--kubeconfig",
+            &identity,
+        ];
+        let worker = self
+            .identities
+            .get(&(name, ClusterKind::Worker))
+            .map(|path| path.display().to_string());
         if let Some(worker) = &worker {
             args.extend(["--worker-cluster-kubeconfig", worker]);
         }
         let replica = pod.number.to_string();
-        args.extend(["--listen", "127.0.0.1:0", "--log", &self.log_filter, "--replica", &replica]);
+        args.extend([
+            "--listen",
+            "127.0.0.1:0",
+            "--log",
+            &self.log_filter,
+            "--replica",
+            &replica,
+        ]);
         let profile_namespaces = installation.profile_namespaces.join(",");
         if service != Service::SecretSyncer && !profile_namespaces.is_empty() {
             args.extend(["--profile-namespaces", &profile_namespaces]);
@@ -323,7 +368,7 @@ impl Installed {
         }
         args.extend(more);
         let mut process = process::Service::spawn(&self.binaries.join(name), args, &self.environment, &log)?;
-        let port = wait_for(&format!("{name} to serve"), START, async || {
+        let port = wait_for(&format!("{name} to serve"), STARTED_WITHIN, async || {
             let text = std::fs::read_to_string(&log)?;
             if let Some(status) = process.exited()? {
                 return Ok(Some(Err(anyhow::anyhow!(
@@ -354,7 +399,11 @@ impl Installed {
     /// # Errors
     /// When it does not run.
     pub fn kill9(&mut self, pod: impl Into<Pod>) -> Result<()> {
-        self.running.remove(&pod.into().key()).context("the service does not run")?.process.kill9()
+        self.running
+            .remove(&pod.into().key())
+            .context("the service does not run")?
+            .process
+            .kill9()
     }
 
     /// Ends a service as Kubernetes does, and waits for it.
@@ -397,11 +446,17 @@ impl Installed {
     pub async fn get(&self, pod: impl Into<Pod>, path: &str) -> Result<(u16, String)> {
         let port = self.running(pod.into())?.port;
         let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
-        stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes()).await?;
+        stream
+            .write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes())
+            .await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
         let (head, body) = answer.split_once("\r\n\r\n").context("an HTTP answer")?;
-        let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).context("a status code")?;
+        let code = head
+            .split(' ')
+            .nth(1)
+            .and_then(|code| code.parse().ok())
+            .context("a status code")?;
         Ok((code, body.to_owned()))
     }
 
@@ -434,8 +489,14 @@ impl Installed {
     /// Every replica that runs.
     fn pods(&self) -> Vec<Pod> {
         let of = |service: Service| {
-            let running = self.running.keys().filter(move |(name, _)| *name == service.name());
-            running.map(move |(_, number)| Pod { service, number: *number })
+            let running = self
+                .running
+                .keys()
+                .filter(move |(name, _)| *name == service.name());
+            running.map(move |(_, number)| Pod {
+                service,
+                number: *number,
+            })
         };
         Service::ALL.into_iter().flat_map(of).collect()
     }
@@ -444,7 +505,11 @@ impl Installed {
     #[must_use]
     pub fn log_file(&self, pod: impl Into<Pod>) -> PathBuf {
         let Pod { service, number } = pod.into();
-        let number = if number == 0 { String::new() } else { format!("-{number}") };
+        let number = if number == 0 {
+            String::new()
+        } else {
+            format!("-{number}")
+        };
         self.logs.path().join(format!("{}{number}.log", service.name()))
     }
 
@@ -456,8 +521,12 @@ impl Installed {
             Some(format!("== {} {}\n{text}", pod.service.name(), pod.number))
         };
         // Those that have ended, too; none has more replicas.
-        let all = Service::ALL.into_iter().flat_map(|service| (0..8).map(move |number| (service, number)));
-        all.filter_map(|pod| logged(pod.into())).collect::<Vec<_>>().join("\n")
+        let all = Service::ALL
+            .into_iter()
+            .flat_map(|service| (0..8).map(move |number| (service, number)));
+        all.filter_map(|pod| logged(pod.into()))
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 }
 
@@ -468,14 +537,14 @@ impl Installed {
 pub async fn prepare(
     control_plane: &ControlPlane,
     installation: &Installation,
-    parts: &[Cluster],
+    parts: &[ClusterKind],
 ) -> Result<()> {
     let mut more = Vec::new();
-    if parts.contains(&Cluster::Management) {
+    if parts.contains(&ClusterKind::Management) {
         control_plane.install_crds(&crds()).await?;
         more.push(settings(installation, ""));
     }
-    if parts.contains(&Cluster::Worker) {
+    if parts.contains(&ClusterKind::Worker) {
         control_plane.install_machine_deployment_crd().await?;
         more.push(cluster_info(control_plane, &control_plane.url()));
     }
@@ -495,7 +564,10 @@ pub fn crds() -> PathBuf {
 /// When the server refuses one.
 pub async fn apply(control_plane: &ControlPlane, objects: &[Value]) -> Result<()> {
     let documents: Vec<String> = objects.iter().map(ToString::to_string).collect();
-    control_plane.apply_yaml(&documents.join("\n---\n")).await.map(drop)
+    control_plane
+        .apply_yaml(&documents.join("\n---\n"))
+        .await
+        .map(drop)
 }
 
 /// The admin server logs the address that it listens on.
@@ -520,16 +592,25 @@ pub fn binaries() -> Result<PathBuf> {
 }
 
 fn build() -> Result<PathBuf> {
-    let packages = Service::ALL.iter().flat_map(|service| ["--package", service.name()]);
-    let status = crate::cargo_tool::cargo()
+    let packages = Service::ALL
+        .iter()
+        .flat_map(|service| ["--package", service.name()]);
+    let status = osm_judges::cargo_tool::cargo()
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
         .args(["build", "--quiet"])
         .args(packages)
         .status()
         .context("cargo can't be run")?;
-    ensure!(status.success(), "the services can't be built: cargo build says why");
+    ensure!(
+        status.success(),
+        "the services can't be built: cargo build says why"
+    );
     // target/debug/deps/test-… → target/debug
     let program = std::env::current_exe()?;
-    let folder = program.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "debug"));
-    Ok(folder.context("not run from cargo's target folder: set OSM_BIN_DIR")?.to_owned())
+    let folder = program
+        .ancestors()
+        .find(|folder| folder.file_name().is_some_and(|name| name == "debug"));
+    Ok(folder
+        .context("not run from cargo's target folder: set OSM_BIN_DIR")?
+        .to_owned())
 }

@@ -1,25 +1,16 @@
-//! What tests, the demo and the benchmark stand on: a real etcd and kube-apiserver, a stand-in for machine-controller, child
-//! processes that never outlive their owner, and judges of rendered documents.
+//! A real control plane for tests, the demo and the benchmark.
 //!
-//! For development only: no service depends on this crate.
+//! [`control_plane`] runs etcd and kube-apiserver, and [`installation`] the three services on them. [`machine_controller`] is a stand-in for
+//! machine-controller. [`process`] starts child processes that never outlive their owner, and [`wait`] waits for conditions.
+//!
+//! The crate is for development only: no service depends on it. Machines are in osm-lab, simulations in osm-sim, judges in osm-judges.
 
-pub mod cargo_tool;
-pub mod chaos;
-pub mod cluster;
 pub mod control_plane;
-pub mod go_module;
+pub mod fixtures;
 pub mod helm;
 pub mod installation;
-pub mod invariants;
-pub mod judge;
-pub mod lab;
 pub mod machine_controller;
-pub mod memory;
-pub mod packages;
 pub mod process;
-pub mod release;
-pub mod serve;
-pub mod tiny;
 pub mod wait;
 
 pub use control_plane::{ControlPlane, Options};

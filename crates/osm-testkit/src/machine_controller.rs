@@ -1,5 +1,5 @@
-//! machine-controller's side of the contract, as a stand-in: what it stamps, when it takes a bootstrap Secret, what it does to the
-//! text, how a cloud gets it, and which certificates it approves.
+//! A stand-in for machine-controller that follows its side of the contract: the revision that it stamps, when it reads a bootstrap Secret,
+//! what it replaces in the text, how a cloud delivers the text, and which certificates it approves.
 
 mod serving_certificates;
 
@@ -12,6 +12,8 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
+use osm_api::profile::{CloudProvider, OperatingSystem};
+use osm_render::Encoding;
 use serde_json::json;
 use thiserror::Error;
 
@@ -61,7 +63,11 @@ pub enum NotReady {
 /// The kind `MachineDeployment`.
 #[must_use]
 pub fn machine_deployment() -> ApiResource {
-    ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.k8s.io", "v1alpha1", "MachineDeployment"))
+    ApiResource::from_gvk(&GroupVersionKind::gvk(
+        "cluster.k8s.io",
+        "v1alpha1",
+        "MachineDeployment",
+    ))
 }
 
 /// The bootstrap Secret's name for a MachineDeployment.
@@ -82,7 +88,8 @@ pub async fn stamp_revision(
     let namespace = md.namespace().unwrap_or_default();
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &machine_deployment());
     let patch = json!({"metadata": {"annotations": {REVISION_ANNOTATION: revision.to_string()}}});
-    api.patch(&md.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await
+    api.patch(&md.name_any(), &PatchParams::default(), &Patch::Merge(patch))
+        .await
 }
 
 /// Reads the bootstrap Secret of a MachineDeployment and makes a machine's user data from it.
@@ -99,7 +106,10 @@ pub async fn fetch_user_data(
     let secrets = Api::<Secret>::namespaced(client.clone(), CLOUD_INIT_SETTINGS_NAMESPACE);
     match secrets.get(&name).await {
         Ok(secret) => user_data(&secret, machine_set_revision, machine_name),
-        Err(error) => Err(NotReady::Unreadable { name, source: Box::new(error) }),
+        Err(error) => Err(NotReady::Unreadable {
+            name,
+            source: Box::new(error),
+        }),
     }
 }
 
@@ -114,8 +124,11 @@ pub fn user_data(
     machine_set_revision: &str,
     machine_name: &str,
 ) -> Result<String, NotReady> {
-    let revision =
-        secret.annotations().get(SECRET_REVISION_ANNOTATION).map(String::as_str).unwrap_or_default();
+    let revision = secret
+        .annotations()
+        .get(SECRET_REVISION_ANNOTATION)
+        .map(String::as_str)
+        .unwrap_or_default();
     if revision != machine_set_revision {
         return Err(NotReady::Revision {
             secret: revision.to_owned(),
@@ -125,8 +138,9 @@ pub fn user_data(
     let data = secret.data.as_ref().and_then(|data| data.get(CLOUD_CONFIG_KEY));
     let bytes = data.map(|data| data.0.clone()).unwrap_or_default();
     let text = String::from_utf8(bytes).map_err(|_| NotReady::NotText)?;
-    let text =
-        text.replace(MACHINE_NAME, machine_name).replace(ESCAPED_MACHINE_NAME, &query_escape(machine_name));
+    let text = text
+        .replace(MACHINE_NAME, machine_name)
+        .replace(ESCAPED_MACHINE_NAME, &query_escape(machine_name));
     Ok(without_blank_lines(&text))
 }
 
@@ -147,38 +161,14 @@ fn query_escape(text: &str) -> String {
 
 /// Empties every line that has only blanks and tabs: the regular expression `(?m)^[ \t]+$`.
 fn without_blank_lines(text: &str) -> String {
-    let lines =
-        text.split('\n').map(|line| if line.chars().all(|c| c == ' ' || c == '\t') { "" } else { line });
+    let lines = text.split('\n').map(|line| {
+        if line.chars().all(|c| c == ' ' || c == '\t') {
+            ""
+        } else {
+            line
+        }
+    });
     lines.collect::<Vec<_>>().join("\n")
-}
-
-/// What happens to user data on its way into a cloud's API.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encoding {
-    /// As it is.
-    Raw,
-    /// Base64.
-    Base64,
-    /// Compressed, then base64.
-    GzipBase64,
-}
-
-/// After which step a cloud's limit counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counted {
-    /// What the machine gets to see, compressed or not: the limit is on the content, before base64.
-    Content,
-    /// What is sent, base64 included.
-    Encoded,
-}
-
-/// How a cloud gets user data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Delivery {
-    /// What machine-controller, or the cloud's client library, does to it.
-    pub encoding: Encoding,
-    /// The most bytes that the cloud takes, where it says so.
-    pub limit: Option<(usize, Counted)>,
 }
 
 /// Why user data does not reach a machine.
@@ -202,57 +192,41 @@ pub enum NotDelivered {
     },
 }
 
-/// How `cloud` gets user data for a machine with operating system `os`; both by machine-controller's names.
+/// User data as it goes to the API of `cloud`, for a machine with operating system `os`; both by machine-controller's names.
 ///
 /// # Errors
-/// When the cloud is unknown or takes none.
-pub fn delivery(cloud: &str, os: &str) -> Result<Delivery, NotDelivered> {
-    use Counted::{Content, Encoded};
-    use Encoding::{Base64, GzipBase64, Raw};
-    let (encoding, limit) = match (cloud, os) {
-        ("aws", "flatcar") => (Base64, Some((16 << 10, Content))),
-        ("aws", _) => (GzipBase64, Some((16 << 10, Content))),
-        ("azure", _) => (Base64, Some((65_535, Content))),
-        ("gce", _) => (Raw, Some((256 << 10, Content))),
-        ("hetzner", _) => (Raw, Some((32 << 10, Content))),
-        ("digitalocean", _) => (Raw, Some((64 << 10, Content))),
-        // Handed over as it is; the client library encodes it, and the limit is on that.
-        ("openstack", _) => (Base64, Some((65_535, Encoded))),
-        ("nutanix" | "alibaba" | "linode" | "vultr" | "anexia" | "opennebula" | "baremetal", _) => {
-            (Base64, None)
-        }
-        ("vsphere" | "vmware-cloud-director", "flatcar") => (Base64, None),
-        ("vsphere" | "vmware-cloud-director" | "kubevirt" | "scaleway" | "equinixmetal" | "packet", _) => {
-            (Raw, None)
-        }
-        ("edge" | "external" | "fake", _) => return Err(NotDelivered::NoUserData(cloud.to_owned())),
-        _ => return Err(NotDelivered::UnknownCloud(cloud.to_owned())),
-    };
-    Ok(Delivery { encoding, limit })
-}
-
-/// User data as it goes to the cloud's API.
-///
-/// # Errors
-/// When the cloud does not take it.
+/// When the cloud is unknown, takes no user data, or not as much.
 pub fn delivered(cloud: &str, os: &str, user_data: &str) -> Result<Vec<u8>, NotDelivered> {
-    let Delivery { encoding, limit } = delivery(cloud, os)?;
-    let content = if encoding == Encoding::GzipBase64 { gzip(user_data) } else { user_data.into() };
-    let content_size = content.len();
-    let encoded = if encoding == Encoding::Raw { content } else { BASE64_STANDARD.encode(content).into() };
-    if let Some((limit, counted)) = limit {
-        let size = if counted == Counted::Content { content_size } else { encoded.len() };
-        if size > limit {
-            return Err(NotDelivered::TooLarge { cloud: cloud.to_owned(), limit, size });
+    let provider: CloudProvider =
+        serde_json::from_value(json!(cloud)).map_err(|_| NotDelivered::UnknownCloud(cloud.to_owned()))?;
+    // Only Flatcar differs from the others.
+    let os: OperatingSystem = serde_json::from_value(json!(os)).unwrap_or(OperatingSystem::Ubuntu);
+    let encoding = osm_render::delivery(provider, os);
+    let encoding = encoding.ok_or_else(|| NotDelivered::NoUserData(cloud.to_owned()))?;
+    if let Some(limit) = osm_render::size_limit(provider, os) {
+        let size = limit.count(user_data);
+        if size > limit.bytes {
+            return Err(NotDelivered::TooLarge {
+                cloud: cloud.to_owned(),
+                limit: limit.bytes,
+                size,
+            });
         }
     }
-    Ok(encoded)
+    Ok(match encoding {
+        Encoding::Raw => user_data.into(),
+        Encoding::Base64 => BASE64_STANDARD.encode(user_data).into(),
+        Encoding::GzipBase64 => BASE64_STANDARD.encode(gzip(user_data)).into(),
+    })
 }
 
 fn gzip(text: &str) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     // Writing to memory does not fail.
-    encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish()).unwrap_or_default()
+    encoder
+        .write_all(text.as_bytes())
+        .and_then(|()| encoder.finish())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -265,7 +239,9 @@ mod tests {
 
     fn secret(revision: &str, text: &str) -> Secret {
         let mut secret = Secret::default();
-        secret.annotations_mut().insert(SECRET_REVISION_ANNOTATION.to_owned(), revision.to_owned());
+        secret
+            .annotations_mut()
+            .insert(SECRET_REVISION_ANNOTATION.to_owned(), revision.to_owned());
         secret.data = Some([(CLOUD_CONFIG_KEY.to_owned(), ByteString(text.into()))].into());
         secret
     }
@@ -282,14 +258,19 @@ mod tests {
     #[test]
     fn lines_of_blanks_become_empty() {
         let text = "a\n  \n\t \n\n b \n \r\n  ";
-        assert_eq!(user_data(&secret("1", text), "1", "m").unwrap(), "a\n\n\n\n b \n \r\n");
+        assert_eq!(
+            user_data(&secret("1", text), "1", "m").unwrap(),
+            "a\n\n\n\n b \n \r\n"
+        );
     }
 
     #[test]
     fn another_revision_is_not_ready() {
-        for (secret, machine_set) in
-            [(secret("1", ""), "2"), (secret("2", ""), "1"), (Secret::default(), "1")]
-        {
+        for (secret, machine_set) in [
+            (secret("1", ""), "2"),
+            (secret("2", ""), "1"),
+            (Secret::default(), "1"),
+        ] {
             let error = user_data(&secret, machine_set, "m").unwrap_err();
             assert!(matches!(error, NotReady::Revision { .. }), "{error}");
         }
@@ -314,17 +295,26 @@ mod tests {
         let sent = delivered("aws", "ubuntu", &text).unwrap();
         let compressed = BASE64_STANDARD.decode(sent).unwrap();
         let mut back = String::new();
-        flate2::read::GzDecoder::new(compressed.as_slice()).read_to_string(&mut back).unwrap();
+        flate2::read::GzDecoder::new(compressed.as_slice())
+            .read_to_string(&mut back)
+            .unwrap();
         assert_eq!(back, text);
         let error = delivered("aws", "flatcar", &text).unwrap_err();
-        assert_eq!(error.to_string(), "aws takes at most 16384 bytes of user data, not 100000");
+        assert_eq!(
+            error.to_string(),
+            "aws takes at most 16384 bytes of user data, not 100000"
+        );
     }
 
     #[test]
     fn limits_count_where_the_cloud_counts() {
         // (cloud, most bytes of text that are taken)
-        for (cloud, most) in [("aws", 16_384), ("openstack", 49_149), ("hetzner", 32_768), ("azure", 65_535)]
-        {
+        for (cloud, most) in [
+            ("aws", 16_384),
+            ("openstack", 49_149),
+            ("hetzner", 32_768),
+            ("azure", 65_535),
+        ] {
             assert!(delivered(cloud, "flatcar", &"x".repeat(most)).is_ok(), "{cloud}");
             let error = delivered(cloud, "flatcar", &"x".repeat(most + 1)).unwrap_err();
             assert!(matches!(error, NotDelivered::TooLarge { .. }), "{cloud}: {error}");
@@ -334,8 +324,11 @@ mod tests {
     }
 
     #[test]
-    fn clouds_without_user_data_and_unknown_ones_are_told_apart() {
-        assert_eq!(delivered("edge", "ubuntu", "x"), Err(NotDelivered::NoUserData("edge".to_owned())));
+    fn clouds_without_user_data_differ_from_unknown_clouds() {
+        assert_eq!(
+            delivered("edge", "ubuntu", "x"),
+            Err(NotDelivered::NoUserData("edge".to_owned()))
+        );
         assert_eq!(
             delivered("cumulus", "ubuntu", "x"),
             Err(NotDelivered::UnknownCloud("cumulus".to_owned()))

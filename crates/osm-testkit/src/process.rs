@@ -1,10 +1,9 @@
 //! Child processes and temporary directories that never outlive their owner, however it ends.
 //!
-//! Each child is started through a few lines of `/bin/sh` that leave a *watcher* in the child's process group and
-//! then `exec` the program itself. The watcher reads a pipe whose other end only the owner holds: when the
-//! owner ends (even by SIGKILL, which no destructor survives) the watcher reads end-of-file and kills its group. As the
-//! watcher keeps the group alive, its id can't be taken by a stranger meanwhile. (`PR_SET_PDEATHSIG` would not do: it
-//! fires when the *thread* that forked ends.)
+//! A few lines of `/bin/sh` start each child. They leave a *watcher* in the process group of the child and then `exec` the program itself. The
+//! watcher reads a pipe whose other end only the owner holds. When the owner ends, even by SIGKILL, which runs no destructor, the watcher
+//! reads end-of-file and kills its group. The watcher keeps the group alive, so no other process can take its id meanwhile.
+//! (`PR_SET_PDEATHSIG` does not work here: it fires when the *thread* that forked ends.)
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -64,7 +63,11 @@ impl Service {
         K: AsRef<OsStr>,
         V: AsRef<OsStr>,
     {
-        let name = binary.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = binary
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         if !binary.is_file() {
             bail!("{name} can't be started: {} is not a file", binary.display());
         }
@@ -84,7 +87,10 @@ impl Service {
             .process_group(0)
             .spawn()
             .with_context(|| format!("{name} can't be started"))?;
-        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("process id")?;
+        let group = i32::try_from(child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .context("process id")?;
         let watcher = child.stdin.take().context("standard input of a new process")?;
         Ok(Self {
             name,
@@ -180,7 +186,11 @@ impl Service {
                 return Ok(status);
             }
             if started.elapsed() > deadline {
-                bail!("{} still runs after {deadline:?}; its last lines:\n{}", self.name, self.log_tail(10));
+                bail!(
+                    "{} still runs after {deadline:?}; its last lines:\n{}",
+                    self.name,
+                    self.log_tail(10)
+                );
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -210,9 +220,14 @@ impl Service {
     pub fn cpu_seconds(&self) -> Result<f64> {
         let stat = self.proc("stat")?;
         // The second field is the command in parentheses and may contain spaces; utime and stime are fields 14 and 15.
-        let fields = stat.rsplit_once(')').map(|(_, rest)| rest).context("format of /proc/<pid>/stat")?;
+        let fields = stat
+            .rsplit_once(')')
+            .map(|(_, rest)| rest)
+            .context("format of /proc/<pid>/stat")?;
         let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
-        let ticks = ticks.sum::<Result<u64, _>>().context("format of /proc/<pid>/stat")?;
+        let ticks = ticks
+            .sum::<Result<u64, _>>()
+            .context("format of /proc/<pid>/stat")?;
         #[allow(clippy::cast_precision_loss)]
         Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
     }
@@ -227,7 +242,11 @@ impl Service {
             .lines()
             .find_map(|line| line.strip_prefix("VmHWM:"))
             .context("VmHWM in /proc/<pid>/status")?;
-        let kib: u64 = line.trim().trim_end_matches(" kB").parse().context("VmHWM in /proc/<pid>/status")?;
+        let kib: u64 = line
+            .trim()
+            .trim_end_matches(" kB")
+            .parse()
+            .context("VmHWM in /proc/<pid>/status")?;
         Ok(kib * 1024)
     }
 
@@ -271,7 +290,10 @@ impl ScratchDir {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()?;
-        Ok(Self { path: directory.keep(), janitor })
+        Ok(Self {
+            path: directory.keep(),
+            janitor,
+        })
     }
 
     /// Where it is.
@@ -299,43 +321,60 @@ mod tests {
     use super::*;
     use crate::wait::{self, wait_for};
 
-    const SOON: Duration = Duration::from_secs(10);
+    const DEADLINE: Duration = Duration::from_secs(10);
 
     fn sh(script: &str, directory: &ScratchDir) -> Service {
         let env = [("GREETING", "hello")];
-        Service::spawn(Path::new("/bin/sh"), ["-c", script], env, &directory.path().join("log")).unwrap()
+        Service::spawn(
+            Path::new("/bin/sh"),
+            ["-c", script],
+            env,
+            &directory.path().join("log"),
+        )
+        .unwrap()
     }
 
     async fn wait_for_log(service: &Service, text: &str) {
-        wait_for("the log", SOON, async || wait::check(service.logs()?.contains(text))).await.unwrap();
+        wait_for("the log", DEADLINE, async || {
+            wait::check(service.logs()?.contains(text))
+        })
+        .await
+        .unwrap();
     }
 
     #[tokio::test]
     async fn output_goes_to_the_log_and_the_status_is_reported() {
         let directory = ScratchDir::new("osm-process-").unwrap();
         let mut service = sh(r#"echo "$GREETING"; echo oops >&2; exit 3"#, &directory);
-        assert_eq!(service.wait(SOON).await.unwrap().code(), Some(3));
+        assert_eq!(service.wait(DEADLINE).await.unwrap().code(), Some(3));
         assert_eq!(service.logs().unwrap(), "hello\noops\n");
         assert_eq!(service.log_tail(1), "oops");
         service.kill9().unwrap();
-        assert_eq!(service.exited().unwrap().and_then(|status| status.code()), Some(3));
+        assert_eq!(
+            service.exited().unwrap().and_then(|status| status.code()),
+            Some(3)
+        );
         assert!(service.cpu_seconds().is_err(), "it has ended");
     }
 
     #[tokio::test]
-    async fn terminate_lets_the_program_say_goodbye_and_kill9_does_not() {
+    async fn terminate_lets_the_program_clean_up_and_kill9_does_not() {
         let directory = ScratchDir::new("osm-process-").unwrap();
         let polite = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
         let mut service = sh(polite, &directory);
         wait_for_log(&service, "ready").await;
         assert!(service.peak_rss_bytes().unwrap() > 100_000);
-        assert!(service.terminate(SOON).await.unwrap().success());
+        assert!(service.terminate(DEADLINE).await.unwrap().success());
         assert_eq!(service.logs().unwrap(), "ready\nbye\n");
 
         let deaf = "trap '' TERM; echo deaf; while :; do sleep 0.05; done";
         let mut service = sh(deaf, &directory);
         wait_for_log(&service, "deaf").await;
-        let error = service.terminate(Duration::from_millis(300)).await.unwrap_err().to_string();
+        let error = service
+            .terminate(Duration::from_millis(300))
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("still runs"), "{error}");
         service.kill9().unwrap();
         assert!(service.exited().unwrap().is_some());
@@ -345,31 +384,39 @@ mod tests {
     async fn processor_time_is_counted() {
         let directory = ScratchDir::new("osm-process-").unwrap();
         let service = sh("while :; do :; done", &directory);
-        wait_for("processor time", SOON, async || wait::check(service.cpu_seconds()? > 0.05)).await.unwrap();
+        wait_for("processor time", DEADLINE, async || {
+            wait::check(service.cpu_seconds()? > 0.05)
+        })
+        .await
+        .unwrap();
     }
 
     #[tokio::test]
     async fn a_stopped_program_does_nothing_until_it_goes_on() {
         let directory = ScratchDir::new("osm-process-").unwrap();
-        let mut service =
-            sh("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done", &directory);
+        let mut service = sh(
+            "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done",
+            &directory,
+        );
         wait_for_log(&service, "ready").await;
         service.stop().unwrap();
         assert!(service.terminate(Duration::from_millis(200)).await.is_err());
         service.go_on().unwrap();
-        assert!(service.wait(SOON).await.unwrap().success());
+        assert!(service.wait(DEADLINE).await.unwrap().success());
     }
 
     #[tokio::test]
     async fn dropping_kills_what_the_program_started_too() {
         let directory = ScratchDir::new("osm-process-").unwrap();
         let mut service = sh("sleep 600 & echo child=$!", &directory);
-        service.wait(SOON).await.unwrap();
+        service.wait(DEADLINE).await.unwrap();
         let logs = service.logs().unwrap();
         let child = PathBuf::from(format!("/proc/{}", logs.trim().trim_start_matches("child=")));
         assert!(child.exists());
         drop(service);
-        wait_for("the child's end", SOON, async || wait::check(ended(&child))).await.unwrap();
+        wait_for("the child's end", DEADLINE, async || wait::check(ended(&child)))
+            .await
+            .unwrap();
     }
 
     #[test]
@@ -377,7 +424,12 @@ mod tests {
         let nothing = Path::new("/nonexistent/osm-service");
         let none: [&str; 0] = [];
         let error = Service::spawn(nothing, none, [("A", "B")], Path::new("/dev/null")).unwrap_err();
-        assert!(error.to_string().contains("/nonexistent/osm-service is not a file"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("/nonexistent/osm-service is not a file"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -392,7 +444,9 @@ mod tests {
 
     /// A process whose new parent has not reaped it yet counts as ended.
     fn ended(proc: &Path) -> bool {
-        fs::read_to_string(proc.join("stat"))
-            .map_or(true, |stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z')))
+        fs::read_to_string(proc.join("stat")).map_or(true, |stat| {
+            stat.rsplit_once(") ")
+                .is_some_and(|(_, rest)| rest.starts_with('Z'))
+        })
     }
 }

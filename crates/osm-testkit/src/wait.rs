@@ -64,12 +64,23 @@ mod tests {
 
     #[tokio::test]
     async fn the_deadline_names_what_was_missing() {
-        let never =
-            wait_for("rain", Duration::from_millis(1), async || -> Result<Option<()>> { bail!("sunny") });
-        assert_eq!(never.await.unwrap_err().to_string(), "waited 1ms in vain for rain: sunny");
-        let stuck = wait_for("rain", Duration::from_millis(1), async || -> Result<Option<()>> {
-            std::future::pending().await
-        });
-        assert_eq!(stuck.await.unwrap_err().to_string(), "waited 1ms in vain for rain");
+        let never = wait_for(
+            "rain",
+            Duration::from_millis(1),
+            async || -> Result<Option<()>> { bail!("sunny") },
+        );
+        assert_eq!(
+            never.await.unwrap_err().to_string(),
+            "waited 1ms in vain for rain: sunny"
+        );
+        let stuck = wait_for(
+            "rain",
+            Duration::from_millis(1),
+            async || -> Result<Option<()>> { std::future::pending().await },
+        );
+        assert_eq!(
+            stuck.await.unwrap_err().to_string(),
+            "waited 1ms in vain for rain"
+        );
     }
 }

@@ -23,16 +23,18 @@ pub struct Manifests {
 pub fn text(path: &Path) -> Result<String> {
     if path == Path::new("-") {
         let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("can't read standard input")?;
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .context("cannot read standard input")?;
         return Ok(text);
     }
-    std::fs::read_to_string(path).with_context(|| format!("can't read {}: check the path", path.display()))
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}; check the path", path.display()))
 }
 
 /// Reads a stream of manifests. Lists are taken apart; other kinds are an error.
 pub fn manifests(path: &Path) -> Result<Manifests> {
     let name = path.display();
-    let documents = yaml::read(&text(path)?).map_err(|error| anyhow!("{name} is not YAML: {error}"))?;
+    let documents = yaml::read(&text(path)?).map_err(|error| anyhow!("{name} is not valid YAML: {error}"))?;
     let mut manifests = Manifests::default();
     for (i, document) in documents.into_iter().enumerate() {
         let items = match document.get("items").and_then(Value::as_array) {
@@ -55,16 +57,18 @@ pub fn manifests(path: &Path) -> Result<Manifests> {
 
 fn take(manifests: &mut Manifests, item: Value) -> Result<()> {
     match item.get("kind").and_then(Value::as_str) {
-        Some("MachineDeployment") => manifests.machine_deployments.push(decode("MachineDeployment", item)?),
+        Some("MachineDeployment") => manifests
+            .machine_deployments
+            .push(decode("MachineDeployment", item)?),
         Some("OperatingSystemProfile") => manifests.profiles.push(decode("OperatingSystemProfile", item)?),
-        Some(kind) => bail!("is a {kind}: give MachineDeployments and OperatingSystemProfiles only"),
-        None => bail!("has no kind: give a whole manifest, with apiVersion, kind and metadata"),
+        Some(kind) => bail!("is a {kind}; provide only MachineDeployments and OperatingSystemProfiles"),
+        None => bail!("has no kind; provide a complete manifest with apiVersion, kind and metadata"),
     }
     Ok(())
 }
 
 fn decode<T: DeserializeOwned>(kind: &str, value: Value) -> Result<T> {
-    strict::decode(value).map_err(|errors| anyhow!("this {kind} can't be read:\n  {}", errors.join("\n  ")))
+    strict::decode(value).map_err(|errors| anyhow!("this {kind} is invalid:\n  {}", errors.join("\n  ")))
 }
 
 /// Reads what rendering needs of a MachineDeployment.
@@ -80,7 +84,9 @@ pub fn settings(path: Option<&Path>) -> Result<Settings> {
 
 /// Settings, and the document that says so.
 pub fn settings_document(path: Option<&Path>) -> Result<(Settings, Value)> {
-    let Some(path) = path else { return Ok((Settings::default(), Value::Object(Map::new()))) };
+    let Some(path) = path else {
+        return Ok((Settings::default(), Value::Object(Map::new())));
+    };
     Settings::document(&text(path)?)
         .and_then(|document| Ok((Settings::from_document(document.clone())?, document)))
         .with_context(|| path.display().to_string())

@@ -1,4 +1,4 @@
-//! `osmctl`: what the controllers do, at the command line and offline. One module for each subcommand.
+//! `osmctl` runs the code of the controllers offline. Each subcommand has its module.
 
 use std::process::ExitCode;
 
@@ -12,10 +12,10 @@ mod profiles;
 mod render;
 mod urls;
 
-/// Shows what Operating System Manager makes of profiles and MachineDeployments. Needs no cluster.
+/// Show what Operating System Manager generates from profiles and MachineDeployments, without a cluster
 #[derive(Parser)]
 #[command(name = "osmctl", version, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 done, 1 the input can't be used, 2 the command line is wrong.")]
+#[command(after_help = "Exit codes: 0 success, 1 invalid input, 2 usage error.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 use crate::nodes::Nodes;
 use crate::{input, output};
 
-/// Print settings by which nodes download from a mirror
+/// Print settings that make nodes download from a mirror
 ///
-/// Prints the document of --settings, where it is given, with other downloads: their base URLs are those of the mirror, and
-/// their checksums are pinned, so that nodes notice whatever is changed on the mirror from now on.
+/// The command prints the document of --settings with the base URLs of the mirror and with pinned checksums. Nodes then
+/// reject any file that changes on the mirror.
 ///
-/// The mirror's folder holds each file of `osmctl urls` at the path that its URL has after ://, such as
-/// dl.k8s.io/v1.34.4/bin/linux/amd64/kubelet. Each file is read, and must have the checksum that --settings pin for it, or
-/// else the one in its checksum file, which must be in the folder as well.
+/// The folder must contain each file of `osmctl urls` at the path that follows :// in its URL, such as
+/// dl.k8s.io/v1.34.4/bin/linux/amd64/kubelet. The command verifies the checksum of each file. It uses the checksum that
+/// --settings pin, or the one in the checksum file, which the folder must then contain.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -33,10 +33,10 @@ Examples:
 pub struct MirrorSettings {
     #[command(flatten)]
     nodes: Nodes,
-    /// Folder with what the mirror serves
+    /// Folder that the mirror serves
     #[arg(long, value_name = "FOLDER")]
     dir: PathBuf,
-    /// Where nodes reach that folder
+    /// URL under which nodes reach the folder
     #[arg(long, value_name = "URL")]
     url: String,
 }
@@ -55,19 +55,23 @@ impl MirrorSettings {
             }
         }
         if !mistakes.is_empty() {
-            bail!("{} is no mirror of these downloads:\n  {}", self.dir.display(), mistakes.join("\n  "));
+            bail!(
+                "{} does not contain all downloads:\n  {}",
+                self.dir.display(),
+                mistakes.join("\n  ")
+            );
         }
         Settings::from_document(document.clone()).context("--url can't be used")?;
         output::print(&yaml::write(&document).map_err(anyhow::Error::msg)?)
     }
 }
 
-/// The checksum of a download's file on the mirror, if it is as it should be.
+/// The checksum of a download's file on the mirror, if it is correct.
 fn checked(download: &Download, mirror: &Path) -> Result<String> {
     let read = |url: &str| {
         let path = mirror.join(without_scheme(url));
         let file = std::fs::read(&path)
-            .with_context(|| format!("{} can't be read: fetch {url} to there", path.display()))?;
+            .with_context(|| format!("cannot read {}; download {url} to this path", path.display()))?;
         anyhow::Ok((path, file))
     };
     let (path, file) = read(&download.url())?;
@@ -77,18 +81,25 @@ fn checked(download: &Download, mirror: &Path) -> Result<String> {
         None => {
             let (path, text) = read(&download.checksum_url())?;
             let name = download.path.rsplit('/').next().unwrap_or_default();
-            let sum = checksum_of(name, &String::from_utf8_lossy(&text))
-                .with_context(|| format!("{} has no checksum of {name}", path.display()))?;
+            let sum = checksum_of(name, &String::from_utf8_lossy(&text)).with_context(|| {
+                format!(
+                    "{} contains no checksum of {name}; download the checksum file again",
+                    path.display()
+                )
+            })?;
             (sum, format!("{} has", path.display()))
         }
     };
     if found != expected {
-        bail!("{} has the SHA-256 {found}, but {source} {expected}: fetch it again", path.display());
+        bail!(
+            "{} has the SHA-256 checksum {found}, but {source} {expected}; download the file again",
+            path.display()
+        );
     }
     Ok(found)
 }
 
-/// Path on the mirror of what lies at a URL.
+/// Path of a URL's file on the mirror.
 fn without_scheme(url: &str) -> &str {
     url.split_once("://").map_or(url, |(_, path)| path)
 }
@@ -97,9 +108,15 @@ fn without_scheme(url: &str) -> &str {
 fn checksum_of(name: &str, text: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let mut words = line.split_whitespace();
-        let sum = words.next().filter(|sum| sum.len() == 64 && sum.chars().all(|c| c.is_ascii_hexdigit()))?;
-        let named = words.next().map(|word| word.trim_start_matches('*').rsplit('/').next().unwrap_or(word));
-        named.is_none_or(|named| named == name).then(|| sum.to_ascii_lowercase())
+        let sum = words
+            .next()
+            .filter(|sum| sum.len() == 64 && sum.chars().all(|c| c.is_ascii_hexdigit()))?;
+        let named = words
+            .next()
+            .map(|word| word.trim_start_matches('*').rsplit('/').next().unwrap_or(word));
+        named
+            .is_none_or(|named| named == name)
+            .then(|| sum.to_ascii_lowercase())
     })
 }
 
@@ -115,7 +132,7 @@ fn of_mirror(download: &Download, mirror: &str, sha256: &str) -> Value {
     json!({"downloads": {download.artefact.name(): settings}})
 }
 
-/// Lays a document over another: maps become one, anything else is replaced.
+/// Merges a document into another: maps are merged, anything else is replaced.
 fn merge(below: &mut Value, above: Value) {
     match (below, above) {
         (Value::Object(below), Value::Object(above)) => {

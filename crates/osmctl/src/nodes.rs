@@ -1,4 +1,4 @@
-//! Which nodes a command is about, and what they download.
+//! The nodes that a command selects, and what they download.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,22 +17,21 @@ use serde_json::Value;
 use crate::profiles::Chosen;
 use crate::{input, output};
 
-/// Flags that say which nodes.
+/// Flags that select nodes.
 #[derive(Args)]
 pub struct Nodes {
     #[command(flatten)]
     source: Source,
-    /// With --kubelet-version: the nodes' profile, a file or the name of a built-in one. With -f: the profile to use,
-    /// whatever the MachineDeployments say
+    /// Profile: a file, or the name of a built-in profile. With -f, it replaces the profiles of the MachineDeployments
     #[arg(long, value_name = "FILE|NAME")]
     profile: Option<PathBuf>,
-    /// With --kubelet-version: the nodes' cloud; without it, all that the profile supports
+    /// With --kubelet-version: cloud provider of the nodes [default: all that the profile supports]
     #[arg(long, value_name = "NAME", value_parser = cloud, conflicts_with = "filename")]
     cloud: Option<CloudProvider>,
-    /// Settings document; without one, the default settings
+    /// Settings document [default: the default settings]
     #[arg(long, value_name = "FILE")]
     pub settings: Option<PathBuf>,
-    /// Architecture of the nodes; may be repeated [default: all]
+    /// Architecture of the nodes; can be repeated [default: all]
     #[arg(long, value_parser = PossibleValuesParser::new(ARCHITECTURES))]
     arch: Vec<String>,
 }
@@ -41,22 +40,22 @@ pub struct Nodes {
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct Source {
-    /// MachineDeployments, in a YAML stream that may also hold profiles; - for standard input
+    /// Read MachineDeployments from this YAML file, which may also contain profiles; - reads standard input
     #[arg(short, long, value_name = "FILE|-")]
     filename: Option<PathBuf>,
-    /// Instead of MachineDeployments: version of the kubelet, with --profile; may be repeated
+    /// Version of the kubelet, with --profile and instead of -f; can be repeated
     #[arg(long, value_name = "VERSION", value_parser = version, requires = "profile")]
     kubelet_version: Vec<Version>,
 }
 
 fn version(text: &str) -> Result<Version, String> {
     Version::parse(text.strip_prefix('v').unwrap_or(text))
-        .map_err(|_| "is not a version such as 1.34.2".to_owned())
+        .map_err(|_| "is not a version; use the form 1.34.2".to_owned())
 }
 
 fn cloud(text: &str) -> Result<CloudProvider, String> {
     serde_json::from_value(Value::from(text))
-        .map_err(|_| "is not a cloud provider, as MachineDeployments name them".to_owned())
+        .map_err(|_| "is not a cloud provider; use a name from MachineDeployments, such as aws".to_owned())
 }
 
 impl Nodes {
@@ -91,7 +90,7 @@ impl Nodes {
         let manifests = input::manifests(filename)?;
         if manifests.machine_deployments.is_empty() {
             bail!(
-                "{} holds no MachineDeployment: give at least one, or --profile and --kubelet-version instead",
+                "{} contains no MachineDeployment; provide at least one, or use --profile and --kubelet-version",
                 filename.display()
             );
         }
@@ -114,9 +113,16 @@ impl Nodes {
             if pools.is_empty() {
                 let known = &profile.spec().supported_cloud_providers;
                 let known: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
-                bail!("profile {} is for {}, not for {cloud}", argument.display(), known.join(", "));
+                bail!(
+                    "profile {} supports {}, not {cloud}",
+                    argument.display(),
+                    known.join(", ")
+                );
             }
         }
-        Ok(pools.into_iter().map(|(_, pool)| (pool, Rc::clone(&profile))).collect())
+        Ok(pools
+            .into_iter()
+            .map(|(_, pool)| (pool, Rc::clone(&profile)))
+            .collect())
     }
 }

@@ -23,7 +23,7 @@ pub fn warnings<'a>(warnings: impl IntoIterator<Item = &'a String>) {
     }
 }
 
-/// Lines with their columns one below the other.
+/// Lines with aligned columns.
 pub fn table<const COLUMNS: usize>(lines: &[[String; COLUMNS]]) -> String {
     let mut widths = [0; COLUMNS];
     for line in lines {
@@ -33,8 +33,11 @@ pub fn table<const COLUMNS: usize>(lines: &[[String; COLUMNS]]) -> String {
     }
     let mut text = String::new();
     for line in lines {
-        let cells: Vec<String> =
-            line.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        let cells: Vec<String> = line
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
         text.push_str(cells.join(GAP).trim_end());
         text.push('\n');
     }

@@ -24,13 +24,17 @@ impl Chosen {
             return Self::compile(argument.display().to_string(), &spec);
         }
         let given = input::manifests(argument).with_context(|| {
-            format!("there is no built-in profile {} (there are: {})", argument.display(), built_in_names())
+            format!(
+                "{} is not a built-in profile ({}) and not a file",
+                argument.display(),
+                built_in_names()
+            )
         })?;
         match given.profiles.as_slice() {
             [profile] => Self::compile(profile.metadata.name.clone().unwrap_or_default(), &profile.spec),
             profiles => {
                 bail!(
-                    "{} holds {} OperatingSystemProfiles: give exactly one",
+                    "{} contains {} OperatingSystemProfiles; provide exactly one",
                     argument.display(),
                     profiles.len()
                 )
@@ -54,11 +58,16 @@ impl Chosen {
         let name = named.unwrap_or_else(|| {
             osm_render::default_name(pool.operating_system.as_str(), pool.provisioning_utility())
         });
-        let written = written.iter().find(|profile| profile.metadata.name.as_deref() == Some(&name));
-        match written.map(|profile| profile.spec.clone()).or_else(|| built_in(&name)) {
+        let written = written
+            .iter()
+            .find(|profile| profile.metadata.name.as_deref() == Some(&name));
+        match written
+            .map(|profile| profile.spec.clone())
+            .or_else(|| built_in(&name))
+        {
             Some(spec) => Self::compile(name, &spec),
             None => Err(anyhow!(
-                "there is no profile {name}: give it with --profile, or in {} (built in: {})",
+                "profile {name} does not exist; provide it with --profile or in {}, or use a built-in profile: {}",
                 source.display(),
                 built_in_names()
             )),
@@ -79,14 +88,23 @@ impl Chosen {
 
     /// Renders it for a pool.
     pub fn render(&self, pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) -> Result<Rendered> {
-        self.profile.render(pool, settings, cluster).with_context(|| format!("profile {}", self.name))
+        self.profile
+            .render(pool, settings, cluster)
+            .with_context(|| format!("profile {}", self.name))
     }
 }
 
 fn built_in(name: &str) -> Option<OperatingSystemProfileSpec> {
-    osm_render::defaults().into_iter().find(|(known, _)| known == name).map(|(_, spec)| spec)
+    osm_render::defaults()
+        .into_iter()
+        .find(|(known, _)| known == name)
+        .map(|(_, spec)| spec)
 }
 
 fn built_in_names() -> String {
-    osm_render::defaults().into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(", ")
+    osm_render::defaults()
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect::<Vec<_>>()
+        .join(", ")
 }

@@ -1,12 +1,12 @@
-//! `osmctl render`: the user data of a MachineDeployment, with stand-ins for what only a cluster knows.
+//! `osmctl render`: the user data of a MachineDeployment, with placeholders for what only a cluster knows.
 
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use osm_api::config::MachineDeploymentRef;
-use osm_api::pool;
+use osm_api::content::RenderedFor;
 use osm_api::settings::Settings;
+use osm_api::{PoolRef, pool};
 use osm_render::ClusterEndpoint;
 
 use crate::profiles::Chosen;
@@ -14,43 +14,44 @@ use crate::{input, output};
 
 /// Print the user data that the controllers would write for a MachineDeployment
 ///
-/// The profile is, in this order: the one of --profile; the one that the MachineDeployment's annotation
-/// k8c.io/operating-system-profile names, or osp-OPERATINGSYSTEM, taken from -f or else from the built-in ones.
+/// The flag --profile selects the profile. Without it, the annotation k8c.io/operating-system-profile of the
+/// MachineDeployment does. The default is osp-OPERATINGSYSTEM. The command looks for the profile in -f first, then among
+/// the built-in profiles.
 ///
-/// Credentials stand in no document printed here: in their places are names such as "api/token". Where the settings
-/// give no API server or CA, which the controllers read from the cluster, stand-ins are used, and standard error says so.
+/// The output contains no credentials. Names such as "api/token" mark their places. If the settings contain no API server
+/// or no CA, the command uses placeholders and reports them on standard error. The controllers read both from the cluster.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  # What a machine of this pool gets from its cloud
+  # The user data that a machine of this pool gets from its cloud
   osmctl render -f machine-deployment.yaml --stage bootstrap
 
-  # What that then fetches from the API server, with the cluster's settings
+  # The document that the machine then fetches from the API server, with the settings of the cluster
   osmctl render -f machine-deployment.yaml --settings settings.yaml --stage provisioning
 
-  # Try a profile that is being written with a pool of the cluster
+  # Try a new profile with a pool of the cluster
   kubectl get -n kube-system machinedeployment pool -o yaml \\
     | osmctl render -f - --profile my-profile.yaml --stage provisioning")]
 pub struct Render {
-    /// MachineDeployment, in a YAML stream that may also hold profiles; - for standard input
+    /// Read the MachineDeployment from this YAML file, which may also contain profiles; - reads standard input
     #[arg(short, long, value_name = "FILE|-")]
     filename: PathBuf,
-    /// Settings document; without one, the default settings
+    /// Settings document [default: the default settings]
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
-    /// OperatingSystemProfile to use, whatever the MachineDeployment says: a file, or the name of a built-in one
+    /// Use this profile instead of the MachineDeployment's: a file, or the name of a built-in profile
     #[arg(long, value_name = "FILE|NAME")]
     profile: Option<PathBuf>,
-    /// Which of the two documents to print
+    /// Document to print
     #[arg(long, value_enum)]
     stage: Stage,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Stage {
-    /// What the cloud hands to a new machine
+    /// The user data that the cloud provides to a new machine
     Bootstrap,
-    /// What the machine then fetches and applies
+    /// The document that the machine then fetches and applies
     Provisioning,
 }
 
@@ -60,7 +61,7 @@ impl Render {
         let manifests = input::manifests(&self.filename)?;
         let [machine_deployment] = manifests.machine_deployments.as_slice() else {
             bail!(
-                "{} holds {} MachineDeployments: give exactly one",
+                "{} contains {} MachineDeployments; provide exactly one",
                 self.filename.display(),
                 manifests.machine_deployments.len()
             );
@@ -78,13 +79,12 @@ impl Render {
         output::warnings(&rendered.warnings);
 
         let mut config = rendered.spec;
-        config.machine_deployment = Some(MachineDeploymentRef {
-            namespace: pool.namespace.clone(),
-            name: pool.name.clone(),
-            uid: machine_deployment.metadata.uid.clone().unwrap_or_default(),
+        let rendered_for = RenderedFor {
+            pool: PoolRef::from(machine_deployment),
             revision: pool::revision(machine_deployment).map(str::to_owned),
             template_digest: pool::template_digest(machine_deployment),
-        });
+        };
+        rendered_for.store(&mut config);
         let stage = match self.stage {
             Stage::Bootstrap => osm_render::Stage::Bootstrap,
             Stage::Provisioning => osm_render::Stage::Provisioning,
@@ -94,7 +94,7 @@ impl Render {
     }
 }
 
-/// The API server of the settings, with stand-ins for what they leave to the cluster.
+/// The API server of the settings, with placeholders for what they do not set.
 fn endpoint(settings: &Settings) -> ClusterEndpoint {
     let stand_in = osm_render::stand_in_cluster();
     let mut missing = Vec::new();
@@ -105,11 +105,18 @@ fn endpoint(settings: &Settings) -> ClusterEndpoint {
         })
     };
     let endpoint = ClusterEndpoint {
-        api_server: given(&settings.cluster.api_server, "cluster.apiServer", stand_in.api_server),
+        api_server: given(
+            &settings.cluster.api_server,
+            "cluster.apiServer",
+            stand_in.api_server,
+        ),
         ca: given(&settings.cluster.ca_bundle, "cluster.caBundle", stand_in.ca),
     };
     if !missing.is_empty() {
-        eprintln!("osmctl: the settings leave {} to the cluster: using stand-ins", missing.join(" and "));
+        eprintln!(
+            "osmctl: the settings do not set {}; the output contains placeholders",
+            missing.join(" and ")
+        );
     }
     endpoint
 }

@@ -13,40 +13,40 @@ use crate::{input, output};
 
 /// List what nodes download
 ///
-/// The list holds what the profile's templates ask for by download-url and checksum-url when they are rendered, and the files
-/// with the checksums. By default it is URLs and nothing else, one a line, for a loop in a shell.
+/// The list contains each file that the templates request by download-url, and the files with the checksums. By default, the
+/// command prints one URL per line, for a loop in a shell.
 ///
-/// Container images are not in it; the other formats name the one that every node needs, the pause image. Nor are packages of
-/// the distribution, which nodes can do without.
+/// The list contains no container images and no packages of the distribution. Nodes need one image, the pause image, which the
+/// other formats report. Nodes become Ready without the packages.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  # Fetch everything that a kind of node downloads, to be served by a mirror
+  # Fetch all files that a kind of node downloads, to fill a mirror
   osmctl urls --profile osp-ubuntu --kubelet-version 1.34.4 | while read -r url; do
     curl -fsSL --create-dirs -o \"mirror/${url#*://}\" \"$url\"
   done
 
-  # Versions, architectures and pinned checksums for all pools of a cluster, with its settings
+  # List versions, architectures and pinned checksums for all pools of a cluster, with its settings
   kubectl get machinedeployments,osp -A -o yaml | osmctl urls -f - --settings settings.yaml --output table
 
-  # Upgrading: both kubelets, on OpenStack, for amd64
+  # Prepare an upgrade: both kubelets, on OpenStack, for amd64
   osmctl urls --profile my-profile.yaml --kubelet-version 1.34.4 --kubelet-version 1.35.1 \\
     --cloud openstack --arch amd64")]
 pub struct Urls {
     #[command(flatten)]
     nodes: Nodes,
-    /// What to print
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Urls)]
     output: Format,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Format {
-    /// URLs only, of files and their checksums
+    /// URLs of the files and of their checksums
     Urls,
-    /// What they are, and the pause image
+    /// A table of the files, and the pause image
     Table,
-    /// The same for programs
+    /// The same as JSON
     Json,
 }
 
@@ -66,8 +66,12 @@ impl Urls {
 fn urls(downloads: &[Download]) -> String {
     // A checksum file can be that of several.
     let mut seen = HashSet::new();
-    let all = downloads.iter().flat_map(|download| [download.url(), download.checksum_url()]);
-    all.filter(|url| seen.insert(url.clone())).map(|url| url + "\n").collect()
+    let all = downloads
+        .iter()
+        .flat_map(|download| [download.url(), download.checksum_url()]);
+    all.filter(|url| seen.insert(url.clone()))
+        .map(|url| url + "\n")
+        .collect()
 }
 
 fn table(downloads: &[Download], settings: &Settings) -> String {
@@ -84,7 +88,7 @@ fn table(downloads: &[Download], settings: &Settings) -> String {
     });
     let table = output::table(&std::iter::once(head).chain(lines).collect::<Vec<_>>());
     let pause = settings.pause_image.as_deref().unwrap_or(
-        "the default of the containerd on the node, as pauseImage is not set; `containerd config default` prints it",
+        "the default of containerd on the node, because the settings do not set pauseImage; `containerd config default` prints it",
     );
     format!("{table}\nPause image: {pause}\n")
 }
@@ -103,5 +107,8 @@ fn json(downloads: &[Download], settings: &Settings) -> String {
             })
         })
         .collect();
-    format!("{:#}\n", json!({"downloads": downloads, "pauseImage": settings.pause_image}))
+    format!(
+        "{:#}\n",
+        json!({"downloads": downloads, "pauseImage": settings.pause_image})
+    )
 }

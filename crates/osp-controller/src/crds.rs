@@ -1,5 +1,5 @@
-//! `osp-controller upgrade-crds`: brings CustomResourceDefinitions to this version, and never back from a newer one. The chart runs it before a
-//! release is installed or upgraded; several releases of different versions may share one cluster.
+//! `osp-controller upgrade-crds`: upgrades the CustomResourceDefinitions to this version, and never downgrades them. The chart runs it
+//! before it installs or upgrades a release. Several releases of different versions may share one cluster.
 
 use std::time::Duration;
 
@@ -10,39 +10,47 @@ use kube::runtime::conditions::is_crd_established;
 use kube::runtime::wait::Condition;
 use kube::{Api, Client, ResourceExt};
 use osm_api::definitions;
-use osm_runtime::status::is_code;
+use osm_runtime::error::is_code;
 
 /// How long the API server may take to serve a definition.
-const PATIENCE: Duration = Duration::from_secs(60);
+const SERVE_TIMEOUT: Duration = Duration::from_secs(60);
 
-const PAUSE: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Applies the definitions, and waits until they are served. Those that are newer stay; of the others, whoever has installed them, what
-/// somebody has written besides stays.
+/// Applies the definitions, and waits until the API server serves them. Newer definitions stay as they are. In the others, fields of
+/// other field managers stay.
 ///
 /// # Errors
-/// When the server can't be reached, refuses, or does not serve a definition.
+/// The API server cannot be reached, refuses a request, or does not serve a definition.
 pub async fn upgrade(client: Client) -> anyhow::Result<()> {
     let api = Api::<CustomResourceDefinition>::all(client);
     for ours in definitions::all() {
         let name = ours.name_any();
-        let done = tokio::time::timeout(PATIENCE, bring(&api, &name, ours)).await;
-        done.with_context(|| format!("{name} is not served after {} s", PATIENCE.as_secs()))??;
+        let done = tokio::time::timeout(SERVE_TIMEOUT, upgrade_one(&api, &name, ours)).await;
+        done.with_context(|| {
+            format!(
+                "the API server does not serve {name} after {} s",
+                SERVE_TIMEOUT.as_secs()
+            )
+        })??;
     }
     Ok(())
 }
 
-/// Until it stands and is served: programs of other versions may be about the same.
-async fn bring(
+/// Repeats until the definition is written and served, because programs of other versions may write it at the same time.
+async fn upgrade_one(
     api: &Api<CustomResourceDefinition>,
     name: &str,
     mut ours: CustomResourceDefinition,
 ) -> anyhow::Result<()> {
     let mut written = None;
     loop {
-        let there = api.get_opt(name).await.with_context(|| format!("reading {name}"))?;
+        let there = api
+            .get_opt(name)
+            .await
+            .with_context(|| format!("reading {name}"))?;
         if let Some(newer) = there.as_ref().and_then(definitions::newer) {
-            tracing::info!(name, version = %newer, "is newer, and stays");
+            tracing::info!(name, version = %newer, "the CustomResourceDefinition is newer than this version and stays unchanged");
             return Ok(());
         }
         match there {
@@ -51,15 +59,15 @@ async fn bring(
                     tracing::info!(
                         name,
                         version = env!("CARGO_PKG_VERSION"),
-                        "is of this version, and served"
+                        "the CustomResourceDefinition is up to date, and the API server serves it"
                     );
                     return Ok(());
                 }
             }
             there => {
-                // What has become newer in between is not written over.
+                // With the resourceVersion, this write fails if another program has upgraded the definition meanwhile.
                 ours.metadata.resource_version = there.and_then(|there| there.metadata.resource_version);
-                // It is ours by its group, whoever has installed it: two writers of one schema can't both be right.
+                // The API group belongs to this program, so it takes the fields from other managers: a schema has one owner.
                 let params = PatchParams::apply(definitions::NAME).force();
                 match api.patch(name, &params, &Patch::Apply(&ours)).await {
                     Ok(patched) => written = patched.metadata.generation,
@@ -68,17 +76,23 @@ async fn bring(
                 }
             }
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// # Errors
-/// When its names are another's.
+/// Another definition has the same names.
 fn is_served(definition: &CustomResourceDefinition) -> anyhow::Result<bool> {
-    let mut conditions = definition.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut conditions = definition
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
     if let Some(taken) = conditions.find(|found| found.type_ == "NamesAccepted" && found.status == "False") {
         let message = taken.message.as_deref().unwrap_or_default();
-        bail!("{} is not served, its names are taken: {message}", definition.name_any());
+        bail!(
+            "the API server does not serve {}, because its names are taken: {message}",
+            definition.name_any()
+        );
     }
     Ok(is_crd_established().matches_object(Some(definition)))
 }

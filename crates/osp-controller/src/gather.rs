@@ -1,4 +1,4 @@
-//! Reads everything that one reconcile needs. No request is made: the watches show it all.
+//! Reads everything that one reconcile needs. It sends no request, because the watches have all objects.
 
 use std::sync::Arc;
 
@@ -6,26 +6,26 @@ use jiff::Timestamp;
 use osm_api::settings::DefaultProfiles;
 use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec};
 
-use crate::judge::Judgement;
-use crate::plan;
+use crate::default_profile;
+use crate::refusal::Outcome;
 use crate::state::State;
 
-/// What a plan is made from.
+/// The input of a plan.
 #[derive(Clone, Debug)]
 pub struct Gathered {
-    /// The time that the plan goes by.
+    /// The time of the plan.
     pub now: Timestamp,
     /// Namespace of the profile.
     pub namespace: String,
     /// Name of the profile.
     pub name: String,
-    /// The profile as it stands there.
+    /// The stored profile.
     pub stored: Option<Arc<OperatingSystemProfile>>,
-    /// The default profile that shall have this name. `None`: there is none, or it is switched off, or the settings,
-    /// which could switch it off, are not known yet.
+    /// The default profile of this name. `None` if there is none, if the settings disable it, or if the settings, which could
+    /// disable it, are not known yet.
     pub default: Option<OperatingSystemProfileSpec>,
-    /// What the stored profile is worth; `None` where it is missing, or about to be replaced.
-    pub judgement: Option<Judgement>,
+    /// The outcome of validating the stored profile; `None` if the profile is not [kept](Self::kept).
+    pub validation: Option<Outcome>,
 }
 
 impl Gathered {
@@ -33,31 +33,52 @@ impl Gathered {
     pub fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
+
+    /// The stored profile, unless it is being deleted or about to be replaced by the default. Only a kept profile is validated.
+    pub fn kept(&self) -> Option<&Arc<OperatingSystemProfile>> {
+        let stored = self
+            .stored
+            .as_ref()
+            .filter(|stored| !default_profile::is_deleted(stored))?;
+        default_profile::install(&self.name, Some(stored), self.default.as_ref())
+            .is_none()
+            .then_some(stored)
+    }
 }
 
-/// Gathers for `namespace/name`, and has the stored profile judged unless it won't stay.
+/// Gathers for `namespace/name`, and validates the stored profile if it is kept.
 pub async fn gather(state: &State, key: &str) -> Gathered {
     let stored = state.profile(key);
     let (namespace, name) = key.split_once('/').unwrap_or_default();
-    // Default profiles are installed in the installation's own namespace only.
-    let settings = state.settings.borrow().clone().filter(|_| namespace == state.context.args.namespace);
+    // Default profiles are installed only in the namespace of the installation.
+    let settings = state
+        .cluster
+        .settings
+        .borrow()
+        .clone()
+        .filter(|_| namespace == state.cluster.installation.namespace);
     let default =
-        settings.and_then(|current| wanted(&state.defaults, name, &current.settings.default_profiles));
-    let (namespace, name) = (namespace.to_owned(), name.to_owned());
-    let mut gathered =
-        Gathered { now: state.context.surroundings.now(), namespace, name, stored, default, judgement: None };
-    if let Some(stored) = plan::stays(&gathered) {
-        gathered.judgement = Some(state.judge.judge(key, &stored.spec).await);
+        settings.and_then(|current| enabled(&state.defaults, name, &current.settings.default_profiles));
+    let mut gathered = Gathered {
+        now: state.process.environment.now(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        stored,
+        default,
+        validation: None,
+    };
+    if let Some(kept) = gathered.kept() {
+        gathered.validation = Some(state.validator.validate(key, &kept.spec).await);
     } else if gathered.stored.is_none() {
-        state.judge.forget(key);
+        state.validator.forget(key);
     }
-    // Judging may have taken a while.
-    gathered.now = state.context.surroundings.now();
+    // Validation may have taken seconds.
+    gathered.now = state.process.environment.now();
     gathered
 }
 
-/// The default profile of this name, unless the settings switch it off.
-fn wanted(
+/// The default profile of this name, unless the settings disable it.
+fn enabled(
     defaults: &[(String, OperatingSystemProfileSpec)],
     name: &str,
     settings: &DefaultProfiles,
@@ -73,15 +94,19 @@ mod tests {
     use osm_api::profile::OperatingSystem::{Flatcar, Ubuntu};
 
     #[test]
-    fn defaults_are_switched_off_all_or_by_system() {
+    fn settings_disable_all_defaults_or_those_of_a_system() {
         let defaults = [("osp-ubuntu".to_owned(), profile("v1.0.0"))];
-        let wanted = |name, enabled, disabled: &[_]| {
-            wanted(&defaults, name, &DefaultProfiles { enabled, disabled: disabled.to_vec() }).is_some()
+        let is_enabled = |name, enabled_at_all, disabled: &[_]| {
+            let settings = DefaultProfiles {
+                enabled: enabled_at_all,
+                disabled: disabled.to_vec(),
+            };
+            enabled(&defaults, name, &settings).is_some()
         };
-        assert!(wanted("osp-ubuntu", true, &[]));
-        assert!(wanted("osp-ubuntu", true, &[Flatcar]));
-        assert!(!wanted("osp-ubuntu", true, &[Flatcar, Ubuntu]));
-        assert!(!wanted("osp-ubuntu", false, &[]));
-        assert!(!wanted("mine", true, &[]));
+        assert!(is_enabled("osp-ubuntu", true, &[]));
+        assert!(is_enabled("osp-ubuntu", true, &[Flatcar]));
+        assert!(!is_enabled("osp-ubuntu", true, &[Flatcar, Ubuntu]));
+        assert!(!is_enabled("osp-ubuntu", false, &[]));
+        assert!(!is_enabled("mine", true, &[]));
     }
 }

@@ -1,48 +1,51 @@
-//! osp-controller: installs the default OperatingSystemProfiles, and judges every profile before a pool uses it.
+//! osp-controller installs the default OperatingSystemProfiles, and validates every profile before a pool uses it.
 //!
-//! It owns the whole status of OperatingSystemProfiles, and the spec of those that are named as a default. It has no
-//! right on any Secret.
+//! It owns the whole status of every OperatingSystemProfile, and the spec of the default profiles. It has no rights on Secrets.
 //!
-//! A reconcile is `gather → plan → apply → report`; all decisions are in [`plan`]. What a profile is worth is found out
-//! by [`judge`], before the plan.
+//! A reconcile is `gather → plan → apply → report`. [`gather`] has [`validate`] check the stored profile, [`plan`] makes all
+//! decisions, [`apply`] installs default profiles, and [`report`] alone writes status, Events, metrics and logs.
 
 pub mod apply;
 pub mod crds;
+pub mod default_profile;
 pub mod gather;
-pub mod judge;
 mod modules;
 pub mod plan;
+pub mod refusal;
 pub mod report;
 pub mod state;
+pub mod validate;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use osm_api::Reason;
+use osm_runtime::error::Failure;
 use osm_runtime::runner;
-use osm_runtime::{Context, RequestError, settings};
+use osm_runtime::{Cluster, Process, RequestError};
 
 use crate::state::State;
 
-/// Name of the field manager of this controller.
+/// The field manager of this controller.
 pub const FIELD_MANAGER: &str = "osp-controller";
 
-/// Why a reconcile failed. A profile that is refused is no failure: that is a verdict, and stands in its status.
+/// Why a reconcile failed. A refused profile is not a failure: the condition `Accepted` reports it.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
 pub enum Error {
-    /// A request failed.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The API server has dropped fields of what we wrote.
     #[error(
-        "the API server has not kept every field of the default profile: apply the CustomResourceDefinitions of this version"
+        "the API server drops fields of the default profile; apply the CustomResourceDefinitions of this version"
     )]
     FieldsDropped,
 }
 
-impl runner::Failure for Error {
-    fn reason(&self) -> &'static str {
+impl Failure for Error {
+    fn reason(&self) -> Reason {
         match self {
             Self::Request(error) => error.reason(),
-            Self::FieldsDropped => "FieldsDropped",
+            Self::FieldsDropped => Reason::FieldsDropped,
         }
     }
 
@@ -54,20 +57,21 @@ impl runner::Failure for Error {
 /// Runs the controller until shutdown.
 ///
 /// # Errors
-/// None today; the signature is that of every service.
-pub async fn run(context: Context, settings: settings::Receiver) -> anyhow::Result<()> {
-    let state = State::start(&context, settings);
-    let (queue, shared) = (state.queue.clone(), state.clone());
+/// None. Every service has this signature.
+pub async fn run(process: Arc<Process>, cluster: Cluster) -> anyhow::Result<()> {
+    let state = State::start(&process, &cluster);
+    let queue = state.queue.clone();
+    let shared = state.clone();
     let work = move |key| reconcile(state.clone(), key);
-    runner::work(&context, &context.args.namespace, queue, shared, work).await;
+    runner::work(&cluster, cluster.namespace(), queue, shared, work).await;
     Ok(())
 }
 
-/// Brings the profile with this key, `namespace/name`, to what it should be, and its status to what it is worth.
+/// Installs or validates the profile with this key, `namespace/name`.
 async fn reconcile(state: State, key: String) -> Result<Option<Duration>, Error> {
     let gathered = gather::gather(&state, &key).await;
     let plan = plan::plan(&gathered);
     apply::apply(&state, &gathered, &plan).await?;
-    report::report(&state, &gathered, &plan).await;
+    report::report(&state, &gathered, &plan).await?;
     Ok(None)
 }

@@ -6,10 +6,11 @@ use clap::{Parser, Subcommand};
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::{CommonArgs, ProfileArgs};
 
-/// Installs the default OperatingSystemProfiles and judges every profile before a pool uses it.
+/// Installs the default OperatingSystemProfiles and validates every profile before a pool uses it.
 ///
-/// Watches OperatingSystemProfiles and the settings; writes the default profiles and the status of all. What it accepts is
-/// in status.accepted, and stays there when a later edit is refused; why it was refused is in the condition Accepted.
+/// osp-controller watches OperatingSystemProfiles and the settings. It writes the default profiles, and the status of every
+/// profile. It copies an accepted profile to status.accepted, and the copy stays in use when a later edit is refused. The
+/// condition Accepted explains why an edit is refused.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
@@ -23,7 +24,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Install the CustomResourceDefinitions, or bring those that are there to this version, and end. Newer ones stay.
+    /// Install the CustomResourceDefinitions or upgrade them to this version, then exit. Newer ones stay unchanged.
     UpgradeCrds,
 }
 
@@ -36,7 +37,15 @@ fn main() -> ExitCode {
             osp_controller::crds::upgrade,
         );
     }
-    let installation =
-        Installation { profile_namespaces: args.profiles.profile_namespaces, ..args.common.installation() };
-    osm_runtime::service::main(Service::OspController, args.common, None, installation, osp_controller::run)
+    let installation = Installation {
+        profile_namespaces: args.profiles.profile_namespaces,
+        ..args.common.installation()
+    };
+    osm_runtime::service::main(
+        Service::OspController,
+        args.common,
+        None,
+        installation,
+        osp_controller::run,
+    )
 }

@@ -1,9 +1,11 @@
 use super::*;
-use crate::judge::{Judgement, Refusal};
+use crate::default_profile::{INTERIM_VERSION, Restore, is_labelled, label};
+use crate::refusal::Refusal;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use osm_api::profile::AcceptedProfile;
+use osm_api::names;
 use serde_json::json;
+use std::sync::Arc;
 
 /// A small profile that renders for aws.
 pub(crate) fn profile(version: &str) -> OperatingSystemProfileSpec {
@@ -20,11 +22,14 @@ fn accepted(version: &str) -> AcceptedProfile {
     osm_render::resolve(&profile(version)).unwrap()
 }
 
-fn refusal(reason: &'static str) -> Judgement {
-    Err(Refusal { reason, message: "files[0], line 2, column 5: no such field".into() })
+fn refusal(reason: Reason) -> Outcome {
+    Err(Refusal {
+        reason,
+        message: "files[0], line 2, column 5: no such field".into(),
+    })
 }
 
-/// The profile of this version as it is stored, never judged, seen at second 100.
+/// A stored profile of this version without a status, gathered at second 100.
 fn stored(version: &str) -> Gathered {
     let mut stored = OperatingSystemProfile::new("osp-ubuntu", profile(version));
     stored.metadata.uid = Some("u".into());
@@ -37,7 +42,7 @@ fn stored(version: &str) -> Gathered {
         name: "osp-ubuntu".into(),
         stored: Some(Arc::new(stored)),
         default: None,
-        judgement: None,
+        validation: None,
     }
 }
 
@@ -45,27 +50,32 @@ fn change(gathered: &mut Gathered, change: impl FnOnce(&mut OperatingSystemProfi
     change(Arc::make_mut(gathered.stored.as_mut().unwrap()));
 }
 
-/// As it stands once the plan has been carried out, a second later.
+/// The state after the plan was executed, a second later.
 fn carried_out(mut gathered: Gathered) -> Gathered {
-    let status = publish(&gathered).status;
+    let status = update(&gathered).status;
     change(&mut gathered, |stored| stored.status = Some(status));
     gathered.now = Timestamp::from_second(gathered.now.as_second() + 1).unwrap();
     gathered
 }
 
-fn publish(gathered: &Gathered) -> Publish {
-    match plan(gathered).action {
-        Action::Publish(publish) => *publish,
-        other => panic!("{other:?}"),
-    }
+fn update(gathered: &Gathered) -> StatusUpdate {
+    plan(gathered).status.unwrap()
 }
 
 fn restore(gathered: &Gathered) -> Restore {
-    let Plan { action, verdict } = plan(gathered);
-    assert_eq!(verdict, None, "what is about to be replaced is not judged");
-    assert!(stays(gathered).is_none());
-    match action {
-        Action::Restore(restore) => *restore,
+    let Plan {
+        install,
+        verdict,
+        status,
+    } = plan(gathered);
+    assert_eq!(
+        (verdict, status),
+        (None, None),
+        "a profile that is about to be replaced has no verdict"
+    );
+    assert!(gathered.kept().is_none());
+    match install {
+        Some(Install::Restore(restore)) => restore,
         other => panic!("{other:?}"),
     }
 }
@@ -75,179 +85,328 @@ fn labelled(gathered: &mut Gathered) {
 }
 
 #[test]
-fn nothing_there_and_nothing_wanted() {
-    let gathered = Gathered { stored: None, ..stored("v1.0.0") };
-    assert_eq!(plan(&gathered), Plan { action: Action::Nothing, verdict: None });
+fn without_a_profile_and_a_default_there_is_nothing_to_do() {
+    let gathered = Gathered {
+        stored: None,
+        ..stored("v1.0.0")
+    };
+    assert_eq!(plan(&gathered), Plan::default());
 }
 
 #[test]
 fn a_missing_default_is_created_with_its_label() {
-    let gathered = Gathered { stored: None, default: Some(profile("v1.0.0")), ..stored("v1.0.0") };
-    let Action::Create(created) = plan(&gathered).action else { panic!() };
-    assert_eq!((created.name_any().as_str(), &created.spec), ("osp-ubuntu", &profile("v1.0.0")));
-    assert_eq!(created.labels().get(names::DEFAULT_PROFILE).map(String::as_str), Some("true"));
+    let gathered = Gathered {
+        stored: None,
+        default: Some(profile("v1.0.0")),
+        ..stored("v1.0.0")
+    };
+    let Some(Install::Create(created)) = plan(&gathered).install else {
+        panic!()
+    };
+    assert_eq!(
+        (created.name_any().as_str(), &created.spec),
+        ("osp-ubuntu", &profile("v1.0.0"))
+    );
+    assert_eq!(
+        created.labels().get(names::DEFAULT_PROFILE).map(String::as_str),
+        Some("true")
+    );
 }
 
 #[test]
-fn another_version_is_put_back_older_or_newer() {
+fn another_version_is_restored_older_or_newer() {
     for version in ["v0.9.0", "v2.0.0"] {
-        let mut gathered = Gathered { default: Some(profile("v1.0.0")), ..stored(version) };
+        let mut gathered = Gathered {
+            default: Some(profile("v1.0.0")),
+            ..stored(version)
+        };
         change(&mut gathered, |stored| {
             stored.labels_mut().insert("mine".into(), "kept".into());
             stored.annotations_mut().insert("mine".into(), "kept".into());
         });
-        let Restore { profile: OperatingSystemProfile { metadata, spec, status }, by_way_of, notice } =
-            restore(&gathered);
-        assert_eq!((spec, status, by_way_of), (profile("v1.0.0"), None, None));
-        assert_eq!(metadata.resource_version.as_deref(), Some("7"), "a write in between must win");
+        let Restore {
+            profile:
+                OperatingSystemProfile {
+                    metadata,
+                    spec,
+                    status,
+                },
+            interim_version,
+            notice,
+        } = restore(&gathered);
+        assert_eq!((spec, status, interim_version), (profile("v1.0.0"), None, None));
+        assert_eq!(
+            metadata.resource_version.as_deref(),
+            Some("7"),
+            "a write in between must win"
+        );
         let labels = metadata.labels.unwrap();
-        assert_eq!(labels.len(), 2, "labels of others are kept, ours is added: {labels:?}");
+        assert_eq!(
+            labels.len(),
+            2,
+            "labels of others are kept, ours is added: {labels:?}"
+        );
         assert_eq!(metadata.annotations.unwrap().len(), 1);
         let notice = notice.unwrap();
-        assert!(notice.contains(version) && notice.contains("another name"), "{notice}");
+        assert!(
+            notice.contains(version) && notice.contains("another name"),
+            "{notice}"
+        );
     }
 }
 
 #[test]
-fn other_content_under_our_version_is_put_back_by_way_of_another_version() {
-    let mut gathered = Gathered { default: Some(profile("v1.0.0")), ..stored("v1.0.0") };
+fn other_content_under_our_version_is_put_back_interim_version_another_version() {
+    let mut gathered = Gathered {
+        default: Some(profile("v1.0.0")),
+        ..stored("v1.0.0")
+    };
     labelled(&mut gathered);
     change(&mut gathered, |stored| stored.spec.os_version = "22.04".into());
     let restore = restore(&gathered);
-    assert_eq!(restore.by_way_of.as_deref(), Some(PASSING_VERSION));
+    assert_eq!(restore.interim_version.as_deref(), Some(INTERIM_VERSION));
     assert_eq!(restore.profile.spec, profile("v1.0.0"));
 }
 
 #[test]
-fn a_lost_label_is_put_back() {
-    let mut gathered = Gathered { default: Some(profile("v1.0.0")), ..stored("v1.0.0") };
-    let Restore { profile: labelled, by_way_of, notice } = restore(&gathered);
+fn a_lost_label_is_restored() {
+    let mut gathered = Gathered {
+        default: Some(profile("v1.0.0")),
+        ..stored("v1.0.0")
+    };
+    let Restore {
+        profile: labelled,
+        interim_version,
+        notice,
+    } = restore(&gathered);
     assert!(is_labelled(&labelled.metadata) && notice.unwrap().contains(names::DEFAULT_PROFILE));
-    assert_eq!((labelled.spec, by_way_of), (profile("v1.0.0"), None));
+    assert_eq!((labelled.spec, interim_version), (profile("v1.0.0"), None));
     change(&mut gathered, |stored| {
-        stored.labels_mut().insert(names::DEFAULT_PROFILE.into(), "false".into());
+        stored
+            .labels_mut()
+            .insert(names::DEFAULT_PROFILE.into(), "false".into());
     });
     assert!(is_labelled(&restore(&gathered).profile.metadata));
 }
 
 #[test]
-fn the_default_of_another_release_is_replaced_without_a_warning() {
-    let mut gathered = Gathered { default: Some(profile("v1.0.0")), ..stored("v0.9.0") };
+fn the_default_of_another_release_is_replaced_without_an_event() {
+    let mut gathered = Gathered {
+        default: Some(profile("v1.0.0")),
+        ..stored("v0.9.0")
+    };
     labelled(&mut gathered);
-    change(&mut gathered, |stored| stored.spec.version = osm_render::blessed_version(&stored.spec));
+    change(&mut gathered, |stored| {
+        stored.spec.version = osm_render::blessed_version(&stored.spec)
+    });
     assert_eq!(restore(&gathered).notice, None);
     change(&mut gathered, |stored| stored.spec.os_version = "22.04".into());
-    assert!(restore(&gathered).notice.is_some(), "its content is not the one that its version tells of");
+    assert!(
+        restore(&gathered).notice.is_some(),
+        "its content is not the one that its version tells of"
+    );
 }
 
 #[test]
-fn a_default_that_is_being_deleted_is_waited_for() {
-    let mut gathered = Gathered { default: Some(profile("v1.0.0")), ..stored("v0.9.0") };
-    change(&mut gathered, |stored| stored.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH)));
-    assert_eq!(plan(&gathered), Plan { action: Action::Nothing, verdict: None });
-    assert!(stays(&gathered).is_none());
+fn a_default_that_is_being_deleted_is_left_alone() {
+    let mut gathered = Gathered {
+        default: Some(profile("v1.0.0")),
+        ..stored("v0.9.0")
+    };
+    change(&mut gathered, |stored| {
+        stored.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH))
+    });
+    assert_eq!(plan(&gathered), Plan::default());
+    assert!(gathered.kept().is_none());
 }
 
 #[test]
-fn a_default_in_place_is_judged_as_any_other_and_so_is_one_that_is_switched_off() {
-    let mut gathered = Gathered { judgement: Some(Ok(accepted("v1.0.0"))), ..stored("v1.0.0") };
+fn a_default_in_place_is_validated_as_any_other_and_so_is_a_disabled_one() {
+    let mut gathered = Gathered {
+        validation: Some(Ok(accepted("v1.0.0"))),
+        ..stored("v1.0.0")
+    };
     labelled(&mut gathered);
     for default in [None, Some(profile("v1.0.0"))] {
-        let gathered = Gathered { default, ..gathered.clone() };
-        assert!(stays(&gathered).is_some());
-        assert_eq!(publish(&gathered).status.accepted, Some(accepted("v1.0.0")));
+        let gathered = Gathered {
+            default,
+            ..gathered.clone()
+        };
+        assert!(gathered.kept().is_some());
+        assert_eq!(update(&gathered).status.accepted, Some(accepted("v1.0.0")));
     }
     change(&mut gathered, |stored| stored.spec.version = "v9.0.0".into());
-    assert!(stays(&gathered).is_some(), "switched off: whatever stands there is left alone");
+    assert!(
+        gathered.kept().is_some(),
+        "switched off: whatever stands there is left alone"
+    );
 }
 
 #[test]
 fn a_good_profile_is_accepted_silently_and_then_nothing_changes() {
-    let gathered = Gathered { judgement: Some(Ok(accepted("v1.0.0"))), ..stored("v1.0.0") };
-    let Publish { resource_version, status, news } = publish(&gathered);
-    assert_eq!((resource_version.as_str(), news), ("7", None));
-    assert_eq!((status.observed_generation, &status.accepted), (Some(3), &Some(accepted("v1.0.0"))));
-    let [condition] = &status.conditions[..] else { panic!("{status:?}") };
-    assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("True", "Accepted"));
+    let gathered = Gathered {
+        validation: Some(Ok(accepted("v1.0.0"))),
+        ..stored("v1.0.0")
+    };
+    let StatusUpdate {
+        resource_version,
+        status,
+        transition,
+    } = update(&gathered);
+    assert_eq!((resource_version.as_str(), transition), ("7", None));
+    assert_eq!(
+        (status.observed_generation, &status.accepted),
+        (Some(3), &Some(accepted("v1.0.0")))
+    );
+    let [condition] = &status.conditions[..] else {
+        panic!("{status:?}")
+    };
+    assert_eq!(
+        (condition.status.as_str(), condition.reason.as_str()),
+        ("True", "Accepted")
+    );
     assert_eq!(condition.message, "version v1.0.0 renders for aws");
     assert_eq!(condition.observed_generation, Some(3));
 
     let settled = plan(&carried_out(gathered));
-    assert_eq!(settled.action, Action::Nothing);
+    assert_eq!((settled.install, settled.status), (None, None));
     assert!(settled.verdict.unwrap().status, "still counted");
 }
 
 #[test]
-fn a_new_generation_of_the_same_worth_only_moves_the_generation() {
-    let mut gathered = carried_out(Gathered { judgement: Some(Ok(accepted("v1.0.0"))), ..stored("v1.0.0") });
+fn a_new_generation_with_the_same_verdict_only_moves_the_generation() {
+    let mut gathered = carried_out(Gathered {
+        validation: Some(Ok(accepted("v1.0.0"))),
+        ..stored("v1.0.0")
+    });
     let before = gathered.stored.clone().unwrap().status.clone().unwrap();
     change(&mut gathered, |stored| stored.metadata.generation = Some(4));
-    let Publish { status, news, .. } = publish(&gathered);
-    assert_eq!((status.observed_generation, status.conditions[0].observed_generation), (Some(4), Some(4)));
-    assert_eq!(status.conditions[0].last_transition_time, before.conditions[0].last_transition_time);
-    assert_eq!((status.accepted, news), (before.accepted, None));
+    let StatusUpdate {
+        status, transition, ..
+    } = update(&gathered);
+    assert_eq!(
+        (
+            status.observed_generation,
+            status.conditions[0].observed_generation
+        ),
+        (Some(4), Some(4))
+    );
+    assert_eq!(
+        status.conditions[0].last_transition_time,
+        before.conditions[0].last_transition_time
+    );
+    assert_eq!((status.accepted, transition), (before.accepted, None));
 }
 
 #[test]
-fn a_bad_edit_keeps_what_was_accepted_and_repair_is_told() {
-    let mut gathered = carried_out(Gathered { judgement: Some(Ok(accepted("v1.0.0"))), ..stored("v1.0.0") });
+fn a_bad_edit_keeps_what_was_accepted_and_recovery_emits_an_event() {
+    let mut gathered = carried_out(Gathered {
+        validation: Some(Ok(accepted("v1.0.0"))),
+        ..stored("v1.0.0")
+    });
     change(&mut gathered, |stored| stored.metadata.generation = Some(4));
-    gathered.judgement = Some(refusal("TemplateFailed"));
-    let Publish { status, news, .. } = publish(&gathered);
+    gathered.validation = Some(refusal(Reason::TemplateFailed));
+    let StatusUpdate {
+        status, transition, ..
+    } = update(&gathered);
     assert_eq!(status.accepted, Some(accepted("v1.0.0")));
     assert_eq!(status.observed_generation, Some(4));
     let condition = &status.conditions[0];
-    assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", "TemplateFailed"));
+    assert_eq!(
+        (condition.status.as_str(), condition.reason.as_str()),
+        ("False", "TemplateFailed")
+    );
     assert_eq!(
         condition.message,
         "files[0], line 2, column 5: no such field; until then version v1.0.0 stays in use"
     );
     assert_eq!(condition.last_transition_time.0, gathered.now);
-    assert_eq!(news, Some(News::Refused));
+    assert_eq!(transition, Some(Transition::Refused));
 
     let mut gathered = carried_out(gathered);
-    assert_eq!(plan(&gathered).action, Action::Nothing, "a refusal is a verdict, not something to retry");
+    assert_eq!(
+        plan(&gathered).status,
+        None,
+        "a refusal is a verdict, not something to retry"
+    );
     change(&mut gathered, |stored| stored.metadata.generation = Some(5));
-    assert_eq!(publish(&gathered).news, None, "the same refusal is not told twice");
-    gathered.judgement = Some(refusal("TemplateInvalid"));
-    assert_eq!(publish(&gathered).news, Some(News::Refused), "another one is");
+    assert_eq!(
+        update(&gathered).transition,
+        None,
+        "the same refusal is not told twice"
+    );
+    gathered.validation = Some(refusal(Reason::TemplateInvalid));
+    assert_eq!(
+        update(&gathered).transition,
+        Some(Transition::Refused),
+        "another one is"
+    );
 
-    gathered.judgement = Some(Ok(accepted("v1.1.0")));
-    let Publish { status, news, .. } = publish(&gathered);
-    assert_eq!((status.accepted, news), (Some(accepted("v1.1.0")), Some(News::Recovered)));
+    gathered.validation = Some(Ok(accepted("v1.1.0")));
+    let StatusUpdate {
+        status, transition, ..
+    } = update(&gathered);
+    assert_eq!(
+        (status.accepted, transition),
+        (Some(accepted("v1.1.0")), Some(Transition::Recovered))
+    );
 }
 
 #[test]
 fn another_library_is_followed_unless_the_profile_fails_with_it() {
     let mut spec = profile("v1.0.0");
-    spec.provisioning_config.templates.insert("mine".into(), "{{> lib/proxy.sh}}".into());
+    spec.provisioning_config
+        .templates
+        .insert("mine".into(), "{{> lib/proxy.sh}}".into());
     let resolved = osm_render::resolve(&spec).unwrap();
     let mut of_other_release = resolved.clone();
     of_other_release.library = Some("sha.000000000000".into());
     of_other_release.digest = "other".into();
-    let mut gathered = Gathered { judgement: Some(Ok(of_other_release.clone())), ..stored("v1.0.0") };
+    let mut gathered = Gathered {
+        validation: Some(Ok(of_other_release.clone())),
+        ..stored("v1.0.0")
+    };
     change(&mut gathered, |stored| stored.spec = spec);
 
     // The same generation of the same spec, judged by this program.
     let mut gathered = carried_out(gathered);
-    gathered.judgement = Some(Ok(resolved.clone()));
-    let Publish { status, news, .. } = publish(&gathered);
-    assert_eq!((status.accepted, news), (Some(resolved), None));
+    gathered.validation = Some(Ok(resolved.clone()));
+    let StatusUpdate {
+        status, transition, ..
+    } = update(&gathered);
+    assert_eq!((status.accepted, transition), (Some(resolved), None));
 
-    gathered.judgement = Some(refusal("TemplateInvalid"));
-    let Publish { status, news, .. } = publish(&gathered);
-    assert_eq!((status.accepted, news), (Some(of_other_release), Some(News::Refused)));
+    gathered.validation = Some(refusal(Reason::TemplateInvalid));
+    let StatusUpdate {
+        status, transition, ..
+    } = update(&gathered);
+    assert_eq!(
+        (status.accepted, transition),
+        (Some(of_other_release), Some(Transition::Refused))
+    );
     let message = &status.conditions[0].message;
-    assert!(message.ends_with("version v1.0.0 with the library sha.000000000000 stays in use"), "{message}");
+    assert!(
+        message.ends_with("version v1.0.0 with the library sha.000000000000 stays in use"),
+        "{message}"
+    );
 }
 
 #[test]
 fn a_first_refusal_leaves_nothing_accepted() {
-    for reason in ["TemplateEngineUnsupported", "ExtendsUnsupported", "ContentTooLarge"] {
-        let gathered = Gathered { judgement: Some(refusal(reason)), ..stored("v1.0.0") };
-        let Publish { status, news, .. } = publish(&gathered);
-        assert_eq!((status.accepted, news), (None, Some(News::Refused)));
-        assert_eq!(status.conditions[0].reason, reason);
+    for reason in [
+        Reason::TemplateEngineUnsupported,
+        Reason::ExtendsUnsupported,
+        Reason::ContentTooLarge,
+    ] {
+        let gathered = Gathered {
+            validation: Some(refusal(reason)),
+            ..stored("v1.0.0")
+        };
+        let StatusUpdate {
+            status, transition, ..
+        } = update(&gathered);
+        assert_eq!((status.accepted, transition), (None, Some(Transition::Refused)));
+        assert_eq!(status.conditions[0].reason, reason.as_str());
         assert!(!status.conditions[0].message.contains("stays in use"));
         assert_eq!(status.observed_generation, Some(3));
     }
@@ -255,18 +414,36 @@ fn a_first_refusal_leaves_nothing_accepted() {
 
 #[test]
 fn a_message_that_is_cut_does_not_look_new_each_time() {
-    let long = Refusal { reason: "TemplateFailed", message: "long ".repeat(2000) };
-    let gathered = Gathered { judgement: Some(Err(long)), ..stored("v1.0.0") };
-    assert_eq!(plan(&carried_out(gathered)).action, Action::Nothing);
+    let long = Refusal {
+        reason: Reason::TemplateFailed,
+        message: "long ".repeat(2000),
+    };
+    let gathered = Gathered {
+        validation: Some(Err(long)),
+        ..stored("v1.0.0")
+    };
+    assert_eq!(plan(&carried_out(gathered)).status, None);
 }
 
 #[test]
-fn a_status_that_was_tampered_with_is_put_right() {
-    let mut gathered = carried_out(Gathered { judgement: Some(Ok(accepted("v1.0.0"))), ..stored("v1.0.0") });
-    change(&mut gathered, |stored| {
-        stored.status.as_mut().unwrap().accepted.as_mut().unwrap().spec.0.os_version = "other".into();
+fn a_status_that_was_tampered_with_is_restored() {
+    let mut gathered = carried_out(Gathered {
+        validation: Some(Ok(accepted("v1.0.0"))),
+        ..stored("v1.0.0")
     });
-    assert_eq!(publish(&gathered).status.accepted, Some(accepted("v1.0.0")));
+    change(&mut gathered, |stored| {
+        stored
+            .status
+            .as_mut()
+            .unwrap()
+            .accepted
+            .as_mut()
+            .unwrap()
+            .spec
+            .0
+            .os_version = "other".into();
+    });
+    assert_eq!(update(&gathered).status.accepted, Some(accepted("v1.0.0")));
     change(&mut gathered, |stored| stored.status = None);
-    assert_eq!(publish(&gathered).status.accepted, Some(accepted("v1.0.0")));
+    assert_eq!(update(&gathered).status.accepted, Some(accepted("v1.0.0")));
 }

@@ -1,64 +1,99 @@
-//! Tells people: Events on failure and on recovery, metrics, log lines.
+//! Reports the outcome of a reconcile: status, Events, metrics and log. No other module does.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
+use osm_api::Reason;
 use osm_api::condition::{ACCEPTED, Verdict};
+use osm_runtime::request::failed;
+use osm_runtime::status;
 
+use crate::default_profile::{Install, Restore};
 use crate::gather::Gathered;
-use crate::plan::{Action, News, Plan};
+use crate::plan::{Plan, StatusUpdate, Transition};
 use crate::state::State;
+use crate::{Error, FIELD_MANAGER};
 
-/// Reason of the Event that tells of a default profile that was put back.
-pub const DEFAULT_PROFILE_RESTORED: &str = "DefaultProfileRestored";
-
-/// Reports what a reconcile has done.
-pub async fn report(state: &State, gathered: &Gathered, plan: &Plan) {
-    let key = gathered.key();
-    let name = key.as_str();
-    match &plan.verdict {
-        Some(verdict) => state.census.count(name, ACCEPTED, verdict.status, verdict.reason),
-        None => state.census.forget(name, ACCEPTED),
+/// Reports what a reconcile has found and done.
+///
+/// # Errors
+/// The status cannot be written. Nothing is reported then, and the next reconcile tries again.
+pub async fn report(state: &State, gathered: &Gathered, plan: &Plan) -> Result<(), Error> {
+    if let Some(update) = &plan.status {
+        write_status(state, gathered, update).await?;
     }
-    let about = gathered.stored.as_ref().map(|stored| stored.object_ref(&()));
-    match &plan.action {
-        Action::Nothing => {}
-        Action::Create(profile) => {
-            tracing::info!(
-                profile = name,
-                version = profile.spec.version,
-                "the default profile was missing and is created"
-            );
+    let key = gathered.key();
+    match &plan.verdict {
+        Some(verdict) => state
+            .conditions
+            .count(&key, ACCEPTED, verdict.status, verdict.reason),
+        None => state.conditions.forget(&key, ACCEPTED),
+    }
+    if let Some(install) = &plan.install {
+        report_install(state, gathered, install).await;
+    }
+    if let (Some(verdict), Some(update), Some(stored)) = (&plan.verdict, &plan.status, &gathered.stored) {
+        report_verdict(state, &key, &stored.object_ref(&()), verdict, update.transition).await;
+    }
+    Ok(())
+}
+
+async fn write_status(state: &State, gathered: &Gathered, update: &StatusUpdate) -> Result<(), Error> {
+    let api = state.profile_api(&gathered.namespace);
+    let StatusUpdate {
+        resource_version,
+        status,
+        ..
+    } = update;
+    let written = status::apply(&api, FIELD_MANAGER, &gathered.name, resource_version, status).await;
+    state.wrote(written.map_err(failed("writing the status of the profile"))?);
+    Ok(())
+}
+
+async fn report_install(state: &State, gathered: &Gathered, install: &Install) {
+    let profile = gathered.key();
+    match install {
+        Install::Create(created) => {
+            let version = &created.spec.version;
+            tracing::info!(profile, version, "created the default profile");
         }
-        Action::Restore(restore) => match (&restore.notice, &about) {
-            (Some(notice), Some(about)) => {
-                tracing::warn!(profile = name, reason = DEFAULT_PROFILE_RESTORED, "{notice}");
-                state.context.management.events.warning(about, DEFAULT_PROFILE_RESTORED, notice).await;
+        Install::Restore(Restore {
+            notice: Some(notice), ..
+        }) => {
+            let reason = Reason::DefaultProfileRestored;
+            tracing::warn!(profile, %reason, "{notice}");
+            if let Some(stored) = &gathered.stored {
+                let about = stored.object_ref(&());
+                state
+                    .cluster
+                    .management
+                    .events
+                    .warning(&about, reason, notice)
+                    .await;
             }
-            _ => tracing::info!(
-                profile = name,
-                "the default profile of another release is replaced by this one's"
-            ),
-        },
-        Action::Publish(publish) => {
-            let Some((verdict, about)) = plan.verdict.as_ref().zip(about) else { return };
-            if verdict.status {
-                tracing::info!(profile = name, "accepted: {}", verdict.message);
-            } else {
-                tracing::warn!(profile = name, reason = verdict.reason, "refused: {}", verdict.message);
-            }
-            tell(state, &about, publish.news, verdict).await;
+        }
+        Install::Restore(Restore { notice: None, .. }) => {
+            tracing::info!(profile, "replaced the default profile of another release");
         }
     }
 }
 
-async fn tell(state: &State, about: &ObjectReference, news: Option<News>, verdict: &Verdict) {
-    match news {
+async fn report_verdict(
+    state: &State,
+    profile: &str,
+    about: &ObjectReference,
+    verdict: &Verdict,
+    transition: Option<Transition>,
+) {
+    let Verdict { reason, message, .. } = verdict;
+    if verdict.status {
+        tracing::info!(profile, "accepted: {message}");
+    } else {
+        tracing::warn!(profile, %reason, "refused: {message}");
+    }
+    let events = &state.cluster.management.events;
+    match transition {
         None => {}
-        Some(News::Refused) => {
-            state.context.management.events.warning(about, verdict.reason, &verdict.message).await
-        }
-        Some(News::Recovered) => {
-            state.context.management.events.recovery(about, verdict.reason, &verdict.message).await
-        }
+        Some(Transition::Refused) => events.warning(about, *reason, message).await,
+        Some(Transition::Recovered) => events.recovery(about, *reason, message).await,
     }
 }

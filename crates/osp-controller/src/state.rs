@@ -1,22 +1,21 @@
-//! What this controller knows: its watches, and what wakes which profile.
+//! The watches of this controller, and which change adds which profile to the queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kube::core::DeserializeGuard;
-use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
 use osm_api::condition::ACCEPTED;
 use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec};
-use osm_runtime::cache::{Cache, Change, Version};
-use osm_runtime::metrics::Census;
+use osm_runtime::cache::{Cache, Version};
+use osm_runtime::metrics::ConditionGauge;
 use osm_runtime::queue::Queue;
 use osm_runtime::runner::Shared;
-use osm_runtime::{Context, settings, watch};
+use osm_runtime::watch::{self, Watch};
+use osm_runtime::{Cluster, Process, settings_watch};
 
-use crate::judge::Judge;
+use crate::validate::Validator;
 
-/// Shared by all reconciles; cheap to clone.
+/// What all reconciles share. Clones are cheap.
 #[derive(Clone)]
 pub struct State(Arc<Inner>);
 
@@ -28,64 +27,63 @@ impl std::ops::Deref for State {
     }
 }
 
-/// What [`State`] holds.
+#[allow(missing_docs)]
 pub struct Inner {
-    /// Clients, flags, metrics.
-    pub context: Context,
-    /// The settings in force.
-    pub settings: settings::Receiver,
+    pub process: Arc<Process>,
+    pub cluster: Cluster,
     /// The built-in profiles by name.
     pub defaults: Vec<(String, OperatingSystemProfileSpec)>,
-    /// Profiles that want a reconcile, as `namespace/name`.
+    /// Keys `namespace/name` of the profiles to reconcile.
     pub queue: Arc<Queue<String>>,
-    /// Profiles by namespace, whole: what is judged, and what the status must go on saying.
+    /// Profiles by namespace. They are cached whole, because the spec is validated and the last accepted copy in the status is kept.
     pub profiles: BTreeMap<String, Arc<Cache<OperatingSystemProfile>>>,
-    /// Profiles by condition.
-    pub census: Arc<Census>,
-    /// Judges profiles.
-    pub judge: Judge,
+    pub conditions: Arc<ConditionGauge>,
+    pub validator: Validator,
 }
 
 impl State {
     /// Starts the watches.
-    pub fn start(context: &Context, settings: settings::Receiver) -> Self {
-        let namespaces = context.installation.namespaces_of_profiles().into_iter();
-        let profiles = namespaces.map(|namespace| (namespace.to_owned(), Arc::default())).collect();
+    pub fn start(process: &Arc<Process>, cluster: &Cluster) -> Self {
+        let namespaces = cluster.installation.namespaces_of_profiles().into_iter();
+        let profiles = namespaces
+            .map(|namespace| (namespace.to_owned(), Arc::default()))
+            .collect();
         let state = Self(Arc::new(Inner {
-            context: context.clone(),
-            settings,
+            process: process.clone(),
+            cluster: cluster.clone(),
             defaults: osm_render::defaults(),
-            queue: Arc::new(Queue::new(&context.surroundings)),
+            queue: Arc::new(Queue::new(&process.environment)),
             profiles,
-            census: Census::new(&context.metrics),
-            judge: Judge::default(),
+            conditions: ConditionGauge::new(&process.metrics),
+            validator: Validator::default(),
         }));
         state.watch();
         state
     }
 
     fn watch(&self) {
-        let context = &self.context;
+        let cluster = &self.cluster;
         for (namespace, cache) in &self.profiles {
             let queue = self.queue.clone();
-            let wake = move |change: Change<OperatingSystemProfile>| queue.add(change.key);
-            let api: Api<DeserializeGuard<OperatingSystemProfile>> =
-                Api::namespaced(context.management.client.clone(), namespace);
-            let (all, cache) = (watcher::Config::default(), cache.clone());
-            let watched = context.management.watched("operatingsystemprofiles");
-            watch::spawn(context, watched, api, all, cache, |profile| Some(trim(profile)), wake);
+            Watch::each_namespace(&cluster.management, namespace, "operatingsystemprofiles")
+                .project(|profile| Some(trim(profile)))
+                .into_cache(cache)
+                .on_change(move |change| queue.add(change.key))
+                .spawn(cluster);
         }
 
         let state = self.clone();
-        settings::on_change(context, &self.settings, move || state.wake_defaults());
+        settings_watch::on_change(cluster, move || state.enqueue_defaults());
     }
 
-    fn wake_defaults(&self) {
+    fn enqueue_defaults(&self) {
         self.keys_of_defaults().for_each(|key| self.queue.add(key));
     }
 
     fn keys_of_defaults(&self) -> impl Iterator<Item = String> {
-        self.defaults.iter().map(|(name, _)| format!("{}/{name}", self.context.args.namespace))
+        self.defaults
+            .iter()
+            .map(|(name, _)| format!("{}/{name}", self.cluster.installation.namespace))
     }
 }
 
@@ -93,19 +91,23 @@ impl Shared<String> for State {
     fn known(&self) -> Vec<String> {
         let profiles = self.profiles.values().flat_map(|cache| cache.select(|_| true));
         let stored = profiles.map(|profile| watch::key(&profile.metadata));
-        stored.chain(self.keys_of_defaults()).collect::<BTreeSet<String>>().into_iter().collect()
+        stored
+            .chain(self.keys_of_defaults())
+            .collect::<BTreeSet<String>>()
+            .into_iter()
+            .collect()
     }
 
     fn released(&self, key: &String) {
-        self.census.forget(key, ACCEPTED);
-        self.judge.forget(key);
+        self.conditions.forget(key, ACCEPTED);
+        self.validator.forget(key);
     }
 }
 
 impl Inner {
     /// OperatingSystemProfiles of a namespace.
     pub fn profile_api(&self, namespace: &str) -> Api<OperatingSystemProfile> {
-        Api::namespaced(self.context.management.client.clone(), namespace)
+        Api::namespaced(self.cluster.management.client.clone(), namespace)
     }
 
     /// The profile with this key, `namespace/name`.
@@ -114,11 +116,14 @@ impl Inner {
         self.profiles.get(namespace)?.get(key)
     }
 
-    /// Records what the server returned for a write of ours.
+    /// Records what the API server returned for a write of this service.
     pub fn wrote(&self, profile: OperatingSystemProfile) {
         let (key, version) = (watch::key(&profile.metadata), Version::of(&profile.metadata));
-        if let Some(cache) = profile.namespace().and_then(|namespace| self.profiles.get(&namespace)) {
-            // What people wrote in the meantime came back with our own write.
+        if let Some(cache) = profile
+            .namespace()
+            .and_then(|namespace| self.profiles.get(&namespace))
+        {
+            // The result may contain a change of another client, which the watch will not show again.
             let generation = profile.metadata.generation;
             let change = cache.wrote(&key, version, trim(profile));
             let old = change.and_then(|change| change.old);
@@ -129,7 +134,7 @@ impl Inner {
     }
 }
 
-/// Drops what nobody here reads. Annotations stay: metadata is written back when a default profile is restored.
+/// Drops what is never read. Annotations stay, because restoring a default profile writes the metadata back.
 fn trim(mut profile: OperatingSystemProfile) -> OperatingSystemProfile {
     profile.metadata.managed_fields = None;
     profile

@@ -19,11 +19,17 @@ use support::{Site, accepted, profile, verdict, version};
 #[allow(clippy::unwrap_used)]
 fn ubuntu() -> OperatingSystemProfileSpec {
     let mut defaults = osm_render::defaults().into_iter();
-    defaults.find_map(|(name, spec)| (name == "osp-ubuntu").then_some(spec)).unwrap()
+    defaults
+        .find_map(|(name, spec)| (name == "osp-ubuntu").then_some(spec))
+        .unwrap()
 }
 
 fn is_default(stored: &OperatingSystemProfile) -> bool {
-    stored.spec == ubuntu() && stored.labels().get(DEFAULT_PROFILE).is_some_and(|value| value == "true")
+    stored.spec == ubuntu()
+        && stored
+            .labels()
+            .get(DEFAULT_PROFILE)
+            .is_some_and(|value| value == "true")
 }
 
 #[tokio::test]
@@ -31,16 +37,27 @@ async fn defaults_are_installed_accepted_and_put_back() -> Result<()> {
     let site = Site::start(ControlPlane::shared().await?, "osp-defaults").await?;
     let ours = ubuntu().version;
     let installed = site
-        .judged("osp-ubuntu", "True", |stored| is_default(stored) && accepted(stored) == Some(&ours))
+        .judged("osp-ubuntu", "True", |stored| {
+            is_default(stored) && accepted(stored) == Some(&ours)
+        })
         .await?;
-    assert!(site.events("osp-ubuntu").await?.is_empty(), "an installation is nothing to tell of");
+    assert!(
+        site.events("osp-ubuntu").await?.is_empty(),
+        "an installation is nothing to tell of"
+    );
     site.ready().await?;
 
     // Another version with other content.
-    site.edit("osp-ubuntu", json!({"version": "v99.0.0", "osVersion": "mine"})).await?;
+    site.edit("osp-ubuntu", json!({"version": "v99.0.0", "osVersion": "mine"}))
+        .await?;
     site.becomes("osp-ubuntu", is_default).await?;
-    let note = site.event("osp-ubuntu", "Warning", "DefaultProfileRestored").await?;
-    assert!(note.contains("v99.0.0") && note.contains("another name"), "{note}");
+    let note = site
+        .event("osp-ubuntu", "Warning", "DefaultProfileRestored")
+        .await?;
+    assert!(
+        note.contains("v99.0.0") && note.contains("another name"),
+        "{note}"
+    );
     let back = site.judged("osp-ubuntu", "True", is_default).await?;
     assert_eq!(
         (back.uid(), accepted(&back)),
@@ -50,11 +67,20 @@ async fn defaults_are_installed_accepted_and_put_back() -> Result<()> {
 
     // Labels: ours comes back, others stay.
     let labels = json!({"metadata": {"labels": {DEFAULT_PROFILE: null, "team": "a"}}});
-    site.profiles.patch("osp-ubuntu", &PatchParams::default(), &Patch::Merge(&labels)).await?;
-    site.becomes("osp-ubuntu", |stored| is_default(stored) && stored.labels().get("team").is_some()).await?;
+    site.profiles
+        .patch("osp-ubuntu", &PatchParams::default(), &Patch::Merge(&labels))
+        .await?;
+    site.becomes("osp-ubuntu", |stored| {
+        is_default(stored) && stored.labels().get("team").is_some()
+    })
+    .await?;
 
-    site.profiles.delete("osp-ubuntu", &DeleteParams::default()).await?;
-    let again = site.judged("osp-ubuntu", "True", |stored| stored.uid() != installed.uid()).await?;
+    site.profiles
+        .delete("osp-ubuntu", &DeleteParams::default())
+        .await?;
+    let again = site
+        .judged("osp-ubuntu", "True", |stored| stored.uid() != installed.uid())
+        .await?;
     assert!(is_default(&again) && accepted(&again) == Some(&ours));
     Ok(())
 }
@@ -62,22 +88,33 @@ async fn defaults_are_installed_accepted_and_put_back() -> Result<()> {
 #[tokio::test]
 async fn other_content_under_a_default_s_very_version_is_put_back() -> Result<()> {
     let mut site = Site::prepare(ControlPlane::shared().await?, "osp-same-version").await?;
-    site.create("osp-ubuntu", profile(&ubuntu().version, "mine")).await?;
+    site.create("osp-ubuntu", profile(&ubuntu().version, "mine"))
+        .await?;
     let before = site.profiles.get("osp-ubuntu").await?;
-    let refused = site.edit("osp-ubuntu", json!({"osVersion": "26.04"})).await.unwrap_err();
-    assert!(refused.to_string().contains("new version"), "what makes the detour necessary: {refused}");
+    let refused = site
+        .edit("osp-ubuntu", json!({"osVersion": "26.04"}))
+        .await
+        .unwrap_err();
+    assert!(
+        refused.to_string().contains("new version"),
+        "what makes the detour necessary: {refused}"
+    );
     site.run()?;
     let back = site.judged("osp-ubuntu", "True", is_default).await?;
     assert_eq!(back.uid(), before.uid(), "it was never missing");
-    site.event("osp-ubuntu", "Warning", "DefaultProfileRestored").await?;
+    site.event("osp-ubuntu", "Warning", "DefaultProfileRestored")
+        .await?;
     Ok(())
 }
 
 #[tokio::test]
 async fn a_bad_edit_is_explained_and_leaves_the_last_good_one() -> Result<()> {
     let site = Site::start(ControlPlane::shared().await?, "osp-edit").await?;
-    site.create("mine", profile("v1.0.0", "kubelet {{kubelet.version}}")).await?;
-    let good = site.judged("mine", "True", |stored| accepted(stored) == Some("v1.0.0")).await?;
+    site.create("mine", profile("v1.0.0", "kubelet {{kubelet.version}}"))
+        .await?;
+    let good = site
+        .judged("mine", "True", |stored| accepted(stored) == Some("v1.0.0"))
+        .await?;
     let accepted_before = good.status.clone().context("status")?.accepted;
     assert_eq!(accepted_before.clone().context("accepted")?.spec.0, good.spec);
 
@@ -87,18 +124,28 @@ async fn a_bad_edit_is_explained_and_leaves_the_last_good_one() -> Result<()> {
         ("v1.2.0", "fine\n  {{no.such.field}}\n", "TemplateFailed"),
     ] {
         site.edit("mine", profile(broken, text)).await?;
-        let refused = site.judged("mine", "False", |stored| stored.spec.version == broken).await?;
+        let refused = site
+            .judged("mine", "False", |stored| stored.spec.version == broken)
+            .await?;
         let (found, message) = verdict(&refused);
         assert_eq!(found, reason, "{message}");
         let place = "provisioningConfig.files[0] (/etc/motd), line ";
-        assert!(message.contains(place) && message.contains(", column "), "{message}");
-        assert!(message.ends_with("until then version v1.0.0 stays in use"), "{message}");
+        assert!(
+            message.contains(place) && message.contains(", column "),
+            "{message}"
+        );
+        assert!(
+            message.ends_with("until then version v1.0.0 stays in use"),
+            "{message}"
+        );
         assert_eq!(refused.status.context("status")?.accepted, accepted_before);
         assert_eq!(site.event("mine", "Warning", reason).await?, message);
     }
 
-    site.edit("mine", profile("v1.3.0", "kubelet {{kubelet.version}}, mended")).await?;
-    site.judged("mine", "True", |stored| accepted(stored) == Some("v1.3.0")).await?;
+    site.edit("mine", profile("v1.3.0", "kubelet {{kubelet.version}}, mended"))
+        .await?;
+    site.judged("mine", "True", |stored| accepted(stored) == Some("v1.3.0"))
+        .await?;
     assert!(site.event("mine", "Normal", "Accepted").await?.contains("v1.3.0"));
     Ok(())
 }
@@ -109,10 +156,20 @@ async fn what_can_t_be_rendered_is_refused_with_what_to_do() -> Result<()> {
     let mut go = profile("v1.0.0", "{{ .KubeVersion }}");
     go.as_object_mut().context("object")?.remove("templateEngine");
     site.create("go", go).await?;
-    let (reason, message) = verdict(&site.judged("go", "False", |stored| accepted(stored).is_none()).await?);
+    let (reason, message) = verdict(
+        &site
+            .judged("go", "False", |stored| accepted(stored).is_none())
+            .await?,
+    );
     assert_eq!(reason, "TemplateEngineUnsupported");
-    assert!(message.contains("Go") && message.contains("spec.templateEngine"), "{message}");
-    assert_eq!(site.event("go", "Warning", "TemplateEngineUnsupported").await?, message);
+    assert!(
+        message.contains("Go") && message.contains("spec.templateEngine"),
+        "{message}"
+    );
+    assert_eq!(
+        site.event("go", "Warning", "TemplateEngineUnsupported").await?,
+        message
+    );
 
     let mut extending = profile("v1.0.0", "text");
     extending["extends"] = json!("go");
@@ -123,7 +180,10 @@ async fn what_can_t_be_rendered_is_refused_with_what_to_do() -> Result<()> {
     let mut large = profile("v1.0.0", "");
     large["provisioningConfig"]["files"][0]["content"]["inline"]["data"] = json!("x".repeat(600 * 1024));
     site.create("large", large).await?;
-    assert_eq!(verdict(&site.judged("large", "False", |_| true).await?).0, "ContentTooLarge");
+    assert_eq!(
+        verdict(&site.judged("large", "False", |_| true).await?).0,
+        "ContentTooLarge"
+    );
 
     // Small enough as text, but the API server stores this character as six.
     let mut swelling = profile("v1.0.0", "");
@@ -131,14 +191,20 @@ async fn what_can_t_be_rendered_is_refused_with_what_to_do() -> Result<()> {
         .map(|path| json!({"path": path, "content": {"inline": {"data": "<".repeat(100 * 1024)}}}))
         .into();
     site.create("swelling", swelling).await?;
-    assert_eq!(verdict(&site.judged("swelling", "False", |_| true).await?).0, "ContentTooLarge");
+    assert_eq!(
+        verdict(&site.judged("swelling", "False", |_| true).await?).0,
+        "ContentTooLarge"
+    );
 
     // They are counted after the status is written.
-    let lines = [("TemplateEngineUnsupported", 1), ("ExtendsUnsupported", 1), ("ContentTooLarge", 2)].map(
-        |(reason, count)| {
-            format!(r#"osm_objects{{condition="Accepted",reason="{reason}",status="False"}} {count}"#)
-        },
-    );
+    let lines = [
+        ("TemplateEngineUnsupported", 1),
+        ("ExtendsUnsupported", 1),
+        ("ContentTooLarge", 2),
+    ]
+    .map(|(reason, count)| {
+        format!(r#"osm_objects{{condition="Accepted",reason="{reason}",status="False"}} {count}"#)
+    });
     let metrics = site
         .wait("the refused profiles to be counted", async || {
             let (_, metrics) = site.get("/metrics").await?;
@@ -163,14 +229,25 @@ async fn modules_that_cloud_init_would_not_understand_are_refused() -> Result<()
         spec["provisioningConfig"]["modules"] = provisioning;
         spec
     };
-    let good =
-        with("v1.0.0", json!({"runcmd": ["true"]}), json!({"ntp": {"servers": ["{{cluster.dnsDomain}}"]}}));
+    let good = with(
+        "v1.0.0",
+        json!({"runcmd": ["true"]}),
+        json!({"ntp": {"servers": ["{{cluster.dnsDomain}}"]}}),
+    );
     site.create("mine", good).await?;
-    let before = site.judged("mine", "True", |stored| accepted(stored) == Some("v1.0.0")).await?;
+    let before = site
+        .judged("mine", "True", |stored| accepted(stored) == Some("v1.0.0"))
+        .await?;
 
-    let bad = with("v1.1.0", json!({"runcdm": ["true"]}), json!({"ntp": {"servers": [1, 2]}}));
+    let bad = with(
+        "v1.1.0",
+        json!({"runcdm": ["true"]}),
+        json!({"ntp": {"servers": [1, 2]}}),
+    );
     site.edit("mine", bad).await?;
-    let refused = site.judged("mine", "False", |stored| stored.spec.version == "v1.1.0").await?;
+    let refused = site
+        .judged("mine", "False", |stored| stored.spec.version == "v1.1.0")
+        .await?;
     let (reason, message) = verdict(&refused);
     assert_eq!(reason, "ModulesInvalid");
     for problem in [
@@ -181,7 +258,10 @@ async fn modules_that_cloud_init_would_not_understand_are_refused() -> Result<()
     ] {
         assert!(message.contains(problem), "{problem} is not in {message}");
     }
-    assert_eq!(refused.status.context("status")?.accepted, before.status.context("status")?.accepted);
+    assert_eq!(
+        refused.status.context("status")?.accepted,
+        before.status.context("status")?.accepted
+    );
     assert_eq!(site.event("mine", "Warning", "ModulesInvalid").await?, message);
     Ok(())
 }
@@ -197,15 +277,27 @@ async fn an_endless_template_holds_up_no_other_profile() -> Result<()> {
             json!(format!("{{{{> t{next}}}}}{{{{> t{next}}}}}"));
     }
     exploding["provisioningConfig"]["templates"]["t40"] = json!("x");
-    let looping = format!("{}x{}", "{{#each @root.downloads}}".repeat(20), "{{/each}}".repeat(20));
+    let looping = format!(
+        "{}x{}",
+        "{{#each @root.downloads}}".repeat(20),
+        "{{/each}}".repeat(20)
+    );
     let looping = profile("v1.0.0", &looping);
-    // Each of these takes a while, and is good.
+    // Each of these takes a while, because it is rendered for every sample pool, and is good.
     let (open, close) = ("{{#each @root.downloads}}".repeat(4), "{{/each}}".repeat(4));
-    let mut slow = profile("v1.0.0", &format!("{open}{close}").repeat(60));
-    slow["supportedCloudProviders"] =
-        ["alibaba", "anexia", "aws", "azure", "gce", "hetzner", "openstack", "vsphere"]
-            .map(|name| json!({"name": name}))
-            .into();
+    let mut slow = profile("v1.0.0", &format!("{open}{close}").repeat(2));
+    slow["supportedCloudProviders"] = [
+        "alibaba",
+        "anexia",
+        "aws",
+        "azure",
+        "gce",
+        "hetzner",
+        "openstack",
+        "vsphere",
+    ]
+    .map(|name| json!({"name": name}))
+    .into();
     for name in ["slow-0", "slow-1", "slow-2"] {
         site.create(name, slow.clone()).await?;
     }
@@ -213,10 +305,13 @@ async fn an_endless_template_holds_up_no_other_profile() -> Result<()> {
     site.create("looping", looping).await?;
     site.create("quick", profile("v1.0.0", "text")).await?;
     site.judged("quick", "True", |_| true).await?;
-    for (name, reason, problem) in
-        [("exploding", "TemplateInvalid", "includes"), ("looping", "TemplateFailed", "too many loops")]
-    {
-        let refused = site.judged(name, "False", |stored| accepted(stored).is_none()).await?;
+    for (name, reason, problem) in [
+        ("exploding", "TemplateInvalid", "includes"),
+        ("looping", "TemplateFailed", "too many loops"),
+    ] {
+        let refused = site
+            .judged(name, "False", |stored| accepted(stored).is_none())
+            .await?;
         let (found, message) = verdict(&refused);
         assert!(found == reason && message.contains(problem), "{found}: {message}");
     }
@@ -235,14 +330,20 @@ async fn kill_9_in_the_middle_loses_nothing() -> Result<()> {
     }
     site.wait("the first verdict", async || {
         let judged = site.profiles.list(&Default::default()).await?;
-        Ok(judged.items.iter().any(|stored| stored.status.is_some()).then_some(()))
+        Ok(judged
+            .items
+            .iter()
+            .any(|stored| stored.status.is_some())
+            .then_some(()))
     })
     .await?;
     site.kill9()?;
     // What happens meanwhile is not missed either.
     let there = site.profiles.get_opt("osp-ubuntu").await?.is_some();
     if there {
-        site.profiles.delete("osp-ubuntu", &DeleteParams::default()).await?;
+        site.profiles
+            .delete("osp-ubuntu", &DeleteParams::default())
+            .await?;
     }
     site.edit("p0", profile("v2.0.0", "{{broken")).await?;
     site.edit("p1", profile("v2.0.0", "good")).await?;
@@ -283,12 +384,21 @@ async fn nothing_is_written_when_nothing_changes() -> Result<()> {
     let good = format!(r#"osm_objects{{condition="Accepted",reason="Accepted",status="True"}} {all}"#);
     site.wait("every profile to be looked at again", async || {
         let metrics = site.get("/metrics").await?.1;
-        Ok(metrics.lines().any(|line| line == good).then_some(()).filter(|()| metrics.contains(counted)))
+        Ok(metrics
+            .lines()
+            .any(|line| line == good)
+            .then_some(())
+            .filter(|()| metrics.contains(counted)))
     })
     .await?;
     for before in settled {
         let now = site.profiles.get(&before.name_any()).await?;
-        assert_eq!(version(&now), version(&before), "{} was written", before.name_any());
+        assert_eq!(
+            version(&now),
+            version(&before),
+            "{} was written",
+            before.name_any()
+        );
     }
     let events = site.events("bad").await?;
     assert_eq!(events.len(), 1, "{told} was told again: {events:#?}");
@@ -318,7 +428,9 @@ async fn settings_switch_defaults_off_and_on() -> Result<()> {
         Ok((accepted(&stored) == Some("v99.0.0")).then_some(()))
     })
     .await?;
-    site.profiles.delete("osp-ubuntu", &DeleteParams::default()).await?;
+    site.profiles
+        .delete("osp-ubuntu", &DeleteParams::default())
+        .await?;
     site.edit("marker", profile("v1.1.0", "{{broken")).await?;
     site.judged("marker", "False", |_| true).await?;
     assert!(site.profiles.get_opt("osp-ubuntu").await?.is_none());
@@ -373,8 +485,13 @@ async fn with_the_definitions_of_another_version_it_complains_and_does_not_write
     let mut site = Site::prepare(&control_plane, "osp-old-crd").await?;
     let mut old = serde_json::to_value(OperatingSystemProfile::crd())?;
     let properties = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
-    let fields = old.pointer_mut(properties).and_then(serde_json::Value::as_object_mut).context("schema")?;
-    fields.remove("templateEngine").context("a field that the Go implementation does not know")?;
+    let fields = old
+        .pointer_mut(properties)
+        .and_then(serde_json::Value::as_object_mut)
+        .context("schema")?;
+    fields
+        .remove("templateEngine")
+        .context("a field that the Go implementation does not know")?;
     control_plane.apply_yaml(&old.to_string()).await?;
     site.wait("the field to be dropped", async || {
         site.create("probe", profile("v1.0.0", "text")).await?;
@@ -388,7 +505,9 @@ async fn with_the_definitions_of_another_version_it_complains_and_does_not_write
         site.wait("attempts", async || {
             let metrics = site.get("/metrics").await?.1;
             let counted = r#"osm_reconciles_total{outcome="failure",reason="FieldsDropped"} "#;
-            let count = metrics.lines().find_map(|line| line.strip_prefix(counted)?.parse::<u32>().ok());
+            let count = metrics
+                .lines()
+                .find_map(|line| line.strip_prefix(counted)?.parse::<u32>().ok());
             Ok((count >= Some(wanted)).then_some(()))
         })
         .await
@@ -396,8 +515,14 @@ async fn with_the_definitions_of_another_version_it_complains_and_does_not_write
     attempts(1).await?;
     let before = site.profiles.get("osp-ubuntu").await?;
     attempts(4).await?;
-    assert_eq!(version(&site.profiles.get("osp-ubuntu").await?), version(&before), "it was written");
-    control_plane.apply_yaml(&serde_json::to_string(&OperatingSystemProfile::crd())?).await?;
+    assert_eq!(
+        version(&site.profiles.get("osp-ubuntu").await?),
+        version(&before),
+        "it was written"
+    );
+    control_plane
+        .apply_yaml(&serde_json::to_string(&OperatingSystemProfile::crd())?)
+        .await?;
     site.judged("osp-ubuntu", "True", is_default).await?;
     Ok(())
 }

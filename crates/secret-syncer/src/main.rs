@@ -8,8 +8,8 @@ use osm_runtime::{CommonArgs, WorkerArgs};
 
 /// Publishes OperatingSystemConfigs as Secrets in the namespace cloud-init-settings.
 ///
-/// Watches OperatingSystemConfigs and what it has made; issues and renews the credentials with which new nodes fetch
-/// their configuration and join. Runs no template.
+/// The service watches OperatingSystemConfigs and the objects that it creates for them. It issues and renews the credentials with
+/// which new nodes fetch their configuration and join the cluster. It runs no templates.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
@@ -17,8 +17,8 @@ struct Args {
     common: CommonArgs,
     #[command(flatten)]
     worker: WorkerArgs,
-    /// Name of this installation on everything that it makes; objects of another are never touched.
-    /// Default: the value of --namespace.
+    /// Name of this installation, as a label on every object that it creates. Objects of other installations are never changed.
+    /// The default is the value of --namespace.
     #[arg(long, env = "OSM_INSTALLATION", value_name = "NAME")]
     installation: Option<String>,
 }
@@ -32,6 +32,6 @@ fn main() -> ExitCode {
         args.common,
         worker,
         installation,
-        |context, settings| secret_syncer::run(context, settings, id),
+        |process, cluster| secret_syncer::run(process, cluster, id),
     )
 }

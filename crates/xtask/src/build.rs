@@ -1,4 +1,4 @@
-//! Builds what other commands run.
+//! Builds the programs that other commands run.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -8,24 +8,27 @@ use osm_api::rbac::Service;
 use serde_json::Value;
 use tokio::process::Command;
 
-/// Optimised or quickly built.
+/// How to build: optimised, or quickly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// As tests are.
+    /// As for tests.
     Dev,
-    /// As installed.
+    /// As for an installation.
     Release,
 }
 
-/// `cargo`, in the root of the repository. It ends with the future that runs it.
+/// `cargo` in the root of the repository. Dropping its future ends the process.
 pub fn cargo() -> Command {
-    let mut command = Command::from(osm_testkit::cargo_tool::cargo());
-    command.current_dir(crate::root()).stdin(Stdio::null()).kill_on_drop(true);
+    let mut command = Command::from(osm_judges::cargo_tool::cargo());
+    command
+        .current_dir(crate::root())
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
     command
 }
 
-/// Builds everything as `cargo test --workspace` does, and gives the folder that holds the services. (Building the services
-/// alone would choose other features for what they depend on, and so build that twice.)
+/// Builds the workspace as `cargo test --workspace` does, and returns the directory of the services. A build of the services alone would
+/// select other features of their dependencies, and compile them twice.
 ///
 /// # Errors
 /// A build that fails.
@@ -33,7 +36,7 @@ pub async fn workspace() -> Result<PathBuf> {
     build(&["--workspace", "--all-targets"]).await
 }
 
-/// Builds the three services, and gives the folder that holds them. Cargo tells its progress on standard error.
+/// Builds the three services and returns their directory. Cargo prints its progress to standard error.
 ///
 /// # Errors
 /// A build that fails.
@@ -45,36 +48,46 @@ pub async fn services(profile: Profile) -> Result<PathBuf> {
     build(&arguments).await
 }
 
-/// As [`services`] in [`Profile::Release`], static: the programs need no file beside them. The C library is the one that all tests run with.
+/// As [`services`] in [`Profile::Release`], but static, so that the programs need no other file. They have the same C library as in tests.
 ///
 /// # Errors
 /// A build that fails.
 pub async fn static_services() -> Result<PathBuf> {
     let host = host().await?;
     let mut arguments = packages();
-    // With a target, build scripts and macros stay as they are: those can't be static.
+    // With a target, the flags don't apply to build scripts and procedural macros, which can't be static.
     arguments.extend(["--release", "--locked", "--target", &host]);
     let flags = format!("CARGO_TARGET_{}_RUSTFLAGS", host.to_uppercase().replace('-', "_"));
     let mut command = cargo();
-    // Incremental builds are cut into more pieces, whatever the profile says.
-    command.env(flags, "-C target-feature=+crt-static").env("CARGO_INCREMENTAL", "0");
+    // Incremental builds ignore `codegen-units = 1` of the profile.
+    command
+        .env(flags, "-C target-feature=+crt-static")
+        .env("CARGO_INCREMENTAL", "0");
     run(command, &arguments).await
 }
 
-/// The kind of machine that this is, as Rust names it.
+/// The target triple of this machine.
 ///
 /// # Errors
-/// When rustc can't be asked.
+/// When rustc can't be run.
 pub async fn host() -> Result<String> {
     let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-    let output = command.arg("-vV").stdin(Stdio::null()).output().await.context("rustc can't be run")?;
+    let output = command
+        .arg("-vV")
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .context("rustc can't be run")?;
     let text = String::from_utf8(output.stdout)?;
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.context("rustc names no host")?.to_owned())
+    Ok(host.context("rustc prints no host")?.to_owned())
 }
 
 fn packages() -> Vec<&'static str> {
-    Service::ALL.iter().flat_map(|service| ["--package", service.name()]).collect()
+    Service::ALL
+        .iter()
+        .flat_map(|service| ["--package", service.name()])
+        .collect()
 }
 
 async fn build(arguments: &[&str]) -> Result<PathBuf> {
@@ -86,20 +99,33 @@ async fn run(mut command: Command, arguments: &[&str]) -> Result<PathBuf> {
         .args(["build", "--message-format=json-render-diagnostics"])
         .args(arguments)
         .stdout(Stdio::piped());
-    let output = command.spawn().context("cargo can't be run")?.wait_with_output().await?;
+    let output = command
+        .spawn()
+        .context("cargo can't be run")?
+        .wait_with_output()
+        .await?;
     ensure!(output.status.success(), "cargo build failed");
     let messages = String::from_utf8(output.stdout).context("cargo's messages")?;
-    let service = messages.lines().find_map(service).context("cargo built no service")?;
-    Ok(service.parent().context("the folder of a service")?.to_owned())
+    let service = messages
+        .lines()
+        .find_map(service)
+        .context("cargo built no service")?;
+    Ok(service.parent().context("the directory of a service")?.to_owned())
 }
 
-/// The service that a message of cargo is about; its tests don't count.
+/// The program of a service, if this message of cargo reports one. Test programs don't count.
 fn service(message: &str) -> Option<PathBuf> {
     let message: Value = serde_json::from_str(message).ok()?;
     let of_service = |name: &Value| Service::ALL.iter().any(|service| name == service.name());
-    let target = message.get("target").filter(|target| target.get("name").is_some_and(of_service))?;
+    let target = message
+        .get("target")
+        .filter(|target| target.get("name").is_some_and(of_service))?;
     let is_binary = target.pointer("/kind/0")? == "bin" && message.pointer("/profile/test")? == false;
-    message.get("executable")?.as_str().filter(|_| is_binary).map(PathBuf::from)
+    message
+        .get("executable")?
+        .as_str()
+        .filter(|_| is_binary)
+        .map(PathBuf::from)
 }
 
 #[cfg(test)]
@@ -116,10 +142,20 @@ mod tests {
 
     #[test]
     fn services_are_found_among_cargos_messages() {
-        let found = service(&artifact("osp-controller", "bin", false, Some("/t/debug/osp-controller")));
+        let found = service(&artifact(
+            "osp-controller",
+            "bin",
+            false,
+            Some("/t/debug/osp-controller"),
+        ));
         assert_eq!(found, Some("/t/debug/osp-controller".into()));
         for other in [
-            artifact("osp-controller", "bin", true, Some("/t/debug/deps/osp-controller-1f")),
+            artifact(
+                "osp-controller",
+                "bin",
+                true,
+                Some("/t/debug/deps/osp-controller-1f"),
+            ),
             artifact("profiles", "test", true, Some("/t/debug/deps/profiles-1f")),
             artifact("osp_controller", "lib", false, None),
             r#"{"reason":"build-finished","success":true}"#.to_owned(),

@@ -1,4 +1,4 @@
-//! `cargo xtask chart`: the parts of the Helm chart that stand elsewhere, too: rights, the schema of the settings, and the table of values in its README.
+//! `cargo xtask chart`: generates parts of the Helm chart: the rights, the schema of the settings, and the table of values in its README.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,21 +11,21 @@ use serde_json::{Map, Value, json};
 
 use crate::generated::{self, File};
 
-/// Write the parts of charts/operating-system-manager that follow from the code: rights, the settings' schema, the README's table
+/// Generate parts of charts/operating-system-manager: rights, schema of the settings, and the README's table of values
 #[derive(clap::Args)]
 pub struct Chart {
-    /// Write nothing; fail when a file is not what it should be
+    /// Write nothing; fail if a file is out of date
     #[arg(long)]
     check: bool,
 }
 
 impl Chart {
-    /// Writes or checks.
+    /// Writes or checks the files.
     ///
     /// # Errors
     /// A file that differs (with `--check`), or can't be written.
     pub fn run(&self) -> Result<()> {
-        let bad = "not what the code says (run `cargo xtask chart`)";
+        let bad = "out of date (run `cargo xtask chart`)";
         generated::settle(&stale()?, self.check, "the chart is up to date", bad)
     }
 }
@@ -35,7 +35,7 @@ pub fn directory() -> PathBuf {
     crate::root().join("charts/operating-system-manager")
 }
 
-/// The files that are not what they should be, with what they should hold.
+/// The files that are out of date, with their new text.
 fn stale() -> Result<Vec<File>> {
     let read = |name: &str| {
         let path = directory().join(name);
@@ -43,13 +43,23 @@ fn stale() -> Result<Vec<File>> {
     };
     let files = [
         ("files/rights.yaml".to_owned(), rights()?),
-        ("values.schema.json".to_owned(), schema(&read("values.schema.json")?, &read("values.yaml")?)?),
-        ("README.md".to_owned(), with_table(&read("README.md")?, &read("values.yaml")?)?),
+        (
+            "values.schema.json".to_owned(),
+            schema(&read("values.schema.json")?, &read("values.yaml")?)?,
+        ),
+        (
+            "README.md".to_owned(),
+            with_table(&read("README.md")?, &read("values.yaml")?)?,
+        ),
     ];
-    Ok(generated::stale(files.into_iter().map(|(name, text)| (directory().join(name), text))))
+    Ok(generated::stale(
+        files
+            .into_iter()
+            .map(|(name, text)| (directory().join(name), text)),
+    ))
 }
 
-/// The table of rights, with names in braces for what the chart's values say.
+/// The table of rights. Names in braces are placeholders for values of the chart.
 fn rights() -> Result<String> {
     let none = Installation {
         namespace: "{namespace}".to_owned(),
@@ -60,14 +70,28 @@ fn rights() -> Result<String> {
         go_finalizers: false,
     };
     let wanted = [
-        ("bootstrapTokens", Installation { bootstrap_tokens: true, ..none.clone() }),
-        ("goFinalizers", Installation { go_finalizers: true, ..none.clone() }),
+        (
+            "bootstrapTokens",
+            Installation {
+                bootstrap_tokens: true,
+                ..none.clone()
+            },
+        ),
+        (
+            "goFinalizers",
+            Installation {
+                go_finalizers: true,
+                ..none.clone()
+            },
+        ),
     ];
     let mut services = Map::new();
     for service in Service::ALL {
         let always = service.grants(&none);
-        let mut grants: Vec<Value> =
-            always.iter().map(|grant| entry(grant, "always")).collect::<Result<_>>()?;
+        let mut grants: Vec<Value> = always
+            .iter()
+            .map(|grant| entry(grant, "always"))
+            .collect::<Result<_>>()?;
         for (when, installation) in &wanted {
             for mut grant in service.grants(installation) {
                 let same =
@@ -83,7 +107,9 @@ fn rights() -> Result<String> {
         services.insert(service.name().to_owned(), grants.into());
     }
     let body = serde_saphyr::to_string(&services)?;
-    Ok(format!("# Generated from crates/osm-api/src/rbac.rs by `cargo xtask chart`. Don't edit.\n{body}"))
+    Ok(format!(
+        "# Generated from crates/osm-api/src/rbac.rs by `cargo xtask chart`. Don't edit.\n{body}"
+    ))
 }
 
 fn entry(grant: &Grant, when: &str) -> Result<Value> {
@@ -99,7 +125,7 @@ fn entry(grant: &Grant, when: &str) -> Result<Value> {
     Ok(json!({"cluster": grant.cluster.name(), "namespace": namespace, "when": when, "rules": rules}))
 }
 
-/// The schema of values, with that of the settings in its place, and with what can't be taken away.
+/// The schema of values with the schema of the settings, and with the values that are required.
 fn schema(schema: &str, values: &str) -> Result<String> {
     let mut schema: Value = serde_json::from_str(schema).context("values.schema.json")?;
     with_settings(&mut schema)?;
@@ -114,8 +140,11 @@ fn with_settings(schema: &mut Value) -> Result<()> {
     fields.remove("$schema");
     let parts = fields.remove("$defs").context("the parts of the settings")?;
     simplify(&mut settings);
-    let own = schema.get_mut("$defs").and_then(Value::as_object_mut).context("$defs")?;
-    // Those of the settings have names with capitals, as types have.
+    let own = schema
+        .get_mut("$defs")
+        .and_then(Value::as_object_mut)
+        .context("$defs")?;
+    // Definitions of the settings are named after types, in upper case.
     own.retain(|name, _| name.starts_with(char::is_lowercase));
     for (name, mut part) in parts.as_object().context("the parts of the settings")?.clone() {
         simplify(&mut part);
@@ -125,38 +154,56 @@ fn with_settings(schema: &mut Value) -> Result<()> {
     Ok(())
 }
 
-/// Helm takes away what somebody sets to null, and templates would stumble over it. So every value is required whose default is not
-/// empty, unless the schema says that it may be null. `place`: a JSON pointer to the schema of these values.
+/// Marks values as required. Helm removes a value that a user sets to null, and templates would fail without it. So every value with a
+/// default is required, unless its schema allows null. `place` is a JSON pointer to the schema of `values`.
 fn with_required(schema: &mut Value, place: &str, values: &Value) -> Result<()> {
     let place = referred(schema, place);
-    let here = schema.pointer(&place).with_context(|| format!("values.schema.json has no {place}"))?;
-    let (Some(_), Some(values)) = (here.get("properties"), values.as_object()) else { return Ok(()) };
+    let here = schema
+        .pointer(&place)
+        .with_context(|| format!("values.schema.json has no {place}"))?;
+    let (Some(_), Some(values)) = (here.get("properties"), values.as_object()) else {
+        return Ok(());
+    };
     let of = |name: &str| format!("{place}/properties/{name}");
     let nullable = |name: &str| {
-        let types = schema.pointer(&(referred(schema, &of(name)) + "/type")).and_then(Value::as_array);
+        let types = schema
+            .pointer(&(referred(schema, &of(name)) + "/type"))
+            .and_then(Value::as_array);
         types.is_some_and(|types| types.contains(&json!("null")))
     };
-    let wanted = values.iter().filter(|(name, value)| !is_empty(value) && !nullable(name));
+    let wanted = values
+        .iter()
+        .filter(|(name, value)| !is_empty(value) && !nullable(name));
     let required: Vec<String> = wanted.map(|(name, _)| name.clone()).collect();
-    let fields = schema.pointer_mut(&place).and_then(Value::as_object_mut).context("a schema")?;
+    let fields = schema
+        .pointer_mut(&place)
+        .and_then(Value::as_object_mut)
+        .context("a schema")?;
     fields.remove("required");
     if !required.is_empty() {
         fields.insert("required".to_owned(), required.into());
     }
-    values.iter().try_for_each(|(name, value)| with_required(schema, &of(name), value))
+    values
+        .iter()
+        .try_for_each(|(name, value)| with_required(schema, &of(name), value))
 }
 
-/// Where the schema stands that is at this place or referred to from there.
+/// A pointer to the schema at this place, or to the one that it refers to.
 fn referred(schema: &Value, place: &str) -> String {
-    let reference = schema.pointer(place).and_then(|here| here.get("$ref")).and_then(Value::as_str);
-    reference.map_or(place, |reference| reference.trim_start_matches('#')).to_owned()
+    let reference = schema
+        .pointer(place)
+        .and_then(|here| here.get("$ref"))
+        .and_then(Value::as_str);
+    reference
+        .map_or(place, |reference| reference.trim_start_matches('#'))
+        .to_owned()
 }
 
 fn is_empty(value: &Value) -> bool {
     [json!(null), json!(""), json!([]), json!({})].contains(value)
 }
 
-/// Without defaults, which the services know, and formats, which say how Rust keeps a number.
+/// Removes defaults, which the services apply, and formats, which name Rust's number types.
 fn simplify(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -177,15 +224,21 @@ fn simplify(schema: &mut Value) {
 const BEGIN: &str = "<!-- values: generated from values.yaml by `cargo xtask chart` -->";
 const END: &str = "<!-- end of values -->";
 
-/// The README, with the table of values in its place.
+/// The README with the table of values.
 fn with_table(readme: &str, values: &str) -> Result<String> {
-    let (before, rest) = readme.split_once(BEGIN).context("the README has no place for the values")?;
-    let (_, after) = rest.split_once(END).context("the README's table has no end")?;
-    let mut table = format!("{before}{BEGIN}\n\n| Value | Default | Meaning |\n|---|---|---|\n");
-    for Documented { path, default, meaning } in documented(values)? {
-        table.push_str(&format!("| `{path}` | `{default}` | {} |\n", meaning.replace('|', "\\|")));
+    let mut table = String::from("\n| Value | Default | Meaning |\n|---|---|---|\n");
+    for Documented {
+        path,
+        default,
+        meaning,
+    } in documented(values)?
+    {
+        table.push_str(&format!(
+            "| `{path}` | `{default}` | {} |\n",
+            meaning.replace('|', "\\|")
+        ));
     }
-    Ok(format!("{table}\n{END}{after}"))
+    generated::between(readme, BEGIN, END, &format!("{table}\n")).context("the chart's README")
 }
 
 /// A value of the chart.
@@ -197,7 +250,7 @@ struct Documented {
     meaning: String,
 }
 
-/// What stands in `values.yaml` under comments that begin with `# --`, in order.
+/// The values in `values.yaml` that have a comment with `# --`, in order.
 ///
 /// # Errors
 /// A value without such a comment.
@@ -221,31 +274,45 @@ fn documented(text: &str) -> Result<Vec<Documented>> {
                 let names: Vec<&str> = keys.iter().map(|(_, key)| *key).collect();
                 let default = names.iter().try_fold(&values, |value, name| value.get(name));
                 let path = names.join(".");
-                let default = default.with_context(|| format!("values.yaml: {path}"))?.to_string();
-                documented.push(Documented { path, default, meaning: comment.join(" ") });
+                let default = default
+                    .with_context(|| format!("values.yaml: {path}"))?
+                    .to_string();
+                documented.push(Documented {
+                    path,
+                    default,
+                    meaning: comment.join(" "),
+                });
                 comment.clear();
             }
         }
     }
     let known: BTreeSet<&str> = documented.iter().map(|value| value.path.as_str()).collect();
-    let mut silent = Vec::new();
-    undocumented(&values, "", &known, &mut silent);
-    ensure!(silent.is_empty(), "values.yaml says nothing about: {}", silent.join(", "));
+    let mut undescribed = Vec::new();
+    undocumented(&values, "", &known, &mut undescribed);
+    ensure!(
+        undescribed.is_empty(),
+        "values.yaml has no `# --` comment for: {}",
+        undescribed.join(", ")
+    );
     Ok(documented)
 }
 
-fn undocumented(values: &Value, path: &str, known: &BTreeSet<&str>, silent: &mut Vec<String>) {
+fn undocumented(values: &Value, path: &str, known: &BTreeSet<&str>, undescribed: &mut Vec<String>) {
     if known.contains(path) {
         return;
     }
     match values.as_object().filter(|fields| !fields.is_empty()) {
         Some(fields) => {
             for (name, value) in fields {
-                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-                undocumented(value, &path, known, silent);
+                let path = if path.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{path}.{name}")
+                };
+                undocumented(value, &path, known, undescribed);
             }
         }
-        None => silent.push(path.to_owned()),
+        None => undescribed.push(path.to_owned()),
     }
 }
 
@@ -253,10 +320,39 @@ fn undocumented(values: &Value, path: &str, known: &BTreeSet<&str>, silent: &mut
 mod tests {
     use super::*;
 
+    use osm_api::rbac::ClusterKind;
+
     #[test]
     fn the_committed_files_are_what_the_code_says() {
         let stale: Vec<_> = stale().unwrap().into_iter().map(|(path, _)| path).collect();
         assert!(stale.is_empty(), "run `cargo xtask chart`: {stale:?}");
+    }
+
+    /// Templates and workflows name the services, because they cannot read the table.
+    #[test]
+    fn templates_and_workflows_name_every_service_of_the_table() {
+        let read = |path: &str| fs::read_to_string(crate::root().join(path)).unwrap();
+        let helpers = read("charts/operating-system-manager/templates/_helpers.tpl");
+        let (_, services) = helpers.split_once("define \"osm.services\"").unwrap();
+        let (services, _) = services.split_once("{{- end -}}").unwrap();
+        let named: Vec<&str> = services.lines().filter(|line| line.contains(": ")).collect();
+        let expected = Service::ALL.map(|service| format!("{}: {}", service.name(), service.values_key()));
+        assert_eq!(named, expected);
+        let checks = read("charts/operating-system-manager/templates/checks.yaml");
+        let of_workers = Service::ALL
+            .into_iter()
+            .filter(|service| service.clusters().contains(&ClusterKind::Worker));
+        let keys: Vec<String> = of_workers
+            .map(|service| format!("{:?}", service.values_key()))
+            .collect();
+        assert!(checks.contains(&format!("list {} -", keys.join(" "))), "{keys:?}");
+        let names = Service::ALL.map(Service::name).join(" ");
+        for workflow in ["release.yaml", "image.yaml"] {
+            let text = read(&format!(".github/workflows/{workflow}"));
+            for list in text.split("for service in ").skip(1) {
+                assert_eq!(list.split(';').next(), Some(names.as_str()), "{workflow}");
+            }
+        }
     }
 
     #[test]
@@ -273,9 +369,15 @@ mod tests {
         let mut links = 0;
         for file in ["README.md", "values.yaml", "templates/NOTES.txt"] {
             let text = fs::read_to_string(directory().join(file)).unwrap();
-            assert!(!text.contains("../"), "{file} points to a file that is not in the package");
+            assert!(
+                !text.contains("../"),
+                "{file} points to a file that is not in the package"
+            );
             for (before, page) in text.match_indices("docs/").map(|(at, _)| text.split_at(at)) {
-                let page: String = page.chars().take_while(|c| !c.is_whitespace() && *c != ')').collect();
+                let page: String = page
+                    .chars()
+                    .take_while(|c| !c.is_whitespace() && *c != ')')
+                    .collect();
                 assert!(before.ends_with("/blob/main/"), "{file}: {page}");
                 let page = page.trim_end_matches('.');
                 assert!(crate::root().join(page).is_file(), "{file}: {page}");
@@ -310,8 +412,13 @@ mod tests {
             default: default.to_owned(),
             meaning: meaning.to_owned(),
         };
-        assert_eq!(found, [of("a.b", "1", "One or two"), of("c", "{\"d\":[]}", "All")]);
-        let error = documented("a:\n  b: 1\n# -- All\nc: 1\n").unwrap_err().to_string();
-        assert_eq!(error, "values.yaml says nothing about: a.b");
+        assert_eq!(
+            found,
+            [of("a.b", "1", "One or two"), of("c", "{\"d\":[]}", "All")]
+        );
+        let error = documented("a:\n  b: 1\n# -- All\nc: 1\n")
+            .unwrap_err()
+            .to_string();
+        assert_eq!(error, "values.yaml has no `# --` comment for: a.b");
     }
 }

@@ -1,13 +1,13 @@
-//! `cargo xtask cloud-init-schema`: the schema by which osp-controller judges modules, taken from cloud-init.
+//! `cargo xtask cloud-init-schema`: copies the schema of cloud-config from cloud-init. osp-controller validates modules with it.
 
 use anyhow::{Context, Result};
-use osm_testkit::judge::cloud_init_schema;
+use osm_judges::cloud_init_schema;
 use serde_json::Value;
 
 use crate::generated;
 
-/// What does not decide whether a document is good, or not always; see the README beside the schema.
-const LEFT_OUT: [&str; 12] = [
+/// Keywords that don't affect validation, or not in all validators. The README beside the schema explains them.
+const OMITTED_KEYWORDS: [&str; 12] = [
     "changed",
     "changed_description",
     "changed_version",
@@ -22,35 +22,37 @@ const LEFT_OUT: [&str; 12] = [
     "prefixItems",
 ];
 
-/// Write cloud-init's schema of cloud-config, which osp-controller judges by, without its texts for people
+/// Copy the schema of cloud-config from cloud-init, without its descriptions; osp-controller validates modules with it
 #[derive(clap::Args)]
 pub struct CloudInitSchema {
-    /// Write nothing; fail when the file is another one
+    /// Write nothing; fail if the file is out of date
     #[arg(long)]
     check: bool,
 }
 
 impl CloudInitSchema {
-    /// Writes or checks.
+    /// Writes or checks the file.
     ///
     /// # Errors
-    /// cloud-init's package can't be had; a file that differs (with `--check`), or can't be written.
+    /// A missing package of cloud-init, a file that differs (with `--check`), or a file that can't be written.
     pub async fn run(&self) -> Result<()> {
         let text = tokio::task::spawn_blocking(cloud_init_schema).await??;
         let mut schema: Value = serde_json::from_str(&text).context("cloud-init's schema")?;
         strip(&mut schema);
         let text = format!("{schema}\n");
         let path = crate::root().join("crates/osp-controller/src/modules/schema-cloud-config-v1.json");
-        let (good, bad) =
-            ("cloud-init's schema is up to date", "not cloud-init's (run `cargo xtask cloud-init-schema`)");
+        let (good, bad) = (
+            "cloud-init's schema is up to date",
+            "out of date (run `cargo xtask cloud-init-schema`)",
+        );
         generated::settle(&generated::stale([(path, text)]), self.check, good, bad)
     }
 }
 
-/// Leaves out keywords of a schema and of the schemas in it, but no property that is called like one.
+/// Removes keywords from a schema and from the schemas in it, but no property of the same name.
 fn strip(schema: &mut Value) {
     let Value::Object(keywords) = schema else { return };
-    keywords.retain(|keyword, _| !LEFT_OUT.contains(&keyword.as_str()));
+    keywords.retain(|keyword, _| !OMITTED_KEYWORDS.contains(&keyword.as_str()));
     for (keyword, value) in keywords.iter_mut() {
         match (keyword.as_str(), value) {
             ("properties" | "patternProperties" | "$defs", Value::Object(schemas)) => {
@@ -61,7 +63,7 @@ fn strip(schema: &mut Value) {
             _ => {}
         }
     }
-    // It says something of lists of schemas alone.
+    // This keyword only affects lists of schemas.
     if !keywords.get("items").is_some_and(Value::is_array) {
         keywords.remove("additionalItems");
     }

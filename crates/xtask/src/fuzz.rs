@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: the targets of osm-fuzz for a while, with coverage as the guide.
+//! `cargo xtask fuzz`: runs the fuzz targets of osm-fuzz, guided by coverage.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,36 +15,39 @@ use tokio::process::Command;
 use crate::build::cargo;
 use crate::progress::Progress;
 
-/// Longest that one input may take. Builds are not optimised, and machines are busy.
-const HANG: Duration = Duration::from_secs(30);
+/// The longest time for one input. It is generous, because builds are not optimised and machines are busy.
+const INPUT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Most memory, in MiB.
-const MEMORY: u32 = 2048;
+/// Memory limit of a fuzz target, in MiB.
+const MAX_MEMORY: u32 = 2048;
 
-/// Give random input to everything that reads what others write, and see that it neither panics nor hangs nor tells secrets
+/// Fuzz all parsers of external input: they must not panic, hang or leak secrets
 #[derive(clap::Args)]
 pub struct Fuzz {
-    /// Seconds for each target
+    /// Seconds per target
     #[arg(long, default_value_t = 60, value_name = "N")]
     seconds: u32,
-    /// Where to begin, for the same run again; by default another for each run
+    /// Seed of the fuzzer, to repeat a run [default: a random seed]
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u32>,
-    /// Only these targets
+    /// Names of the targets to run [default: all]
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
 }
 
 impl Fuzz {
-    /// Builds the targets on the stable compiler, and runs one after the other. What a run has found out is the next one's start.
+    /// Builds the targets with the stable compiler and runs them one after the other. Each run continues with the corpus of the run before.
     ///
     /// # Errors
-    /// A target that isn't there, a build that fails, or inputs for which a property doesn't hold: names the files.
+    /// An unknown target, a build that fails, or inputs that violate a property, with the names of their files.
     pub async fn run(&self) -> Result<()> {
-        let unknown = self.targets.iter().find(|name| !TARGETS.iter().any(|target| target.name == **name));
+        let unknown = self
+            .targets
+            .iter()
+            .find(|name| !TARGETS.iter().any(|target| target.name == **name));
         if let Some(name) = unknown {
             let known: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
-            bail!("no target {name}: there are {}", known.join(", "));
+            bail!("unknown target {name}; the targets are {}", known.join(", "));
         }
         let progress = Progress::start();
         progress.step("building fuzz targets");
@@ -60,15 +63,19 @@ impl Fuzz {
             }
         }
         ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
-        progress.step("all is well");
+        progress.step("all targets passed");
         Ok(())
     }
 
     async fn fuzz(&self, target: &Target, programs: &Path) -> Result<()> {
-        let work = programs.parent().context("the target directory")?.join("fuzz").join(target.name);
+        let work = programs
+            .parent()
+            .context("the target directory")?
+            .join("fuzz")
+            .join(target.name);
         let (seeds, corpus, found) = (work.join("seeds"), work.join("corpus"), work.join("found"));
         if seeds.exists() {
-            fs::remove_dir_all(&seeds)?; // those of an older state
+            fs::remove_dir_all(&seeds)?; // they may be of an older commit
         }
         for folder in [&seeds, &corpus, &found] {
             fs::create_dir_all(folder)?;
@@ -89,8 +96,8 @@ impl Fuzz {
             .arg(option("-dict=", dictionary.as_os_str()))
             .arg(option("-artifact_prefix=", &artifacts))
             .arg(format!("-max_total_time={}", self.seconds))
-            .arg(format!("-timeout={}", HANG.as_secs()))
-            .arg(format!("-rss_limit_mb={MEMORY}"))
+            .arg(format!("-timeout={}", INPUT_TIMEOUT.as_secs()))
+            .arg(format!("-rss_limit_mb={MAX_MEMORY}"))
             .args(self.seed.map(|seed| format!("-seed={seed}")))
             .args(["-print_final_stats=1", "-verbosity=0"])
             .args([&corpus, &seeds])
@@ -101,7 +108,7 @@ impl Fuzz {
             .spawn()
             .context("the fuzzer can't be run")?;
         let mut lines = BufReader::new(child.stderr.take().context("standard error")?).split(b'\n');
-        // What it says last is enough to say why it stopped; panics that were caught come before.
+        // The last lines explain why the fuzzer stopped. Caught panics precede them.
         let mut last: Vec<String> = Vec::new();
         let mut runs = String::new();
         while let Some(line) = lines.next_segment().await? {
@@ -115,23 +122,32 @@ impl Fuzz {
             }
         }
         let status = child.wait().await?;
-        ensure!(status.success(), "{}\n{}", last.join("\n"), repeat(programs, target, &found));
+        ensure!(
+            status.success(),
+            "{}\n{}",
+            last.join("\n"),
+            repeat(programs, target, &found)
+        );
         let kept = fs::read_dir(&corpus)?.count();
-        println!("{}: {runs} inputs, {kept} that take ways of their own", target.name);
+        println!("{}: {runs} inputs, {kept} in the corpus", target.name);
         Ok(())
     }
 }
 
 fn repeat(programs: &Path, target: &Target, found: &Path) -> String {
     let program = programs.join(format!("fuzz-{}", target.name));
-    format!("inputs are in {}; run {} with one of them", found.display(), program.display())
+    format!(
+        "the inputs are in {}; to repeat a failure, run {} with one of them",
+        found.display(),
+        program.display()
+    )
 }
 
-/// Builds the programs, and gives their folder.
+/// Builds the programs and returns their directory.
 async fn build() -> Result<PathBuf> {
     let mut command = cargo();
     command
-        // With the features that dependencies have in the whole workspace, lest they be compiled again.
+        // With the features of the whole workspace, so that dependencies are not compiled again.
         .args([
             "build",
             "--workspace",
@@ -139,16 +155,33 @@ async fn build() -> Result<PathBuf> {
             "--message-format=json-render-diagnostics",
         ])
         .args(TARGETS.iter().map(|target| format!("--bin=fuzz-{}", target.name)))
-        .env("RUSTC_WORKSPACE_WRAPPER", crate::root().join("crates/osm-fuzz/rustc-with-coverage.sh"))
+        .env(
+            "RUSTC_WORKSPACE_WRAPPER",
+            crate::root().join("crates/osm-fuzz/rustc-with-coverage.sh"),
+        )
         .stdout(Stdio::piped());
-    let output = command.spawn().context("cargo can't be run")?.wait_with_output().await?;
-    ensure!(output.status.success(), "the fuzz targets can't be built (they need a C++ compiler)");
+    let output = command
+        .spawn()
+        .context("cargo can't be run")?
+        .wait_with_output()
+        .await?;
+    ensure!(
+        output.status.success(),
+        "cargo build failed; the fuzz targets need a C++ compiler"
+    );
     let messages = String::from_utf8(output.stdout).context("cargo's messages")?;
     let program = messages.lines().find_map(|message| {
         let message: Value = serde_json::from_str(message).ok()?;
         let is_binary = message.pointer("/target/kind/0")? == "bin";
-        message.get("executable")?.as_str().filter(|_| is_binary).map(PathBuf::from)
+        message
+            .get("executable")?
+            .as_str()
+            .filter(|_| is_binary)
+            .map(PathBuf::from)
     });
     let program = program.context("cargo built no fuzz target")?;
-    Ok(program.parent().context("the folder of the fuzz targets")?.to_owned())
+    Ok(program
+        .parent()
+        .context("the directory of the fuzz targets")?
+        .to_owned())
 }

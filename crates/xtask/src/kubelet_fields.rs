@@ -1,44 +1,47 @@
-//! `cargo xtask kubelet-fields`: what kubelets know, generated from Kubernetes' Go types.
+//! `cargo xtask kubelet-fields`: generates the lists of kubelet fields and feature gates from Kubernetes' Go types.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use anyhow::{Context, Result, ensure};
-use osm_testkit::judge::{KUBELET_MINORS, kubelet_feature_gates, kubelet_fields};
+use osm_judges::{KUBELET_MINORS, kubelet_feature_gates, kubelet_fields};
 
 use crate::generated::{self, File};
 
-/// Write what osm-render knows of kubelets, which is generated from the Go types and the feature gates of each minor version
+/// Generate osm-render's lists of kubelet configuration fields and feature gates, for each minor version of Kubernetes
 #[derive(clap::Args)]
 pub struct KubeletFields {
-    /// Write nothing; fail when a file is not what the types say
+    /// Write nothing; fail if a file is out of date
     #[arg(long)]
     check: bool,
 }
 
 impl KubeletFields {
-    /// Writes or checks.
+    /// Writes or checks the files.
     ///
     /// # Errors
     /// A file that differs (with `--check`), or can't be written; a program that can't be built.
     pub async fn run(&self) -> Result<()> {
         let stale = tokio::task::spawn_blocking(stale).await??;
         let (good, bad) = (
-            "the kubelets' fields and feature gates are up to date",
-            "not what Kubernetes says (run `cargo xtask kubelet-fields`)",
+            "the kubelet fields and feature gates are up to date",
+            "out of date (run `cargo xtask kubelet-fields`)",
         );
         generated::settle(&stale, self.check, good, bad)
     }
 }
 
-/// The files that are not what Kubernetes says, with what they should hold.
+/// The files that are out of date, with their new text.
 fn stale() -> Result<Vec<File>> {
     let mut all = Vec::new();
     for minor in KUBELET_MINORS {
         all.push((minor, kubelet_feature_gates(minor)?));
     }
     let folder = crate::root().join("crates/osm-render/src/kubelet");
-    let mut files = vec![(folder.join("fields.txt"), fields()?), (folder.join("gates.txt"), gates(&all)?)];
+    let mut files = vec![
+        (folder.join("fields.txt"), fields()?),
+        (folder.join("gates.txt"), gates(&all)?),
+    ];
     for (minor, gates) in &all {
         let path = crate::root().join(format!("e2e/judges/kubelet/feature-gates/{minor}.txt"));
         let head = format!(
@@ -49,16 +52,18 @@ fn stale() -> Result<Vec<File>> {
     Ok(generated::stale(files))
 }
 
-/// Each field with its type, and behind it the versions that have it unless all do.
+/// Each field with its type, and with the versions that have it unless all have.
 fn fields() -> Result<String> {
     let mut all: BTreeMap<String, (String, Vec<&str>)> = BTreeMap::new();
     for minor in KUBELET_MINORS {
         for line in kubelet_fields(minor)? {
             let (name, kind) = line.split_once(' ').context("a field without a type")?;
-            let (known, minors) = all.entry(name.to_owned()).or_insert_with(|| (kind.to_owned(), Vec::new()));
+            let (known, minors) = all
+                .entry(name.to_owned())
+                .or_insert_with(|| (kind.to_owned(), Vec::new()));
             ensure!(
                 known == kind,
-                "{name} is {known} and, in {minor}, {kind}: the format can't say that yet"
+                "the type of {name} is {known}, but {kind} in {minor}; the file format does not support that"
             );
             minors.push(minor);
         }
@@ -69,19 +74,24 @@ fn fields() -> Result<String> {
         KUBELET_MINORS.join(", ")
     );
     for (name, (kind, minors)) in all {
-        let minors = if minors == KUBELET_MINORS { String::new() } else { format!(" {}", minors.join(" ")) };
+        let minors = if minors == KUBELET_MINORS {
+            String::new()
+        } else {
+            format!(" {}", minors.join(" "))
+        };
         writeln!(text, "{name} {kind}{minors}")?;
     }
     Ok(text)
 }
 
-/// Each feature gate with the versions that have it, and its only value where it is locked.
+/// Each feature gate with the versions that have it. A locked gate has its value.
 fn gates(all: &[(&str, Vec<String>)]) -> Result<String> {
     let mut by_name: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (minor, gates) in all {
         for gate in gates {
-            let (name, locked) =
-                gate.split_once(' ').map_or((gate.as_str(), None), |(name, value)| (name, Some(value)));
+            let (name, locked) = gate
+                .split_once(' ')
+                .map_or((gate.as_str(), None), |(name, value)| (name, Some(value)));
             let locked = locked.map_or_else(String::new, |value| format!("={value}"));
             by_name.entry(name).or_default().push(format!("{minor}{locked}"));
         }

@@ -1,28 +1,33 @@
-//! Developer commands: `cargo xtask <command>`. One module each.
+//! Developer commands: `cargo xtask <command>`. Each command has a module.
 
 mod bench;
 mod bless;
 mod build;
 mod chaos;
 mod chart;
-mod checks;
 mod cloud_init_schema;
 mod crds;
+mod criterion;
 mod demo;
 mod e2e;
 mod fuzz;
 mod generated;
+mod gotemplate;
 mod image;
 mod kubelet_fields;
+mod lint;
 mod progress;
+mod reasons;
+mod revision;
 mod rights;
+mod test;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Everything that a developer of Operating System Manager runs.
+/// Commands for developers of Operating System Manager
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", arg_required_else_help = true)]
 struct Cli {
@@ -34,15 +39,17 @@ struct Cli {
 enum Command {
     Demo(demo::Demo),
     E2e(e2e::E2e),
-    Test(checks::Test),
-    Lint(checks::Lint),
+    Test(test::Test),
+    Lint(lint::Lint),
     Crds(crds::Crds),
     Rights(rights::Rights),
+    Reasons(reasons::Reasons),
     CloudInitSchema(cloud_init_schema::CloudInitSchema),
     KubeletFields(kubelet_fields::KubeletFields),
     Bless(bless::Bless),
     Bench(bench::Bench),
     Fuzz(fuzz::Fuzz),
+    Gotemplate(gotemplate::Gotemplate),
     Image(image::Image),
     Chaos(chaos::Chaos),
     Chart(chart::Chart),
@@ -57,11 +64,13 @@ async fn main() -> ExitCode {
         Command::Lint(lint) => lint.run().await,
         Command::Crds(crds) => crds.run(),
         Command::Rights(rights) => rights.run(),
+        Command::Reasons(reasons) => reasons.run(),
         Command::CloudInitSchema(schema) => schema.run().await,
         Command::KubeletFields(fields) => fields.run().await,
-        Command::Bless(bless) => bless.run(),
+        Command::Bless(bless) => bless.run().await,
         Command::Bench(bench) => bench.run().await,
         Command::Fuzz(fuzz) => fuzz.run().await,
+        Command::Gotemplate(gotemplate) => gotemplate.run().await,
         Command::Image(image) => image.run().await,
         Command::Chaos(chaos) => chaos.run().await,
         Command::Chart(chart) => chart.run(),
@@ -75,8 +84,11 @@ async fn main() -> ExitCode {
     }
 }
 
-/// The root of the repository.
+/// The root directory of the repository.
 fn root() -> PathBuf {
     let manifest = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    manifest.ancestors().nth(2).map_or(manifest.clone(), PathBuf::from)
+    manifest
+        .ancestors()
+        .nth(2)
+        .map_or(manifest.clone(), PathBuf::from)
 }

@@ -1,4 +1,4 @@
-//! What is going on, for people who wait: a line a step, with the time since the start.
+//! The progress of a command: a line for each step, with the time since the start.
 
 use std::io::IsTerminal;
 use std::time::Instant;
@@ -12,17 +12,23 @@ pub struct Progress {
 impl Progress {
     /// Starts the clock.
     pub fn start() -> Self {
-        Self { started: Instant::now() }
+        Self {
+            started: Instant::now(),
+        }
     }
 
-    /// A step begins, or something has happened.
+    /// Prints a step or an event.
     pub fn step(self, text: &str) {
         eprintln!("{} {text}", dim(&self.time()));
     }
 
-    /// Something is not as it should be.
+    /// Prints a problem.
     pub fn warn(self, text: &str) {
-        eprintln!("{} {}", dim(&self.time()), paint(text, "33", std::io::stderr().is_terminal()));
+        eprintln!(
+            "{} {}",
+            dim(&self.time()),
+            paint(text, "33", std::io::stderr().is_terminal())
+        );
     }
 
     fn time(self) -> String {

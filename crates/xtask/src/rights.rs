@@ -1,72 +1,79 @@
-//! `cargo xtask rights`: docs/rights.md, from the table of rights in crates/osm-api.
+//! `cargo xtask rights`: generates docs/rights.md from the table of rights in crates/osm-api.
 
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use osm_api::rbac::{Cluster, Grant, Installation, Service};
+use osm_api::rbac::{ClusterKind, Grant, Installation, Service};
 
 use crate::generated::{self, File};
 
-/// Write docs/rights.md, which says what each service may do, from the table in crates/osm-api
+/// Generate docs/rights.md, the rights of each service, from the table in crates/osm-api
 #[derive(clap::Args)]
 pub struct Rights {
-    /// Write nothing; fail when the file is not what the table says
+    /// Write nothing; fail if the file is out of date
     #[arg(long)]
     check: bool,
 }
 
 impl Rights {
-    /// Writes or checks.
+    /// Writes or checks the page.
     ///
     /// # Errors
     /// A file that differs (with `--check`), or can't be written.
     pub fn run(&self) -> Result<()> {
-        let bad = "not what crates/osm-api/src/rbac.rs says (run `cargo xtask rights`)";
+        let bad = "out of date (run `cargo xtask rights`)";
         generated::settle(&stale()?, self.check, "docs/rights.md is up to date", bad)
     }
 }
 
-/// The page, if it is not what it should be, with what it should hold.
+/// The page with its new text, if it is out of date.
 fn stale() -> Result<Vec<File>> {
-    Ok(generated::stale([(crate::root().join("docs/rights.md"), page()?)]))
+    Ok(generated::stale([(
+        crate::root().join("docs/rights.md"),
+        page()?,
+    )]))
 }
 
-const INTRODUCTION: &str = "# Rights
+const INTRODUCTION: &str = "# Permissions
 
 <!-- Generated from crates/osm-api/src/rbac.rs by `cargo xtask rights`. Don't edit. -->
 
-What each service may do, where, and what for. Nothing else is needed, and nothing of it is superfluous:
-[a test](../crates/osm-testkit/tests/chain/privilege.rs) has the services do what they do, in two clusters, with exactly these rights, and compares them with
-the audit logs of both API servers. It lists the few that only a coincidence calls for. A service that lacks one of them is not ready, says in
-`/readyz` and in its log which and in which cluster, and goes on as soon as it is granted.
+This page lists the permissions of each service: where it needs them, and why.
+The services need all of these permissions and no others.
+[A test](../tests/chain/privilege.rs) runs the services in two clusters with exactly these permissions, and compares them with the audit logs of both API servers.
+It lists the few permissions that are needed only in rare cases.
+
+A service that lacks a permission is not ready. It reports the permission and the cluster on `/readyz` and in its log.
+It continues as soon as the permission is granted.
 
 ## One cluster or two
 
-Profiles, configs and settings are in the *management cluster*; MachineDeployments and the namespace `cloud-init-settings` in the *worker cluster*. Without
-`--worker-cluster-kubeconfig` one cluster is both.
+Profiles, configs and settings are in the *management cluster*.
+MachineDeployments and the namespace `cloud-init-settings` are in the *worker cluster*.
+Without `--worker-cluster-kubeconfig`, one cluster is both.
 
-| | `--kubeconfig` | `--worker-cluster-kubeconfig` |
+| Service | `--kubeconfig` | `--worker-cluster-kubeconfig` |
 |---|---|---|
 | osp-controller | management cluster | has no such flag |
 | osc-controller | management cluster | worker cluster |
 | secret-syncer | management cluster | worker cluster |
 
-osp-controller never talks to the worker cluster. Without `--kubeconfig`, a service in a pod goes by its ServiceAccount. What happens to a kubeconfig while services run
-stands in [operations](operations.md#kubeconfigs-and-clusters).
+osp-controller never connects to the worker cluster. Without `--kubeconfig`, a service in a pod uses its ServiceAccount.
+[Operations](operations.md#kubeconfigs-and-clusters) describes what happens when a kubeconfig changes while the services run.
 
-In the tables, words in italics stand for values of flags.
+In the tables, words in italics are the values of flags.
 ";
 
 const REST: &str = "
-## Besides
+## Other permissions
 
-- Whoever has an identity may ask what it may do (`selfsubjectaccessreviews`, by the ClusterRole `system:basic-user` that every cluster has). The services do.
-- The ServiceAccount `cloud-init-settings/osm-node-bootstrap`, with which kubelets join, is bound in the worker cluster to the ClusterRoles `system:node-bootstrapper` and
-  `system:certificates.k8s.io:certificatesigningrequests:nodeclient`, and may do nothing else.
-- For credentials in a namespace other than `cloud-init-settings`, which the settings name or allow, grant secret-syncer `get`, `list` and `watch` on them there, by name,
-  in the worker cluster.
-- Before a release is installed or upgraded, a Job of its own may `get`, `create` and `patch` the two CustomResourceDefinitions, by name, in the management cluster; Job and
-  right are gone after it.
+- Each service asks the API server what it may do (`selfsubjectaccessreviews`). The ClusterRole `system:basic-user`, which every cluster has, permits that.
+- Kubelets join with the ServiceAccount `cloud-init-settings/osm-node-bootstrap` in the worker cluster.
+  It is bound to the ClusterRoles `system:node-bootstrapper` and `system:certificates.k8s.io:certificatesigningrequests:nodeclient`, and to no others.
+- The settings may name or allow credentials in a namespace other than `cloud-init-settings`.
+  Grant secret-syncer `get`, `list` and `watch` on them in the worker cluster, by name.
+- Before a release is installed or upgraded, a Job may `get`, `create` and `patch` the two CustomResourceDefinitions in the management cluster, by name.
+  The Job and this permission are deleted afterwards.
 ";
 
 /// The whole page.
@@ -84,14 +91,14 @@ fn page() -> Result<String> {
     for service in Service::ALL {
         write!(page, "\n## {}\n", service.name())?;
         let grants = service.grants(&installation);
-        for cluster in Cluster::ALL {
+        for cluster in ClusterKind::ALL {
             let here: Vec<&Grant> = grants.iter().filter(|grant| grant.cluster == cluster).collect();
             if here.is_empty() {
                 continue;
             }
             write!(
                 page,
-                "\n### {}: {} cluster\n\n| Namespace | What | Verbs | For |\n|---|---|---|---|\n",
+                "\n### {}: {} cluster\n\n| Namespace | Resource | Verbs | Purpose |\n|---|---|---|---|\n",
                 service.name(),
                 cluster.name()
             )?;
@@ -105,19 +112,50 @@ fn page() -> Result<String> {
 }
 
 fn rows(page: &mut String, grant: &Grant) -> Result<()> {
-    let code = |text: &str| if text.starts_with('*') { text.to_owned() } else { format!("`{text}`") };
+    let code = |text: &str| {
+        if text.starts_with('*') {
+            text.to_owned()
+        } else {
+            format!("`{text}`")
+        }
+    };
     let namespace = grant.namespace.as_deref().map_or_else(|| "all".to_owned(), code);
     for right in &grant.rights {
-        let group = right.rule.api_groups.iter().flatten().next().map_or("", String::as_str);
+        let group = right
+            .rule
+            .api_groups
+            .iter()
+            .flatten()
+            .next()
+            .map_or("", String::as_str);
         let named = |resource: &String| {
-            let resource = if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") };
+            let resource = if group.is_empty() {
+                resource.clone()
+            } else {
+                format!("{resource}.{group}")
+            };
             code(&resource)
         };
         let resources: Vec<String> = right.rule.resources.iter().flatten().map(named).collect();
-        let names: Vec<String> = right.rule.resource_names.iter().flatten().map(|name| code(name)).collect();
-        let names = if names.is_empty() { String::new() } else { format!(" {}", names.join(", ")) };
+        let names: Vec<String> = right
+            .rule
+            .resource_names
+            .iter()
+            .flatten()
+            .map(|name| code(name))
+            .collect();
+        let names = if names.is_empty() {
+            String::new()
+        } else {
+            format!(" {}", names.join(", "))
+        };
         let verbs = right.rule.verbs.join(", ");
-        writeln!(page, "| {namespace} | {}{names} | {verbs} | {} |", resources.join(", "), right.why)?;
+        writeln!(
+            page,
+            "| {namespace} | {}{names} | {verbs} | {} |",
+            resources.join(", "),
+            right.why
+        )?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Annotations of a pool: where they are read, and where people put them instead.
+//! Annotations of a pool: where they are read, and where users put them by mistake.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,20 @@ pub(super) fn of_kubelet(md: &MachineDeployment) -> Result<Annotations, PoolErro
     let is_ours = |key: &str| key.starts_with(names::KUBELET_CONFIG_PREFIX);
     let mut found: Annotations = entries(&md.spec.template, "/metadata/annotations");
     found.retain(|key, _| is_ours(key));
-    for (key, value) in md.metadata.annotations.iter().flatten().filter(|(key, _)| is_ours(key)) {
-        if found.insert(key.clone(), value.clone()).is_some_and(|of_template| of_template != *value) {
+    for (key, value) in md
+        .metadata
+        .annotations
+        .iter()
+        .flatten()
+        .filter(|(key, _)| is_ours(key))
+    {
+        if found
+            .insert(key.clone(), value.clone())
+            .is_some_and(|of_template| of_template != *value)
+        {
             return Err(PoolError::InvalidAnnotation {
                 key: key.clone(),
-                problem: "stands on the MachineDeployment and, with another value, on its spec.template: remove one"
+                problem: "is set on the MachineDeployment and, with another value, on its spec.template; remove one"
                     .to_owned(),
             });
         }
@@ -30,7 +39,7 @@ pub(super) fn of_kubelet(md: &MachineDeployment) -> Result<Annotations, PoolErro
     Ok(found)
 }
 
-/// One line for everything that looks like an annotation of ours and is read by nobody.
+/// One line for everything that looks like an annotation of ours but has no effect.
 pub(super) fn misplaced(md: &MachineDeployment) -> Vec<String> {
     let own = md.metadata.annotations.clone().unwrap_or_default();
     let template = entries(&md.spec.template, "/metadata/annotations");
@@ -42,32 +51,54 @@ pub(super) fn misplaced(md: &MachineDeployment) -> Vec<String> {
     for key in own.keys().chain(template.keys()) {
         if kubelet(key) && !key.starts_with(names::KUBELET_CONFIG_PREFIX) {
             warnings.push(format!(
-                "annotation {key} does nothing: its prefix must be {}",
+                "annotation {key} has no effect; its prefix must be {}",
                 names::KUBELET_CONFIG_PREFIX
             ));
         }
     }
     let elsewhere = [
         ("annotation", "spec.template", template),
-        ("annotation", "spec.template.spec", entries(&md.spec.template, "/spec/metadata/annotations")),
-        ("label", "the MachineDeployment", md.metadata.labels.clone().unwrap_or_default()),
-        ("label", "spec.template", entries(&md.spec.template, "/metadata/labels")),
-        ("label", "spec.template.spec", entries(&md.spec.template, "/spec/metadata/labels")),
+        (
+            "annotation",
+            "spec.template.spec",
+            entries(&md.spec.template, "/spec/metadata/annotations"),
+        ),
+        (
+            "label",
+            "the MachineDeployment",
+            md.metadata.labels.clone().unwrap_or_default(),
+        ),
+        (
+            "label",
+            "spec.template",
+            entries(&md.spec.template, "/metadata/labels"),
+        ),
+        (
+            "label",
+            "spec.template.spec",
+            entries(&md.spec.template, "/spec/metadata/labels"),
+        ),
     ];
     for (i, (kind, place, entries)) in elsewhere.iter().enumerate() {
-        // On the template, kubelet settings are read.
+        // Kubelet settings are also read from the template.
         let misplaced = |key: &&String| of_pools(key) && !(i == 0 && kubelet(key));
         for key in entries.keys().filter(misplaced) {
-            let advice = "make it an annotation of the MachineDeployment";
-            warnings.push(format!("{kind} {key} of {place} does nothing: {advice}"));
+            let advice = "set it as an annotation of the MachineDeployment";
+            warnings.push(format!("{kind} {key} of {place} has no effect; {advice}"));
         }
     }
     warnings
 }
 
 fn entries(template: &Value, pointer: &str) -> Annotations {
-    let entries = template.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
-    entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+    let entries = template
+        .pointer(pointer)
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
+    entries
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect()
 }
 
 #[cfg(test)]
@@ -92,12 +123,22 @@ mod tests {
     fn kubelet_settings_are_read_from_both_places_and_must_agree() {
         let (pods, files) = (key("MaxPods"), key("ContainerLogMaxFiles"));
         let own = json!({"annotations": {pods.clone(): "50", "other": "x"}});
-        let md = machine_deployment(own.clone(), json!({"annotations": {files.clone(): "7"}}), json!({}));
+        let md = machine_deployment(
+            own.clone(),
+            json!({"annotations": {files.clone(): "7"}}),
+            json!({}),
+        );
         let found = of_kubelet(&md).unwrap();
-        assert_eq!(found, Annotations::from([(pods.clone(), "50".into()), (files, "7".into())]));
+        assert_eq!(
+            found,
+            Annotations::from([(pods.clone(), "50".into()), (files, "7".into())])
+        );
         assert_eq!(misplaced(&md), [""; 0]);
-        let agreeing =
-            machine_deployment(own.clone(), json!({"annotations": {pods.clone(): "50"}}), json!({}));
+        let agreeing = machine_deployment(
+            own.clone(),
+            json!({"annotations": {pods.clone(): "50"}}),
+            json!({}),
+        );
         assert_eq!(of_kubelet(&agreeing).unwrap().len(), 1);
         let other = machine_deployment(own, json!({"annotations": {pods.clone(): "60"}}), json!({}));
         let error = of_kubelet(&other).unwrap_err().to_string();
@@ -105,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_is_told() {
+    fn what_has_no_effect_is_reported() {
         let near = "kubelet-config.machine-controller.kubermatic.io/MaxPods";
         let md = machine_deployment(
             json!({"annotations": {near: "50"}, "labels": {names::PROFILE: "x"}}),

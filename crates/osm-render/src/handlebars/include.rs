@@ -1,27 +1,27 @@
 //! Including templates, without a copy of all data.
 //!
-//! Handlebars gives an included template a copy of the data, which takes longer than everything else in rendering. Where
-//! all that a stage's templates include is included plainly (no parameters, and nothing before it on its line, by which
-//! its lines would be indented), it gives the same when rendered in place, and that is what is done. It may even say
-//! `../` of where it is included, which a copy does not have.
+//! Handlebars copies all data for an included template, which takes longer than everything else in rendering. An inclusion is plain
+//! if it has no parameters, and nothing before it on its line by which its lines would be indented. If every inclusion of a stage is
+//! plain, rendering in place gives the same text without the copy. An included template can then also use `../` of the place where it
+//! is included, which a copy does not have.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use ::handlebars::template::{DecoratorTemplate, HelperTemplate, Parameter, TemplateElement};
 use ::handlebars::{
-    Context, Handlebars, Helper, HelperDef, HelperResult, Output, RenderContext, RenderErrorReason,
+    Context, Handlebars, Helper, HelperDef, HelperResult, Output, Path, RenderContext, RenderErrorReason,
     Renderable, Template,
 };
 use serde_json::Value;
 
-use super::lint;
+use crate::engine::Located;
 
-/// Name of the helper. Templates can't use it: [`super::lint`] does not know it.
-pub(crate) const INCLUDE: &str = "include in place";
+/// Name of the helper. Templates can't use it: `lint` does not know it.
+pub(super) const INCLUDE: &str = "include in place";
 
 /// Renders the template that it names.
-pub(crate) struct Include;
+pub(super) struct Include;
 
 impl HelperDef for Include {
     fn call<'reg: 'rc, 'rc>(
@@ -32,7 +32,10 @@ impl HelperDef for Include {
         rc: &mut RenderContext<'reg, 'rc>,
         out: &mut dyn Output,
     ) -> HelperResult {
-        let name = helper.param(0).and_then(|name| name.value().as_str()).unwrap_or_default();
+        let name = helper
+            .param(0)
+            .and_then(|name| name.value().as_str())
+            .unwrap_or_default();
         let template = registry.get_template(name);
         let template = template.ok_or_else(|| RenderErrorReason::PartialNotFound(name.to_owned()))?;
         template.render(registry, context, rc, out)
@@ -40,7 +43,7 @@ impl HelperDef for Include {
 }
 
 /// Replaces every inclusion in the templates of a stage by [`Include`], where that does not change what any of them gives.
-pub(crate) fn in_place(templates: &mut BTreeMap<String, Template>) {
+pub(super) fn in_place(templates: &mut BTreeMap<String, Template>) {
     if templates.values().all(all_plain) {
         templates.values_mut().for_each(replace);
     }
@@ -63,7 +66,11 @@ fn replace(template: &mut Template) {
                 }
             }
             TemplateElement::HelperBlock(helper) => {
-                helper.template.iter_mut().chain(&mut helper.inverse).for_each(replace);
+                helper
+                    .template
+                    .iter_mut()
+                    .chain(&mut helper.inverse)
+                    .for_each(replace);
             }
             _ => {}
         }
@@ -76,7 +83,7 @@ fn plain(partial: &DecoratorTemplate) -> Option<&str> {
         && partial.hash.is_empty()
         && partial.template.is_none()
         && partial.indent.as_deref().unwrap_or_default().is_empty();
-    lint::name(&partial.name).ok().filter(|_| plain)
+    name(&partial.name).ok().filter(|_| plain)
 }
 
 /// What includes a template in place.
@@ -93,11 +100,22 @@ fn include(name: &str) -> Option<TemplateElement> {
 }
 
 /// The template that an element includes in place.
-pub(crate) fn included(helper: &HelperTemplate) -> Option<&str> {
+pub(super) fn included(helper: &HelperTemplate) -> Option<&str> {
     match (&helper.name, helper.params.first()) {
         (Parameter::Name(name), Some(Parameter::Literal(Value::String(included)))) if name == INCLUDE => {
             Some(included)
         }
         _ => None,
+    }
+}
+
+/// The name of a helper or partial.
+pub(super) fn name(parameter: &Parameter) -> Result<&str, Located> {
+    match parameter {
+        Parameter::Name(name) => Ok(name),
+        Parameter::Path(Path::Relative((_, raw)) | Path::Local((_, _, raw))) => Ok(raw),
+        _ => Err(Located::nowhere(
+            "the name of a helper or partial can't be computed".to_owned(),
+        )),
     }
 }

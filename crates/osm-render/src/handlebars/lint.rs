@@ -3,46 +3,50 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ::handlebars::Template;
 use ::handlebars::template::{HelperTemplate, Parameter, TemplateElement};
-use ::handlebars::{Path, Template};
 
-use super::{Located, include};
+use super::include::{self, name};
+use crate::budget::MAX_DEPTH;
+use crate::engine::{Failure, Located};
 
 /// Most elements that a template may have with everything included that it includes.
-pub(crate) const MAX_WEIGHT: u64 = 50_000;
-/// Deepest nesting of blocks and partials together, as rendering would recurse.
-pub(crate) const MAX_DEPTH: usize = 48;
+pub(super) const MAX_WEIGHT: u64 = 50_000;
 
 /// Helpers that open a block.
-pub(crate) const BLOCK_HELPERS: [&str; 4] = ["if", "unless", "each", "with"];
+pub(super) const BLOCK_HELPERS: [&str; 4] = ["if", "unless", "each", "with"];
 /// Helpers that give a value.
-pub(crate) const VALUE_HELPERS: [&str; 21] = [
+pub(super) const VALUE_HELPERS: [&str; 21] = [
     "eq", "ne", "gt", "gte", "lt", "lte", "not", "len", "lookup", "and", "or", "semver", "indent", "json",
     "toml", "yaml", "shell", "b64", "join", "trim", "concat",
 ];
 /// The helper that places a late-bound value.
-pub(crate) const LATE: &str = "late";
+pub(super) const LATE: &str = "late";
 /// The helpers that give a download's URL, and the URL of its checksum.
-pub(crate) const DOWNLOAD_URL: &str = "download-url";
-pub(crate) const CHECKSUM_URL: &str = "checksum-url";
+pub(super) const DOWNLOAD_URL: &str = "download-url";
+pub(super) const CHECKSUM_URL: &str = "checksum-url";
 /// Helpers that know what is being rendered.
 const SESSION_HELPERS: [&str; 3] = [LATE, DOWNLOAD_URL, CHECKSUM_URL];
 
 /// What including a template costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cost {
+pub(super) struct Cost {
     /// Elements, with those of included templates.
-    pub(crate) weight: u64,
+    pub(super) weight: u64,
     /// Levels of recursion.
     depth: usize,
 }
 
 /// Checks one parsed template on its own.
-pub(crate) fn check(template: &Template) -> Result<(), Located> {
+pub(super) fn check(template: &Template) -> Result<(), Located> {
     for (i, element) in template.elements.iter().enumerate() {
         let position = template.mapping.get(i).map(|at| (at.0, at.1));
         element_is_known(element).map_err(|error| match (error.line, position) {
-            (None, Some((line, column))) => Located { line: Some(line), column: Some(column), ..error },
+            (None, Some((line, column))) => Located {
+                line: Some(line),
+                column: Some(column),
+                ..error
+            },
             _ => error,
         })?;
     }
@@ -68,7 +72,11 @@ fn element_is_known(element: &TemplateElement) -> Result<(), Located> {
         }
         TemplateElement::PartialExpression(partial) => {
             name(&partial.name)?;
-            partial.params.iter().chain(partial.hash.values()).try_for_each(parameter)
+            partial
+                .params
+                .iter()
+                .chain(partial.hash.values())
+                .try_for_each(parameter)
         }
         _ => Err(Located::nowhere(
             "decorators, inline partials and partial blocks are not supported".to_owned(),
@@ -80,7 +88,9 @@ fn expression(helper: &HelperTemplate) -> Result<(), Located> {
     let name = name(&helper.name)?;
     let plain = helper.params.is_empty() && helper.hash.is_empty();
     if BLOCK_HELPERS.contains(&name) {
-        return Err(Located::nowhere(format!("{{{{{name} …}}}} must open a block: {{{{#{name} …}}}}")));
+        return Err(Located::nowhere(format!(
+            "{{{{{name} …}}}} must open a block: {{{{#{name} …}}}}"
+        )));
     }
     if !plain && !SESSION_HELPERS.contains(&name) && !VALUE_HELPERS.contains(&name) {
         return Err(Located::nowhere(format!(
@@ -94,7 +104,11 @@ fn expression(helper: &HelperTemplate) -> Result<(), Located> {
 }
 
 fn parameters(helper: &HelperTemplate) -> Result<(), Located> {
-    helper.params.iter().chain(helper.hash.values()).try_for_each(parameter)
+    helper
+        .params
+        .iter()
+        .chain(helper.hash.values())
+        .try_for_each(parameter)
 }
 
 fn parameter(parameter: &Parameter) -> Result<(), Located> {
@@ -107,35 +121,25 @@ fn parameter(parameter: &Parameter) -> Result<(), Located> {
     }
 }
 
-pub(super) fn name(parameter: &Parameter) -> Result<&str, Located> {
-    match parameter {
-        Parameter::Name(name) => Ok(name),
-        Parameter::Path(Path::Relative((_, raw)) | Path::Local((_, _, raw))) => Ok(raw),
-        _ => Err(Located::nowhere("the name of a helper or partial can't be computed".to_owned())),
-    }
-}
-
 /// The partials that `template` includes.
-pub(crate) fn partials<'t>(template: &'t Template, found: &mut BTreeSet<&'t str>) {
+pub(super) fn partials<'t>(template: &'t Template, found: &mut BTreeSet<&'t str>) {
     for element in &template.elements {
         match element {
             TemplateElement::PartialExpression(partial) => found.extend(name(&partial.name).ok()),
             TemplateElement::HelperBlock(helper) => {
-                helper.template.iter().chain(&helper.inverse).for_each(|inner| partials(inner, found));
+                helper
+                    .template
+                    .iter()
+                    .chain(&helper.inverse)
+                    .for_each(|inner| partials(inner, found));
             }
             _ => {}
         }
     }
 }
 
-/// What is wrong with how templates include each other, and in which.
-pub(crate) struct IncludeError {
-    pub(crate) template: String,
-    pub(crate) problem: String,
-}
-
 /// The cost of every template of a stage.
-pub(crate) fn costs(templates: &BTreeMap<String, Template>) -> Result<BTreeMap<String, Cost>, IncludeError> {
+pub(super) fn costs(templates: &BTreeMap<String, Template>) -> Result<BTreeMap<String, Cost>, Failure> {
     let mut costs = BTreeMap::new();
     for name in templates.keys() {
         visit(templates, name, &mut Vec::new(), &mut costs)?;
@@ -149,19 +153,30 @@ fn visit<'r>(
     template_name: &'r str,
     trail: &mut Vec<&'r str>,
     costs: &mut BTreeMap<String, Cost>,
-) -> Result<(), IncludeError> {
-    let fail = |problem| Err(IncludeError { template: template_name.to_owned(), problem });
+) -> Result<(), Failure> {
+    let fail = |problem: String| {
+        Err(Failure {
+            template: template_name.to_owned(),
+            text: None,
+            at: Located::nowhere(problem),
+        })
+    };
     if costs.contains_key(template_name) {
         return Ok(());
     }
     if let Some(start) = trail.iter().position(|name| *name == template_name) {
         let cycle: Vec<&str> = trail.iter().skip(start).copied().chain([template_name]).collect();
-        return fail(format!("templates include each other in a circle: {}", cycle.join(" → ")));
+        return fail(format!(
+            "templates include each other in a circle: {}",
+            cycle.join(" → ")
+        ));
     }
     if trail.len() >= MAX_DEPTH {
         return fail(format!("templates are included more than {MAX_DEPTH} deep"));
     }
-    let Some(template) = templates.get(template_name) else { return Ok(()) };
+    let Some(template) = templates.get(template_name) else {
+        return Ok(());
+    };
     let mut included = BTreeSet::new();
     partials(template, &mut included);
     trail.push(template_name);
@@ -174,25 +189,38 @@ fn visit<'r>(
     trail.pop();
     let cost = cost(template, costs);
     if cost.weight > MAX_WEIGHT {
-        return fail(format!("with all that it includes it has more than {MAX_WEIGHT} elements"));
+        return fail(format!(
+            "with all that it includes it has more than {MAX_WEIGHT} elements"
+        ));
     }
     if cost.depth > MAX_DEPTH {
-        return fail(format!("blocks and included templates are nested more than {MAX_DEPTH} deep"));
+        return fail(format!(
+            "blocks and included templates are nested more than {MAX_DEPTH} deep"
+        ));
     }
     costs.insert(template_name.to_owned(), cost);
     Ok(())
 }
 
 fn cost(template: &Template, costs: &BTreeMap<String, Cost>) -> Cost {
-    let mut total = Cost { weight: own_weight(template, costs), depth: 1 };
+    let mut total = Cost {
+        weight: own_weight(template, costs),
+        depth: 1,
+    };
     for element in &template.elements {
         let inner: Vec<Cost> = match element {
-            TemplateElement::HelperBlock(helper) => {
-                helper.template.iter().chain(&helper.inverse).map(|inner| cost(inner, costs)).collect()
-            }
+            TemplateElement::HelperBlock(helper) => helper
+                .template
+                .iter()
+                .chain(&helper.inverse)
+                .map(|inner| cost(inner, costs))
+                .collect(),
             TemplateElement::PartialExpression(partial) => {
-                let known =
-                    name(&partial.name).ok().and_then(|name| costs.get(name)).copied().unwrap_or_default();
+                let known = name(&partial.name)
+                    .ok()
+                    .and_then(|name| costs.get(name))
+                    .copied()
+                    .unwrap_or_default();
                 // Its weight is counted with the template's own.
                 vec![Cost { weight: 0, ..known }]
             }
@@ -207,12 +235,13 @@ fn cost(template: &Template, costs: &BTreeMap<String, Cost>) -> Cost {
 }
 
 /// Elements of `template` itself, its blocks left out, with all that its partials bring.
-pub(crate) fn own_weight(template: &Template, costs: &BTreeMap<String, Cost>) -> u64 {
+pub(super) fn own_weight(template: &Template, costs: &BTreeMap<String, Cost>) -> u64 {
     template.elements.iter().fold(1, |sum: u64, element| {
         let brought = match element {
-            TemplateElement::PartialExpression(partial) => {
-                name(&partial.name).ok().and_then(|name| costs.get(name)).map_or(0, |cost| cost.weight)
-            }
+            TemplateElement::PartialExpression(partial) => name(&partial.name)
+                .ok()
+                .and_then(|name| costs.get(name))
+                .map_or(0, |cost| cost.weight),
             TemplateElement::Expression(helper)
             | TemplateElement::HtmlExpression(helper)
             | TemplateElement::HelperBlock(helper) => match include::included(helper) {

@@ -4,49 +4,52 @@
 //! The scanner follows the grammar exactly where that decides what is a tag, and refuses the rare syntax (raw
 //! blocks, `[` and `{` inside a tag, quoted partial names) that would make it guess.
 
-use std::ops::Range;
-
-use super::Located;
+use crate::engine::Located;
 
 /// Largest template, in bytes.
-pub(crate) const MAX_BYTES: usize = 128 * 1024;
+pub(super) const MAX_BYTES: usize = 128 * 1024;
 /// Most tags in one template; positions are counted from its start for each, so parsing takes longer than linear.
-pub(crate) const MAX_TAGS: usize = 2000;
+pub(super) const MAX_TAGS: usize = 2000;
 /// Deepest nesting of blocks; each `else` counts as one level, because that is how it is stored.
-pub(crate) const MAX_BLOCK_DEPTH: usize = 24;
+pub(super) const MAX_BLOCK_DEPTH: usize = 24;
 /// Deepest nesting of parentheses in a tag.
-pub(crate) const MAX_PARENTHESES: usize = 12;
+pub(super) const MAX_PARENTHESES: usize = 12;
 
-/// What stands where in a template.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Scanned<'a> {
-    /// Names of the templates that it includes itself, as often as it does.
-    pub(crate) partials: Vec<&'a str>,
-    /// Its tags, comments among them, in order.
-    pub(crate) tags: Vec<Range<usize>>,
-}
-
-/// Checks `source`.
-pub(crate) fn check(source: &str) -> Result<Scanned<'_>, Located> {
+/// Checks `source`, and lists the names of the templates that it includes itself, as often as it does.
+pub(super) fn check(source: &str) -> Result<Vec<&str>, Located> {
     if source.len() > MAX_BYTES {
-        return Err(Located::nowhere(format!("is longer than {MAX_BYTES} bytes: split it")));
+        return Err(Located::nowhere(format!(
+            "is longer than {MAX_BYTES} bytes: split it"
+        )));
     }
-    let mut scanner = Scanner { source, at: 0, blocks: Vec::new(), found: Scanned::default() };
+    let mut scanner = Scanner {
+        source,
+        at: 0,
+        tags: 0,
+        blocks: Vec::new(),
+        partials: Vec::new(),
+    };
     let scanned = scanner.run();
     scanned.map_err(|problem| {
         let before = source.get(..scanner.at).unwrap_or(source);
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        Located { line: Some(line), column: Some(column), problem }
+        Located {
+            line: Some(line),
+            column: Some(column),
+            problem,
+        }
     })?;
-    Ok(scanner.found)
+    Ok(scanner.partials)
 }
 
 struct Scanner<'a> {
     source: &'a str,
     at: usize,
+    /// How many were read, comments among them.
+    tags: usize,
     blocks: Vec<Block>,
-    found: Scanned<'a>,
+    partials: Vec<&'a str>,
 }
 
 /// An open block.
@@ -72,9 +75,8 @@ impl<'a> Scanner<'a> {
                 self.at += if self.rest().starts_with("{{{{") { 4 } else { 2 };
                 continue;
             }
-            let start = self.at;
             self.tag()?;
-            self.found.tags.push(start..self.at);
+            self.tags += 1;
         }
         match self.blocks.last() {
             Some(open) => {
@@ -87,7 +89,7 @@ impl<'a> Scanner<'a> {
 
     /// At `{{`: moves behind the tag.
     fn tag(&mut self) -> Result<(), String> {
-        if self.found.tags.len() >= MAX_TAGS {
+        if self.tags >= MAX_TAGS {
             return Err(format!("has more than {MAX_TAGS} tags: split it"));
         }
         let rest = self.rest();
@@ -96,9 +98,16 @@ impl<'a> Scanner<'a> {
         }
         if let Some(comment) = rest.strip_prefix("{{!") {
             let spaces = comment.len() - comment.trim_start_matches(BLANKS).len();
-            let dashed = comment.get(spaces..).is_some_and(|comment| comment.starts_with("--"));
+            let dashed = comment
+                .get(spaces..)
+                .is_some_and(|comment| comment.starts_with("--"));
             let end = dashed
-                .then(|| comment.get(spaces + 2..)?.find("--}}").map(|end| spaces + 2 + end + 4))
+                .then(|| {
+                    comment
+                        .get(spaces + 2..)?
+                        .find("--}}")
+                        .map(|end| spaces + 2 + end + 4)
+                })
                 .flatten()
                 .or_else(|| comment.find("}}").map(|end| end + 2));
             self.at += 3 + end.ok_or("the comment is not closed")?;
@@ -106,7 +115,10 @@ impl<'a> Scanner<'a> {
         }
         let inner = rest.get(2..).unwrap_or_default();
         let inner = inner.trim_start_matches(BLANKS);
-        let inner = inner.strip_prefix('~').unwrap_or(inner).trim_start_matches(BLANKS);
+        let inner = inner
+            .strip_prefix('~')
+            .unwrap_or(inner)
+            .trim_start_matches(BLANKS);
         self.block(inner)?;
         // The brace of `{{{`.
         let body = inner.strip_prefix('{').unwrap_or(inner);
@@ -121,14 +133,18 @@ impl<'a> Scanner<'a> {
             if !word(name).starts_with(|c: char| c.is_alphanumeric() || "-_./".contains(c)) {
                 return Err("a partial is included by its plain name, {{> name}}".to_owned());
             }
-            self.found.partials.extend(word(name).split([' ', '\t', '\n', '\r', '~', '}']).next());
+            self.partials
+                .extend(word(name).split([' ', '\t', '\n', '\r', '~', '}']).next());
         } else if let Some(name) = inner.strip_prefix('#') {
             if word(name).starts_with(['>', '*']) {
                 return Err(
-                    "partial blocks and inline partials are not supported: use a named template".to_owned()
+                    "partial blocks and inline partials are not supported: use a named template".to_owned(),
                 );
             }
-            self.blocks.push(Block { at: self.at, levels: 1 });
+            self.blocks.push(Block {
+                at: self.at,
+                levels: 1,
+            });
         } else if inner.starts_with('/') {
             if self.blocks.pop().is_none() {
                 return Err("closes a block that is not open".to_owned());
@@ -173,7 +189,9 @@ fn tag_end(body: &str) -> Result<usize, String> {
                 return Err("a brace in a tag: write \\{{ where the text has two literal braces".to_owned());
             }
             '}' if body.get(at..).is_some_and(|rest| rest.starts_with("}}")) => {
-                let braces = body.get(at..).map_or(0, |rest| rest.len() - rest.trim_start_matches('}').len());
+                let braces = body
+                    .get(at..)
+                    .map_or(0, |rest| rest.len() - rest.trim_start_matches('}').len());
                 // `}}}` closes `{{{`; more braces are text.
                 return Ok(at + braces.min(2));
             }
@@ -212,7 +230,7 @@ mod tests {
     #[test]
     fn included_templates_are_named() {
         let source = "{{> a}}{{~>lib/b.c~}}\\{{> no}}{{! {{> no }}{{#if x}}{{> d e=\"{{> no}}\"}}{{/if}}{{>a\n}}{{concat \"> no\"}}";
-        assert_eq!(check(source).unwrap().partials, ["a", "lib/b.c", "d", "a"]);
+        assert_eq!(check(source).unwrap(), ["a", "lib/b.c", "d", "a"]);
     }
 
     #[test]

@@ -1,11 +1,16 @@
-//! The engine on its own: what templates can say, and that none can hurt.
+//! The engine by itself: what templates can do, and that none of them does harm.
+
+use std::sync::atomic::AtomicBool;
 
 use osm_api::config::{LateBound, LateBoundKind};
 use osm_api::settings::Downloads;
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
+use crate::budget::{Exhausted, MAX_BYTES, MAX_DEPTH, MAX_STEPS};
+use crate::downloads::Catalogue;
+use crate::rendered_text::Placements;
 
 fn data() -> Value {
     json!({
@@ -18,28 +23,43 @@ fn data() -> Value {
 fn known() -> BTreeMap<String, LateBound> {
     ["api/token", "registry/r:5000/password"]
         .map(|id| {
-            (id.to_owned(), LateBound { id: id.to_owned(), kind: LateBoundKind::ApiToken, source: None })
+            (
+                id.to_owned(),
+                LateBound {
+                    id: id.to_owned(),
+                    kind: LateBoundKind::ApiToken,
+                    source: None,
+                },
+            )
         })
         .into()
 }
 
+fn say(Failure { template, at, .. }: Failure) -> String {
+    format!("{template} {:?} {}", at.line.zip(at.column), at.problem)
+}
+
 /// Compiles `partials` and a template, and renders it.
 fn render_with(partials: &[(&str, &str)], source: &str) -> Result<String, String> {
-    let mut templates = Templates::new();
-    let say = |at: Located| format!("{:?} {}", at.line.zip(at.column), at.problem);
-    for (name, text) in partials {
-        templates.add(name, text).map_err(say)?;
-    }
-    templates.add("the template", source).map_err(say)?;
-    templates
-        .link(&["the template".to_owned()])
-        .map_err(|error| format!("{}: {}", error.template, error.problem))?;
-    let kubelet = semver::Version::new(1, 35, 0);
-    let inputs = Inputs { context: context(data()), downloads: &Downloads::default(), kubelet: &kubelet };
-    templates
-        .render("the template", &inputs, &known(), &Budget::default())
-        .map(|text| text.content.clone())
-        .map_err(|failure| format!("{} {}", failure.template, say(failure.at)))
+    let never = AtomicBool::new(false);
+    render_within(&Budget::new(&never), partials, source)
+}
+
+fn render_within(budget: &Budget<'_>, partials: &[(&str, &str)], source: &str) -> Result<String, String> {
+    let sources = Sources {
+        partials: partials.to_vec(),
+        texts: vec![("the template".to_owned(), source)],
+    };
+    let compiled = HandlebarsEngine.compile(&sources, budget).map_err(say)?;
+    let (data, known) = (data(), known());
+    let (downloads, kubelet) = (Downloads::default(), semver::Version::new(1, 35, 0));
+    let inputs = Inputs {
+        data: &data,
+        late_bound: &Placements::new(&known),
+        downloads: &Catalogue::new(&downloads, &kubelet),
+    };
+    let texts = compiled.render(&inputs, budget).map_err(say)?;
+    Ok(texts.into_iter().map(|text| text.content).collect())
 }
 
 fn render(source: &str) -> Result<String, String> {
@@ -57,24 +77,42 @@ fn helpers_give_what_the_documentation_says() {
         ("{{quote}}", "it's \"x\""),
         ("<{{null}}>", "<>"),
         ("{{#if (and yes list)}}1{{else if null}}2{{else}}3{{/if}}", "1"),
-        ("{{#if number}}1{{else}}0{{/if}}{{#if number includeZero=true}}1{{/if}}", "01"),
+        (
+            "{{#if number}}1{{else}}0{{/if}}{{#if number includeZero=true}}1{{/if}}",
+            "01",
+        ),
         ("{{#unless (or null number)}}none{{/unless}}", "none"),
         ("{{#if (semver version \">=1.35\")}}new{{/if}}", "new"),
         ("{{#if (semver version \">=1.34, <1.35\")}}old{{/if}}", ""),
         ("{{indent 2 text}}", "  a\n\n  b\n"),
         ("{{json map}}", "{\"a\":{\"n\":1},\"b\":{\"n\":null}}"),
         ("{{toml quote}} {{toml list}} {{toml yes}}", "'it''s' "),
-        ("{{yaml list}} {{yaml \"yes\"}} {{yaml null}}", "[\"x\", \"y\"] \"yes\" null"),
+        (
+            "{{yaml list}} {{yaml \"yes\"}} {{yaml null}}",
+            "[\"x\", \"y\"] \"yes\" null",
+        ),
         ("{{shell quote}}", "'it'\\''s \"x\"'"),
         ("{{b64 \"abc\"}}", "YWJj"),
         ("{{join list \",\"}}", "x,y"),
         ("{{trim \" a \"}}", "a"),
         ("{{concat \"a\" number yes}}", "a0true"),
-        ("{{#each list}}{{@index}}{{this}}{{#if @last}}.{{/if}}{{else}}none{{/each}}", "0x1y."),
+        (
+            "{{#each list}}{{@index}}{{this}}{{#if @last}}.{{/if}}{{else}}none{{/each}}",
+            "0x1y.",
+        ),
         ("{{#each map as |v k|}}{{k}}{{v.n}}{{@key}} {{/each}}", "a1a bb "),
-        ("{{#each map}}{{n}}{{@root.number}}{{../number}} {{/each}}", "100 00 "),
-        ("{{#each null}}x{{else}}none{{/each}}{{#each null}}x{{/each}}", "none"),
-        ("{{#with map.a}}{{n}}{{/with}}{{#with null}}x{{else}}none{{/with}}", "1none"),
+        (
+            "{{#each map}}{{n}}{{@root.number}}{{../number}} {{/each}}",
+            "100 00 ",
+        ),
+        (
+            "{{#each null}}x{{else}}none{{/each}}{{#each null}}x{{/each}}",
+            "none",
+        ),
+        (
+            "{{#with map.a}}{{n}}{{/with}}{{#with null}}x{{else}}none{{/with}}",
+            "1none",
+        ),
         ("{{len list}}{{lookup list 1}}", "2y"),
         (
             "fetch \"{{download-url \"kubelet\" arch=\"$arch\"}}\"",
@@ -91,7 +129,10 @@ fn helpers_give_what_the_documentation_says() {
         if source.starts_with("{{toml") {
             let document: toml::Table =
                 toml::from_str(&format!("v = {}", render("{{toml quote}}").unwrap())).unwrap();
-            assert_eq!(document.get("v").and_then(toml::Value::as_str), Some("it's \"x\""));
+            assert_eq!(
+                document.get("v").and_then(toml::Value::as_str),
+                Some("it's \"x\"")
+            );
         } else {
             assert_eq!(rendered, expected, "{source}");
         }
@@ -125,7 +166,7 @@ fn mistakes_are_found_and_located() {
         "{{checksum-url \"crictl\" arch=\"$arch\"}}",
         "checksum-url: the settings have no downloads.crictl.version",
     );
-    refused("{{download-url \"runc\" arch=typo}}", "say arch=");
+    refused("{{download-url \"runc\" arch=typo}}", "write arch=");
     refused("{{download-url arch=\"$arch\"}}", "download-url: an argument");
     refused("{{download-url 1 arch=\"$arch\"}}", "no such download");
     let inner = render_with(&[("p", "\n{{missing}}")], "{{> p}}").unwrap_err();
@@ -159,9 +200,12 @@ fn late_values_become_markers_that_must_survive() {
         render("{{indent 2 (concat \"p = \" (late (concat \"registry/\" \"r:5000\" \"/password\") as=\"toml\"))}}").unwrap(),
         "  p = %%osm-late{registry/r:5000/password,toml}%%"
     );
-    refused("{{late \"api/tokn\" as=\"raw\"}}", "api/token, registry/r:5000/password");
-    refused("{{late \"api/token\"}}", "say as=");
-    refused("{{late \"api/token\" as=\"rot13\"}}", "say as=");
+    refused(
+        "{{late \"api/tokn\" as=\"raw\"}}",
+        "api/token, registry/r:5000/password",
+    );
+    refused("{{late \"api/token\"}}", "write as=");
+    refused("{{late \"api/token\" as=\"rot13\"}}", "write as=");
     for destroyed in [
         "{{b64 (late \"api/token\" as=\"raw\")}}",
         "{{len (late \"api/token\" as=\"raw\")}}",
@@ -175,8 +219,14 @@ fn late_values_become_markers_that_must_survive() {
 #[test]
 fn what_is_included_in_place_is_the_same() {
     let plain = [
-        ("outer", "{{#each map}}\n{{> inner}}\n{{/each}}\nend of {{quote}}\n"),
-        ("inner", "{{@key}}={{n}} {{#each @root.list}}{{> deepest}}{{/each}}\n"),
+        (
+            "outer",
+            "{{#each map}}\n{{> inner}}\n{{/each}}\nend of {{quote}}\n",
+        ),
+        (
+            "inner",
+            "{{@key}}={{n}} {{#each @root.list}}{{> deepest}}{{/each}}\n",
+        ),
         ("deepest", "{{this}}{{@index}}{{@root.number}};"),
     ];
     let source = "{{#if yes}}\n{{> outer}}\n{{/if}}\n{{> outer}}{{~> deepest2}}";
@@ -187,8 +237,11 @@ fn what_is_included_in_place_is_the_same() {
         let copied = with(&[("deepest2", "x"), ("deepest3", ""), ("unused", copied)]);
         assert_eq!(in_place.as_ref().ok(), copied.as_ref().ok());
     }
-    let error =
-        render_with(&[("a", "{{#if yes}}{{> b}}{{/if}}"), ("b", "\n {{typo}}")], "{{> a}}").unwrap_err();
+    let error = render_with(
+        &[("a", "{{#if yes}}{{> b}}{{/if}}"), ("b", "\n {{typo}}")],
+        "{{> a}}",
+    )
+    .unwrap_err();
     assert!(error.starts_with("b Some((2, 2))"), "{error}");
     assert!(render("{{include in place}}").is_err() && render("{{#each list}}{{> a}}{{/each}}").is_err());
 }
@@ -198,12 +251,18 @@ fn including_in_a_circle_is_refused() {
     let error = render_with(&[("a", "{{> a}}")], "{{> a}}").unwrap_err();
     assert!(error.contains("a → a"), "{error}");
     let error = render_with(
-        &[("a", "{{#if yes}}{{> b}}{{/if}}"), ("b", "{{#if no}}{{else}}{{> a}}{{/if}}")],
+        &[
+            ("a", "{{#if yes}}{{> b}}{{/if}}"),
+            ("b", "{{#if no}}{{else}}{{> a}}{{/if}}"),
+        ],
         "{{> a}}",
     )
     .unwrap_err();
     assert!(error.contains("a → b → a"), "{error}");
-    assert_eq!(render_with(&[("a", "1{{> b}}"), ("b", "2")], "{{> a}}{{> b}}").unwrap(), "122");
+    assert_eq!(
+        render_with(&[("a", "1{{> b}}"), ("b", "2")], "{{> a}}{{> b}}").unwrap(),
+        "122"
+    );
 }
 
 #[test]
@@ -211,18 +270,37 @@ fn what_grows_without_end_is_refused_at_once() {
     // 2^40 inclusions.
     let names: Vec<String> = (0..=40).map(|i| format!("p{i}")).collect();
     let texts: Vec<String> = (0..=40)
-        .map(|i| if i == 40 { String::new() } else { format!("{{{{> p{}}}}}", i + 1).repeat(2) })
+        .map(|i| {
+            if i == 40 {
+                String::new()
+            } else {
+                format!("{{{{> p{}}}}}", i + 1).repeat(2)
+            }
+        })
         .collect();
-    let bomb: Vec<(&str, &str)> =
-        names.iter().zip(&texts).map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let bomb: Vec<(&str, &str)> = names
+        .iter()
+        .zip(&texts)
+        .map(|(name, text)| (name.as_str(), text.as_str()))
+        .collect();
     let error = render_with(&bomb, "{{> p0}}").unwrap_err();
     assert!(error.contains("elements"), "{error}");
     // A long chain, which would recurse.
-    let texts: Vec<String> =
-        (0..=400).map(|i| if i == 400 { String::new() } else { format!("{{{{> q{}}}}}", i + 1) }).collect();
+    let texts: Vec<String> = (0..=400)
+        .map(|i| {
+            if i == 400 {
+                String::new()
+            } else {
+                format!("{{{{> q{}}}}}", i + 1)
+            }
+        })
+        .collect();
     let names: Vec<String> = (0..=400).map(|i| format!("q{i}")).collect();
-    let chain: Vec<(&str, &str)> =
-        names.iter().zip(&texts).map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let chain: Vec<(&str, &str)> = names
+        .iter()
+        .zip(&texts)
+        .map(|(name, text)| (name.as_str(), text.as_str()))
+        .collect();
     let error = render_with(&chain, "{{> q0}}").unwrap_err();
     assert!(error.contains("deep"), "{error}");
     // Loops in loops: 200^4 rounds.
@@ -231,21 +309,33 @@ fn what_grows_without_end_is_refused_at_once() {
     // Values that double.
     let doubling = (0..16).fold("{{len v16}}".to_owned(), |inner, i| {
         let i = 15 - i;
-        format!("{{{{#with (concat v{i} v{i}) as |v{}|}}}}{inner}{{{{/with}}}}", i + 1)
+        format!(
+            "{{{{#with (concat v{i} v{i}) as |v{}|}}}}{inner}{{{{/with}}}}",
+            i + 1
+        )
     });
-    refused(&format!("{{{{#with wide as |v0|}}}}{doubling}{{{{/with}}}}"), "bytes");
+    refused(
+        &format!("{{{{#with wide as |v0|}}}}{doubling}{{{{/with}}}}"),
+        "bytes",
+    );
     refused(&"{{wide}}".repeat(20), "the output is larger");
     refused(&"{{#if yes}}".repeat(100_000), "longer than");
     refused(&"{{#if yes}}".repeat(10_000), "nested more than");
     refused(&format!("{{{{not {}", "(not ".repeat(20_000)), "parentheses");
-    refused(&format!("{{{{#if yes}}}}{}{{{{/if}}}}", "{{else if yes}}x".repeat(5_000)), "nested more than");
+    refused(
+        &format!("{{{{#if yes}}}}{}{{{{/if}}}}", "{{else if yes}}x".repeat(5_000)),
+        "nested more than",
+    );
 }
 
 #[test]
 fn the_deepest_nesting_that_passes_renders_on_a_small_stack() {
     let source = "{{#if yes}}".repeat(scan::MAX_BLOCK_DEPTH) + &"{{/if}}".repeat(scan::MAX_BLOCK_DEPTH);
     let parentheses = "(not ".repeat(scan::MAX_PARENTHESES);
-    let source = format!("{source}{{{{not {parentheses}yes{}}}}}", ")".repeat(scan::MAX_PARENTHESES));
+    let source = format!(
+        "{source}{{{{not {parentheses}yes{}}}}}",
+        ")".repeat(scan::MAX_PARENTHESES)
+    );
     let nested = "{{#if yes}}".repeat(scan::MAX_BLOCK_DEPTH - 2)
         + "{{> p}}"
         + &"{{/if}}".repeat(scan::MAX_BLOCK_DEPTH - 2);
@@ -281,7 +371,11 @@ fn unusual_text_is_refused_quickly_or_rendered() {
         _ = render(&piece.repeat(scan::MAX_BYTES / piece.len()));
     }
     _ = render(&format!("{}{}", "x\n".repeat(50_000), "{{yes}}".repeat(1_900)));
-    assert!(start.elapsed() < std::time::Duration::from_secs(30), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < std::time::Duration::from_secs(30),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 /// Text that is likely to be nearly a template.
@@ -355,7 +449,14 @@ fn depth(template: &::handlebars::Template) -> usize {
     use ::handlebars::template::TemplateElement::HelperBlock;
     let of = |element: &_| match element {
         HelperBlock(helper) => {
-            helper.template.iter().chain(&helper.inverse).map(depth).max().unwrap_or(0) + 1
+            helper
+                .template
+                .iter()
+                .chain(&helper.inverse)
+                .map(depth)
+                .max()
+                .unwrap_or(0)
+                + 1
         }
         _ => 0,
     };
@@ -390,80 +491,59 @@ proptest! {
     }
 }
 
-fn small_data() -> impl Strategy<Value = Value> {
-    let scalar = prop_oneof![Just(json!(null)), Just(json!(0)), Just(json!("x")), Just(json!("y"))];
-    let key = prop_oneof![Just("a".to_owned()), Just("b".to_owned()), Just("0".to_owned())];
-    let value = scalar.prop_recursive(3, 12, 3, move |inner| {
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::Array),
-            prop::collection::vec((key.clone(), inner), 0..3)
-                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
-        ]
-    });
-    (value.clone(), value).prop_map(|(a, b)| json!({"a": a, "b": b}))
-}
-
-proptest! {
-    /// A text that is used again is the one that rendering would give: what a template reads is never underrated.
-    #[test]
-    fn what_was_rendered_before_changes_nothing(
-        source in prop::collection::vec(prop_oneof![
-            Just("{{a}}"), Just("{{a.b}}"), Just("{{b.a.[0]}}"), Just("{{json a.b.a}}"), Just("{{json a}}"), Just("{{json this}}"), Just("{{json @root.b}}"),
-            Just("{{#each a}}{{json this}}{{@key}}{{/each}}"), Just("{{#each a}}{{json ../b}}{{/each}}"), Just("{{#each a}}{{#each this}}{{json ../../b}}{{json a}}{{/each}}{{/each}}"),
-            Just("{{#with a}}{{json b}}{{json ../b}}{{json @root.b.a}}{{else}}{{json b}}{{/with}}"), Just("{{#if a.b}}x{{else if b}}y{{/if}}"),
-            Just("{{#each b as |v k|}}{{json v}}{{k}}{{json v.a}}{{/each}}"), Just("{{#with b as |v|}}{{json v}}{{/with}}"), Just("{{json (lookup b \"a\")}}"),
-            Just("{{> p}}"), Just("{{#each a}}{{> p}}{{/each}}"), Just("{{#with b}}{{> q}}{{/with}}"), Just("{{> p x=a}}"), Just("{{#each a}}{{json ../this}}{{/each}}"),
-        ], 1..4),
-        all in prop::collection::vec(small_data(), 2..5),
-    ) {
-        let compiled = || {
-            let mut templates = Templates::new();
-            templates.add("p", "<{{json b}}>").unwrap();
-            templates.add("q", "{{#if a}}{{json a}}{{json this}}{{/if}}").unwrap();
-            templates.add("t", &source.concat()).map_err(|at| at.problem)?;
-            templates.link(&["t".to_owned()]).map_err(|error| error.problem)?;
-            Ok::<_, String>(templates)
-        };
-        let render = |templates: &Templates, data: &Value| {
-            let inputs = Inputs { context: context(data.clone()), downloads: &Downloads::default(), kubelet: &semver::Version::new(1, 35, 0) };
-            let rendered = templates.render("t", &inputs, &BTreeMap::new(), &Budget::default());
-            rendered.map(|text| text.content.clone()).map_err(|failure| failure.at.problem)
-        };
-        let Ok(used) = compiled() else { return Ok(()) };
-        for data in all.iter().chain(&all) {
-            prop_assert_eq!(render(&used, data), render(&compiled().unwrap(), data), "{}", data);
-        }
+#[test]
+fn what_rendering_uses_is_charged() {
+    let never = AtomicBool::new(false);
+    let within = |spend: &dyn Fn(&Budget<'_>) -> Result<(), Exhausted>, source: &str| {
+        let budget = Budget::new(&never);
+        spend(&budget).unwrap();
+        render_within(&budget, &[], source)
+    };
+    let all = usize::try_from(MAX_BYTES).unwrap();
+    let text = "a {{concat quote \"12\"}} b";
+    // The template itself, its two texts, and the expression with its two arguments.
+    assert!(within(&|budget| budget.step(MAX_STEPS - 6), text).is_ok());
+    let error = within(&|budget| budget.step(MAX_STEPS - 5), text).unwrap_err();
+    assert!(error.contains("too many loops"), "{error}");
+    let written = "a it's \"x\"12 b".len();
+    assert!(within(&|budget| budget.write(all - written), text).is_ok());
+    let error = within(&|budget| budget.write(all - written + 1), text).unwrap_err();
+    assert!(error.contains("writes more than"), "{error}");
+    // The source, and what the helper is given.
+    let read = text.len() + "it's \"x\"12".len();
+    assert!(within(&|budget| budget.read(all - read), text).is_ok());
+    let error = within(&|budget| budget.read(all - read + 1), text).unwrap_err();
+    assert!(error.contains("reads more than"), "{error}");
+    for copies in [
+        text,
+        "{{#each list as |v|}}{{/each}}",
+        "{{#with (trim quote)}}{{/with}}",
+    ] {
+        let error = within(&|budget| budget.copy(all), copies).unwrap_err();
+        assert!(error.contains("copies more than"), "{error}");
     }
+    let budget = Budget::new(&never);
+    let _levels: Vec<_> = (2..MAX_DEPTH).map(|_| budget.descend().unwrap()).collect();
+    assert!(render_within(&budget, &[], "{{#if yes}}{{/if}}").is_ok());
+    let error = render_within(&budget, &[], "{{#if yes}}{{#if yes}}{{/if}}{{/if}}").unwrap_err();
+    assert!(error.contains("nested more than"), "{error}");
 }
 
 #[test]
-fn what_does_not_depend_on_what_changed_is_not_rendered_again() {
-    let mut templates = Templates::new();
-    templates
-        .add("t", "{{#each a.b}}{{this}}{{/each}} {{download-url \"kubelet\" arch=\"amd64\"}}")
-        .map_err(|at| at.problem)
-        .unwrap();
-    templates.link(&["t".to_owned()]).map_err(|error| error.problem).unwrap();
-    let render = |data: Value, patch: u64| {
-        let inputs = Inputs {
-            context: context(data),
-            downloads: &Downloads::default(),
-            kubelet: &semver::Version::new(1, 35, patch),
-        };
-        templates.render("t", &inputs, &BTreeMap::new(), &Budget::default()).unwrap()
-    };
-    let first = render(json!({"a": {"b": [1], "c": 1}}), 0);
-    assert!(Arc::ptr_eq(&first, &render(json!({"a": {"c": 2, "b": [1]}, "d": 1}), 0)));
-    for other in [render(json!({"a": {"b": [2]}}), 0), render(json!({"a": {"b": [1]}}), 1)] {
-        assert_ne!(other.content, first.content);
-    }
-    // In one step more than it takes it is too much, found or not.
-    let inputs = Inputs {
-        context: context(json!({"a": {"b": [1]}})),
-        downloads: &Downloads::default(),
-        kubelet: &semver::Version::new(1, 35, 0),
-    };
-    let spent = Budget::default();
-    spent.spend(spent.left() - first.steps + 1).unwrap();
-    assert!(templates.render("t", &inputs, &BTreeMap::new(), &spent).is_err());
+fn joined_texts_stop_at_the_largest_value() {
+    let concat = |texts: usize| format!("{{{{len (concat{})}}}}", " wide".repeat(texts));
+    assert_eq!(render(&concat(10)).unwrap(), "1000000");
+    refused(&concat(11), "concat: gives more than");
+    refused("{{len (join many wide)}}", "join: gives more than");
+    assert_eq!(
+        render("{{join list \"\"}}{{len (join many \"--\")}}").unwrap(),
+        "xy598"
+    );
+}
+
+#[test]
+fn rendering_can_be_cancelled() {
+    let cancelled = AtomicBool::new(true);
+    let error = render_within(&Budget::new(&cancelled), &[], "{{yes}}").unwrap_err();
+    assert!(error.contains("cancelled"), "{error}");
 }

@@ -9,7 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use semver::{Version, VersionReq};
 use serde_json::Value;
 
-use crate::{late, yaml};
+use super::session::Session;
+use crate::{late_bound, yaml};
 
 /// Largest value that a helper gives, in bytes: nested helpers can double it each time.
 const MAX_VALUE: usize = 1024 * 1024;
@@ -26,7 +27,7 @@ struct ValueHelper {
 
 const ANY: usize = usize::MAX;
 
-const HELPERS: [ValueHelper; 12] = [
+static HELPERS: [ValueHelper; 12] = [
     ValueHelper {
         name: "and",
         arguments: (2, ANY),
@@ -37,34 +38,71 @@ const HELPERS: [ValueHelper; 12] = [
         arguments: (2, ANY),
         run: |args| Ok(Value::Bool(args.iter().any(|arg| arg.is_truthy(false)))),
     },
-    ValueHelper { name: "semver", arguments: (2, 2), run: semver },
-    ValueHelper { name: "indent", arguments: (2, 2), run: indent },
-    ValueHelper { name: "json", arguments: (1, 1), run: |args| Ok(Value::String(yaml::json(first(args)?))) },
-    ValueHelper { name: "toml", arguments: (1, 1), run: toml },
-    ValueHelper { name: "yaml", arguments: (1, 1), run: |args| Ok(Value::String(yaml::flow(first(args)?))) },
-    ValueHelper { name: "shell", arguments: (1, 1), run: shell },
+    ValueHelper {
+        name: "semver",
+        arguments: (2, 2),
+        run: semver,
+    },
+    ValueHelper {
+        name: "indent",
+        arguments: (2, 2),
+        run: indent,
+    },
+    ValueHelper {
+        name: "json",
+        arguments: (1, 1),
+        run: |args| Ok(Value::String(yaml::json(first(args)?))),
+    },
+    ValueHelper {
+        name: "toml",
+        arguments: (1, 1),
+        run: toml,
+    },
+    ValueHelper {
+        name: "yaml",
+        arguments: (1, 1),
+        run: |args| Ok(Value::String(yaml::flow(first(args)?))),
+    },
+    ValueHelper {
+        name: "shell",
+        arguments: (1, 1),
+        run: shell,
+    },
     ValueHelper {
         name: "b64",
         arguments: (1, 1),
         run: |args| Ok(Value::String(STANDARD.encode(scalar(first(args)?)?))),
     },
-    ValueHelper { name: "join", arguments: (2, 2), run: join },
+    ValueHelper {
+        name: "join",
+        arguments: (2, 2),
+        run: join,
+    },
     ValueHelper {
         name: "trim",
         arguments: (1, 1),
         run: |args| Ok(Value::String(scalar(first(args)?)?.trim().to_owned())),
     },
-    ValueHelper { name: "concat", arguments: (1, ANY), run: concat },
+    ValueHelper {
+        name: "concat",
+        arguments: (1, ANY),
+        run: concat,
+    },
 ];
 
-/// Registers them all.
-pub(crate) fn register(registry: &mut Handlebars<'_>) {
-    for helper in HELPERS {
-        registry.register_helper(helper.name, Box::new(helper));
+/// Registers them for one text.
+pub(super) fn register<'reg: 'rc, 'rc>(rc: &mut RenderContext<'reg, 'rc>, session: &'rc Session<'rc>) {
+    for helper in &HELPERS {
+        rc.register_local_helper(helper.name, Box::new(Call { helper, session }));
     }
 }
 
-impl HelperDef for ValueHelper {
+struct Call<'a> {
+    helper: &'static ValueHelper,
+    session: &'a Session<'a>,
+}
+
+impl HelperDef for Call<'_> {
     fn call_inner<'reg: 'rc, 'rc>(
         &self,
         helper: &Helper<'rc>,
@@ -72,23 +110,35 @@ impl HelperDef for ValueHelper {
         _: &'rc Context,
         _: &mut RenderContext<'reg, 'rc>,
     ) -> Result<ScopedJson<'rc>, RenderError> {
+        let ValueHelper {
+            name,
+            arguments: (fewest, most),
+            run,
+        } = self.helper;
         let arguments = present(helper)?;
-        let fail = |problem: String| {
-            RenderError::from(RenderErrorReason::Other(format!("{}: {problem}", self.name)))
-        };
-        if arguments.len() < self.arguments.0 || arguments.len() > self.arguments.1 {
-            return Err(fail(format!("takes {} argument(s), not {}", self.arguments.0, arguments.len())));
+        let fail =
+            |problem: String| RenderError::from(RenderErrorReason::Other(format!("{name}: {problem}")));
+        if arguments.len() < *fewest || arguments.len() > *most {
+            return Err(fail(format!(
+                "takes {fewest} argument(s), not {}",
+                arguments.len()
+            )));
         }
-        let value = (self.run)(&arguments).map_err(fail)?;
+        arguments
+            .iter()
+            .try_for_each(|argument| self.session.reads(argument))?;
+        // The result can be many times as large as the arguments only in `indent`, `join` and `concat`, which stop by themselves.
+        let value = run(&arguments).map_err(fail)?;
+        self.session.copies(&value)?;
         match value.as_str() {
-            Some(text) if text.len() > MAX_VALUE => Err(fail(format!("gives more than {MAX_VALUE} bytes"))),
+            Some(text) if text.len() > MAX_VALUE => Err(fail(too_large())),
             _ => Ok(ScopedJson::Derived(value)),
         }
     }
 }
 
 /// The arguments, all of which must exist; null is a value.
-pub(crate) fn present<'h>(helper: &'h Helper<'_>) -> Result<Vec<&'h Value>, RenderError> {
+fn present<'h>(helper: &'h Helper<'_>) -> Result<Vec<&'h Value>, RenderError> {
     helper
         .params()
         .iter()
@@ -117,8 +167,12 @@ fn scalar(value: &Value) -> Result<String, String> {
     }
 }
 
+fn too_large() -> String {
+    format!("gives more than {MAX_VALUE} bytes")
+}
+
 fn shell(args: &[&Value]) -> Outcome {
-    let quoted = late::shell(&scalar(first(args)?)?);
+    let quoted = late_bound::shell(&scalar(first(args)?)?);
     quoted
         .map(Value::String)
         .ok_or_else(|| "the text has a NUL character, which no shell can hold".to_owned())
@@ -131,7 +185,11 @@ fn semver(args: &[&Value]) -> Outcome {
         .map_err(|_| "the first argument is no version such as 1.34.2".to_owned())?;
     let requirement = VersionReq::parse(&scalar(second(args)?)?)
         .map_err(|_| "the second argument is no requirement such as \">=1.34, <1.36\"".to_owned())?;
-    Ok(Value::Bool(requirement.matches(&Version::new(version.major, version.minor, version.patch))))
+    Ok(Value::Bool(requirement.matches(&Version::new(
+        version.major,
+        version.minor,
+        version.patch,
+    ))))
 }
 
 fn indent(args: &[&Value]) -> Outcome {
@@ -140,11 +198,18 @@ fn indent(args: &[&Value]) -> Outcome {
     let margin: String = (0..width).map(|_| ' ').collect();
     let text = scalar(second(args)?)?;
     if text.lines().count().saturating_mul(margin.len()) > MAX_VALUE {
-        return Err(format!("gives more than {MAX_VALUE} bytes"));
+        return Err(too_large());
     }
-    let indented =
-        |line: &str| if line.trim().is_empty() { line.to_owned() } else { format!("{margin}{line}") };
-    Ok(Value::String(text.split('\n').map(indented).collect::<Vec<_>>().join("\n")))
+    let indented = |line: &str| {
+        if line.trim().is_empty() {
+            line.to_owned()
+        } else {
+            format!("{margin}{line}")
+        }
+    };
+    Ok(Value::String(
+        text.split('\n').map(indented).collect::<Vec<_>>().join("\n"),
+    ))
 }
 
 fn toml(args: &[&Value]) -> Outcome {
@@ -156,14 +221,28 @@ fn toml(args: &[&Value]) -> Outcome {
 fn join(args: &[&Value]) -> Outcome {
     let items = first(args)?.as_array().ok_or("takes a list and a separator")?;
     let separator = scalar(second(args)?)?;
-    let items = items.iter().map(scalar).collect::<Result<Vec<_>, _>>()?;
-    let size: usize = items.iter().map(|item| item.len().saturating_add(separator.len())).sum();
-    if size > MAX_VALUE {
-        return Err(format!("gives more than {MAX_VALUE} bytes"));
-    }
-    Ok(Value::String(items.join(&separator)))
+    joined(items.iter(), &separator)
 }
 
 fn concat(args: &[&Value]) -> Outcome {
-    args.iter().map(|arg| scalar(arg)).collect::<Result<String, _>>().map(Value::String)
+    joined(args.iter().copied(), "")
+}
+
+/// Stops before the text is larger than [`MAX_VALUE`].
+fn joined<'v>(items: impl Iterator<Item = &'v Value>, separator: &str) -> Outcome {
+    let mut text = String::new();
+    for (i, item) in items.enumerate() {
+        let (separator, item) = (if i == 0 { "" } else { separator }, scalar(item)?);
+        if text
+            .len()
+            .saturating_add(separator.len())
+            .saturating_add(item.len())
+            > MAX_VALUE
+        {
+            return Err(too_large());
+        }
+        text.push_str(separator);
+        text.push_str(&item);
+    }
+    Ok(Value::String(text))
 }

@@ -1,5 +1,5 @@
-//! Judges what the settings say of the kubelet, before any machine gets it: a kubelet exits at start over a field of another type,
-//! a value that it can't read, or a feature gate that it does not know.
+//! Validates the settings for the kubelet before any machine gets them: a kubelet exits at start when a field has another type, when
+//! it can't read a value, or when it does not know a feature gate.
 //!
 //! The settings' `kubelet.configuration` becomes a drop-in of the kubelet's configuration file, which the kubelet merges into the one
 //! that the profile writes: maps by key, lists as a whole (KEP-3983).
@@ -15,7 +15,10 @@ use serde_json::{Map, Value, json};
 use self::rules::{Rule, rule};
 use self::schema::{Kubelet, Lookup, alike};
 
-/// More mistakes than this help nobody.
+/// Oldest and newest minor version of Kubernetes 1 that templates are tested with.
+pub(crate) const TESTED_MINORS: (u64, u64) = (33, 36);
+
+/// Most mistakes that are listed. A longer message helps no reader.
 const MAX_MISTAKES: usize = 50;
 
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
@@ -36,18 +39,36 @@ const SCALARS: [&str; 10] = [
 ];
 
 /// Fields that are the profile's, with the reason. The list is short on purpose: without these a node does not join, does
-/// not stay, or is open to everybody; or a credential would stand in a custom resource.
+/// not stay, or is open to everyone; or a credential would be in a custom resource.
 const OURS: [(&str, &str); 10] = [
-    ("authentication.anonymous.enabled", "nodes answer nobody whom they don't know"),
-    ("authentication.x509.clientCAFile", "it is the cluster's CA, by which nodes know the API server"),
+    (
+        "authentication.anonymous.enabled",
+        "nodes must refuse anonymous requests",
+    ),
+    (
+        "authentication.x509.clientCAFile",
+        "it is the cluster's CA, by which nodes know the API server",
+    ),
     ("authorization.mode", "nodes ask the API server who may do what"),
     ("cgroupDriver", "it is containerd's"),
     ("containerRuntimeEndpoint", "it is containerd's"),
-    ("healthzBindAddress", "a health check asks there, and would restart the kubelet"),
-    ("healthzPort", "a health check asks there, and would restart the kubelet"),
+    (
+        "healthzBindAddress",
+        "a health check asks there, and would restart the kubelet",
+    ),
+    (
+        "healthzPort",
+        "a health check asks there, and would restart the kubelet",
+    ),
     ("registerNode", "a machine that does not register is no node"),
-    ("rotateCertificates", "a node would be lost when its first certificate ends"),
-    ("staticPodURLHeader", "a credential in it would stand in a custom resource"),
+    (
+        "rotateCertificates",
+        "a node would be lost when its first certificate ends",
+    ),
+    (
+        "staticPodURLHeader",
+        "a credential in it would be in a custom resource",
+    ),
 ];
 
 /// What was found.
@@ -62,7 +83,10 @@ pub(crate) struct Findings {
 /// Judges the settings for the kubelet of a pool. A kubelet of a version that is not known is judged as the nearest that is; what it
 /// may know better is a warning then.
 pub(crate) fn check(pool: &Pool, settings: &KubeletDefaults) -> Findings {
-    let mut judge = Judge { kubelet: Kubelet::of(pool), found: Findings::default() };
+    let mut judge = Judge {
+        kubelet: Kubelet::of(pool),
+        found: Findings::default(),
+    };
     for (name, value) in &settings.feature_gates {
         judge.gate(&format!("kubelet.featureGates.{name}"), name, *value);
     }
@@ -80,9 +104,12 @@ pub(crate) fn check(pool: &Pool, settings: &KubeletDefaults) -> Findings {
     judge.found
 }
 
-/// The drop-in: the settings' configuration with what the kubelet wants of every file; `None`: there is nothing to say.
+/// The drop-in: the settings' configuration, with the fields that the kubelet requires of every file. `None` if it would be empty.
 pub(crate) fn drop_in(settings: &KubeletDefaults) -> Option<Value> {
-    let configuration = settings.configuration.as_ref().filter(|configuration| !configuration.is_empty())?;
+    let configuration = settings
+        .configuration
+        .as_ref()
+        .filter(|configuration| !configuration.is_empty())?;
     let mut document = Map::new();
     document.insert("apiVersion".to_owned(), json!(API_VERSION));
     document.insert("kind".to_owned(), json!(KIND));
@@ -102,7 +129,11 @@ impl Judge {
 
     /// A mistake, unless the kubelet is of a version that may know better.
     fn doubt(&mut self, path: &str, problem: &str) {
-        let found = if self.kubelet.known { &mut self.found.mistakes } else { &mut self.found.warnings };
+        let found = if self.kubelet.known {
+            &mut self.found.mistakes
+        } else {
+            &mut self.found.warnings
+        };
         found.push(format!("{path}: {problem}"));
     }
 
@@ -119,7 +150,11 @@ impl Judge {
         if let Some(Value::Object(gates)) = configuration.get("featureGates") {
             for (name, value) in gates {
                 if let Value::Bool(value) = value {
-                    self.gate(&format!("kubelet.configuration.featureGates.{name}"), name, *value);
+                    self.gate(
+                        &format!("kubelet.configuration.featureGates.{name}"),
+                        name,
+                        *value,
+                    );
                 }
             }
         }
@@ -130,29 +165,40 @@ impl Judge {
         match self.kubelet.gate(name) {
             Lookup::Unknown => self.doubt(path, &format!("kubelet {version} knows no such feature gate")),
             Lookup::Elsewhere(minors) => {
-                let minors: Vec<&str> =
-                    minors.split(' ').map(|minor| minor.split('=').next().unwrap_or(minor)).collect();
-                let problem =
-                    format!("kubelet {version} knows no such feature gate, only {} do", minors.join(", "));
+                let minors: Vec<&str> = minors
+                    .split(' ')
+                    .map(|minor| minor.split('=').next().unwrap_or(minor))
+                    .collect();
+                let problem = format!(
+                    "kubelet {version} knows no such feature gate, only {} do",
+                    minors.join(", ")
+                );
                 self.doubt(path, &problem);
             }
             Lookup::Known(Some(only)) if only != value => {
                 self.doubt(path, &format!("kubelet {version} takes only {only}"));
             }
             Lookup::Known(_) if name == "RotateKubeletServerCertificate" && !value => {
-                self.mistake(path, "must stay on: nodes ask for their serving certificates by it");
+                self.mistake(
+                    path,
+                    "must stay on: nodes ask for their serving certificates by it",
+                );
             }
             Lookup::Known(_) => {}
         }
     }
 
-    /// Judges the fields of a struct. `path` is for people; `at` is the path of rules.
+    /// Judges the fields of a struct. `path` is for messages; `at` is the path of rules.
     fn structure(&mut self, path: &str, at: &str, name: &str, fields: &Map<String, Value>) {
         for (field, value) in fields {
             let path = format!("{path}.{field}");
             match self.kubelet.field(name, field) {
                 Lookup::Known(kind) => {
-                    let at = if at.is_empty() { field.clone() } else { format!("{at}.{field}") };
+                    let at = if at.is_empty() {
+                        field.clone()
+                    } else {
+                        format!("{at}.{field}")
+                    };
                     self.value(&path, &at, kind, value);
                 }
                 Lookup::Elsewhere(minors) => {
@@ -162,7 +208,9 @@ impl Judge {
                     self.doubt(&path, &problem);
                 }
                 Lookup::Unknown => {
-                    let alike = alike(name, field).map(|field| format!(", only {field}")).unwrap_or_default();
+                    let alike = alike(name, field)
+                        .map(|field| format!(", only {field}"))
+                        .unwrap_or_default();
                     let problem = format!("kubelet {} has no such field{alike}", self.kubelet.judged_as);
                     self.doubt(&path, &problem);
                 }
@@ -172,11 +220,11 @@ impl Judge {
 
     fn value(&mut self, path: &str, at: &str, kind: &str, value: &Value) {
         if let Some((_, reason)) = OURS.iter().find(|(ours, _)| *ours == at) {
-            return self.mistake(path, &format!("is the profile's to say ({reason}): leave it out"));
+            return self.mistake(path, &format!("is set by the profile ({reason}); remove it"));
         }
         let before = self.found.mistakes.len();
         if value.is_null() {
-            self.mistake(path, "is empty: give it a value, or leave it out");
+            self.mistake(path, "is empty; set a value, or remove it");
         } else if let Some(kind) = kind.strip_prefix("[]") {
             match value {
                 Value::Array(items) => {
@@ -217,7 +265,11 @@ impl Judge {
             Rule::Range(least, most) => {
                 let number = value.as_i64().unwrap_or_default();
                 if !(least..=most).contains(&number) {
-                    let most = if most == i64::MAX { String::new() } else { format!(" to {most}") };
+                    let most = if most == i64::MAX {
+                        String::new()
+                    } else {
+                        format!(" to {most}")
+                    };
                     self.mistake(path, &format!("must be from {least}{most}"));
                 }
             }
@@ -233,7 +285,7 @@ impl Judge {
             }
             Rule::False => {
                 if value != &Value::Bool(false) {
-                    self.mistake(path, "must be false: kubelets can't do this any more");
+                    self.mistake(path, "must be false, because kubelets no longer support it");
                 }
             }
             Rule::Text(check) => {
@@ -268,7 +320,10 @@ impl Judge {
         let of_pool = &pool.kubelet;
 
         let (low, high) = ("imageGCLowThresholdPercent", "imageGCHighThresholdPercent");
-        if let Some(name) = [low, high].into_iter().find(|name| configuration.contains_key(*name)) {
+        if let Some(name) = [low, high]
+            .into_iter()
+            .find(|name| configuration.contains_key(*name))
+        {
             let low = number(low).or(of_pool.image_gc_low_threshold_percent.map(i64::from));
             let high = number(high).or(of_pool.image_gc_high_threshold_percent.map(i64::from));
             if !kubelet_value::image_gc_percents(low, high) {
@@ -276,7 +331,10 @@ impl Judge {
             }
         }
         let (minimum, maximum) = ("imageMinimumGCAge", "imageMaximumGCAge");
-        if let Some(name) = [maximum, minimum].into_iter().find(|name| configuration.contains_key(*name)) {
+        if let Some(name) = [maximum, minimum]
+            .into_iter()
+            .find(|name| configuration.contains_key(*name))
+        {
             let minimum = text(minimum).or(of_pool.image_minimum_gc_age.as_deref());
             let maximum = text(maximum).or(of_pool.image_maximum_gc_age.as_deref());
             if !kubelet_value::image_gc_ages(minimum, maximum) {
@@ -289,30 +347,51 @@ impl Judge {
         if configuration.get("serializeImagePulls") == Some(&Value::Bool(true))
             && number("maxParallelImagePulls") != Some(1)
         {
-            self.mistake(&path("serializeImagePulls"), "wants maxParallelImagePulls: 1 beside it");
+            self.mistake(
+                &path("serializeImagePulls"),
+                "wants maxParallelImagePulls: 1 beside it",
+            );
         }
         let entries = |name: &str| configuration.get(name).and_then(Value::as_object);
         for signal in entries("evictionSoft").into_iter().flat_map(Map::keys) {
             if entries("evictionSoftGracePeriod").is_none_or(|periods| !periods.contains_key(signal)) {
-                self.mistake(&path(&format!("evictionSoft.{signal}")), "has no evictionSoftGracePeriod");
+                self.mistake(
+                    &path(&format!("evictionSoft.{signal}")),
+                    "has no evictionSoftGracePeriod",
+                );
             }
         }
         if span("shutdownGracePeriodCriticalPods") > span("shutdownGracePeriod") {
             let name = path("shutdownGracePeriodCriticalPods");
-            self.mistake(&name, "must not be longer than shutdownGracePeriod, of which it is a part");
+            self.mistake(
+                &name,
+                "must not be longer than shutdownGracePeriod, of which it is a part",
+            );
         }
         let by_priority = "shutdownGracePeriodByPodPriority";
         if configuration.contains_key(by_priority) && span("shutdownGracePeriod") > 0 {
-            self.mistake(&path(by_priority), "can't be set together with shutdownGracePeriod");
+            self.mistake(
+                &path(by_priority),
+                "can't be set together with shutdownGracePeriod",
+            );
         }
-        let enforced = configuration.get("enforceNodeAllocatable").and_then(Value::as_array);
-        for (what, cgroup) in
-            [("system-reserved", "systemReservedCgroup"), ("kube-reserved", "kubeReservedCgroup")]
-        {
-            let wanted =
-                enforced.into_iter().flatten().filter_map(Value::as_str).any(|item| item.starts_with(what));
+        let enforced = configuration
+            .get("enforceNodeAllocatable")
+            .and_then(Value::as_array);
+        for (what, cgroup) in [
+            ("system-reserved", "systemReservedCgroup"),
+            ("kube-reserved", "kubeReservedCgroup"),
+        ] {
+            let wanted = enforced
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .any(|item| item.starts_with(what));
             if wanted && text(cgroup).unwrap_or_default().is_empty() {
-                self.mistake(&path("enforceNodeAllocatable"), &format!("with {what} wants {cgroup}"));
+                self.mistake(
+                    &path("enforceNodeAllocatable"),
+                    &format!("with {what} wants {cgroup}"),
+                );
             }
         }
     }
@@ -325,13 +404,25 @@ fn scalar(kind: &str, value: &Value) -> Result<(), &'static str> {
     let (good, problem) = match kind {
         "string" => (value.is_string(), "must be a text"),
         "bool" => (value.is_boolean(), "must be true or false"),
-        "int32" => (whole(|number| i32::try_from(number).is_ok()), "must be a whole number"),
-        "uint32" => (whole(|number| u32::try_from(number).is_ok()), "must be a whole number from 0"),
+        "int32" => (
+            whole(|number| i32::try_from(number).is_ok()),
+            "must be a whole number",
+        ),
+        "uint32" => (
+            whole(|number| u32::try_from(number).is_ok()),
+            "must be a whole number from 0",
+        ),
         "int64" => (value.is_i64(), "must be a whole number"),
         "float64" => (value.is_number(), "must be a number"),
         "duration" => (text(|text| duration(text).is_some()), NO_DURATION),
-        "duration-or-nanoseconds" => (text(|text| duration(text).is_some()) || value.is_i64(), NO_DURATION),
-        "quantity" => (text(|text| quantity(text).is_some()) || value.is_number(), NO_QUANTITY),
+        "duration-or-nanoseconds" => (
+            text(|text| duration(text).is_some()) || value.is_i64(),
+            NO_DURATION,
+        ),
+        "quantity" => (
+            text(|text| quantity(text).is_some()) || value.is_number(),
+            NO_QUANTITY,
+        ),
         _ => (false, "can't be set"),
     };
     if good { Ok(()) } else { Err(problem) }

@@ -4,7 +4,7 @@ use osm_api::kubelet_value::{self, NO_DURATION, duration};
 
 type Check = Result<(), &'static str>;
 
-/// What is wanted of a value.
+/// A condition on a value.
 #[derive(Clone, Copy)]
 pub(super) enum Rule {
     /// A whole number of these.
@@ -28,12 +28,21 @@ const FROM_1: Rule = Rule::Range(1, i64::MAX);
 
 /// By path, with `[]` for any item of a list.
 const RULES: &[(&str, Rule)] = &[
-    ("configMapAndSecretChangeDetectionStrategy", Rule::OneOf(&["Get", "Cache", "Watch"])),
+    (
+        "configMapAndSecretChangeDetectionStrategy",
+        Rule::OneOf(&["Get", "Cache", "Watch"]),
+    ),
     ("containerLogMaxFiles", Rule::Range(2, i64::MAX)),
     ("containerLogMaxSize", Rule::Text(kubelet_value::log_size)),
     ("containerLogMaxWorkers", FROM_1),
-    ("containerLogMonitorInterval", Rule::Text(|text| between(text, "3s", None, "must be 3s or longer"))),
-    ("cpuCFSQuotaPeriod", Rule::Text(|text| between(text, "1ms", Some("1s"), "must be from 1ms to 1s"))),
+    (
+        "containerLogMonitorInterval",
+        Rule::Text(|text| between(text, "3s", None, "must be 3s or longer")),
+    ),
+    (
+        "cpuCFSQuotaPeriod",
+        Rule::Text(|text| between(text, "1ms", Some("1s"), "must be from 1ms to 1s")),
+    ),
     ("cpuManagerPolicy", Rule::OneOf(&["none", "static"])),
     (
         "crashLoopBackOff.maxContainerRestartPeriod",
@@ -53,10 +62,16 @@ const RULES: &[(&str, Rule)] = &[
     ("eventBurst", FROM_0),
     ("eventRecordQPS", FROM_0),
     ("evictionHard", Rule::Entries(kubelet_value::eviction_threshold)),
-    ("evictionMinimumReclaim", Rule::Entries(kubelet_value::minimum_reclaim)),
+    (
+        "evictionMinimumReclaim",
+        Rule::Entries(kubelet_value::minimum_reclaim),
+    ),
     ("evictionSoft", Rule::Entries(kubelet_value::eviction_threshold)),
     ("evictionSoftGracePeriod", Rule::Entries(grace_period)),
-    ("hairpinMode", Rule::OneOf(&["promiscuous-bridge", "hairpin-veth", "none"])),
+    (
+        "hairpinMode",
+        Rule::OneOf(&["promiscuous-bridge", "hairpin-veth", "none"]),
+    ),
     ("imageGCHighThresholdPercent", Rule::Range(0, 100)),
     ("imageGCLowThresholdPercent", Rule::Range(0, 100)),
     ("imageMaximumGCAge", Rule::Text(not_negative)),
@@ -79,7 +94,10 @@ const RULES: &[(&str, Rule)] = &[
     ("maxParallelImagePulls", FROM_1),
     ("maxPods", FROM_0),
     ("memoryManagerPolicy", Rule::OneOf(&["None", "Static"])),
-    ("memoryReservationPolicy", Rule::OneOf(&["None", "TieredReservation"])),
+    (
+        "memoryReservationPolicy",
+        Rule::OneOf(&["None", "TieredReservation"]),
+    ),
     ("memorySwap.swapBehavior", Rule::OneOf(&["NoSwap", "LimitedSwap"])),
     ("memoryThrottlingFactor", Rule::Share),
     ("nodeLeaseDurationSeconds", FROM_1),
@@ -89,7 +107,10 @@ const RULES: &[(&str, Rule)] = &[
     ("port", Rule::Range(1, 65535)),
     ("readOnlyPort", Rule::Range(0, 65535)),
     ("registerWithTaints[]", Rule::Has(&["key", "effect"])),
-    ("registerWithTaints[].effect", Rule::OneOf(&["NoSchedule", "PreferNoSchedule", "NoExecute"])),
+    (
+        "registerWithTaints[].effect",
+        Rule::OneOf(&["NoSchedule", "PreferNoSchedule", "NoExecute"]),
+    ),
     ("registryBurst", FROM_0),
     ("registryPullQPS", FROM_0),
     ("runOnce", Rule::False),
@@ -97,21 +118,31 @@ const RULES: &[(&str, Rule)] = &[
     ("shutdownGracePeriodCriticalPods", Rule::Text(shutdown)),
     ("staticPodURL", Rule::Text(without_credentials)),
     ("systemReserved", Rule::Entries(kubelet_value::reservation)),
-    ("tlsMinVersion", Rule::OneOf(&["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])),
-    ("topologyManagerPolicy", Rule::OneOf(&["none", "best-effort", "restricted", "single-numa-node"])),
+    (
+        "tlsMinVersion",
+        Rule::OneOf(&["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"]),
+    ),
+    (
+        "topologyManagerPolicy",
+        Rule::OneOf(&["none", "best-effort", "restricted", "single-numa-node"]),
+    ),
     ("topologyManagerScope", Rule::OneOf(&["container", "pod"])),
     ("tracing.samplingRatePerMillion", Rule::Range(0, 1_000_000)),
     ("userNamespaces.idsPerPod", Rule::Range(65536, u32::MAX as i64)),
 ];
 
-/// What is wanted of the value at a path.
+/// The condition on the value at a path.
 pub(super) fn rule(path: &str) -> Option<Rule> {
-    RULES.iter().find_map(|(known, rule)| (*known == path).then_some(*rule))
+    RULES
+        .iter()
+        .find_map(|(known, rule)| (*known == path).then_some(*rule))
 }
 
-/// A duration from `least` to `most`. What is no duration is told by its type.
+/// A duration from `least` to `most`. Its type has been checked before.
 fn between(text: &str, least: &str, most: Option<&str>, problem: &'static str) -> Check {
-    let Some(found) = duration(text) else { return Ok(()) };
+    let Some(found) = duration(text) else {
+        return Ok(());
+    };
     let fits = Some(found) >= duration(least) && most.is_none_or(|most| Some(found) <= duration(most));
     fits.then_some(()).ok_or(problem)
 }
@@ -121,7 +152,11 @@ fn not_negative(text: &str) -> Check {
 }
 
 fn shutdown(text: &str) -> Check {
-    if duration(text) == Some(0) { Ok(()) } else { between(text, "1s", None, "must be 0s, or 1s or longer") }
+    if duration(text) == Some(0) {
+        Ok(())
+    } else {
+        between(text, "1s", None, "must be 0s, or 1s or longer")
+    }
 }
 
 fn grace_period(signal: &str, text: &str) -> Check {
@@ -133,10 +168,14 @@ fn grace_period(signal: &str, text: &str) -> Check {
 }
 
 fn without_credentials(url: &str) -> Check {
-    let authority = url.split_once("://").map_or(url, |(_, rest)| rest).split('/').next();
+    let authority = url
+        .split_once("://")
+        .map_or(url, |(_, rest)| rest)
+        .split('/')
+        .next();
     match authority {
         Some(authority) if authority.contains('@') => {
-            Err("must not hold a user name or password, which would stand in a custom resource")
+            Err("must not hold a user name or password, which would be in a custom resource")
         }
         _ => Ok(()),
     }
@@ -149,7 +188,10 @@ mod tests {
 
     #[test]
     fn every_rule_is_for_a_field_of_a_type_that_it_can_judge() {
-        let kubelet = Kubelet { judged_as: "1.36".to_owned(), known: true };
+        let kubelet = Kubelet {
+            judged_as: "1.36".to_owned(),
+            known: true,
+        };
         for (path, rule) in RULES {
             let mut kind = "KubeletConfiguration";
             for name in path.split('.') {
@@ -157,7 +199,11 @@ mod tests {
                 let Lookup::Known(found) = kubelet.field(kind, name) else {
                     panic!("{path}: no field {name}")
                 };
-                kind = if items { found.strip_prefix("[]").unwrap() } else { found };
+                kind = if items {
+                    found.strip_prefix("[]").unwrap()
+                } else {
+                    found
+                };
             }
             let fits = match rule {
                 Rule::Range(..) => matches!(kind, "int32" | "int64"),
@@ -166,9 +212,9 @@ mod tests {
                 Rule::False => kind == "bool",
                 Rule::Text(_) => matches!(kind, "string" | "duration"),
                 Rule::Entries(_) => kind == "map[string]string",
-                Rule::Has(fields) => {
-                    fields.iter().all(|field| matches!(kubelet.field(kind, field), Lookup::Known(_)))
-                }
+                Rule::Has(fields) => fields
+                    .iter()
+                    .all(|field| matches!(kubelet.field(kind, field), Lookup::Known(_))),
             };
             assert!(fits, "{path} is {kind}");
         }

@@ -4,7 +4,7 @@
 
 use osm_api::Pool;
 
-use crate::profile::KUBELET_MINORS;
+use super::TESTED_MINORS;
 
 const FIELDS: &str = include_str!("fields.txt");
 const GATES: &str = include_str!("gates.txt");
@@ -18,29 +18,35 @@ pub(super) struct Kubelet {
     pub(super) known: bool,
 }
 
-/// What a kubelet says to a name.
+/// What a kubelet knows of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lookup<T> {
-    /// It knows it.
+    /// This kubelet knows it.
     Known(T),
-    /// Others do; these versions.
+    /// Only kubelets of these versions know it.
     Elsewhere(&'static str),
-    /// None does.
+    /// No kubelet knows it.
     Unknown,
 }
 
 impl Kubelet {
     pub(super) fn of(pool: &Pool) -> Self {
-        let (oldest, newest) = KUBELET_MINORS;
+        let (oldest, newest) = TESTED_MINORS;
         let version = &pool.kubelet_version;
         let minor = version.minor.clamp(oldest, newest);
-        Self { judged_as: format!("1.{minor}"), known: version.major == 1 && minor == version.minor }
+        Self {
+            judged_as: format!("1.{minor}"),
+            known: version.major == 1 && minor == version.minor,
+        }
     }
 
     /// The type of a struct's field, as in `fields.txt`.
     pub(super) fn field(&self, structure: &str, name: &str) -> Lookup<&'static str> {
         let entry = lines(FIELDS).find_map(|line| {
-            line.strip_prefix(structure)?.strip_prefix('.')?.strip_prefix(name)?.strip_prefix(' ')
+            line.strip_prefix(structure)?
+                .strip_prefix('.')?
+                .strip_prefix(name)?
+                .strip_prefix(' ')
         });
         match entry.map(|entry| entry.split_once(' ').unwrap_or((entry, ""))) {
             None => Lookup::Unknown,
@@ -57,7 +63,9 @@ impl Kubelet {
         let Some(minors) = lines(GATES).find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')) else {
             return Lookup::Unknown;
         };
-        let own = minors.split(' ').find_map(|minor| minor.strip_prefix(self.judged_as.as_str()));
+        let own = minors
+            .split(' ')
+            .find_map(|minor| minor.strip_prefix(self.judged_as.as_str()));
         match own.map(|rest| rest.strip_prefix('=')) {
             None => Lookup::Elsewhere(minors),
             Some(locked) => Lookup::Known(locked.map(|value| value == "true")),
@@ -82,7 +90,10 @@ mod tests {
     use super::*;
 
     fn kubelet(minor: u64) -> Kubelet {
-        Kubelet { judged_as: format!("1.{minor}"), known: true }
+        Kubelet {
+            judged_as: format!("1.{minor}"),
+            known: true,
+        }
     }
 
     #[test]
@@ -103,12 +114,19 @@ mod tests {
 
     #[test]
     fn every_type_is_one_that_is_judged() {
-        let structs: Vec<&str> = lines(FIELDS).filter_map(|line| Some(line.split_once('.')?.0)).collect();
+        let structs: Vec<&str> = lines(FIELDS)
+            .filter_map(|line| Some(line.split_once('.')?.0))
+            .collect();
         for line in lines(FIELDS) {
             let kind = line.split(' ').nth(1).unwrap();
-            let scalar =
-                kind.trim_start_matches("[]").trim_start_matches("map[string]").trim_start_matches("[]");
-            assert!(super::super::SCALARS.contains(&scalar) || structs.contains(&scalar), "{line}");
+            let scalar = kind
+                .trim_start_matches("[]")
+                .trim_start_matches("map[string]")
+                .trim_start_matches("[]");
+            assert!(
+                super::super::SCALARS.contains(&scalar) || structs.contains(&scalar),
+                "{line}"
+            );
         }
     }
 }

@@ -8,7 +8,10 @@ use crate::{defaults, sample_pools};
 fn pool(minor: u64) -> Pool {
     let (_, spec) = defaults().remove(0);
     let (_, pool) = sample_pools(&spec).remove(0);
-    Pool { kubelet_version: Version::new(1, minor, 0), ..pool }
+    Pool {
+        kubelet_version: Version::new(1, minor, 0),
+        ..pool
+    }
 }
 
 fn of(minor: u64, yaml: &str) -> Findings {
@@ -53,20 +56,48 @@ fn what_a_kubelet_takes_passes() {
 #[test]
 fn each_mistake_is_told_with_its_path_and_without_its_value() {
     for (bad, path, problem) in [
-        ("{apiVersion: s77}", "apiVersion", "must be kubelet.config.k8s.io/v1beta1"),
+        (
+            "{apiVersion: s77}",
+            "apiVersion",
+            "must be kubelet.config.k8s.io/v1beta1",
+        ),
         ("{kind: s77}", "kind", "must be KubeletConfiguration"),
-        ("{maxpods: 77}", "maxpods", "kubelet 1.36 has no such field, only maxPods"),
+        (
+            "{maxpods: 77}",
+            "maxpods",
+            "kubelet 1.36 has no such field, only maxPods",
+        ),
         ("{evictionHrd: {}}", "evictionHrd", "has no such field"),
-        ("{logging: {options: {text: {split: 77}}}}", "logging.options.text.split", "has no such field"),
+        (
+            "{logging: {options: {text: {split: 77}}}}",
+            "logging.options.text.split",
+            "has no such field",
+        ),
         ("{maxPods: s77}", "maxPods", "must be a whole number"),
         ("{maxPods: 7.7}", "maxPods", "must be a whole number"),
         ("{maxPods: 7777777777}", "maxPods", "must be a whole number"),
         ("{maxPods: -77}", "maxPods", "must be from 0"),
         ("{maxPods: }", "maxPods", "is empty"),
-        ("{oomScoreAdj: -7777}", "oomScoreAdj", "must be from -1000 to 1000"),
-        ("{logging: {verbosity: -77}}", "logging.verbosity", "must be a whole number from 0"),
-        ("{memoryThrottlingFactor: s77}", "memoryThrottlingFactor", "must be a number"),
-        ("{memoryThrottlingFactor: 77.7}", "memoryThrottlingFactor", "must be above 0"),
+        (
+            "{oomScoreAdj: -7777}",
+            "oomScoreAdj",
+            "must be from -1000 to 1000",
+        ),
+        (
+            "{logging: {verbosity: -77}}",
+            "logging.verbosity",
+            "must be a whole number from 0",
+        ),
+        (
+            "{memoryThrottlingFactor: s77}",
+            "memoryThrottlingFactor",
+            "must be a number",
+        ),
+        (
+            "{memoryThrottlingFactor: 77.7}",
+            "memoryThrottlingFactor",
+            "must be above 0",
+        ),
         ("{seccompDefault: s77}", "seccompDefault", "must be true or false"),
         ("{runOnce: true}", "runOnce", "must be false"),
         ("{clusterDomain: 77}", "clusterDomain", "must be a text"),
@@ -74,9 +105,21 @@ fn each_mistake_is_told_with_its_path_and_without_its_value() {
         ("{clusterDNS: [77]}", "clusterDNS[0]", "must be a text"),
         ("{logging: s77}", "logging", "must be a map"),
         ("{evictionHard: [s77]}", "evictionHard", "must be a map"),
-        ("{evictionHard: {memory.available: 77}}", "evictionHard.memory.available", "must be a text"),
-        ("{evictionHard: {memory.available: s77}}", "evictionHard.memory.available", "must be a quantity"),
-        ("{evictionHard: {memory.free: 77Mi}}", "evictionHard.memory.free", "is no eviction signal"),
+        (
+            "{evictionHard: {memory.available: 77}}",
+            "evictionHard.memory.available",
+            "must be a text",
+        ),
+        (
+            "{evictionHard: {memory.available: s77}}",
+            "evictionHard.memory.available",
+            "must be a quantity",
+        ),
+        (
+            "{evictionHard: {memory.free: 77Mi}}",
+            "evictionHard.memory.free",
+            "is no eviction signal",
+        ),
         (
             "{evictionSoft: {pid.available: 7%}}",
             "evictionSoft.pid.available",
@@ -87,20 +130,72 @@ fn each_mistake_is_told_with_its_path_and_without_its_value() {
             "evictionSoftGracePeriod.pid.available",
             "must be a duration",
         ),
-        ("{kubeReserved: {gpu: '77'}}", "kubeReserved.gpu", "can't be reserved"),
-        ("{systemReserved: {cpu: '-77'}}", "systemReserved.cpu", "must not be negative"),
+        (
+            "{kubeReserved: {gpu: '77'}}",
+            "kubeReserved.gpu",
+            "can't be reserved",
+        ),
+        (
+            "{systemReserved: {cpu: '-77'}}",
+            "systemReserved.cpu",
+            "must not be negative",
+        ),
         ("{syncFrequency: 77}", "syncFrequency", "must be a duration"),
-        ("{syncFrequency: 77 seconds}", "syncFrequency", "must be a duration"),
-        ("{containerLogMaxSize: 77MB}", "containerLogMaxSize", "must be a size"),
-        ("{containerLogMaxFiles: 1}", "containerLogMaxFiles", "must be from 2"),
-        ("{cpuCFSQuotaPeriod: 77s}", "cpuCFSQuotaPeriod", "must be from 1ms to 1s"),
-        ("{shutdownGracePeriod: 77ms}", "shutdownGracePeriod", "must be 0s, or 1s"),
-        ("{shutdownGracePeriodCriticalPods: 77s}", "shutdownGracePeriodCriticalPods", "must not be longer"),
-        ("{topologyManagerPolicy: s77}", "topologyManagerPolicy", "must be one of none, best-effort"),
-        ("{enforceNodeAllocatable: [s77]}", "enforceNodeAllocatable[0]", "must be one of"),
-        ("{enforceNodeAllocatable: [kube-reserved]}", "enforceNodeAllocatable", "wants kubeReservedCgroup"),
-        ("{registerWithTaints: [{key: s77, effect: s77}]}", "registerWithTaints[0].effect", "must be one of"),
-        ("{registerWithTaints: [{effect: NoSchedule}]}", "registerWithTaints[0].key", "is missing"),
+        (
+            "{syncFrequency: 77 seconds}",
+            "syncFrequency",
+            "must be a duration",
+        ),
+        (
+            "{containerLogMaxSize: 77MB}",
+            "containerLogMaxSize",
+            "must be a size",
+        ),
+        (
+            "{containerLogMaxFiles: 1}",
+            "containerLogMaxFiles",
+            "must be from 2",
+        ),
+        (
+            "{cpuCFSQuotaPeriod: 77s}",
+            "cpuCFSQuotaPeriod",
+            "must be from 1ms to 1s",
+        ),
+        (
+            "{shutdownGracePeriod: 77ms}",
+            "shutdownGracePeriod",
+            "must be 0s, or 1s",
+        ),
+        (
+            "{shutdownGracePeriodCriticalPods: 77s}",
+            "shutdownGracePeriodCriticalPods",
+            "must not be longer",
+        ),
+        (
+            "{topologyManagerPolicy: s77}",
+            "topologyManagerPolicy",
+            "must be one of none, best-effort",
+        ),
+        (
+            "{enforceNodeAllocatable: [s77]}",
+            "enforceNodeAllocatable[0]",
+            "must be one of",
+        ),
+        (
+            "{enforceNodeAllocatable: [kube-reserved]}",
+            "enforceNodeAllocatable",
+            "wants kubeReservedCgroup",
+        ),
+        (
+            "{registerWithTaints: [{key: s77, effect: s77}]}",
+            "registerWithTaints[0].effect",
+            "must be one of",
+        ),
+        (
+            "{registerWithTaints: [{effect: NoSchedule}]}",
+            "registerWithTaints[0].key",
+            "is missing",
+        ),
         (
             "{registerWithTaints: [{key: a, effect: NoSchedule, timeAdded: s77}]}",
             "registerWithTaints[0].timeAdded",
@@ -111,30 +206,71 @@ fn each_mistake_is_told_with_its_path_and_without_its_value() {
             "reservedMemory[0].limits.memory",
             "must be a quantity",
         ),
-        ("{serializeImagePulls: true}", "serializeImagePulls", "wants maxParallelImagePulls: 1"),
-        ("{imageGCHighThresholdPercent: 77}", "imageGCHighThresholdPercent", "must be below"),
+        (
+            "{serializeImagePulls: true}",
+            "serializeImagePulls",
+            "wants maxParallelImagePulls: 1",
+        ),
+        (
+            "{imageGCHighThresholdPercent: 77}",
+            "imageGCHighThresholdPercent",
+            "must be below",
+        ),
         ("{imageMaximumGCAge: 77s}", "imageMaximumGCAge", "must be longer"),
-        ("{featureGates: {Imagined: true}}", "featureGates.Imagined", "knows no such feature gate"),
-        ("{featureGates: {AllAlpha: 77}}", "featureGates.AllAlpha", "must be true or false"),
-        ("{featureGates: {ImageVolume: false}}", "featureGates.ImageVolume", "takes only true"),
+        (
+            "{featureGates: {Imagined: true}}",
+            "featureGates.Imagined",
+            "knows no such feature gate",
+        ),
+        (
+            "{featureGates: {AllAlpha: 77}}",
+            "featureGates.AllAlpha",
+            "must be true or false",
+        ),
+        (
+            "{featureGates: {ImageVolume: false}}",
+            "featureGates.ImageVolume",
+            "takes only true",
+        ),
         (
             "{featureGates: {RotateKubeletServerCertificate: false}}",
             "featureGates.RotateKubeletServerCertificate",
             "must stay on",
         ),
-        ("{staticPodURL: 'https://s77:s77@pods.example/'}", "staticPodURL", "user name or password"),
-        ("{staticPodURLHeader: {Authorization: [s77]}}", "staticPodURLHeader", "a credential in it"),
+        (
+            "{staticPodURL: 'https://s77:s77@pods.example/'}",
+            "staticPodURL",
+            "user name or password",
+        ),
+        (
+            "{staticPodURLHeader: {Authorization: [s77]}}",
+            "staticPodURLHeader",
+            "a credential in it",
+        ),
         (
             "{authentication: {anonymous: {enabled: true}}}",
             "authentication.anonymous.enabled",
-            "leave it out",
+            "remove it",
         ),
-        ("{authorization: {mode: AlwaysAllow}}", "authorization.mode", "leave it out"),
-        ("{containerRuntimeEndpoint: 'unix:///s77'}", "containerRuntimeEndpoint", "leave it out"),
+        (
+            "{authorization: {mode: AlwaysAllow}}",
+            "authorization.mode",
+            "remove it",
+        ),
+        (
+            "{containerRuntimeEndpoint: 'unix:///s77'}",
+            "containerRuntimeEndpoint",
+            "remove it",
+        ),
     ] {
         let told = told(bad);
-        let [mistake] = told.as_slice() else { panic!("{bad}: {told:#?}") };
-        assert!(mistake.starts_with(&format!("kubelet.configuration.{path}: ")), "{bad}: {mistake}");
+        let [mistake] = told.as_slice() else {
+            panic!("{bad}: {told:#?}")
+        };
+        assert!(
+            mistake.starts_with(&format!("kubelet.configuration.{path}: ")),
+            "{bad}: {mistake}"
+        );
         assert!(mistake.contains(problem), "{bad}: {mistake}");
         assert!(!mistake.contains("77"), "the value is repeated: {mistake}");
     }
@@ -147,7 +283,10 @@ fn all_mistakes_are_told_at_once_and_not_without_end() {
     assert_eq!(told.len(), 6, "{told:#?}");
     let many: Vec<String> = (0..200).map(|i| format!("field{i}: 1")).collect();
     let told = self::told(&format!("{{{}}}", many.join(", ")));
-    assert_eq!((told.len(), told.last().unwrap().as_str()), (MAX_MISTAKES + 1, "and 150 more"));
+    assert_eq!(
+        (told.len(), told.last().unwrap().as_str()),
+        (MAX_MISTAKES + 1, "and 150 more")
+    );
 }
 
 #[test]
@@ -161,7 +300,10 @@ fn every_kubelet_is_judged_by_what_it_knows() {
     // Locked since 1.34; there was no other value to be had from then on.
     let gates = "kubelet: {featureGates: {KubeletTracing: false}}";
     assert_eq!(of(33, gates), Findings::default());
-    assert_eq!(of(34, gates).mistakes, ["kubelet.featureGates.KubeletTracing: kubelet 1.34 takes only true"]);
+    assert_eq!(
+        of(34, gates).mistakes,
+        ["kubelet.featureGates.KubeletTracing: kubelet 1.34 takes only true"]
+    );
 
     let some = "kubelet: {featureGates: {CustomCPUCFSQuotaPeriod: true, CPUCFSQuotaPeriod: true}}";
     assert_eq!(
@@ -172,7 +314,10 @@ fn every_kubelet_is_judged_by_what_it_knows() {
     // Kubelets that nobody has seen yet may know more.
     let unknown = "kubelet: {configuration: {newField: 1, topologyManagerPolicy: new, maxPods: a, featureGates: {New: true}}}";
     let found = of(40, unknown);
-    assert_eq!(found.mistakes, ["kubelet.configuration.maxPods: must be a whole number"]);
+    assert_eq!(
+        found.mistakes,
+        ["kubelet.configuration.maxPods: must be a whole number"]
+    );
     assert_eq!(found.warnings.len(), 3, "{found:#?}");
 }
 
@@ -201,5 +346,8 @@ fn a_drop_in_says_what_it_is() {
     assert_eq!(drop_in(""), None);
     assert_eq!(drop_in("kubelet: {configuration: {}}"), None);
     let document = drop_in("kubelet: {configuration: {maxPods: 5}}").unwrap();
-    assert_eq!(document, json!({"apiVersion": API_VERSION, "kind": KIND, "maxPods": 5}));
+    assert_eq!(
+        document,
+        json!({"apiVersion": API_VERSION, "kind": KIND, "maxPods": 5})
+    );
 }

@@ -9,7 +9,7 @@ use super::{Filled, FilledFile, MACHINE_NAME_FILE, unit_files};
 use crate::error::UserDataError;
 use crate::{Stage, yaml};
 
-/// What a machine of its owner's keeps: how it is called, and who may log in.
+/// Keys that such a machine keeps as they are: its name, and the users that may log in.
 const OF_OWNERS: [&str; 3] = ["hostname", "ssh_pwauth", "ssh_authorized_keys"];
 
 /// The cloud-config of a stage.
@@ -17,7 +17,7 @@ pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataErro
     text(stage, document(stage, filled))
 }
 
-/// The cloud-config of the first stage for a machine that somebody has set up already.
+/// The cloud-config of the first stage for a machine that its owner has already set up.
 pub(super) fn write_for_owned(filled: Filled) -> Result<String, UserDataError> {
     let mut document = document(Stage::Bootstrap, filled);
     document.retain(|key, _| !OF_OWNERS.contains(&key.as_str()));
@@ -55,12 +55,20 @@ fn document(stage: Stage, filled: Filled) -> Map<String, Value> {
 }
 
 fn text(stage: Stage, document: Map<String, Value>) -> Result<String, UserDataError> {
-    let body = yaml::write(&Value::Object(document))
-        .map_err(|_| UserDataError::Unwritable { place: stage.field().to_owned() })?;
+    let body = yaml::write(&Value::Object(document)).map_err(|_| UserDataError::Unwritable {
+        place: stage.field().to_owned(),
+    })?;
     Ok(format!("#cloud-config\n{body}"))
 }
 
-fn write_file(FilledFile { path, permissions, text, b64 }: &FilledFile) -> Value {
+fn write_file(
+    FilledFile {
+        path,
+        permissions,
+        text,
+        b64,
+    }: &FilledFile,
+) -> Value {
     let permissions = format!("{permissions:04}");
     if *b64 {
         json!({"path": path, "permissions": permissions, "encoding": "b64", "content": STANDARD.encode(text)})

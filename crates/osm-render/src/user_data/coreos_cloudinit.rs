@@ -39,7 +39,7 @@ const WORDS: Words = Words {
     keys: "ssh_authorized_keys",
 };
 
-/// What may stand in the module `coreos`, besides units. There are settings of programs that Flatcar no longer has as well.
+/// What the module `coreos` may contain besides units. coreos-cloudinit also knows settings of programs that Flatcar no longer has.
 const COREOS: [(&str, &[&str]); 2] = [
     ("update", &["reboot-strategy", "group", "server"]),
     (
@@ -64,7 +64,7 @@ pub(super) fn unsupported(module: &str) -> Option<&'static str> {
         // Those that come from elsewhere are refused with what they come from.
         "users" | "coreos" | "manage_etc_hosts" | "hostname" | "ssh_authorized_keys" | "write_files" => None,
         "bootcmd" | "runcmd" => Some(
-            "coreos-cloudinit, Flatcar's cloud-init, runs no commands: write a script under files, and a unit that runs it under \
+            "coreos-cloudinit, Flatcar's cloud-init, runs no commands; add a script under files, and a unit that runs it under \
              units",
         ),
         "groups" => Some("coreos-cloudinit makes no groups: let a unit run groupadd"),
@@ -91,7 +91,13 @@ pub(super) fn write(stage: Stage, filled: &Filled) -> Result<String, UserDataErr
     if stage == Stage::Bootstrap {
         files.push(file(SSHD_FILE, 0o600, SSHD_TEXT));
     }
-    for FilledFile { path, permissions, text, .. } in &filled.files {
+    for FilledFile {
+        path,
+        permissions,
+        text,
+        ..
+    } in &filled.files
+    {
         let mode = mode(PROGRAM, path, *permissions)?;
         // As a unit it takes effect at once: systemd-networkd, which runs by now, is restarted for it before anything else starts.
         match static_network::unit(path) {
@@ -118,13 +124,18 @@ pub(super) fn write(stage: Stage, filled: &Filled) -> Result<String, UserDataErr
     document.insert("coreos".to_owned(), Value::Object(coreos));
     if let Some(value) = filled.modules.get("manage_etc_hosts") {
         if value != "localhost" {
-            return Err(unfit(&place(stage, "manage_etc_hosts"), "must be localhost, or not there"));
+            return Err(unfit(
+                &place(stage, "manage_etc_hosts"),
+                "must be localhost, or not there",
+            ));
         }
         document.insert("manage_etc_hosts".to_owned(), value.clone());
     }
     document.retain(|_, part| *part != json!([]) && *part != json!({}));
-    let body = yaml::write_sparing(&Value::Object(document), &REPLACED)
-        .map_err(|_| UserDataError::Unwritable { place: stage.field().to_owned() })?;
+    let body =
+        yaml::write_sparing(&Value::Object(document), &REPLACED).map_err(|_| UserDataError::Unwritable {
+            place: stage.field().to_owned(),
+        })?;
     Ok(format!("#cloud-config\n{body}"))
 }
 
@@ -134,7 +145,9 @@ fn place(stage: Stage, module: &str) -> String {
 
 /// A text that reads well stays readable, unless it is shorter compressed. That machine-controller must find its placeholder comes first.
 fn file(path: &str, mode: u32, text: &str, gzip: &mut Gzip) -> Value {
-    let compressed = gzip.base64(text).filter(|compressed| compressed.len() < text.len());
+    let compressed = gzip
+        .base64(text)
+        .filter(|compressed| compressed.len() < text.len());
     let plain = |c: char| c == '\n' || c == '\t' || !c.is_control();
     let permissions = format!("{mode:04o}");
     let (encoding, content) = match compressed {
@@ -158,7 +171,10 @@ fn file(path: &str, mode: u32, text: &str, gzip: &mut Gzip) -> Value {
 fn write_unit(unit: &Unit) -> Result<Value, UserDataError> {
     for (path, text) in unit_files(unit) {
         if text.contains(|c: char| c.is_control() && c != '\n' && c != '\t') {
-            return Err(unfit(&path, "the text has control characters, which systemd would not read"));
+            return Err(unfit(
+                &path,
+                "the text has control characters, which systemd would not read",
+            ));
         }
     }
     let mut written = Map::from_iter([("name".to_owned(), json!(unit.name))]);
@@ -196,7 +212,10 @@ fn users(stage: Stage, filled: &Filled) -> Result<(Value, Vec<Value>), UserDataE
     for mut user in users::list(&WORDS, &filled.ssh_keys, filled.modules.get("users"), &place)? {
         if user.get("name").is_some_and(|name| name == DEFAULT_USER) {
             keys = user.remove(WORDS.keys).unwrap_or(keys);
-            if let Some(field) = user.keys().find(|field| !["name", "passwd"].contains(&field.as_str())) {
+            if let Some(field) = user
+                .keys()
+                .find(|field| !["name", "passwd"].contains(&field.as_str()))
+            {
                 let problem =
                     format!("{DEFAULT_USER} is there already: {PROGRAM} does not change its {field}");
                 return Err(unfit(&place, problem));
@@ -216,7 +235,10 @@ fn coreos(stage: Stage, filled: &Filled) -> Result<Map<String, Value>, UserDataE
     let none = json!({});
     let module = filled.modules.get("coreos").unwrap_or(&none);
     let settings = |place: &str, value: &Value| {
-        value.as_object().cloned().ok_or_else(|| unfit(place, "must be an object of settings"))
+        value
+            .as_object()
+            .cloned()
+            .ok_or_else(|| unfit(place, "must be an object of settings"))
     };
     let module = settings(&place, module)?;
     for (part, value) in &module {
@@ -224,7 +246,10 @@ fn coreos(stage: Stage, filled: &Filled) -> Result<Map<String, Value>, UserDataE
         let Some((_, known)) = COREOS.iter().find(|(known, _)| known == part) else {
             let problem = match part.as_str() {
                 "units" => "list them under units".to_owned(),
-                _ => format!("can't be set here, only {}", COREOS.map(|(part, _)| part).join(" and ")),
+                _ => format!(
+                    "can't be set here, only {}",
+                    COREOS.map(|(part, _)| part).join(" and ")
+                ),
             };
             return Err(unfit(&place, problem));
         };
@@ -237,7 +262,10 @@ fn coreos(stage: Stage, filled: &Filled) -> Result<Map<String, Value>, UserDataE
             let strategies = ["reboot", "off", "etcd-lock"];
             match text {
                 None => {
-                    return Err(unfit(&place, "must be a text on one line; in YAML, quote off and numbers"));
+                    return Err(unfit(
+                        &place,
+                        "must be a text on one line; in YAML, quote off and numbers",
+                    ));
                 }
                 Some(text) if key.starts_with("reboot") && !strategies.contains(&text) => {
                     return Err(unfit(&place, format!("must be one of {}", strategies.join(", "))));

@@ -3,12 +3,13 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use osm_api::config::OperatingSystemConfigSpec;
+use osm_api::content;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::CloudProvider;
 
 use super::{Filled, Reader, cloud_init};
 use crate::error::UserDataError;
-use crate::late::LateValues;
+use crate::late_bound::LateValues;
 use crate::{Stage, library};
 
 const SCRIPT: &str = include_str!("edge.sh");
@@ -28,7 +29,10 @@ pub fn edge_script(
     spec: &OperatingSystemConfigSpec,
     values: &LateValues,
 ) -> Result<Option<String>, UserDataError> {
-    let is_edge = spec.cloud_provider.as_ref().is_some_and(|cloud| cloud.name == CloudProvider::Edge);
+    let is_edge = spec
+        .cloud_provider
+        .as_ref()
+        .is_some_and(|cloud| cloud.name == CloudProvider::Edge);
     if !is_edge || Reader::of(spec.os_name, spec.provisioning_utility) != Reader::CloudInit {
         return Ok(None);
     }
@@ -36,7 +40,7 @@ pub fn edge_script(
     // The script fills it in: a pool may have more than one machine.
     filled.name = Some(MACHINE_NAME_PLACEHOLDER.to_owned());
     let document = cloud_init::write_for_owned(filled)?;
-    let pool = spec.machine_deployment.as_ref().map_or("", |pool| pool.name.as_str());
+    let pool = content::pool_name(spec).unwrap_or_default();
     let script = SCRIPT
         .replace("@POOL@", pool)
         .replace("@APPLIER@", &lines(library::find(APPLIER).unwrap_or_default()))
@@ -47,7 +51,8 @@ pub fn edge_script(
 fn lines(text: &str) -> String {
     let encoded = STANDARD.encode(text);
     let starts = (0..encoded.len()).step_by(LINE);
-    let lines: Vec<&str> =
-        starts.filter_map(|at| encoded.get(at..encoded.len().min(at.saturating_add(LINE)))).collect();
+    let lines: Vec<&str> = starts
+        .filter_map(|at| encoded.get(at..encoded.len().min(at.saturating_add(LINE))))
+        .collect();
     lines.join("\n")
 }

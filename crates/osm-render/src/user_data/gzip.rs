@@ -43,14 +43,26 @@ mod tests {
     #[test]
     fn each_text_is_compressed_as_if_it_was_the_first() {
         let mut gzip = Gzip::new();
-        let long = crate::late::filler("a", 200_000);
-        for text in ["", "a", "some text, and some text\n", &long, "some text", &"x y ".repeat(50_000), ""] {
+        let long = crate::late_bound::filler("a", 200_000);
+        for text in [
+            "",
+            "a",
+            "some text, and some text\n",
+            &long,
+            "some text",
+            &"x y ".repeat(50_000),
+            "",
+        ] {
             let compressed = STANDARD.decode(gzip.base64(text).unwrap()).unwrap();
             let mut alone = Vec::new();
-            GzEncoder::new(text.as_bytes(), Compression::best()).read_to_end(&mut alone).unwrap();
+            GzEncoder::new(text.as_bytes(), Compression::best())
+                .read_to_end(&mut alone)
+                .unwrap();
             assert_eq!(compressed, alone);
             let mut back = String::new();
-            GzDecoder::new(compressed.as_slice()).read_to_string(&mut back).unwrap();
+            GzDecoder::new(compressed.as_slice())
+                .read_to_string(&mut back)
+                .unwrap();
             assert_eq!(back, text);
         }
     }

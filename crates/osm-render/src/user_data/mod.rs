@@ -1,17 +1,18 @@
-//! From a rendered configuration to the document that a machine reads: late-bound values are filled in, then the
-//! document is written in the language of the machine's provisioning utility.
+//! Writes the document that a machine reads: fills late-bound values into a rendered configuration, and writes the result in the
+//! language of the machine's provisioning utility.
 
 use std::fmt;
 
 use osm_api::config::{OperatingSystemConfigSpec, StageConfig};
+use osm_api::content;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::{CloudProvider, DropIn, OperatingSystem, ProvisioningUtility, Unit};
 use serde_json::{Map, Value};
 
-use crate::Stage;
 use crate::error::UserDataError;
-use crate::late::{self, LateValues};
-use crate::texts::{self, Path, Place};
+use crate::late_bound::{self, LateValues};
+use crate::template_walk::{self, Path, Place};
+use crate::{Stage, clouds};
 
 mod cloud_init;
 mod coreos_cloudinit;
@@ -23,14 +24,13 @@ mod users;
 
 pub use edge::edge_script;
 
-/// What reads the documents, each in its own language.
+/// The program that reads a document, each with a language of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
-    /// cloud-init.
+    /// The cloud-init that all other distributions have.
     CloudInit,
-    /// coreos-cloudinit, which Flatcar has in cloud-init's place.
+    /// Flatcar's program for `cloud-init`.
     CoreosCloudinit,
-    /// Ignition.
     Ignition,
 }
 
@@ -75,13 +75,13 @@ pub(crate) fn own_paths(reader: Reader) -> &'static [&'static str] {
 
 const UNIT_FOLDER: &str = "/etc/systemd/system";
 
-/// The document of a stage, a cloud-config or an Ignition config, with `values` in the place of late-bound ones.
+/// The document of a stage, a cloud-config or an Ignition config, with `values` for its late-bound values.
 ///
 /// The bootstrap document also sets the host name and writes `/etc/machine-name` (on every cloud but `aws`, where the
 /// node is named by the cloud), sets the users' SSH keys and turns password logins off.
 ///
 /// # Errors
-/// A late-bound value that is missing, that can't stand where its marker stands, or that the configuration does not
+/// A late-bound value that is missing, that can't be written where its marker is, or that the configuration does not
 /// declare; content that the provisioning utility can't take.
 pub fn user_data(
     spec: &OperatingSystemConfigSpec,
@@ -96,9 +96,9 @@ pub fn user_data(
     }
 }
 
-/// Readable values in the place of late-bound ones, for previews; never use them for a machine.
+/// Readable stand-ins for late-bound values, for previews. Never use them for a machine.
 pub fn placeholders(spec: &OperatingSystemConfigSpec) -> LateValues {
-    late::stand_ins(&spec.late_bound)
+    late_bound::stand_ins(&spec.late_bound)
 }
 
 /// What machine-controller replaces in a bootstrap document: its placeholder, and the same as a URL has it.
@@ -114,7 +114,10 @@ pub(crate) fn has_machine_name(text: &str) -> bool {
 const ESCAPED_PLACEHOLDER: &str = "%3CMACHINE_NAME%3E";
 
 fn unfit(place: &str, problem: impl Into<String>) -> UserDataError {
-    UserDataError::Unfit { place: place.to_owned(), problem: problem.into() }
+    UserDataError::Unfit {
+        place: place.to_owned(),
+        problem: problem.into(),
+    }
 }
 
 /// What a stage consists of, everything filled in.
@@ -129,7 +132,7 @@ struct Filled {
 
 struct FilledFile {
     path: String,
-    /// Octal, as read by people: 644.
+    /// Octal digits as a decimal number: 644.
     permissions: i32,
     text: String,
     /// Whether a cloud-config holds it as base64.
@@ -147,7 +150,7 @@ impl Filled {
             Stage::Provisioning => &spec.provisioning_config,
         };
         let fill = |place: &dyn fmt::Display, text: &str| {
-            let filled = late::fill(text, place, &spec.late_bound, values)?;
+            let filled = late_bound::fill(text, place, &spec.late_bound, values)?;
             if stage == Stage::Bootstrap
                 && has_machine_name(&filled)
                 && machine_names(&filled) != machine_names(text)
@@ -162,15 +165,29 @@ impl Filled {
             Ok(filled)
         };
         let modules = config.modules.clone().unwrap_or(Value::Null);
-        let modules = texts::map_value(&Path::Top, &modules, &mut |path, text| {
-            fill(&Place::Value { stage: stage.field(), path }, text)
+        let modules = template_walk::map_value(&Path::Top, &modules, &mut |path, text| {
+            fill(
+                &Place::Value {
+                    stage: stage.field(),
+                    path,
+                },
+                text,
+            )
         })?;
         Ok(Self {
             name: (stage == Stage::Bootstrap).then(|| machine_name(spec)).flatten(),
             ssh_keys: config.user_ssh_keys.clone(),
             files: files(config, &fill)?,
-            units: config.units.iter().map(|unit| fill_unit(unit, &fill)).collect::<Result<_, _>>()?,
-            modules: if let Value::Object(modules) = modules { modules } else { Map::new() },
+            units: config
+                .units
+                .iter()
+                .map(|unit| fill_unit(unit, &fill))
+                .collect::<Result<_, _>>()?,
+            modules: if let Value::Object(modules) = modules {
+                modules
+            } else {
+                Map::new()
+            },
         })
     }
 }
@@ -178,9 +195,9 @@ impl Filled {
 /// machine-controller puts the name of each machine in; with `edge` it never does, there the pool's name is taken.
 fn machine_name(spec: &OperatingSystemConfigSpec) -> Option<String> {
     let cloud = spec.cloud_provider.as_ref().map(|cloud| cloud.name);
-    let name = match &spec.machine_deployment {
-        _ if cloud == Some(CloudProvider::Aws) => return None,
-        Some(pool) if cloud == Some(CloudProvider::Edge) => &pool.name,
+    let name = match content::pool_name(spec) {
+        _ if cloud.is_some_and(clouds::names_machines) => return None,
+        Some(pool) if cloud == Some(CloudProvider::Edge) => pool,
         _ => MACHINE_NAME_PLACEHOLDER,
     };
     Some(name.to_owned())
@@ -197,7 +214,11 @@ fn files(
             let inline = file.content.inline.as_ref();
             Ok(FilledFile {
                 path: file.path.clone(),
-                permissions: if file.permissions == 0 { 644 } else { file.permissions },
+                permissions: if file.permissions == 0 {
+                    644
+                } else {
+                    file.permissions
+                },
                 text: fill(&file.path, inline.map_or("", |inline| &inline.data))?,
                 b64: inline.and_then(|inline| inline.encoding.as_deref()) == Some("b64"),
             })
@@ -209,7 +230,11 @@ fn fill_unit(
     unit: &Unit,
     fill: &impl Fn(&dyn fmt::Display, &str) -> Result<String, UserDataError>,
 ) -> Result<Unit, UserDataError> {
-    let content = unit.content.as_ref().map(|text| fill(&unit_path(unit), text)).transpose()?;
+    let content = unit
+        .content
+        .as_ref()
+        .map(|text| fill(&unit_path(unit), text))
+        .transpose()?;
     let installed = |text: &String| unit_text::has_section(text, "Install");
     if unit.enable == Some(true) && content.as_ref().is_some_and(|text| !installed(text)) {
         return Err(unfit(
@@ -219,15 +244,29 @@ fn fill_unit(
     }
     let drop_ins = unit.drop_ins.iter().map(|drop_in| {
         let content = fill(&drop_in_path(unit, drop_in), &drop_in.content)?;
-        Ok(DropIn { name: drop_in.name.clone(), content })
+        Ok(DropIn {
+            name: drop_in.name.clone(),
+            content,
+        })
     });
-    Ok(Unit { content, drop_ins: drop_ins.collect::<Result<_, _>>()?, ..unit.clone() })
+    Ok(Unit {
+        content,
+        drop_ins: drop_ins.collect::<Result<_, _>>()?,
+        ..unit.clone()
+    })
 }
 
-/// `permissions`, octal digits as people write them, as a number.
+/// `permissions`, octal digits as a decimal number, as the mode that they mean.
 fn mode(program: &str, path: &str, permissions: i32) -> Result<u32, UserDataError> {
-    let mode = u32::from_str_radix(&permissions.to_string(), 8).ok().filter(|mode| *mode <= 0o777);
-    mode.ok_or_else(|| unfit(path, format!("permissions must be 777 or less, {program} sets no others")))
+    let mode = u32::from_str_radix(&permissions.to_string(), 8)
+        .ok()
+        .filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| {
+        unfit(
+            path,
+            format!("permissions must be 777 or less, {program} sets no others"),
+        )
+    })
 }
 
 fn unit_path(unit: &Unit) -> String {
@@ -241,8 +280,10 @@ fn drop_in_path(unit: &Unit, drop_in: &DropIn) -> String {
 /// The files that a unit takes: path and text.
 fn unit_files(unit: &Unit) -> impl Iterator<Item = (String, &str)> {
     let own = unit.content.as_deref().map(|text| (unit_path(unit), text));
-    let drop_ins =
-        unit.drop_ins.iter().map(|drop_in| (drop_in_path(unit, drop_in), drop_in.content.as_str()));
+    let drop_ins = unit
+        .drop_ins
+        .iter()
+        .map(|drop_in| (drop_in_path(unit, drop_in), drop_in.content.as_str()));
     own.into_iter().chain(drop_ins)
 }
 

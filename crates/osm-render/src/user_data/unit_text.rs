@@ -9,12 +9,15 @@ pub(super) fn check(text: &str) -> Result<(), String> {
         return Err("the text has carriage returns: end lines with a newline alone".to_owned());
     }
     if let Some(line) = text.split('\n').position(|line| line.len() > LONGEST_LINE) {
-        return Err(format!("line {} has more than {LONGEST_LINE} bytes: break it with \\", line + 1));
+        return Err(format!(
+            "line {} has more than {LONGEST_LINE} bytes: break it with \\",
+            line + 1
+        ));
     }
     for (number, line) in logical_lines(text) {
         let problem = match line {
             Line::Section(_) | Line::Setting => continue,
-            Line::Stray => "stands before any [Section]",
+            Line::Stray => "is before any [Section]",
             Line::Broken => "is no [Section], Key=value or comment",
         };
         return Err(format!("line {number} {problem}"));
@@ -24,7 +27,9 @@ pub(super) fn check(text: &str) -> Result<(), String> {
 
 /// Whether there is a section of this name.
 pub(in crate::user_data) fn has_section(text: &str, name: &str) -> bool {
-    logical_lines(text).iter().any(|(_, line)| matches!(line, Line::Section(section) if *section == name))
+    logical_lines(text)
+        .iter()
+        .any(|(_, line)| matches!(line, Line::Section(section) if *section == name))
 }
 
 enum Line<'a> {
@@ -51,7 +56,11 @@ fn logical_lines(text: &str) -> Vec<(usize, Line<'_>)> {
         } else if line.starts_with('[') {
             let name = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
             inside = true;
-            found.push((i + 1, name.filter(|name| !name.contains(']')).map_or(Line::Broken, Line::Section)));
+            found.push((
+                i + 1,
+                name.filter(|name| !name.contains(']'))
+                    .map_or(Line::Broken, Line::Section),
+            ));
         } else if !line.is_empty() {
             let kind = match (inside, whole.contains('=')) {
                 (false, _) => Line::Stray,
@@ -81,7 +90,7 @@ mod tests {
         check("").unwrap();
         let long = format!("[Unit]\nA={}\n", "x".repeat(2046));
         for (text, problem) in [
-            ("A=b\n[Unit]\n", "line 1 stands before"),
+            ("A=b\n[Unit]\n", "line 1 is before"),
             ("[Unit]\nA\n", "line 2 is no"),
             ("[Unit\n", "line 1 is no"),
             ("[Unit] x\n", "line 1 is no"),

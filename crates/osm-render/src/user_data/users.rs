@@ -10,7 +10,7 @@ pub(super) const DEFAULT_USER: &str = "core";
 
 /// What a program that makes users calls their fields.
 pub(super) struct Words {
-    /// The program, for people.
+    /// The program's name, for messages.
     pub(super) program: &'static str,
     /// Fields of a user: cloud-init's names, the program's, and what they hold.
     pub(super) fields: &'static [(&'static str, &'static str, Kind)],
@@ -29,7 +29,7 @@ pub(super) enum Kind {
 /// A user in the program's words.
 pub(super) type User = Map<String, Value>;
 
-/// The pool's SSH keys, as those of the default user, and the users of the module. Keys are trimmed, and each stands once:
+/// The pool's SSH keys, as those of the default user, and the users of the module. Keys are trimmed, and each is listed once:
 /// Ignition refuses repetitions.
 pub(super) fn list(
     words: &Words,
@@ -55,12 +55,19 @@ pub(super) fn list(
 /// The items of a list with their places.
 pub(super) fn items<'a>(place: &str, list: &'a Value) -> Result<Vec<(String, &'a Value)>, UserDataError> {
     let items = list.as_array().ok_or_else(|| unfit(place, "must be a list"))?;
-    Ok(items.iter().enumerate().map(|(i, item)| (format!("{place}[{i}]"), item)).collect())
+    Ok(items
+        .iter()
+        .enumerate()
+        .map(|(i, item)| (format!("{place}[{i}]"), item))
+        .collect())
 }
 
 /// The default user may be there already, with the pool's keys.
 fn add(words: &Words, users: &mut Vec<User>, user: User, place: &str) -> Result<(), UserDataError> {
-    let Some(known) = users.iter_mut().find(|known| known.get("name") == user.get("name")) else {
+    let Some(known) = users
+        .iter_mut()
+        .find(|known| known.get("name") == user.get("name"))
+    else {
         users.push(user);
         return Ok(());
     };
@@ -75,18 +82,26 @@ fn add(words: &Words, users: &mut Vec<User>, user: User, place: &str) -> Result<
 }
 
 fn user(words: &Words, place: &str, item: &Value) -> Result<User, UserDataError> {
-    let item = item.as_object().ok_or_else(|| unfit(place, "must be an object with the user's name"))?;
+    let item = item
+        .as_object()
+        .ok_or_else(|| unfit(place, "must be an object with the user's name"))?;
     let mut user = Map::new();
     for (key, value) in item {
         let place = format!("{place}.{key}");
         match key.as_str() {
             "ssh_authorized_keys" => {
-                user.insert(words.keys.to_owned(), json!(distinct(&several(&place, value, None)?)));
+                user.insert(
+                    words.keys.to_owned(),
+                    json!(distinct(&several(&place, value, None)?)),
+                );
             }
             "groups" => {
-                user.insert("groups".to_owned(), json!(distinct(&several(&place, value, Some(','))?)));
+                user.insert(
+                    "groups".to_owned(),
+                    json!(distinct(&several(&place, value, Some(','))?)),
+                );
             }
-            // Without a password hash, nobody can log in with one.
+            // Without a password hash, no user can log in with a password.
             "lock_passwd" if *value == json!(true) => {}
             _ => {
                 let Some((_, name, kind)) = words.fields.iter().find(|(known, ..)| known == key) else {
@@ -124,13 +139,19 @@ fn several(place: &str, value: &Value, separator: Option<char>) -> Result<Vec<St
 
 fn texts(value: &Value) -> Vec<String> {
     let items = value.as_array().into_iter().flatten();
-    items.filter_map(|item| item.as_str().map(str::to_owned)).collect()
+    items
+        .filter_map(|item| item.as_str().map(str::to_owned))
+        .collect()
 }
 
 /// Trimmed, each once, in order.
 fn distinct(items: &[String]) -> Vec<&str> {
     let mut seen: Vec<&str> = Vec::new();
-    for item in items.iter().map(|item| item.trim()).filter(|item| !item.is_empty()) {
+    for item in items
+        .iter()
+        .map(|item| item.trim())
+        .filter(|item| !item.is_empty())
+    {
         if !seen.contains(&item) {
             seen.push(item);
         }

@@ -66,8 +66,11 @@ pub fn pool(os: &str, cloud: &str, kubelet: &str, family: &str, annotations: boo
         .filter(|_| annotations)
         .map(|(name, value)| (format!("{prefix}/{name}"), *value))
         .collect();
-    let cloud_config =
-        if annotations.is_empty() { Value::Null } else { json!("[Global]\nregion = \"EOF\"\nEOF\n") };
+    let cloud_config = if annotations.is_empty() {
+        Value::Null
+    } else {
+        json!("[Global]\nregion = \"EOF\"\nEOF\n")
+    };
     let system = match (os, family) {
         ("rhel", _) if annotations.is_empty() => Value::Null,
         ("rhel", "IPv4") => {
@@ -105,7 +108,11 @@ pub fn noise(seed: &str, length: usize) -> String {
 pub fn token(seed: &str, issued: u64) -> String {
     let claims = json!({"iat": issued, "sub": "system:serviceaccount:cloud-init-settings:osm", "jti": noise(seed, 500)});
     let claims = URL_SAFE_NO_PAD.encode(claims.to_string());
-    format!("{}.{claims}.{}", URL_SAFE_NO_PAD.encode(r#"{"alg":"RS256"}"#), noise(seed, 342))
+    format!(
+        "{}.{claims}.{}",
+        URL_SAFE_NO_PAD.encode(r#"{"alg":"RS256"}"#),
+        noise(seed, 342)
+    )
 }
 
 /// A value for everything that is late-bound.
@@ -121,7 +128,10 @@ pub fn values(digest: &str, issued: u64) -> LateValues {
     }
     for registry in ["docker.io", "registry.example:5000"] {
         values.insert(format!("registry/{registry}/username"), "robot$ci".to_owned());
-        values.insert(format!("registry/{registry}/password"), "quo\"te's \\ and\nline".to_owned());
+        values.insert(
+            format!("registry/{registry}/password"),
+            "quo\"te's \\ and\nline".to_owned(),
+        );
     }
     values
 }

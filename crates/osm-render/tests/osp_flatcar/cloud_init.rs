@@ -1,7 +1,7 @@
 //! The profile osp-flatcar-cloud-init, where it differs from osp-flatcar. The matrix of all profiles has its documents judged.
 
 use osm_api::profile::ProvisioningUtility;
-use osm_testkit::judge::{CoreosConfig, coreos_apply, coreos_read};
+use osm_judges::{CoreosConfig, coreos_apply, coreos_read};
 
 use super::*;
 
@@ -16,12 +16,18 @@ fn profile() -> Profile {
     let pool = pool("IPv4", false);
     let name = osm_render::default_name(pool.operating_system.as_str(), pool.provisioning_utility());
     assert_eq!(name, "osp-flatcar-cloud-init");
-    let (_, spec) = osm_render::defaults().into_iter().find(|(known, _)| *known == name).unwrap();
+    let (_, spec) = osm_render::defaults()
+        .into_iter()
+        .find(|(known, _)| *known == name)
+        .unwrap();
     osm_render::compile(&osm_render::resolve(&spec).unwrap()).unwrap()
 }
 
 fn read(document: &str) -> CoreosConfig {
-    coreos_read(&[("document", document)]).unwrap().remove(0).unwrap_or_else(|verdict| panic!("{verdict}"))
+    coreos_read(&[("document", document)])
+        .unwrap()
+        .remove(0)
+        .unwrap_or_else(|verdict| panic!("{verdict}"))
 }
 
 /// A machine that has read a bootstrap document which names `document`, with a coreos-cloudinit that applies it as `program` says.
@@ -42,7 +48,10 @@ fn booted(kind: Kind, server: &Server, ca: &str, document: &str, program: &str) 
 
 /// The call that applies the document.
 fn call(machine: &Machine) -> String {
-    format!("coreos-cloudinit --from-file={}\n", machine.path("/var/lib/osm/provisioning.yaml").display())
+    format!(
+        "coreos-cloudinit --from-file={}\n",
+        machine.path("/var/lib/osm/provisioning.yaml").display()
+    )
 }
 
 #[test]
@@ -59,8 +68,17 @@ fn bootstrap_says_what_is_wrong_goes_on_and_applies_the_document() {
             (Answer::status(404), "there is no Secret"),
             (Answer::ok(secret("{}")), "digest differs"),
             (Answer::ok("{\"data\":"), "can't take the document out"),
-            (Answer { cut: true, ..Answer::ok(good.clone()) }, "can't read from the API server"),
-            (Answer::ok(good), "can't apply the document: Failed to apply cloud-config: no space"),
+            (
+                Answer {
+                    cut: true,
+                    ..Answer::ok(good.clone())
+                },
+                "can't read from the API server",
+            ),
+            (
+                Answer::ok(good),
+                "can't apply the document: Failed to apply cloud-config: no space",
+            ),
         ];
         let mut run = None;
         let mut seen = 0;
@@ -77,7 +95,11 @@ fn bootstrap_says_what_is_wrong_goes_on_and_applies_the_document() {
         assert!(run.unwrap().succeeds(), "{}", machine.read("/log"));
 
         assert!(machine.read("/calls").ends_with(&call(&machine)), "{kind:?}");
-        assert_eq!(server.requests().len(), asked, "what is there and whole is not fetched again");
+        assert_eq!(
+            server.requests().len(),
+            asked,
+            "what is there and whole is not fetched again"
+        );
         assert_eq!(machine.read("/var/lib/osm/provisioning.yaml"), document);
         assert_eq!(machine.mode("/var/lib/osm/provisioning.yaml"), 0o600);
         assert!(machine.path("/var/lib/osm/bootstrapped").exists());
@@ -85,7 +107,11 @@ fn bootstrap_says_what_is_wrong_goes_on_and_applies_the_document() {
             !machine.path("/etc/osm/api-token").exists()
                 && !machine.path("/run/osm/osm-bootstrap/answer").exists()
         );
-        assert!(machine.read("/dev/console").ends_with("the provisioning document is applied\n"));
+        assert!(
+            machine
+                .read("/dev/console")
+                .ends_with("the provisioning document is applied\n")
+        );
         assert!(server.requests().iter().all(|(path, authorization)| {
             path.ends_with(SECRET) && *authorization == format!("Bearer {}", token("api", 1))
         }));
@@ -103,7 +129,9 @@ fn a_power_cut_while_the_document_is_applied_costs_no_more_than_time() {
         let hangs = "while [ -e \"$0\" ] && [ ! -e \"$0.works\" ]; do /usr/bin/sleep 0.05; done";
         let machine = booted(kind, &server, &authority.ca, document, hangs);
         let run = machine.start("/opt/bin/osm-bootstrap");
-        wait_for("the document to be applied", || (machine.read("/calls") == call(&machine)).then_some(()));
+        wait_for("the document to be applied", || {
+            (machine.read("/calls") == call(&machine)).then_some(())
+        });
         run.kill();
         assert!(!machine.path("/var/lib/osm/bootstrapped").exists());
         assert!(machine.path("/etc/osm/api-token").exists());
@@ -111,9 +139,16 @@ fn a_power_cut_while_the_document_is_applied_costs_no_more_than_time() {
         // What was kept is no longer whole.
         fs::write(machine.path("/var/lib/osm/provisioning.yaml"), "damaged").unwrap();
         fs::write(machine.path("/bin/coreos-cloudinit.works"), "").unwrap();
-        assert!(machine.start("/opt/bin/osm-bootstrap").succeeds(), "{}", machine.read("/log"));
+        assert!(
+            machine.start("/opt/bin/osm-bootstrap").succeeds(),
+            "{}",
+            machine.read("/log")
+        );
         assert_eq!(machine.read("/var/lib/osm/provisioning.yaml"), document);
-        assert_eq!((server.requests().len(), machine.read("/calls")), (2, call(&machine).repeat(2)));
+        assert_eq!(
+            (server.requests().len(), machine.read("/calls")),
+            (2, call(&machine).repeat(2))
+        );
     }
 }
 
@@ -124,12 +159,23 @@ fn at_later_boots_the_token_is_taken_away_and_nothing_else_done() {
         let server = Server::start(Some(&authority));
         server.always(Answer::ok(secret("{}")));
         let machine = booted(kind, &server, &authority.ca, "{}", "");
-        assert!(machine.start("/opt/bin/osm-bootstrap").succeeds(), "{}", machine.read("/log"));
+        assert!(
+            machine.start("/opt/bin/osm-bootstrap").succeeds(),
+            "{}",
+            machine.read("/log")
+        );
         // coreos-cloudinit writes it at every boot.
-        fs::write(machine.path("/etc/osm/api-token"), "Authorization: Bearer a.b.c\n").unwrap();
+        fs::write(
+            machine.path("/etc/osm/api-token"),
+            "Authorization: Bearer a.b.c\n",
+        )
+        .unwrap();
         assert!(machine.start("/opt/bin/osm-bootstrap").succeeds());
         assert!(!machine.path("/etc/osm/api-token").exists());
-        assert_eq!((server.requests().len(), machine.read("/calls")), (1, call(&machine)));
+        assert_eq!(
+            (server.requests().len(), machine.read("/calls")),
+            (1, call(&machine))
+        );
         // Which systemd lets it do.
         let condition = machine.read("/etc/systemd/system/osm-bootstrap.service.d/10-every-boot.conf");
         assert!(condition.ends_with("\nConditionPathExists=\n"), "{condition}");
@@ -140,12 +186,24 @@ fn at_later_boots_the_token_is_taken_away_and_nothing_else_done() {
 fn coreos_cloudinit_makes_of_the_documents_what_the_profile_says() {
     let pool = pool("IPv4+IPv6", true);
     let cluster = ("https://10.0.0.1:6443", "CA\n");
-    let documents = render(&profile(), &pool, EVERYTHING, cluster, &values(&"0".repeat(64), 1));
+    let documents = render(
+        &profile(),
+        &pool,
+        EVERYTHING,
+        cluster,
+        &values(&"0".repeat(64), 1),
+    );
     let root = tempfile::tempdir().unwrap();
     let at = |path: &str| root.path().join(path.trim_start_matches('/'));
-    for (document, unit) in documents.iter().zip(["osm-bootstrap.service", "osm-setup.service"]) {
+    for (document, unit) in documents
+        .iter()
+        .zip(["osm-bootstrap.service", "osm-setup.service"])
+    {
         let calls = coreos_apply(document, root.path()).unwrap();
-        let of_systemd: Vec<&str> = calls.iter().filter_map(|call| call.strip_prefix("systemd ")).collect();
+        let of_systemd: Vec<&str> = calls
+            .iter()
+            .filter_map(|call| call.strip_prefix("systemd "))
+            .collect();
         let (enable, start) = (format!("enable {unit}"), format!("start {unit}"));
         let mut expected = vec![enable.as_str(), "daemon-reload", start.as_str()];
         if unit == "osm-bootstrap.service" {
@@ -153,20 +211,32 @@ fn coreos_cloudinit_makes_of_the_documents_what_the_profile_says() {
             assert_eq!(calls[0], "hostnamectl set-hostname pool-5d8f");
             assert!(calls[2].starts_with("ssh-ed25519 "), "{calls:?}");
         } else {
-            assert_eq!(of_systemd.len(), calls.len(), "the name and the keys stay as they are: {calls:?}");
+            assert_eq!(
+                of_systemd.len(),
+                calls.len(),
+                "the name and the keys stay as they are: {calls:?}"
+            );
         }
         assert_eq!(of_systemd, expected);
         let files = read(document).into_files();
         assert!(files.len() > 5);
         for file in files {
             let metadata = fs::metadata(at(&file.path)).unwrap();
-            assert_eq!(fs::read_to_string(at(&file.path)).unwrap(), file.content, "{}", file.path);
+            assert_eq!(
+                fs::read_to_string(at(&file.path)).unwrap(),
+                file.content,
+                "{}",
+                file.path
+            );
             assert_eq!(metadata.mode() & 0o7777, file.mode, "{}", file.path);
         }
     }
     let network = fs::read_to_string(at("/etc/systemd/network/05-osm-static.network")).unwrap();
     assert!(network.contains("192.0.2.7"));
-    let config: toml::Table = fs::read_to_string(at("/etc/containerd/config.toml")).unwrap().parse().unwrap();
+    let config: toml::Table = fs::read_to_string(at("/etc/containerd/config.toml"))
+        .unwrap()
+        .parse()
+        .unwrap();
     let password = &config["plugins"]["io.containerd.cri.v1.images"]["registry"]["configs"]["docker.io"]["auth"]
         ["password"];
     assert_eq!(password.as_str(), Some("quo\"te's \\ and\nline"));
@@ -187,16 +257,33 @@ fn setup_makes_a_node_behind_a_proxy() {
             &values(&"0".repeat(64), 1),
         );
         machine.write(&read(&document).into_files());
-        machine.program("containerd", "echo containerd github.com/containerd/containerd/v2 v2.1.5 abc");
-        assert!(machine.start("/opt/bin/osm-setup").succeeds(), "{}", machine.read("/log"));
+        machine.program(
+            "containerd",
+            "echo containerd github.com/containerd/containerd/v2 v2.1.5 abc",
+        );
+        assert!(
+            machine.start("/opt/bin/osm-setup").succeeds(),
+            "{}",
+            machine.read("/log")
+        );
         assert_eq!(machine.read("/opt/bin/kubelet").as_bytes(), program("kubelet"));
         let calls = machine.read("/calls");
-        assert!(calls.contains("systemctl try-restart update-engine.service\n"), "{calls}");
-        assert!(calls.contains("systemctl try-restart systemd-journald.service\n"), "{calls}");
+        assert!(
+            calls.contains("systemctl try-restart update-engine.service\n"),
+            "{calls}"
+        );
+        assert!(
+            calls.contains("systemctl try-restart systemd-journald.service\n"),
+            "{calls}"
+        );
         for foreign in ["mask", "swapoff", "osm-extras", "ufw", "setenforce", "apt-get"] {
             assert!(!calls.contains(foreign), "{calls}");
         }
         assert!(machine.path("/var/lib/osm/set-up").exists());
-        assert!(!machine.read("/log").contains("warning"), "{}", machine.read("/log"));
+        assert!(
+            !machine.read("/log").contains("warning"),
+            "{}",
+            machine.read("/log")
+        );
     }
 }

@@ -1,6 +1,11 @@
 //! The profiles osp-flatcar and osp-flatcar-cloud-init: their documents before the judges, their scripts at work.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 mod cloud_init;
 #[path = "../common/mod.rs"]
@@ -24,26 +29,38 @@ use machine::{Answer, Authority, KINDS, Kind, Machine, Server, wait_for};
 use osm_api::profile::OperatingSystemProfile;
 use osm_api::provider_spec::{Dns, Network};
 use osm_api::{Pool, Settings};
+use osm_judges::packages;
+use osm_judges::{File, IgnitionConfig, UserData, ignition_apply, ignition_read, judge_user_data_batch};
 use osm_render::{ClusterEndpoint, LateValues, Profile, Stage, user_data};
-use osm_testkit::judge::{
-    File, IgnitionConfig, UserData, ignition_apply, ignition_read, judge_user_data_batch,
-};
-use osm_testkit::packages;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 const PROFILE: &str = include_str!("../../../../profiles/osp-flatcar.yaml");
-const CLOUDS: [&str; 7] =
-    ["aws", "azure", "gce", "kubevirt", "openstack", "vmware-cloud-director", "vsphere"];
+const CLOUDS: [&str; 7] = [
+    "aws",
+    "azure",
+    "gce",
+    "kubevirt",
+    "openstack",
+    "vmware-cloud-director",
+    "vsphere",
+];
 
 /// A pool of Flatcar; with `everything`, its MachineDeployment says everything it can.
 fn pool(cloud: &str, kubelet: &str, family: &str, everything: bool) -> Pool {
     let mut pool = common::pool("flatcar", cloud, kubelet, family, everything);
     if everything {
         pool.os.disable_auto_update = true;
-        let dns = Dns { servers: vec!["192.0.2.2".to_owned()] };
+        let dns = Dns {
+            servers: vec!["192.0.2.2".to_owned()],
+        };
         let (cidr, gateway) = ("192.0.2.7/24".to_owned(), "192.0.2.1".to_owned());
-        pool.network = Network { cidr, gateway, dns, ..pool.network };
+        pool.network = Network {
+            cidr,
+            gateway,
+            dns,
+            ..pool.network
+        };
     }
     pool
 }
@@ -60,11 +77,18 @@ fn render(
     cluster: (&str, &str),
     values: &LateValues,
 ) -> [String; 2] {
-    let cluster = ClusterEndpoint { api_server: cluster.0.to_owned(), ca: cluster.1.to_owned() };
-    let rendered = profile.render(pool, &Settings::parse(settings).unwrap(), &cluster).unwrap();
+    let cluster = ClusterEndpoint {
+        api_server: cluster.0.to_owned(),
+        ca: cluster.1.to_owned(),
+    };
+    let rendered = profile
+        .render(pool, &Settings::parse(settings).unwrap(), &cluster)
+        .unwrap();
     // What machine-controller does with a bootstrap document.
     let name = |document: String| {
-        document.replace("<MACHINE_NAME>", "pool-5d8f").replace("%3CMACHINE_NAME%3E", "pool-5d8f")
+        document
+            .replace("<MACHINE_NAME>", "pool-5d8f")
+            .replace("%3CMACHINE_NAME%3E", "pool-5d8f")
     };
     Stage::ALL.map(|stage| name(user_data(&rendered.spec, stage, values).unwrap()))
 }
@@ -73,8 +97,12 @@ fn render(
 fn judges_have_no_complaint() {
     let ca = Authority::new("127.0.0.1").ca;
     let (profile, values) = (profile(), values(&"0".repeat(64), 1));
-    let supported: Vec<String> =
-        profile.spec().supported_cloud_providers.iter().map(|cloud| cloud.name.to_string()).collect();
+    let supported: Vec<String> = profile
+        .spec()
+        .supported_cloud_providers
+        .iter()
+        .map(|cloud| cloud.name.to_string())
+        .collect();
     assert_eq!(supported, CLOUDS);
     let mut documents = Vec::new();
     for cloud in CLOUDS {
@@ -97,20 +125,33 @@ fn judges_have_no_complaint() {
     }
     let documents: Vec<UserData<'_>> = documents
         .iter()
-        .map(|(name, kubelet, text)| UserData { name, text, kubelet: Some(kubelet) })
+        .map(|(name, kubelet, text)| UserData {
+            name,
+            text,
+            kubelet: Some(kubelet),
+        })
         .collect();
     judge_user_data_batch(&documents).unwrap_or_else(|verdict| panic!("{verdict}"));
 }
 
 #[test]
 fn bootstrap_is_small() {
-    let certificate =
-        |seed| format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", noise(seed, 1500));
+    let certificate = |seed| {
+        format!(
+            "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+            noise(seed, 1500)
+        )
+    };
     let ca = certificate("one") + &certificate("two");
     let cluster = ("https://api.cluster.example:6443", ca.as_str());
     let values = values(&noise("digest", 64), 1);
-    let [bootstrap, _] =
-        render(&profile(), &pool("aws", "1.36.0", "IPv4", true), EVERYTHING, cluster, &values);
+    let [bootstrap, _] = render(
+        &profile(),
+        &pool("aws", "1.36.0", "IPv4", true),
+        EVERYTHING,
+        cluster,
+        &values,
+    );
     let size = bootstrap.len();
     assert!(
         size < 14 * 1024,
@@ -132,7 +173,10 @@ fn on_the_machine(config: &IgnitionConfig) -> Vec<File> {
 }
 
 fn read(document: &str) -> IgnitionConfig {
-    ignition_read(&[("document", document)]).unwrap().remove(0).unwrap()
+    ignition_read(&[("document", document)])
+        .unwrap()
+        .remove(0)
+        .unwrap()
 }
 
 /// A machine that has read a bootstrap document which names `document`.
@@ -152,11 +196,16 @@ fn booted(kind: Kind, server: &str, ca: &str, document: &str, issued: u64) -> Ma
 }
 
 fn secret(document: &str) -> Vec<u8> {
-    json!({"kind": "Secret", "data": {"cloud-config": STANDARD.encode(document)}}).to_string().into_bytes()
+    json!({"kind": "Secret", "data": {"cloud-config": STANDARD.encode(document)}})
+        .to_string()
+        .into_bytes()
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// Flatcar always has curl.
@@ -183,9 +232,18 @@ fn bootstrap_says_what_is_wrong_goes_on_and_reboots_into_ignition() {
             (Answer::status(503), "answers 503"),
             (Answer::ok(secret("{}")), "digest differs"),
             (Answer::ok("{\"data\":"), "can't take the document out"),
-            (Answer::ok("{\"data\":{\"cloud-config\":\"%\"}}"), "can't take the document out"),
+            (
+                Answer::ok("{\"data\":{\"cloud-config\":\"%\"}}"),
+                "can't take the document out",
+            ),
             (Answer::ok("{}"), "can't take the document out"),
-            (Answer { cut: true, ..Answer::ok(good.clone()) }, "can't read from the API server"),
+            (
+                Answer {
+                    cut: true,
+                    ..Answer::ok(good.clone())
+                },
+                "can't read from the API server",
+            ),
         ];
         let mut run = None;
         let mut seen = 0;
@@ -205,22 +263,41 @@ fn bootstrap_says_what_is_wrong_goes_on_and_reboots_into_ignition() {
         assert!(machine.path("/etc/boot-flatcar/first_boot").exists());
         assert!(!machine.path("/etc/machine-id").exists());
         let (path, authorization) = server.requests().swap_remove(0);
-        assert_eq!(path, format!("/api/v1/namespaces/cloud-init-settings/secrets/{SECRET}"));
+        assert_eq!(
+            path,
+            format!("/api/v1/namespaces/cloud-init-settings/secrets/{SECRET}")
+        );
         assert_eq!(authorization, format!("Bearer {}", token("api", 1)));
         assert!(!machine.read("/log").contains(&token("api", 1)));
         assert!(!machine.path("/etc/osm/api-token").exists());
-        assert!(!machine.path("/var/lib/osm/bootstrapped").exists(), "that is the document's to say");
-        assert!(machine.read("/dev/console").ends_with("at the next boot: rebooting\n"));
+        assert!(
+            !machine.path("/var/lib/osm/bootstrapped").exists(),
+            "that is the document's to say"
+        );
+        assert!(
+            machine
+                .read("/dev/console")
+                .ends_with("at the next boot: rebooting\n")
+        );
 
         // Should Ignition not have applied it: what is there is not fetched again, and the machine does not reboot in a hurry.
         let (asked, sleeps) = (server.requests().len(), machine.read("/sleeps").len());
         assert!(machine.start("/opt/bin/osm-bootstrap").succeeds());
         assert_eq!(server.requests().len(), asked);
-        assert!(machine.read("/log").contains("Ignition did not apply"), "{}", machine.read("/log"));
+        assert!(
+            machine.read("/log").contains("Ignition did not apply"),
+            "{}",
+            machine.read("/log")
+        );
         assert!(machine.read("/sleeps")[sleeps..].starts_with("600\n"));
         assert_eq!(machine.read("/calls"), "systemctl reboot\n".repeat(2));
     }
-    assert!(read(&document).files.iter().any(|file| file.path == "/var/lib/osm/bootstrapped"));
+    assert!(
+        read(&document)
+            .files
+            .iter()
+            .any(|file| file.path == "/var/lib/osm/bootstrapped")
+    );
 }
 
 #[test]
@@ -243,7 +320,11 @@ fn a_reboot_that_can_not_be_prepared_is_not_tried() {
         assert!(!machine.path("/var/lib/osm/reboots").exists());
         fs::write(machine.path("/etc/oem/config.ign"), "damaged").unwrap();
         fs::remove_file(&flag).unwrap();
-        assert!(machine.start("/opt/bin/osm-bootstrap").succeeds(), "{}", machine.read("/log"));
+        assert!(
+            machine.start("/opt/bin/osm-bootstrap").succeeds(),
+            "{}",
+            machine.read("/log")
+        );
         assert_eq!(machine.read("/etc/oem/config.ign"), "{}");
         assert!(flag.exists());
         assert_eq!(machine.read("/calls"), "systemctl reboot\n");
@@ -286,7 +367,11 @@ fn bootstrap_tells_network_tls_and_clock_apart() {
     let later = 4_102_444_800;
     let cases = [
         ("https://no-such-name.invalid:6443", 1, "can't resolve a name"),
-        ("https://127.0.0.1:1", 1, "can't reach the API server https://127.0.0.1:1"),
+        (
+            "https://127.0.0.1:1",
+            1,
+            "can't reach the API server https://127.0.0.1:1",
+        ),
         (&stranger, later, "the clock is wrong"),
     ];
     for kind in kinds() {
@@ -294,7 +379,9 @@ fn bootstrap_tells_network_tls_and_clock_apart() {
             let machine = booted(kind, server, &ours.ca, "", issued);
             let _run = machine.start("/opt/bin/osm-bootstrap");
             machine.wait_for_log(0, text);
-            wait_for("the console", || machine.read("/dev/console").contains(text).then_some(()));
+            wait_for("the console", || {
+                machine.read("/dev/console").contains(text).then_some(())
+            });
             let waited = machine.read("/sleeps").starts_with(&"1\n".repeat(60));
             assert_eq!(waited, issued == later, "for the clock");
         }
@@ -306,19 +393,24 @@ fn bootstrap_tells_network_tls_and_clock_apart() {
 
 #[test]
 fn ignition_makes_of_the_documents_what_the_profile_says() {
-    if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        eprintln!("not applied: only root can write a machine's files");
-        return;
-    }
     let pool = pool("vsphere", "1.34.2", "IPv4+IPv6", true);
     let cluster = ("https://10.0.0.1:6443", "CA\n");
-    let documents = render(&profile(), &pool, EVERYTHING, cluster, &values(&"0".repeat(64), 1));
+    let documents = render(
+        &profile(),
+        &pool,
+        EVERYTHING,
+        cluster,
+        &values(&"0".repeat(64), 1),
+    );
     let root = tempfile::tempdir().unwrap();
     let at = |path: &str| root.path().join(path.trim_start_matches('/'));
     let enabled = |unit: &str| {
         fs::symlink_metadata(at(&format!("/etc/systemd/system/multi-user.target.wants/{unit}"))).is_ok()
     };
-    for (document, unit) in documents.iter().zip(["osm-bootstrap.service", "osm-setup.service"]) {
+    for (document, unit) in documents
+        .iter()
+        .zip(["osm-bootstrap.service", "osm-setup.service"])
+    {
         assert!(!enabled(unit));
         ignition_apply(document, root.path()).unwrap();
         assert!(enabled("osm-bootstrap.service") && enabled(unit), "{unit}");
@@ -326,7 +418,12 @@ fn ignition_makes_of_the_documents_what_the_profile_says() {
         assert!(config.files.len() > 5);
         for file in &config.files {
             let metadata = fs::metadata(at(&file.path)).unwrap();
-            assert_eq!(fs::read_to_string(at(&file.path)).unwrap(), file.content, "{}", file.path);
+            assert_eq!(
+                fs::read_to_string(at(&file.path)).unwrap(),
+                file.content,
+                "{}",
+                file.path
+            );
             assert_eq!(metadata.mode() & 0o7777, file.mode, "{}", file.path);
             assert_eq!((metadata.uid(), metadata.gid()), (0, 0), "{}", file.path);
         }
@@ -340,9 +437,14 @@ fn ignition_makes_of_the_documents_what_the_profile_says() {
         }
     }
     assert!(
-        fs::read_to_string(at("/etc/systemd/network/05-osm-static.network")).unwrap().contains("192.0.2.7")
+        fs::read_to_string(at("/etc/systemd/network/05-osm-static.network"))
+            .unwrap()
+            .contains("192.0.2.7")
     );
-    let config: toml::Table = fs::read_to_string(at("/etc/containerd/config.toml")).unwrap().parse().unwrap();
+    let config: toml::Table = fs::read_to_string(at("/etc/containerd/config.toml"))
+        .unwrap()
+        .parse()
+        .unwrap();
     let password = &config["plugins"]["io.containerd.cri.v1.images"]["registry"]["configs"]["docker.io"]["auth"]
         ["password"];
     assert_eq!(password.as_str(), Some("quo\"te's \\ and\nline"));
@@ -359,8 +461,13 @@ fn archive(programs: &[&str]) -> Vec<u8> {
         fs::write(&path, program(name)).unwrap();
         fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
-    let tar =
-        std::process::Command::new("tar").arg("-cC").arg(folder.path()).arg(".").output().unwrap().stdout;
+    let tar = std::process::Command::new("tar")
+        .arg("-cC")
+        .arg(folder.path())
+        .arg(".")
+        .output()
+        .unwrap()
+        .stdout;
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(&tar).unwrap();
     gzip.finish().unwrap()
@@ -368,7 +475,11 @@ fn archive(programs: &[&str]) -> Vec<u8> {
 
 /// What nodes download, by path.
 fn mirror() -> BTreeMap<String, Answer> {
-    let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    let arch = if cfg!(target_arch = "aarch64") {
+        "arm64"
+    } else {
+        "amd64"
+    };
     let kubelet = format!("/k/v1.34.2/bin/linux/{arch}/kubelet");
     let version = Settings::default().downloads.cni.version.unwrap();
     let cni = format!("/n/v{version}/cni-plugins-linux-{arch}-v{version}.tgz");
@@ -425,8 +536,17 @@ fn setup_makes_a_node() {
         let server = Server::start(None);
         server.answer(&mirror());
         let machine = provisioned(kind, "openstack", "IPv4", server.port);
-        assert!(machine.start("/opt/bin/osm-setup").succeeds(), "{}", machine.read("/log"));
-        for name in ["/opt/bin/kubelet", "/opt/cni/bin/bridge", "/opt/cni/bin/loopback", "/opt/bin/crictl"] {
+        assert!(
+            machine.start("/opt/bin/osm-setup").succeeds(),
+            "{}",
+            machine.read("/log")
+        );
+        for name in [
+            "/opt/bin/kubelet",
+            "/opt/cni/bin/bridge",
+            "/opt/cni/bin/loopback",
+            "/opt/bin/crictl",
+        ] {
             assert_eq!(
                 machine.read(name).as_bytes(),
                 program(name.rsplit('/').next().unwrap()),
@@ -447,13 +567,22 @@ fn setup_makes_a_node() {
             "systemctl enable containerd.service kubelet.service osm-health.timer\n",
             "systemctl restart containerd.service\nsystemctl restart kubelet.service\n",
         ] {
-            let at = rest.find(call).unwrap_or_else(|| panic!("{call:?} is not, or not here, in {calls}"));
+            let at = rest
+                .find(call)
+                .unwrap_or_else(|| panic!("{call:?} is not, or not here, in {calls}"));
             rest = &rest[at + call.len()..];
         }
         let certificate = "-----BEGIN CERTIFICATE-----\nb25lIHRydXN0\n-----END CERTIFICATE-----\n";
         assert_eq!(machine.read("/etc/ssl/certs/osm-2.pem"), certificate);
-        assert!(machine.read("/etc/containerd/certs.d/docker.io/hosts.toml").contains("https://a.example"));
-        assert_eq!(machine.read("/etc/kubernetes/cloud-config"), "[Global]\nregion = \"EOF\"\nEOF\n");
+        assert!(
+            machine
+                .read("/etc/containerd/certs.d/docker.io/hosts.toml")
+                .contains("https://a.example")
+        );
+        assert_eq!(
+            machine.read("/etc/kubernetes/cloud-config"),
+            "[Global]\nregion = \"EOF\"\nEOF\n"
+        );
         assert!(machine.path("/var/lib/osm/set-up").exists());
         assert!(machine.read("/dev/console").ends_with("the kubelet runs\n"));
     }
@@ -463,9 +592,15 @@ fn setup_makes_a_node() {
 fn an_old_containerd_is_told_in_one_line() {
     for kind in kinds() {
         let machine = provisioned(kind, "openstack", "IPv4", 1);
-        machine.program("containerd", "echo containerd github.com/containerd/containerd v1.7.23 abc");
+        machine.program(
+            "containerd",
+            "echo containerd github.com/containerd/containerd v1.7.23 abc",
+        );
         let _run = machine.start("/opt/bin/osm-setup");
-        machine.wait_for_log(0, "containerd is 1.7.23, too old: use Flatcar 4459.2.3 or newer\n");
+        machine.wait_for_log(
+            0,
+            "containerd is 1.7.23, too old: use Flatcar 4459.2.3 or newer\n",
+        );
         machine.program("containerd", "echo 'no such library' >&2; exit 127");
         machine.wait_for_log(0, "containerd does not say its version: no such library");
         assert!(!machine.path("/var/lib/osm/set-up").exists());
@@ -484,7 +619,11 @@ fn the_kubelet_is_told_what_only_the_machine_knows() {
         ] {
             let machine = provisioned(kind, "gce", family, 1);
             machine.program("ip", ip);
-            assert!(machine.start("/opt/bin/osm-kubelet-env").succeeds(), "{}", machine.read("/log"));
+            assert!(
+                machine.start("/opt/bin/osm-kubelet-env").succeeds(),
+                "{}",
+                machine.read("/log")
+            );
             let arguments = format!("KUBELET_NODE_ARGS=--hostname-override=pool-5d8f --node-ip={flag}\n");
             assert_eq!(machine.read("/run/osm/kubelet.env"), arguments);
         }
@@ -502,9 +641,16 @@ fn the_kubelet_is_told_what_only_the_machine_knows() {
               *) exit 22 ;;
             esac",
         );
-        assert!(machine.start("/opt/bin/osm-kubelet-env").succeeds(), "{}", machine.read("/log"));
+        assert!(
+            machine.start("/opt/bin/osm-kubelet-env").succeeds(),
+            "{}",
+            machine.read("/log")
+        );
         let arguments = machine.read("/run/osm/kubelet.env");
-        assert!(arguments.contains("--hostname-override=ip-10-0-0-7.eu.compute.internal "), "{arguments}");
+        assert!(
+            arguments.contains("--hostname-override=ip-10-0-0-7.eu.compute.internal "),
+            "{arguments}"
+        );
         machine.program("curl", "exit 7");
         assert!(!machine.start("/opt/bin/osm-kubelet-env").succeeds());
     }
@@ -523,10 +669,16 @@ fn what_hangs_three_times_in_a_row_is_restarted() {
             )
             .unwrap();
             assert!(machine.start("/opt/bin/osm-health").succeeds());
-            machine.read("/calls").matches("restart --no-block containerd.service").count()
+            machine
+                .read("/calls")
+                .matches("restart --no-block containerd.service")
+                .count()
         };
         let restarts = ["1", "1", "0", "1", "1", "1", "1"].map(check);
         assert_eq!(restarts, [0, 0, 0, 0, 0, 1, 1]);
-        assert!(!machine.read("/calls").contains("restart --no-block kubelet"), "it has no certificate yet");
+        assert!(
+            !machine.read("/calls").contains("restart --no-block kubelet"),
+            "it has no certificate yet"
+        );
     }
 }

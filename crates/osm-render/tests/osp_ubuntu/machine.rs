@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use osm_testkit::judge::File;
+use osm_judges::File;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -60,10 +60,22 @@ pub struct Kind {
 
 /// Every kind of machine that scripts must work on.
 pub const KINDS: [Kind; 4] = [
-    Kind { shell: &["/usr/bin/dash"], curl: true },
-    Kind { shell: &["/usr/bin/dash"], curl: false },
-    Kind { shell: &["/usr/bin/busybox", "sh"], curl: true },
-    Kind { shell: &["/usr/bin/busybox", "sh"], curl: false },
+    Kind {
+        shell: &["/usr/bin/dash"],
+        curl: true,
+    },
+    Kind {
+        shell: &["/usr/bin/dash"],
+        curl: false,
+    },
+    Kind {
+        shell: &["/usr/bin/busybox", "sh"],
+        curl: true,
+    },
+    Kind {
+        shell: &["/usr/bin/busybox", "sh"],
+        curl: false,
+    },
 ];
 
 /// Waits until `condition` gives a value.
@@ -87,22 +99,34 @@ pub struct Machine {
 impl Machine {
     /// A new machine.
     pub fn new(kind: Kind) -> Self {
-        let machine = Self { root: tempfile::tempdir().unwrap(), kind };
+        let machine = Self {
+            root: tempfile::tempdir().unwrap(),
+            kind,
+        };
         for folder in ["bin", "dev", "etc", "run", "var/lib"] {
             fs::create_dir_all(machine.root.path().join(folder)).unwrap();
         }
         for name in NOTED {
-            machine.program(name, &format!("echo {name} \"$@\" >>'{}'", machine.path("/calls").display()));
+            machine.program(
+                name,
+                &format!("echo {name} \"$@\" >>'{}'", machine.path("/calls").display()),
+            );
         }
         // Time passes quickly here, but notes how it would have.
         machine.program(
             "sleep",
-            &format!("echo \"$1\" >>'{}'; exec /usr/bin/sleep 0.01", machine.path("/sleeps").display()),
+            &format!(
+                "echo \"$1\" >>'{}'; exec /usr/bin/sleep 0.01",
+                machine.path("/sleeps").display()
+            ),
         );
         if !kind.curl {
             for tool in TOOLS.split_whitespace() {
-                symlink(Path::new("/usr/bin").join(tool), machine.root.path().join("bin").join(tool))
-                    .unwrap();
+                symlink(
+                    Path::new("/usr/bin").join(tool),
+                    machine.root.path().join("bin").join(tool),
+                )
+                .unwrap();
             }
         }
         machine
@@ -121,7 +145,9 @@ impl Machine {
     /// `text` with the paths of a real machine moved into this one.
     pub fn moved(&self, text: &str) -> String {
         let root = self.root.path().display();
-        FOLDERS.iter().fold(text.to_owned(), |text, folder| text.replace(folder, &format!("{root}{folder}")))
+        FOLDERS.iter().fold(text.to_owned(), |text, folder| {
+            text.replace(folder, &format!("{root}{folder}"))
+        })
     }
 
     /// Where a path of the machine really lies.
@@ -150,7 +176,11 @@ impl Machine {
 
     /// Starts a script.
     pub fn start(&self, script: &str) -> Run {
-        let log = fs::File::options().create(true).append(true).open(self.path("/log")).unwrap();
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.path("/log"))
+            .unwrap();
         let path = self.path(script);
         let mut command = if self.read(script).starts_with("#!/bin/sh") {
             let mut command = Command::new(self.kind.shell[0]);
@@ -161,8 +191,16 @@ impl Machine {
         };
         let bin = self.root.path().join("bin");
         let bin = bin.display();
-        let search = if self.kind.curl { format!("{bin}:/usr/sbin:/usr/bin") } else { bin.to_string() };
-        command.env_clear().env("PATH", search).arg(path).stdin(Stdio::null());
+        let search = if self.kind.curl {
+            format!("{bin}:/usr/sbin:/usr/bin")
+        } else {
+            bin.to_string()
+        };
+        command
+            .env_clear()
+            .env("PATH", search)
+            .arg(path)
+            .stdin(Stdio::null());
         if let Some(argument) = self.read("/argument").lines().next() {
             command.arg(argument);
         }
@@ -217,13 +255,21 @@ impl Authority {
         let ca_key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::default();
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        params.distinguished_name.push(rcgen::DnType::CommonName, "kubernetes");
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, "kubernetes");
         let ca = params.self_signed(&ca_key).unwrap();
         let issuer = rcgen::Issuer::from_params(&params, &ca_key);
         let key = rcgen::KeyPair::generate().unwrap();
-        let server =
-            rcgen::CertificateParams::new([host.to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
-        Self { ca: ca.pem(), certificate: server.pem(), key: key.serialize_pem() }
+        let server = rcgen::CertificateParams::new([host.to_owned()])
+            .unwrap()
+            .signed_by(&key, &issuer)
+            .unwrap();
+        Self {
+            ca: ca.pem(),
+            certificate: server.pem(),
+            key: key.serialize_pem(),
+        }
     }
 }
 
@@ -256,8 +302,14 @@ impl Server {
         fs::write(folder.path().join("answers.json"), "{}").unwrap();
         let mut process = command.spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self { folder, process, port: line.trim().parse().unwrap() }
+        BufReader::new(process.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        Self {
+            folder,
+            process,
+            port: line.trim().parse().unwrap(),
+        }
     }
 
     /// Sets all answers.
@@ -266,7 +318,10 @@ impl Server {
             .iter()
             .map(|(path, answer)| {
                 let body = STANDARD.encode(&answer.body);
-                (path, json!({"status": answer.status, "body": body, "cut": answer.cut}))
+                (
+                    path,
+                    json!({"status": answer.status, "body": body, "cut": answer.cut}),
+                )
             })
             .collect();
         let new = self.folder.path().join("answers.new");
@@ -308,11 +363,19 @@ pub struct Answer {
 impl Answer {
     /// 200.
     pub fn ok(body: impl Into<Vec<u8>>) -> Self {
-        Self { status: 200, body: body.into(), cut: false }
+        Self {
+            status: 200,
+            body: body.into(),
+            cut: false,
+        }
     }
 
     /// An error.
     pub fn status(status: u16) -> Self {
-        Self { status, body: b"{\"kind\":\"Status\"}".to_vec(), cut: false }
+        Self {
+            status,
+            body: b"{\"kind\":\"Status\"}".to_vec(),
+            cut: false,
+        }
     }
 }

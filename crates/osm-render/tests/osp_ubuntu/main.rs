@@ -1,6 +1,11 @@
 //! The scripts of the library at work, as the default profiles have them.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -17,18 +22,26 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use machine::{Answer, Authority, KINDS, Kind, Machine, Server, wait_for};
 use osm_api::{Pool, Settings};
+use osm_judges::packages;
+use osm_judges::{File, hosts_toml, user_data_files};
 use osm_render::{ClusterEndpoint, LateValues, Stage, user_data};
-use osm_testkit::judge::{File, hosts_toml, user_data_files};
-use osm_testkit::packages;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 fn render(pool: &Pool, settings: &str, server: &str, ca: &str, values: &LateValues) -> (String, String) {
     let name = osm_render::default_name(pool.operating_system.as_str(), pool.provisioning_utility());
-    let (_, spec) = osm_render::defaults().into_iter().find(|(known, _)| *known == name).unwrap();
+    let (_, spec) = osm_render::defaults()
+        .into_iter()
+        .find(|(known, _)| *known == name)
+        .unwrap();
     let profile = osm_render::compile(&osm_render::resolve(&spec).unwrap()).unwrap();
-    let cluster = ClusterEndpoint { api_server: server.to_owned(), ca: ca.to_owned() };
-    let rendered = profile.render(pool, &Settings::parse(settings).unwrap(), &cluster).unwrap();
+    let cluster = ClusterEndpoint {
+        api_server: server.to_owned(),
+        ca: ca.to_owned(),
+    };
+    let rendered = profile
+        .render(pool, &Settings::parse(settings).unwrap(), &cluster)
+        .unwrap();
     let document = |stage| user_data(&rendered.spec, stage, values).unwrap();
     (document(Stage::Bootstrap), document(Stage::Provisioning))
 }
@@ -54,18 +67,29 @@ fn bootstrap_is_small() {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
     gzip.write_all(bootstrap.as_bytes()).unwrap();
     let size = gzip.finish().unwrap().len();
-    assert!(size < 10 * 1024, "{size} bytes, with two certificates that don't compress; AWS takes 16 KiB");
+    assert!(
+        size < 10 * 1024,
+        "{size} bytes, with two certificates that don't compress; AWS takes 16 KiB"
+    );
 }
 
 /// What the cloud hands to a machine that is to apply `document`.
 fn bootstrap(machine: &Machine, server: &str, ca: &str, document: &str, issued: u64) {
     let values = values(&sha256(document.as_bytes()), issued);
-    let (text, _) = render(&pool("ubuntu", "openstack", "1.34.2", "IPv4", false), "{}", server, ca, &values);
+    let (text, _) = render(
+        &pool("ubuntu", "openstack", "1.34.2", "IPv4", false),
+        "{}",
+        server,
+        ca,
+        &values,
+    );
     machine.write(&user_data_files(&text).unwrap());
 }
 
 fn secret(document: &str) -> Vec<u8> {
-    json!({"kind": "Secret", "data": {"cloud-config": STANDARD.encode(document)}}).to_string().into_bytes()
+    json!({"kind": "Secret", "data": {"cloud-config": STANDARD.encode(document)}})
+        .to_string()
+        .into_bytes()
 }
 
 fn prepare() {
@@ -84,7 +108,13 @@ fn bootstrap_says_what_is_wrong_and_goes_on() {
             "#cloud-config\nruncmd: [[sh, -c, 'echo \"$1\" >>{}', _, \"it's\"]]\n",
             applied.display()
         );
-        bootstrap(&machine, &format!("https://127.0.0.1:{}/", server.port), &authority.ca, &document, 1);
+        bootstrap(
+            &machine,
+            &format!("https://127.0.0.1:{}/", server.port),
+            &authority.ca,
+            &document,
+            1,
+        );
 
         let good = secret(&document);
         let steps = [
@@ -94,7 +124,13 @@ fn bootstrap_says_what_is_wrong_and_goes_on() {
             (Answer::status(503), "answers 503"),
             (Answer::ok(secret("#cloud-config\n")), "digest differs"),
             (Answer::ok("{\"data\":"), "can't take the document out"),
-            (Answer { cut: true, ..Answer::ok(good.clone()) }, "can't read from the API server"),
+            (
+                Answer {
+                    cut: true,
+                    ..Answer::ok(good.clone())
+                },
+                "can't read from the API server",
+            ),
         ];
         let mut run = None;
         let mut seen = 0;
@@ -107,16 +143,31 @@ fn bootstrap_says_what_is_wrong_and_goes_on() {
         assert!(run.unwrap().succeeds());
 
         assert_eq!(machine.read("/applied"), "it's\n", "{kind:?}");
-        assert_eq!(machine.mode("/applied"), 0o644, "the script's own umask is for secrets only");
+        assert_eq!(
+            machine.mode("/applied"),
+            0o644,
+            "the script's own umask is for secrets only"
+        );
         let (path, authorization) = server.requests().swap_remove(0);
-        assert_eq!(path, format!("/api/v1/namespaces/cloud-init-settings/secrets/{SECRET}"));
+        assert_eq!(
+            path,
+            format!("/api/v1/namespaces/cloud-init-settings/secrets/{SECRET}")
+        );
         assert_eq!(authorization, format!("Bearer {}", token("api", 1)));
         assert!(!machine.read("/log").contains(&token("api", 1)));
         assert!(!machine.path("/etc/osm/api-token").exists());
         assert_eq!(machine.mode("/var/lib/osm/provisioning.yaml"), 0o600);
         assert!(machine.path("/var/lib/osm/bootstrapped").exists());
-        assert!(machine.read("/dev/console").ends_with("the provisioning document is applied\n"));
-        let pauses: Vec<u32> = machine.read("/sleeps").lines().map(|line| line.parse().unwrap()).collect();
+        assert!(
+            machine
+                .read("/dev/console")
+                .ends_with("the provisioning document is applied\n")
+        );
+        let pauses: Vec<u32> = machine
+            .read("/sleeps")
+            .lines()
+            .map(|line| line.parse().unwrap())
+            .collect();
         assert!(
             pauses
                 .iter()
@@ -142,8 +193,18 @@ fn bootstrap_tells_network_tls_and_clock_apart() {
     let stranger = format!("https://127.0.0.1:{}", stranger.port);
     let misnamed = format!("https://127.0.0.1:{}", misnamed.port);
     let cases = [
-        ("https://no-such-name.invalid:6443", &ours, 1, "can't resolve a name"),
-        ("https://127.0.0.1:1", &ours, 1, "can't reach the API server https://127.0.0.1:1"),
+        (
+            "https://no-such-name.invalid:6443",
+            &ours,
+            1,
+            "can't resolve a name",
+        ),
+        (
+            "https://127.0.0.1:1",
+            &ours,
+            1,
+            "can't reach the API server https://127.0.0.1:1",
+        ),
         (&stranger, &ours, 1, "can't verify the API server"),
         (&misnamed, &elsewhere, 1, "can't verify the API server"),
         (&stranger, &ours, later, "the clock is wrong"),
@@ -154,7 +215,9 @@ fn bootstrap_tells_network_tls_and_clock_apart() {
             bootstrap(&machine, server, &authority.ca, "", issued);
             let _run = machine.start("/opt/bin/osm-bootstrap");
             machine.wait_for_log(0, text);
-            wait_for("the console", || machine.read("/dev/console").contains(text).then_some(()));
+            wait_for("the console", || {
+                machine.read("/dev/console").contains(text).then_some(())
+            });
         }
     }
 }
@@ -167,7 +230,13 @@ fn a_clock_that_is_not_set_is_waited_for_a_minute() {
     server.always(Answer::ok(secret("{}")));
     let later = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 100_000;
     let machine = Machine::new(KINDS[0]);
-    bootstrap(&machine, &format!("https://127.0.0.1:{}", server.port), &authority.ca, "{}", later);
+    bootstrap(
+        &machine,
+        &format!("https://127.0.0.1:{}", server.port),
+        &authority.ca,
+        "{}",
+        later,
+    );
     assert!(
         machine.start("/opt/bin/osm-bootstrap").succeeds(),
         "a server that can be verified is good enough"
@@ -175,7 +244,13 @@ fn a_clock_that_is_not_set_is_waited_for_a_minute() {
     assert_eq!(machine.read("/sleeps"), "1\n".repeat(60));
 
     let machine = Machine::new(KINDS[0]);
-    bootstrap(&machine, &format!("https://127.0.0.1:{}", server.port), &authority.ca, "{}", later);
+    bootstrap(
+        &machine,
+        &format!("https://127.0.0.1:{}", server.port),
+        &authority.ca,
+        "{}",
+        later,
+    );
     // Set while it waits.
     let set = format!(
         "[ -s '{}' ] && echo {later} || exec /usr/bin/date \"$@\"",
@@ -190,11 +265,21 @@ fn a_clock_that_is_not_set_is_waited_for_a_minute() {
 fn bootstrap_repeats_a_reason_now_and_then() {
     prepare();
     let machine = Machine::new(KINDS[0]);
-    bootstrap(&machine, "https://127.0.0.1:1", &Authority::new("127.0.0.1").ca, "", 1);
+    bootstrap(
+        &machine,
+        "https://127.0.0.1:1",
+        &Authority::new("127.0.0.1").ca,
+        "",
+        1,
+    );
     let _run = machine.start("/opt/bin/osm-bootstrap");
     let pauses = || machine.read("/sleeps").lines().count();
     wait_for("25 attempts", || (pauses() >= 25).then_some(()));
-    assert!((2..=4).contains(&machine.read("/log").lines().count()), "{}", machine.read("/log"));
+    assert!(
+        (2..=4).contains(&machine.read("/log").lines().count()),
+        "{}",
+        machine.read("/log")
+    );
 }
 
 #[test]
@@ -205,7 +290,13 @@ fn a_power_cut_while_applying_is_survived_without_the_api_server() {
     let machine = Machine::new(KINDS[0]);
     let tries = machine.path("/tries").display().to_string();
     let document = format!("#cloud-config\nruncmd: ['echo try >>{tries}', '[ -e {tries}.go ]']\n");
-    bootstrap(&machine, &format!("https://127.0.0.1:{}", server.port), &authority.ca, &document, 1);
+    bootstrap(
+        &machine,
+        &format!("https://127.0.0.1:{}", server.port),
+        &authority.ca,
+        &document,
+        1,
+    );
     server.always(Answer::ok(secret(&document)));
     let run = machine.start("/opt/bin/osm-bootstrap");
     machine.wait_for_log(0, "can't apply the document: runcmd failed with status 1");
@@ -219,9 +310,10 @@ fn a_power_cut_while_applying_is_survived_without_the_api_server() {
 #[test]
 fn the_applier_does_what_cloud_init_would() {
     prepare();
-    for (usage, before, after) in
-        [("single [--file FILE]", "single --file", ""), ("single", "--file", " single")]
-    {
+    for (usage, before, after) in [
+        ("single [--file FILE]", "single --file", ""),
+        ("single", "--file", " single"),
+    ] {
         let machine = Machine::new(KINDS[0]);
         bootstrap(&machine, "https://127.0.0.1:1", "", "", 1);
         let calls = machine.path("/calls");
@@ -257,12 +349,22 @@ fn the_applier_does_what_cloud_init_would() {
         std::fs::write(machine.path("/document"), document.to_string()).unwrap();
         std::fs::write(machine.path("/argument"), path("/document")).unwrap();
         for _ in 0..2 {
-            assert!(machine.start("/opt/bin/osm-apply").succeeds(), "{}", machine.read("/log"));
+            assert!(
+                machine.start("/opt/bin/osm-apply").succeeds(),
+                "{}",
+                machine.read("/log")
+            );
         }
         assert_eq!(machine.read("/order"), "first\nit's\n".repeat(2));
-        assert_eq!((machine.read("/plain"), machine.mode("/plain")), ("plain\n".to_owned(), 0o644));
         assert_eq!(
-            (machine.read("/new/folder/zipped"), machine.mode("/new/folder/zipped")),
+            (machine.read("/plain"), machine.mode("/plain")),
+            ("plain\n".to_owned(), 0o644)
+        );
+        assert_eq!(
+            (
+                machine.read("/new/folder/zipped"),
+                machine.mode("/new/folder/zipped")
+            ),
             ("zipped".to_owned(), 0o600)
         );
         assert_eq!(machine.read("/appended"), "one\ntwo\n");
@@ -318,8 +420,15 @@ fn the_applier_knows_the_module_of_every_key() {
     let print = format!(
         "import json, runpy; all = runpy.run_path('{script}'); print(json.dumps([all['MODULES'], all['OURS']]))"
     );
-    let output = std::process::Command::new("python3").args(["-B", "-c", &print]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = std::process::Command::new("python3")
+        .args(["-B", "-c", &print])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let (modules, ours): (BTreeMap<String, String>, Vec<String>) =
         serde_json::from_slice(&output.stdout).unwrap();
 
@@ -327,10 +436,16 @@ fn the_applier_knows_the_module_of_every_key() {
     let schema: Value = serde_json::from_slice(&std::fs::read(schema).unwrap()).unwrap();
     let mut known: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (module, rules) in schema["$defs"].as_object().unwrap() {
-        let Some(module) = module.strip_prefix("cc_") else { continue };
+        let Some(module) = module.strip_prefix("cc_") else {
+            continue;
+        };
         let mut left = vec![rules];
         while let Some(rules) = left.pop() {
-            for key in rules["properties"].as_object().into_iter().flat_map(|properties| properties.keys()) {
+            for key in rules["properties"]
+                .as_object()
+                .into_iter()
+                .flat_map(|properties| properties.keys())
+            {
                 known.entry(key).or_default().push(module);
             }
             let parts = ["allOf", "anyOf", "oneOf"].map(|name| rules[name].as_array());
@@ -342,7 +457,10 @@ fn the_applier_knows_the_module_of_every_key() {
         let named = key.replace('-', "_");
         let module = modules.get(key).unwrap_or(&named);
         let ignored = NOT_FOR_NODES.contains(&key) || ours.iter().any(|own| own == key);
-        assert!(ignored || owners.contains(&module.as_str()), "{key}: {module} instead of {owners:?}");
+        assert!(
+            ignored || owners.contains(&module.as_str()),
+            "{key}: {module} instead of {owners:?}"
+        );
     }
 }
 
@@ -351,13 +469,26 @@ fn the_applier_names_what_it_can_not_do() {
     prepare();
     let machine = Machine::new(KINDS[0]);
     bootstrap(&machine, "https://127.0.0.1:1", "", "", 1);
-    std::fs::write(machine.path("/argument"), machine.path("/document").display().to_string()).unwrap();
+    std::fs::write(
+        machine.path("/argument"),
+        machine.path("/document").display().to_string(),
+    )
+    .unwrap();
     let mut seen = 0;
     for (document, text) in [
-        (json!({"write_files": [{"path": "/proc/none/x"}]}), "write_files: /proc/none/x: "),
-        (json!({"write_files": [{"path": "/x", "content": "!", "encoding": "b64"}]}), "write_files: /x: "),
+        (
+            json!({"write_files": [{"path": "/proc/none/x"}]}),
+            "write_files: /proc/none/x: ",
+        ),
+        (
+            json!({"write_files": [{"path": "/x", "content": "!", "encoding": "b64"}]}),
+            "write_files: /x: ",
+        ),
         (json!({"bootcmd": ["exit 3"]}), "bootcmd failed with status 3"),
-        (json!({"power_state": {"mode": "reboot"}}), "power_state: would end this"),
+        (
+            json!({"power_state": {"mode": "reboot"}}),
+            "power_state: would end this",
+        ),
     ] {
         std::fs::write(machine.path("/document"), document.to_string()).unwrap();
         assert!(!machine.start("/opt/bin/osm-apply").succeeds());
@@ -370,18 +501,36 @@ fn a_module_that_fails_is_named_and_what_needs_repositories_is_a_warning() {
     prepare();
     let machine = Machine::new(KINDS[0]);
     bootstrap(&machine, "https://127.0.0.1:1", "", "", 1);
-    std::fs::write(machine.path("/argument"), machine.path("/document").display().to_string()).unwrap();
+    std::fs::write(
+        machine.path("/argument"),
+        machine.path("/document").display().to_string(),
+    )
+    .unwrap();
     std::fs::create_dir_all(machine.path("/etc/cloud")).unwrap();
     std::fs::write(machine.path("/etc/cloud/cloud.cfg"), "{}\n").unwrap();
     machine.program("cloud-init", "[ \"$*\" != 'single --help' ] || exit 0\nexit 1");
-    std::fs::write(machine.path("/document"), json!({"packages": ["x"], "rh_subscription": {}}).to_string())
-        .unwrap();
-    assert!(machine.start("/opt/bin/osm-apply").succeeds(), "{}", machine.read("/log"));
+    std::fs::write(
+        machine.path("/document"),
+        json!({"packages": ["x"], "rh_subscription": {}}).to_string(),
+    )
+    .unwrap();
+    assert!(
+        machine.start("/opt/bin/osm-apply").succeeds(),
+        "{}",
+        machine.read("/log")
+    );
     let log = machine.read("/log");
     for module in ["package_update_upgrade_install", "rh_subscription"] {
-        assert!(log.contains(&format!("warning: module {module} failed with status 1")), "{log}");
+        assert!(
+            log.contains(&format!("warning: module {module} failed with status 1")),
+            "{log}"
+        );
     }
-    std::fs::write(machine.path("/document"), json!({"packages": ["x"], "ntp": {}}).to_string()).unwrap();
+    std::fs::write(
+        machine.path("/document"),
+        json!({"packages": ["x"], "ntp": {}}).to_string(),
+    )
+    .unwrap();
     assert!(!machine.start("/opt/bin/osm-apply").succeeds());
     machine.wait_for_log(0, "module ntp failed with status 1");
 }
@@ -416,18 +565,36 @@ fn sha256(bytes: &[u8]) -> String {
 
 /// A mirror of what a node downloads, laid out and with checksum files as upstream has them.
 fn mirror() -> BTreeMap<String, Answer> {
-    let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    let arch = if cfg!(target_arch = "aarch64") {
+        "arm64"
+    } else {
+        "amd64"
+    };
     let kubelet = format!("/k/v1.34.2/bin/linux/{arch}/kubelet");
     let containerd = format!("containerd-static-2.2.9-linux-{arch}.tar.gz");
     let cni = format!("cni-plugins-linux-{arch}-v1.9.1.tgz");
     let crictl = format!("/t/v1.34.0/crictl-v1.34.0-linux-{arch}.tar.gz");
-    let programs = ["bin/containerd", "bin/containerd-shim-runc-v2", "bin/ctr", "bin/containerd-stress"];
-    let (containerd_archive, cni_archive) =
-        (archive("", &programs), archive("", &["bridge", "loopback", "README.md"]));
+    let programs = [
+        "bin/containerd",
+        "bin/containerd-shim-runc-v2",
+        "bin/ctr",
+        "bin/containerd-stress",
+    ];
+    let (containerd_archive, cni_archive) = (
+        archive("", &programs),
+        archive("", &["bridge", "loopback", "README.md"]),
+    );
     let crictl_archive = archive("", &["crictl"]);
-    let runc_sums = format!("{}  runc.s390x\n{} *runc.{arch}\n", "f".repeat(64), sha256(&program("runc")));
+    let runc_sums = format!(
+        "{}  runc.s390x\n{} *runc.{arch}\n",
+        "f".repeat(64),
+        sha256(&program("runc"))
+    );
     let files = [
-        (format!("{kubelet}.sha256"), sha256(&program("kubelet")).into_bytes()),
+        (
+            format!("{kubelet}.sha256"),
+            sha256(&program("kubelet")).into_bytes(),
+        ),
         (kubelet, program("kubelet")),
         (
             format!("/c/v2.2.9/{containerd}.sha256sum"),
@@ -436,19 +603,31 @@ fn mirror() -> BTreeMap<String, Answer> {
         (format!("/c/v2.2.9/{containerd}"), containerd_archive),
         ("/r/v1.3.6/runc.sha256sum".to_owned(), runc_sums.into_bytes()),
         (format!("/r/v1.3.6/runc.{arch}"), program("runc")),
-        (format!("/n/v1.9.1/{cni}.sha256"), format!("{}  ./{cni}\n", sha256(&cni_archive)).into_bytes()),
+        (
+            format!("/n/v1.9.1/{cni}.sha256"),
+            format!("{}  ./{cni}\n", sha256(&cni_archive)).into_bytes(),
+        ),
         (format!("/n/v1.9.1/{cni}"), cni_archive),
         (format!("{crictl}.sha256"), sha256(&crictl_archive).into_bytes()),
         (crictl, crictl_archive),
     ];
-    files.into_iter().map(|(path, body)| (path, Answer::ok(body))).collect()
+    files
+        .into_iter()
+        .map(|(path, body)| (path, Answer::ok(body)))
+        .collect()
 }
 
 /// Settings with everything set, by which nodes download from `port`.
 fn downloading_from(port: u16) -> String {
-    let urls: String = [("kubelet", "k"), ("containerd", "c"), ("runc", "r"), ("cni", "n"), ("crictl", "t")]
-        .map(|(name, path)| format!("  {name}: {{baseURL: \"http://127.0.0.1:{port}/{path}\"}}\n"))
-        .concat();
+    let urls: String = [
+        ("kubelet", "k"),
+        ("containerd", "c"),
+        ("runc", "r"),
+        ("cni", "n"),
+        ("crictl", "t"),
+    ]
+    .map(|(name, path)| format!("  {name}: {{baseURL: \"http://127.0.0.1:{port}/{path}\"}}\n"))
+    .concat();
     let urls = urls.replace("/t\"", "/t\", version: 1.34.0");
     let everything = EVERYTHING.split("downloads:").next().unwrap();
     let everything: String = everything
@@ -465,17 +644,30 @@ fn provisioned(kind: Kind, port: u16, family: &str) -> Machine {
 }
 
 fn provisioned_with(kind: Kind, settings: &str, family: &str) -> Machine {
-    machine_of(&pool("ubuntu", "openstack", "1.34.2", family, true), kind, settings)
+    machine_of(
+        &pool("ubuntu", "openstack", "1.34.2", family, true),
+        kind,
+        settings,
+    )
 }
 
 /// A machine of `pool` with the provisioning document applied.
 fn machine_of(pool: &Pool, kind: Kind, settings: &str) -> Machine {
-    let (_, text) = render(pool, settings, "https://127.0.0.1:1", "", &values(&"0".repeat(64), 1));
+    let (_, text) = render(
+        pool,
+        settings,
+        "https://127.0.0.1:1",
+        "",
+        &values(&"0".repeat(64), 1),
+    );
     let files: Vec<File> = user_data_files(&text).unwrap();
     let machine = Machine::new(kind);
     machine.write(&files);
-    std::fs::write(machine.path("/etc/fstab"), "/dev/vda1 / ext4 defaults 0 1\n/swap none swap sw 0 0\n")
-        .unwrap();
+    std::fs::write(
+        machine.path("/etc/fstab"),
+        "/dev/vda1 / ext4 defaults 0 1\n/swap none swap sw 0 0\n",
+    )
+    .unwrap();
     std::fs::write(machine.path("/etc/machine-name"), "Pool-5D8F\n").unwrap();
     machine
 }
@@ -485,7 +677,10 @@ fn setup_survives_a_bad_mirror_and_a_power_cut() {
     prepare();
     let good = mirror();
     let path = |prefix: &str, suffix: &str| {
-        good.keys().find(|path| path.starts_with(prefix) && path.ends_with(suffix)).unwrap().clone()
+        good.keys()
+            .find(|path| path.starts_with(prefix) && path.ends_with(suffix))
+            .unwrap()
+            .clone()
     };
     let (kubelet, containerd, cni) = (path("/k/", "/kubelet"), path("/c/", ".gz"), path("/n/", ".tgz"));
     for kind in KINDS {
@@ -508,9 +703,15 @@ fn setup_survives_a_bad_mirror_and_a_power_cut() {
 
         server.answer(&good);
         let asked = server.requests().len();
-        assert!(machine.start("/opt/bin/osm-setup").succeeds(), "{}", machine.read("/log"));
         assert!(
-            server.requests()[asked..].iter().all(|(path, _)| path.starts_with("/n/")),
+            machine.start("/opt/bin/osm-setup").succeeds(),
+            "{}",
+            machine.read("/log")
+        );
+        assert!(
+            server.requests()[asked..]
+                .iter()
+                .all(|(path, _)| path.starts_with("/n/")),
             "the rest was there"
         );
         for (file, name) in [
@@ -546,7 +747,11 @@ fn what_is_pinned_needs_no_checksum_file() {
     let good = mirror();
     let (sums, files): (BTreeMap<_, _>, BTreeMap<_, _>) =
         good.into_iter().partition(|(path, _)| path.contains("sha256"));
-    let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    let arch = if cfg!(target_arch = "aarch64") {
+        "arm64"
+    } else {
+        "amd64"
+    };
     // Upper case, as some people write them.
     let pin = |prefix: &str| {
         let (_, answer) = files.iter().find(|(path, _)| path.starts_with(prefix)).unwrap();
@@ -554,17 +759,30 @@ fn what_is_pinned_needs_no_checksum_file() {
     };
     let settings = |port, runc: &str| {
         let kubelet = pin("/k/").replace("{", "{1.34.2: {").replace('}', "}}");
-        [("k", kubelet), ("c", pin("/c/")), ("r", runc.to_owned()), ("n", pin("/n/"))]
-            .iter()
-            .fold(downloading_from(port), |settings, (path, pin)| {
-                settings.replace(&format!("/{path}\""), &format!("/{path}\", {pin}"))
-            })
+        [
+            ("k", kubelet),
+            ("c", pin("/c/")),
+            ("r", runc.to_owned()),
+            ("n", pin("/n/")),
+        ]
+        .iter()
+        .fold(downloading_from(port), |settings, (path, pin)| {
+            settings.replace(&format!("/{path}\""), &format!("/{path}\", {pin}"))
+        })
     };
     let server = Server::start(None);
     server.answer(&files);
     let machine = provisioned_with(KINDS[0], &settings(server.port, &pin("/r/")), "IPv4");
-    assert!(machine.start("/opt/bin/osm-setup").succeeds(), "{}", machine.read("/log"));
-    assert!(server.requests().iter().all(|(path, _)| !sums.contains_key(path)), "{:?}", server.requests());
+    assert!(
+        machine.start("/opt/bin/osm-setup").succeeds(),
+        "{}",
+        machine.read("/log")
+    );
+    assert!(
+        server.requests().iter().all(|(path, _)| !sums.contains_key(path)),
+        "{:?}",
+        server.requests()
+    );
 
     let wrong = format!("sha256: {{{arch}: {}}}", "f".repeat(64));
     let machine = provisioned_with(KINDS[0], &settings(server.port, &wrong), "IPv4");
@@ -585,20 +803,37 @@ fn setup_writes_what_depends_on_settings() {
         hosts_toml(name, text).unwrap_or_else(|verdict| panic!("{verdict}"));
     }
     let at = |text: &str| hub.find(text).unwrap_or_else(|| panic!("{text} not in {hub}"));
-    assert!(at("server = \"https://registry-1.docker.io\"") < at("z.example"), "{hub}");
+    assert!(
+        at("server = \"https://registry-1.docker.io\"") < at("z.example"),
+        "{hub}"
+    );
     assert!(
         at("z.example") < at("override_path = true") && at("override_path = true") < at("a.example"),
         "{hub}"
     );
-    assert!(!machine.path("/etc/containerd/certs.d/registry.example:5000").exists(), "it has no mirrors");
-    assert_eq!(machine.read("/etc/kubernetes/cloud-config"), "[Global]\nregion = \"EOF\"\nEOF\n");
+    assert!(
+        !machine
+            .path("/etc/containerd/certs.d/registry.example:5000")
+            .exists(),
+        "it has no mirrors"
+    );
+    assert_eq!(
+        machine.read("/etc/kubernetes/cloud-config"),
+        "[Global]\nregion = \"EOF\"\nEOF\n"
+    );
     assert_eq!(machine.mode("/etc/kubernetes/cloud-config"), 0o600);
     assert_eq!(machine.mode("/etc/containerd/config.toml"), 0o600);
     for (number, body) in [(1, "TWFueSBtYWNoaW5lcw=="), (2, "b25lIHRydXN0")] {
         let certificate = machine.read(&format!("/usr/local/share/ca-certificates/osm-{number}.crt"));
-        assert_eq!(certificate, format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n"));
+        assert_eq!(
+            certificate,
+            format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n")
+        );
     }
-    assert_eq!(machine.read("/etc/fstab"), "/dev/vda1 / ext4 defaults 0 1\n# /swap none swap sw 0 0\n");
+    assert_eq!(
+        machine.read("/etc/fstab"),
+        "/dev/vda1 / ext4 defaults 0 1\n# /swap none swap sw 0 0\n"
+    );
     let config = machine.read("/etc/containerd/config.toml");
     let config: Value = toml::from_str(&config).unwrap();
     let registry = &config["plugins"]["io.containerd.cri.v1.images"]["registry"]["configs"];
@@ -632,7 +867,10 @@ fn what_is_missing_in_the_end_is_a_warning() {
                 && machine.read("/calls").contains("qemu-guest-agent\n")
         );
         assert_eq!(machine.read("/opt/bin/crictl").into_bytes(), program("crictl"));
-        assert!(!machine.path("/var/lib/osm/extras").exists(), "tried again at the next boot");
+        assert!(
+            !machine.path("/var/lib/osm/extras").exists(),
+            "tried again at the next boot"
+        );
 
         machine.program("apt-get", "exit 0");
         assert!(machine.start("/opt/bin/osm-extras").succeeds());
@@ -700,7 +938,11 @@ fn what_hangs_three_times_in_a_row_is_restarted() {
         std::fs::create_dir_all(machine.path("/opt/bin")).unwrap();
         std::fs::write(
             machine.path("/opt/bin/ctr"),
-            if healthy { "#!/bin/sh\n" } else { "#!/bin/sh\nexit 1\n" },
+            if healthy {
+                "#!/bin/sh\n"
+            } else {
+                "#!/bin/sh\nexit 1\n"
+            },
         )
         .unwrap();
         std::fs::set_permissions(
@@ -710,15 +952,28 @@ fn what_hangs_three_times_in_a_row_is_restarted() {
         .unwrap();
         assert!(machine.start("/opt/bin/osm-health").succeeds());
     };
-    let restarts =
-        || machine.read("/calls").matches("systemctl restart --no-block containerd.service").count();
-    for (state, restarted) in
-        [(false, 0), (false, 0), (true, 0), (false, 0), (false, 0), (false, 1), (false, 1)]
-    {
+    let restarts = || {
+        machine
+            .read("/calls")
+            .matches("systemctl restart --no-block containerd.service")
+            .count()
+    };
+    for (state, restarted) in [
+        (false, 0),
+        (false, 0),
+        (true, 0),
+        (false, 0),
+        (false, 0),
+        (false, 1),
+        (false, 1),
+    ] {
         healthy(state);
         assert_eq!(restarts(), restarted);
     }
-    assert!(!machine.read("/calls").contains("kubelet"), "it has no certificate yet");
+    assert!(
+        !machine.read("/calls").contains("kubelet"),
+        "it has no certificate yet"
+    );
 }
 
 #[test]
@@ -727,8 +982,11 @@ fn a_machine_like_rhel_is_set_up() {
     let server = Server::start(None);
     server.answer(&mirror());
     for (os, kind) in [("rockylinux", KINDS[0]), ("rhel", KINDS[3])] {
-        let machine =
-            machine_of(&pool(os, "openstack", "1.34.2", "IPv4", true), kind, &downloading_from(server.port));
+        let machine = machine_of(
+            &pool(os, "openstack", "1.34.2", "IPv4", true),
+            kind,
+            &downloading_from(server.port),
+        );
         std::fs::create_dir_all(machine.path("/etc/selinux")).unwrap();
         std::fs::write(
             machine.path("/etc/selinux/config"),
@@ -736,15 +994,33 @@ fn a_machine_like_rhel_is_set_up() {
         )
         .unwrap();
         machine.program("getenforce", "echo Enforcing");
-        machine.program("ip", "echo '0: from all lookup local'; echo '30400: from 10.0.0.9 lookup 30400'");
+        machine.program(
+            "ip",
+            "echo '0: from all lookup local'; echo '30400: from 10.0.0.9 lookup 30400'",
+        );
         let calls = machine.path("/calls");
         let nmcli = "[ \"$1\" != -t ] || printf 'eth0:ethernet\\nlo:loopback\\ncali1:veth\\n'";
-        machine.program("nmcli", &format!("echo nmcli \"$@\" >>'{}'; {nmcli}", calls.display()));
+        machine.program(
+            "nmcli",
+            &format!("echo nmcli \"$@\" >>'{}'; {nmcli}", calls.display()),
+        );
 
-        assert!(machine.start("/opt/bin/osm-setup").succeeds(), "{kind:?}: {}", machine.read("/log"));
+        assert!(
+            machine.start("/opt/bin/osm-setup").succeeds(),
+            "{kind:?}: {}",
+            machine.read("/log")
+        );
         let calls = machine.read("/calls");
-        let at = |call: &str| calls.find(call).unwrap_or_else(|| panic!("{kind:?}: {call} not in {calls}"));
-        for unit in ["firewalld.service", "nm-cloud-setup.timer", "nm-cloud-setup.service"] {
+        let at = |call: &str| {
+            calls
+                .find(call)
+                .unwrap_or_else(|| panic!("{kind:?}: {call} not in {calls}"))
+        };
+        for unit in [
+            "firewalld.service",
+            "nm-cloud-setup.timer",
+            "nm-cloud-setup.service",
+        ] {
             assert!(at(&format!("systemctl disable {unit}\n")) < at(&format!("systemctl stop {unit}\n")));
         }
         assert!(at("stop nm-cloud-setup.service\n") < at("reload NetworkManager.service\n"));
@@ -755,14 +1031,25 @@ fn a_machine_like_rhel_is_set_up() {
                 && at("restorecon -R ") < at("restart containerd.service\n")
         );
         at("update-ca-trust extract\n");
-        assert!(!calls.contains("ufw") && !calls.contains("update-ca-certificates"), "{calls}");
+        assert!(
+            !calls.contains("ufw") && !calls.contains("update-ca-certificates"),
+            "{calls}"
+        );
         assert_eq!(
             machine.read("/etc/selinux/config"),
             "# SELINUX=enforcing\nSELINUX=permissive\nSELINUXTYPE=targeted\n"
         );
         let trusted = machine.read("/etc/pki/ca-trust/source/anchors/osm.pem");
-        assert_eq!(trusted.matches("-----BEGIN CERTIFICATE-----\n").count(), 2, "{trusted}");
-        assert!(!machine.read("/log").contains("warning"), "{kind:?}: {}", machine.read("/log"));
+        assert_eq!(
+            trusted.matches("-----BEGIN CERTIFICATE-----\n").count(),
+            2,
+            "{trusted}"
+        );
+        assert!(
+            !machine.read("/log").contains("warning"),
+            "{kind:?}: {}",
+            machine.read("/log")
+        );
     }
 }
 
@@ -771,20 +1058,37 @@ fn a_machine_without_selinux_and_networkmanager_needs_neither() {
     prepare();
     let server = Server::start(None);
     server.answer(&mirror());
-    let machine =
-        machine_of(&pool("amzn2", "aws", "1.34.2", "IPv4", true), KINDS[3], &downloading_from(server.port));
+    let machine = machine_of(
+        &pool("amzn2", "aws", "1.34.2", "IPv4", true),
+        KINDS[3],
+        &downloading_from(server.port),
+    );
     let none = format!(
         "echo systemctl \"$@\" >>'{}'; case $* in cat* | *is-active*) exit 1 ;; esac",
         machine.path("/calls").display()
     );
     machine.program("systemctl", &none);
-    assert!(machine.start("/opt/bin/osm-setup").succeeds(), "{}", machine.read("/log"));
+    assert!(
+        machine.start("/opt/bin/osm-setup").succeeds(),
+        "{}",
+        machine.read("/log")
+    );
     let calls = machine.read("/calls");
-    for call in ["systemctl disable", "systemctl stop", "systemctl reload", "nmcli", "setenforce"] {
+    for call in [
+        "systemctl disable",
+        "systemctl stop",
+        "systemctl reload",
+        "nmcli",
+        "setenforce",
+    ] {
         assert!(!calls.contains(call), "{call}: {calls}");
     }
     assert!(!machine.path("/etc/NetworkManager").exists());
-    assert!(!machine.read("/log").contains("warning"), "{}", machine.read("/log"));
+    assert!(
+        !machine.read("/log").contains("warning"),
+        "{}",
+        machine.read("/log")
+    );
 }
 
 #[test]
@@ -797,7 +1101,11 @@ fn packages_that_are_switched_off_are_not_asked_for() {
         let machine = machine_of(&pool(os, "vsphere", "1.34.2", "IPv4", true), KINDS[0], &settings);
         let calls = machine.path("/calls");
         machine.program(tool, &format!("echo {tool} >>'{}'; exit 1", calls.display()));
-        assert!(machine.start("/opt/bin/osm-extras").succeeds(), "{}", machine.read("/log"));
+        assert!(
+            machine.start("/opt/bin/osm-extras").succeeds(),
+            "{}",
+            machine.read("/log")
+        );
         assert!(!calls.exists() || !machine.read("/calls").contains(tool), "{os}");
         assert_eq!(machine.read("/opt/bin/crictl").into_bytes(), program("crictl"));
         assert!(machine.path("/var/lib/osm/extras").exists());
@@ -813,7 +1121,10 @@ fn yum_installs_what_it_can() {
         let pool = pool("rockylinux", "vsphere", "1.34.2", "IPv4", true);
         let machine = machine_of(&pool, kind, &downloading_from(server.port));
         let calls = machine.path("/calls");
-        let yum = format!("echo \"$*\" >>'{}'; case \"$*\" in *socat*) exit 1 ;; esac", calls.display());
+        let yum = format!(
+            "echo \"$*\" >>'{}'; case \"$*\" in *socat*) exit 1 ;; esac",
+            calls.display()
+        );
         machine.program("yum", &yum);
         assert!(machine.start("/opt/bin/osm-extras").succeeds());
         let log = machine.read("/log");
@@ -825,7 +1136,11 @@ fn yum_installs_what_it_can() {
         );
         machine.program("yum", "exit 0");
         assert!(machine.start("/opt/bin/osm-extras").succeeds());
-        assert!(machine.read("/calls").contains("start --no-block vmtoolsd.service\n"));
+        assert!(
+            machine
+                .read("/calls")
+                .contains("start --no-block vmtoolsd.service\n")
+        );
         assert!(machine.path("/var/lib/osm/extras").exists());
     }
 }
@@ -839,21 +1154,36 @@ fn on_aws_the_node_is_named_by_the_instance_metadata() {
         std::fs::remove_file(machine.path("/etc/machine-name")).unwrap();
         let script = machine.read("/opt/bin/osm-kubelet-env");
         let here = format!("127.0.0.1:{}", server.port);
-        std::fs::write(machine.path("/opt/bin/osm-kubelet-env"), script.replace("169.254.169.254", &here))
-            .unwrap();
+        std::fs::write(
+            machine.path("/opt/bin/osm-kubelet-env"),
+            script.replace("169.254.169.254", &here),
+        )
+        .unwrap();
         machine.program("ip", "echo '192.0.2.1 dev eth0 src 10.0.0.7 uid 0'");
 
-        assert!(!machine.start("/opt/bin/osm-kubelet-env").succeeds(), "systemd tries again");
         assert!(
-            machine.read("/log").contains(&format!("instance metadata at {here}: ")),
+            !machine.start("/opt/bin/osm-kubelet-env").succeeds(),
+            "systemd tries again"
+        );
+        assert!(
+            machine
+                .read("/log")
+                .contains(&format!("instance metadata at {here}: ")),
             "{}",
             machine.read("/log")
         );
         server.answer(&BTreeMap::from([
             ("/latest/api/token".to_owned(), Answer::ok("t")),
-            ("/latest/meta-data/local-hostname".to_owned(), Answer::ok("IP-10-0-0-7.ec2.internal other")),
+            (
+                "/latest/meta-data/local-hostname".to_owned(),
+                Answer::ok("IP-10-0-0-7.ec2.internal other"),
+            ),
         ]));
-        assert!(machine.start("/opt/bin/osm-kubelet-env").succeeds(), "{}", machine.read("/log"));
+        assert!(
+            machine.start("/opt/bin/osm-kubelet-env").succeeds(),
+            "{}",
+            machine.read("/log")
+        );
         assert_eq!(
             machine.read("/run/osm/kubelet.env"),
             "KUBELET_NODE_ARGS=--hostname-override=ip-10-0-0-7.ec2.internal --node-ip=10.0.0.7\n"

@@ -1,7 +1,7 @@
-//! Which replicas of a service live, as one of them sees it, and which of them a key belongs to. Pure: no client, no clock.
+//! Which replicas of a service are alive, as one of them sees it, and which of them owns a key. Pure: no client, no clock.
 //!
-//! A replica lives as long as its Lease changes. When it last did is measured by our own clock from what we saw, so that nobody
-//! else's clock matters.
+//! A replica is alive as long as its Lease changes. The observer measures the time since the last change that it saw by its own
+//! clock, so that no other clock matters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,31 +9,29 @@ use std::time::Duration;
 use osm_api::digest::sha256;
 use tokio::time::Instant;
 
-/// A replica whose Lease has not changed for this long is dead, or as good as that.
+/// A replica whose Lease has not changed for this long counts as dead.
 pub const EXPIRY: Duration = Duration::from_secs(4);
-/// Who has been shown no Lease at all for this long, not even a change of its own, can't tell whether others change.
-const HEARING: Duration = Duration::from_millis(2500);
-/// The Lease of a replica that has been dead for this long is of no use to anybody.
-const FORGOTTEN: Duration = Duration::from_secs(900);
+/// An observer that has seen no change at all for this long, not even of its own Lease, can't judge the others.
+const MAX_SILENCE: Duration = Duration::from_millis(2500);
+/// The Lease of a replica is deleted once it has been dead for this long.
+const DEAD_LEASE_RETENTION: Duration = Duration::from_secs(900);
 
-/// Replicas that live, by the names of their Leases.
+/// Replicas that are alive, by the names of their Leases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Live(BTreeSet<String>);
 
 impl Live {
-    /// The replica that a key belongs to, the same for everybody who sees the same replicas. One that comes or goes moves only
-    /// the keys that are, or were, its own (rendezvous hashing). `None`: nobody lives.
+    /// The replica that owns a key: the same for all that see the same replicas. A replica that starts or ends moves only its own
+    /// keys (rendezvous hashing). `None`: no replica is alive.
     pub fn owner(&self, key: &str) -> Option<&str> {
         let weight = |replica: &&String| sha256(format!("{replica} {key}").as_bytes());
         self.0.iter().max_by_key(weight).map(String::as_str)
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -54,21 +52,25 @@ impl<S: Into<String>> FromIterator<S> for Live {
 #[derive(Debug)]
 pub struct Membership {
     own: String,
-    /// When the Lease of each other one was last seen to change.
+    /// When the Lease of each other replica was last seen to change.
     others: BTreeMap<String, Instant>,
-    /// As last judged; nobody before.
+    /// As last judged; empty before.
     live: Live,
     /// When a change of any Lease was last seen.
     heard: Instant,
 }
 
 impl Membership {
-    /// Nothing is known yet but the name of our own Lease.
     pub fn new(own: &str, now: Instant) -> Self {
-        Self { own: own.to_owned(), others: BTreeMap::new(), live: Live::default(), heard: now }
+        Self {
+            own: own.to_owned(),
+            others: BTreeMap::new(),
+            live: Live::default(),
+            heard: now,
+        }
     }
 
-    /// A Lease is there for the first time, or has changed.
+    /// A Lease is new, or has changed.
     pub fn changed(&mut self, replica: &str, now: Instant) {
         self.heard = now;
         if replica != self.own {
@@ -76,14 +78,14 @@ impl Membership {
         }
     }
 
-    /// A Lease is gone: it was given back.
+    /// A Lease was deleted.
     pub fn gone(&mut self, replica: &str, now: Instant) {
         self.heard = now;
         self.others.remove(replica);
     }
 
-    /// We have just begun, or were away, and may have missed something: whoever lived when we last judged, or was never judged,
-    /// has its time once more.
+    /// This replica has just started, or was cut off, and may have missed changes. The expiry of every replica that was alive at the
+    /// last judgement, or was never judged, starts again.
     pub fn trust(&mut self, now: Instant) {
         self.heard = now;
         for (name, seen) in &mut self.others {
@@ -93,7 +95,7 @@ impl Membership {
         }
     }
 
-    /// Who lives now; we do in any case.
+    /// The replicas that are alive now. This replica always is.
     pub fn judge(&mut self, now: Instant) -> &Live {
         let hears = self.hears(now);
         let lives = |(name, seen): &(&String, &Instant)| {
@@ -104,25 +106,33 @@ impl Membership {
         &self.live
     }
 
-    /// Who lived when that was last judged.
+    /// The result of the last [`Self::judge`].
     pub fn live(&self) -> &Live {
         &self.live
     }
 
-    /// When somebody is to be judged again, unless something is heard before.
+    /// When the next replica may expire.
     pub fn due(&self, now: Instant) -> Option<Instant> {
         let live = |(name, seen): (&String, &Instant)| self.live.0.contains(name).then_some(*seen + EXPIRY);
-        self.others.iter().filter_map(live).min().filter(|_| self.hears(now))
+        self.others
+            .iter()
+            .filter_map(live)
+            .min()
+            .filter(|_| self.hears(now))
     }
 
-    /// Those whose Leases are to be deleted.
+    /// Replicas whose Leases are to be deleted.
     pub fn forgotten(&self, now: Instant) -> Vec<String> {
-        let long_dead = |seen: &Instant| now.saturating_duration_since(*seen) >= FORGOTTEN;
-        self.others.iter().filter(|(_, seen)| long_dead(seen)).map(|(name, _)| name.clone()).collect()
+        let long_dead = |seen: &Instant| now.saturating_duration_since(*seen) >= DEAD_LEASE_RETENTION;
+        self.others
+            .iter()
+            .filter(|(_, seen)| long_dead(seen))
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     fn hears(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.heard) < HEARING
+        now.saturating_duration_since(self.heard) < MAX_SILENCE
     }
 }
 

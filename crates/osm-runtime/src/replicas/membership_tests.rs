@@ -6,13 +6,17 @@ fn live(names: &[&str]) -> Live {
 }
 
 fn keys(count: usize) -> Vec<String> {
-    (0..count).map(|number| format!("pool-{number}-kube-system-config")).collect()
+    (0..count)
+        .map(|number| format!("pool-{number}-kube-system-config"))
+        .collect()
 }
 
 #[test]
 fn keys_are_spread_evenly() {
     for count in 1..=5_usize {
-        let all: Live = (0..count).map(|number| format!("osc-controller-{number}")).collect();
+        let all: Live = (0..count)
+            .map(|number| format!("osc-controller-{number}"))
+            .collect();
         let mut owned = BTreeMap::<&str, usize>::new();
         let keys = keys(2000);
         for key in &keys {
@@ -20,7 +24,10 @@ fn keys_are_spread_evenly() {
         }
         let fair = keys.len() / count;
         assert_eq!(owned.len(), count);
-        assert!(owned.values().all(|own| own.abs_diff(fair) < fair / 5), "{owned:?}");
+        assert!(
+            owned.values().all(|own| own.abs_diff(fair) < fair / 5),
+            "{owned:?}"
+        );
     }
 }
 
@@ -108,7 +115,11 @@ fn who_hears_nothing_takes_nobody_for_dead() {
     membership.changed("a", clock.after(0));
     membership.judge(clock.after(0));
     assert_eq!(*membership.judge(clock.after(60_000)), live(&["a", "me"]));
-    assert_eq!(membership.due(clock.after(60_000)), None, "there is nothing to wait for but news");
+    assert_eq!(
+        membership.due(clock.after(60_000)),
+        None,
+        "there is nothing to wait for but news"
+    );
     // Our own Lease was seen to change, and a's was not: that is news.
     membership.changed("me", clock.after(60_001));
     assert_eq!(*membership.judge(clock.after(60_001)), live(&["me"]));
@@ -121,7 +132,11 @@ fn after_an_absence_the_living_have_their_time_again_and_the_dead_have_not() {
     membership.changed("dead", clock.after(0));
     membership.changed("a", clock.after(3000));
     membership.trust(clock.after(5000));
-    assert_eq!(*membership.judge(clock.after(5000)), live(&["a", "dead", "me"]), "nobody was judged before");
+    assert_eq!(
+        *membership.judge(clock.after(5000)),
+        live(&["a", "dead", "me"]),
+        "nobody was judged before"
+    );
     for millis in (6000..10_000).step_by(1000) {
         membership.changed("a", clock.after(millis));
     }

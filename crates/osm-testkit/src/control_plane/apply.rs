@@ -1,4 +1,4 @@
-//! Manifests, as `kubectl apply --server-side` would send them.
+//! Applies manifests as `kubectl apply --server-side` does.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,11 @@ pub async fn apply_yaml(client: &Client, yaml: &str) -> Result<Vec<DynamicObject
     for object in parse(yaml)? {
         let what = format!(
             "{} {}",
-            object.types.as_ref().map(|types| types.kind.clone()).unwrap_or_default(),
+            object
+                .types
+                .as_ref()
+                .map(|types| types.kind.clone())
+                .unwrap_or_default(),
             object.name_any()
         );
         applied.push(apply(client, object).await.with_context(|| what)?);
@@ -40,12 +44,16 @@ pub async fn apply_yaml(client: &Client, yaml: &str) -> Result<Vec<DynamicObject
 /// As [`apply_yaml`], and when a kind is not served in time.
 pub async fn install_crds(client: &Client, directory: &Path) -> Result<()> {
     let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
-    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let mut files = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
     files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
     files.sort();
     for file in files {
         let yaml = fs::read_to_string(&file)?;
-        let objects = apply_yaml(client, &yaml).await.with_context(|| file.display().to_string())?;
+        let objects = apply_yaml(client, &yaml)
+            .await
+            .with_context(|| file.display().to_string())?;
         for crd in &objects {
             wait_until_served(client, crd).await?;
         }
@@ -55,10 +63,17 @@ pub async fn install_crds(client: &Client, directory: &Path) -> Result<()> {
 
 /// Waits until every version of a CustomResourceDefinition can be listed; anything else is served already.
 async fn wait_until_served(client: &Client, crd: &DynamicObject) -> Result<()> {
-    let Some(spec) = crd.data.get("spec").filter(|_| is_crd(crd)) else { return Ok(()) };
+    let Some(spec) = crd.data.get("spec").filter(|_| is_crd(crd)) else {
+        return Ok(());
+    };
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let (group, kind) = (text(spec.get("group")), text(spec.pointer("/names/kind")));
-    for version in spec.get("versions").and_then(Value::as_array).into_iter().flatten() {
+    for version in spec
+        .get("versions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
         if version.get("served") == Some(&Value::Bool(true)) {
             let gvk = GroupVersionKind::gvk(&group, &text(version.get("name")), &kind);
             let (resource, _) = discover(client, &gvk).await?;
@@ -73,14 +88,19 @@ async fn wait_until_served(client: &Client, crd: &DynamicObject) -> Result<()> {
 }
 
 fn is_crd(object: &DynamicObject) -> bool {
-    object.types.as_ref().is_some_and(|types| types.kind == "CustomResourceDefinition")
+    object
+        .types
+        .as_ref()
+        .is_some_and(|types| types.kind == "CustomResourceDefinition")
 }
 
 async fn apply(client: &Client, object: DynamicObject) -> Result<DynamicObject> {
     let types = object.types.as_ref().context("apiVersion and kind are missing")?;
     let gvk = GroupVersionKind::try_from(types)
         .map_err(|error: ParseGroupVersionError| anyhow::anyhow!("{error}"))?;
-    let Some(name) = object.metadata.name.clone() else { bail!("metadata.name is missing") };
+    let Some(name) = object.metadata.name.clone() else {
+        bail!("metadata.name is missing")
+    };
     let (resource, capabilities) = discover(client, &gvk).await?;
     let api = match capabilities.scope {
         Scope::Cluster => Api::all_with(client.clone(), &resource),
@@ -97,7 +117,10 @@ async fn apply(client: &Client, object: DynamicObject) -> Result<DynamicObject> 
 /// Asks again while the kind is unknown: a CustomResourceDefinition just before it in the same text may not be served yet.
 async fn discover(client: &Client, gvk: &GroupVersionKind) -> Result<(ApiResource, ApiCapabilities)> {
     let what = format!("{} {} to be served", gvk.api_version(), gvk.kind);
-    wait_for(&what, SERVED_WITHIN, async || Ok(Some(discovery::pinned_kind(client, gvk).await?))).await
+    wait_for(&what, SERVED_WITHIN, async || {
+        Ok(Some(discovery::pinned_kind(client, gvk).await?))
+    })
+    .await
 }
 
 fn parse(yaml: &str) -> Result<Vec<DynamicObject>> {
@@ -122,7 +145,10 @@ mod tests {
     fn documents_are_separated_and_empty_ones_skipped() {
         let yaml = "# nothing\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: b}\nmode: 0644\n";
         let objects = parse(yaml).unwrap();
-        assert_eq!(objects.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(
+            objects.iter().map(ResourceExt::name_any).collect::<Vec<_>>(),
+            ["a", "b"]
+        );
         assert_eq!(objects[1].data["mode"], 420);
         assert!(parse("- a list\n").is_err());
         assert!(parse("a: [").is_err());

@@ -1,11 +1,11 @@
-//! The control plane's binaries: from `KUBEBUILDER_ASSETS`, else built from the Go module under `e2e/`.
+//! The binaries of the control plane: from `KUBEBUILDER_ASSETS`, else built from the Go module in `e2e/`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::go_module::{Flags, GoModule, required_version};
+use osm_judges::go_module::{Flags, GoModule, required_version};
 
 /// A program of the control plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,15 +67,23 @@ impl Assets {
 /// # Errors
 /// When Go is missing or a build fails.
 pub async fn ensure(components: &[Component], progress: impl Fn(&str)) -> Result<Assets> {
-    let given =
-        std::env::var_os("KUBEBUILDER_ASSETS").filter(|directory| !directory.is_empty()).map(PathBuf::from);
+    let given = std::env::var_os("KUBEBUILDER_ASSETS")
+        .filter(|directory| !directory.is_empty())
+        .map(PathBuf::from);
     let mut paths = BTreeMap::new();
     for &component in components {
         let name = component.name();
-        let given = given.as_ref().map(|directory| directory.join(name)).filter(|path| path.is_file());
+        let given = given
+            .as_ref()
+            .map(|directory| directory.join(name))
+            .filter(|path| path.is_file());
         let path = match given {
             Some(path) => path,
-            None => go_module()?.build(name, component.go_package(), &progress).await?,
+            None => {
+                go_module()?
+                    .build(name, component.go_package(), &progress)
+                    .await?
+            }
         };
         paths.insert(component, path);
     }
@@ -91,25 +99,39 @@ pub async fn ensure_verbosely(components: &[Component]) -> Result<Assets> {
 }
 
 /// The module of all Kubernetes programs.
-pub(crate) fn go_module() -> Result<GoModule> {
+///
+/// # Errors
+/// When its go.mod or go.sum cannot be read, or names no version of Kubernetes.
+pub fn go_module() -> Result<GoModule> {
     let directory = go_module_directory();
-    let flags = Flags { ldflags: ldflags(&kubernetes_version()?), ..Flags::default() };
+    let flags = Flags {
+        ldflags: ldflags(&kubernetes_version()?),
+        ..Flags::default()
+    };
     GoModule::new(&directory, "control-plane", flags)
 }
 
-/// The version that go.mod says, such as `v1.34.4`.
-pub(crate) fn kubernetes_version() -> Result<String> {
+/// The version of Kubernetes in go.mod, such as `v1.34.4`.
+///
+/// # Errors
+/// When go.mod cannot be read, or does not require Kubernetes.
+pub fn kubernetes_version() -> Result<String> {
     required_version(&go_module_directory(), "k8s.io/kubernetes")
 }
 
-pub(crate) fn go_module_directory() -> PathBuf {
+/// The folder `e2e`, which has the go.mod of Kubernetes.
+#[must_use]
+pub fn go_module_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e")
 }
 
 /// Without these a program would call itself v0.0.0.
 fn ldflags(version: &str) -> String {
     let mut numbers = version.trim_start_matches('v').split('.');
-    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let (major, minor) = (
+        numbers.next().unwrap_or_default(),
+        numbers.next().unwrap_or_default(),
+    );
     let variable = "k8s.io/component-base/version.git";
     format!("-s -w -X {variable}Version={version} -X {variable}Major={major} -X {variable}Minor={minor}")
 }
@@ -119,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_told_their_version() {
+    fn programs_report_their_version() {
         let flags = ldflags("v1.34.4");
         assert!(flags.ends_with("gitVersion=v1.34.4 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=34"), "{flags}");
     }

@@ -1,4 +1,4 @@
-//! Who asked the API server for what.
+//! Reads the audit log of the API server.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -114,8 +114,14 @@ struct ResponseStatus {
 /// None for a line that is not about an object, or is not the one by which its request counts.
 fn parse(line: &str) -> Result<Option<AuditEvent>> {
     let line: Line = serde_json::from_str(line).context("audit log")?;
-    let counts = if line.verb == "watch" { "ResponseStarted" } else { "ResponseComplete" };
-    let Some(object) = line.object_ref.filter(|_| line.stage == counts) else { return Ok(None) };
+    let counts = if line.verb == "watch" {
+        "ResponseStarted"
+    } else {
+        "ResponseComplete"
+    };
+    let Some(object) = line.object_ref.filter(|_| line.stage == counts) else {
+        return Ok(None);
+    };
     let resource = match object.subresource.as_str() {
         "" => object.resource,
         subresource => format!("{}/{subresource}", object.resource),

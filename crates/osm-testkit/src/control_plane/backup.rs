@@ -1,4 +1,4 @@
-//! Yesterday's state of a control plane, and the way back to it.
+//! Saves and restores the state of a control plane.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,8 @@ impl ControlPlane {
     /// When they don't come back, or the data can't be copied.
     pub async fn backup(&self) -> Result<Backup> {
         let backup = Backup(ScratchDir::new("osm-backup-")?);
-        self.without_etcd(|data| copy(data, &backup.0.path().join("etcd"))).await?;
+        self.without_etcd(|data| copy(data, &backup.0.path().join("etcd")))
+            .await?;
         Ok(backup)
     }
 

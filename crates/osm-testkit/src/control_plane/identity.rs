@@ -1,4 +1,4 @@
-//! Who a client is: kubeconfigs for ServiceAccounts.
+//! Kubeconfigs for ServiceAccounts.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,10 @@ impl ControlPlane {
     pub async fn token(&self, namespace: &str, service_account: &str) -> Result<String> {
         let accounts = Api::<ServiceAccount>::namespaced(self.admin()?, namespace);
         let request = TokenRequest {
-            spec: TokenRequestSpec { expiration_seconds: Some(TOKEN_LIFE_SECONDS), ..Default::default() },
+            spec: TokenRequestSpec {
+                expiration_seconds: Some(TOKEN_LIFE_SECONDS),
+                ..Default::default()
+            },
             ..Default::default()
         };
         let answer = accounts

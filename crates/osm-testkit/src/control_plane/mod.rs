@@ -1,5 +1,5 @@
-//! A real etcd and kube-apiserver on a free loopback port, in a temporary directory, gone with their owner; on request with all that
-//! it takes for machines to join.
+//! A real etcd and kube-apiserver on a free loopback port, in a temporary directory. They end with their owner. On request they come with
+//! everything that machines need to join.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -132,7 +132,12 @@ impl ControlPlane {
         // system:masters passes every authorization check.
         let users = format!("{admin_token},admin,admin,system:masters\n");
         private_file(&directory.path().join("tokens.csv"), &users)?;
-        let arguments = Programs { directory: directory.path(), options: &options, port: 0 }.etcd();
+        let arguments = Programs {
+            directory: directory.path(),
+            options: &options,
+            port: 0,
+        }
+        .etcd();
         let logs = options.logs.as_deref().unwrap_or(directory.path());
         let etcd = spawn(&assets, Component::Etcd, arguments, logs)?;
         let mut control_plane = Self {
@@ -186,7 +191,9 @@ impl ControlPlane {
     /// When their directory can't be read.
     pub fn log_files(&self) -> Result<Vec<PathBuf>> {
         let entries = fs::read_dir(self.log_folder())?;
-        let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+        let mut files = entries
+            .map(|entry| Ok(entry?.path()))
+            .collect::<Result<Vec<_>>>()?;
         files.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
         files.sort();
         Ok(files)
@@ -211,7 +218,10 @@ impl ControlPlane {
     /// # Errors
     /// When the TLS configuration is refused.
     pub fn client(&self, token: &str) -> Result<Client> {
-        self.client_with(AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() })
+        self.client_with(AuthInfo {
+            token: Some(token.to_owned().into()),
+            ..AuthInfo::default()
+        })
     }
 
     /// A client that says in another way who it is, such as by a certificate.
@@ -246,7 +256,8 @@ impl ControlPlane {
     /// # Errors
     /// As [`ControlPlane::install_crds`].
     pub async fn install_machine_deployment_crd(&self) -> Result<()> {
-        self.install_crds(&Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")).await
+        self.install_crds(&Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures"))
+            .await
     }
 
     /// Kills the API server at once, as if its machine had failed. Does nothing where it does not run.
@@ -316,11 +327,13 @@ impl ControlPlane {
     async fn start_followers(&mut self) -> Result<()> {
         if !self.options.all_controllers().is_empty() {
             let arguments = self.programs().kube_controller_manager();
-            self.followers.push(self.spawn(Component::KubeControllerManager, arguments)?);
+            self.followers
+                .push(self.spawn(Component::KubeControllerManager, arguments)?);
         }
         if self.options.nodes.is_some() {
             let arguments = self.programs().kube_scheduler();
-            self.followers.push(self.spawn(Component::KubeScheduler, arguments)?);
+            self.followers
+                .push(self.spawn(Component::KubeScheduler, arguments)?);
             self.wait_until_pods_are_accepted().await?;
         }
         Ok(())
@@ -346,7 +359,11 @@ impl ControlPlane {
     }
 
     fn programs(&self) -> Programs<'_> {
-        Programs { directory: self.directory.path(), options: &self.options, port: self.port }
+        Programs {
+            directory: self.directory.path(),
+            options: &self.options,
+            port: self.port,
+        }
     }
 
     fn spawn(&self, component: Component, arguments: Vec<String>) -> Result<Service> {
@@ -372,7 +389,11 @@ fn spawn(assets: &Assets, component: Component, arguments: Vec<String>, logs: &P
 fn ended(service: &mut Service) -> Result<Option<anyhow::Error>> {
     let status = service.exited()?;
     Ok(status.map(|status| {
-        anyhow!("{} ended ({status}); its last lines:\n{}", service.name(), service.log_tail(10))
+        anyhow!(
+            "{} ended ({status}); its last lines:\n{}",
+            service.name(),
+            service.log_tail(10)
+        )
     }))
 }
 
@@ -389,7 +410,11 @@ fn free_port(address: Ipv4Addr) -> Result<u16> {
 }
 
 fn random_token() -> String {
-    rand::rng().sample_iter(Alphanumeric).take(32).map(char::from).collect()
+    rand::rng()
+        .sample_iter(Alphanumeric)
+        .take(32)
+        .map(char::from)
+        .collect()
 }
 
 /// Writes a file that only its owner may read.
@@ -397,6 +422,12 @@ fn private_file(path: &Path, content: &str) -> Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
     }
-    let file = File::options().create(true).write(true).truncate(true).mode(0o600).open(path);
-    file.and_then(|mut file| file.write_all(content.as_bytes())).with_context(|| path.display().to_string())
+    let file = File::options()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path);
+    file.and_then(|mut file| file.write_all(content.as_bytes()))
+        .with_context(|| path.display().to_string())
 }

@@ -1,4 +1,4 @@
-//! The end of a namespace, where no namespace controller runs.
+//! Deletes a namespace where no namespace controller runs.
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Namespace;

@@ -1,4 +1,4 @@
-//! Certificates and keys of a control plane that lives for minutes.
+//! Certificates and keys of a control plane that exists for minutes.
 
 use std::fs;
 use std::net::IpAddr;
@@ -13,8 +13,13 @@ use rcgen::{
 use super::{ControlPlane, private_file};
 
 /// A name that the API server's certificate is valid for, besides 127.0.0.1.
-const SERVER_NAMES: [&str; 5] =
-    ["127.0.0.1", super::ADVERTISED_ADDRESS, super::SERVICE_ADDRESS, "kubernetes.default.svc", "localhost"];
+const SERVER_NAMES: [&str; 5] = [
+    "127.0.0.1",
+    super::ADVERTISED_ADDRESS,
+    super::SERVICE_ADDRESS,
+    "kubernetes.default.svc",
+    "localhost",
+];
 
 /// The CA, certificates of the API server and the ServiceAccount key, as files in one directory.
 #[derive(Debug)]
@@ -31,8 +36,11 @@ impl Pki {
     pub(super) fn create(directory: &Path, nodes: impl Iterator<Item = IpAddr>) -> Result<Self> {
         let mut params = named("osm-testkit-ca")?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages =
-            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        params.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::CrlSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
         let ca = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
         let ca_pem = ca.pem();
         private_file(&directory.join("ca.crt"), &ca_pem)?;
@@ -41,25 +49,35 @@ impl Pki {
             params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
             params.extended_key_usages = vec![usage];
             let key = KeyPair::generate()?;
-            private_file(&directory.join(format!("{name}.crt")), &params.signed_by(&key, &ca)?.pem())?;
+            private_file(
+                &directory.join(format!("{name}.crt")),
+                &params.signed_by(&key, &ca)?.pem(),
+            )?;
             private_file(&directory.join(format!("{name}.key")), &key.serialize_pem())
         };
 
-        let names =
-            SERVER_NAMES.map(str::to_owned).into_iter().chain(nodes.map(|address| address.to_string()));
+        let names = SERVER_NAMES
+            .map(str::to_owned)
+            .into_iter()
+            .chain(nodes.map(|address| address.to_string()));
         let mut params = named("kube-apiserver")?;
         params.subject_alt_names = CertificateParams::new(names.collect::<Vec<_>>())?.subject_alt_names;
         issue("apiserver", params, ExtendedKeyUsagePurpose::ServerAuth)?;
 
         // Who the API server is to kubelets. They ask it whether system:masters may do what it asks for.
         let mut params = named("kube-apiserver-kubelet-client")?;
-        params.distinguished_name.push(DnType::OrganizationName, "system:masters");
+        params
+            .distinguished_name
+            .push(DnType::OrganizationName, "system:masters");
         issue("kubelet-client", params, ExtendedKeyUsagePurpose::ClientAuth)?;
 
         let key = KeyPair::generate()?;
         private_file(&directory.join("sa.key"), &key.serialize_pem())?;
         private_file(&directory.join("sa.pub"), &key.public_key_pem())?;
-        Ok(Self { ca_pem, ca_der: ca.der().to_vec() })
+        Ok(Self {
+            ca_pem,
+            ca_der: ca.der().to_vec(),
+        })
     }
 }
 
@@ -97,8 +115,10 @@ impl ControlPlane {
         params.distinguished_name.push(DnType::OrganizationName, group);
         params.subject_alt_names = vec![SanType::IpAddress(address)];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages =
-            vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ClientAuth,
+            ExtendedKeyUsagePurpose::ServerAuth,
+        ];
         let key = KeyPair::generate()?;
         Ok((params.signed_by(&key, &ca)?.pem(), key.serialize_pem()))
     }
@@ -117,7 +137,10 @@ fn named(common_name: &str) -> Result<CertificateParams> {
     // As a real one is, worth nothing to a machine whose clock is far behind.
     let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
     let first = today.checked_sub(jiff::Span::new().days(3))?;
-    params.not_before =
-        rcgen::date_time_ymd(first.year().into(), first.month().try_into()?, first.day().try_into()?);
+    params.not_before = rcgen::date_time_ymd(
+        first.year().into(),
+        first.month().try_into()?,
+        first.day().try_into()?,
+    );
     Ok(params)
 }

@@ -1,4 +1,4 @@
-//! The command lines of the control plane's programs.
+//! The command lines of the programs of a control plane.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -45,7 +45,10 @@ impl Programs<'_> {
         let mut arguments = vec![
             format!("--etcd-servers={}", self.etcd_url()),
             format!("--bind-address={}", self.options.bind_address()),
-            format!("--advertise-address={}", nodes.as_deref().unwrap_or(ADVERTISED_ADDRESS)),
+            format!(
+                "--advertise-address={}",
+                nodes.as_deref().unwrap_or(ADVERTISED_ADDRESS)
+            ),
             format!("--secure-port={}", self.port),
             format!("--cert-dir={}", self.file("certs")),
             format!("--tls-cert-file={}", self.file("apiserver.crt")),
@@ -57,7 +60,10 @@ impl Programs<'_> {
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-key-file={}", self.file("sa.pub")),
             format!("--service-account-signing-key-file={}", self.file("sa.key")),
-            format!("--service-cluster-ip-range={}", self.networks(SERVICE_NETWORK, SERVICE_NETWORK_IPV6)),
+            format!(
+                "--service-cluster-ip-range={}",
+                self.networks(SERVICE_NETWORK, SERVICE_NETWORK_IPV6)
+            ),
             "--allow-privileged".to_owned(),
         ];
         if nodes.is_some() {
@@ -72,7 +78,10 @@ impl Programs<'_> {
             ]);
         }
         if let Some(longest) = self.options.service_account_max_token_expiration {
-            arguments.push(format!("--service-account-max-token-expiration={}s", longest.as_secs()));
+            arguments.push(format!(
+                "--service-account-max-token-expiration={}s",
+                longest.as_secs()
+            ));
         }
         if self.options.mutating_policies {
             arguments.push("--feature-gates=MutatingAdmissionPolicy=true".to_owned());
@@ -119,7 +128,11 @@ impl Programs<'_> {
     }
 
     fn networks(&self, ipv4: &str, ipv6: &str) -> String {
-        if self.options.nodes_ipv6.is_some() { format!("{ipv4},{ipv6}") } else { ipv4.to_owned() }
+        if self.options.nodes_ipv6.is_some() {
+            format!("{ipv4},{ipv6}")
+        } else {
+            ipv4.to_owned()
+        }
     }
 
     fn file(&self, name: &str) -> String {
@@ -142,7 +155,11 @@ impl Options {
     /// Where the API server listens.
     pub(super) fn bind_address(&self) -> Ipv4Addr {
         // Machines come by one address, our own processes by loopback.
-        if self.nodes.is_some() { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST }
+        if self.nodes.is_some() {
+            Ipv4Addr::UNSPECIFIED
+        } else {
+            Ipv4Addr::LOCALHOST
+        }
     }
 
     /// What kube-controller-manager runs, by its names; nothing if it isn't to run.
@@ -157,19 +174,41 @@ mod tests {
     use super::*;
 
     fn programs(options: &Options) -> Programs<'_> {
-        Programs { directory: Path::new("/cp"), options, port: 6443 }
+        Programs {
+            directory: Path::new("/cp"),
+            options,
+            port: 6443,
+        }
     }
 
     #[test]
     fn without_machines_nothing_is_reachable_from_outside() {
-        let options = Options { controllers: vec!["csrsigning", "namespace"], ..Options::default() };
+        let options = Options {
+            controllers: vec!["csrsigning", "namespace"],
+            ..Options::default()
+        };
         let apiserver = programs(&options).kube_apiserver().unwrap();
-        assert!(apiserver.contains(&"--bind-address=127.0.0.1".to_owned()), "{apiserver:?}");
-        assert!(apiserver.contains(&"--advertise-address=192.0.2.10".to_owned()), "{apiserver:?}");
+        assert!(
+            apiserver.contains(&"--bind-address=127.0.0.1".to_owned()),
+            "{apiserver:?}"
+        );
+        assert!(
+            apiserver.contains(&"--advertise-address=192.0.2.10".to_owned()),
+            "{apiserver:?}"
+        );
         let manager = programs(&options).kube_controller_manager();
-        assert!(manager.contains(&"--controllers=csrsigning,namespace".to_owned()), "{manager:?}");
+        assert!(
+            manager.contains(&"--controllers=csrsigning,namespace".to_owned()),
+            "{manager:?}"
+        );
         let text = apiserver.into_iter().chain(manager).collect::<String>();
-        for only_with_machines in ["0.0.0.0", "kubelet", "NodeRestriction", "cidr", "--use-service-account"] {
+        for only_with_machines in [
+            "0.0.0.0",
+            "kubelet",
+            "NodeRestriction",
+            "cidr",
+            "--use-service-account",
+        ] {
             assert!(!text.contains(only_with_machines), "{only_with_machines}: {text}");
         }
     }
@@ -177,15 +216,37 @@ mod tests {
     #[test]
     fn machines_come_by_their_address_and_by_default_all_controllers_run() {
         let nodes = Some(Ipv4Addr::new(10, 217, 0, 1));
-        let options = Options { nodes, controllers: vec!["tokencleaner"], ..Options::default() };
+        let options = Options {
+            nodes,
+            controllers: vec!["tokencleaner"],
+            ..Options::default()
+        };
         let apiserver = programs(&options).kube_apiserver().unwrap();
-        assert!(apiserver.contains(&"--bind-address=0.0.0.0".to_owned()), "{apiserver:?}");
-        assert!(apiserver.contains(&"--advertise-address=10.217.0.1".to_owned()), "{apiserver:?}");
+        assert!(
+            apiserver.contains(&"--bind-address=0.0.0.0".to_owned()),
+            "{apiserver:?}"
+        );
+        assert!(
+            apiserver.contains(&"--advertise-address=10.217.0.1".to_owned()),
+            "{apiserver:?}"
+        );
         let manager = programs(&options).kube_controller_manager();
-        assert!(manager.contains(&"--controllers=*,tokencleaner".to_owned()), "{manager:?}");
-        assert!(manager.contains(&"--cluster-cidr=10.244.0.0/16".to_owned()), "{manager:?}");
-        let options = Options { nodes_ipv6: Some(Ipv6Addr::LOCALHOST), ..options };
+        assert!(
+            manager.contains(&"--controllers=*,tokencleaner".to_owned()),
+            "{manager:?}"
+        );
+        assert!(
+            manager.contains(&"--cluster-cidr=10.244.0.0/16".to_owned()),
+            "{manager:?}"
+        );
+        let options = Options {
+            nodes_ipv6: Some(Ipv6Addr::LOCALHOST),
+            ..options
+        };
         let manager = programs(&options).kube_controller_manager();
-        assert!(manager.contains(&"--cluster-cidr=10.244.0.0/16,fd00:10:244::/48".to_owned()), "{manager:?}");
+        assert!(
+            manager.contains(&"--cluster-cidr=10.244.0.0/16,fd00:10:244::/48".to_owned()),
+            "{manager:?}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Approval of the certificates with which kubelets serve logs and metrics: Kubernetes signs them, but leaves it to others to say which
+//! Approves the certificates with which kubelets serve logs and metrics. Kubernetes signs these certificates, but does not decide which
 //! names a node may have.
 
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ const USER_PREFIX: &str = "system:node:";
 const USAGES: [&str; 3] = ["digital signature", "key encipherment", "server auth"];
 
 /// A request may be seen before its node is, or before the node has told all its addresses.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why a request is not approved, or not yet. It stays as it is: machine-controller denies nothing.
 #[derive(Debug, Error)]
@@ -63,7 +63,7 @@ pub async fn approve_serving_certificates(client: Client) {
             async |request, client| approve(&request, &client).await,
             |request, why, _| {
                 tracing::debug!(request = request.name_any(), %why, "serving certificate not approved");
-                Action::requeue(LOOK_AGAIN)
+                Action::requeue(POLL_INTERVAL)
             },
             Arc::new(client),
         )
@@ -87,7 +87,11 @@ async fn approve(request: &CertificateSigningRequest, client: &Client) -> Result
         }]},
     });
     Api::<CertificateSigningRequest>::all(client.clone())
-        .patch_approval(&request.name_any(), &PatchParams::default(), &Patch::Merge(approval))
+        .patch_approval(
+            &request.name_any(),
+            &PatchParams::default(),
+            &Patch::Merge(approval),
+        )
         .await?;
     Ok(Action::await_change())
 }
@@ -95,7 +99,12 @@ async fn approve(request: &CertificateSigningRequest, client: &Client) -> Result
 /// Approved, denied or failed.
 fn is_decided(request: &CertificateSigningRequest) -> bool {
     let status = request.status.as_ref();
-    status.is_some_and(|status| status.conditions.as_ref().is_some_and(|conditions| !conditions.is_empty()))
+    status.is_some_and(|status| {
+        status
+            .conditions
+            .as_ref()
+            .is_some_and(|conditions| !conditions.is_empty())
+    })
 }
 
 /// The name of the node that asks. The API server vouches for user and groups.
@@ -104,13 +113,24 @@ fn requesting_node(request: &CertificateSigningRequest) -> Result<&str, NotAppro
     let groups = request.spec.groups.as_deref().unwrap_or_default();
     user.strip_prefix(USER_PREFIX)
         .filter(|name| !name.is_empty())
-        .filter(|_| [NODES, "system:authenticated"].iter().all(|group| groups.iter().any(|is| is == group)))
-        .ok_or_else(|| NotApproved::NoNode { user: user.to_owned(), groups: groups.to_vec() })
+        .filter(|_| {
+            [NODES, "system:authenticated"]
+                .iter()
+                .all(|group| groups.iter().any(|is| is == group))
+        })
+        .ok_or_else(|| NotApproved::NoNode {
+            user: user.to_owned(),
+            groups: groups.to_vec(),
+        })
 }
 
 /// Everything that a node may be called.
 fn names(node: &Node) -> BTreeSet<String> {
-    let addresses = node.status.iter().filter_map(|status| status.addresses.as_ref()).flatten();
+    let addresses = node
+        .status
+        .iter()
+        .filter_map(|status| status.addresses.as_ref())
+        .flatten();
     let mut names: BTreeSet<String> = addresses.map(|address| address.address.clone()).collect();
     names.insert(node.name_any());
     names
@@ -171,9 +191,15 @@ mod tests {
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
         params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::OrganizationName, organization);
+        params
+            .distinguished_name
+            .push(DnType::OrganizationName, organization);
         params.distinguished_name.push(DnType::CommonName, common_name);
-        let pem = params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+        let pem = params
+            .serialize_request(&KeyPair::generate().unwrap())
+            .unwrap()
+            .pem()
+            .unwrap();
         let mut request = CertificateSigningRequest::default();
         request.spec.signer_name = SIGNER.to_owned();
         request.spec.username = Some("system:node:n1".to_owned());
@@ -204,13 +230,24 @@ mod tests {
             assert_eq!(verdict(&request("system:node:n1", NODES, names)), "approved");
         }
         let mut with_rsa_key = usual();
-        with_rsa_key.spec.usages.as_mut().unwrap().push("key encipherment".to_owned());
+        with_rsa_key
+            .spec
+            .usages
+            .as_mut()
+            .unwrap()
+            .push("key encipherment".to_owned());
         assert_eq!(verdict(&with_rsa_key), "approved");
     }
 
     #[test]
-    fn and_nobody_elses() {
-        for foreign in ["n2", "10.217.0.1", "fd00::1", "kubernetes.default.svc", "*.example.com"] {
+    fn a_node_gets_no_foreign_name_or_address() {
+        for foreign in [
+            "n2",
+            "10.217.0.1",
+            "fd00::1",
+            "kubernetes.default.svc",
+            "*.example.com",
+        ] {
             let verdict = verdict(&request("system:node:n1", NODES, &["n1", foreign]));
             assert_eq!(verdict, format!("not a name or address of the node: {foreign}"));
         }
@@ -224,14 +261,29 @@ mod tests {
     fn only_nodes_ask_and_only_for_servers() {
         type Change = fn(&mut CertificateSigningRequest);
         let cases: [(&str, Change); 6] = [
-            ("which is no node", |request| request.spec.username = Some("n1".to_owned())),
-            ("which is no node", |request| request.spec.username = Some(USER_PREFIX.to_owned())),
+            ("which is no node", |request| {
+                request.spec.username = Some("n1".to_owned())
+            }),
+            ("which is no node", |request| {
+                request.spec.username = Some(USER_PREFIX.to_owned())
+            }),
             ("which is no node", |request| {
                 request.spec.groups = Some(vec!["system:authenticated".to_owned()]);
             }),
-            ("usages are", |request| request.spec.usages.as_mut().unwrap().push("client auth".to_owned())),
-            ("usages are", |request| request.spec.usages = Some(vec!["digital signature".to_owned()])),
-            ("can't be read", |request| request.spec.request = ByteString(b"request".to_vec())),
+            ("usages are", |request| {
+                request
+                    .spec
+                    .usages
+                    .as_mut()
+                    .unwrap()
+                    .push("client auth".to_owned())
+            }),
+            ("usages are", |request| {
+                request.spec.usages = Some(vec!["digital signature".to_owned()])
+            }),
+            ("can't be read", |request| {
+                request.spec.request = ByteString(b"request".to_vec())
+            }),
         ];
         for (text, change) in cases {
             let mut request = usual();

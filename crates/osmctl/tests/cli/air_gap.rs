@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use osm_api::Settings;
-use osm_testkit::{check, packages, wait_for};
+use osm_judges::packages;
+use osm_testkit::{check, wait_for};
 
 use super::upstream::publish;
 use super::{err, out};
@@ -28,7 +29,10 @@ fn blocks() -> Vec<Block> {
         match (inside, line.trim_start().strip_prefix("```")) {
             (None, Some(info)) => {
                 inside = Some(indent);
-                blocks.push(Block { info: info.to_owned(), text: String::new() });
+                blocks.push(Block {
+                    info: info.to_owned(),
+                    text: String::new(),
+                });
             }
             (Some(_), Some("")) => inside = None,
             (Some(indent), _) => {
@@ -45,7 +49,11 @@ fn blocks() -> Vec<Block> {
 
 /// The texts of a kind of block.
 fn of(kind: &str) -> Vec<String> {
-    blocks().into_iter().filter(|block| block.info == kind).map(|block| block.text).collect()
+    blocks()
+        .into_iter()
+        .filter(|block| block.info == kind)
+        .map(|block| block.text)
+        .collect()
 }
 
 #[test]
@@ -56,8 +64,17 @@ fn every_block_is_what_it_says() {
             "sh" | "sh background" | "sh cluster" => {
                 for shell in [&["dash"][..], &["busybox", "sh"]] {
                     let mut command = Command::new(shell[0]);
-                    let checked = command.args(&shell[1..]).args(["-n", "-c", &block.text]).output().unwrap();
-                    assert!(checked.status.success(), "{shell:?}: {}{}", err(&checked), block.text);
+                    let checked = command
+                        .args(&shell[1..])
+                        .args(["-n", "-c", &block.text])
+                        .output()
+                        .unwrap();
+                    assert!(
+                        checked.status.success(),
+                        "{shell:?}: {}{}",
+                        err(&checked),
+                        block.text
+                    );
                 }
             }
             "yaml" => {
@@ -82,7 +99,10 @@ impl Drop for Running {
 
 /// A folder with a `curl` in `bin` that finds the internet, but not the mirror, in the folder `internet`.
 fn internet(folder: &Path) {
-    publish(&folder.join("internet"), &["--profile", "osp-ubuntu", "--kubelet-version", "1.34.4"]);
+    publish(
+        &folder.join("internet"),
+        &["--profile", "osp-ubuntu", "--kubelet-version", "1.34.4"],
+    );
     let curl = folder.join("bin/curl");
     std::fs::create_dir_all(curl.parent().unwrap()).unwrap();
     let script = format!(
@@ -106,14 +126,25 @@ async fn the_page_makes_a_mirror_that_nodes_can_use() {
     let folder = tempfile::tempdir().unwrap();
     internet(folder.path());
     let mirror = folder.path().join("mirror");
-    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let url = format!("http://127.0.0.1:{port}");
     let osmctl = Path::new(env!("CARGO_BIN_EXE_osmctl")).parent().unwrap();
-    let path = format!("{}:{}:/usr/bin:/bin", folder.path().join("bin").display(), osmctl.display());
+    let path = format!(
+        "{}:{}:/usr/bin:/bin",
+        folder.path().join("bin").display(),
+        osmctl.display()
+    );
     let port_text = port.to_string();
     let sh = |script: &str| {
         let mut command = Command::new("dash");
-        command.args(["-eu", "-c", script]).current_dir(folder.path()).stdin(Stdio::null());
+        command
+            .args(["-eu", "-c", script])
+            .current_dir(folder.path())
+            .stdin(Stdio::null());
         command.env_clear().envs([
             ("PATH", path.as_str()),
             ("MIRROR_DIR", mirror.to_str().unwrap()),
@@ -127,7 +158,13 @@ async fn the_page_makes_a_mirror_that_nodes_can_use() {
     // `exec`, so that the server is the process that is ended.
     let server = of("sh background")[0].replace("python3", "exec python3");
     let server = format!("{}\n{server}", scripts[0]);
-    let _server = Running(sh(&server).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let _server = Running(
+        sh(&server)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
     wait_for("the mirror", Duration::from_secs(30), async || {
         check(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())
     })
@@ -143,8 +180,16 @@ async fn the_page_makes_a_mirror_that_nodes_can_use() {
     assert_eq!(fetched.lines().count(), 8);
     assert_eq!(mirrored, fetched.replace("https://", &format!("{url}/")));
     assert_eq!(settings.downloads.kubelet.base_url, format!("{url}/dl.k8s.io"));
-    assert_eq!(settings.downloads.kubelet.sha256["1.34.4"].keys().collect::<Vec<_>>(), ["amd64"]);
-    assert_eq!(settings.pause_image.as_deref(), Some("registry.k8s.io/pause:3.10.1"));
+    assert_eq!(
+        settings.downloads.kubelet.sha256["1.34.4"]
+            .keys()
+            .collect::<Vec<_>>(),
+        ["amd64"]
+    );
+    assert_eq!(
+        settings.pause_image.as_deref(),
+        Some("registry.k8s.io/pause:3.10.1")
+    );
     let registry = &settings.containerd.registries[0];
     assert_eq!(
         (registry.host.as_str(), registry.mirrors[0].url.as_str()),
@@ -156,9 +201,17 @@ async fn the_page_makes_a_mirror_that_nodes_can_use() {
     let runc = mirrored.lines().find(|url| url.ends_with("runc.amd64")).unwrap();
     std::fs::remove_file(mirror.join(runc.strip_prefix(&format!("{url}/")).unwrap())).unwrap();
     let noticed = sh(&see).output().unwrap();
-    assert!(!noticed.status.success() && err(&noticed).contains("404"), "{}", err(&noticed));
+    assert!(
+        !noticed.status.success() && err(&noticed).contains("404"),
+        "{}",
+        err(&noticed)
+    );
     std::fs::write(folder.path().join("settings.yaml"), "{}").unwrap();
     let noticed = sh(&see).output().unwrap();
-    assert!(err(&noticed).starts_with("not on the mirror: https://dl.k8s.io/"), "{}", err(&noticed));
+    assert!(
+        err(&noticed).starts_with("not on the mirror: https://dl.k8s.io/"),
+        "{}",
+        err(&noticed)
+    );
     assert_eq!(noticed.status.code(), Some(1));
 }

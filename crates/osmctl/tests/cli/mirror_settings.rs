@@ -32,16 +32,22 @@ fn downloads_lead_to_the_mirror_and_are_pinned() {
             .sha256
             .entry("1.34.4".to_owned())
             .or_default()
-            .insert(arch.to_owned(), sum(&format!("dl.k8s.io/v1.34.4/bin/linux/{path}/kubelet")));
-        downloads.runc.sha256.insert(arch.to_owned(), sum(&format!("{RUNC}/runc.{path}")));
+            .insert(
+                arch.to_owned(),
+                sum(&format!("dl.k8s.io/v1.34.4/bin/linux/{path}/kubelet")),
+            );
+        downloads
+            .runc
+            .sha256
+            .insert(arch.to_owned(), sum(&format!("{RUNC}/runc.{path}")));
         let base = "github.com/containerd/containerd/releases/download/v2.2.9";
         let archive = format!("{base}/containerd-static-2.2.9-linux-{path}.tar.gz");
         downloads.containerd.sha256.insert(arch.to_owned(), sum(&archive));
         let base = "github.com/containernetworking/plugins/releases/download/v1.9.1";
-        downloads
-            .cni
-            .sha256
-            .insert(arch.to_owned(), sum(&format!("{base}/cni-plugins-linux-{path}-v1.9.1.tgz")));
+        downloads.cni.sha256.insert(
+            arch.to_owned(),
+            sum(&format!("{base}/cni-plugins-linux-{path}-v1.9.1.tgz")),
+        );
     }
     let downloads = &mut expected.downloads;
     for url in [
@@ -66,33 +72,56 @@ fn what_the_settings_say_besides_stays() {
     std::fs::write(&given, &text).unwrap();
     let settings = ["--settings", given.to_str().unwrap()];
     publish(folder.path(), &[&NODE[..], &settings].concat());
-    let output = run(folder.path(), "https://m", &[&settings[..], &["--arch", "amd64"]].concat());
+    let output = run(
+        folder.path(),
+        "https://m",
+        &[&settings[..], &["--arch", "amd64"]].concat(),
+    );
     assert!(output.status.success(), "{}", err(&output));
-    let (before, after) = (Settings::parse(&text).unwrap(), Settings::parse(out(&output)).unwrap());
-    assert_eq!((&after.pause_image, &after.initial_taints), (&before.pause_image, &before.initial_taints));
+    let (before, after) = (
+        Settings::parse(&text).unwrap(),
+        Settings::parse(out(&output)).unwrap(),
+    );
+    assert_eq!(
+        (&after.pause_image, &after.initial_taints),
+        (&before.pause_image, &before.initial_taints)
+    );
     let downloads = &after.downloads;
     assert_eq!(downloads.runc.version.as_deref(), Some("1.2.3"));
     assert_eq!(downloads.runc.base_url, "https://m/a.example/b");
     assert_eq!(downloads.runc.sha256.len(), 1);
     assert_eq!(downloads.kubelet.sha256["1.33.0"]["amd64"], pin);
     assert_eq!(downloads.kubelet.sha256["1.34.4"].len(), 1);
-    assert!(downloads.crictl.base_url.starts_with("https://m/github.com/kubernetes-sigs/"));
+    assert!(
+        downloads
+            .crictl
+            .base_url
+            .starts_with("https://m/github.com/kubernetes-sigs/")
+    );
 
     // What is pinned needs no checksum file, and must be right.
     let pinned = folder.path().join("pinned.yaml");
-    std::fs::write(&pinned, format!("downloads: {{runc: {{sha256: {{amd64: \"{pin}\"}}}}}}")).unwrap();
+    std::fs::write(
+        &pinned,
+        format!("downloads: {{runc: {{sha256: {{amd64: \"{pin}\"}}}}}}"),
+    )
+    .unwrap();
     publish(folder.path(), &NODE);
     std::fs::remove_file(folder.path().join(RUNC).join("runc.sha256sum")).unwrap();
     let more = ["--settings", pinned.to_str().unwrap(), "--arch", "amd64"];
     let output = run(folder.path(), "https://m", &more);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        err(&output).contains(&format!("but the settings pin {pin}: fetch it again")),
+        err(&output).contains(&format!("but the settings pin {pin}; download the file again")),
         "{}",
         err(&output)
     );
     let real = sha256_hex(format!("https://{RUNC}/runc.amd64").as_bytes());
-    std::fs::write(&pinned, format!("downloads: {{runc: {{sha256: {{amd64: \"{real}\"}}}}}}")).unwrap();
+    std::fs::write(
+        &pinned,
+        format!("downloads: {{runc: {{sha256: {{amd64: \"{real}\"}}}}}}"),
+    )
+    .unwrap();
     assert!(run(folder.path(), "https://m", &more).status.success());
 }
 
@@ -105,14 +134,18 @@ fn everything_that_is_wrong_is_named_at_once() {
     std::fs::remove_file(of("dl.k8s.io/v1.34.4/bin/linux/amd64/kubelet")).unwrap();
     let archive =
         "github.com/containernetworking/plugins/releases/download/v1.9.1/cni-plugins-linux-amd64-v1.9.1.tgz";
-    std::fs::write(of(&format!("{archive}.sha256")), "<html>\n<body>not found</body>\n").unwrap();
+    std::fs::write(
+        of(&format!("{archive}.sha256")),
+        "<html>\n<body>not found</body>\n",
+    )
+    .unwrap();
     let output = run(folder.path(), "https://m", &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(out(&output).is_empty());
     for text in [
-        "kubelet can't be read: fetch https://dl.k8s.io/v1.34.4/bin/linux/amd64/kubelet to there",
-        "runc.arm64 has the SHA-256 ",
-        "cni-plugins-linux-amd64-v1.9.1.tgz.sha256 has no checksum of cni-plugins-linux-amd64-v1.9.1.tgz",
+        "kubelet; download https://dl.k8s.io/v1.34.4/bin/linux/amd64/kubelet to this path",
+        "runc.arm64 has the SHA-256 checksum ",
+        "cni-plugins-linux-amd64-v1.9.1.tgz.sha256 contains no checksum of cni-plugins-linux-amd64-v1.9.1.tgz",
     ] {
         assert!(err(&output).contains(text), "{text}: {}", err(&output));
     }
@@ -122,7 +155,11 @@ fn everything_that_is_wrong_is_named_at_once() {
     for url in ["https://user:secret@m", "m", "ftp://m", "https://m/$x"] {
         let output = run(folder.path(), url, &[]);
         assert_eq!(output.status.code(), Some(1), "{url}");
-        assert!(err(&output).contains("baseURL: must be http(s)://"), "{}", err(&output));
+        assert!(
+            err(&output).contains("baseURL: must be http(s)://"),
+            "{}",
+            err(&output)
+        );
         assert!(!err(&output).contains("secret"));
     }
 }

@@ -10,7 +10,7 @@ fn a_pool_is_rendered_with_the_built_in_profile() {
         assert!(out(&output).starts_with("#cloud-config\n"));
         assert!(!out(&output).contains("osm-late") && !out(&output).contains("hunter2"));
         assert!(
-            err(&output).contains("cluster.apiServer and cluster.caBundle to the cluster: using stand-ins"),
+            err(&output).contains("cluster.apiServer and cluster.caBundle; the output contains placeholders"),
             "{}",
             err(&output)
         );
@@ -34,7 +34,18 @@ fn a_profile_in_the_stream_or_by_flag_and_settings_are_used() {
         "settings.yaml",
         "cluster: {apiServer: 'https://api:6443', caBundle: \"-----BEGIN CERTIFICATE-----\\nx\\n-----END CERTIFICATE-----\"}",
     );
-    let output = osmctl(&["render", "-f", "-", "--settings", &settings, "--stage", "bootstrap"], &both);
+    let output = osmctl(
+        &[
+            "render",
+            "-f",
+            "-",
+            "--settings",
+            &settings,
+            "--stage",
+            "bootstrap",
+        ],
+        &both,
+    );
     assert!(
         out(&output).contains("content: \"api/token for https://api:6443\""),
         "{}{}",
@@ -45,9 +56,33 @@ fn a_profile_in_the_stream_or_by_flag_and_settings_are_used() {
 
     let profile = write("profile.yaml", &PROFILE.replace("osp-ubuntu", "mine"));
     let pool = write("pool.yaml", MACHINE_DEPLOYMENT);
-    let output = osmctl(&["render", "-f", &pool, "--profile", &profile, "--stage", "provisioning"], "");
-    assert!(out(&output).contains("echo '1.34.2'"), "{}{}", out(&output), err(&output));
-    let built_in = ["render", "-f", "-", "--profile", "osp-ubuntu", "--stage", "provisioning"];
+    let output = osmctl(
+        &[
+            "render",
+            "-f",
+            &pool,
+            "--profile",
+            &profile,
+            "--stage",
+            "provisioning",
+        ],
+        "",
+    );
+    assert!(
+        out(&output).contains("echo '1.34.2'"),
+        "{}{}",
+        out(&output),
+        err(&output)
+    );
+    let built_in = [
+        "render",
+        "-f",
+        "-",
+        "--profile",
+        "osp-ubuntu",
+        "--stage",
+        "provisioning",
+    ];
     assert!(out(&osmctl(&built_in, &both)).contains("path: \"/opt/bin/osm-setup\""));
 }
 
@@ -81,15 +116,30 @@ fn flatcar_with_cloud_init_gets_a_profile_of_its_own() {
 fn mistakes_end_with_the_next_step() {
     let render = ["render", "-f", "-", "--stage", "bootstrap"];
     let cases = [
-        (naming_profile("osp-mine"), "there is no profile osp-mine: give it with --profile"),
-        (MACHINE_DEPLOYMENT.replace("1.34.2", "latest"), "is not a version such as 1.34.2"),
-        (MACHINE_DEPLOYMENT.replace("cloudProvider:", "cloudProvidr:"), "cloudProvidr"),
-        (String::new(), "give exactly one"),
-        (format!("{MACHINE_DEPLOYMENT}---{MACHINE_DEPLOYMENT}"), "give exactly one"),
-        ("a: [".to_owned(), "not YAML"),
+        (
+            naming_profile("osp-mine"),
+            "profile osp-mine does not exist; provide it with --profile",
+        ),
+        (
+            MACHINE_DEPLOYMENT.replace("1.34.2", "latest"),
+            "is not a version such as 1.34.2",
+        ),
+        (
+            MACHINE_DEPLOYMENT.replace("cloudProvider:", "cloudProvidr:"),
+            "cloudProvidr",
+        ),
+        (String::new(), "provide exactly one"),
+        (
+            format!("{MACHINE_DEPLOYMENT}---{MACHINE_DEPLOYMENT}"),
+            "provide exactly one",
+        ),
+        ("a: [".to_owned(), "not valid YAML"),
         ("kind: Pod".to_owned(), "document 1: is a Pod"),
         (
-            format!("{MACHINE_DEPLOYMENT}{}", PROFILE.replace("kubelet.version", "kubelet.versin")),
+            format!(
+                "{MACHINE_DEPLOYMENT}{}",
+                PROFILE.replace("kubelet.version", "kubelet.versin")
+            ),
             "profile osp-ubuntu: provisioningConfig.modules.runcmd[0], line 1, column 6: there is no field",
         ),
         (
@@ -97,10 +147,13 @@ fn mistakes_end_with_the_next_step() {
                 "{MACHINE_DEPLOYMENT}{}",
                 PROFILE.replace("templateEngine: Handlebars", "templateEngine: GoTemplate")
             ),
-            "rewrite its templates",
+            "rewrite the templates",
         ),
         (
-            format!("{MACHINE_DEPLOYMENT}{}", PROFILE.replace("permissions: 600", "permissions: rw")),
+            format!(
+                "{MACHINE_DEPLOYMENT}{}",
+                PROFILE.replace("permissions: 600", "permissions: rw")
+            ),
             "permissions: ",
         ),
     ];
@@ -113,15 +166,22 @@ fn mistakes_end_with_the_next_step() {
     let output = osmctl(&["render", "-f", "/nowhere", "--stage", "bootstrap"], "");
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("/nowhere"));
-    let output =
-        osmctl(&["render", "-f", "-", "--profile", "mine", "--stage", "bootstrap"], MACHINE_DEPLOYMENT);
+    let output = osmctl(
+        &["render", "-f", "-", "--profile", "mine", "--stage", "bootstrap"],
+        MACHINE_DEPLOYMENT,
+    );
     assert!(
-        err(&output).contains("no built-in profile mine (there are: osp-amzn2, osp-")
-            && err(&output).contains("osp-ubuntu): can't read mine"),
+        err(&output).contains("mine is not a built-in profile (osp-amzn2, osp-")
+            && err(&output).contains("osp-ubuntu) and not a file: cannot read mine"),
         "{}",
         err(&output)
     );
-    for wrong in [&["render", "-f", "-"][..], &["render", "-f", "-", "--stage", "late"], &["paint"], &[]] {
+    for wrong in [
+        &["render", "-f", "-"][..],
+        &["render", "-f", "-", "--stage", "late"],
+        &["paint"],
+        &[],
+    ] {
         assert_eq!(osmctl(wrong, "").status.code(), Some(2), "{wrong:?}");
     }
 }

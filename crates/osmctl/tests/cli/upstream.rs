@@ -23,7 +23,9 @@ pub fn publish(folder: &Path, arguments: &[&str]) {
             "kubelet" | "crictl" => sum,
             _ => format!("{sum}  {name}\n"),
         };
-        sums.entry(text("checksumURL").to_owned()).or_default().push_str(&line);
+        sums.entry(text("checksumURL").to_owned())
+            .or_default()
+            .push_str(&line);
     }
     for (url, text) in sums {
         write(folder, &url, &text);

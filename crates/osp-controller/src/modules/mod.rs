@@ -1,70 +1,84 @@
-//! Judges what rendered profiles have in `modules` by cloud-init's own schema: cloud-init merely warns on the machine, and goes on
-//! without what it does not understand.
+//! Validates what rendered profiles contain in `modules`, by cloud-init's own schema. On the machine, cloud-init only warns about
+//! modules that it does not understand, and skips them.
 
 mod schema;
 
 use std::cell::OnceCell;
 use std::fmt::Write;
 
+use osm_api::Reason;
 use osm_api::config::OperatingSystemConfigSpec;
 use osm_api::profile::{OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility};
 use osm_render::Rendered;
 use serde_json::Value;
 
 use self::schema::Schema;
-use crate::judge::Refusal;
+use crate::refusal::Refusal;
 
-/// Cloud-init's schema of cloud-config without its texts for people; README.md beside it says where it is from.
+/// cloud-init's schema of cloud-config, without its descriptions. README.md in this folder names the source.
 const CLOUD_CONFIG: &str = include_str!("schema-cloud-config-v1.json");
 
-/// Whose schema it is.
+/// The program that the schema belongs to.
 const READER: &str = "cloud-init 25.1";
 
-/// Reason of a refusal.
-const REASON: &str = "ModulesInvalid";
-
-/// Judges the modules of one profile's samples. The schema is read for it once there is something to judge, and gone with it.
-pub(crate) struct Judge {
-    by_cloud_init: bool,
+/// Validates the modules of one profile's samples. It parses the schema only if there are modules, and drops it with the profile.
+pub(crate) struct ModulesValidator {
+    is_read_by_cloud_init: bool,
     schema: OnceCell<Option<Schema>>,
-    /// What was good: most samples have the same modules.
-    good: Vec<Value>,
+    /// Modules without problems. Most samples have the same ones.
+    valid: Vec<Value>,
 }
 
-impl Judge {
-    /// A judge for a profile; it lets pass what another program than cloud-init reads.
+impl ModulesValidator {
+    /// A validator for a profile. It accepts everything that another program than cloud-init reads.
     pub(crate) fn new(spec: &OperatingSystemProfileSpec) -> Self {
-        let by_cloud_init = spec.provisioning_utility == ProvisioningUtility::CloudInit
-            // What Flatcar calls so is a program of its own, with other modules.
+        let is_read_by_cloud_init = spec.provisioning_utility == ProvisioningUtility::CloudInit
+            // On Flatcar, coreos-cloudinit has this name. It has other modules.
             && spec.os_name != OperatingSystem::Flatcar;
-        Self { by_cloud_init, schema: OnceCell::new(), good: Vec::new() }
+        Self {
+            is_read_by_cloud_init,
+            schema: OnceCell::new(),
+            valid: Vec::new(),
+        }
     }
 
-    /// Judges one sample.
+    /// Validates one sample.
     ///
     /// # Errors
     /// All problems of both stages.
-    pub(crate) fn judge(&mut self, sample: &str, rendered: &Rendered) -> Result<(), Refusal> {
-        if !self.by_cloud_init {
+    pub(crate) fn validate(&mut self, sample: &str, rendered: &Rendered) -> Result<(), Refusal> {
+        if !self.is_read_by_cloud_init {
             return Ok(());
         }
-        let OperatingSystemConfigSpec { bootstrap_config, provisioning_config, .. } = &rendered.spec;
+        let OperatingSystemConfigSpec {
+            bootstrap_config,
+            provisioning_config,
+            ..
+        } = &rendered.spec;
+        let stages = [
+            ("bootstrapConfig", bootstrap_config),
+            ("provisioningConfig", provisioning_config),
+        ];
         let mut message = String::new();
-        for (stage, config) in
-            [("bootstrapConfig", bootstrap_config), ("provisioningConfig", provisioning_config)]
-        {
-            let Some(modules) = config.modules.as_ref().filter(|modules| !self.good.contains(modules)) else {
+        for (stage, config) in stages {
+            let Some(modules) = config
+                .modules
+                .as_ref()
+                .filter(|modules| !self.valid.contains(modules))
+            else {
                 continue;
             };
-            // That the schema can be read is tested.
-            let read = || Schema::parse(CLOUD_CONFIG, READER).ok();
-            let Some(schema) = self.schema.get_or_init(read) else { continue };
+            // A test parses the schema, so this cannot fail.
+            let parse = || Schema::parse(CLOUD_CONFIG, READER).ok();
+            let Some(schema) = self.schema.get_or_init(parse) else {
+                continue;
+            };
             let problems = schema.problems(modules);
             if problems.is_empty() {
-                self.good.push(modules.clone());
+                self.valid.push(modules.clone());
             }
             for problem in problems {
-                // Writing to a string does not fail.
+                // Writing to a String cannot fail.
                 let _ = write!(message, "{stage}.modules{}: {}; ", problem.path, problem.text);
             }
         }
@@ -72,7 +86,10 @@ impl Judge {
             return Ok(());
         }
         let _ = write!(message, "found with the sample pool {sample}");
-        Err(Refusal { reason: REASON, message })
+        Err(Refusal {
+            reason: Reason::ModulesInvalid,
+            message,
+        })
     }
 }
 
@@ -81,12 +98,15 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    use osm_testkit::judge::cloud_config;
+    use osm_judges::cloud_config;
     use serde_json::json;
 
-    fn told(modules: &Value) -> Vec<String> {
-        let problems = Schema::parse(CLOUD_CONFIG, READER).unwrap().problems(modules);
-        problems.into_iter().map(|problem| format!("{}: {}", problem.path, problem.text)).collect()
+    fn problems(modules: &Value) -> Vec<String> {
+        let found = Schema::parse(CLOUD_CONFIG, READER).unwrap().problems(modules);
+        found
+            .into_iter()
+            .map(|problem| format!("{}: {}", problem.path, problem.text))
+            .collect()
     }
 
     /// Every keyword and pattern of a schema.
@@ -98,10 +118,14 @@ mod tests {
                     if keyword == "patternProperties" {
                         patterns.extend(schemas.keys().cloned());
                     }
-                    schemas.values().for_each(|schema| vocabulary(schema, keywords, patterns));
+                    schemas
+                        .values()
+                        .for_each(|schema| vocabulary(schema, keywords, patterns));
                 }
                 ("allOf" | "anyOf" | "oneOf", Value::Array(schemas)) => {
-                    schemas.iter().for_each(|schema| vocabulary(schema, keywords, patterns));
+                    schemas
+                        .iter()
+                        .for_each(|schema| vocabulary(schema, keywords, patterns));
                 }
                 ("items", Value::Array(_)) => panic!("a schema for each item is not known here"),
                 ("items" | "additionalProperties", schema) => vocabulary(schema, keywords, patterns),
@@ -114,7 +138,11 @@ mod tests {
     #[test]
     fn every_keyword_and_pattern_of_the_schema_is_known() {
         let (mut keywords, mut patterns) = Default::default();
-        vocabulary(&serde_json::from_str(CLOUD_CONFIG).unwrap(), &mut keywords, &mut patterns);
+        vocabulary(
+            &serde_json::from_str(CLOUD_CONFIG).unwrap(),
+            &mut keywords,
+            &mut patterns,
+        );
         let known = [
             "$defs",
             "$ref",
@@ -136,7 +164,10 @@ mod tests {
             "type",
             "uniqueItems",
         ];
-        let unknown: Vec<_> = keywords.iter().filter(|keyword| !known.contains(&keyword.as_str())).collect();
+        let unknown: Vec<_> = keywords
+            .iter()
+            .filter(|keyword| !known.contains(&keyword.as_str()))
+            .collect();
         assert!(unknown.is_empty(), "{unknown:?}");
         for pattern in patterns {
             regex::Regex::new(&pattern).unwrap_or_else(|error| panic!("{error}"));
@@ -144,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_are_judged_as_cloud_init_judges_them() {
+    fn modules_are_validated_as_cloud_init_does() {
         let good = [
             json!({"runcmd": ["a", ["b", "c"], null], "bootcmd": [["a"]], "timezone": "UTC"}),
             json!({"ntp": {"enabled": true, "servers": ["a.example"], "pools": []}}),
@@ -162,85 +193,125 @@ mod tests {
             json!({"rsyslog": {"remotes": {"a": "10.0.0.1"}}, "final_message": "done", "locale": "C.UTF-8"}),
         ];
         let bad = [
-            (json!({"runcdm": ["a"]}), ".runcdm: is not known to cloud-init 25.1"),
+            (
+                json!({"runcdm": ["a"]}),
+                ".runcdm: is not known to cloud-init 25.1",
+            ),
             (json!({"runcmd": "a"}), ".runcmd: is not of type array"),
-            (json!({"runcmd": [1]}), ".runcmd[0]: is not of type array, string or null"),
-            (json!({"runcmd": [["a", 1]]}), ".runcmd[0][1]: is not of type string"),
-            (json!({"ntp": {"servers": [1]}}), ".ntp.servers[0]: is not of type string"),
-            (json!({"ntp": {"server": []}}), ".ntp.server: is not known to cloud-init 25.1"),
+            (
+                json!({"runcmd": [1]}),
+                ".runcmd[0]: is not of type array, string or null",
+            ),
+            (
+                json!({"runcmd": [["a", 1]]}),
+                ".runcmd[0][1]: is not of type string",
+            ),
+            (
+                json!({"ntp": {"servers": [1]}}),
+                ".ntp.servers[0]: is not of type string",
+            ),
+            (
+                json!({"ntp": {"server": []}}),
+                ".ntp.server: is not known to cloud-init 25.1",
+            ),
             (json!({"timezone": 1}), ".timezone: is not of type string"),
-            (json!({"packages": [["a", "b", "c"]]}), ".packages[0]: has more items than 2"),
-            (json!({"users": [{"name": 1}]}), ".users[0].name: is not of type string"),
+            (
+                json!({"packages": [["a", "b", "c"]]}),
+                ".packages[0]: has more items than 2",
+            ),
+            (
+                json!({"users": [{"name": 1}]}),
+                ".users[0].name: is not of type string",
+            ),
             (json!({"users": [{"uid": 1}]}), ".users[0].name: is missing"),
             (
                 json!({"apt": {"sources": {"a": {"sorce": "b"}}}}),
                 ".apt.sources.a.sorce: is not known to cloud-init 25.1",
             ),
-            (json!({"power_state": {"mode": "off"}}), ".power_state.mode: is none of"),
+            (
+                json!({"power_state": {"mode": "off"}}),
+                ".power_state.mode: is none of",
+            ),
             (json!({"power_state": {}}), ".power_state.mode: is missing"),
             (json!({"mounts": [[]]}), ".mounts[0]: has fewer items than 1"),
             (json!({"yum_repos": {"a": {"enabled": true}}}), ".yum_repos.a"),
-            (json!({"write_files": [{"content": "a"}]}), ".write_files[0].path: is missing"),
+            (
+                json!({"write_files": [{"content": "a"}]}),
+                ".write_files[0].path: is missing",
+            ),
             (json!({"growpart": {"mode": "on"}}), ".growpart.mode: is none of"),
             (json!({"ssh_keys": {"dsa_private": "a"}}), ".ssh_keys.dsa_private"),
             (json!({"swap": {"size": "big"}}), ".swap.size"),
         ];
         for modules in &good {
-            assert_eq!(told(modules), [""; 0], "{modules}");
+            assert_eq!(problems(modules), [""; 0], "{modules}");
         }
         for (modules, expected) in &bad {
-            let told = told(modules);
+            let found = problems(modules);
             assert!(
-                told.iter().any(|problem| problem.starts_with(expected)),
-                "{expected} is not in {told:#?}"
+                found.iter().any(|problem| problem.starts_with(expected)),
+                "{expected} is not in {found:#?}"
             );
         }
 
-        // cloud-init itself says the same, of each document.
+        // cloud-init itself finds the same, in each document.
         let text = |modules: &Value| format!("#cloud-config\n{modules}\n");
         let texts: Vec<(String, String)> = good
             .iter()
             .map(|modules| (format!("good {modules}"), text(modules)))
-            .chain(bad.iter().map(|(modules, _)| (format!("bad {modules}"), text(modules))))
+            .chain(
+                bad.iter()
+                    .map(|(modules, _)| (format!("bad {modules}"), text(modules))),
+            )
             .collect();
-        let documents: Vec<(&str, &str)> =
-            texts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-        let verdict = cloud_config(&documents).unwrap_err();
-        let complained: BTreeSet<&str> = verdict
-            .complaints()
+        let documents: Vec<(&str, &str)> = texts
+            .iter()
+            .map(|(name, text)| (name.as_str(), text.as_str()))
+            .collect();
+        let complaints = cloud_config(&documents).unwrap_err();
+        let complained: BTreeSet<&str> = complaints
+            .iter()
             .filter(|complaint| complaint.to_string().contains("25.1"))
             .map(|complaint| &*complaint.document)
             .collect();
-        let refused: BTreeSet<&str> =
-            documents.iter().map(|(name, _)| *name).filter(|name| name.starts_with("bad")).collect();
-        assert_eq!(complained, refused, "{verdict}");
+        let refused: BTreeSet<&str> = documents
+            .iter()
+            .map(|(name, _)| *name)
+            .filter(|name| name.starts_with("bad"))
+            .collect();
+        assert_eq!(complained, refused, "{complaints}");
     }
 
     #[test]
-    fn every_default_profile_passes_and_a_mistake_is_told_with_its_stage_and_sample() {
+    fn every_default_profile_is_valid_and_a_problem_has_its_stage_and_sample() {
         for (name, spec) in osm_render::defaults() {
-            crate::judge::try_out(&osm_render::resolve(&spec).unwrap())
+            crate::validate::dry_run(&osm_render::resolve(&spec).unwrap())
                 .unwrap_or_else(|refusal| panic!("{name}: {refusal:?}"));
         }
-        let judged = |system: &str, bootstrap: Value, provisioning: Value| {
+        let validate = |system: &str, bootstrap: Value, provisioning: Value| {
             let spec = serde_json::from_value(json!({
                 "osName": system, "osVersion": "1", "version": "v1.0.0", "templateEngine": "Handlebars",
                 "provisioningUtility": "cloud-init", "supportedCloudProviders": [{"name": "aws"}],
                 "bootstrapConfig": {"modules": bootstrap}, "provisioningConfig": {"modules": provisioning},
             }))
             .unwrap();
-            crate::judge::try_out(&osm_render::resolve(&spec).unwrap())
+            crate::validate::dry_run(&osm_render::resolve(&spec).unwrap())
         };
         let provisioning = json!({"ntp": {"servers": ["a"]}, "resolv_conf": {"domain": "{{cluster.dnsDomain}}", "nameserver": "a"}});
-        let refusal = judged("ubuntu", json!({"runcdm": ["a"]}), provisioning).unwrap_err();
-        assert_eq!(refusal.reason, REASON);
+        let refusal = validate("ubuntu", json!({"runcdm": ["a"]}), provisioning).unwrap_err();
+        assert_eq!(refusal.reason, Reason::ModulesInvalid);
         assert_eq!(
             refusal.message,
             "bootstrapConfig.modules.runcdm: is not known to cloud-init 25.1; \
              provisioningConfig.modules.resolv_conf.nameserver: is not known to cloud-init 25.1; \
              found with the sample pool aws, kubelet 1.33.0, IPv4, default settings"
         );
-        // Flatcar's has a language of its own.
-        judged("flatcar", json!({"coreos": {"update": {"group": "stable"}}}), json!({})).unwrap();
+        // Flatcar's coreos-cloudinit has other modules.
+        validate(
+            "flatcar",
+            json!({"coreos": {"update": {"group": "stable"}}}),
+            json!({}),
+        )
+        .unwrap();
     }
 }

@@ -1,6 +1,6 @@
-//! JSON Schema, draft 4, as far as cloud-init's schema of cloud-config uses it; a test knows every keyword in it.
+//! The part of JSON Schema, draft 4, that cloud-init's schema of cloud-config uses. A test checks that it uses no other keyword.
 //!
-//! A general validator would take four megabytes of binary and five of memory for the one schema that there is.
+//! A general validator would add four megabytes to the binary and five to memory, for this one schema.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -8,13 +8,13 @@ use std::collections::{HashMap, HashSet};
 use regex::Regex;
 use serde_json::{Map, Value};
 
-/// More problems than this help nobody.
+/// A message lists at most this many problems.
 const MAX_PROBLEMS: usize = 20;
 
-/// Members of an enumeration that a message names at most.
+/// A message names at most this many members of an enumeration.
 const MAX_NAMED: usize = 16;
 
-/// A document's place and what is wrong there, without the value.
+/// A problem of a document. It does not repeat the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     /// Such as `.ntp.servers[0]`.
@@ -23,21 +23,24 @@ pub(super) struct Problem {
     pub(super) text: String,
 }
 
-/// A schema.
 pub(super) struct Schema {
     root: Value,
-    /// Who is asked about names that the schema does not have.
+    /// The program that the schema belongs to, for messages about unknown names.
     reader: &'static str,
     patterns: RefCell<HashMap<String, Option<Regex>>>,
 }
 
 impl Schema {
-    /// Reads a schema. `reader` is whose it is, for messages.
+    /// Parses a schema that belongs to the program `reader`.
     pub(super) fn parse(text: &str, reader: &'static str) -> Result<Self, serde_json::Error> {
-        Ok(Self { root: serde_json::from_str(text)?, reader, patterns: RefCell::default() })
+        Ok(Self {
+            root: serde_json::from_str(text)?,
+            reader,
+            patterns: RefCell::default(),
+        })
     }
 
-    /// What is wrong with a document; nothing if it is good.
+    /// The problems of a document.
     pub(super) fn problems(&self, document: &Value) -> Vec<Problem> {
         let mut found = Vec::new();
         self.check(&self.root, document, "", &mut found);
@@ -49,25 +52,34 @@ impl Schema {
         if found.len() >= MAX_PROBLEMS {
             return;
         }
-        // In draft 4, nothing beside a reference counts.
+        // Draft 4 ignores every keyword beside a reference.
         let schema = self.resolve(schema);
-        let mut tell = |text: String| found.push(Problem { path: path.to_owned(), text });
+        let mut report = |text: String| {
+            found.push(Problem {
+                path: path.to_owned(),
+                text,
+            })
+        };
         let types = types(schema);
         if !types.is_empty() && !types.iter().any(|name| is_of(value, name)) {
-            return tell(format!("is not of type {}", listed(&types)));
+            return report(format!("is not of type {}", listed(&types)));
         }
         if let Some(allowed) =
             list(schema, "enum").filter(|allowed| !is_late(value) && !allowed.contains(value))
         {
             let names: Vec<String> = allowed.iter().take(MAX_NAMED).map(Value::to_string).collect();
-            let more = if allowed.len() > MAX_NAMED { " and others" } else { "" };
-            tell(format!("is none of {}{more}", names.join(", ")));
+            let more = if allowed.len() > MAX_NAMED {
+                " and others"
+            } else {
+                ""
+            };
+            report(format!("is none of {}{more}", names.join(", ")));
         }
         match value {
             Value::String(text) if !is_late(value) => {
                 let pattern = schema.get("pattern").and_then(Value::as_str);
                 if let Some(pattern) = pattern.filter(|pattern| !self.matches(pattern, text)) {
-                    tell(format!("does not match {pattern}"));
+                    report(format!("does not match {pattern}"));
                 }
             }
             Value::Number(number) => {
@@ -75,7 +87,7 @@ impl Schema {
                 if let Some(least) =
                     least.filter(|least| number.as_f64().is_some_and(|number| number < *least))
                 {
-                    tell(format!("is below {least}"));
+                    report(format!("is below {least}"));
                 }
             }
             Value::Array(items) => self.check_items(schema, items, path, found),
@@ -93,18 +105,23 @@ impl Schema {
     }
 
     fn check_items(&self, schema: &Value, items: &[Value], path: &str, found: &mut Vec<Problem>) {
-        let mut tell = |text: String| found.push(Problem { path: path.to_owned(), text });
+        let mut report = |text: String| {
+            found.push(Problem {
+                path: path.to_owned(),
+                text,
+            })
+        };
         let number = |keyword: &str| schema.get(keyword).and_then(Value::as_u64);
         if let Some(least) = number("minItems").filter(|least| (items.len() as u64) < *least) {
-            tell(format!("has fewer items than {least}"));
+            report(format!("has fewer items than {least}"));
         }
         if let Some(most) = number("maxItems").filter(|most| items.len() as u64 > *most) {
-            tell(format!("has more items than {most}"));
+            report(format!("has more items than {most}"));
         }
         if schema.get("uniqueItems") == Some(&Value::Bool(true)) {
             let mut seen = HashSet::new();
             if !items.iter().all(|item| seen.insert(item.to_string())) {
-                tell("holds an item twice".to_owned());
+                report("contains an item twice".to_owned());
             }
         }
         if let Some(of_items) = schema.get("items") {
@@ -121,23 +138,28 @@ impl Schema {
         path: &str,
         found: &mut Vec<Problem>,
     ) {
-        let mut tell = |path: String, text: String| found.push(Problem { path, text });
-        for name in list(schema, "required").into_iter().flatten().filter_map(Value::as_str) {
+        let mut report = |path: String, text: String| found.push(Problem { path, text });
+        for name in list(schema, "required")
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+        {
             if !fields.contains_key(name) {
-                tell(format!("{path}.{name}"), "is missing".to_owned());
+                report(format!("{path}.{name}"), "is missing".to_owned());
             }
         }
         let least = schema.get("minProperties").and_then(Value::as_u64);
         if let Some(least) = least.filter(|least| (fields.len() as u64) < *least) {
-            tell(path.to_owned(), format!("has fewer entries than {least}"));
+            report(path.to_owned(), format!("has fewer entries than {least}"));
         }
         let map = |keyword: &str| schema.get(keyword).and_then(Value::as_object);
         for (name, value) in fields {
             let path = format!("{path}.{name}");
             let own = map("properties").and_then(|properties| properties.get(name));
             let patterns = map("patternProperties").into_iter().flatten();
-            let by_pattern =
-                patterns.filter(|(pattern, _)| self.matches(pattern, name)).map(|(_, schema)| schema);
+            let by_pattern = patterns
+                .filter(|(pattern, _)| self.matches(pattern, name))
+                .map(|(_, schema)| schema);
             let mut known = false;
             for schema in own.into_iter().chain(by_pattern) {
                 known = true;
@@ -154,7 +176,7 @@ impl Schema {
         }
     }
 
-    /// Checks a value that may have one of several forms, and if it has none, tells what is wrong with the likeliest.
+    /// Checks a value that may have one of several forms. If it has none, the problems of the likeliest form are reported.
     fn check_branches(
         &self,
         branches: &[Value],
@@ -178,28 +200,44 @@ impl Schema {
             if likely && likeliest.as_ref().is_none_or(|best| problems.len() < best.len()) {
                 likeliest = Some(problems);
             }
-            types_of_all
-                .extend(types.into_iter().filter(|name| !types_of_all.contains(name)).collect::<Vec<_>>());
+            types_of_all.extend(
+                types
+                    .into_iter()
+                    .filter(|name| !types_of_all.contains(name))
+                    .collect::<Vec<_>>(),
+            );
         }
-        let tell = |text: String| vec![Problem { path: path.to_owned(), text }];
+        let problem = |text: String| {
+            vec![Problem {
+                path: path.to_owned(),
+                text,
+            }]
+        };
         found.extend(match (fitting, likeliest) {
             (1, _) => return,
             (0, Some(problems)) => problems,
-            (0, None) => tell(format!("is not of type {}", listed(&types_of_all))),
-            _ if only_one => tell("has more than one of the forms that it may have".to_owned()),
+            (0, None) => problem(format!("is not of type {}", listed(&types_of_all))),
+            _ if only_one => problem("matches more than one of the allowed forms".to_owned()),
             _ => return,
         });
     }
 
     fn resolve<'a>(&'a self, schema: &'a Value) -> &'a Value {
-        let target = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.strip_prefix('#'));
-        target.and_then(|pointer| self.root.pointer(pointer)).unwrap_or(schema)
+        let target = schema
+            .get("$ref")
+            .and_then(Value::as_str)
+            .and_then(|target| target.strip_prefix('#'));
+        target
+            .and_then(|pointer| self.root.pointer(pointer))
+            .unwrap_or(schema)
     }
 
-    /// Whether a text has a match; a pattern that can't be read matches everything, and a test sees to it that there is none.
+    /// Whether the pattern matches. An invalid pattern would match everything; a test checks that the schema has none.
     fn matches(&self, pattern: &str, text: &str) -> bool {
         let mut patterns = self.patterns.borrow_mut();
-        let regex = patterns.entry(pattern.to_owned()).or_insert_with(|| Regex::new(pattern).ok());
+        let regex = patterns
+            .entry(pattern.to_owned())
+            .or_insert_with(|| Regex::new(pattern).ok());
         regex.as_ref().is_none_or(|regex| regex.is_match(text))
     }
 }
@@ -229,16 +267,18 @@ fn is_of(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Whether a text holds a late-bound value, of which only secret-syncer knows what it will be.
+/// Whether a text contains a late-bound value, which only secret-syncer knows.
 fn is_late(value: &Value) -> bool {
-    value.as_str().is_some_and(|text| text.contains(osm_render::RESERVED_PREFIX))
+    value
+        .as_str()
+        .is_some_and(|text| text.contains(osm_render::RESERVED_PREFIX))
 }
 
 fn listed(names: &[&str]) -> String {
     match names.split_last() {
         Some((last, [])) => (*last).to_owned(),
         Some((last, others)) => format!("{} or {last}", others.join(", ")),
-        None => "any that there is".to_owned(),
+        None => "any".to_owned(),
     }
 }
 
@@ -247,27 +287,91 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn told(schema: &Value, value: &Value) -> Vec<String> {
+    fn problems(schema: &Value, value: &Value) -> Vec<String> {
         let schema = Schema::parse(&schema.to_string(), "cloud-init").unwrap();
-        schema.problems(value).into_iter().map(|Problem { path, text }| format!("{path}: {text}")).collect()
+        schema
+            .problems(value)
+            .into_iter()
+            .map(|Problem { path, text }| format!("{path}: {text}"))
+            .collect()
     }
 
     #[test]
-    fn each_keyword_has_its_say() {
+    fn each_keyword_is_checked() {
         for (schema, good, bad, expected) in [
-            (json!({"type": "string"}), json!("a"), json!(1), ": is not of type string"),
-            (json!({"type": ["string", "null"]}), json!(null), json!(1), ": is not of type string or null"),
-            (json!({"type": "integer"}), json!(1), json!(1.5), ": is not of type integer"),
-            (json!({"type": "number"}), json!(1.5), json!(true), ": is not of type number"),
-            (json!({"enum": ["a", 1]}), json!(1), json!("b"), ": is none of \"a\", 1"),
-            (json!({"pattern": "^a+$"}), json!("aa"), json!("ab"), ": does not match ^a+$"),
+            (
+                json!({"type": "string"}),
+                json!("a"),
+                json!(1),
+                ": is not of type string",
+            ),
+            (
+                json!({"type": ["string", "null"]}),
+                json!(null),
+                json!(1),
+                ": is not of type string or null",
+            ),
+            (
+                json!({"type": "integer"}),
+                json!(1),
+                json!(1.5),
+                ": is not of type integer",
+            ),
+            (
+                json!({"type": "number"}),
+                json!(1.5),
+                json!(true),
+                ": is not of type number",
+            ),
+            (
+                json!({"enum": ["a", 1]}),
+                json!(1),
+                json!("b"),
+                ": is none of \"a\", 1",
+            ),
+            (
+                json!({"pattern": "^a+$"}),
+                json!("aa"),
+                json!("ab"),
+                ": does not match ^a+$",
+            ),
             (json!({"minimum": 2}), json!(2), json!(1), ": is below 2"),
-            (json!({"minItems": 1}), json!([1]), json!([]), ": has fewer items than 1"),
-            (json!({"maxItems": 1}), json!([1]), json!([1, 2]), ": has more items than 1"),
-            (json!({"uniqueItems": true}), json!([1, 2]), json!([[1], [1]]), ": holds an item twice"),
-            (json!({"items": {"type": "null"}}), json!([null]), json!([null, 1]), "[1]: is not of type null"),
-            (json!({"required": ["a"]}), json!({"a": 1}), json!({"b": 1}), ".a: is missing"),
-            (json!({"minProperties": 1}), json!({"a": 1}), json!({}), ": has fewer entries than 1"),
+            (
+                json!({"minItems": 1}),
+                json!([1]),
+                json!([]),
+                ": has fewer items than 1",
+            ),
+            (
+                json!({"maxItems": 1}),
+                json!([1]),
+                json!([1, 2]),
+                ": has more items than 1",
+            ),
+            (
+                json!({"uniqueItems": true}),
+                json!([1, 2]),
+                json!([[1], [1]]),
+                ": contains an item twice",
+            ),
+            (
+                json!({"items": {"type": "null"}}),
+                json!([null]),
+                json!([null, 1]),
+                "[1]: is not of type null",
+            ),
+            (
+                json!({"required": ["a"]}),
+                json!({"a": 1}),
+                json!({"b": 1}),
+                ".a: is missing",
+            ),
+            (
+                json!({"minProperties": 1}),
+                json!({"a": 1}),
+                json!({}),
+                ": has fewer entries than 1",
+            ),
             (
                 json!({"properties": {"a": {"type": "null"}}}),
                 json!({"a": null, "b": 1}),
@@ -298,7 +402,12 @@ mod tests {
                 json!("b"),
                 ": does not match a",
             ),
-            (json!({"anyOf": [{"type": "string"}, {"pattern": "a"}]}), json!("a"), json!([1]), ""),
+            (
+                json!({"anyOf": [{"type": "string"}, {"pattern": "a"}]}),
+                json!("a"),
+                json!([1]),
+                "",
+            ),
             (
                 json!({"oneOf": [{"type": "string"}, {"type": "null"}, {"type": "string"}]}),
                 json!(null),
@@ -315,7 +424,7 @@ mod tests {
                 json!({"oneOf": [{"type": "string"}, {"pattern": "a"}]}),
                 json!("b"),
                 json!("a"),
-                ": has more than one of the forms that it may have",
+                ": matches more than one of the allowed forms",
             ),
             (
                 json!({"$ref": "#/$defs/a", "enum": [], "$defs": {"a": {"type": "null"}}}),
@@ -324,25 +433,28 @@ mod tests {
                 ": is not of type null",
             ),
         ] {
-            assert_eq!(told(&schema, &good), [""; 0], "{schema}");
+            assert_eq!(problems(&schema, &good), [""; 0], "{schema}");
             match expected {
-                "" => assert_eq!(told(&schema, &bad), [""; 0], "{schema}"),
-                _ => assert_eq!(told(&schema, &bad), [expected], "{schema}"),
+                "" => assert_eq!(problems(&schema, &bad), [""; 0], "{schema}"),
+                _ => assert_eq!(problems(&schema, &bad), [expected], "{schema}"),
             }
         }
     }
 
     #[test]
-    fn what_only_secret_syncer_knows_is_let_pass() {
+    fn late_bound_values_are_valid() {
         let late = json!(format!("{}:api/token", osm_render::RESERVED_PREFIX));
-        assert_eq!(told(&json!({"enum": ["a"]}), &late), [""; 0]);
-        assert_eq!(told(&json!({"pattern": "^a$"}), &late), [""; 0]);
-        assert_eq!(told(&json!({"type": "null"}), &late).len(), 1);
+        assert_eq!(problems(&json!({"enum": ["a"]}), &late), [""; 0]);
+        assert_eq!(problems(&json!({"pattern": "^a$"}), &late), [""; 0]);
+        assert_eq!(problems(&json!({"type": "null"}), &late).len(), 1);
     }
 
     #[test]
-    fn problems_end() {
+    fn the_list_of_problems_is_limited() {
         let many: Vec<u32> = (0..1000).collect();
-        assert_eq!(told(&json!({"items": {"type": "null"}}), &json!(many)).len(), MAX_PROBLEMS);
+        assert_eq!(
+            problems(&json!({"items": {"type": "null"}}), &json!(many)).len(),
+            MAX_PROBLEMS
+        );
     }
 }

@@ -44,7 +44,10 @@ impl Site {
         granted: impl Fn(&str) -> bool,
     ) -> Result<Self> {
         let client = control_plane.admin()?;
-        let installation = Installation { namespace: namespace.to_owned(), ..Installation::default() };
+        let installation = Installation {
+            namespace: namespace.to_owned(),
+            ..Installation::default()
+        };
         let mut objects = vec![
             serde_json::to_value(OperatingSystemProfile::crd())?,
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
@@ -72,7 +75,10 @@ impl Site {
         site.settings("").await?;
         let token = control_plane.token(namespace, "osp-controller").await?;
         let own = Api::<OperatingSystemProfile>::namespaced(control_plane.client(&token)?, namespace);
-        wait_for("rights", SOON, async || Ok(Some(own.list(&ListParams::default()).await?))).await?;
+        wait_for("rights", SOON, async || {
+            Ok(Some(own.list(&ListParams::default()).await?))
+        })
+        .await?;
         Ok(site)
     }
 
@@ -92,7 +98,12 @@ impl Site {
         ];
         self.logs += 1;
         let binary = Path::new(env!("CARGO_BIN_EXE_osp-controller"));
-        self.service = Some(Service::spawn(binary, arguments, [("OSM_LOG", "info")], &self.log_file())?);
+        self.service = Some(Service::spawn(
+            binary,
+            arguments,
+            [("OSM_LOG", "info")],
+            &self.log_file(),
+        )?);
         Ok(())
     }
 
@@ -103,7 +114,12 @@ impl Site {
 
     /// Asks the service to end, and waits until it has.
     pub async fn terminate(&mut self) -> Result<()> {
-        let status = self.service.as_mut().context("it does not run")?.terminate(SOON).await?;
+        let status = self
+            .service
+            .as_mut()
+            .context("it does not run")?
+            .terminate(SOON)
+            .await?;
         anyhow::ensure!(status.success(), "{status}");
         Ok(())
     }
@@ -114,7 +130,12 @@ impl Site {
 
     /// Waits for `condition`; a failure shows what the service has said last.
     pub async fn wait<T>(&self, what: &str, condition: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
-        let tail = || self.service.as_ref().map(|service| service.log_tail(15)).unwrap_or_default();
+        let tail = || {
+            self.service
+                .as_ref()
+                .map(|service| service.log_tail(15))
+                .unwrap_or_default()
+        };
         wait_for(what, SOON, condition)
             .await
             .with_context(|| format!("osp-controller's last lines:\n{}", tail()))
@@ -123,10 +144,16 @@ impl Site {
     /// Status code and body of an answer of the admin server.
     pub async fn get(&self, path: &str) -> Result<(u16, String)> {
         let logs = std::fs::read_to_string(self.log_file())?;
-        let lines = logs.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let address = lines.into_iter().find_map(|line| line.get("address")?.as_str().map(str::to_owned));
+        let lines = logs
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let address = lines
+            .into_iter()
+            .find_map(|line| line.get("address")?.as_str().map(str::to_owned));
         let mut stream = TcpStream::connect(address.context("it does not listen yet")?).await?;
-        stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await?;
+        stream
+            .write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes())
+            .await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
         let (head, body) = answer.split_once("\r\n\r\n").context("not HTTP")?;
@@ -150,7 +177,12 @@ impl Site {
             "metadata": {"name": "osm-settings", "namespace": self.namespace}, "data": {"settings.yaml": text}});
         let maps =
             Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(self.client.clone(), &self.namespace);
-        maps.patch("osm-settings", &PatchParams::apply("person").force(), &Patch::Apply(&map)).await?;
+        maps.patch(
+            "osm-settings",
+            &PatchParams::apply("person").force(),
+            &Patch::Apply(&map),
+        )
+        .await?;
         Ok(())
     }
 
@@ -177,7 +209,9 @@ impl Site {
     /// Changes a profile's spec by a merge patch, as a person would.
     pub async fn edit(&self, name: &str, spec: Value) -> Result<()> {
         let patch = json!({"spec": spec});
-        self.profiles.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        self.profiles
+            .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await?;
         Ok(())
     }
 
@@ -217,18 +251,28 @@ impl Site {
     pub async fn events(&self, name: &str) -> Result<Vec<Event>> {
         let events = Api::<Event>::namespaced(self.client.clone(), &self.namespace);
         let about = |event: &Event| event.regarding.as_ref().and_then(|r| r.name.as_deref()) == Some(name);
-        Ok(events.list(&ListParams::default()).await?.items.into_iter().filter(about).collect())
+        Ok(events
+            .list(&ListParams::default())
+            .await?
+            .items
+            .into_iter()
+            .filter(about)
+            .collect())
     }
 
     /// Waits until a profile is there and `holds`.
     pub async fn becomes(&self, name: &str, holds: impl Fn(&OperatingSystemProfile) -> bool) -> Result<()> {
-        self.wait(&format!("{name} to become so"), async || check(holds(&self.profiles.get(name).await?)))
-            .await
+        self.wait(&format!("{name} to become so"), async || {
+            check(holds(&self.profiles.get(name).await?))
+        })
+        .await
     }
 }
 
 fn role(namespace: &str, grant: Grant, granted: impl Fn(&str) -> bool) -> Result<[Value; 2]> {
-    let place = grant.namespace.context("osp-controller has no rights in the whole cluster")?;
+    let place = grant
+        .namespace
+        .context("osp-controller has no rights in the whole cluster")?;
     let mut rules: Vec<_> = grant.rights.into_iter().map(|right| right.rule).collect();
     rules.retain(|rule| rule.resources.iter().flatten().any(|resource| granted(resource)));
     let api = "rbac.authorization.k8s.io";
@@ -259,9 +303,15 @@ pub fn accepted(profile: &OperatingSystemProfile) -> Option<&str> {
 
 /// Reason and message of the condition `Accepted`.
 pub fn verdict(profile: &OperatingSystemProfile) -> (String, String) {
-    let conditions = profile.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let conditions = profile
+        .status
+        .as_ref()
+        .map(|status| status.conditions.as_slice())
+        .unwrap_or_default();
     let found = condition::find(conditions, ACCEPTED);
-    found.map(|accepted| (accepted.reason.clone(), accepted.message.clone())).unwrap_or_default()
+    found
+        .map(|accepted| (accepted.reason.clone(), accepted.message.clone()))
+        .unwrap_or_default()
 }
 
 /// resourceVersion of a profile.

@@ -8,31 +8,38 @@ use osm_api::rbac::Service;
 use osm_testkit::installation::Installed;
 use osm_testkit::wait_for;
 
-/// For so long no request means that the services have come to rest.
-const REST: Duration = Duration::from_secs(2);
+/// Services that send no request for this long are idle.
+const IDLE_AFTER: Duration = Duration::from_secs(2);
 
-/// What one service has used since it started, or between two samples.
+/// Resources that one service used since it started, or between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Used {
     /// Requests to the API server, watches included.
     pub requests: u64,
     /// Processor seconds.
     pub cpu: f64,
-    /// The largest resident set since the start, in bytes.
+    /// The largest resident set since the service started, in bytes.
     pub peak_rss: u64,
 }
 
-/// What each service has used.
+/// Resources by service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample(pub BTreeMap<&'static str, Used>);
 
 impl Sample {
-    /// What was used since `earlier`; the memory is that of now.
+    /// Resources used since `earlier`. The memory is the current value.
     pub fn since(&self, earlier: &Self) -> Self {
         let used = |(name, now): (&&'static str, &Used)| {
             let before = earlier.0.get(name).copied().unwrap_or_default();
             let requests = now.requests.saturating_sub(before.requests);
-            (*name, Used { requests, cpu: now.cpu - before.cpu, peak_rss: now.peak_rss })
+            (
+                *name,
+                Used {
+                    requests,
+                    cpu: now.cpu - before.cpu,
+                    peak_rss: now.peak_rss,
+                },
+            )
         };
         Self(self.0.iter().map(used).collect())
     }
@@ -56,19 +63,19 @@ impl Sample {
 /// Reads samples.
 pub struct Meter<'a> {
     installed: &'a Installed,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl<'a> Meter<'a> {
-    /// Of these services; they come to rest within `patience`.
-    pub fn new(installed: &'a Installed, patience: Duration) -> Self {
-        Self { installed, patience }
+    /// Measures these services, which become idle within `timeout`.
+    pub fn new(installed: &'a Installed, timeout: Duration) -> Self {
+        Self { installed, timeout }
     }
 
-    /// What each service has used so far.
+    /// Resources that each service used so far.
     ///
     /// # Errors
-    /// A service that does not run or answer.
+    /// A service that does not run or respond.
     pub async fn sample(&self) -> Result<Sample> {
         let mut sample = Sample::default();
         for service in Service::ALL {
@@ -85,18 +92,18 @@ impl<'a> Meter<'a> {
         Ok(sample)
     }
 
-    /// As [`Self::sample`], once the services have come to rest.
+    /// As [`Self::sample`], after the services became idle.
     ///
     /// # Errors
-    /// Services that don't.
+    /// Services that are busy until the timeout.
     pub async fn settled(&self) -> Result<Sample> {
         let (mut last, mut since) = (self.sample().await?, Instant::now());
-        wait_for("the services to come to rest", self.patience, async || {
+        wait_for("the services to become idle", self.timeout, async || {
             let now = self.sample().await?;
             if now.requests() != last.requests() {
                 (last, since) = (now, Instant::now());
             }
-            Ok((since.elapsed() >= REST).then(|| last.clone()))
+            Ok((since.elapsed() >= IDLE_AFTER).then(|| last.clone()))
         })
         .await
     }
@@ -104,8 +111,12 @@ impl<'a> Meter<'a> {
 
 /// Sum of all `osm_api_requests_total`.
 fn requests(metrics: &str) -> u64 {
-    let counters = metrics.lines().filter(|line| line.starts_with("osm_api_requests_total{"));
-    counters.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
+    let counters = metrics
+        .lines()
+        .filter(|line| line.starts_with("osm_api_requests_total{"));
+    counters
+        .filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
+        .sum()
 }
 
 #[cfg(test)]
@@ -122,10 +133,17 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_by_service_and_memory_is_not_one() {
+    fn differences_are_by_service_and_memory_is_the_current_value() {
         let of = |requests, cpu| {
             Sample(BTreeMap::from([
-                ("a", Used { requests, cpu, peak_rss: requests }),
+                (
+                    "a",
+                    Used {
+                        requests,
+                        cpu,
+                        peak_rss: requests,
+                    },
+                ),
                 ("b", Used::default()),
             ]))
         };

@@ -1,4 +1,4 @@
-//! Many MachineDeployments, and what machine-controller does to them.
+//! The MachineDeployments of the benchmark, and machine-controller's part.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,11 +10,11 @@ use kube::{Client, ResourceExt};
 use osm_testkit::machine_controller;
 use serde_json::{Value, json};
 
-/// Requests at the same time.
+/// Number of concurrent requests.
 const CONCURRENCY: usize = 32;
 
-/// When each bootstrap Secret, by its name, began to be waited for.
-pub type Begun = BTreeMap<String, Instant>;
+/// The time from which each bootstrap Secret, by name, is waited for.
+pub type StartTimes = BTreeMap<String, Instant>;
 
 /// The MachineDeployments.
 pub struct Pools {
@@ -24,7 +24,7 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// Copies of the example for AWS under names of their own; nothing is created yet.
+    /// Copies of the example for AWS with different names. The objects are not created yet.
     ///
     /// # Errors
     /// An example that can't be read.
@@ -42,36 +42,43 @@ impl Pools {
             }
             objects.push(object);
         }
-        let namespace = objects.first().and_then(DynamicObject::namespace).context("a namespace")?;
-        let api = Api::namespaced_with(client.clone(), &namespace, &machine_controller::machine_deployment());
+        let namespace = objects
+            .first()
+            .and_then(DynamicObject::namespace)
+            .context("a namespace")?;
+        let api = Api::namespaced_with(
+            client.clone(),
+            &namespace,
+            &machine_controller::machine_deployment(),
+        );
         Ok(Self { client, api, objects })
     }
 
-    /// Creates all, and stamps revision 1 on each right after its creation. The time counts from when it was created.
+    /// Creates all, and sets revision 1 of each right afterwards. Times start when the server has created an object.
     ///
     /// # Errors
-    /// What the server refuses.
-    pub async fn create(&mut self) -> Result<Begun> {
+    /// An error of the server.
+    pub async fn create(&mut self) -> Result<StartTimes> {
         let api = &self.api;
         let create = |object: DynamicObject| async move {
             let created = api.create(&PostParams::default(), &object).await?;
-            let begun = Instant::now();
-            anyhow::Ok((created, begun))
+            let started = Instant::now();
+            anyhow::Ok((created, started))
         };
         let client = &self.client;
         let work = stream::iter(self.objects.clone()).map(|object| async move {
-            let (created, begun) = create(object).await?;
+            let (created, started) = create(object).await?;
             let stamped = machine_controller::stamp_revision(client, &created, 1).await?;
-            anyhow::Ok((secret_name(&stamped), begun))
+            anyhow::Ok((secret_name(&stamped), started))
         });
         work.buffer_unordered(CONCURRENCY).try_collect().await
     }
 
-    /// Stamps another revision on each. The time counts from when that was answered.
+    /// Sets another revision of each. Times start when the server has stored it.
     ///
     /// # Errors
-    /// What the server refuses.
-    pub async fn rotate(&mut self, revision: u64) -> Result<Begun> {
+    /// An error of the server.
+    pub async fn rotate(&mut self, revision: u64) -> Result<StartTimes> {
         let client = &self.client;
         let work = stream::iter(&self.objects).map(|object| async move {
             let stamped = machine_controller::stamp_revision(client, object, revision).await?;
@@ -83,7 +90,7 @@ impl Pools {
     /// Deletes all.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// An error of the server.
     pub async fn delete(&mut self) -> Result<()> {
         let api = &self.api;
         let work = stream::iter(&self.objects).map(|object| async move {

@@ -2,25 +2,27 @@
 
 use std::time::Duration;
 
-use super::baseline;
 use super::meter::Sample;
 
-/// One thing that was done to all MachineDeployments.
+/// A change of all MachineDeployments.
 pub struct Phase {
-    /// Time until the bootstrap Secret was there, in order of length.
+    /// Time until each bootstrap Secret was published, the shortest first.
     pub waits: Vec<Duration>,
-    /// What it took.
+    /// Resources that the services used meanwhile.
     pub used: Sample,
 }
 
 impl Phase {
-    /// A phase.
     pub fn new(waits: Vec<Duration>, used: Sample) -> Self {
         Self { waits, used }
     }
 
     fn quantiles(&self) -> String {
-        format!("{} / {} s", seconds(quantile(&self.waits, 50)), seconds(quantile(&self.waits, 99)))
+        format!(
+            "{} / {} s",
+            seconds(quantile(&self.waits, 50)),
+            seconds(quantile(&self.waits, 99))
+        )
     }
 }
 
@@ -32,37 +34,46 @@ pub struct Figures {
     pub created: Phase,
     /// Rotation.
     pub rotated: Phase,
-    /// Absences of bootstrap Secrets, in order of length.
+    /// Absences of bootstrap Secrets, the shortest first.
     pub absences: Vec<Duration>,
-    /// What the services use while nothing happens, and for how long they were watched.
+    /// Resources that idle services used, and in which time.
     pub idle: Option<(Sample, Duration)>,
     /// Deletion.
     pub deleted: Sample,
-    /// In the end.
+    /// At the end.
     pub end: Sample,
 }
 
-/// Prints to standard output.
-pub fn print(figures: &Figures, dev: bool) {
-    let Figures { count, created, rotated, absences, .. } = figures;
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let build = if dev { "development build: not comparable" } else { "release build" };
-    println!(
-        "{count} MachineDeployments (ubuntu, aws) at once; {build}; {cores} cores, shared with etcd and kube-apiserver\n"
-    );
+/// The figures of all services together, and of each.
+pub fn tables(figures: &Figures, dev: bool) -> String {
+    let Figures {
+        count,
+        created,
+        rotated,
+        absences,
+        ..
+    } = figures;
+    let build = if dev {
+        " Development build: not comparable."
+    } else {
+        ""
+    };
     let each = |n: f64| n / to_f64(*count);
     let requests = |used: &Sample| format!("{:.1}", each(to_f64(used.requests())));
     let millis = |used: &Sample| format!("{:.0}", each(used.cpu() * 1000.0));
     let absent = match absences.last() {
-        None => "0: never".to_owned(),
+        None => "never".to_owned(),
         Some(max) => format!("{} times, at most {} s", absences.len(), seconds(*max)),
     };
     let rows = [
         ("created → bootstrap Secret, p50 / p99", created.quantiles()),
-        ("revision changed → new bootstrap Secret, p50 / p99", rotated.quantiles()),
-        ("bootstrap Secret absent while rotating (Go: p50 / max)", absent),
         (
-            "API requests each, created / rotated / deleted",
+            "revision changed → new bootstrap Secret, p50 / p99",
+            rotated.quantiles(),
+        ),
+        ("bootstrap Secret absent during rotation", absent),
+        (
+            "API requests per pool, created / rotated / deleted",
             format!(
                 "{} / {} / {}",
                 requests(&created.used),
@@ -70,44 +81,52 @@ pub fn print(figures: &Figures, dev: bool) {
                 requests(&figures.deleted)
             ),
         ),
-        ("CPU each, created / rotated", format!("{} / {} ms", millis(&created.used), millis(&rotated.used))),
-        ("peak memory, all services", format!("{} MiB", mebibytes(figures.end.peak_rss()))),
+        (
+            "CPU time per pool, created / rotated",
+            format!("{} / {} ms", millis(&created.used), millis(&rotated.used)),
+        ),
+        (
+            "peak memory, all services",
+            format!("{} MiB", mebibytes(figures.end.peak_rss())),
+        ),
     ];
-    let go = baseline::of(*count);
-    let go = go.map(|go| [go.created, go.rotated, go.absent, go.requests, go.cpu, go.rss]);
-    println!("| | here | Go implementation v1.11.3+ |\n|---|---|---|");
-    for (i, (what, here)) in rows.iter().enumerate() {
-        println!("| {what} | {here} | {} |", go.and_then(|go| go.get(i).copied()).unwrap_or("not measured"));
-    }
-    by_service(figures);
-    println!(
-        "\nThe Go figures were measured on the same kind of machine, on another day, for MachineDeployments that are rendered once when \
-         created. Here each is created without a revision and gets it right after, as from machine-controller; that takes the Go \
-         implementation 15 requests and 54 ms of CPU."
+    let mut text = format!(
+        "{count} MachineDeployments (Ubuntu on AWS) at once.{build}\n\n| All services | |\n|---|---|\n"
     );
+    for (what, figure) in rows {
+        text.push_str(&format!("| {what} | {figure} |\n"));
+    }
+    text + &by_service(figures)
 }
 
-fn by_service(figures: &Figures) {
+fn by_service(figures: &Figures) -> String {
     let idle = |name: &str| {
         let (used, time) = figures.idle.as_ref()?;
         let used = used.0.get(name)?;
         let minutes = time.as_secs_f64() / 60.0;
-        Some(format!("{:.1} | {:.2} s", to_f64(used.requests) / minutes, used.cpu / minutes))
+        Some(format!(
+            "{:.1} | {:.2} s",
+            to_f64(used.requests) / minutes,
+            used.cpu / minutes
+        ))
     };
     let each = |sample: &Sample, name: &str| {
         let used = sample.0.get(name).copied().unwrap_or_default();
         let count = to_f64(figures.count);
-        (format!("{:.1}", to_f64(used.requests) / count), format!("{:.1}", used.cpu * 1000.0 / count))
+        (
+            format!("{:.1}", to_f64(used.requests) / count),
+            format!("{:.1}", used.cpu * 1000.0 / count),
+        )
     };
-    println!(
-        "\n| | requests each, created / rotated / deleted | CPU each, created / rotated | peak memory | idle requests a minute | idle CPU a minute |"
+    let mut text = String::from(
+        "\n| By service | requests per pool, created / rotated / deleted | CPU per pool, created / rotated \
+         | peak memory | requests per idle minute | CPU per idle minute |\n|---|---|---|---|---|---|\n",
     );
-    println!("|---|---|---|---|---|---|");
     for (name, end) in &figures.end.0 {
         let phases = [&figures.created.used, &figures.rotated.used, &figures.deleted];
         let [created, rotated, deleted] = phases.map(|phase| each(phase, name));
-        println!(
-            "| {name} | {} / {} / {} | {} / {} ms | {} MiB | {} |",
+        text.push_str(&format!(
+            "| {name} | {} / {} / {} | {} / {} ms | {} MiB | {} |\n",
             created.0,
             rotated.0,
             deleted.0,
@@ -115,8 +134,9 @@ fn by_service(figures: &Figures) {
             rotated.1,
             mebibytes(end.peak_rss),
             idle(name).unwrap_or_else(|| "– | –".to_owned())
-        );
+        ));
     }
+    text
 }
 
 /// The smallest of sorted `waits` that `percent` of them do not exceed.

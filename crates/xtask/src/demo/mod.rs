@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: the whole of Operating System Manager on a real control plane, on this machine.
+//! `cargo xtask demo`: runs Operating System Manager on a real control plane on this machine.
 
 mod mask;
 mod pools;
@@ -19,34 +19,34 @@ use self::pools::Pools;
 use crate::build::{self, Profile};
 use crate::progress::Progress;
 
-/// How long services may take until their watches are synced and their rights checked.
-const READY: Duration = Duration::from_secs(30);
+/// Time in which services sync their watches and check their rights.
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Lines of a service's log that a failure shows.
-const LOG_TAIL: usize = 20;
+/// Number of log lines to print for each service after a failure.
+const LOG_LINES: usize = 20;
 
-/// Start a real etcd, kube-apiserver and the three services, and show what they make of a MachineDeployment
+/// Start etcd, kube-apiserver and the three services, and show what they publish for a MachineDeployment
 ///
-/// Everything listens on loopback and is gone when this command ends, however it ends. The first run builds the control
-/// plane from source, which takes minutes; KUBEBUILDER_ASSETS may name a folder with etcd and kube-apiserver instead.
+/// All processes listen on loopback. They end with this command, and their files are deleted. The first run builds the control plane from
+/// source, which takes minutes. Alternatively, KUBEBUILDER_ASSETS names a directory with etcd and kube-apiserver.
 #[derive(clap::Args)]
 pub struct Demo {
-    /// End after the show; succeed only if everything is published
+    /// Exit after printing; fail unless all user data is published
     #[arg(long)]
     once: bool,
-    /// Manifests to apply instead of those in examples/; may be repeated
+    /// Manifest to apply instead of those in examples/; may be repeated
     #[arg(long, value_name = "FILE")]
     machine_deployment: Vec<PathBuf>,
 }
 
 impl Demo {
-    /// Runs until the show is over (`--once`), or until Ctrl-C or SIGTERM.
+    /// Runs until Ctrl-C or SIGTERM, or with `--once` until everything is printed.
     ///
     /// # Errors
-    /// What could not be started, or is not published.
+    /// A program that can't be started, or user data that is not published.
     pub async fn run(&self) -> Result<()> {
         let mut terminate = signal(SignalKind::terminate())?;
-        // When this returns, the future of `play` is dropped, and with it every process and file.
+        // When this returns, it drops the future of `play`, and with it all processes and files.
         tokio::select! {
             outcome = self.play(Progress::start()) => outcome,
             interrupted = tokio::signal::ctrl_c() => {
@@ -61,18 +61,18 @@ impl Demo {
         if self.once {
             bail!("interrupted");
         }
-        eprintln!("\nstopping, and removing everything");
+        eprintln!("\nstopping all processes and deleting their files");
         Ok(())
     }
 
     async fn play(&self, progress: Progress) -> Result<()> {
-        progress.step("etcd and kube-apiserver: looking for the binaries");
+        progress.step("looking for the binaries of etcd and kube-apiserver");
         assets::ensure(&Options::default().components(), |line| progress.step(line)).await?;
         progress.step("building osp-controller, osc-controller and secret-syncer");
         let binaries = build::services(Profile::Dev).await?;
         progress.step("starting etcd and kube-apiserver");
         let control_plane = ControlPlane::start(Options::default()).await?;
-        progress.step("installing the custom resources, namespaces and one identity for each service, with its own rights");
+        progress.step("installing the custom resources, the namespaces, and an identity with its own rights for each service");
         let mut installed = Installed::install(&control_plane, Installation::default(), &binaries).await?;
         for service in Service::ALL {
             progress.step(&format!("starting {}", service.name()));
@@ -80,11 +80,11 @@ impl Demo {
         }
         let outcome = self.show(progress, &control_plane, &installed).await;
         if outcome.is_err() {
-            show::logs(&installed, LOG_TAIL);
+            show::logs(&installed, LOG_LINES);
         }
         outcome?;
         if !self.once {
-            show::how_to_go_on(&control_plane, &installed)?;
+            show::next_steps(&control_plane, &installed)?;
             std::future::pending::<()>().await;
         }
         Ok(())
@@ -96,15 +96,22 @@ impl Demo {
         control_plane: &ControlPlane,
         installed: &Installed,
     ) -> Result<()> {
-        installed.ready(READY).await?;
+        installed.ready(READY_TIMEOUT).await?;
         let mut pools = Pools::new(control_plane.admin()?, installed.installation().namespace.clone());
         for file in self.manifests() {
-            progress
-                .step(&format!("applying {}", file.strip_prefix(crate::root()).unwrap_or(&file).display()));
+            progress.step(&format!(
+                "applying {}",
+                file.strip_prefix(crate::root()).unwrap_or(&file).display()
+            ));
             let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-            pools.take(control_plane.apply_yaml(&text).await.with_context(|| file.display().to_string())?);
+            pools.take(
+                control_plane
+                    .apply_yaml(&text)
+                    .await
+                    .with_context(|| file.display().to_string())?,
+            );
         }
-        progress.step("machine-controller's stand-in gives each MachineDeployment its revision");
+        progress.step("setting the revision of each MachineDeployment in place of machine-controller");
         pools.stamp().await?;
         let published = pools.wait(progress).await;
         show::everything(control_plane, installed, &pools).await?;
@@ -119,9 +126,12 @@ impl Demo {
     fn manifests(&self) -> Vec<PathBuf> {
         if self.machine_deployment.is_empty() {
             let examples = crate::root().join("examples");
-            ["machinedeployment-ubuntu-aws.yaml", "machinedeployment-ubuntu-openstack.yaml"]
-                .map(|name| examples.join(name))
-                .to_vec()
+            [
+                "machinedeployment-ubuntu-aws.yaml",
+                "machinedeployment-ubuntu-openstack.yaml",
+            ]
+            .map(|name| examples.join(name))
+            .to_vec()
         } else {
             self.machine_deployment.clone()
         }

@@ -1,4 +1,4 @@
-//! The demo's MachineDeployments, and how far they are.
+//! The MachineDeployments of the demo, and their progress.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::progress::Progress;
 /// How long everything may take until it is published.
 const PUBLISHED: Duration = Duration::from_secs(30);
 
-/// The revision that the stand-in for machine-controller stamps.
+/// The revision that the demo sets in place of machine-controller.
 pub const REVISION: u64 = 1;
 
 /// MachineDeployments that were applied.
@@ -26,23 +26,31 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// None yet; `namespace` is the installation's.
+    /// No pools; `namespace` is that of the installation.
     pub fn new(client: Client, namespace: String) -> Self {
-        Self { client, namespace, machine_deployments: Vec::new() }
+        Self {
+            client,
+            namespace,
+            machine_deployments: Vec::new(),
+        }
     }
 
-    /// Keeps the MachineDeployments among applied objects.
+    /// Adds the MachineDeployments among these applied objects.
     pub fn take(&mut self, applied: Vec<DynamicObject>) {
         let of_interest = |object: &DynamicObject| {
-            object.types.as_ref().is_some_and(|types| types.kind == "MachineDeployment")
+            object
+                .types
+                .as_ref()
+                .is_some_and(|types| types.kind == "MachineDeployment")
         };
-        self.machine_deployments.extend(applied.into_iter().filter(of_interest));
+        self.machine_deployments
+            .extend(applied.into_iter().filter(of_interest));
     }
 
-    /// Stamps each with its revision.
+    /// Sets the revision of each.
     ///
     /// # Errors
-    /// No MachineDeployment, or what the server says.
+    /// No MachineDeployment, or an error of the server.
     pub async fn stamp(&mut self) -> Result<()> {
         if self.machine_deployments.is_empty() {
             bail!("the manifests hold no MachineDeployment");
@@ -53,17 +61,17 @@ impl Pools {
         Ok(())
     }
 
-    /// Waits until every pool is published and every profile accepted, and tells of each change on the way.
+    /// Waits until all pools are published and all profiles accepted, and prints each change.
     ///
     /// # Errors
-    /// What is not, and why.
+    /// Each pool and profile that is not, with the reason.
     pub async fn wait(&self, progress: Progress) -> Result<()> {
-        let mut told = BTreeMap::new();
+        let mut printed = BTreeMap::new();
         wait_for("everything to be published", PUBLISHED, async || {
             let mut missing = Vec::new();
             for (what, state) in self.states().await? {
                 let (done, text) = state;
-                if told.insert(what.clone(), text.clone()).as_ref() != Some(&text) {
+                if printed.insert(what.clone(), text.clone()).as_ref() != Some(&text) {
                     progress.step(&format!("{what}: {text}"));
                 }
                 if !done {
@@ -78,24 +86,35 @@ impl Pools {
         .await
     }
 
-    /// Every profile and pool, whether it is where it should be, and what its conditions say.
+    /// All profiles and pools, each with whether it is done, and with its condition.
     async fn states(&self) -> Result<Vec<(String, (bool, String))>> {
         let profiles = Api::<OperatingSystemProfile>::namespaced(self.client.clone(), &self.namespace);
         let configs = Api::<OperatingSystemConfig>::namespaced(self.client.clone(), &self.namespace);
         let mut states = Vec::new();
         for profile in profiles.list(&kube::api::ListParams::default()).await? {
-            let conditions =
-                profile.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+            let conditions = profile
+                .status
+                .as_ref()
+                .map(|status| status.conditions.as_slice())
+                .unwrap_or_default();
             let state = match condition::find(conditions, condition::ACCEPTED) {
-                Some(found) => (found.status == "True", format!("{}: {}", found.reason, found.message)),
+                Some(found) => (
+                    found.status == "True",
+                    format!("{}: {}", found.reason, found.message),
+                ),
                 None => (false, "waiting for osp-controller".to_owned()),
             };
             states.push((format!("profile {}", profile.name_any()), state));
         }
         for pool in &self.machine_deployments {
             let namespace = pool.namespace().unwrap_or_default();
-            let config = configs.get_opt(&names::config_name(&pool.name_any(), &namespace)).await?;
-            states.push((format!("pool {namespace}/{}", pool.name_any()), config_state(config)));
+            let config = configs
+                .get_opt(&names::config_name(&pool.name_any(), &namespace))
+                .await?;
+            states.push((
+                format!("pool {namespace}/{}", pool.name_any()),
+                config_state(config),
+            ));
         }
         Ok(states)
     }
@@ -106,15 +125,21 @@ impl Pools {
     }
 }
 
-/// Whether a pool's user data can be used, and what the last condition that was set says.
+/// Whether the user data of a pool is published, and the condition that explains it.
 fn config_state(config: Option<OperatingSystemConfig>) -> (bool, String) {
     let Some(status) = config.map(|config| config.status.unwrap_or_default()) else {
         return (false, "waiting for osc-controller".to_owned());
     };
-    let of_revision = status.published.is_some_and(|published| published.revision == REVISION.to_string());
+    let of_revision = status
+        .published
+        .is_some_and(|published| published.revision == REVISION.to_string());
     let say = |type_: &str| {
-        condition::find(&status.conditions, type_)
-            .map(|found| (found.status == "True", format!("{}: {}", found.reason, found.message)))
+        condition::find(&status.conditions, type_).map(|found| {
+            (
+                found.status == "True",
+                format!("{}: {}", found.reason, found.message),
+            )
+        })
     };
     match (say(condition::RENDERED), say(condition::PUBLISHED)) {
         (None, _) => (false, "waiting for osc-controller".to_owned()),

@@ -1,4 +1,4 @@
-//! What the demo shows.
+//! The output of the demo.
 
 use anyhow::Result;
 use kube::ResourceExt;
@@ -13,10 +13,10 @@ use super::pools::{Pools, REVISION};
 use super::{mask, table};
 use crate::progress::heading;
 
-/// First what a machine boots with, as it is long; then the tables.
+/// Prints the user data first, because it is long, and then the tables.
 ///
 /// # Errors
-/// What the server says.
+/// An error of the server.
 pub async fn everything(control_plane: &ControlPlane, installed: &Installed, pools: &Pools) -> Result<()> {
     for (index, pool) in pools.machine_deployments.iter().enumerate() {
         user_data(pools, pool, index == 0).await;
@@ -24,8 +24,14 @@ pub async fn everything(control_plane: &ControlPlane, installed: &Installed, poo
     let namespace = &installed.installation().namespace;
     let ours = format!("/apis/operatingsystemmanager.k8c.io/v1alpha1/namespaces/{namespace}");
     let tables = [
-        (format!("kubectl -n {namespace} get osp"), format!("{ours}/operatingsystemprofiles")),
-        (format!("kubectl -n {namespace} get osc"), format!("{ours}/operatingsystemconfigs")),
+        (
+            format!("kubectl -n {namespace} get osp"),
+            format!("{ours}/operatingsystemprofiles"),
+        ),
+        (
+            format!("kubectl -n {namespace} get osc"),
+            format!("{ours}/operatingsystemconfigs"),
+        ),
         (
             format!("kubectl -n {CLOUD_INIT_SETTINGS} get secrets"),
             format!("/api/v1/namespaces/{CLOUD_INIT_SETTINGS}/secrets"),
@@ -39,7 +45,7 @@ pub async fn everything(control_plane: &ControlPlane, installed: &Installed, poo
     Ok(())
 }
 
-/// What machine-controller would hand to the cloud for a machine of this pool; one that it can't make yet says why.
+/// Prints the user data that machine-controller would pass to the cloud provider, or why there is none.
 async fn user_data(pools: &Pools, pool: &DynamicObject, in_full: bool) {
     let name = pool.name_any();
     let machine = format!("{name}-5b4f8d7c9-x2v7q");
@@ -47,21 +53,28 @@ async fn user_data(pools: &Pools, pool: &DynamicObject, in_full: bool) {
         machine_controller::fetch_user_data(pools.client(), pool, &REVISION.to_string(), &machine).await;
     match found {
         Ok(text) => {
-            heading(&format!("user data of machine {machine} ({} bytes, credentials masked)", text.len()));
+            heading(&format!(
+                "user data of machine {machine} ({} bytes, credentials masked)",
+                text.len()
+            ));
             let shown = mask::credentials(&text);
             if in_full {
                 println!("{}", shown.trim_end());
             } else {
                 let lines: Vec<&str> = shown.lines().collect();
                 let beginning = lines.get(..6).unwrap_or(&lines);
-                println!("{}\n… {} lines more", beginning.join("\n"), lines.len() - beginning.len());
+                println!(
+                    "{}\n… {} more lines",
+                    beginning.join("\n"),
+                    lines.len() - beginning.len()
+                );
             }
         }
         Err(error) => heading(&format!("user data of machine {machine}: {}", reason(&error))),
     }
 }
 
-/// Without the whole answer of the API server.
+/// The error without the API server's whole response.
 fn reason(error: &NotReady) -> String {
     match error {
         NotReady::Unreadable { source, .. } => match source.as_ref() {
@@ -72,13 +85,16 @@ fn reason(error: &NotReady) -> String {
     }
 }
 
-/// How to look around while the demo runs.
+/// Prints commands to try while the demo runs.
 ///
 /// # Errors
-/// A service that has ended.
-pub fn how_to_go_on(control_plane: &ControlPlane, installed: &Installed) -> Result<()> {
-    heading("Look around");
-    println!("export KUBECONFIG={}", control_plane.admin_kubeconfig_path().display());
+/// A service that has exited.
+pub fn next_steps(control_plane: &ControlPlane, installed: &Installed) -> Result<()> {
+    heading("Commands to try");
+    println!(
+        "export KUBECONFIG={}",
+        control_plane.admin_kubeconfig_path().display()
+    );
     println!("kubectl get osm,machinedeployments,secrets --all-namespaces");
     for service in Service::ALL {
         println!(
@@ -88,16 +104,16 @@ pub fn how_to_go_on(control_plane: &ControlPlane, installed: &Installed) -> Resu
             installed.log_file(service).display()
         );
     }
-    println!("\nCtrl-C stops and removes everything.");
+    println!("\nCtrl-C stops all processes and deletes their files.");
     Ok(())
 }
 
-/// The end of each service's log, on standard error.
+/// Prints the last lines of each service's log to standard error.
 pub fn logs(installed: &Installed, lines: usize) {
     for service in Service::ALL {
         let tail = installed.process(service).map(|process| process.log_tail(lines));
         eprintln!(
-            "\nend of the log of {}:\n{}",
+            "\nlast log lines of {}:\n{}",
             service.name(),
             tail.unwrap_or_else(|error| error.to_string())
         );

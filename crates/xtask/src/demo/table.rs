@@ -1,19 +1,22 @@
-//! Tables as `kubectl get` prints them: the server makes them, with the columns of the CustomResourceDefinition.
+//! Tables as `kubectl get` prints them. The server renders them with the columns of the CustomResourceDefinition.
 
 use anyhow::{Context, Result};
 use kube::Client;
 use serde_json::Value;
 
-/// Between two columns.
+/// Separates two columns.
 const GAP: &str = "   ";
 
-/// What `kubectl get` prints for a path such as `/api/v1/namespaces/cloud-init-settings/secrets`.
+/// The table that `kubectl get` prints for a path such as `/api/v1/namespaces/cloud-init-settings/secrets`.
 ///
 /// # Errors
-/// What the server says.
+/// An error of the server.
 pub async fn get(client: &Client, path: &str) -> Result<String> {
     let request = http::Request::get(path)
-        .header(http::header::ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io")
+        .header(
+            http::header::ACCEPT,
+            "application/json;as=Table;v=v1;g=meta.k8s.io",
+        )
         .body(Vec::new())?;
     let table: Value = client.request(request).await?;
     text(&table).with_context(|| format!("no table: {path}"))
@@ -21,10 +24,17 @@ pub async fn get(client: &Client, path: &str) -> Result<String> {
 
 fn text(table: &Value) -> Option<String> {
     let columns = table.get("columnDefinitions")?.as_array()?;
-    // Columns of a priority above 0 are for `kubectl get --output wide`.
-    let usual =
-        |index: usize| columns.get(index).and_then(|column| column.get("priority")?.as_i64()) == Some(0);
-    let names = columns.iter().filter_map(|column| column.get("name")?.as_str()).map(str::to_uppercase);
+    // Columns with a priority above 0 are for `kubectl get --output wide`.
+    let usual = |index: usize| {
+        columns
+            .get(index)
+            .and_then(|column| column.get("priority")?.as_i64())
+            == Some(0)
+    };
+    let names = columns
+        .iter()
+        .filter_map(|column| column.get("name")?.as_str())
+        .map(str::to_uppercase);
     let mut lines: Vec<Vec<String>> = vec![names.collect()];
     for row in table.get("rows")?.as_array()? {
         lines.push(row.get("cells")?.as_array()?.iter().map(cell).collect());
@@ -47,13 +57,20 @@ fn cell(value: &Value) -> String {
 fn align(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
-        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max()
+        lines
+            .iter()
+            .filter_map(|line| line.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
     };
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();
     for line in lines {
-        let cells: Vec<String> =
-            line.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}")).collect();
+        let cells: Vec<String> = line
+            .iter()
+            .zip(&widths)
+            .map(|(cell, &width)| format!("{cell:width$}"))
+            .collect();
         text.push_str(cells.join(GAP).trim_end());
         text.push('\n');
     }
@@ -74,7 +91,10 @@ mod tests {
             ],
             "rows": [{"cells": ["a-long-name", "never", "3s"]}, {"cells": ["b", null, 5]}],
         });
-        assert_eq!(text(&table).unwrap(), "NAME          AGE\na-long-name   3s\nb             5\n");
+        assert_eq!(
+            text(&table).unwrap(),
+            "NAME          AGE\na-long-name   3s\nb             5\n"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Follows docs/air-gap.md to the letter, with stand-ins for the hosts of the internet.
+//! Follows docs/air-gap.md literally, with stand-ins for Internet hosts.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, bail, ensure};
 use osm_api::Settings;
-use osm_testkit::lab;
-use osm_testkit::release;
-use osm_testkit::serve::internet::Internet;
+use osm_lab::machines;
+use osm_lab::release;
+use osm_lab::serve::internet::Internet;
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::site::Site;
+use super::environment::Environment;
 
 /// Waits for whoever was started in the background, ten seconds at most.
 const LISTENING: &str = r#"
@@ -50,7 +50,7 @@ impl AirGap {
         let (hosts, ca) = (folder.join("hosts"), folder.join("internet.crt"));
         std::fs::write(&hosts, format!("127.0.0.1 localhost\n{}", internet.hosts()))?;
         std::fs::write(&ca, internet.ca())?;
-        lab::isolation::replace(Path::new("/etc/hosts"), &hosts)?;
+        machines::isolation::replace(Path::new("/etc/hosts"), &hosts)?;
         let tools = kubectl.parent().context("the folder of kubectl")?;
         let path = format!(
             "{}:{}:{}",
@@ -65,10 +65,14 @@ impl AirGap {
             ("MIRROR_PORT", mirror.port().to_string()),
             ("MIRROR_URL", format!("http://{}", mirror.ip())),
             ("REGISTRY_URL", format!("http://{registry}")),
-            ("KUBELET_VERSION", Site::KUBELET_VERSION.to_owned()),
+            ("KUBELET_VERSION", Environment::KUBELET_VERSION.to_owned()),
             ("ARCH", release::architecture()?.to_owned()),
         ];
-        let air_gap = Self { blocks, folder, environment };
+        let air_gap = Self {
+            blocks,
+            folder,
+            environment,
+        };
         air_gap.run(&air_gap.blocks.offline, &[]).await?;
         Ok(air_gap)
     }
@@ -93,7 +97,8 @@ impl AirGap {
     /// Puts the settings in force, as the page says.
     pub async fn put_in_force(&self, kubeconfig: &Path) -> Result<()> {
         let kubeconfig = kubeconfig.display().to_string();
-        self.run(&self.blocks.cluster, &[("KUBECONFIG", &kubeconfig)]).await
+        self.run(&self.blocks.cluster, &[("KUBECONFIG", &kubeconfig)])
+            .await
     }
 
     async fn run(&self, script: &str, more: &[(&str, &str)]) -> Result<()> {
@@ -131,7 +136,9 @@ impl Blocks {
         let mut lines = page.lines();
         while let Some(line) = lines.next() {
             // Indented blocks belong to a list of alternatives.
-            let Some(kind) = line.strip_prefix("```").filter(|kind| kind.starts_with("sh")) else { continue };
+            let Some(kind) = line.strip_prefix("```").filter(|kind| kind.starts_with("sh")) else {
+                continue;
+            };
             let block: String = lines
                 .by_ref()
                 .take_while(|line| !line.starts_with("```"))
@@ -169,7 +176,11 @@ mod tests {
                     ```sh\nb\n```\n```sh cluster\nkubectl\n```\n";
         let blocks = Blocks::read(page).unwrap();
         assert_eq!(blocks.cluster, "kubectl\n");
-        assert!(blocks.offline.starts_with("a=1\n{\nserve\n} >"), "{}", blocks.offline);
+        assert!(
+            blocks.offline.starts_with("a=1\n{\nserve\n} >"),
+            "{}",
+            blocks.offline
+        );
         assert!(blocks.offline.ends_with("done\nb\n"), "{}", blocks.offline);
         assert!(Blocks::read("```sh\na\n```\n").is_err());
     }

@@ -1,10 +1,10 @@
 //! `cargo xtask e2e`: Operating System Manager with real machines.
 
 mod air_gap;
+mod environment;
 mod helm;
 mod node;
 mod pool;
-mod site;
 
 use anyhow::Result;
 use clap::Subcommand;

@@ -1,4 +1,4 @@
-//! A pool of machines: its MachineDeployment, and what a machine of it gets from its cloud.
+//! A pool of machines: its MachineDeployment, and what its cloud gives a machine.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use osm_api::names::{self, KUBELET_CONFIG_PREFIX};
-use osm_testkit::lab::Link;
+use osm_lab::machines::Link;
 use osm_testkit::{machine_controller, wait_for};
 use serde_json::{Value, json};
 
-use super::site::Site;
+use super::environment::Environment;
 
 /// Where MachineDeployments are.
 const NAMESPACE: &str = "kube-system";
@@ -70,9 +70,19 @@ impl Network {
     pub fn link(self) -> Link {
         match self {
             Self::IPv4 => Link::default(),
-            Self::IPv4Isolated => Link { routed: false, ..Link::default() },
-            Self::DualStack | Self::DualStackIPv6First => Link { ipv6: true, ..Link::default() },
-            Self::IPv6 => Link { ipv4: false, ipv6: true, ..Link::default() },
+            Self::IPv4Isolated => Link {
+                routed: false,
+                ..Link::default()
+            },
+            Self::DualStack | Self::DualStackIPv6First => Link {
+                ipv6: true,
+                ..Link::default()
+            },
+            Self::IPv6 => Link {
+                ipv4: false,
+                ipv6: true,
+                ..Link::default()
+            },
         }
     }
 }
@@ -87,7 +97,10 @@ pub struct UserData {
 
 impl From<String> for UserData {
     fn from(text: String) -> Self {
-        Self { delivered: text.clone().into_bytes(), text }
+        Self {
+            delivered: text.clone().into_bytes(),
+            text,
+        }
     }
 }
 
@@ -101,49 +114,65 @@ pub struct Pool {
 impl Pool {
     /// Creates it, with annotations.
     pub async fn create(
-        site: &Site,
+        environment: &Environment,
         cloud: Cloud,
         network: Network,
         name: &str,
         annotations: &Value,
     ) -> Result<Self> {
         let manifest = manifest(cloud, network, name, annotations);
-        let applied = site.control_plane.apply_yaml(&manifest.to_string()).await?;
+        let applied = environment
+            .control_plane
+            .apply_yaml(&manifest.to_string())
+            .await?;
         let machine_deployment = applied.into_iter().next().context("the MachineDeployment")?;
-        let mut pool = Self { cloud, machine_deployment, revision: 0 };
-        pool.next_revision(site).await?;
+        let mut pool = Self {
+            cloud,
+            machine_deployment,
+            revision: 0,
+        };
+        pool.next_revision(environment).await?;
         Ok(pool)
     }
 
     /// Changes its annotations and its template, as an operator who rolls it out does.
-    pub async fn roll(&mut self, site: &Site, annotations: &Value) -> Result<()> {
+    pub async fn roll(&mut self, environment: &Environment, annotations: &Value) -> Result<()> {
         let change = json!({"metadata": {"annotations": annotations},
             "spec": {"template": {"metadata": {"labels": {"rolled": "yes"}}}}});
         let api = Api::<DynamicObject>::namespaced_with(
-            site.control_plane.admin()?,
+            environment.control_plane.admin()?,
             NAMESPACE,
             &machine_controller::machine_deployment(),
         );
         let name = self.machine_deployment.metadata.name.clone().unwrap_or_default();
-        self.machine_deployment = api.patch(&name, &PatchParams::default(), &Patch::Merge(change)).await?;
-        self.next_revision(site).await
+        self.machine_deployment = api
+            .patch(&name, &PatchParams::default(), &Patch::Merge(change))
+            .await?;
+        self.next_revision(environment).await
     }
 
-    async fn next_revision(&mut self, site: &Site) -> Result<()> {
+    async fn next_revision(&mut self, environment: &Environment) -> Result<()> {
         self.revision += 1;
-        let client = site.control_plane.admin()?;
+        let client = environment.control_plane.admin()?;
         self.machine_deployment =
             machine_controller::stamp_revision(&client, &self.machine_deployment, self.revision).await?;
         Ok(())
     }
 
     /// The user data of a machine, as soon as machine-controller could have it and the settings in force are in it.
-    pub async fn user_data(&self, site: &Site, machine: &str) -> Result<UserData> {
-        let client = site.control_plane.admin()?;
+    pub async fn user_data(&self, environment: &Environment, machine: &str) -> Result<UserData> {
+        let client = environment.control_plane.admin()?;
         let text = wait_for("the bootstrap Secret", PUBLISHED, async || {
             let revision = self.revision.to_string();
-            let name = self.machine_deployment.metadata.name.as_deref().unwrap_or_default();
-            site.is_published(&names::config_name(name, NAMESPACE), &revision).await?;
+            let name = self
+                .machine_deployment
+                .metadata
+                .name
+                .as_deref()
+                .unwrap_or_default();
+            environment
+                .is_published(&names::config_name(name, NAMESPACE), &revision)
+                .await?;
             let text =
                 machine_controller::fetch_user_data(&client, &self.machine_deployment, &revision, machine)
                     .await;
@@ -152,11 +181,17 @@ impl Pool {
         .await?;
         if self.cloud == Cloud::Edge {
             // What its owner has set up, which has nothing to do with the cluster.
-            return Ok(UserData { text, delivered: b"#cloud-config\n{}\n".to_vec() });
+            return Ok(UserData {
+                text,
+                delivered: b"#cloud-config\n{}\n".to_vec(),
+            });
         }
         // What the cloud's API takes, its metadata service gives back decoded.
         let sent = machine_controller::delivered(self.cloud.provider(), "ubuntu", &text)?;
-        Ok(UserData { text, delivered: BASE64_STANDARD.decode(sent)? })
+        Ok(UserData {
+            text,
+            delivered: BASE64_STANDARD.decode(sent)?,
+        })
     }
 }
 
@@ -176,7 +211,7 @@ fn manifest(cloud: Cloud, network: Network, name: &str, annotations: &Value) -> 
             "template": {
                 "metadata": {"labels": {"pool": name}},
                 "spec": {
-                    "versions": {"kubelet": Site::KUBELET_VERSION},
+                    "versions": {"kubelet": Environment::KUBELET_VERSION},
                     "providerSpec": {"value": {
                         "cloudProvider": cloud.provider(),
                         "cloudProviderSpec": {"image": "Ubuntu 24.04", "flavor": "m1.large"},

@@ -1,4 +1,4 @@
-//! What is linked into a program: the crates that it depends on, as `cargo metadata` has resolved them.
+//! The crates that are linked into a program, as `cargo metadata` resolves them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -9,9 +9,9 @@ use serde::Deserialize;
 
 use crate::build::{self, cargo};
 
-/// A crate.
+/// A crate that is linked into a program.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Part {
+pub struct Package {
     id: String,
     pub name: String,
     pub version: String,
@@ -22,16 +22,20 @@ pub struct Part {
     pub source: Option<String>,
 }
 
-impl Part {
-    /// Where its files are.
+impl Package {
+    /// The directory of its files.
     pub fn directory(&self) -> Result<PathBuf> {
-        Ok(self.manifest_path.parent().context("the directory of a crate")?.to_owned())
+        Ok(self
+            .manifest_path
+            .parent()
+            .context("the directory of a crate")?
+            .to_owned())
     }
 }
 
 #[derive(Deserialize)]
 struct Metadata {
-    packages: Vec<Part>,
+    packages: Vec<Package>,
     resolve: Resolve,
 }
 
@@ -54,21 +58,21 @@ struct Edge {
 
 #[derive(Deserialize)]
 struct Kind {
-    /// `None` where it is a usual one, neither for tests nor for a build script.
+    /// `None` for a normal dependency, which is neither for tests nor for a build script.
     kind: Option<String>,
 }
 
-/// The graph of all crates, for this kind of machine.
+/// The graph of all crates, for the target of this machine.
 pub struct Dependencies {
-    parts: BTreeMap<String, Part>,
+    packages: BTreeMap<String, Package>,
     edges: BTreeMap<String, Vec<String>>,
 }
 
 impl Dependencies {
-    /// Asks cargo.
+    /// Reads the graph from cargo.
     ///
     /// # Errors
-    /// When cargo fails.
+    /// A failure of cargo.
     pub async fn read() -> Result<Self> {
         let output = cargo()
             .args(["metadata", "--format-version=1", "--locked", "--filter-platform"])
@@ -84,30 +88,50 @@ impl Dependencies {
 
     fn parse(metadata: &[u8]) -> Result<Self> {
         let metadata: Metadata = serde_json::from_slice(metadata).context("cargo's metadata")?;
-        let usual = |edge: &Edge| edge.dep_kinds.iter().any(|kind| kind.kind.is_none());
+        let is_normal = |edge: &Edge| edge.dep_kinds.iter().any(|kind| kind.kind.is_none());
         let edges = metadata.resolve.nodes.into_iter().map(|node| {
-            (node.id, node.deps.into_iter().filter(usual).map(|edge| edge.pkg).collect::<Vec<_>>())
+            (
+                node.id,
+                node.deps
+                    .into_iter()
+                    .filter(is_normal)
+                    .map(|edge| edge.pkg)
+                    .collect::<Vec<_>>(),
+            )
         });
-        let parts = metadata.packages.into_iter().map(|part| (part.id.clone(), part));
-        Ok(Self { parts: parts.collect(), edges: edges.collect() })
+        let packages = metadata
+            .packages
+            .into_iter()
+            .map(|package| (package.id.clone(), package));
+        Ok(Self {
+            packages: packages.collect(),
+            edges: edges.collect(),
+        })
     }
 
-    /// The crate itself and all that it depends on, by name and version.
+    /// The crate of this name and all its normal dependencies, ordered by name and version.
     ///
     /// # Errors
-    /// When there is no crate of that name in the workspace.
-    pub fn of(&self, name: &str) -> Result<Vec<&Part>> {
-        let own = self.parts.values().find(|part| part.name == name && part.source.is_none());
-        let mut waiting = vec![own.with_context(|| format!("no crate {name}"))?.id.as_str()];
+    /// A name that no crate of the workspace has.
+    pub fn of(&self, name: &str) -> Result<Vec<&Package>> {
+        let own = self
+            .packages
+            .values()
+            .find(|package| package.name == name && package.source.is_none());
+        let mut waiting = vec![
+            own.with_context(|| format!("no crate {name} in the workspace"))?
+                .id
+                .as_str(),
+        ];
         let mut seen = BTreeSet::new();
         while let Some(id) = waiting.pop() {
             if seen.insert(id) {
                 waiting.extend(self.edges.get(id).into_iter().flatten().map(String::as_str));
             }
         }
-        let mut parts: Vec<&Part> = seen.into_iter().filter_map(|id| self.parts.get(id)).collect();
-        parts.sort_by(|a, b| (&a.name, &a.version).cmp(&(&b.name, &b.version)));
-        Ok(parts)
+        let mut packages: Vec<&Package> = seen.into_iter().filter_map(|id| self.packages.get(id)).collect();
+        packages.sort_by(|a, b| (&a.name, &a.version).cmp(&(&b.name, &b.version)));
+        Ok(packages)
     }
 }
 
@@ -118,11 +142,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_tests_and_build_scripts_need_is_not_linked() {
-        let part = |name: &str, source: Option<&str>| json!({"id": name, "name": name, "version": "1.0.0", "license": "MIT", "manifest_path": "/x/Cargo.toml", "source": source});
+    fn dependencies_of_tests_and_build_scripts_are_not_linked() {
+        let package = |name: &str, source: Option<&str>| json!({"id": name, "name": name, "version": "1.0.0", "license": "MIT", "manifest_path": "/x/Cargo.toml", "source": source});
         let edge = |name: &str, kind: Option<&str>| json!({"pkg": name, "dep_kinds": [{"kind": kind}]});
         let metadata = json!({
-            "packages": [part("service", None), part("http", Some("r")), part("bytes", Some("r")), part("cc", Some("r")), part("testkit", None)],
+            "packages": [package("service", None), package("http", Some("r")), package("bytes", Some("r")), package("cc", Some("r")), package("testkit", None)],
             "resolve": {"nodes": [
                 {"id": "service", "deps": [edge("http", None), edge("cc", Some("build")), edge("testkit", Some("dev"))]},
                 {"id": "http", "deps": [edge("bytes", None)]},
@@ -130,9 +154,13 @@ mod tests {
             ]},
         });
         let dependencies = Dependencies::parse(metadata.to_string().as_bytes()).unwrap();
-        let names: Vec<_> =
-            dependencies.of("service").unwrap().iter().map(|part| part.name.as_str()).collect();
+        let names: Vec<_> = dependencies
+            .of("service")
+            .unwrap()
+            .iter()
+            .map(|package| package.name.as_str())
+            .collect();
         assert_eq!(names, ["bytes", "http", "service"]);
-        assert!(dependencies.of("http").is_err(), "not ours");
+        assert!(dependencies.of("http").is_err(), "not of the workspace");
     }
 }

@@ -1,13 +1,16 @@
-//! What a program is made of, as a CycloneDX document.
+//! The SBOM of a program, as a CycloneDX document.
 
 use serde_json::{Value, json};
 
-use super::dependencies::Part;
+use super::dependencies::Package;
 
-/// CycloneDX 1.5 (<https://cyclonedx.org/docs/1.5/json/>). The same parts give the same document: it carries no time and no serial number.
-pub fn document(service: &str, revision: &str, parts: &[&Part]) -> Value {
-    let components: Vec<Value> =
-        parts.iter().filter(|part| part.name != service).map(|part| component(part)).collect();
+/// CycloneDX 1.5 (<https://cyclonedx.org/docs/1.5/json/>). The document has no time and no serial number, so that it is reproducible.
+pub fn document(service: &str, revision: &str, packages: &[&Package]) -> Value {
+    let components: Vec<Value> = packages
+        .iter()
+        .filter(|package| package.name != service)
+        .map(|package| component(package))
+        .collect();
     json!({
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -25,15 +28,19 @@ pub fn document(service: &str, revision: &str, parts: &[&Part]) -> Value {
     })
 }
 
-fn component(part: &Part) -> Value {
-    let purl = format!("pkg:cargo/{}@{}", part.name, part.version);
-    // Older crates write `/` for OR.
-    let licence = part.license.as_deref().unwrap_or("NOASSERTION").replace('/', " OR ");
+fn component(package: &Package) -> Value {
+    let purl = format!("pkg:cargo/{}@{}", package.name, package.version);
+    // Older crates write `/` instead of OR.
+    let licence = package
+        .license
+        .as_deref()
+        .unwrap_or("NOASSERTION")
+        .replace('/', " OR ");
     json!({
         "type": "library",
         "bom-ref": purl,
-        "name": part.name,
-        "version": part.version,
+        "name": package.name,
+        "version": package.version,
         "licenses": [{"expression": licence}],
         "purl": purl,
     })

@@ -30,7 +30,13 @@ pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataErro
     if stage == Stage::Bootstrap {
         files.push(file(SSHD_FILE, 0o600, SSHD_TEXT));
     }
-    for FilledFile { path, permissions, text, .. } in &filled.files {
+    for FilledFile {
+        path,
+        permissions,
+        text,
+        ..
+    } in &filled.files
+    {
         files.push(file(path, mode("Ignition", path, *permissions)?, text));
     }
     let mut units = Vec::new();
@@ -45,8 +51,14 @@ pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataErro
     let mut document = Map::from_iter([("ignition".to_owned(), json!({"version": "3.3.0"}))]);
     let parts = [
         ("passwd", passwd),
-        ("storage", Map::from_iter([("files".to_owned(), Value::Array(files))])),
-        ("systemd", Map::from_iter([("units".to_owned(), Value::Array(units))])),
+        (
+            "storage",
+            Map::from_iter([("files".to_owned(), Value::Array(files))]),
+        ),
+        (
+            "systemd",
+            Map::from_iter([("units".to_owned(), Value::Array(units))]),
+        ),
     ];
     for (key, part) in parts {
         let part: Map<String, Value> = part
@@ -87,7 +99,11 @@ fn percent_encoded(text: &str) -> String {
         } else {
             let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or_default();
             let digits = [digit(byte >> 4), digit(byte & 0xf)];
-            encoded.extend(['%'].into_iter().chain(digits.map(|digit| digit.to_ascii_uppercase())));
+            encoded.extend(
+                ['%']
+                    .into_iter()
+                    .chain(digits.map(|digit| digit.to_ascii_uppercase())),
+            );
         }
     }
     encoded
@@ -134,7 +150,10 @@ mod tests {
         assert!(source.ends_with("%3CMACHINE_NAME%3E%C3%A9"), "{source}");
         assert!(named.get("compression").is_none());
         // What only looks like the placeholder is left alone.
-        assert_eq!(contents("%3CMACHINE_NAME%3E")["source"], "data:,%253CMACHINE_NAME%253E");
+        assert_eq!(
+            contents("%3CMACHINE_NAME%3E")["source"],
+            "data:,%253CMACHINE_NAME%253E"
+        );
         let unit = Unit {
             name: "a.service".to_owned(),
             enable: None,
@@ -142,6 +161,12 @@ mod tests {
             content: Some("[Service]\nExecStart=/a <MACHINE_NAME>\n".to_owned()),
             drop_ins: Vec::new(),
         };
-        assert!(write_unit(&unit).unwrap().unwrap().to_string().contains("/a <MACHINE_NAME>"));
+        assert!(
+            write_unit(&unit)
+                .unwrap()
+                .unwrap()
+                .to_string()
+                .contains("/a <MACHINE_NAME>")
+        );
     }
 }

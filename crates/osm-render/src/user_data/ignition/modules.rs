@@ -40,7 +40,7 @@ const WORDS: Words = Words {
     keys: "sshAuthorizedKeys",
 };
 
-/// `passwd` of a config: the pool's SSH keys and what the modules say.
+/// `passwd` of a config: the pool's SSH keys, and the users and groups of the modules.
 pub(super) fn passwd(stage: Stage, filled: &Filled) -> Result<Map<String, Value>, UserDataError> {
     let place = |key: &str| format!("{}.modules.{key}", stage.field());
     for key in filled.modules.keys() {
@@ -48,7 +48,12 @@ pub(super) fn passwd(stage: Stage, filled: &Filled) -> Result<Map<String, Value>
             return Err(unfit(&place(key), problem));
         }
     }
-    let users = users::list(&WORDS, &filled.ssh_keys, filled.modules.get("users"), &place("users"))?;
+    let users = users::list(
+        &WORDS,
+        &filled.ssh_keys,
+        filled.modules.get("users"),
+        &place("users"),
+    )?;
     let users = users.into_iter().map(Value::Object).collect();
     let groups = match filled.modules.get("groups") {
         Some(groups) => named_groups(&place("groups"), groups)?,
@@ -65,7 +70,10 @@ fn named_groups(place: &str, module: &Value) -> Result<Vec<Value>, UserDataError
     for (of_group, item) in users::items(place, module)? {
         let name = item.as_str().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| {
-            unfit(&of_group, "must be a group's name; list the group at its users to give it members")
+            unfit(
+                &of_group,
+                "must be a group's name; list the group at its users to give it members",
+            )
         })?;
         let group = json!({"name": name});
         if groups.contains(&group) {

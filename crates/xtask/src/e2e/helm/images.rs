@@ -1,10 +1,10 @@
-//! The images that are tested: those that `cargo xtask image` makes.
+//! The images under test: those that `cargo xtask image` builds.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use osm_api::rbac::Service;
-use osm_testkit::cluster::Cluster;
+use osm_lab::cluster::Cluster;
 
 /// Gives them to a cluster's node.
 ///
@@ -14,7 +14,10 @@ pub async fn import(folder: &Path, cluster: &Cluster) -> Result<()> {
     for service in Service::ALL {
         let path = folder.join(format!("{}.tar", service.name()));
         let archive = std::fs::read(&path).with_context(|| path.display().to_string())?;
-        cluster.import(&archive).await.with_context(|| path.display().to_string())?;
+        cluster
+            .import(&archive)
+            .await
+            .with_context(|| path.display().to_string())?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Pools that people change, create and delete all the while, and how long each change takes.
+//! Pools that users create, change and delete all the time, and how long each change takes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -40,7 +40,11 @@ pub struct Change {
 impl Load {
     /// Starts the clock.
     pub fn new() -> Self {
-        Self { began: Instant::now(), stop: AtomicBool::new(false), served: AtomicUsize::new(0) }
+        Self {
+            began: Instant::now(),
+            stop: AtomicBool::new(false),
+            served: AtomicUsize::new(0),
+        }
     }
 
     /// How long it has been going on.
@@ -87,7 +91,11 @@ impl Load {
             let mut at = self.so_far();
             let mut pool = Pool::create(client, &name, profile).await?;
             for left in (0..CHANGES).rev() {
-                changes.push(Change { pool: name.clone(), at, served: pool.served(&mut served).await? });
+                changes.push(Change {
+                    pool: name.clone(),
+                    at,
+                    served: pool.served(&mut served).await?,
+                });
                 self.served.fetch_add(1, Ordering::Relaxed);
                 if left == 0 || self.is_over() {
                     break;

@@ -1,22 +1,22 @@
 //! `cargo xtask e2e helm`: the chart, installed into a whole cluster.
 
 mod images;
+mod lifecycle;
 mod load;
 mod objects;
 mod pods;
 mod pool;
 mod release;
-mod story;
-mod two;
+mod two_releases;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use osm_testkit::cluster::{self, Cluster};
-use osm_testkit::lab::{self, isolation};
-use osm_testkit::packages;
+use osm_judges::packages;
+use osm_lab::cluster::{self, Cluster};
+use osm_lab::machines::{self, isolation};
 
-use self::story::Story;
+use self::lifecycle::Lifecycle;
 use crate::image;
 use crate::progress::Progress;
 
@@ -51,7 +51,7 @@ impl Helm {
         isolation::require_host()?;
         let progress = Progress::start();
         progress.step("Debian packages that machines need");
-        tokio::task::spawn_blocking(|| packages::ensure(lab::PACKAGES)).await??;
+        tokio::task::spawn_blocking(|| packages::ensure(machines::PACKAGES)).await??;
         progress.step("the cluster's programs, and Helm: looking for the binaries");
         cluster::prepare(|line| progress.step(line)).await?;
         osm_testkit::helm::program(|line| progress.step(line)).await?;
@@ -65,7 +65,11 @@ impl Helm {
         progress.step("everything is there; from here on, without a network");
         let images = images.display().to_string();
         let status = tokio::task::block_in_place(|| isolation::enter(&[(IMAGES, &images)]))?;
-        ensure!(status.success(), "it failed, as said above; logs are in {}", self.logs.display());
+        ensure!(
+            status.success(),
+            "it failed, as said above; logs are in {}",
+            self.logs.display()
+        );
         Ok(())
     }
 
@@ -83,10 +87,14 @@ impl Helm {
         }
         let cluster = started?;
         progress.step("the node is Ready");
-        let story = Story { cluster: &cluster, images, progress };
-        let outcome = Box::pin(story.play()).await;
+        let lifecycle = Lifecycle {
+            cluster: &cluster,
+            images,
+            progress,
+        };
+        let outcome = Box::pin(lifecycle.play()).await;
         if outcome.is_err() {
-            eprint!("{}", story.explain().await);
+            eprint!("{}", lifecycle.explain().await);
             copy(&logs, &self.logs)?;
             cluster.save_node_logs(&self.logs.join("node"))?;
         }

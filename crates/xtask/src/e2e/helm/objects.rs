@@ -1,10 +1,10 @@
-//! Everything that is in a cluster.
+//! Lists all objects of a cluster.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 use osm_api::names::{CLOUD_INIT_SETTINGS, GROUP};
-use osm_testkit::cluster::Cluster;
+use osm_lab::cluster::Cluster;
 
 /// What comes and goes by itself.
 const EVENTS: [&str; 2] = ["events", "events.events.k8s.io"];
@@ -14,11 +14,23 @@ pub type Object = (String, String, String);
 
 /// All objects of all kinds that can be listed, but for events.
 pub async fn all(cluster: &Cluster) -> Result<BTreeSet<Object>> {
-    let kinds = cluster.kubectl(&["api-resources", "--verbs=list", "--output=name"]).await?;
-    let kinds: Vec<&str> = kinds.split_whitespace().filter(|kind| !EVENTS.contains(kind)).collect();
+    let kinds = cluster
+        .kubectl(&["api-resources", "--verbs=list", "--output=name"])
+        .await?;
+    let kinds: Vec<&str> = kinds
+        .split_whitespace()
+        .filter(|kind| !EVENTS.contains(kind))
+        .collect();
     let columns = "--output=custom-columns=KIND:.kind,NAMESPACE:.metadata.namespace,NAME:.metadata.name";
-    let text =
-        cluster.kubectl(&["get", &kinds.join(","), "--all-namespaces", "--no-headers", columns]).await?;
+    let text = cluster
+        .kubectl(&[
+            "get",
+            &kinds.join(","),
+            "--all-namespaces",
+            "--no-headers",
+            columns,
+        ])
+        .await?;
     let object = |line: &str| match line.split_whitespace().collect::<Vec<_>>().as_slice() {
         [kind, namespace, name] => Ok(((*kind).to_owned(), (*namespace).to_owned(), (*name).to_owned())),
         _ => bail!("kubectl prints {line:?}"),

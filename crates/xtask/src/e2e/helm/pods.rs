@@ -1,13 +1,14 @@
 //! The pods of a release, as a watch shows them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::task::JoinSet;
 
 /// The chart's label with the service that a pod is of.
@@ -45,13 +46,16 @@ impl Pods {
     }
 
     fn seen(&self) -> MutexGuard<'_, BTreeMap<String, Seen>> {
-        lock(&self.seen)
+        self.seen.lock()
     }
 
     /// Pods that are there, with how often their containers were started again.
     pub fn alive(&self) -> BTreeMap<String, i32> {
         let seen = self.seen();
-        seen.iter().filter(|(_, pod)| !pod.gone).map(|(name, pod)| (name.clone(), pod.restarts)).collect()
+        seen.iter()
+            .filter(|(_, pod)| !pod.gone)
+            .map(|(name, pod)| (name.clone(), pod.restarts))
+            .collect()
     }
 
     /// Services of the pods that are there, with the pods' uids.
@@ -83,10 +87,10 @@ async fn follow(pods: Api<Pod>, seen: Arc<Mutex<BTreeMap<String, Seen>>>) {
     loop {
         match events.try_next().await {
             Ok(Some(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod))) => {
-                note(&pod, &mut lock(&seen))
+                note(&pod, &mut seen.lock())
             }
             Ok(Some(watcher::Event::Delete(pod))) => {
-                if let Some(pod) = lock(&seen).get_mut(&pod.name_any()) {
+                if let Some(pod) = seen.lock().get_mut(&pod.name_any()) {
                     pod.gone = true;
                 }
             }
@@ -102,20 +106,26 @@ fn note(pod: &Pod, seen: &mut BTreeMap<String, Seen>) {
     let now = Instant::now();
     let service = pod.labels().get(COMPONENT).cloned().unwrap_or_default();
     let uid = pod.uid().unwrap_or_default();
-    let new = || Seen { service, uid, scheduled: None, ready: None, restarts: 0, gone: false };
+    let new = || Seen {
+        service,
+        uid,
+        scheduled: None,
+        ready: None,
+        restarts: 0,
+        gone: false,
+    };
     let known = seen.entry(pod.name_any()).or_insert_with(new);
     if pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()) {
         known.scheduled.get_or_insert(now);
     }
     let Some(status) = &pod.status else { return };
     let conditions = status.conditions.iter().flatten();
-    if conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
+    if conditions
+        .into_iter()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    {
         known.ready.get_or_insert(now);
     }
     let containers = status.container_statuses.iter().flatten();
     known.restarts = containers.map(|container| container.restart_count).sum();
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Pools, and how soon a change of one is in the data of its new machines.
+//! Pools, and how soon the user data of new machines contains a change.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,8 +10,9 @@ use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use osm_api::config::OperatingSystemConfig;
+use osm_api::content::ContentView;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS, KUBE_SYSTEM};
-use osm_testkit::{machine_controller, tiny, wait_for};
+use osm_testkit::{fixtures, machine_controller, wait_for};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -65,8 +66,12 @@ impl Served {
 
     /// Waits until machine-controller could make machines of a pool's revision.
     async fn wait(&mut self, secret: &str, wanted: &Bootstrap) -> Result<()> {
-        let there = self.current.wait_for(|current| current.get(secret) == Some(wanted));
-        let waited = tokio::time::timeout(PUBLISHED, there).await.map(|there| there.map(drop));
+        let there = self
+            .current
+            .wait_for(|current| current.get(secret) == Some(wanted));
+        let waited = tokio::time::timeout(PUBLISHED, there)
+            .await
+            .map(|there| there.map(drop));
         waited.with_context(|| format!("{secret} is not for {wanted:?} after {PUBLISHED:?}"))??;
         Ok(())
     }
@@ -85,12 +90,20 @@ impl Pool {
     /// # Errors
     /// What the API server says.
     pub async fn create(client: &Client, name: &str, profile: &str) -> Result<Self> {
-        let mut manifest = tiny::machine_deployment(name, profile);
-        let annotations = manifest.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
-        annotations.context("annotations")?.insert(names::REVISION.to_owned(), json!("1"));
+        let mut manifest = fixtures::machine_deployment(name, profile);
+        let annotations = manifest
+            .pointer_mut("/metadata/annotations")
+            .and_then(Value::as_object_mut);
+        annotations
+            .context("annotations")?
+            .insert(names::REVISION.to_owned(), json!("1"));
         let manifest: DynamicObject = serde_json::from_value(manifest)?;
         let machine_deployment = api(client).create(&PostParams::default(), &manifest).await?;
-        Ok(Self { client: client.clone(), machine_deployment, revision: 1 })
+        Ok(Self {
+            client: client.clone(),
+            machine_deployment,
+            revision: 1,
+        })
     }
 
     /// Its name.
@@ -107,8 +120,9 @@ impl Pool {
         let labels = json!({"revision": self.revision.to_string()});
         let change = json!({"metadata": {"annotations": {names::REVISION: self.revision.to_string()}},
             "spec": {"template": {"metadata": {"labels": labels}}}});
-        self.machine_deployment =
-            api(&self.client).patch(&self.name(), &PatchParams::default(), &Patch::Merge(change)).await?;
+        self.machine_deployment = api(&self.client)
+            .patch(&self.name(), &PatchParams::default(), &Patch::Merge(change))
+            .await?;
         Ok(())
     }
 
@@ -123,7 +137,9 @@ impl Pool {
             pool: names::pool_id(KUBE_SYSTEM, &self.name(), &uid),
             revision: self.revision.to_string(),
         };
-        served.wait(&names::bootstrap_secret_name(&self.name(), KUBE_SYSTEM), &wanted).await?;
+        served
+            .wait(&names::bootstrap_secret_name(&self.name(), KUBE_SYSTEM), &wanted)
+            .await?;
         Ok(began.elapsed())
     }
 
@@ -133,17 +149,21 @@ impl Pool {
     /// When it takes a minute, with the config's conditions.
     pub async fn published(&self, management: &Client, namespace: &str) -> Result<OperatingSystemConfig> {
         let configs = Api::<OperatingSystemConfig>::namespaced(management.clone(), namespace);
-        let (name, revision) = (names::config_name(&self.name(), KUBE_SYSTEM), self.revision.to_string());
+        let (name, revision) = (
+            names::config_name(&self.name(), KUBE_SYSTEM),
+            self.revision.to_string(),
+        );
         wait_for(&format!("{name} to be published"), PUBLISHED, async || {
             let config = configs.get(&name).await?;
             let status = config.status.clone().unwrap_or_default();
-            let of_this = config.spec.machine_deployment.as_ref().map(|md| &md.uid)
-                == self.machine_deployment.metadata.uid.as_ref();
-            let published = status.published.is_some_and(|published| {
-                published.revision == revision
-                    && status.rendered.is_some_and(|rendered| rendered.digest == published.digest)
-            });
-            ensure!(of_this && published, "its conditions: {:?}", status.conditions);
+            let content = ContentView::of(&config);
+            let uid = self.machine_deployment.metadata.uid.as_deref();
+            let of_this = uid.is_some_and(|uid| content.belongs_to(uid));
+            ensure!(
+                of_this && content.is_published(&revision),
+                "its conditions: {:?}",
+                status.conditions
+            );
             Ok(Some(config))
         })
         .await
@@ -165,7 +185,10 @@ impl Pool {
     /// # Errors
     /// That, or what keeps machine-controller from making a machine of either.
     pub async fn differs_from(&self, other: &Self) -> Result<()> {
-        ensure!(self.user_data().await? != other.user_data().await?, "two pools have the same user data");
+        ensure!(
+            self.user_data().await? != other.user_data().await?,
+            "two pools have the same user data"
+        );
         Ok(())
     }
 
@@ -178,12 +201,18 @@ impl Pool {
         api.delete(&self.name(), &DeleteParams::default()).await?;
         wait_for(&format!("{} to be gone", self.name()), PUBLISHED, async || {
             let there = api.get_opt(&self.name()).await?;
-            Ok(there.is_none_or(|there| there.uid() != self.machine_deployment.uid()).then_some(()))
+            Ok(there
+                .is_none_or(|there| there.uid() != self.machine_deployment.uid())
+                .then_some(()))
         })
         .await
     }
 }
 
 fn api(client: &Client) -> Api<DynamicObject> {
-    Api::namespaced_with(client.clone(), KUBE_SYSTEM, &machine_controller::machine_deployment())
+    Api::namespaced_with(
+        client.clone(),
+        KUBE_SYSTEM,
+        &machine_controller::machine_deployment(),
+    )
 }

@@ -29,7 +29,11 @@ impl Release {
         name: &'static str,
         namespace: &'static str,
     ) -> Result<Self> {
-        Ok(Self { helm: Helm::new(control_plane).await?, name, namespace })
+        Ok(Self {
+            helm: Helm::new(control_plane).await?,
+            name,
+            namespace,
+        })
     }
 
     /// Installs the chart, and waits until its pods are ready. Gives what the chart tells people.
@@ -37,7 +41,8 @@ impl Release {
     /// # Errors
     /// What Helm says.
     pub async fn install(&self, values: &Value) -> Result<String> {
-        self.with_values(&["install", self.name, "--create-namespace"], values).await
+        self.with_values(&["install", self.name, "--create-namespace"], values)
+            .await
     }
 
     /// The same chart with other values.
@@ -67,13 +72,17 @@ impl Release {
     async fn with_values(&self, command: &[&str], values: &Value) -> Result<String> {
         let mut file = NamedTempFile::new()?;
         file.write_all(values.to_string().as_bytes())?;
-        let (chart, file) = (helm::chart().display().to_string(), file.path().display().to_string());
+        let (chart, file) = (
+            helm::chart().display().to_string(),
+            file.path().display().to_string(),
+        );
         self.run(&[command, &[&chart, "--values", &file]].concat()).await
     }
 
     async fn run(&self, arguments: &[&str]) -> Result<String> {
         let more = ["--namespace", self.namespace, "--wait", TIMEOUT];
         let run = self.helm.run([arguments, &more].concat());
-        run.await.with_context(|| format!("{} of release {}", arguments.first().unwrap_or(&""), self.name))
+        run.await
+            .with_context(|| format!("{} of release {}", arguments.first().unwrap_or(&""), self.name))
     }
 }

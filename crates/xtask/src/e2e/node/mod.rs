@@ -1,4 +1,4 @@
-//! `cargo xtask e2e node`: machines that boot from what we publish, and join.
+//! `cargo xtask e2e node`: machines that boot from the published user data, and join.
 
 mod edge;
 mod faults;
@@ -6,9 +6,9 @@ mod join;
 mod modules;
 mod networks;
 mod power;
+mod scenario_run;
 mod secrets;
 mod settings;
-mod visit;
 mod waterfall;
 
 use std::fmt;
@@ -19,12 +19,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use futures::StreamExt;
-use osm_testkit::lab::{self, Release, isolation};
-use osm_testkit::packages;
+use osm_judges::packages;
+use osm_lab::machines::{self, Release, isolation};
 
-use self::visit::Visit;
+use self::scenario_run::ScenarioRun;
+use super::environment::{self, Environment, SettingsChange};
 use super::pool::{Cloud, Network};
-use super::site::{self, SettingsChange, Site};
 use crate::build;
 use crate::progress::Progress;
 
@@ -32,7 +32,7 @@ use crate::progress::Progress;
 const DEADLINE: Duration = Duration::from_secs(600);
 
 /// The folder with the logs of all but machines.
-const SITE: &str = "site";
+const SITE: &str = "environment";
 
 /// Where the services and osmctl are, if they are built already.
 const BINARIES: &str = "OSM_BIN_DIR";
@@ -81,17 +81,17 @@ type Plan = Vec<(&'static Scenario, Release)>;
 /// A scenario that runs.
 type Play<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 
-/// A story of a machine, and how it must end.
+/// What happens to a machine, and how it must end.
 struct Scenario {
     name: &'static str,
     shows: &'static str,
     cloud: Cloud,
     network: Network,
-    /// How the site's settings differ from those of docs/air-gap.md.
+    /// How the environment's settings differ from those of docs/air-gap.md.
     settings: Option<SettingsChange>,
     /// Whether every change must pass it.
     always: bool,
-    play: for<'a> fn(&'a Visit<'a>) -> Play<'a>,
+    play: for<'a> fn(&'a ScenarioRun<'a>) -> Play<'a>,
 }
 
 macro_rules! scenario {
@@ -106,7 +106,7 @@ macro_rules! scenario {
             network: Network::$network,
             settings: $settings,
             always: $always,
-            play: |visit| Box::pin($play(visit)),
+            play: |run| Box::pin($play(run)),
         }
     };
 }
@@ -144,7 +144,10 @@ impl Node {
     /// When one failed.
     pub async fn run(&self) -> Result<()> {
         if self.list {
-            for Scenario { name, shows, always, .. } in SCENARIOS {
+            for Scenario {
+                name, shows, always, ..
+            } in SCENARIOS
+            {
                 println!("{name:<20} {}{shows}", if *always { "* " } else { "  " });
             }
             println!("\n*: run unless others are named");
@@ -199,13 +202,13 @@ impl Node {
         progress.step("Debian packages that machines need");
         tokio::task::spawn_blocking(|| {
             packages::ensure(packages::FOR_TESTS)?;
-            packages::ensure(lab::PACKAGES)
+            packages::ensure(machines::PACKAGES)
         })
         .await??;
         let mut releases: Vec<Release> = plan.iter().map(|(_, release)| *release).collect();
         releases.sort_unstable();
         releases.dedup();
-        site::prepare(&releases, progress).await?;
+        environment::prepare(&releases, progress).await?;
         let binaries = match std::env::var_os(BINARIES) {
             Some(folder) => folder.into(),
             None => {
@@ -213,8 +216,13 @@ impl Node {
                 build::workspace().await?
             }
         };
-        let folders = plan.iter().map(|(scenario, release)| self.folder(&title(scenario, *release)));
-        for folder in folders.chain([self.logs.join(SITE)]).filter(|folder| folder.exists()) {
+        let folders = plan
+            .iter()
+            .map(|(scenario, release)| self.folder(&title(scenario, *release)));
+        for folder in folders
+            .chain([self.logs.join(SITE)])
+            .filter(|folder| folder.exists())
+        {
             std::fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
         }
         progress.step("everything is there; from here on, without a network");
@@ -233,22 +241,27 @@ impl Node {
         let progress = Progress::start();
         let binaries = PathBuf::from(std::env::var_os(BINARIES).context(BINARIES)?);
         let logs = self.logs.join(SITE);
-        let without_site = || match site::save_logs(&logs) {
-            Ok(()) => format!("the site can't be set up; its logs: {}", logs.display()),
-            Err(error) => format!("the site can't be set up; its logs are not saved: {error:#}"),
+        let without_site = || match environment::save_logs(&logs) {
+            Ok(()) => format!("the environment can't be set up; its logs: {}", logs.display()),
+            Err(error) => format!("the environment can't be set up; its logs are not saved: {error:#}"),
         };
-        let site = Site::start(&binaries, progress).await.with_context(without_site)?;
+        let environment = Environment::start(&binaries, progress)
+            .await
+            .with_context(without_site)?;
         let mut outcomes = Vec::new();
         for (settings, plan) in by_settings(plan) {
-            site.put_in_force(settings).await.with_context(without_site)?;
+            environment
+                .put_in_force(settings)
+                .await
+                .with_context(without_site)?;
             let group = futures::stream::iter(plan)
-                .map(|(scenario, release)| self.play_one(&site, scenario, release, progress))
+                .map(|(scenario, release)| self.play_one(&environment, scenario, release, progress))
                 .buffer_unordered(self.jobs.max(1));
             outcomes.extend(group.collect::<Vec<Outcome>>().await);
         }
         let failed = outcomes.iter().filter(|outcome| outcome.error.is_some()).count();
         if failed > 0 || self.keep_logs {
-            site.save_logs(&logs)?;
+            environment.save_logs(&logs)?;
         }
         for outcome in &outcomes {
             println!("{outcome}");
@@ -262,7 +275,7 @@ impl Node {
 
     async fn play_one(
         &self,
-        site: &Site,
+        environment: &Environment,
         scenario: &'static Scenario,
         release: Release,
         progress: Progress,
@@ -270,16 +283,16 @@ impl Node {
         let title = title(scenario, release);
         progress.step(&format!("{title}: {}", scenario.shows));
         let started = Instant::now();
-        let visit = Visit::new(site, scenario, release);
-        let outcome = tokio::time::timeout(DEADLINE, (scenario.play)(&visit)).await;
+        let run = ScenarioRun::new(environment, scenario, release);
+        let outcome = tokio::time::timeout(DEADLINE, (scenario.play)(&run)).await;
         let outcome = outcome.unwrap_or_else(|_| bail!("not over after {} s", DEADLINE.as_secs()));
-        let outcome = match (outcome, visit.keeps_secrets()) {
+        let outcome = match (outcome, run.keeps_secrets()) {
             (Err(error), Err(leak)) => Err(anyhow!("{error:#}\n  besides: {leak:#}")),
             (outcome, kept) => outcome.and(kept),
         };
-        let error = outcome.err().map(|error| self.explain(&visit, &title, &error));
+        let error = outcome.err().map(|error| self.explain(&run, &title, &error));
         if self.keep_logs && error.is_none() {
-            let saved = visit.save_logs(&self.folder(&title));
+            let saved = run.save_logs(&self.folder(&title));
             saved.unwrap_or_else(|error| progress.warn(&format!("{title}: logs not saved: {error:#}")));
         }
         let seconds = started.elapsed().as_secs_f64();
@@ -287,7 +300,11 @@ impl Node {
             Some(error) => progress.warn(&format!("{title}: FAILED after {seconds:.0} s\n{error}")),
             None => progress.step(&format!("{title}: ok, {seconds:.0} s")),
         }
-        Outcome { title, seconds, error }
+        Outcome {
+            title,
+            seconds,
+            error,
+        }
     }
 
     fn folder(&self, title: &str) -> PathBuf {
@@ -295,25 +312,33 @@ impl Node {
     }
 
     /// Why it failed, and what the machine says of it. Its logs go to a folder of their own.
-    fn explain(&self, visit: &Visit<'_>, title: &str, error: &anyhow::Error) -> String {
+    fn explain(&self, run: &ScenarioRun<'_>, title: &str, error: &anyhow::Error) -> String {
         let folder = self.folder(title);
-        let saved = visit.save_logs(&folder);
-        let saved =
-            saved.map_or_else(|error| format!("not saved: {error:#}"), |()| folder.display().to_string());
-        let first = visit
-            .first_error()
-            .map_or_else(String::new, |line| format!("\n  the machine's first error: {line}"));
+        let saved = run.save_logs(&folder);
+        let saved = saved.map_or_else(
+            |error| format!("not saved: {error:#}"),
+            |()| folder.display().to_string(),
+        );
+        let first = run.first_error().map_or_else(String::new, |line| {
+            format!("\n  the machine's first error: {line}")
+        });
         format!("  {error:#}{first}\n  logs: {saved}")
     }
 }
 
 /// Scenarios that can be played at the same time, with the settings that they need.
 fn by_settings(plan: &[(&'static Scenario, Release)]) -> Vec<(Option<SettingsChange>, Plan)> {
-    let (usual, others): (Vec<_>, Vec<_>) =
-        plan.iter().copied().partition(|(scenario, _)| scenario.settings.is_none());
+    let (usual, others): (Vec<_>, Vec<_>) = plan
+        .iter()
+        .copied()
+        .partition(|(scenario, _)| scenario.settings.is_none());
     let mut groups = vec![(None, usual)];
     for scenario in SCENARIOS.iter().filter(|scenario| scenario.settings.is_some()) {
-        let machines = others.iter().copied().filter(|(other, _)| other.name == scenario.name).collect();
+        let machines = others
+            .iter()
+            .copied()
+            .filter(|(other, _)| other.name == scenario.name)
+            .collect();
         groups.push((scenario.settings, machines));
     }
     groups.retain(|(_, plan)| !plan.is_empty());
@@ -332,7 +357,11 @@ struct Outcome {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { title, seconds, error } = self;
+        let Self {
+            title,
+            seconds,
+            error,
+        } = self;
         match error {
             None => write!(f, "ok      {title} ({seconds:.0} s)"),
             Some(error) => write!(f, "FAILED  {title} ({seconds:.0} s)\n{error}"),
@@ -351,7 +380,11 @@ mod tests {
             .flat_map(|&release| SCENARIOS.iter().map(move |scenario| (scenario, release)))
             .collect();
         let groups = by_settings(&plan);
-        assert_eq!(groups.iter().map(|(_, plan)| plan.len()).sum::<usize>(), plan.len(), "none is left out");
+        assert_eq!(
+            groups.iter().map(|(_, plan)| plan.len()).sum::<usize>(),
+            plan.len(),
+            "none is left out"
+        );
         let mut groups = groups.into_iter();
         let (settings, usual) = groups.next().unwrap();
         assert!(settings.is_none() && usual.iter().all(|(scenario, _)| scenario.settings.is_none()));

@@ -1,16 +1,16 @@
-//! cloud-init modules of a profile of one's own, in both stages.
+//! cloud-init modules of a custom profile, in both stages.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use osm_api::names;
-use osm_testkit::lab::Machine;
-use osm_testkit::serve::relay::Identities;
+use osm_lab::machines::Machine;
+use osm_lab::serve::relay::Identities;
 use osm_testkit::{check, wait_for};
 use serde_json::{Map, Value, json};
 
 use super::join::nothing_failed;
-use super::visit::{BOOTSTRAPPED, READY, SAID, Visit};
+use super::scenario_run::{BOOTSTRAPPED, READY, SAID, ScenarioRun};
 
 /// What cloud-init's modules did in a stage.
 struct Stage {
@@ -32,7 +32,11 @@ const NTP_TEMPLATE: &str = "## template:jinja\n{% for server in servers %}from \
 impl Stage {
     /// Values of this stage for modules that need no network.
     fn modules(&self) -> Map<String, Value> {
-        let Self { name, timezone, certificate } = self;
+        let Self {
+            name,
+            timezone,
+            certificate,
+        } = self;
         let modules = json!({
             "apt": {"conf": format!("Lab::Stage \"{name}\";\n")},
             "bootcmd": [["mkdir", "-p", SEEN], format!("echo bootcmd >>{SEEN}/{name}")],
@@ -62,9 +66,13 @@ impl Stage {
         )
     }
 
-    fn has_taken_effect(&self, visit: &Visit<'_>) -> Result<()> {
-        let Self { name, timezone, certificate } = self;
-        let found = visit.shell(&format!("cat {SEEN}/{name}.found"))?;
+    fn has_taken_effect(&self, run: &ScenarioRun<'_>) -> Result<()> {
+        let Self {
+            name,
+            timezone,
+            certificate,
+        } = self;
+        let found = run.shell(&format!("cat {SEEN}/{name}.found"))?;
         let one_line = |pem: &str| pem.split_whitespace().collect::<String>();
         for line in [
             &"/bin/sh".to_owned(),
@@ -76,12 +84,18 @@ impl Stage {
             &format!("of-{name} /mnt/{name} tmpfs rw"),
             &format!("of-{name}\t/mnt/{name}\ttmpfs\tsize=1m,comment=cloudconfig"),
         ] {
-            ensure!(found.contains(line.as_str()), "{name}: {line:?} is missing:\n{found}");
+            ensure!(
+                found.contains(line.as_str()),
+                "{name}: {line:?} is missing:\n{found}"
+            );
         }
         let group =
             |line: &str| line.starts_with(&format!("of-{name}:x:")) && line.ends_with(&format!(":{name}"));
-        ensure!(found.lines().any(group), "{name}: the user is not in the group:\n{found}");
-        let trusted = visit.shell(&format!("cat {SEEN}/{name}.trusted"))?;
+        ensure!(
+            found.lines().any(group),
+            "{name}: the user is not in the group:\n{found}"
+        );
+        let trusted = run.shell(&format!("cat {SEEN}/{name}.trusted"))?;
         ensure!(
             one_line(&trusted).contains(&one_line(certificate)),
             "{name}: the certificate is not trusted"
@@ -96,75 +110,125 @@ fn hash(name: &str) -> String {
 }
 
 /// osp-ubuntu with modules of one's own before what it has.
-fn profile(visit: &Visit<'_>, stages: &[Stage; 2]) -> Result<Value> {
+fn profile(run: &ScenarioRun<'_>, stages: &[Stage; 2]) -> Result<Value> {
     let mut spec = osm_render::defaults()
         .into_iter()
         .find_map(|(name, spec)| (name == "osp-ubuntu").then_some(spec))
         .context("osp-ubuntu")?;
     spec.version = "v1.0.0".to_owned();
-    for (config, stage) in [&mut spec.bootstrap_config, &mut spec.provisioning_config].into_iter().zip(stages)
+    for (config, stage) in [&mut spec.bootstrap_config, &mut spec.provisioning_config]
+        .into_iter()
+        .zip(stages)
     {
         let mut modules = stage.modules();
         let theirs = config.modules.as_ref().and_then(|modules| modules.get("runcmd"));
         let mut commands = vec![json!(stage.look())];
-        commands.extend(theirs.and_then(Value::as_array).context("osp-ubuntu's commands")?.iter().cloned());
+        commands.extend(
+            theirs
+                .and_then(Value::as_array)
+                .context("osp-ubuntu's commands")?
+                .iter()
+                .cloned(),
+        );
         modules.insert("runcmd".to_owned(), commands.into());
         config.modules = Some(Value::Object(modules));
     }
     Ok(json!({
         "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1",
         "kind": "OperatingSystemProfile",
-        "metadata": {"name": visit.name(), "namespace": visit.site.installed.installation().namespace},
+        "metadata": {"name": run.name(), "namespace": run.environment.installed.installation().namespace},
         "spec": spec,
     }))
 }
 
 /// Modules take effect in both stages, those of the second one once; one that fails is named, and all are tried again.
-pub async fn modules(visit: &Visit<'_>) -> Result<()> {
-    let control_plane = &visit.site.control_plane;
-    let certificates =
-        Identities::issue(control_plane.ca_pem(), &control_plane.ca_key_pem()?, &[visit.address()])?;
+pub async fn modules(run: &ScenarioRun<'_>) -> Result<()> {
+    let control_plane = &run.environment.control_plane;
+    let certificates = Identities::issue(
+        control_plane.ca_pem(),
+        &control_plane.ca_key_pem()?,
+        &[run.address()],
+    )?;
     let stages = [
-        Stage { name: "bootstrap", timezone: "Asia/Tokyo", certificate: certificates.server.certificate },
-        Stage { name: "provisioning", timezone: UNKNOWN, certificate: certificates.impostor.certificate },
+        Stage {
+            name: "bootstrap",
+            timezone: "Asia/Tokyo",
+            certificate: certificates.server.certificate,
+        },
+        Stage {
+            name: "provisioning",
+            timezone: UNKNOWN,
+            certificate: certificates.impostor.certificate,
+        },
     ];
-    control_plane.apply_yaml(&profile(visit, &stages)?.to_string()).await?;
-    let pool = visit.pool(&json!({names::PROFILE: visit.name()})).await?;
-    visit.boot_with(&pool.user_data(visit.site, visit.name()).await?, &|_| Ok(()), &[])?;
+    control_plane
+        .apply_yaml(&profile(run, &stages)?.to_string())
+        .await?;
+    let pool = run.pool(&json!({names::PROFILE: run.name()})).await?;
+    run.boot_with(
+        &pool.user_data(run.environment, run.name()).await?,
+        &|_| Ok(()),
+        &[],
+    )?;
 
-    let line = visit.console_says("osm-bootstrap: can't apply the document", SAID).await?;
-    ensure!(line.contains("module timezone failed"), "the console does not say which module: {line}");
-    visit.has_not_joined(BOOTSTRAPPED).await?;
-    ensure!(!times(visit)?.contains_key("provisioning runcmd"), "commands run though a module has failed");
-    visit.shell(&format!(
+    let line = run
+        .console_says("osm-bootstrap: can't apply the document", SAID)
+        .await?;
+    ensure!(
+        line.contains("module timezone failed"),
+        "the console does not say which module: {line}"
+    );
+    run.has_not_joined(BOOTSTRAPPED).await?;
+    ensure!(
+        !times(run)?.contains_key("provisioning runcmd"),
+        "commands run though a module has failed"
+    );
+    run.shell(&format!(
         "mkdir -p /usr/share/zoneinfo/Lab; cp /usr/share/zoneinfo/Europe/Oslo /usr/share/zoneinfo/{UNKNOWN}"
     ))?;
-    wait_for("the document to be applied", READY, async || check(visit.has(BOOTSTRAPPED)?)).await?;
+    wait_for("the document to be applied", READY, async || {
+        check(run.has(BOOTSTRAPPED)?)
+    })
+    .await?;
     for stage in &stages {
-        stage.has_taken_effect(visit)?;
+        stage.has_taken_effect(run)?;
     }
-    the_network_was_left_alone(visit)?;
+    the_network_was_left_alone(run)?;
 
-    let before = times(visit)?;
-    visit.with_machine(async |machine| machine.cut_power().await).await?;
-    visit.machine(Machine::power_on)?;
-    visit.ready(READY).await?;
-    let mut after = times(visit)?;
+    let before = times(run)?;
+    run.with_machine(async |machine| machine.cut_power().await)
+        .await?;
+    run.machine(Machine::power_on)?;
+    run.ready(READY).await?;
+    let mut after = times(run)?;
     // cloud-init's own, at every boot.
     let boots = after.insert("bootstrap bootcmd".to_owned(), 1);
-    ensure!(boots == Some(2), "the bootstrap document's bootcmd ran {boots:?} times in two boots");
-    ensure!(before == after, "after a reset, commands run again: {before:?}, then {after:?}");
-    ensure!(after.get("provisioning runcmd") == Some(&1), "commands ran more than once: {after:?}");
-    ensure!(visit.shell("date +%Z")?.starts_with("CE"), "the reset has changed the time zone");
-    visit.shell("mountpoint --quiet /mnt/provisioning").context("the mount is gone after the reset")?;
-    nothing_failed(visit)
+    ensure!(
+        boots == Some(2),
+        "the bootstrap document's bootcmd ran {boots:?} times in two boots"
+    );
+    ensure!(
+        before == after,
+        "after a reset, commands run again: {before:?}, then {after:?}"
+    );
+    ensure!(
+        after.get("provisioning runcmd") == Some(&1),
+        "commands ran more than once: {after:?}"
+    );
+    ensure!(
+        run.shell("date +%Z")?.starts_with("CE"),
+        "the reset has changed the time zone"
+    );
+    run.shell("mountpoint --quiet /mnt/provisioning")
+        .context("the mount is gone after the reset")?;
+    nothing_failed(run)
 }
 
 /// How often commands of each kind ran in each stage.
-fn times(visit: &Visit<'_>) -> Result<BTreeMap<String, usize>> {
+fn times(run: &ScenarioRun<'_>) -> Result<BTreeMap<String, usize>> {
     let mut times = BTreeMap::new();
     for stage in ["bootstrap", "provisioning"] {
-        for command in visit.shell(&format!("cat {SEEN}/{stage}"))?.lines() {
+        for command in run.shell(&format!("cat {SEEN}/{stage}"))?.lines() {
             *times.entry(format!("{stage} {command}")).or_default() += 1;
         }
     }
@@ -172,19 +236,24 @@ fn times(visit: &Visit<'_>) -> Result<BTreeMap<String, usize>> {
 }
 
 /// Since the bootstrap document was applied, by cloud-init itself.
-fn the_network_was_left_alone(visit: &Visit<'_>) -> Result<()> {
+fn the_network_was_left_alone(run: &ScenarioRun<'_>) -> Result<()> {
     let script = "find /etc/systemd/network /run/systemd/network /etc/network /etc/netplan -type f";
-    let files = |more: &str| visit.shell(&format!("{script} {more} 2>/dev/null || true"));
-    ensure!(!files("")?.is_empty(), "nothing configures the network: this looks in the wrong place");
+    let files = |more: &str| run.shell(&format!("{script} {more} 2>/dev/null || true"));
+    ensure!(
+        !files("")?.is_empty(),
+        "nothing configures the network: this looks in the wrong place"
+    );
     let written = files(&format!("-newer {SEEN}/bootstrap.found"))?;
     ensure!(written.is_empty(), "written anew: {written}");
-    let journal = visit.machine(|machine| machine.journal())?;
+    let journal = run.machine(|machine| machine.journal())?;
     let starts = journal
         .iter()
         .filter(|entry| entry.unit == "systemd-networkd.service" && entry.message.starts_with("Started "));
     let starts = starts.count();
     ensure!(starts == 1, "systemd-networkd was started {starts} times");
-    let again = journal.iter().find(|entry| entry.message.contains("Reconfiguring with"));
+    let again = journal
+        .iter()
+        .find(|entry| entry.message.contains("Reconfiguring with"));
     ensure!(again.is_none(), "the network was configured again: {again:?}");
     Ok(())
 }

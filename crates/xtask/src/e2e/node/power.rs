@@ -7,13 +7,13 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
-use osm_testkit::lab::Machine;
-use osm_testkit::serve::files::Fault;
-use osm_testkit::serve::relay::Mode;
+use osm_lab::machines::Machine;
+use osm_lab::serve::files::Fault;
+use osm_lab::serve::relay::Mode;
 use osm_testkit::{check, wait_for};
 
 use super::join::run_pod;
-use super::visit::{BOOTSTRAPPED, READY, SET_UP, Visit};
+use super::scenario_run::{BOOTSTRAPPED, READY, SET_UP, ScenarioRun};
 
 /// How long a machine may take until it asks for the first thing.
 const ASKS: Duration = Duration::from_secs(60);
@@ -25,36 +25,39 @@ const OURS: [&str; 3] = ["etc", "opt", "var/lib/osm"];
 const NOT_OURS: &str = "etc/cni/net.d/";
 
 /// After a boot that has succeeded, the next one changes nothing.
-pub async fn second_boot(visit: &Visit<'_>) -> Result<()> {
-    visit.boot().await?;
-    visit.ready(READY).await?;
+pub async fn second_boot(run: &ScenarioRun<'_>) -> Result<()> {
+    run.boot().await?;
+    run.ready(READY).await?;
     // What comes after the node is Ready must be over: nothing may be in the middle of a change.
     wait_for("everything to be applied", READY, async || {
-        check(visit.shell("systemctl is-active --quiet osm-setup.service || echo over")?.contains("over"))
+        check(
+            run.shell("systemctl is-active --quiet osm-setup.service || echo over")?
+                .contains("over"),
+        )
     })
     .await?;
-    visit.with_machine(async |machine| machine.shut_down().await).await?;
-    let before = visit.machine(|machine| files(machine.root()))?;
-    let downloads = visit.downloads()?.len();
+    run.with_machine(async |machine| machine.shut_down().await)
+        .await?;
+    let before = run.machine(|machine| files(machine.root()))?;
+    let downloads = run.downloads()?.len();
 
-    visit.machine(Machine::power_on)?;
-    run_pod(visit).await?; // on a node that has come back, whatever its conditions say
+    run.machine(Machine::power_on)?;
+    run_pod(run).await?; // on a node that has come back, whatever its conditions say
     wait_for("the boot to be over", READY, async || {
-        check(visit.shell("systemctl is-system-running || true")?.trim() != "starting")
+        check(run.shell("systemctl is-system-running || true")?.trim() != "starting")
     })
     .await?;
-    let fetched = visit.downloads()?.split_off(downloads);
+    let fetched = run.downloads()?.split_off(downloads);
     ensure!(fetched.is_empty(), "the second boot downloads {fetched:?}");
-    let since =
-        visit.machine(|machine| Ok(machine.powered_on().duration_since(UNIX_EPOCH)?.as_secs_f64()))?;
-    let journal = visit.machine(|machine| machine.journal())?;
+    let since = run.machine(|machine| Ok(machine.powered_on().duration_since(UNIX_EPOCH)?.as_secs_f64()))?;
+    let journal = run.machine(|machine| machine.journal())?;
     let again = journal.iter().find(|entry| {
         entry.time >= since
             && ["osm-bootstrap.service", "osm-setup.service"].contains(&entry.unit.as_str())
             && entry.message.starts_with("Started ")
     });
     ensure!(again.is_none(), "the second boot does it again: {again:?}");
-    let after = visit.machine(|machine| files(machine.root()))?;
+    let after = run.machine(|machine| files(machine.root()))?;
     let changed: Vec<&String> = before
         .keys()
         .chain(after.keys())
@@ -70,9 +73,13 @@ fn files(root: &Path) -> Result<BTreeMap<String, (u64, i64)>> {
     let mut folders: Vec<_> = OURS.iter().map(|folder| root.join(folder)).collect();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder)? {
-            let (path, metadata) =
-                (entry.as_ref().map(fs::DirEntry::path), entry.as_ref().map(fs::DirEntry::metadata));
-            let (Ok(path), Ok(metadata)) = (path, metadata) else { continue };
+            let (path, metadata) = (
+                entry.as_ref().map(fs::DirEntry::path),
+                entry.as_ref().map(fs::DirEntry::metadata),
+            );
+            let (Ok(path), Ok(metadata)) = (path, metadata) else {
+                continue;
+            };
             let metadata = metadata?;
             if metadata.is_dir() {
                 folders.push(path);
@@ -89,29 +96,48 @@ fn files(root: &Path) -> Result<BTreeMap<String, (u64, i64)>> {
 const HOLD: &str = "etc/lab-hold";
 
 /// The machine is reset while it waits for its document, and again when it has it but has not applied it.
-pub async fn in_bootstrap(visit: &Visit<'_>) -> Result<()> {
-    let address = visit.address();
-    visit.site.relay.set(address, Mode::Held);
-    visit.boot_changed(&hold_the_applier, &[]).await?;
-    let asked = || visit.site.relay.requests().iter().filter(|request| request.client == address).count();
-    wait_for("the machine to ask for its document", ASKS, async || check(asked() > 0)).await?;
-    // The tokens' owner runs now: what looks at process lists must have seen it, or it would see no leak either.
-    wait_for("the process list", ASKS, async || {
-        check(!visit.site.processes.seen(|process| process.contains("-H @/etc/osm/api-token")).is_empty())
+pub async fn in_bootstrap(run: &ScenarioRun<'_>) -> Result<()> {
+    let address = run.address();
+    run.environment.relay.set(address, Mode::Held);
+    run.boot_changed(&hold_the_applier, &[]).await?;
+    let asked = || {
+        run.environment
+            .relay
+            .requests()
+            .iter()
+            .filter(|request| request.client == address)
+            .count()
+    };
+    wait_for("the machine to ask for its document", ASKS, async || {
+        check(asked() > 0)
     })
     .await?;
-    reset(visit, BOOTSTRAPPED).await?;
+    // The tokens' owner runs now: what looks at process lists must have seen it, or it would see no leak either.
+    wait_for("the process list", ASKS, async || {
+        check(
+            !run.environment
+                .processes
+                .seen(|process| process.contains("-H @/etc/osm/api-token"))
+                .is_empty(),
+        )
+    })
+    .await?;
+    reset(run, BOOTSTRAPPED).await?;
     let before = asked();
     wait_for("the machine to ask again", ASKS, async || check(asked() > before)).await?;
-    visit.site.relay.set(address, Mode::Pass);
-    wait_for("the document", ASKS, async || check(visit.has("/var/lib/osm/provisioning.yaml")?)).await?;
-    visit.site.relay.set(address, Mode::Refuse);
-    visit.machine(|machine| Ok(std::fs::remove_file(machine.root().join(HOLD))?))?;
-    reset(visit, BOOTSTRAPPED).await?;
+    run.environment.relay.set(address, Mode::Pass);
+    wait_for("the document", ASKS, async || {
+        check(run.has("/var/lib/osm/provisioning.yaml")?)
+    })
+    .await?;
+    run.environment.relay.set(address, Mode::Refuse);
+    run.machine(|machine| Ok(std::fs::remove_file(machine.root().join(HOLD))?))?;
+    reset(run, BOOTSTRAPPED).await?;
     // From its disk, as nobody answers.
-    visit.console_says("osm-bootstrap: the provisioning document is applied", READY).await?;
-    visit.site.relay.set(address, Mode::Pass);
-    visit.ready(READY).await.map(drop)
+    run.console_says("osm-bootstrap: the provisioning document is applied", READY)
+        .await?;
+    run.environment.relay.set(address, Mode::Pass);
+    run.ready(READY).await.map(drop)
 }
 
 fn hold_the_applier(root: &Path) -> Result<()> {
@@ -126,34 +152,44 @@ fn hold_the_applier(root: &Path) -> Result<()> {
     let folder = root.join("etc/systemd/system/osm-bootstrap.service.d");
     fs::create_dir_all(&folder)?;
     let path = "/usr/local/lib/lab/hold:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    Ok(fs::write(folder.join("lab.conf"), format!("[Service]\nEnvironment=PATH={path}\n"))?)
+    Ok(fs::write(
+        folder.join("lab.conf"),
+        format!("[Service]\nEnvironment=PATH={path}\n"),
+    )?)
 }
 
 /// Ends the machine at once, before there is what vouches for the step that is interrupted.
-async fn switch_off(visit: &Visit<'_>, mark: &str) -> Result<()> {
-    visit.with_machine(async |machine| machine.cut_power().await).await?;
-    ensure!(!visit.has(mark)?, "it was too late: {mark} is there");
+async fn switch_off(run: &ScenarioRun<'_>, mark: &str) -> Result<()> {
+    run.with_machine(async |machine| machine.cut_power().await)
+        .await?;
+    ensure!(!run.has(mark)?, "it was too late: {mark} is there");
     Ok(())
 }
 
 /// And on again.
-async fn reset(visit: &Visit<'_>, mark: &str) -> Result<()> {
-    switch_off(visit, mark).await?;
-    visit.machine(Machine::power_on)
+async fn reset(run: &ScenarioRun<'_>, mark: &str) -> Result<()> {
+    switch_off(run, mark).await?;
+    run.machine(Machine::power_on)
 }
 
 /// The machine is reset while programs are downloaded.
-pub async fn in_provisioning(visit: &Visit<'_>) -> Result<()> {
-    let address = visit.address();
-    visit.site.mirror.fault(address, "/kubelet", Fault::Stalled);
-    visit.boot().await?;
-    wait_for("the other downloads", ASKS, async || check(visit.has("/var/lib/osm/downloads/containerd")?))
-        .await?;
-    switch_off(visit, SET_UP).await?;
-    visit.site.mirror.mend(address);
-    visit.machine(Machine::power_on)?;
-    visit.ready(READY).await?;
-    let again = visit.downloads()?.iter().filter(|path| path.contains("containerd-static")).count();
+pub async fn in_provisioning(run: &ScenarioRun<'_>) -> Result<()> {
+    let address = run.address();
+    run.environment.mirror.fault(address, "/kubelet", Fault::Stalled);
+    run.boot().await?;
+    wait_for("the other downloads", ASKS, async || {
+        check(run.has("/var/lib/osm/downloads/containerd")?)
+    })
+    .await?;
+    switch_off(run, SET_UP).await?;
+    run.environment.mirror.mend(address);
+    run.machine(Machine::power_on)?;
+    run.ready(READY).await?;
+    let again = run
+        .downloads()?
+        .iter()
+        .filter(|path| path.contains("containerd-static"))
+        .count();
     ensure!(again == 1, "what had arrived whole is downloaded again");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Credentials in user data, and where else they must not be.
+//! Finds the credentials of user data in places where they must not be.
 
 use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine as _;
@@ -44,7 +44,9 @@ pub fn shows(text: &str, token: &str) -> bool {
 /// When it is no token, or the key is not ECDSA P-256.
 pub fn aged(token: &str, seconds: i64, key_pem: &str) -> Result<String> {
     let mut parts = token.split('.');
-    let (Some(head), Some(claims)) = (parts.next(), parts.next()) else { bail!("this is no token") };
+    let (Some(head), Some(claims)) = (parts.next(), parts.next()) else {
+        bail!("this is no token")
+    };
     let mut claims: Value = serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(claims)?)?;
     for time in ["iat", "nbf", "exp"] {
         if let Some(value) = claims.get_mut(time) {
@@ -53,12 +55,20 @@ pub fn aged(token: &str, seconds: i64, key_pem: &str) -> Result<String> {
     }
     let claims = BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(&claims)?);
     let text = format!("{head}.{claims}");
-    let key: String = key_pem.lines().filter(|line| !line.starts_with("-----")).collect();
+    let key: String = key_pem
+        .lines()
+        .filter(|line| !line.starts_with("-----"))
+        .collect();
     let random = SystemRandom::new();
-    let key =
-        EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &BASE64_STANDARD.decode(key)?, &random)
-            .map_err(|error| anyhow!("the key of ServiceAccounts: {error}"))?;
-    let signature = key.sign(&random, text.as_bytes()).map_err(|_| anyhow!("a token can't be signed"))?;
+    let key = EcdsaKeyPair::from_pkcs8(
+        &ECDSA_P256_SHA256_FIXED_SIGNING,
+        &BASE64_STANDARD.decode(key)?,
+        &random,
+    )
+    .map_err(|error| anyhow!("the key of ServiceAccounts: {error}"))?;
+    let signature = key
+        .sign(&random, text.as_bytes())
+        .map_err(|_| anyhow!("a token can't be signed"))?;
     Ok(format!("{text}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature)))
 }
 

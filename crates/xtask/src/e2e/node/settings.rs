@@ -1,4 +1,4 @@
-//! Sites whose settings are other than those of docs/air-gap.md.
+//! Environments whose settings differ from those of docs/air-gap.md.
 
 use std::collections::BTreeSet;
 
@@ -6,35 +6,45 @@ use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use osm_api::names::CLOUD_INIT_SETTINGS;
-use osm_testkit::serve::files::Fault;
+use osm_lab::serve::files::Fault;
 use serde_json::{Value, json};
 
 use super::join::run_pod_of;
-use super::visit::{READY, SAID, SET_UP, Visit};
-use crate::e2e::site::{PASSWORD, PRIVATE_IMAGE, PRIVATE_REGISTRY, USERNAME};
+use super::scenario_run::{READY, SAID, SET_UP, ScenarioRun};
+use crate::e2e::environment::{PASSWORD, PRIVATE_IMAGE, PRIVATE_REGISTRY, USERNAME};
 
 /// No checksum is pinned.
 pub fn no_checksums(settings: &mut Value) -> Result<()> {
-    let downloads = settings.get_mut("downloads").and_then(Value::as_object_mut).context("downloads")?;
+    let downloads = settings
+        .get_mut("downloads")
+        .and_then(Value::as_object_mut)
+        .context("downloads")?;
     for (name, program) in downloads {
-        let removed = program.as_object_mut().and_then(|program| program.remove("sha256"));
+        let removed = program
+            .as_object_mut()
+            .and_then(|program| program.remove("sha256"));
         ensure!(removed.is_some(), "no checksum of {name} was pinned");
     }
     Ok(())
 }
 
 /// The machine believes the checksum files of the mirror, and each of its own format. One is damaged at first.
-pub async fn checksum_files(visit: &Visit<'_>) -> Result<()> {
+pub async fn checksum_files(run: &ScenarioRun<'_>) -> Result<()> {
     let damaged = "/kubelet.sha256";
-    visit.site.mirror.fault(visit.address(), damaged, Fault::FlippedBit);
-    visit.boot().await?;
-    let line = visit.console_says("osm-setup: no kubelet yet", SAID).await?;
+    run.environment
+        .mirror
+        .fault(run.address(), damaged, Fault::FlippedBit);
+    run.boot().await?;
+    let line = run.console_says("osm-setup: no kubelet yet", SAID).await?;
     ensure!(line.contains("checksum"), "the console does not say why: {line}");
-    visit.has_not_joined(SET_UP).await?;
-    visit.site.mirror.mend_path(visit.address(), damaged);
-    visit.ready(READY).await?;
-    let downloads = visit.downloads()?;
-    let fetched: BTreeSet<&str> = downloads.iter().filter_map(|path| path.rsplit('/').next()).collect();
+    run.has_not_joined(SET_UP).await?;
+    run.environment.mirror.mend_path(run.address(), damaged);
+    run.ready(READY).await?;
+    let downloads = run.downloads()?;
+    let fetched: BTreeSet<&str> = downloads
+        .iter()
+        .filter_map(|path| path.rsplit('/').next())
+        .collect();
     for (archive, file) in [
         ("kubelet", "kubelet.sha256"),
         ("containerd-static-", ".sha256sum"),
@@ -43,7 +53,10 @@ pub async fn checksum_files(visit: &Visit<'_>) -> Result<()> {
     ] {
         let of_archive = fetched.iter().filter(|name| name.starts_with(archive));
         let (sums, archives): (Vec<&str>, Vec<&str>) = of_archive.partition(|name| name.ends_with(file));
-        ensure!((sums.len(), archives.len()) == (1, 1), "of {archive} are downloaded {sums:?}, {archives:?}");
+        ensure!(
+            (sums.len(), archives.len()) == (1, 1),
+            "of {archive} are downloaded {sums:?}, {archives:?}"
+        );
     }
     Ok(())
 }
@@ -53,7 +66,9 @@ const SECRET: &str = "private-registry";
 
 /// A registry that wants a password.
 pub fn private_registry(settings: &mut Value) -> Result<()> {
-    let registries = settings.pointer_mut("/containerd/registries").and_then(Value::as_array_mut);
+    let registries = settings
+        .pointer_mut("/containerd/registries")
+        .and_then(Value::as_array_mut);
     let registries = registries.context("registries")?;
     let host = PRIVATE_IMAGE.split('/').next();
     registries.push(json!({"host": host, "mirrors": [{"url": format!("http://{PRIVATE_REGISTRY}")}]}));
@@ -62,12 +77,14 @@ pub fn private_registry(settings: &mut Value) -> Result<()> {
 }
 
 /// The password is given to the registry, and seen by nobody else.
-pub async fn registry_password(visit: &Visit<'_>) -> Result<()> {
+pub async fn registry_password(run: &ScenarioRun<'_>) -> Result<()> {
     let login = BASE64_STANDARD.encode(format!("{USERNAME}:{PASSWORD}"));
-    for secret in
-        [PASSWORD, BASE64_STANDARD.encode(PASSWORD).trim_end_matches('='), login.trim_end_matches('=')]
-    {
-        visit.conceal(secret);
+    for secret in [
+        PASSWORD,
+        BASE64_STANDARD.encode(PASSWORD).trim_end_matches('='),
+        login.trim_end_matches('='),
+    ] {
+        run.conceal(secret);
     }
     let secret = json!({
         "apiVersion": "v1",
@@ -75,40 +92,62 @@ pub async fn registry_password(visit: &Visit<'_>) -> Result<()> {
         "metadata": {"name": SECRET, "namespace": CLOUD_INIT_SETTINGS},
         "stringData": {"username": USERNAME, "password": PASSWORD},
     });
-    visit.site.control_plane.apply_yaml(&secret.to_string()).await?;
-    visit.boot().await?;
-    visit.ready(READY).await?;
-    run_pod_of(visit, PRIVATE_IMAGE).await?;
-    let requests = visit.site.private_registry.requests();
+    run.environment
+        .control_plane
+        .apply_yaml(&secret.to_string())
+        .await?;
+    run.boot().await?;
+    run.ready(READY).await?;
+    run_pod_of(run, PRIVATE_IMAGE).await?;
+    let requests = run.environment.private_registry.requests();
     let statuses: BTreeSet<u16> = requests
         .iter()
-        .filter(|request| request.client == visit.address())
+        .filter(|request| request.client == run.address())
         .map(|request| request.status)
         .collect();
-    ensure!(statuses == [200, 401].into(), "the registry has not asked for the password: {statuses:?}");
-    let mode = visit.shell("stat --format=%a /etc/containerd/config.toml")?;
+    ensure!(
+        statuses == [200, 401].into(),
+        "the registry has not asked for the password: {statuses:?}"
+    );
+    let mode = run.shell("stat --format=%a /etc/containerd/config.toml")?;
     ensure!(mode.trim() == "600", "the file with the password has mode {mode}");
-    is_nowhere_in_the_cluster(visit).await
+    is_nowhere_in_the_cluster(run).await
 }
 
 /// In no object but Secrets, and in no log of a service or of the control plane.
-async fn is_nowhere_in_the_cluster(visit: &Visit<'_>) -> Result<()> {
-    let secrets = visit.site.kubectl(&["get", "secrets", "--all-namespaces", "--output=yaml"]).await?;
+async fn is_nowhere_in_the_cluster(run: &ScenarioRun<'_>) -> Result<()> {
+    let secrets = run
+        .environment
+        .kubectl(&["get", "secrets", "--all-namespaces", "--output=yaml"])
+        .await?;
     ensure!(
-        !visit.leaks("", &secrets).is_empty(),
+        !run.leaks("", &secrets).is_empty(),
         "not even Secrets show the password: this looks for another"
     );
-    let kinds = visit.site.kubectl(&["api-resources", "--verbs=list", "--output=name"]).await?;
+    let kinds = run
+        .environment
+        .kubectl(&["api-resources", "--verbs=list", "--output=name"])
+        .await?;
     let kinds: Vec<&str> = kinds.lines().filter(|kind| *kind != "secrets").collect();
     ensure!(
-        kinds.iter().any(|kind| kind.starts_with("operatingsystemconfigs.")) && kinds.contains(&"events"),
+        kinds
+            .iter()
+            .any(|kind| kind.starts_with("operatingsystemconfigs."))
+            && kinds.contains(&"events"),
         "these are not all kinds: {kinds:?}"
     );
-    let objects = visit.site.kubectl(&["get", &kinds.join(","), "--all-namespaces", "--output=yaml"]).await?;
-    let mut found = visit.leaks("objects", &objects);
-    for (log, text) in visit.site.logs()? {
-        found.extend(visit.leaks(&log, &text));
+    let objects = run
+        .environment
+        .kubectl(&["get", &kinds.join(","), "--all-namespaces", "--output=yaml"])
+        .await?;
+    let mut found = run.leaks("objects", &objects);
+    for (log, text) in run.environment.logs()? {
+        found.extend(run.leaks(&log, &text));
     }
-    ensure!(found.is_empty(), "the password can be read in:\n    {}", found.join("\n    "));
+    ensure!(
+        found.is_empty(),
+        "the password can be read in:\n    {}",
+        found.join("\n    ")
+    );
     Ok(())
 }

@@ -1,12 +1,12 @@
-//! Where the time of a boot goes: who waits for whom, as a picture.
+//! Draws where the time of a boot goes, and which step waits for which.
 
 use std::fmt;
 use std::time::SystemTime;
 
 use anyhow::{Result, ensure};
-use osm_testkit::lab::Machine;
-use osm_testkit::lab::journal::Entry;
-use osm_testkit::serve::files::FileServer;
+use osm_lab::machines::Machine;
+use osm_lab::machines::journal::Entry;
+use osm_lab::serve::files::FileServer;
 
 /// Characters of the widest bar.
 const WIDTH: f64 = 60.0;
@@ -39,14 +39,21 @@ impl Waterfall {
         let start = seconds(machine.powered_on());
         let journal = machine.journal()?;
         let find = |test: &dyn Fn(&Entry) -> bool| {
-            journal.iter().find(|entry| entry.time >= start && test(entry)).map(|entry| entry.time - start)
+            journal
+                .iter()
+                .find(|entry| entry.time >= start && test(entry))
+                .map(|entry| entry.time - start)
         };
         let says = |unit: &'static str, text: &'static str| {
             find(&|entry: &Entry| entry.unit == unit && entry.message.starts_with(text))
         };
         let (mut stages, mut unknown) = (Vec::new(), Vec::new());
         let mut stage = |name: &str, from: Option<f64>, to: Option<f64>| match (from, to) {
-            (Some(from), Some(to)) => stages.push(Stage { name: name.to_owned(), from, to }),
+            (Some(from), Some(to)) => stages.push(Stage {
+                name: name.to_owned(),
+                from,
+                to,
+            }),
             _ => unknown.push(name.to_owned()),
         };
         let cloud_init = find(&|entry| entry.program == "cloud-init");
@@ -58,45 +65,74 @@ impl Waterfall {
         stage("systemd", Some(0.0), cloud_init);
         stage("cloud-init", cloud_init, bootstrap);
         stage("bootstrap: fetch, apply", bootstrap, applied);
-        stage("setup: kernel, files", setup, first_download(machine, mirror, start).or(containerd));
+        stage(
+            "setup: kernel, files",
+            setup,
+            first_download(machine, mirror, start).or(containerd),
+        );
         for request in mirror.requests() {
             let from = seconds(request.started) - start;
             if request.client == machine.address() && from > 0.0 {
                 let name = request.path.rsplit('/').next().unwrap_or_default();
                 let name = format!("  {name}, {} MB", request.bytes / 1_000_000);
-                stage(&name, Some(from), Some(from + request.duration.unwrap_or_default().as_secs_f64()));
+                stage(
+                    &name,
+                    Some(from),
+                    Some(from + request.duration.unwrap_or_default().as_secs_f64()),
+                );
             }
         }
-        stage("setup: unpack, install", last_download(machine, mirror, start), containerd);
-        stage("containerd starts", containerd, says("containerd.service", "Started "));
+        stage(
+            "setup: unpack, install",
+            last_download(machine, mirror, start),
+            containerd,
+        );
+        stage(
+            "containerd starts",
+            containerd,
+            says("containerd.service", "Started "),
+        );
         stage("kubelet starts", says("kubelet.service", "Starting "), kubelet);
         let outside = |time: SystemTime| Some(seconds(time) - start);
         stage("kubelet registers", kubelet, outside(seen.registered));
         stage("node gets Ready", outside(seen.registered), outside(seen.ready));
         stage("pod answers", outside(seen.ready), outside(seen.pod));
-        ensure!(unknown.is_empty(), "the journal does not say when these began or ended: {unknown:?}");
+        ensure!(
+            unknown.is_empty(),
+            "the journal does not say when these began or ended: {unknown:?}"
+        );
         Ok(Self(stages))
     }
 }
 
 fn first_download(machine: &Machine, mirror: &FileServer, start: f64) -> Option<f64> {
-    downloads(machine, mirror, start).map(|(from, _)| from).min_by(f64::total_cmp)
+    downloads(machine, mirror, start)
+        .map(|(from, _)| from)
+        .min_by(f64::total_cmp)
 }
 
 fn last_download(machine: &Machine, mirror: &FileServer, start: f64) -> Option<f64> {
-    downloads(machine, mirror, start).map(|(_, to)| to).max_by(f64::total_cmp)
+    downloads(machine, mirror, start)
+        .map(|(_, to)| to)
+        .max_by(f64::total_cmp)
 }
 
 fn downloads(machine: &Machine, mirror: &FileServer, start: f64) -> impl Iterator<Item = (f64, f64)> {
     let address = machine.address();
-    mirror.requests().into_iter().filter(move |request| request.client == address).map(move |request| {
-        let from = seconds(request.started) - start;
-        (from, from + request.duration.unwrap_or_default().as_secs_f64())
-    })
+    mirror
+        .requests()
+        .into_iter()
+        .filter(move |request| request.client == address)
+        .map(move |request| {
+            let from = seconds(request.started) - start;
+            (from, from + request.duration.unwrap_or_default().as_secs_f64())
+        })
 }
 
 fn seconds(time: SystemTime) -> f64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+    time.duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs_f64()
 }
 
 impl fmt::Display for Waterfall {
@@ -121,12 +157,30 @@ mod tests {
 
     #[test]
     fn a_stage_is_drawn_where_it_was_and_as_long_as_it_took() {
-        let stage = |name: &str, from, to| Stage { name: name.into(), from, to };
-        let picture =
-            Waterfall(vec![stage("a", 0.0, 5.0), stage("b", 5.0, 10.0), stage("c", 9.99, 10.0)]).to_string();
-        let bars: Vec<&str> =
-            picture.lines().filter_map(|line| line.split_once('|')).map(|(_, bar)| bar).collect();
-        assert_eq!(bars, ["█".repeat(30), " ".repeat(30) + &"█".repeat(30), " ".repeat(60) + "█"]);
+        let stage = |name: &str, from, to| Stage {
+            name: name.into(),
+            from,
+            to,
+        };
+        let picture = Waterfall(vec![
+            stage("a", 0.0, 5.0),
+            stage("b", 5.0, 10.0),
+            stage("c", 9.99, 10.0),
+        ])
+        .to_string();
+        let bars: Vec<&str> = picture
+            .lines()
+            .filter_map(|line| line.split_once('|'))
+            .map(|(_, bar)| bar)
+            .collect();
+        assert_eq!(
+            bars,
+            [
+                "█".repeat(30),
+                " ".repeat(30) + &"█".repeat(30),
+                " ".repeat(60) + "█"
+            ]
+        );
         assert!(picture.starts_with("a  "), "{picture}");
         assert!(picture.contains("0.0 s   +5.0 s"), "{picture}");
     }

@@ -1,0 +1,69 @@
+//! What the watches of this controller show, reduced to what decisions need.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use osm_runtime::cache::Cache;
+use osm_runtime::followed::Followed;
+
+use crate::endpoint::Discovered;
+use crate::view::{ConfigView, PoolView, ProfileView};
+
+pub struct Caches {
+    /// MachineDeployments of the whole cluster, grouped by the name of the config that they claim.
+    pub pools: Arc<Cache<PoolView>>,
+    /// Profiles, by namespace.
+    pub profiles: BTreeMap<String, Arc<Cache<ProfileView>>>,
+    /// OperatingSystemConfigs of the installation's namespace.
+    pub configs: Arc<Cache<ConfigView>>,
+    /// Settings documents of the ConfigMaps that pools name.
+    pub pool_settings: Followed<Option<String>>,
+    pub cluster_info: Arc<Cache<Discovered>>,
+    pub endpoint_slices: Arc<Cache<Discovered>>,
+}
+
+impl Caches {
+    /// Empty caches for profiles of these namespaces.
+    pub fn new<'a>(namespaces: impl IntoIterator<Item = &'a str>) -> Self {
+        let profiles = namespaces
+            .into_iter()
+            .map(|namespace| (namespace.to_owned(), Arc::default()));
+        Self {
+            pools: Arc::new(Cache::grouped(|pool: &PoolView| {
+                Some(pool.pool_ref.config_name())
+            })),
+            profiles: profiles.collect(),
+            configs: Arc::default(),
+            pool_settings: Followed::new("pool-settings"),
+            cluster_info: Arc::default(),
+            endpoint_slices: Arc::default(),
+        }
+    }
+
+    /// Digests of all accepted profiles.
+    pub fn accepted_digests(&self) -> HashSet<String> {
+        let profiles = self
+            .profiles
+            .values()
+            .flat_map(|cache| cache.select(|view| view.accepted.is_some()));
+        profiles
+            .filter_map(|view| Some(view.accepted.as_ref()?.digest.clone()))
+            .collect()
+    }
+
+    /// Where the cluster says that its API server is, `kube-public/cluster-info` first. The order is always the same.
+    pub fn discovered(&self) -> Vec<Discovered> {
+        let sources = [&self.cluster_info, &self.endpoint_slices].into_iter();
+        sources
+            .flat_map(|cache| {
+                let mut found: Vec<Discovered> = cache
+                    .select(|_| true)
+                    .iter()
+                    .map(|found| (**found).clone())
+                    .collect();
+                found.sort();
+                found
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,71 @@
+//! Why a pool is not rendered, as its condition `Rendered` reports it.
+
+use osm_api::pool::PoolError;
+use osm_api::{Reason, names};
+use osm_render::{ProfileError, RenderError};
+
+use crate::pool_settings::SettingsProblem;
+
+/// Why a pool is not rendered now. The last good content stays.
+#[derive(Debug, thiserror::Error)]
+pub enum Hold {
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    #[error(transparent)]
+    PoolSettings(#[from] SettingsProblem),
+    #[error("the settings document is missing or invalid; see the log of osc-controller and its /readyz")]
+    SettingsMissing,
+    #[error(
+        "the API server's address and CA are unknown, because kube-public/cluster-info and the EndpointSlice of default/kubernetes \
+         lack them; set cluster.apiServer and cluster.caBundle in the settings"
+    )]
+    EndpointUnknown,
+    #[error("the MachineDeployment names no profile; set its annotation {annotation}", annotation = names::PROFILE)]
+    ProfileUnnamed,
+    #[error(
+        "profiles are not read in namespace {0}, which the annotation {annotation} names; add the namespace to --profile-namespaces of \
+         osp-controller and osc-controller, and grant them access to it",
+        annotation = names::PROFILE_NAMESPACE
+    )]
+    ProfileNamespaceNotRead(String),
+    #[error(
+        "OperatingSystemProfile {0} does not exist; create it, or name another one in the MachineDeployment's annotation {annotation}",
+        annotation = names::PROFILE
+    )]
+    ProfileMissing(String),
+    #[error("OperatingSystemProfile {profile} is not accepted: {why}")]
+    ProfileNotAccepted { profile: String, why: String },
+    #[error("OperatingSystemProfile {profile}: {source}")]
+    Profile { profile: String, source: ProfileError },
+    #[error("OperatingSystemProfile {profile}: {source}")]
+    Render { profile: String, source: RenderError },
+    #[error(
+        "osp-controller has not validated the newest edit of OperatingSystemProfile {0} yet; the new revision waits up to 10 seconds for \
+         it, and is then rendered without it"
+    )]
+    WaitingForProfile(String),
+    #[error(
+        "the MachineDeployment's template has changed; it is rendered when machine-controller stamps the new revision"
+    )]
+    WaitingForRevision,
+}
+
+impl Hold {
+    /// Reason of the condition.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Pool(error) => error.reason(),
+            Self::PoolSettings(problem) => problem.reason(),
+            Self::SettingsMissing => Reason::SettingsMissing,
+            Self::EndpointUnknown => Reason::EndpointUnknown,
+            Self::ProfileUnnamed | Self::ProfileNamespaceNotRead(_) | Self::ProfileMissing(_) => {
+                Reason::ProfileNotFound
+            }
+            Self::ProfileNotAccepted { .. } => Reason::ProfileNotAccepted,
+            Self::Profile { source, .. } => source.reason(),
+            Self::Render { source, .. } => source.reason(),
+            Self::WaitingForProfile(_) => Reason::WaitingForProfile,
+            Self::WaitingForRevision => Reason::WaitingForRevision,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What this controller remembers between reconciles and could not read from the cluster. All of it may be lost.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use osm_api::Reason;
+use parking_lot::Mutex;
+
+use crate::compiled::CompiledProfiles;
+use crate::endpoint::Discovered;
+
+/// The number of profiles for which [`Memory::last_read`] remembers a time.
+const MAX_REMEMBERED_READS: usize = 1024;
+
+/// When an object was last read from the API server.
+type LastRead = Arc<tokio::sync::Mutex<Option<tokio::time::Instant>>>;
+
+/// A new revision that waits until osp-controller has validated the newest edit of its profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    pub revision: String,
+    pub since: Timestamp,
+}
+
+/// Shared by all reconciles.
+#[derive(Default)]
+pub struct Memory {
+    /// uids of MachineDeployments without an OperatingSystemConfig of their own, with the reason that was reported.
+    rejected: Mutex<HashMap<String, Reason>>,
+    /// uids of MachineDeployments whose finalizer of the Go implementation was reported.
+    reported_finalizers: Mutex<HashSet<String>>,
+    known_endpoints: Mutex<Vec<Discovered>>,
+    pub compiled: CompiledProfiles,
+    waiting: Mutex<HashMap<String, Waiting>>,
+    last_read: Mutex<HashMap<String, LastRead>>,
+}
+
+impl Memory {
+    /// Notes the reason why a MachineDeployment has no OperatingSystemConfig; returns whether it is a new one.
+    pub fn reject(&self, uid: &str, reason: Reason) -> bool {
+        self.rejected.lock().insert(uid.to_owned(), reason) != Some(reason)
+    }
+
+    /// Notes that a MachineDeployment is no longer rejected; returns whether it was.
+    pub fn accept(&self, uid: &str) -> bool {
+        self.rejected.lock().remove(uid).is_some()
+    }
+
+    /// Notes that a MachineDeployment's finalizer is reported; returns whether this is the first time.
+    pub fn report_finalizer(&self, uid: &str) -> bool {
+        self.reported_finalizers.lock().insert(uid.to_owned())
+    }
+
+    /// Forgets what was reported about the finalizer of a MachineDeployment.
+    pub fn forget_finalizer(&self, uid: &str) {
+        self.reported_finalizers.lock().remove(uid);
+    }
+
+    /// The sources of the API server's address, given those that are seen `now`. While an API server restarts, its
+    /// EndpointSlice is empty; the last known address is used then.
+    pub fn endpoints(&self, now: Vec<Discovered>) -> Vec<Discovered> {
+        let mut known = self.known_endpoints.lock();
+        if now.iter().any(|source| source.api_server.is_some()) {
+            *known = now;
+        }
+        known.clone()
+    }
+
+    /// Whether a config's new revision waits.
+    pub fn waiting(&self, config: &str) -> Option<Waiting> {
+        self.waiting.lock().get(config).cloned()
+    }
+
+    /// Notes whether a config's new revision waits.
+    pub fn set_waiting(&self, config: &str, waiting: Option<Waiting>) {
+        match waiting {
+            Some(waiting) => self.waiting.lock().insert(config.to_owned(), waiting),
+            None => self.waiting.lock().remove(config),
+        };
+    }
+
+    /// When the profile with this key was last read from the API server. It is locked during the next read.
+    pub fn last_read(&self, key: &str) -> LastRead {
+        let mut last_read = self.last_read.lock();
+        if last_read.len() > MAX_REMEMBERED_READS {
+            last_read.clear();
+        }
+        last_read.entry(key.to_owned()).or_default().clone()
+    }
+}

@@ -1,0 +1,95 @@
+//! Starts the watches. A change requeues the configs that it concerns.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use osm_api::MachineDeployment;
+use osm_api::config::OperatingSystemConfig;
+use osm_api::profile::OperatingSystemProfile;
+use osm_runtime::cache::Change;
+use osm_runtime::settings_watch;
+use osm_runtime::watch::Watch;
+
+use crate::endpoint::Discovered;
+use crate::state::State;
+use crate::view::{ConfigView, PoolView, ProfileView};
+
+pub fn start(state: &State) {
+    machine_deployments(state);
+    configs(state);
+    profiles(state);
+    endpoints(state);
+    let waker = state.clone();
+    settings_watch::on_change(&state.cluster, move || waker.wake(|_| true));
+
+    // A new kubeconfig may bring a new CA.
+    let (waker, mut changes) = (state.clone(), state.cluster.worker.changes());
+    let shutdown = state.cluster.shutdown.clone();
+    tokio::spawn(async move {
+        while let Some(Ok(())) = shutdown.run_until_cancelled(changes.changed()).await {
+            waker.wake(|_| true);
+        }
+    });
+}
+
+fn machine_deployments(state: &State) {
+    let waker = state.clone();
+    Watch::all(&state.cluster.worker, "machinedeployments")
+        .project(|md: MachineDeployment| Some(PoolView::of(&md)))
+        .into_cache(&state.caches.pools)
+        .on_change(move |change: Change<PoolView>| {
+            if let (Some(gone), None) = (&change.old, &change.new) {
+                waker.no_longer_rejected(&gone.pool_ref.uid);
+                waker.memory.forget_finalizer(&gone.pool_ref.uid);
+            }
+            for pool in [change.old, change.new].into_iter().flatten() {
+                waker.queue.add(pool.pool_ref.config_name());
+            }
+        })
+        .spawn(&state.cluster);
+}
+
+fn configs(state: &State) {
+    let queue = state.queue.clone();
+    Watch::namespaced(
+        &state.cluster.management,
+        state.cluster.namespace(),
+        "operatingsystemconfigs",
+    )
+    .project(|config: OperatingSystemConfig| Some(ConfigView::of(config)))
+    .into_cache(&state.caches.configs)
+    .on_change(move |change| {
+        if let Some((_, name)) = change.key.split_once('/') {
+            queue.add(name.to_owned());
+        }
+    })
+    .spawn(&state.cluster);
+}
+
+fn profiles(state: &State) {
+    for (namespace, cache) in &state.caches.profiles {
+        let waker = state.clone();
+        Watch::each_namespace(&state.cluster.management, namespace, "operatingsystemprofiles")
+            .project(|profile: OperatingSystemProfile| Some(ProfileView::of(profile)))
+            .into_cache(cache)
+            .on_change(move |change| waker.wake_users_of(&change.key))
+            .spawn(&state.cluster);
+    }
+}
+
+fn endpoints(state: &State) {
+    let waker = state.clone();
+    Watch::namespaced(&state.cluster.worker, "kube-public", "cluster-info")
+        .named("cluster-info")
+        .project(|map: ConfigMap| Some(Discovered::from_cluster_info(&map)))
+        .into_cache(&state.caches.cluster_info)
+        .on_change(move |_| waker.wake(|_| true))
+        .spawn(&state.cluster);
+
+    let waker = state.clone();
+    Watch::namespaced(&state.cluster.worker, "default", "endpointslices")
+        .labels("kubernetes.io/service-name=kubernetes")
+        .project(|slice: EndpointSlice| Some(Discovered::from_endpoint_slice(&slice)))
+        .into_cache(&state.caches.endpoint_slices)
+        .on_change(move |_| waker.wake(|_| true))
+        .spawn(&state.cluster);
+}

@@ -1,0 +1,575 @@
+//! Every reason that a condition, an Event or a metric may carry: one closed table.
+//!
+//! A new reason is one variant and one row. `cargo xtask reasons` writes `docs/reasons.md` from the rows and from the messages in the
+//! code. It fails if a reason has no message.
+
+use std::fmt;
+
+use strum::{EnumIter, IntoEnumIterator, IntoStaticStr};
+
+use crate::names::{ACCEPTED, PUBLISHED, RENDERED};
+use crate::rbac::Service;
+
+/// Why an object is in the state that a condition, an Event or a metric reports. Users and alerts depend on the names, so a
+/// variant is never renamed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, EnumIter, IntoStaticStr)]
+#[allow(missing_docs)]
+pub enum Reason {
+    Accepted,
+    AlteredAgain,
+    AwaitingRendering,
+    AwaitingRevision,
+    BootstrapTokenForbidden,
+    ClusterChanged,
+    Conflict,
+    ContentTooLarge,
+    DefaultProfileRestored,
+    EndpointUnknown,
+    ExtendsUnsupported,
+    FieldsDropped,
+    FinalizerLeftBehind,
+    Forbidden,
+    ForeignSecret,
+    InvalidAnnotation,
+    InvalidKubeletSettings,
+    InvalidKubeletVersion,
+    InvalidOperatingSystemSpec,
+    InvalidProviderSpec,
+    JudgingBrokeOff,
+    LateBoundValueMissing,
+    LateBoundValueNotRaw,
+    ModulesInvalid,
+    NameConflict,
+    NameTooLong,
+    NamespaceMissing,
+    NodeRightMissing,
+    NotTakenOver,
+    Panic,
+    PoolSettingsInvalid,
+    PoolSettingsMissing,
+    ProfileInvalid,
+    ProfileNotAccepted,
+    ProfileNotFound,
+    Published,
+    Rendered,
+    RequestFailed,
+    ReservedText,
+    Retired,
+    SettingsMissing,
+    SourceIncomplete,
+    SourceMissing,
+    SourceNotAllowed,
+    SourceUnreadable,
+    TemplateEngineUnsupported,
+    TemplateFailed,
+    TemplateInvalid,
+    Timeout,
+    TokenWithoutEnd,
+    Undone,
+    UnknownCloudProvider,
+    UnknownMarker,
+    UnknownOperatingSystem,
+    UnsupportedCloudProvider,
+    UnsupportedNetwork,
+    UnsupportedOperatingSystem,
+    UnsupportedProvisioningUtility,
+    UserDataInvalid,
+    UserDataTooLarge,
+    WaitingForProfile,
+    WaitingForRevision,
+}
+
+/// Where users meet a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Carrier {
+    /// A condition, by its type. A change of it also emits an Event with the same reason.
+    Condition(&'static str),
+    /// Only an Event, on an object of this kind.
+    Event(Service, &'static str),
+    /// Only logs and the label `reason` of `osm_reconciles_total`, of these services.
+    Log(&'static [Service]),
+}
+
+/// What the table holds about a reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Where users meet it.
+    pub carriers: &'static [Carrier],
+    /// What it means, in Markdown.
+    pub means: &'static str,
+    /// What to do, in Markdown; empty where nothing is to be done.
+    pub remedy: &'static str,
+    /// Messages that `cargo xtask reasons` cannot collect, because the code assembles them from parts. Names in braces are
+    /// placeholders. `cargo xtask reasons` fails if the code does not contain the rest.
+    pub messages: &'static [&'static str],
+}
+
+const PROFILE: Carrier = Carrier::Condition(ACCEPTED);
+const CONFIG: Carrier = Carrier::Condition(RENDERED);
+const SECRETS: Carrier = Carrier::Condition(PUBLISHED);
+const LOG: Carrier = Carrier::Log(&[
+    Service::OspController,
+    Service::OscController,
+    Service::SecretSyncer,
+]);
+const OF_POOL: Carrier = Carrier::Event(Service::OscController, "MachineDeployment");
+
+const NEW_VERSION: &str = "Correct the profile and give it a new `spec.version`.";
+
+impl Reason {
+    /// Every reason, in alphabetical order.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::iter()
+    }
+
+    /// As written in conditions, Events and metrics.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
+    /// The row of this reason.
+    pub fn row(self) -> Row {
+        let row = |carriers, means, remedy| Row {
+            carriers,
+            means,
+            remedy,
+            messages: &[],
+        };
+        match self {
+            Self::Accepted => row(
+                &[PROFILE],
+                "All templates of the profile compile. They render for sample pools of each cloud provider, kubelet range and IP family that the profile supports.",
+                "",
+            ),
+            Self::AlteredAgain => row(
+                &[SECRETS],
+                "Another program repeatedly changes objects that secret-syncer published.",
+                "Find the program that changes Secrets, Roles or ServiceAccounts in `cloud-init-settings`, such as a mutating webhook. `kubectl get --show-managed-fields -o yaml` lists the writers of an object.",
+            ),
+            Self::AwaitingRendering => row(
+                &[SECRETS],
+                "secret-syncer waits for osc-controller to render the config.",
+                "If it lasts longer than a minute, look at the condition `Rendered` of the same object.",
+            ),
+            Self::AwaitingRevision => row(
+                &[SECRETS],
+                "secret-syncer waits for machine-controller to stamp the revision of the MachineDeployment.",
+                "If it lasts longer than a minute, check whether machine-controller runs.",
+            ),
+            Self::BootstrapTokenForbidden => row(
+                &[SECRETS],
+                "The settings request [bootstrap tokens](settings.md#bootstrap-tokens), but secret-syncer may not create them.",
+                "Grant secret-syncer `create` on Secrets in `kube-system`, or set `credentials.nodeBootstrap.kind` to `serviceAccountToken`.",
+            ),
+            Self::ClusterChanged => row(
+                &[CONFIG, SECRETS, OF_POOL],
+                "The object belongs to a cluster whose namespace `kube-system` has another uid. The services change nothing for it.",
+                "Correct the kubeconfig, then restart osc-controller and secret-syncer; see [kubeconfigs and clusters](operations.md#kubeconfigs-and-clusters).",
+            ),
+            Self::Conflict => row(
+                &[LOG],
+                "Another client changed the object first, so the service reads it again and retries.",
+                "",
+            ),
+            Self::ContentTooLarge => row(
+                &[PROFILE, CONFIG],
+                "The profile or the rendered configuration is larger than 512 KiB, which is the most that the services store.",
+                "Shorten the profile and give it a new `spec.version`, or shorten the settings.",
+            ),
+            Self::DefaultProfileRestored => Row {
+                messages: &[
+                    "{profile} is a default profile: osp-controller replaced version {version} with {default}; copy the profile under another name to change it",
+                    "{profile} is a default profile: osp-controller restored its label {label}; copy the profile under another name to change it",
+                ],
+                ..row(
+                    &[Carrier::Event(Service::OspController, "OperatingSystemProfile")],
+                    "A default profile was edited, and osp-controller restored it.",
+                    "Copy the profile under another name and change the copy.",
+                )
+            },
+            Self::EndpointUnknown => row(
+                &[CONFIG],
+                "osc-controller cannot find the address and the CA of the API server that new nodes connect to.",
+                "Set `cluster.apiServer` and `cluster.caBundle` in the settings.",
+            ),
+            Self::ExtendsUnsupported => row(
+                &[PROFILE],
+                "The profile sets `spec.extends`, which this version does not support.",
+                "Copy what the profile needs into it and remove `spec.extends`.",
+            ),
+            Self::FieldsDropped => row(
+                &[Carrier::Log(&[Service::OspController])],
+                "The API server dropped fields of a default profile, because its CustomResourceDefinition is older than osp-controller.",
+                "Apply the CustomResourceDefinitions of this version.",
+            ),
+            Self::FinalizerLeftBehind => row(
+                &[OF_POOL],
+                "The deletion of the MachineDeployment waits for the Go implementation to remove its finalizer.",
+                "If the Go implementation no longer runs, remove the finalizer as the message describes; see [migration](migration.md#4-finalizers).",
+            ),
+            Self::Forbidden => Row {
+                messages: &["{what}: {answer of the API server} (403)"],
+                ..row(
+                    &[SECRETS, LOG],
+                    "The API server refused a request, because the service lacks a permission.",
+                    "Apply the RBAC of this version; [permissions](rights.md) lists it. `/readyz` of the service names what is missing.",
+                )
+            },
+            Self::ForeignSecret => row(
+                &[SECRETS],
+                "A Secret with the required name belongs to another program, and secret-syncer does not touch it.",
+                "Delete or rename the Secret. secret-syncer checks again every minute.",
+            ),
+            Self::InvalidAnnotation => Row {
+                messages: &["annotation {key}: {problem}"],
+                ..row(
+                    &[CONFIG],
+                    "An annotation of the MachineDeployment has a value that its kubelet would not accept.",
+                    "Correct the annotation.",
+                )
+            },
+            Self::InvalidKubeletSettings => Row {
+                messages: &["the settings' {path}: {rule}"],
+                ..row(
+                    &[CONFIG],
+                    "The kubelet of the pool would exit because of `kubelet.featureGates` or `kubelet.configuration` in the settings.",
+                    "Correct the [settings](settings.md#the-kubelets-configuration). The message lists each error with its path.",
+                )
+            },
+            Self::InvalidKubeletVersion => row(
+                &[CONFIG],
+                "The MachineDeployment names no kubelet version, or an invalid one.",
+                "Correct `spec.template.spec.versions.kubelet`.",
+            ),
+            Self::InvalidOperatingSystemSpec => row(
+                &[CONFIG],
+                "The `operatingSystemSpec` of the MachineDeployment is invalid.",
+                "Correct the MachineDeployment. The message lists each error with its path.",
+            ),
+            Self::InvalidProviderSpec => row(
+                &[CONFIG],
+                "The `providerSpec` of the MachineDeployment is missing or invalid.",
+                "Correct the MachineDeployment. The message lists each error with its path.",
+            ),
+            Self::JudgingBrokeOff => row(
+                &[PROFILE],
+                "A defect in osp-controller aborted the validation of the profile.",
+                "Report the defect, together with the profile and the log of osp-controller.",
+            ),
+            Self::LateBoundValueMissing => row(
+                &[PROFILE, CONFIG, SECRETS],
+                "A document needs a late-bound value that does not exist.",
+                "See [late-bound values](templates.md#late-bound-values).",
+            ),
+            Self::LateBoundValueNotRaw => row(
+                &[PROFILE, CONFIG, SECRETS],
+                "A late-bound value contains characters that its place in the template does not allow.",
+                "Name the encoding in the template; see [late-bound values](templates.md#late-bound-values).",
+            ),
+            Self::ModulesInvalid => Row {
+                messages: &["{stage}.modules{path}: {rule}; found with the sample pool {sample}"],
+                ..row(
+                    &[PROFILE],
+                    "cloud-init would reject the field `modules` of the profile.",
+                    "Correct the profile and give it a new `spec.version`. The message lists each error with its path.",
+                )
+            },
+            Self::NameConflict => row(
+                &[OF_POOL],
+                "Two MachineDeployments, such as `a-b` in namespace `c` and `a` in `b-c`, need the same Secret. The older one keeps it.",
+                "Rename one of the two.",
+            ),
+            Self::NameTooLong => row(
+                &[OF_POOL],
+                "The name of the bootstrap Secret, which machine-controller prescribes, would exceed 253 characters.",
+                "Shorten the name of the MachineDeployment.",
+            ),
+            Self::NamespaceMissing => row(
+                &[SECRETS, Carrier::Log(&[Service::SecretSyncer])],
+                "The namespace `cloud-init-settings` does not exist, or is being deleted.",
+                "Create the namespace and apply the RBAC of the installation in it. secret-syncer then restores everything in it.",
+            ),
+            Self::NodeRightMissing => row(
+                &[SECRETS],
+                "A token that secret-syncer just issued lacks a permission that a node needs, so it is not published.",
+                "Apply the Roles and bindings of this version; [permissions](rights.md#other-permissions) lists those of nodes.",
+            ),
+            Self::NotTakenOver => row(
+                &[SECRETS],
+                "The Go implementation created the config, and osc-controller has not rendered it. New machines boot with the old user data until its bootstrap token expires.",
+                "Correct what the condition `Rendered` of the same object reports; see [migration](migration.md#before).",
+            ),
+            Self::Panic => Row {
+                messages: &["the reconcile panicked; please report this"],
+                ..row(
+                    &[LOG],
+                    "A defect in the service aborted the reconcile of one object. The service retries it, and other objects are not affected.",
+                    "Report the defect, together with the log.",
+                )
+            },
+            Self::PoolSettingsInvalid => Row {
+                messages: &[
+                    "annotation {annotation}: {field}: {rule}",
+                    "ConfigMap {name}, key {key}: {field}: {rule}",
+                ],
+                ..row(
+                    &[CONFIG],
+                    "The settings in the annotation or the ConfigMap of the MachineDeployment are invalid.",
+                    "Correct each field that the message lists; see [settings of one pool](settings.md#settings-of-one-pool).",
+                )
+            },
+            Self::PoolSettingsMissing => row(
+                &[CONFIG],
+                "osc-controller cannot read the ConfigMap that the settings annotation of the MachineDeployment names.",
+                "Create the ConfigMap, or correct the annotation; see [settings of one pool](settings.md#settings-of-one-pool).",
+            ),
+            Self::ProfileInvalid => Row {
+                messages: &["spec.{path}: {problem}"],
+                ..row(
+                    &[PROFILE, CONFIG],
+                    "A field of the profile is invalid. The message has its path.",
+                    NEW_VERSION,
+                )
+            },
+            Self::ProfileNotAccepted => row(
+                &[CONFIG],
+                "osp-controller has never accepted the profile, so there is no version to render.",
+                "Correct what the condition `Accepted` of the profile reports. If it has no condition, check whether osp-controller runs.",
+            ),
+            Self::ProfileNotFound => row(
+                &[CONFIG],
+                "The profile does not exist, or osc-controller does not read its namespace.",
+                "Create the profile, correct the annotation `k8c.io/operating-system-profile`, or add the namespace to `--profile-namespaces`.",
+            ),
+            Self::Published => row(
+                &[SECRETS],
+                "The user data is published, so new machines can join. The message names when the credentials expire.",
+                "",
+            ),
+            Self::Rendered => Row {
+                messages: &[
+                    "rendered from profile {name} {version}; {warning}",
+                    "rendered from profile {name} {version}; the profile's newest edit is not accepted and not used: {refusal}",
+                    "rendered from profile {name} {version}; the profile's newest edit was not validated in time and is not used",
+                    "rendered from profile {name} {version}; the newest edit of the settings is not accepted and not used: {errors}",
+                ],
+                ..row(
+                    &[CONFIG],
+                    "The config is up to date with the profile, the MachineDeployment and the settings. The message also lists warnings and refused edits; the last valid version stays in use.",
+                    "If the message names errors, correct the [settings](settings.md) or the profile.",
+                )
+            },
+            Self::RequestFailed => Row {
+                messages: &["{what}: {error of the request}"],
+                ..row(
+                    &[SECRETS, LOG],
+                    "Requests to the API server fail. The condition reports it after ten seconds.",
+                    "Check the API server and the network. The service retries until a request succeeds.",
+                )
+            },
+            Self::ReservedText => row(
+                &[PROFILE, CONFIG],
+                "The profile or the MachineDeployment contains text that is reserved for markers of late-bound values or machine names.",
+                "Remove that text.",
+            ),
+            Self::Retired => row(
+                &[CONFIG],
+                "The MachineDeployment is deleted, and secret-syncer deletes everything that was created for it.",
+                "",
+            ),
+            Self::SettingsMissing => Row {
+                messages: &[
+                    "{field}: {object} can't be checked because the settings are missing or invalid; correct the settings",
+                ],
+                ..row(
+                    &[CONFIG, SECRETS],
+                    "The settings document is missing, or it is invalid and the service has read no valid one since its start.",
+                    "Look at `/readyz` of the service that reports it, and correct the [settings](settings.md).",
+                )
+            },
+            Self::SourceIncomplete => Row {
+                messages: &["{field}: {object} has no {value}; add it"],
+                ..row(
+                    &[SECRETS],
+                    "A Secret or ConfigMap that the settings or the MachineDeployment refer to lacks the value.",
+                    "Add the value to the object.",
+                )
+            },
+            Self::SourceMissing => Row {
+                messages: &["{field}: {object} does not exist; create it or remove the reference"],
+                ..row(
+                    &[SECRETS],
+                    "A Secret or ConfigMap that the settings or the MachineDeployment refer to does not exist.",
+                    "Create the object, or remove the reference.",
+                )
+            },
+            Self::SourceNotAllowed => Row {
+                messages: &[
+                    "{field}: {object} is not listed in the settings' credentials.allowedSources; add it there",
+                    "{field}: {object} is not the pool's own MachineDeployment; refer to a Secret instead",
+                ],
+                ..row(
+                    &[SECRETS],
+                    "The MachineDeployment refers to an object that `credentials.allowedSources` does not list.",
+                    "Add the object to `credentials.allowedSources` in the settings.",
+                )
+            },
+            Self::SourceUnreadable => Row {
+                messages: &["{field}: {object} can't be read: {answer of the API server}"],
+                ..row(
+                    &[SECRETS],
+                    "secret-syncer cannot read an object that the settings or the MachineDeployment refer to.",
+                    "Grant secret-syncer `get`, `list` and `watch` on the object.",
+                )
+            },
+            Self::TemplateEngineUnsupported => row(
+                &[PROFILE],
+                "The profile is written in Go's template language, which this version does not render.",
+                "Rewrite its templates in Handlebars and set `spec.templateEngine`.",
+            ),
+            Self::TemplateFailed => Row {
+                messages: &[
+                    "{template}, line {line}, column {column}: {problem}",
+                    "with the sample pool {sample}: {template}, line {line}, column {column}: {problem}",
+                ],
+                ..row(
+                    &[PROFILE, CONFIG],
+                    "A template fails for the pool, or for the sample pool that the message names.",
+                    NEW_VERSION,
+                )
+            },
+            Self::TemplateInvalid => Row {
+                messages: &["{template}, line {line}, column {column}: {problem}"],
+                ..row(
+                    &[PROFILE, CONFIG],
+                    "A template has a syntax error. The message has the template, the line and the column.",
+                    NEW_VERSION,
+                )
+            },
+            Self::Timeout => Row {
+                messages: &["the reconcile exceeded its time limit"],
+                ..row(
+                    &[LOG],
+                    "The reconcile of one object exceeded its time limit. The service cancelled it and retries.",
+                    "If it lasts, check the latency of the API server. `osm_api_request_duration_seconds` measures it.",
+                )
+            },
+            Self::TokenWithoutEnd => row(
+                &[Carrier::Event(Service::SecretSyncer, "Secret")],
+                "A Secret of another program in `cloud-init-settings` holds a token that never expires.",
+                "Follow the message, which reports whether machines still need the token; see [migration](migration.md#5-delete-the-non-expiring-token).",
+            ),
+            Self::Undone => row(
+                &[SECRETS],
+                "The pool is deleted, and so is everything that was created for it. osc-controller deletes the config next.",
+                "",
+            ),
+            Self::UnknownCloudProvider => row(
+                &[CONFIG],
+                "The MachineDeployment names a cloud provider that machine-controller does not know.",
+                "Correct `cloudProvider` in its `providerSpec`.",
+            ),
+            Self::UnknownMarker => row(
+                &[PROFILE, CONFIG, SECRETS],
+                "A document contains a marker of a late-bound value that is unknown or damaged.",
+                "See [late-bound values](templates.md#late-bound-values).",
+            ),
+            Self::UnknownOperatingSystem => row(
+                &[CONFIG],
+                "The MachineDeployment names an unknown operating system.",
+                "Correct `operatingSystem` in its `providerSpec`.",
+            ),
+            Self::UnsupportedCloudProvider => row(
+                &[CONFIG],
+                "The profile does not support the cloud provider of the pool.",
+                "Select another profile, or add the provider to `supportedCloudProviders`.",
+            ),
+            Self::UnsupportedNetwork => Row {
+                messages: &["the MachineDeployment's network: {problem}"],
+                ..row(
+                    &[CONFIG],
+                    "The static network of the MachineDeployment is incomplete, or not possible with its operating system or profile.",
+                    "Correct or remove `network.cidr`, `network.gateway` and `network.dns`.",
+                )
+            },
+            Self::UnsupportedOperatingSystem => row(
+                &[CONFIG],
+                "The profile is for another operating system than the pool's.",
+                "Select another profile.",
+            ),
+            Self::UnsupportedProvisioningUtility => row(
+                &[CONFIG],
+                "The profile is for another provisioning utility than the pool's.",
+                "Select another profile, or change `provisioningUtility` of the MachineDeployment.",
+            ),
+            Self::UserDataInvalid => Row {
+                messages: &["{place}: {problem}"],
+                ..row(
+                    &[PROFILE, CONFIG, SECRETS],
+                    "The user data cannot be encoded, or Ignition would refuse it.",
+                    NEW_VERSION,
+                )
+            },
+            Self::UserDataTooLarge => row(
+                &[PROFILE, CONFIG, SECRETS],
+                "The bootstrap document is larger than the cloud provider allows.",
+                "Move files from `bootstrapConfig` to `provisioningConfig`, or shorten them, and give the profile a new `spec.version`.",
+            ),
+            Self::WaitingForProfile => row(
+                &[CONFIG],
+                "A new revision waits up to 10 seconds for osp-controller to validate an edited profile.",
+                "If it recurs, check whether osp-controller runs and what its log reports.",
+            ),
+            Self::WaitingForRevision => row(
+                &[CONFIG],
+                "The template of the MachineDeployment was edited. osc-controller waits for machine-controller to stamp the new revision; the last user data stays in use.",
+                "If it lasts, check whether machine-controller runs.",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl PartialEq<str> for Reason {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str() == other
+    }
+}
+
+impl PartialEq<&str> for Reason {
+    fn eq(&self, other: &&str) -> bool {
+        self.as_str() == *other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_sentences() {
+        for reason in Reason::all() {
+            let row = reason.row();
+            assert!(!row.carriers.is_empty(), "{reason}");
+            assert!(row.means.ends_with('.'), "{reason}");
+            assert!(row.remedy.is_empty() || row.remedy.ends_with('.'), "{reason}");
+            for sentence in [row.means, row.remedy]
+                .into_iter()
+                .flat_map(|text| text.split_inclusive(". "))
+            {
+                assert!(sentence.split_whitespace().count() <= 25, "{reason}: {sentence}");
+            }
+        }
+    }
+
+    #[test]
+    fn reasons_are_in_alphabetical_order() {
+        let names: Vec<&str> = Reason::all().map(Reason::as_str).collect();
+        assert!(names.is_sorted(), "{names:?}");
+    }
+}

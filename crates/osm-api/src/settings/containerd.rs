@@ -1,0 +1,112 @@
+//! `containerd`: registries, with their mirrors and credentials.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::validation::{HTTP, Problems, URL, URL_RULE, is_host, is_object_name, is_url};
+use crate::names::CLOUD_INIT_SETTINGS;
+
+/// Host that means every registry that is not listed.
+const DEFAULT_HOST: &str = "_default";
+
+/// containerd settings of all pools.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Containerd {
+    /// Registries with mirrors or credentials.
+    pub registries: Vec<Registry>,
+    /// Give devices to the user of a non-root container.
+    pub device_ownership_from_security_context: bool,
+}
+
+/// A registry.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Registry {
+    /// Host, with port where it has one; `_default` stands for every registry not listed.
+    pub host: String,
+    /// Mirrors, tried in this order before the registry itself.
+    #[serde(default)]
+    pub mirrors: Vec<Mirror>,
+    /// The Secret that holds user name and password.
+    #[serde(default)]
+    pub credentials: Option<SecretReference>,
+}
+
+/// A mirror of a registry.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Mirror {
+    /// `http(s)://host[:port][/path]`.
+    #[schemars(regex(pattern = URL))]
+    pub url: String,
+    /// Don't verify the mirror's certificate.
+    #[serde(default)]
+    pub skip_verify: bool,
+    /// The URL's path already is the API root: `/v2` is not appended.
+    #[serde(default)]
+    pub override_path: bool,
+}
+
+/// A Secret: of type `kubernetes.io/dockerconfigjson`, or with the keys `username` and `password`.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SecretReference {
+    /// Namespace of the Secret.
+    #[serde(default = "cloud_init_settings")]
+    pub namespace: String,
+    /// Name of the Secret.
+    pub name: String,
+}
+
+fn cloud_init_settings() -> String {
+    CLOUD_INIT_SETTINGS.to_owned()
+}
+
+impl Containerd {
+    pub(super) fn validate(&self, problems: &mut Problems) {
+        for (i, registry) in self.registries.iter().enumerate() {
+            let path = format!("containerd.registries[{i}]");
+            registry.validate(&path, problems);
+            let listed = self
+                .registries
+                .iter()
+                .filter(|other| other.host == registry.host)
+                .count();
+            problems.check(format!("{path}.host"), listed == 1, "is listed more than once");
+        }
+    }
+}
+
+impl Registry {
+    fn validate(&self, path: &str, problems: &mut Problems) {
+        let ok = self.host == DEFAULT_HOST || is_host(&self.host);
+        problems.check(format!("{path}.host"), ok, "must be host, host:port or _default");
+        if let Some(SecretReference { namespace, name }) = &self.credentials {
+            let path = format!("{path}.credentials");
+            let ok = self.host != DEFAULT_HOST;
+            problems.check(
+                path.clone(),
+                ok,
+                "are not possible for _default: list the registry itself",
+            );
+            problems.check(
+                format!("{path}.namespace"),
+                is_object_name(namespace),
+                "must be the name of a namespace",
+            );
+            problems.check(
+                format!("{path}.name"),
+                is_object_name(name),
+                "must be the name of a Secret",
+            );
+        }
+        for (j, mirror) in self.mirrors.iter().enumerate() {
+            problems.check(
+                format!("{path}.mirrors[{j}].url"),
+                is_url(&mirror.url, HTTP),
+                URL_RULE,
+            );
+        }
+    }
+}

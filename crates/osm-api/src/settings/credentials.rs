@@ -1,0 +1,99 @@
+//! `credentials`: how nodes authenticate, and which objects a MachineDeployment may refer to.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::validation::{Problems, is_bootstrap_group};
+
+/// Credentials of nodes.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Credentials {
+    /// Life to ask for, in hours; renewed at half of what the API server grants.
+    #[schemars(range(min = 1, max = 720))]
+    pub token_lifetime_hours: u16,
+    /// Secrets and ConfigMaps that a MachineDeployment may refer to; none unless listed.
+    pub allowed_sources: Vec<AllowedSource>,
+    /// With what a kubelet asks for its first certificate.
+    pub node_bootstrap: NodeBootstrap,
+}
+
+impl Credentials {
+    /// Life to ask for.
+    pub fn token_lifetime(&self) -> Duration {
+        Duration::from_secs(u64::from(self.token_lifetime_hours) * 3600)
+    }
+
+    pub(super) fn validate(&self, problems: &mut Problems) {
+        let ok = (1..=720).contains(&self.token_lifetime_hours);
+        problems.check("credentials.tokenLifetimeHours", ok, "must be from 1 to 720");
+        for (i, group) in self.node_bootstrap.groups.iter().enumerate() {
+            problems.check(
+                format!("credentials.nodeBootstrap.groups[{i}]"),
+                is_bootstrap_group(group),
+                "must be system:bootstrappers:… of lowercase letters, digits, - and :",
+            );
+        }
+    }
+}
+
+impl Default for Credentials {
+    fn default() -> Self {
+        Self {
+            token_lifetime_hours: 24,
+            allowed_sources: Vec::new(),
+            node_bootstrap: NodeBootstrap::default(),
+        }
+    }
+}
+
+/// With what a kubelet asks for its first certificate.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct NodeBootstrap {
+    /// Kind of the token.
+    pub kind: NodeBootstrapKind,
+    /// Groups of bootstrap tokens, besides `system:bootstrappers` which has them all. What they may do is for bindings
+    /// to say.
+    pub groups: Vec<String>,
+}
+
+impl Default for NodeBootstrap {
+    fn default() -> Self {
+        Self {
+            kind: NodeBootstrapKind::default(),
+            groups: vec![NODE_TOKEN_GROUP.to_owned()],
+        }
+    }
+}
+
+/// Group of the Go implementation's bootstrap tokens, for which machine-controller's manifests, KKP and KubeOne bring
+/// the bindings along.
+const NODE_TOKEN_GROUP: &str = "system:bootstrappers:machine-controller:default-node-token";
+
+/// Kind of the token with which a kubelet asks for its first certificate.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum NodeBootstrapKind {
+    /// Of the ServiceAccount `osm-node-bootstrap`, bound to the pool's provisioning Secret.
+    #[default]
+    ServiceAccountToken,
+    /// A Secret in `kube-system` that expires by itself.
+    BootstrapToken,
+}
+
+/// Objects of one namespace that a MachineDeployment may refer to.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AllowedSource {
+    /// Namespace.
+    pub namespace: String,
+    /// Names of Secrets.
+    #[serde(default)]
+    pub secrets: Vec<String>,
+    /// Names of ConfigMaps.
+    #[serde(default)]
+    pub config_maps: Vec<String>,
+}

@@ -1,0 +1,152 @@
+//! `downloads`: where nodes download from, which versions, with which checksums.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use semver::Version;
+use serde::{Deserialize, Serialize};
+
+use super::validation::{HTTP, Problems, URL, URL_RULE, is_url};
+
+/// Downloads. Below each base URL lies what the project publishes, laid out as it publishes it.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Downloads {
+    /// kubelet; its version is the pool's.
+    pub kubelet: KubeletDownload,
+    /// containerd, `containerd-static-…`.
+    pub containerd: ContainerdDownload,
+    /// runc.
+    pub runc: RuncDownload,
+    /// CNI plugins.
+    pub cni: CniDownload,
+    /// crictl; without a version it is not installed.
+    pub crictl: CrictlDownload,
+}
+
+/// Architectures of nodes, as projects name them in their releases.
+pub const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
+
+/// SHA-256 by architecture, one of [`ARCHITECTURES`], 64 hex characters each; absent: the checksum file beside the
+/// archive is used, which guards against damage only.
+pub type Checksums = BTreeMap<String, String>;
+
+/// Download of the kubelet.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct KubeletDownload {
+    /// Base URL.
+    #[serde(rename = "baseURL")]
+    #[schemars(regex(pattern = URL))]
+    pub base_url: String,
+    /// Checksums by kubelet version, such as `1.34.2`.
+    pub sha256: BTreeMap<String, Checksums>,
+}
+
+impl Default for KubeletDownload {
+    fn default() -> Self {
+        Self {
+            base_url: "https://dl.k8s.io".to_owned(),
+            sha256: BTreeMap::new(),
+        }
+    }
+}
+
+macro_rules! download {
+    ($(#[$doc:meta])* $name:ident, $version:expr, $url:expr) => {
+        $(#[$doc])*
+        #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+        pub struct $name {
+            /// Version, without `v`.
+            pub version: Option<String>,
+            /// Base URL.
+            #[serde(rename = "baseURL")]
+            #[schemars(regex(pattern = URL))]
+            pub base_url: String,
+            /// Checksums of that version.
+            pub sha256: Checksums,
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                let version: Option<&str> = $version;
+                Self { version: version.map(str::to_owned), base_url: $url.to_owned(), sha256: Checksums::new() }
+            }
+        }
+    };
+}
+
+download!(
+    /// Download of containerd.
+    ContainerdDownload, Some("2.2.9"), "https://github.com/containerd/containerd/releases/download"
+);
+download!(
+    /// Download of runc.
+    RuncDownload, Some("1.3.6"), "https://github.com/opencontainers/runc/releases/download"
+);
+download!(
+    /// Download of the CNI plugins.
+    CniDownload, Some("1.9.1"), "https://github.com/containernetworking/plugins/releases/download"
+);
+download!(
+    /// Download of crictl.
+    CrictlDownload, None, "https://github.com/kubernetes-sigs/cri-tools/releases/download"
+);
+
+impl Downloads {
+    pub(super) fn validate(&self, problems: &mut Problems) {
+        let Self {
+            kubelet,
+            containerd,
+            runc,
+            cni,
+            crictl,
+        } = self;
+        for (name, url) in [
+            ("kubelet", &kubelet.base_url),
+            ("containerd", &containerd.base_url),
+            ("runc", &runc.base_url),
+            ("cni", &cni.base_url),
+            ("crictl", &crictl.base_url),
+        ] {
+            problems.check(format!("downloads.{name}.baseURL"), is_url(url, HTTP), URL_RULE);
+        }
+        for (name, version, required) in [
+            ("containerd", &containerd.version, true),
+            ("runc", &runc.version, true),
+            ("cni", &cni.version, true),
+            ("crictl", &crictl.version, false),
+        ] {
+            let path = format!("downloads.{name}.version");
+            match version {
+                Some(version) => {
+                    let ok = Version::parse(version).is_ok();
+                    problems.check(path, ok, "must be a version such as 1.2.3, without v");
+                }
+                None => problems.check(path, !required, "must be given"),
+            }
+        }
+        for (version, sums) in &kubelet.sha256 {
+            validate_checksums(&format!("downloads.kubelet.sha256.{version}"), sums, problems);
+        }
+        for (name, sums) in [
+            ("containerd", &containerd.sha256),
+            ("runc", &runc.sha256),
+            ("cni", &cni.sha256),
+            ("crictl", &crictl.sha256),
+        ] {
+            validate_checksums(&format!("downloads.{name}.sha256"), sums, problems);
+        }
+    }
+}
+
+fn validate_checksums(path: &str, sums: &Checksums, problems: &mut Problems) {
+    for (architecture, sum) in sums {
+        let path = format!("{path}.{architecture}");
+        let known = ARCHITECTURES.contains(&architecture.as_str());
+        problems.check(path.clone(), known, "is not an architecture: use amd64 or arm64");
+        let ok = sum.len() == 64 && sum.chars().all(|c| c.is_ascii_hexdigit());
+        problems.check(path, ok, "must be 64 hex characters");
+    }
+}

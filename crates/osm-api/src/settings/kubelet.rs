@@ -1,0 +1,35 @@
+//! `kubelet`: settings of the kubelets of all pools.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::validation::Problems;
+
+/// kubelet settings of all pools.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct KubeletDefaults {
+    /// Feature gates.
+    pub feature_gates: BTreeMap<String, bool>,
+    /// A part of a `KubeletConfiguration` (`kubelet.config.k8s.io/v1beta1`), merged into the profile's. It is judged
+    /// when a pool is rendered, as its kubelet's version decides.
+    pub configuration: Option<serde_json::Map<String, Value>>,
+}
+
+impl KubeletDefaults {
+    pub(super) fn validate(&self, problems: &mut Problems) {
+        let is_gate = |name: &String| {
+            (1..=100).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric())
+        };
+        // The names are not repeated: a value may have slipped into one.
+        let ok = self.feature_gates.keys().all(is_gate);
+        problems.check(
+            "kubelet.featureGates",
+            ok,
+            "the name of a feature gate must have up to 100 letters and digits only",
+        );
+    }
+}

@@ -1,0 +1,287 @@
+//! The settings document of an installation: one ConfigMap, typed, checked as a whole.
+//!
+//! Each section is a file: its fields, their defaults and their validation. Every field has a default, so that an empty document
+//! is a working one. `docs/settings.md` shows them all.
+
+mod cluster;
+mod containerd;
+mod credentials;
+mod default_profiles;
+mod downloads;
+mod kubelet;
+mod packages;
+mod proxy;
+mod taint;
+mod validation;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use self::cluster::ClusterSettings;
+pub use self::containerd::{Containerd, Mirror, Registry, SecretReference};
+pub use self::credentials::{AllowedSource, Credentials, NodeBootstrap, NodeBootstrapKind};
+pub use self::default_profiles::DefaultProfiles;
+pub use self::downloads::{
+    ARCHITECTURES, Checksums, CniDownload, ContainerdDownload, CrictlDownload, Downloads, KubeletDownload,
+    RuncDownload,
+};
+pub use self::kubelet::KubeletDefaults;
+pub use self::packages::{Apt, Packages, Yum, YumRepository};
+pub use self::proxy::Proxy;
+pub use self::taint::{Taint, TaintEffect};
+use self::validation::{PEM, Problems, certificates};
+use crate::strict;
+
+/// Settings of one cluster's nodes.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Settings {
+    /// The cluster that nodes join.
+    pub cluster: ClusterSettings,
+    /// Proxy for downloads, containerd and the package manager.
+    pub proxy: Proxy,
+    /// PEM bundle that nodes trust besides their own.
+    pub host_ca_bundle: Option<String>,
+    /// Image of the pod sandbox; absent: containerd's default.
+    pub pause_image: Option<String>,
+    /// Taints with which every node registers.
+    pub initial_taints: Vec<Taint>,
+    /// kubelet.
+    pub kubelet: KubeletDefaults,
+    /// containerd.
+    pub containerd: Containerd,
+    /// Where nodes download from.
+    pub downloads: Downloads,
+    /// Packages of the operating system.
+    pub packages: Packages,
+    /// Credentials of nodes; read by secret-syncer.
+    pub credentials: Credentials,
+    /// Default profiles; read by osp-controller.
+    pub default_profiles: DefaultProfiles,
+}
+
+/// What is wrong with a settings document: every mistake, one line each.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the settings are not valid:\n  {}", .0.join("\n  "))]
+pub struct SettingsError(pub Vec<String>);
+
+impl Settings {
+    /// Reads a settings document (YAML).
+    ///
+    /// # Errors
+    /// All mistakes at once, each with its path; no message repeats a value.
+    pub fn parse(text: &str) -> Result<Self, SettingsError> {
+        Self::from_document(Self::document(text)?)
+    }
+
+    /// The text's YAML as it stands, an empty map where it holds nothing.
+    ///
+    /// # Errors
+    /// A text that is not YAML.
+    pub fn document(text: &str) -> Result<Value, SettingsError> {
+        let value: Option<Value> = serde_saphyr::from_str(text)
+            .map_err(|error| SettingsError(vec![format!("not YAML: {}", first_line(&error.to_string()))]))?;
+        Ok(value
+            .filter(|value| !value.is_null())
+            .unwrap_or_else(|| Value::Object(serde_json::Map::new())))
+    }
+
+    /// Reads a settings document that is parsed already.
+    ///
+    /// # Errors
+    /// As [`Settings::parse`].
+    pub fn from_document(document: Value) -> Result<Self, SettingsError> {
+        let mut settings = strict::decode_and_validate(document, Self::problems).map_err(SettingsError)?;
+        for bundle in [&mut settings.cluster.ca_bundle, &mut settings.host_ca_bundle] {
+            *bundle = bundle.take().and_then(|text| certificates(&text));
+        }
+        Ok(settings)
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let mut problems = Problems::default();
+        self.cluster.validate(&mut problems);
+        self.proxy.validate(&mut problems);
+        if let Some(pem) = &self.host_ca_bundle {
+            problems.check("hostCaBundle", certificates(pem).is_some(), PEM);
+        }
+        self.kubelet.validate(&mut problems);
+        self.containerd.validate(&mut problems);
+        self.packages.validate(&mut problems);
+        self.downloads.validate(&mut problems);
+        self.credentials.validate(&mut problems);
+        problems.into_lines()
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_document_is_the_defaults() {
+        for text in ["", "---\n", "{}", "# nothing\n"] {
+            assert_eq!(Settings::parse(text).unwrap(), Settings::default(), "{text:?}");
+        }
+        assert!(Settings::default().problems().is_empty());
+    }
+
+    #[test]
+    fn all_mistakes_at_once_of_shape() {
+        let errors = Settings::parse("cluster: {dnsIPs: [nonsense], apiSerer: x}\nproxy: 5\nmore: 1\n")
+            .unwrap_err()
+            .0;
+        for path in ["cluster.dnsIPs[0]: ", "cluster.apiSerer: ", "proxy: ", "more: "] {
+            assert!(
+                errors.iter().any(|error| error.starts_with(path)),
+                "{path} missing in {errors:#?}"
+            );
+        }
+    }
+
+    #[test]
+    fn all_mistakes_at_once_of_meaning() {
+        let text = r#"
+cluster: {apiServer: "http://plain", caBundle: "no", dnsIPs: []}
+proxy: {http: "http://user:secret@proxy:3128", noProxy: "a, b"}
+containerd:
+  registries:
+    - {host: docker.io, mirrors: [{url: "mirror"}]}
+    - {host: docker.io}
+    - {host: _default, credentials: {name: x}}
+downloads: {runc: {version: v1, sha256: {mips: "12"}}}
+packages: {apt: {mirror: "ftp://x"}, yum: {repositories: [{name: "a b", baseURL: "https://$arch/x", gpgKey: "/etc/key"}]}}
+credentials: {tokenLifetimeHours: 0, nodeBootstrap: {groups: ["system:bootstrappers:a:b-1", "system:masters", "system:bootstrappers:"]}}
+"#;
+        let errors = Settings::parse(text).unwrap_err().0;
+        for path in [
+            "cluster.apiServer",
+            "cluster.caBundle",
+            "cluster.dnsIPs",
+            "proxy.http",
+            "proxy.noProxy",
+            "containerd.registries[0].mirrors[0].url",
+            "containerd.registries[1].host",
+            "containerd.registries[2].credentials",
+            "downloads.runc.version",
+            "downloads.runc.sha256.mips",
+            "packages.apt.mirror",
+            "packages.yum.repositories[0].name",
+            "packages.yum.repositories[0].baseURL",
+            "packages.yum.repositories[0].gpgKey",
+            "credentials.tokenLifetimeHours",
+            "credentials.nodeBootstrap.groups[1]",
+            "credentials.nodeBootstrap.groups[2]",
+        ] {
+            assert!(
+                errors.iter().any(|error| error.starts_with(path)),
+                "{path} missing in {errors:#?}"
+            );
+        }
+        assert!(!errors.join("").contains("secret@") && !errors.join("").contains("groups[0]"));
+    }
+
+    #[test]
+    fn all_mistakes_at_once_of_both_and_no_consequences() {
+        let text = r#"
+pauseImge: x
+proxy: {http: no-url, noProxy: 5}
+cluster: {apiServer: here, dnsIPs: [nonsense]}
+initialTaints: [{key: a, effect: Never}]
+containerd:
+  registries:
+    - {mirrors: [{url: "mirror"}]}
+    - nonsense
+    - {host: docker.io, mirors: [], credentials: {nme: x}}
+    - {host: docker.io}
+    - {host: a/b}
+packages: {yum: {repositories: [{name: "a b", baseURL: "https://x/y"}]}}
+credentials: {tokenLifetimeHours: 0, nodeBootstrap: {groups: [1, "system:masters"]}}
+"#;
+        let errors = Settings::parse(text).unwrap_err().0;
+        let lines = [
+            "pauseImge: unknown field",
+            "proxy.http: must be",
+            "proxy.noProxy: expected a string",
+            "cluster.apiServer: must be",
+            "cluster.dnsIPs[0]: ",
+            "initialTaints[0].effect: expected one of",
+            "containerd.registries[0]: missing field `host`",
+            "containerd.registries[0].mirrors[0].url: must be",
+            "containerd.registries[1]: expected",
+            "containerd.registries[2].mirors: unknown field",
+            "containerd.registries[2].credentials.nme: unknown field",
+            "containerd.registries[2].credentials: missing field `name`",
+            "containerd.registries[2].host: is listed more than once",
+            "containerd.registries[3].host: is listed more than once",
+            "containerd.registries[4].host: must be",
+            "packages.yum.repositories[0]: missing field `gpgKey`",
+            "packages.yum.repositories[0].name: must be",
+            "credentials.tokenLifetimeHours: must be",
+            "credentials.nodeBootstrap.groups[0]: expected a string",
+            "credentials.nodeBootstrap.groups[1]: must be",
+        ];
+        for line in lines {
+            assert!(
+                errors.iter().any(|error| error.starts_with(line)),
+                "{line} missing in {errors:#?}"
+            );
+        }
+        assert_eq!(errors.len(), lines.len(), "{errors:#?}");
+    }
+
+    #[test]
+    fn what_is_around_certificates_is_left_out() {
+        let one = "-----BEGIN CERTIFICATE-----\nTWFu+/==\n-----END CERTIFICATE-----\n";
+        let settings = Settings::parse(&format!(
+            "hostCaBundle: |\n  Root\n  {}",
+            one.replace('\n', "\n  ")
+        ))
+        .unwrap();
+        assert_eq!(settings.host_ca_bundle.as_deref(), Some(one));
+    }
+
+    #[test]
+    fn names_that_lead_elsewhere_are_refused() {
+        let refused = |document: Value| Settings::from_document(document).unwrap_err().0.join("\n");
+        for host in ["..", ".", "a..b", "a/b", "-a", "a:1:2", "a:+1", ""] {
+            let error = refused(serde_json::json!({"containerd": {"registries": [{"host": host}]}}));
+            assert!(
+                error.starts_with("containerd.registries[0].host: "),
+                "{host}: {error}"
+            );
+        }
+        for name in ["", "..", "a/b", "A", "a b", "-a", "a.", "a\n"] {
+            let secret = serde_json::json!({"name": name, "namespace": name});
+            let error = refused(
+                serde_json::json!({"containerd": {"registries": [{"host": "a", "credentials": secret}]}}),
+            );
+            for field in ["name", "namespace"] {
+                assert!(
+                    error.contains(&format!("containerd.registries[0].credentials.{field}: ")),
+                    "{error}"
+                );
+            }
+        }
+        for gate in ["", "a b", "a:", "é", &"a".repeat(2000)] {
+            let error = refused(serde_json::json!({"kubelet": {"featureGates": {gate: true}}}));
+            assert_eq!(
+                error,
+                "kubelet.featureGates: the name of a feature gate must have up to 100 letters and digits only"
+            );
+        }
+        let error = refused(serde_json::json!({"cluster": {"dnsDomain": "cluster.local:53"}}));
+        assert!(error.starts_with("cluster.dnsDomain: "), "{error}");
+        for hosts in ["a b", "a\nb", "a#b", "a\u{2028}b", "a\u{7f}"] {
+            let error = refused(serde_json::json!({"proxy": {"noProxy": hosts}}));
+            assert!(error.starts_with("proxy.noProxy: "), "{error}");
+        }
+        Settings::parse("proxy: {noProxy: '10.0.0.0/8,.svc,*.example,[fd00::1]:8080,fe80::1%eth0'}").unwrap();
+        Settings::parse("cluster: {dnsDomain: cluster.local.}").unwrap();
+    }
+}

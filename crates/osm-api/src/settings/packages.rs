@@ -1,0 +1,108 @@
+//! `packages`: packages of the operating system, and where nodes get them from.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::validation::{HTTP, HTTPS, Problems, URL, URL_RULE, is_url};
+
+/// Packages of the operating system: tools that a node is better off with, none that it needs to become Ready.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Packages {
+    /// Whether nodes install or upgrade any.
+    pub enabled: bool,
+    /// Sources of systems with apt.
+    pub apt: Apt,
+    /// Sources of systems with yum or dnf.
+    pub yum: Yum,
+}
+
+impl Default for Packages {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            apt: Apt::default(),
+            yum: Yum::default(),
+        }
+    }
+}
+
+/// Sources of systems with apt.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Apt {
+    /// `http(s)://host[:port][/path]` of a mirror of the distribution's archive; absent: the image's own.
+    #[schemars(regex(pattern = URL))]
+    pub mirror: Option<String>,
+    /// That of a mirror of its security updates; absent: `mirror`.
+    #[schemars(regex(pattern = URL))]
+    pub security_mirror: Option<String>,
+}
+
+/// Sources of systems with yum or dnf.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Yum {
+    /// Repositories in the place of those of the image; empty: those of the image.
+    pub repositories: Vec<YumRepository>,
+}
+
+/// A repository.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct YumRepository {
+    /// Its name: letters, digits, `-` and `_`.
+    pub name: String,
+    /// `http(s)://host[:port][/path]`, in which yum's `$releasever` and `$basearch` may stand.
+    #[serde(rename = "baseURL")]
+    pub base_url: String,
+    /// Key that its packages are signed with: a URL, or `file:///…` on the machine.
+    pub gpg_key: String,
+}
+
+impl Packages {
+    pub(super) fn validate(&self, problems: &mut Problems) {
+        for (name, url) in [
+            ("mirror", &self.apt.mirror),
+            ("securityMirror", &self.apt.security_mirror),
+        ] {
+            let ok = url.as_ref().is_none_or(|url| is_url(url, HTTP));
+            problems.check(format!("packages.apt.{name}"), ok, URL_RULE);
+        }
+        let repositories = &self.yum.repositories;
+        for (i, repository) in repositories.iter().enumerate() {
+            let path = format!("packages.yum.repositories[{i}]");
+            repository.validate(&path, problems);
+            let listed = repositories
+                .iter()
+                .filter(|other| other.name == repository.name)
+                .count();
+            problems.check(format!("{path}.name"), listed == 1, "is listed more than once");
+        }
+    }
+}
+
+impl YumRepository {
+    fn validate(&self, path: &str, problems: &mut Problems) {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let ok = !self.name.is_empty() && self.name.chars().all(is_plain);
+        problems.check(format!("{path}.name"), ok, "must be letters, digits, - and _");
+        // yum replaces its variables; any value stands in for theirs here.
+        let url = self
+            .base_url
+            .replace("$releasever", "9")
+            .replace("$basearch", "x86_64");
+        problems.check(format!("{path}.baseURL"), is_url(&url, HTTP), URL_RULE);
+        let is_file = self.gpg_key.starts_with("file:///")
+            && self
+                .gpg_key
+                .strip_prefix("file://")
+                .is_some_and(|path| is_url(&format!("https://host{path}"), HTTPS));
+        let ok = is_file || is_url(&self.gpg_key, HTTP);
+        problems.check(
+            format!("{path}.gpgKey"),
+            ok,
+            "must be http(s)://host[:port][/path] or file:///path",
+        );
+    }
+}

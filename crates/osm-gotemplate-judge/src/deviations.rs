@@ -1,0 +1,112 @@
+//! Where `osm-gotemplate` differs from Go on purpose.
+
+use crate::case::Case;
+use crate::compare::Outcome;
+
+/// A difference that is meant.
+pub struct Deviation {
+    /// What differs, and why.
+    pub reason: &'static str,
+    /// Whether the difference between the case's result and ours is this one.
+    pub matches: fn(&Case, &Outcome) -> bool,
+}
+
+/// All differences that are meant.
+pub const DEVIATIONS: &[Deviation] = &[
+    Deviation {
+        reason: "A value of a named string type fits a string parameter: what Go refuses renders as its author meant.",
+        matches: |case, _| {
+            ["v1alpha1.CloudProvider", "providerconfig.IPFamily"]
+                .iter()
+                .any(|name| {
+                    go_error(case).ends_with(&format!("wrong type for value; expected string; got {name}"))
+                })
+        },
+    },
+    Deviation {
+        reason: "Go prints the address of a pointer, which is different in each run; here, that is an error.",
+        matches: |_, ours| our_error(ours).contains("can't print the address of a "),
+    },
+    Deviation {
+        reason: "Go's strings hold any bytes; here, a text that is not UTF-8 is an error.",
+        matches: |_, ours| our_error(ours).contains("UTF-8"),
+    },
+    Deviation {
+        reason: "Templates call each other at most 200 deep, not 100000: the stack is bounded.",
+        matches: |case, ours| {
+            let depth = "exceeded maximum template depth (";
+            go_error(case).contains(depth) && our_error(ours).contains(depth)
+        },
+    },
+    Deviation {
+        reason: "Go uses the name of a template as a format, so that a % in it spoils the message.",
+        matches: |case, ours| {
+            let spoilt = |text: &str| text.contains("%!");
+            case.named().iter().any(|(name, _)| name.contains('%'))
+                && spoilt(go_error(case))
+                && matches!(ours, Outcome::Error(text) if !spoilt(text))
+        },
+    },
+    Deviation {
+        reason: "A nil pointer has no methods. Go calls them; most then fail, and here it prints as <nil>.",
+        matches: |case, ours| {
+            let is_method = ["String", "Seconds", "IsStaticIPConfig"]
+                .iter()
+                .any(|method| our_error(ours).ends_with(&format!(".{method}")));
+            let called = our_error(ours).contains(": nil pointer evaluating ") && is_method;
+            let fails = go_error(case).ends_with("invalid memory address or nil pointer dereference");
+            let printed = our_error(ours).replace("%!s(*v1.Duration=<nil>)", "<nil>");
+            called && case.output.is_some()
+                || fails && !matches!(ours, Outcome::Panic(_))
+                || printed == go_error(case)
+        },
+    },
+    Deviation {
+        reason: "A nil pointer does not know the fields of its struct: both fail, with other words.",
+        matches: |case, ours| {
+            let evaluating = our_error(ours).split_once(": nil pointer evaluating ");
+            evaluating.is_some_and(|(place, _)| {
+                go_error(case)
+                    .strip_prefix(place)
+                    .is_some_and(|text| text.starts_with(": can't evaluate field "))
+            })
+        },
+    },
+    Deviation {
+        reason: "What is no TOML or YAML is reported in the words of another parser.",
+        matches: |case, ours| {
+            let Outcome::Output(ours) = ours else {
+                return false;
+            };
+            let go = case.output.as_deref().unwrap_or_default();
+            ["toml: ", "yaml: "].iter().any(|start| {
+                let before = |text: &str| text.split_once(start).map(|(before, _)| before.to_owned());
+                before(go).is_some() && before(go) == before(ours)
+            })
+        },
+    },
+    Deviation {
+        reason: "Versions have no methods that take arguments or change them.",
+        matches: |_, ours| our_error(ours).ends_with(" in type *semver.Version"),
+    },
+    Deviation {
+        reason: "A part of a net.IP is a list of numbers, because half an address prints as nonsense.",
+        matches: |case, ours| {
+            let slices = ["slice", "Slice"]
+                .iter()
+                .any(|name| case.named().iter().any(|(_, text)| text.contains(name)));
+            slices && case.data.to_string().contains("net.IP") && matches!(ours, Outcome::Output(_))
+        },
+    },
+];
+
+fn go_error(case: &Case) -> &str {
+    case.error.as_deref().unwrap_or_default()
+}
+
+fn our_error(ours: &Outcome) -> &str {
+    match ours {
+        Outcome::Error(text) => text,
+        _ => "",
+    }
+}

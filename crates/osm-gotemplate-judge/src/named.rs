@@ -1,0 +1,32 @@
+//! Values of types that have methods.
+
+use anyhow::{Context, Error, Result};
+use osm_gotemplate::value::{Named, Struct};
+use osm_gotemplate::{Value, standard};
+
+/// A `net.IP`; the empty text is the nil slice.
+pub(crate) fn ip(text: &str) -> Result<Value> {
+    let address = (!text.is_empty()).then(|| text.parse().with_context(|| text.to_owned()));
+    Ok(standard::ip(address.transpose()?))
+}
+
+/// A `time.Duration`.
+pub(crate) fn duration(text: &str) -> Result<Value> {
+    Ok(standard::duration(nanoseconds(text)?))
+}
+
+/// A `v1.Duration`, which embeds a `time.Duration` and has its methods.
+pub(crate) fn kubernetes_duration(text: &str) -> Result<Value> {
+    let nanoseconds = nanoseconds(text)?;
+    let embedded = ("Duration".into(), standard::duration(nanoseconds));
+    Ok(Value::Named(Named::with_methods(
+        "v1.Duration",
+        Value::Struct(Struct::new(vec![embedded])),
+        Some(standard::duration_text(nanoseconds).into()),
+        standard::duration_methods(nanoseconds),
+    )))
+}
+
+fn nanoseconds(text: &str) -> Result<i64> {
+    standard::parse_duration(text).map_err(Error::msg)
+}

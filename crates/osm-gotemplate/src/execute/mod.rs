@@ -1,0 +1,135 @@
+//! Executes templates, as Go's `text/template` does.
+
+mod arguments;
+mod calls;
+mod evaluate;
+mod fields;
+mod reflected;
+mod state;
+mod walk;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::budget::Budget;
+use crate::error::Error;
+use crate::format;
+use crate::parse::{self, Tree};
+use crate::value::Value;
+
+/// Template calls, blocks and parentheses can be nested this deeply in each other while templates are executed.
+pub const MAX_DEPTH: usize = 200;
+
+/// Templates that can call each other. It can be executed any number of times, by any thread.
+#[derive(Clone, Debug)]
+pub struct TemplateSet {
+    name: Arc<str>,
+    trees: BTreeMap<Arc<str>, Tree>,
+}
+
+impl TemplateSet {
+    /// An empty set. Go's errors name it.
+    #[must_use]
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self {
+            name: name.into(),
+            trees: BTreeMap::new(),
+        }
+    }
+
+    /// Parses a template and those that it defines, and adds them. As in Go, they replace templates with the same name, unless they
+    /// are empty.
+    ///
+    /// # Errors
+    /// The source is no template, or the budget is exhausted. The set does not change then.
+    pub fn parse(&mut self, name: &str, source: &str, budget: &dyn Budget) -> Result<(), Error> {
+        for (name, tree) in parse::parse(name, source, budget).map_err(|error| *error)? {
+            if !self.trees.contains_key(&name) || !tree.is_empty {
+                self.trees.insert(name, tree);
+            }
+        }
+        Ok(())
+    }
+
+    /// Executes a template and returns its output.
+    ///
+    /// # Errors
+    /// There is no such template, it fails, or the budget is exhausted.
+    pub fn execute(&self, name: &str, data: &Value, budget: &dyn Budget) -> Result<String, Error> {
+        let Some((name, tree)) = self.trees.get_key_value(name) else {
+            let (name, set) = (format::quote(name), format::quote(&self.name));
+            return Err(Error {
+                problem: format!("no template {name} associated with template {set}"),
+                ..Error::default()
+            });
+        };
+        let state = state::State::new(&self.trees, name, tree, budget);
+        state.execute(data).map_err(|error| *error)
+    }
+
+    /// The templates' names.
+    pub fn templates(&self) -> impl Iterator<Item = &str> {
+        self.trees.keys().map(|name| &**name)
+    }
+
+    /// The names of the functions that the templates call.
+    #[must_use]
+    pub fn functions(&self) -> BTreeSet<&'static str> {
+        let mut functions = BTreeSet::new();
+        for tree in self.trees.values() {
+            tree.visit(&mut |operand| {
+                if let parse::OperandKind::Function(function) = &operand.kind {
+                    functions.insert(function.name);
+                }
+            });
+        }
+        functions
+    }
+
+    /// The chains of fields that the templates read, as Go prints them: `.A.B` for fields of the cursor, `$.A.B` for fields of a
+    /// variable.
+    #[must_use]
+    pub fn fields(&self) -> BTreeSet<String> {
+        let mut fields = BTreeSet::new();
+        for tree in self.trees.values() {
+            tree.visit(&mut |operand| match &operand.kind {
+                parse::OperandKind::Variable(_, names) if names.is_empty() => {}
+                parse::OperandKind::Field(_) | parse::OperandKind::Variable(..) => {
+                    fields.insert(parse::Part::Operand(operand).print(&tree.source));
+                }
+                _ => {}
+            });
+        }
+        fields
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::Limits;
+    use crate::functions;
+
+    fn render(source: &str, data: &Value) -> Result<String, String> {
+        let limits = Limits::new(1_000_000, 100_000_000);
+        let mut set = TemplateSet::new("t");
+        let parsed = set.parse("t", source, &limits);
+        let rendered = parsed.and_then(|()| set.execute("t", data, &limits));
+        rendered.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_function_has_an_example_that_renders_as_it_says() {
+        for function in functions::all() {
+            let (source, output) = function.example;
+            assert_eq!(render(source, &Value::Nil).as_deref(), Ok(output), "{source}");
+            assert!(source.contains(function.name), "{source} calls {}", function.name);
+        }
+    }
+
+    #[test]
+    fn a_set_can_be_shared_by_threads() {
+        fn is_shared<T: Send + Sync>() {}
+        is_shared::<TemplateSet>();
+    }
+}

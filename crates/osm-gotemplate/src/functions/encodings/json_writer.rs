@@ -1,0 +1,168 @@
+//! Values as JSON: Go's `encoding/json`.
+
+use super::bases;
+use super::text::{Failure, Plain, Text, bytes_of, is_exported, plain, visit};
+use crate::budget::Budget;
+use crate::format::floats;
+use crate::value::{FloatKind, Value};
+
+/// How JSON is written.
+#[derive(Clone, Copy)]
+pub(super) struct Style {
+    /// Two spaces for each level.
+    pub(super) indented: bool,
+    /// `<`, `>` and `&` as escape sequences.
+    pub(super) html_safe: bool,
+}
+
+/// Encodes a value as JSON, without a line break at the end.
+pub(super) fn encode(value: &Value, style: Style, budget: &dyn Budget) -> Result<String, Failure> {
+    let mut writer = Writer {
+        text: Text::new(budget),
+        style,
+    };
+    writer.value(value, 0)?;
+    Ok(writer.text.finish())
+}
+
+struct Writer<'a> {
+    text: Text<'a>,
+    style: Style,
+}
+
+impl Writer<'_> {
+    fn value(&mut self, value: &Value, depth: usize) -> Result<(), Failure> {
+        visit(self.text.budget, depth)?;
+        let value = match plain(value, false) {
+            Plain::Text(text) => return self.string(text),
+            Plain::Time(time) => return self.string(&time),
+            Plain::Value(value) => value,
+        };
+        match value {
+            Value::Nil | Value::Pointer(_) | Value::Named(_) => self.text.push("null")?,
+            Value::Bool(truth) => self.text.push(if *truth { "true" } else { "false" })?,
+            Value::Int(number, _) => self.text.push(&number.to_string())?,
+            Value::Uint(number, _) => self.text.push(&number.to_string())?,
+            Value::Float(number, kind) => self.float(*number, *kind == FloatKind::Float32)?,
+            Value::Complex(..) => return Err(Failure::reported("json: unsupported type: complex128")),
+            Value::String(text) => self.string(text)?,
+            Value::List(list) if list.is_nil() => self.text.push("null")?,
+            Value::List(list) => {
+                if let Some(bytes) = bytes_of(list) {
+                    self.text.budget.copy(bytes.len().saturating_mul(2))?;
+                    return self.string(&bases::encode_64(&bytes));
+                }
+                self.text.push("[")?;
+                for (index, item) in list.items().iter().enumerate() {
+                    self.next(index, depth)?;
+                    self.value(item, depth.saturating_add(1))?;
+                }
+                self.end(list.items().is_empty(), depth, "]")?;
+            }
+            Value::Map(map) if map.is_nil() => self.text.push("null")?,
+            Value::Map(map) => {
+                self.text
+                    .budget
+                    .copy(map.len().saturating_mul(size_of::<Value>()))?;
+                let entries = map.entries();
+                self.object(entries.iter().map(|(key, item)| (&**key, item)), depth)?;
+            }
+            Value::Struct(fields) => {
+                let exported = fields.fields().iter().filter(|(name, _)| is_exported(name));
+                self.object(exported.map(|(name, item)| (&**name, item)), depth)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn object<'v>(
+        &mut self,
+        entries: impl Iterator<Item = (&'v str, &'v Value)>,
+        depth: usize,
+    ) -> Result<(), Failure> {
+        self.text.push("{")?;
+        let mut is_empty = true;
+        for (index, (key, item)) in entries.enumerate() {
+            is_empty = false;
+            self.next(index, depth)?;
+            self.string(key)?;
+            self.text.push(if self.style.indented { ": " } else { ":" })?;
+            self.value(item, depth.saturating_add(1))?;
+        }
+        self.end(is_empty, depth, "}")
+    }
+
+    /// What goes before an element.
+    fn next(&mut self, index: usize, depth: usize) -> Result<(), Failure> {
+        if index > 0 {
+            self.text.push(",")?;
+        }
+        self.line_break(depth.saturating_add(1))
+    }
+
+    fn end(&mut self, is_empty: bool, depth: usize, bracket: &str) -> Result<(), Failure> {
+        if !is_empty {
+            self.line_break(depth)?;
+        }
+        Ok(self.text.push(bracket)?)
+    }
+
+    fn line_break(&mut self, depth: usize) -> Result<(), Failure> {
+        if self.style.indented {
+            self.text.push("\n")?;
+            self.text.spaces(depth.saturating_mul(2))?;
+        }
+        Ok(())
+    }
+
+    fn float(&mut self, number: f64, is_32: bool) -> Result<(), Failure> {
+        if !number.is_finite() {
+            let problem = format!("json: unsupported value: {}", floats::shortest(number, is_32));
+            return Err(Failure::reported(problem));
+        }
+        let absolute = number.abs();
+        // The limits are those of the type, and the nearest float32 to 1e-6 is below it.
+        #[allow(clippy::cast_possible_truncation)]
+        let has_exponent = absolute != 0.0
+            && if is_32 {
+                (absolute as f32) < 1e-6 || absolute as f32 >= 1e21
+            } else {
+                !(1e-6..1e21).contains(&absolute)
+            };
+        let text = floats::format(number, is_32, if has_exponent { 'e' } else { 'f' }, None);
+        // Go writes e-9, not e-09.
+        match text.split_once("e-0").filter(|_| has_exponent) {
+            Some((digits, exponent)) => self.text.push(&format!("{digits}e-{exponent}"))?,
+            None => self.text.push(&text)?,
+        }
+        Ok(())
+    }
+
+    fn string(&mut self, text: &str) -> Result<(), Failure> {
+        self.text.push("\"")?;
+        let mut rest = text;
+        let html_safe = self.style.html_safe;
+        let is_special = |c: char| match c {
+            '"' | '\\' | '\u{2028}' | '\u{2029}' => true,
+            '<' | '>' | '&' => html_safe,
+            _ => c < ' ',
+        };
+        while let Some((at, special)) = rest.char_indices().find(|(_, c)| is_special(*c)) {
+            let (before, after) = rest.split_at_checked(at).unwrap_or((rest, ""));
+            self.text.push(before)?;
+            match special {
+                '"' => self.text.push("\\\"")?,
+                '\\' => self.text.push("\\\\")?,
+                '\u{8}' => self.text.push("\\b")?,
+                '\u{c}' => self.text.push("\\f")?,
+                '\n' => self.text.push("\\n")?,
+                '\r' => self.text.push("\\r")?,
+                '\t' => self.text.push("\\t")?,
+                _ => self.text.push(&format!("\\u{:04x}", u32::from(special)))?,
+            }
+            rest = after.get(special.len_utf8()..).unwrap_or_default();
+        }
+        self.text.push(rest)?;
+        Ok(self.text.push("\"")?)
+    }
+}

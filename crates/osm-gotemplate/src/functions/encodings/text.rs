@@ -1,0 +1,142 @@
+//! The text that an encoder writes, and what encoders have in common.
+
+use super::timestamps;
+use crate::budget::{Budget, Exhausted};
+use crate::problem::Problem;
+use crate::value::{List, MAX_NESTING};
+use crate::value::{Type, UintKind, Value};
+
+/// Why a value can't be encoded or decoded.
+pub(super) enum Failure {
+    /// An error that Go's encoder returns, which some functions swallow.
+    Reported(String),
+    /// A problem that no function swallows.
+    Fatal(Problem),
+}
+
+impl From<Exhausted> for Failure {
+    fn from(exhausted: Exhausted) -> Self {
+        Self::Fatal(exhausted.into())
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self::Fatal(problem)
+    }
+}
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Reported(error) => Self::new(error),
+            Failure::Fatal(problem) => problem,
+        }
+    }
+}
+
+impl Failure {
+    pub(super) fn reported(error: impl Into<String>) -> Self {
+        Self::Reported(error.into())
+    }
+}
+
+/// Text that is charged before it grows.
+pub(super) struct Text<'a> {
+    out: String,
+    pub(super) budget: &'a dyn Budget,
+}
+
+impl<'a> Text<'a> {
+    pub(super) fn new(budget: &'a dyn Budget) -> Self {
+        Self {
+            out: String::new(),
+            budget,
+        }
+    }
+
+    pub(super) fn push(&mut self, text: &str) -> Result<(), Exhausted> {
+        self.budget.copy(text.len())?;
+        self.out.push_str(text);
+        Ok(())
+    }
+
+    pub(super) fn spaces(&mut self, count: usize) -> Result<(), Exhausted> {
+        self.budget.copy(count)?;
+        self.out.extend(std::iter::repeat_n(' ', count));
+        Ok(())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.out
+    }
+}
+
+/// Charges one value at a depth.
+pub(super) fn visit(budget: &dyn Budget, depth: usize) -> Result<(), Problem> {
+    budget.step(1)?;
+    if depth > MAX_NESTING {
+        return Err(Problem::new(format!(
+            "the value is nested deeper than {MAX_NESTING} levels"
+        )));
+    }
+    Ok(())
+}
+
+/// A value as encoders see it: without pointers and names.
+pub(super) enum Plain<'v> {
+    Value(&'v Value),
+    Text(&'v str),
+    /// A `time.Time` in the format RFC 3339.
+    Time(String),
+}
+
+/// Removes pointers and names. Addresses have a method that writes them as text for all encoders. `durations_as_text` is for the
+/// encoders that know `time.Duration`.
+pub(super) fn plain(value: &Value, durations_as_text: bool) -> Plain<'_> {
+    let mut value = value;
+    loop {
+        match value {
+            Value::Pointer(pointer) => match pointer.value() {
+                Some(target) => value = target,
+                None => return Plain::Value(&Value::Nil),
+            },
+            Value::Named(named) => {
+                match (&**named.name(), named.text()) {
+                    // An address without bytes is encoded as no text, but printed as <nil>.
+                    ("net.IP", Some(text)) => return Plain::Text(if &**text == "<nil>" { "" } else { text }),
+                    ("time.Time", _) => match timestamps::encoded(value) {
+                        Some(time) => return Plain::Time(time),
+                        None => value = named.value(),
+                    },
+                    ("time.Duration", Some(text)) if durations_as_text => return Plain::Text(text),
+                    // Kubernetes' duration has a method that writes it as text, for JSON alone.
+                    ("v1.Duration", Some(text)) if !durations_as_text => return Plain::Text(text),
+                    _ => value = named.value(),
+                }
+            }
+            _ => return Plain::Value(value),
+        }
+    }
+}
+
+/// Whether a field of a struct is exported.
+pub(super) fn is_exported(name: &str) -> bool {
+    name.chars().next().is_some_and(char::is_uppercase)
+}
+
+/// The bytes of a `[]byte`.
+pub(super) fn bytes_of(list: &List) -> Option<Vec<u8>> {
+    if *list.element() != Type::Uint(UintKind::Uint8) {
+        return None;
+    }
+    let byte = |item: &Value| match item {
+        Value::Uint(byte, _) => u8::try_from(*byte).unwrap_or(0),
+        _ => 0,
+    };
+    Some(list.items().iter().map(byte).collect())
+}

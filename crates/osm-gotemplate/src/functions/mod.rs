@@ -1,0 +1,189 @@
+//! The functions that templates can call: Go's, and those of sprig that are pure.
+//!
+//! Each group has a file with its table. A row gives the name, the types of parameters, which [`crate::execute`] checks before the
+//! call, a sentence, and an example that a test runs.
+
+mod builtin;
+mod calendar;
+mod comparison;
+mod constraints;
+mod conversions;
+mod dates;
+mod decimals;
+mod dicts;
+pub(crate) mod durations;
+mod encodings;
+mod escapes;
+mod expressions;
+mod hashes;
+mod layouts;
+pub(crate) mod letters;
+mod lists;
+mod merging;
+#[cfg(test)]
+mod names;
+mod numbers;
+mod paths;
+mod refused;
+mod regular_expressions;
+mod strings;
+mod table;
+mod time_parsing;
+mod types;
+mod url;
+mod urls;
+mod version;
+mod versions;
+mod words;
+mod wrapping;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+pub use refused::REFUSED;
+
+use crate::budget::Budget;
+pub use crate::problem::Problem;
+use crate::value::{Map, Value};
+
+/// A function that templates can call.
+#[derive(Debug)]
+pub struct Function {
+    pub name: &'static str,
+    /// Types of the parameters that must be given.
+    pub parameters: &'static [Parameter],
+    /// Type of any number of further arguments.
+    pub variadic: Option<Parameter>,
+    /// Go's name of the result's type, for people, e.g. `string`.
+    pub returns: &'static str,
+    /// What it returns: one sentence, e.g. "Returns the text in upper case."
+    pub summary: &'static str,
+    /// A template and what it renders without data.
+    pub example: (&'static str, &'static str),
+    pub(crate) run: Run,
+}
+
+pub(crate) type Run = fn(&Call<'_>) -> Result<Value, Problem>;
+
+/// The type of a parameter, which decides what an argument may be. As in Go, a pointer to a value of the type is dereferenced, and
+/// a value of a named type does not fit a parameter of the type without the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parameter {
+    /// `interface {}`: every value, as it is.
+    Any,
+    /// `reflect.Value`: every value; Go's own functions look through names and interfaces.
+    Reflected,
+    Bool,
+    Int,
+    Int64,
+    Float64,
+    String,
+    /// `[]interface {}`
+    List,
+    /// `[]string`
+    Strings,
+    /// `map[string]interface {}`
+    Map,
+    /// `time.Time`, a struct that keeps its name.
+    Time,
+}
+
+/// A function of sprig that templates can't call.
+#[derive(Debug)]
+pub struct Refused {
+    pub name: &'static str,
+    /// Why, and what to do instead, as the end of a sentence that starts with the name: `env reads …; …`.
+    pub reason: &'static str,
+}
+
+/// The arguments of a call. They have the types of the function's parameters.
+pub(crate) struct Call<'a> {
+    pub(crate) arguments: &'a [Value],
+    pub(crate) budget: &'a dyn Budget,
+}
+
+impl<'a> Call<'a> {
+    /// The argument at an index, [`Value::Nil`] if it was not given.
+    pub(crate) fn any(&self, index: usize) -> &'a Value {
+        self.arguments.get(index).unwrap_or(&Value::Nil)
+    }
+
+    /// The arguments from an index on.
+    pub(crate) fn rest(&self, index: usize) -> &'a [Value] {
+        self.arguments.get(index..).unwrap_or_default()
+    }
+
+    /// The text at an index: of a [`Parameter::String`].
+    pub(crate) fn text(&self, index: usize) -> &'a str {
+        match self.any(index) {
+            Value::String(text) => text,
+            _ => "",
+        }
+    }
+
+    /// The number at an index: of a [`Parameter::Int`] or [`Parameter::Int64`].
+    pub(crate) fn int(&self, index: usize) -> i64 {
+        match self.any(index) {
+            Value::Int(value, _) => *value,
+            _ => 0,
+        }
+    }
+
+    /// The number at an index: of a [`Parameter::Float64`].
+    pub(crate) fn float(&self, index: usize) -> f64 {
+        match self.any(index) {
+            Value::Float(value, _) => *value,
+            _ => 0.0,
+        }
+    }
+
+    /// The map at an index: of a [`Parameter::Map`]. None stands for a nil map.
+    pub(crate) fn map(&self, index: usize) -> Option<&'a Map> {
+        match self.any(index) {
+            Value::Map(map) => Some(map),
+            _ => None,
+        }
+    }
+
+    /// Charges a text that the function has made, and returns it as a value.
+    pub(crate) fn made(&self, text: impl Into<String>) -> Result<Value, Problem> {
+        let text = text.into();
+        self.budget.copy(text.len())?;
+        Ok(Value::string(text))
+    }
+
+    /// Charges a list that the function has made, and returns it as a value.
+    pub(crate) fn made_list(&self, items: Vec<Value>) -> Result<Value, Problem> {
+        self.budget.copy(items.len().saturating_mul(size_of::<Value>()))?;
+        Ok(Value::list(items))
+    }
+}
+
+/// Every function that templates can call, sorted by name within its group.
+pub fn all() -> impl Iterator<Item = &'static Function> {
+    GROUPS.iter().flat_map(|group| group.iter())
+}
+
+/// The function with a name, if templates can call it.
+pub(crate) fn find(name: &str) -> Option<&'static Function> {
+    static BY_NAME: LazyLock<HashMap<&str, &Function>> =
+        LazyLock::new(|| all().map(|function| (function.name, function)).collect());
+    BY_NAME.get(name).copied()
+}
+
+const GROUPS: &[&[Function]] = &[
+    builtin::FUNCTIONS,
+    builtin::COMPARISONS,
+    dates::FUNCTIONS,
+    dicts::FUNCTIONS,
+    encodings::FUNCTIONS,
+    hashes::FUNCTIONS,
+    lists::FUNCTIONS,
+    numbers::FUNCTIONS,
+    paths::FUNCTIONS,
+    regular_expressions::FUNCTIONS,
+    strings::FUNCTIONS,
+    types::FUNCTIONS,
+    urls::FUNCTIONS,
+    versions::FUNCTIONS,
+];

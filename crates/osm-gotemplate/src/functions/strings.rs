@@ -1,0 +1,216 @@
+//! Texts. Positions and lengths are in bytes, as in Go; a cut within a character is a problem, because values are UTF-8.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::table::table;
+use super::wrapping::cut;
+use super::{Call, Problem};
+use super::{letters, words, wrapping};
+use crate::format::{sprint, sprintf, strval};
+use crate::value::{Map, Type, Value};
+
+table! {
+    "abbrev": (Int, String) -> "string", "Returns the text, cut to a length with `...` at its end.", r#"5 "hello world""# => "he...",
+        |call| wrapping::abbreviate(call, 0, call.int(0), call.text(1));
+    "abbrevboth": (Int, Int, String) -> "string", "Returns the text from about an offset, cut to a length with `...` where text is missing.",
+        r#"5 10 "1234 5678 9123""# => "...5678...", |call| wrapping::abbreviate(call, call.int(0), call.int(1), call.text(2));
+    "trunc": (Int, String) -> "string", "Returns the first bytes of the text; for a negative number, the last ones.", r#"5 "hello world""# => "hello", trunc;
+    "substr": (Int, Int, String) -> "string", "Returns the bytes of the text from a start up to, but without, an end.", r#"0 5 "hello world""# => "hello", substr;
+    "trim": (String) -> "string", "Returns the text without white space at its start and end.", r#""  a b ""# => "a b", |call| part(call, 0, str::trim);
+    "trimAll" "trimall": (String, String) -> "string", "Returns the text without any of the characters at its start and end.", r#""$" "$5.00$""# => "5.00",
+        |call| part(call, 1, |text| text.trim_matches(|character| call.text(0).contains(character)));
+    "trimPrefix": (String, String) -> "string", "Returns the text without the prefix.", r#""-" "-hello""# => "hello",
+        |call| part(call, 1, |text| text.strip_prefix(call.text(0)).unwrap_or(text));
+    "trimSuffix": (String, String) -> "string", "Returns the text without the suffix.", r#""-" "hello-""# => "hello",
+        |call| part(call, 1, |text| text.strip_suffix(call.text(0)).unwrap_or(text));
+    "upper": (String) -> "string", "Returns the text in upper case.", r#""hello""# => "HELLO", |call| map(call, letters::to_upper);
+    "lower": (String) -> "string", "Returns the text in lower case.", r#""HELLO""# => "hello", |call| map(call, letters::to_lower);
+    "title": (String) -> "string", "Returns the text with the first letter of each word in title case.", r#""hello world""# => "Hello World",
+        |call| changed(call, words::title);
+    "untitle": (String) -> "string", "Returns the text with the first letter of each word in lower case.", r#""Hello World""# => "hello world",
+        |call| changed(call, words::untitle);
+    "swapcase": (String) -> "string", "Returns the text with upper and lower case exchanged; a lower-case letter at a word's start is set in title case.",
+        r#""This Is A.Test""# => "tHIS iS a.tEST", |call| changed(call, words::swap_case);
+    "snakecase": (String) -> "string", "Returns the words of the text in lower case with `_` between.", r#""FirstName""# => "first_name",
+        |call| changed(call, |text| words::separated(text, '_'));
+    "kebabcase": (String) -> "string", "Returns the words of the text in lower case with `-` between.", r#""FirstName""# => "first-name",
+        |call| changed(call, |text| words::separated(text, '-'));
+    "camelcase": (String) -> "string", "Returns the words of the text without what separates them, each with an upper-case letter first.",
+        r#""http_server""# => "HttpServer", |call| changed(call, words::pascal_case);
+    "initials": (String) -> "string", "Returns the first letter of each word.", r#""First Try""# => "FT", |call| changed(call, words::initials);
+    "nospace": (String) -> "string", "Returns the text without white space.", r#""h e l l o""# => "hello", |call| changed(call, words::without_space);
+    "repeat": (Int, String) -> "string", "Returns the text a number of times.", r#"3 "ab""# => "ababab", |call| repeat(call, call.int(0), call.text(1)).map(Value::string);
+    "replace": (String, String, String) -> "string", "Returns the last text with each occurrence of the first replaced by the second.",
+        r#"" " "-" "I am""# => "I-am", replace;
+    "contains": (String, String) -> "bool", "Returns whether the second text contains the first.", r#""ell" "hello""# => "true",
+        |call| test(call, |part, text| text.contains(part));
+    "hasPrefix": (String, String) -> "bool", "Returns whether the second text starts with the first.", r#""he" "hello""# => "true",
+        |call| test(call, |prefix, text| text.starts_with(prefix));
+    "hasSuffix": (String, String) -> "bool", "Returns whether the second text ends with the first.", r#""lo" "hello""# => "true",
+        |call| test(call, |suffix, text| text.ends_with(suffix));
+    "quote": (; Any) -> "string", "Returns the texts of the values in double quotes, escaped as in Go, with spaces between.", r#""a\"b" 1"# => r#""a\"b" "1""#, quote;
+    "squote": (; Any) -> "string", "Returns the texts of the values in single quotes, not escaped, with spaces between.", r#""a" 1"# => "'a' '1'", squote;
+    "cat": (; Any) -> "string", "Returns the texts of the values with spaces between.", r#""a" 1 "b""# => "a 1 b", cat;
+    "indent": (Int, String) -> "string", "Returns the text with spaces before each line.", r#"2 "a\nb""# => "  a\n  b",
+        |call| indent(call, "").map(Value::string);
+    "nindent": (Int, String) -> "string", "Returns a line break, and the text with spaces before each line.", r#"2 "a\nb""# => "\n  a\n  b",
+        |call| indent(call, "\n").map(Value::string);
+    "wrap": (Int, String) -> "string", "Returns the text with line breaks in place of spaces, so that lines have at most so many bytes.",
+        r#"5 "one two three""# => "one\ntwo\nthree", |call| wrapping::wrap(call, call.int(0), "\n", call.text(1), false);
+    "wrapWith": (Int, String, String) -> "string", "Returns the text in lines as `wrap` does, with another separator; long words are broken.",
+        r#"5 "|" "HelloWorld""# => "Hello|World", |call| wrapping::wrap(call, call.int(0), call.text(1), call.text(2), true);
+    "plural": (String, String, Int) -> "string", "Returns the first text if the number is 1, else the second.", r#""one" "many" 2"# => "many",
+        |call| Ok(call.any(if call.int(2) == 1 { 0 } else { 1 }).clone());
+    "toString": (Any) -> "string", "Returns the text of the value.", "(list 1 2)" => "[1 2]", |call| Ok(strval(call.any(0), call.budget)?.into());
+    "splitList": (String, String) -> "[]string", "Returns the parts of the second text between separators.", r#"":" "a:b""# => "[a b]",
+        |call| parts(call, call.text(0), call.text(1), -1).map(Value::strings);
+    "split": (String, String) -> "map[string]string", "Returns the parts of the second text between separators, with the keys `_0`, `_1` and so on.",
+        r#"":" "a:b""# => "map[_0:a _1:b]", |call| parts(call, call.text(0), call.text(1), -1).map(numbered);
+    "splitn": (String, Int, String) -> "map[string]string", "Returns at most so many parts as `split` does; the last one is the rest.",
+        r#"":" 2 "a:b:c""# => "map[_0:a _1:b:c]", |call| parts(call, call.text(0), call.text(2), call.int(1)).map(numbered);
+}
+
+/// A part of the text at an index.
+fn part<'a>(call: &Call<'a>, index: usize, select: impl Fn(&'a str) -> &'a str) -> Result<Value, Problem> {
+    let text = call.text(index);
+    call.budget.read(text.len())?;
+    call.made(select(text))
+}
+
+/// The first argument, after each character is replaced.
+fn map(call: &Call<'_>, replace: fn(char) -> char) -> Result<Value, Problem> {
+    changed(call, |text| text.chars().map(replace).collect())
+}
+
+/// The first argument, changed to a text of similar length.
+fn changed(call: &Call<'_>, change: impl Fn(&str) -> String) -> Result<Value, Problem> {
+    call.budget.read(call.text(0).len())?;
+    call.made(change(call.text(0)))
+}
+
+fn test(call: &Call<'_>, test: fn(&str, &str) -> bool) -> Result<Value, Problem> {
+    call.budget
+        .read(call.text(0).len().saturating_add(call.text(1).len()))?;
+    Ok(test(call.text(0), call.text(1)).into())
+}
+
+fn trunc(call: &Call<'_>) -> Result<Value, Problem> {
+    let (count, text) = (call.int(0), call.text(1));
+    let size = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+    let (start, end) = match size {
+        _ if count < 0 && size < text.len() => (text.len() - size, text.len()),
+        _ if count >= 0 && size < text.len() => (0, size),
+        _ => return Ok(call.any(1).clone()),
+    };
+    cut(call, text, start, end).map(Value::string)
+}
+
+fn substr(call: &Call<'_>) -> Result<Value, Problem> {
+    let (start, end, text) = (call.int(0), call.int(1), call.text(2));
+    let out_of_range =
+        |range: String| Problem::new(format!("runtime error: slice bounds out of range {range}"));
+    let len = i64::try_from(text.len()).unwrap_or(i64::MAX);
+    let (start, end) = match (start, end) {
+        (..0, ..0) => return Err(out_of_range(format!("[:{end}]"))),
+        (..0, _) if end > len => return Err(out_of_range(format!("[:{end}] with length {len}"))),
+        (..0, _) => (0, end),
+        (_, ..0) => (start, len),
+        _ => (start, end.min(len)),
+    };
+    if start > end {
+        return Err(out_of_range(format!("[{start}:{end}]")));
+    }
+    let (start, end) = (
+        usize::try_from(start).unwrap_or(0),
+        usize::try_from(end).unwrap_or(0),
+    );
+    cut(call, text, start, end).map(Value::string)
+}
+
+/// The text a number of times, after its size has been charged.
+fn repeat(call: &Call<'_>, count: i64, text: &str) -> Result<String, Problem> {
+    let count = usize::try_from(count).map_err(|_| Problem::new("strings: negative Repeat count"))?;
+    call.budget.copy(count.saturating_mul(text.len()))?;
+    Ok(if text.is_empty() {
+        String::new()
+    } else {
+        text.repeat(count)
+    })
+}
+
+/// The text with each occurrence of `old` replaced, after its size has been charged. An empty `old` is before and after each character.
+fn replaced(call: &Call<'_>, text: &str, old: &str, new: &str) -> Result<String, Problem> {
+    call.budget.read(text.len())?;
+    let count = text.matches(old).count();
+    call.budget
+        .copy(text.len().saturating_add(count.saturating_mul(new.len())))?;
+    Ok(text.replace(old, new))
+}
+
+fn replace(call: &Call<'_>) -> Result<Value, Problem> {
+    replaced(call, call.text(2), call.text(0), call.text(1)).map(Value::string)
+}
+
+fn indent(call: &Call<'_>, before: &str) -> Result<String, Problem> {
+    let padding = repeat(call, call.int(0), " ")?;
+    let lines = replaced(call, call.text(1), "\n", &format!("\n{padding}"))?;
+    call.budget.copy(lines.len().saturating_add(padding.len()))?;
+    Ok(format!("{before}{padding}{lines}"))
+}
+
+/// Texts of the arguments that are not nil, with spaces between.
+fn joined(call: &Call<'_>, text: impl Fn(&Value) -> Result<String, Problem>) -> Result<Value, Problem> {
+    call.budget.step(call.arguments.len() as u64)?;
+    let values = call.arguments.iter().filter(|value| !matches!(value, Value::Nil));
+    let texts = values.map(text).collect::<Result<Vec<_>, _>>()?;
+    call.made(texts.join(" "))
+}
+
+fn quote(call: &Call<'_>) -> Result<Value, Problem> {
+    joined(call, |value| {
+        sprintf("%q", &[Value::string(strval(value, call.budget)?)], call.budget)
+    })
+}
+
+fn squote(call: &Call<'_>) -> Result<Value, Problem> {
+    joined(call, |value| {
+        sprintf("'%v'", std::slice::from_ref(value), call.budget)
+    })
+}
+
+fn cat(call: &Call<'_>) -> Result<Value, Problem> {
+    joined(call, |value| sprint(std::slice::from_ref(value), call.budget))
+}
+
+/// Go's `strings.SplitN`: an empty separator splits after each character; a negative limit is none.
+fn parts(call: &Call<'_>, separator: &str, text: &str, limit: i64) -> Result<Vec<Rc<str>>, Problem> {
+    call.budget.read(text.len())?;
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let parts: Vec<&str> = if separator.is_empty() {
+        let last_start = text
+            .char_indices()
+            .nth(limit.saturating_sub(1))
+            .map_or(text.len(), |(start, _)| start);
+        let (single, rest) = text.split_at_checked(last_start).unwrap_or((text, ""));
+        let rest = Some(rest).filter(|rest| !rest.is_empty() && limit > 0);
+        single.split_inclusive(|_| true).chain(rest).collect()
+    } else {
+        text.splitn(limit, separator).collect()
+    };
+    call.budget.step(parts.len() as u64)?;
+    let overhead = parts.len().saturating_mul(size_of::<Value>() * 2);
+    call.budget.copy(text.len().saturating_add(overhead))?;
+    Ok(parts.into_iter().map(Rc::from).collect())
+}
+
+fn numbered(parts: Vec<Rc<str>>) -> Value {
+    let entries = parts
+        .into_iter()
+        .enumerate()
+        .map(|(index, part)| (format!("_{index}").into(), Value::String(part)));
+    Value::Map(Map::new(
+        Type::String,
+        entries.collect::<BTreeMap<Rc<str>, Value>>(),
+    ))
+}

@@ -1,0 +1,350 @@
+//! Judges, reads and applies cloud-configs for coreos-cloudinit, the cloud-init of Flatcar, by its own code.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+
+use crate::complaint::{Complaints, judge_once};
+use crate::program::{ask, go_program};
+use crate::user_data::File;
+
+/// What a machine makes of a cloud-config.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CoreosConfig {
+    /// Host name; empty: none is set.
+    pub hostname: String,
+    /// SSH keys of the user `core`.
+    pub keys: Vec<String>,
+    /// Files, in order.
+    pub files: Vec<File>,
+    /// Units, in order.
+    pub units: Vec<CoreosUnit>,
+    /// Users, in order.
+    pub users: Vec<CoreosUser>,
+}
+
+/// A unit of a cloud-config.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct CoreosUnit {
+    /// Its name, with suffix.
+    pub name: String,
+    /// Whether it is enabled.
+    pub enable: bool,
+    /// Whether it is masked.
+    pub mask: bool,
+    /// What is done to it at once, such as `start`; empty: nothing.
+    pub command: String,
+    /// Its text; empty: it is there already.
+    pub content: String,
+    /// Texts of its drop-ins by name.
+    pub dropins: BTreeMap<String, String>,
+}
+
+/// A user of a cloud-config.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct CoreosUser {
+    /// Its name.
+    pub name: String,
+    /// Hash of its password; empty: none.
+    pub password: String,
+    /// SSH keys.
+    pub keys: Vec<String>,
+    /// Groups that it is in.
+    pub groups: Vec<String>,
+}
+
+impl CoreosConfig {
+    /// All files on the machine: its own, and those that units become.
+    pub fn into_files(self) -> Vec<File> {
+        let units = self.units.into_iter().flat_map(|unit| {
+            let network = [".network", ".netdev", ".link"]
+                .iter()
+                .any(|suffix| unit.name.ends_with(suffix));
+            let folder = if network {
+                "/etc/systemd/network"
+            } else {
+                "/etc/systemd/system"
+            };
+            let path = format!("{folder}/{}", unit.name);
+            let dropins: Vec<(String, String)> = unit
+                .dropins
+                .into_iter()
+                .map(|(name, text)| (format!("{path}.d/{name}"), text))
+                .collect();
+            let own = Some((path, unit.content)).filter(|(_, text)| !text.is_empty());
+            own.into_iter().chain(dropins).map(|(path, content)| File {
+                path,
+                mode: 0o644,
+                content,
+            })
+        });
+        self.files.into_iter().chain(units).collect()
+    }
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    complaints: Vec<String>,
+    hostname: String,
+    keys: Vec<String>,
+    files: Vec<AnswerFile>,
+    units: Vec<CoreosUnit>,
+    users: Vec<CoreosUser>,
+}
+
+#[derive(Deserialize)]
+struct AnswerFile {
+    path: String,
+    mode: u32,
+    content: Option<String>,
+}
+
+/// Judges cloud-configs (name, text) by coreos-cloudinit 1.14.0's own validation, whose warnings are complaints. So are a path that stands twice, permissions
+/// that it would not set, and a unit that is enabled in vain.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn coreos_cloud_configs(documents: &[(&str, &str)]) -> Result<(), Complaints> {
+    judge_once("cloud-config for coreos-cloudinit", documents, |texts| {
+        let answers = answers(Command::new(judge()?), texts)?;
+        let findings = |answer: Answer| {
+            answer
+                .complaints
+                .into_iter()
+                .map(|complaint| (String::new(), complaint))
+                .collect()
+        };
+        Ok(answers.into_iter().map(findings).collect())
+    })
+}
+
+/// What machines make of cloud-configs (name, text), in order, as coreos-cloudinit reads them. Words that it replaces come out as
+/// `replaced`.
+///
+/// # Errors
+/// What it can't take, or complains of.
+pub fn coreos_read(documents: &[(&str, &str)]) -> Result<Vec<Result<CoreosConfig, Complaints>>> {
+    let texts: Vec<&str> = documents.iter().map(|(_, text)| *text).collect();
+    let answers = answers(Command::new(judge()?), &texts)?;
+    Ok(documents
+        .iter()
+        .zip(answers)
+        .map(|((name, _), answer)| understood(name, answer))
+        .collect())
+}
+
+/// Applies a cloud-config without users to the folder `root`, as at boot. What it would have systemd and programs of the machine do is
+/// the answer, a line each: `systemd start a.service`, `hostnamectl set-hostname a`, `update-ssh-keys -u core -a coreos-cloudinit` with a line for each key.
+///
+/// # Errors
+/// What it says when it fails.
+pub fn coreos_apply(document: &str, root: &Path) -> Result<Vec<String>> {
+    let work = tempfile::tempdir()?;
+    let calls = work.path().join("calls");
+    fs::write(&calls, "")?;
+    for (name, script) in [
+        ("hostnamectl", "echo hostnamectl \"$@\" >>\"$CALLS\""),
+        (
+            "update-ssh-keys",
+            "{ echo update-ssh-keys \"$@\"; /bin/cat; } >>\"$CALLS\"",
+        ),
+    ] {
+        let path = work.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n"))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    }
+    let mut command = Command::new(judge()?);
+    command
+        .arg(root)
+        .env_clear()
+        .env("PATH", work.path())
+        .env("CALLS", &calls);
+    let answer = answers(command, &[document])?.pop().context("no answer")?;
+    ensure!(answer.complaints.is_empty(), "{}", answer.complaints.join("\n"));
+    Ok(fs::read_to_string(&calls)?.lines().map(str::to_owned).collect())
+}
+
+fn judge() -> Result<std::path::PathBuf> {
+    go_program("coreos-cloudinit", "go.mod")
+}
+
+fn answers(mut command: Command, texts: &[&str]) -> Result<Vec<Answer>> {
+    let answers: Vec<Answer> = ask(&mut command, &texts)?;
+    ensure!(
+        answers.len() == texts.len(),
+        "{} answers for {} documents",
+        answers.len(),
+        texts.len()
+    );
+    Ok(answers)
+}
+
+fn understood(name: &str, answer: Answer) -> Result<CoreosConfig, Complaints> {
+    if !answer.complaints.is_empty() {
+        return Err(Complaints::one(name, &answer.complaints.join("\n")));
+    }
+    let file = |file: AnswerFile| {
+        let bytes = STANDARD
+            .decode(file.content.unwrap_or_default())
+            .context("content is not base64");
+        let content = bytes.and_then(|bytes| String::from_utf8(bytes).context("content is no text"));
+        let content = content
+            .map_err(|error| Complaints::one(&format!("{name}: {}", file.path), &format!("{error:#}")))?;
+        Ok(File {
+            path: file.path,
+            mode: file.mode,
+            content,
+        })
+    };
+    Ok(CoreosConfig {
+        hostname: answer.hostname,
+        keys: answer.keys,
+        files: answer
+            .files
+            .into_iter()
+            .map(file)
+            .collect::<Result<_, Complaints>>()?,
+        units: answer.units,
+        users: answer.users,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r##"#cloud-config
+hostname: a
+ssh_authorized_keys: ["ssh-ed25519 AAAA a"]
+write_files:
+- {path: /opt/a, permissions: "0755", encoding: gzip+base64, content: "H4sIAAAAAAACA0tUSAIA01xsgAMAAAA="}
+- {path: /opt/b, permissions: "0644", content: "\x24private_ipv4"}
+coreos:
+  units:
+  - name: a.service
+    enable: true
+    command: start
+    content: "[Service]\nExecStart=/a\n[Install]\nWantedBy=multi-user.target\n"
+  - {name: b.service, mask: true, command: stop}
+  - {name: c.service, drop-ins: [{name: a.conf, content: "[Service]\n"}]}
+  - {name: d.network, content: "[Match]\n"}
+"##;
+
+    #[test]
+    fn good_documents_pass_and_can_be_read() {
+        coreos_cloud_configs(&[("good", GOOD)]).unwrap();
+        let read = coreos_read(&[("good", GOOD)]).unwrap().remove(0).unwrap();
+        let file = |path: &str, mode, content: &str| File {
+            path: path.to_owned(),
+            mode,
+            content: content.to_owned(),
+        };
+        assert_eq!(
+            read.files,
+            [
+                file("/opt/a", 0o755, "a b"),
+                file("/opt/b", 0o644, "$private_ipv4")
+            ]
+        );
+        assert_eq!(
+            (read.hostname.as_str(), read.keys[0].as_str()),
+            ("a", "ssh-ed25519 AAAA a")
+        );
+        assert!(read.units[0].enable && read.units[1].mask && read.units[2].dropins.contains_key("a.conf"));
+        let paths: Vec<String> = read.into_files().into_iter().map(|file| file.path).collect();
+        assert_eq!(paths[2], "/etc/systemd/system/a.service");
+        assert_eq!(
+            paths[3..],
+            [
+                "/etc/systemd/system/c.service.d/a.conf",
+                "/etc/systemd/network/d.network"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_a_machine_would_refuse_or_lose_is_a_complaint() {
+        let cases = [
+            ("header", GOOD.replace("#cloud-config", "#cloud"), "must be"),
+            (
+                "unknown key",
+                GOOD.replace("hostname:", "runcmd: [a]\nhostname:"),
+                "unrecognized key \"runcmd\"",
+            ),
+            (
+                "type",
+                GOOD.replace("hostname: a", "hostname: [a]"),
+                "incorrect type for \"hostname\"",
+            ),
+            (
+                "strategy",
+                format!("{GOOD}  update: {{reboot-strategy: maybe}}\n"),
+                "invalid value maybe",
+            ),
+            (
+                "encoding",
+                GOOD.replace("H4sI", "AAAA"),
+                "content cannot be decoded",
+            ),
+            ("read-only", GOOD.replace("/opt/a", "/usr/a"), "read-only"),
+            (
+                "special bits",
+                GOOD.replace("\"0755\"", "\"4755\""),
+                "of at most 0777",
+            ),
+            ("path twice", GOOD.replace("/opt/b", "/opt/a"), "written twice"),
+            (
+                "no section",
+                GOOD.replace("[Install]", "[Instal]"),
+                "no section [Install]",
+            ),
+            (
+                "word",
+                GOOD.replace("command: stop", "command: halt"),
+                "invalid value halt",
+            ),
+            ("YAML", GOOD.replace("write_files:", "write_files: ["), "line"),
+        ];
+        for (name, text, expected) in cases {
+            let complaints = coreos_cloud_configs(&[(name, &text)])
+                .expect_err(name)
+                .to_string();
+            assert!(complaints.contains(expected), "{name}: {complaints}");
+        }
+    }
+
+    #[test]
+    fn a_document_is_applied_to_a_folder() {
+        let root = tempfile::tempdir().unwrap();
+        let calls = coreos_apply(GOOD, root.path()).unwrap();
+        let expected = [
+            "hostnamectl set-hostname a",
+            "update-ssh-keys -u core -a coreos-cloudinit",
+            "ssh-ed25519 AAAA a",
+            "systemd enable a.service",
+            "systemd daemon-reload",
+            "systemd restart systemd-networkd.service",
+            "systemd start a.service",
+            "systemd stop b.service",
+        ];
+        assert_eq!(calls, expected);
+        let at = |path: &str| root.path().join(path);
+        assert_eq!(fs::read_to_string(at("opt/a")).unwrap(), "a b");
+        assert_eq!(
+            fs::metadata(at("opt/a")).unwrap().permissions().mode() & 0o7777,
+            0o755
+        );
+        let masked = fs::read_link(at("etc/systemd/system/b.service")).unwrap();
+        assert_eq!(masked, Path::new("/dev/null"));
+        let users = format!("{GOOD}users: [{{name: a}}]\n");
+        let error = format!("{:#}", coreos_apply(&users, root.path()).unwrap_err());
+        assert!(error.contains("users are not made here"), "{error}");
+    }
+}

@@ -1,0 +1,438 @@
+//! Programs built from a Go module of this repository, cached outside the tree.
+//!
+//! The cache is `${XDG_CACHE_HOME:-$HOME/.cache}/osm/<name>/<key>/`. The key is a hash of go.mod, go.sum and the flags of the build. A new
+//! version therefore means a new build, and everything else finds the binary. Packages of the module itself have a directory below that for
+//! each state of their source.
+
+mod cache;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::Command;
+
+pub use self::cache::{cache_root, cached_directory, short};
+use self::cache::{lock, reports, scratch};
+
+/// How a module's commands are compiled and linked. Without cgo they are static.
+#[derive(Debug, Clone, Default)]
+pub struct Flags {
+    /// Linker flags (`-ldflags`), separated by spaces.
+    pub ldflags: String,
+    /// Build tags, separated by commas.
+    pub tags: String,
+    /// Compile C sources too, which needs a C compiler.
+    pub cgo: bool,
+}
+
+/// A Go module whose commands we build.
+#[derive(Debug, Clone)]
+pub struct GoModule {
+    directory: PathBuf,
+    cache: PathBuf,
+    key: String,
+    flags: Flags,
+}
+
+impl GoModule {
+    /// The module in `directory`, its binaries cached under `name`.
+    ///
+    /// # Errors
+    /// When go.mod or go.sum can't be read, or there is no home directory.
+    pub fn new(directory: &Path, name: &str, flags: Flags) -> Result<Self> {
+        let mut hash = Sha256::new();
+        for file in ["go.mod", "go.sum"] {
+            let path = directory.join(file);
+            hash.update(fs::read(&path).with_context(|| path.display().to_string())?);
+        }
+        let Flags { ldflags, tags, cgo } = &flags;
+        hash.update(format!("{ldflags}\0{tags}\0{cgo}"));
+        let key = short(hash);
+        let cache = cache_root()?.join(name).join(&key);
+        Ok(Self {
+            directory: directory.to_owned(),
+            cache,
+            key,
+            flags,
+        })
+    }
+
+    /// A hash of everything that decides how commands of other modules come out: versions and flags.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The command `package` (an import path, or a path within the module such as `./cmd`) as a binary called `name`: from the cache, else
+    /// built. `progress` is told what a build does, a line at a time. Several processes may ask at once; one builds.
+    ///
+    /// # Errors
+    /// When Go is missing, or the build fails (with the compiler's words).
+    pub async fn build(&self, name: &str, package: &str, progress: impl Fn(&str)) -> Result<PathBuf> {
+        let cache = match package.starts_with('.') {
+            true => self.cache.join(source_key(&self.directory.join(package))?),
+            false => self.cache.clone(),
+        };
+        let binary = cache.join(name);
+        if binary.is_file() {
+            return Ok(binary);
+        }
+        let _lock = lock(&cache, name, &progress).await?;
+        if !binary.is_file() {
+            let scratch = scratch(&cache)?;
+            let built = self.compile(name, package, &scratch, &progress).await;
+            let moved = built.and_then(|output| Ok(fs::rename(output, &binary)?));
+            fs::remove_dir_all(&scratch)?;
+            moved.with_context(|| format!("build of {name}"))?;
+        }
+        Ok(binary)
+    }
+
+    /// Builds the command into `scratch`.
+    async fn compile(
+        &self,
+        name: &str,
+        package: &str,
+        scratch: &Path,
+        progress: &impl Fn(&str),
+    ) -> Result<PathBuf> {
+        let started = Instant::now();
+        progress(&format!("{name}: building from source with Go"));
+        let tell = |report: &BuildReport, packages: usize| {
+            progress(&format!(
+                "{name}: {} ({} s)",
+                report.progress(packages),
+                started.elapsed().as_secs()
+            ));
+        };
+        // The first call downloads the modules.
+        let list = [
+            "list".into(),
+            "-deps".into(),
+            "-tags".into(),
+            (&self.flags.tags).into(),
+            package.into(),
+        ];
+        let packages = self
+            .go(&list, scratch, |report| tell(report, 0))
+            .await?
+            .lines()
+            .count();
+        let output = scratch.join(name);
+        let mut build: Vec<OsString> = ["build", "-v", "-buildvcs=false", "-trimpath", "-ldflags"]
+            .map(Into::into)
+            .to_vec();
+        build.extend([
+            (&self.flags.ldflags).into(),
+            "-tags".into(),
+            (&self.flags.tags).into(),
+        ]);
+        build.extend(["-o".into(), output.clone().into(), package.into()]);
+        self.go(&build, scratch, |report| tell(report, packages)).await?;
+        progress(&format!("{name}: built in {} s", started.elapsed().as_secs()));
+        Ok(output)
+    }
+
+    /// Runs `go` in the module and returns its output; every few seconds `tell` gets what has happened so far.
+    async fn go(
+        &self,
+        arguments: &[OsString],
+        scratch: &Path,
+        tell: impl Fn(&BuildReport),
+    ) -> Result<String> {
+        let child = Command::new("go")
+            .args(arguments)
+            .current_dir(&self.directory)
+            .envs([
+                ("CGO_ENABLED", if self.flags.cgo { "1" } else { "0" }),
+                ("GOWORK", "off"),
+            ])
+            .env("GOTMPDIR", scratch)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn();
+        let mut child = match child {
+            Err(error) if error.kind() == ErrorKind::NotFound => bail!(
+                "Go is not installed (no `go` in PATH).\n\
+                 Install Go {} or newer (https://go.dev/dl). For the control plane, KUBEBUILDER_ASSETS may instead name a \
+                 directory with etcd and kube-apiserver.",
+                self.go_version()
+            ),
+            child => child.context("go can't be run")?,
+        };
+        let mut lines = BufReader::new(child.stderr.take().context("standard error of go")?).lines();
+        let mut stdout = child.stdout.take().context("standard output of go")?;
+        let output = tokio::spawn(async move {
+            let mut text = String::new();
+            stdout.read_to_string(&mut text).await.map(|_| text)
+        });
+        let mut report = BuildReport::default();
+        let mut ticks = reports();
+        loop {
+            tokio::select! {
+                line = lines.next_line() => match line? {
+                    Some(line) => report.add(line),
+                    None => break,
+                },
+                _ = ticks.tick() => tell(&report),
+            }
+        }
+        let status = child.wait().await?;
+        if !status.success() {
+            let command = arguments
+                .first()
+                .map(|command| command.display().to_string())
+                .unwrap_or_default();
+            bail!("go {command} failed ({status}):\n{}", report.other.join("\n"));
+        }
+        Ok(output.await??)
+    }
+
+    fn go_version(&self) -> String {
+        let go_mod = fs::read_to_string(self.directory.join("go.mod")).unwrap_or_default();
+        go_mod
+            .lines()
+            .find_map(|line| line.strip_prefix("go "))
+            .unwrap_or("1.26")
+            .trim()
+            .to_owned()
+    }
+}
+
+/// What `go build -v` has written to standard error so far.
+#[derive(Debug, Default)]
+struct BuildReport {
+    compiled: usize,
+    downloaded: usize,
+    /// All other lines: the compiler's complaints.
+    other: Vec<String>,
+}
+
+impl BuildReport {
+    fn add(&mut self, line: String) {
+        if line.starts_with("go: downloading ") {
+            self.downloaded += 1;
+        } else if line.starts_with('#') || line.contains(' ') {
+            self.other.push(line);
+        } else {
+            self.compiled += 1;
+        }
+    }
+
+    /// Packages that Go's own cache has are not counted, hence "of at most".
+    fn progress(&self, packages: usize) -> String {
+        if self.compiled == 0 {
+            return format!("{} modules downloaded", self.downloaded);
+        }
+        format!("{} of at most {packages} packages compiled", self.compiled)
+    }
+}
+
+/// The version that the go.mod in `directory` requires of a module, such as `v1.34.4`.
+///
+/// # Errors
+/// When go.mod can't be read, or does not require the module.
+pub fn required_version(directory: &Path, module: &str) -> Result<String> {
+    let path = directory.join("go.mod");
+    let go_mod = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let version = go_mod.lines().find_map(|line| {
+        let line = line.trim();
+        let required = line
+            .strip_prefix("require ")
+            .unwrap_or(line)
+            .strip_prefix(module)?;
+        required.strip_prefix(' ')?.split_whitespace().next()
+    });
+    Ok(version
+        .with_context(|| format!("no {module} in {}", path.display()))?
+        .to_owned())
+}
+
+/// A hash of a package's files.
+fn source_key(package: &Path) -> Result<String> {
+    let mut files = fs::read_dir(package)
+        .and_then(|entries| {
+            entries
+                .map(|entry| Ok(entry?.path()))
+                .collect::<std::io::Result<Vec<_>>>()
+        })
+        .with_context(|| package.display().to_string())?;
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "go"));
+    files.sort();
+    let mut hash = Sha256::new();
+    for file in files {
+        hash.update(file.file_name().unwrap_or_default().as_encoded_bytes());
+        hash.update(Sha256::digest(
+            fs::read(&file).with_context(|| file.display().to_string())?,
+        ));
+    }
+    Ok(short(hash))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HELLO: &str = "package main\n\nfunc main() { println(\"hello\") }\n";
+
+    fn module(directory: &Path, main: &str) -> GoModule {
+        fs::write(directory.join("go.mod"), "module example.org/hello\n\ngo 1.24\n").unwrap();
+        fs::write(directory.join("go.sum"), "").unwrap();
+        fs::write(directory.join("main.go"), main).unwrap();
+        let mut module = GoModule::new(directory, "test", Flags::default()).unwrap();
+        module.cache = directory.join("cache");
+        module
+    }
+
+    fn output(binary: &Path) -> String {
+        String::from_utf8(std::process::Command::new(binary).output().unwrap().stderr).unwrap()
+    }
+
+    #[tokio::test]
+    async fn two_at_once_get_one_binary_that_works() {
+        let directory = tempfile::tempdir().unwrap();
+        let module = module(directory.path(), HELLO);
+        let (first, second) = tokio::join!(
+            module.build("hello", ".", |_| ()),
+            module.build("hello", ".", |_| ())
+        );
+        let first = first.unwrap();
+        assert_eq!(first, second.unwrap());
+        assert_eq!(output(&first), "hello\n");
+        module
+            .build("hello", ".", |line| panic!("nothing is built again: {line}"))
+            .await
+            .unwrap();
+    }
+
+    #[tokio::test]
+    async fn another_source_is_another_binary() {
+        let directory = tempfile::tempdir().unwrap();
+        let module = module(directory.path(), HELLO);
+        let hello = module.build("hello", ".", |_| ()).await.unwrap();
+        fs::write(directory.path().join("main.go"), HELLO.replace("hello", "bye")).unwrap();
+        let bye = module.build("hello", ".", |_| ()).await.unwrap();
+        assert_eq!(
+            (output(&hello).as_str(), output(&bye).as_str()),
+            ("hello\n", "bye\n")
+        );
+    }
+
+    #[tokio::test]
+    async fn tags_and_linker_flags_reach_the_compiler() {
+        let directory = tempfile::tempdir().unwrap();
+        let word = |tag: &str, word: &str| {
+            let file = format!("//go:build {tag}\n\npackage main\n\nconst word = \"{word}\"\n");
+            fs::write(directory.path().join(format!("{word}.go")), file).unwrap();
+        };
+        word("polite", "good day");
+        word("!polite", "hello");
+        let mut module = module(
+            directory.path(),
+            "package main\n\nvar whom string\n\nfunc main() { println(word, whom) }\n",
+        );
+        module.flags = Flags {
+            ldflags: "-X main.whom=you".to_owned(),
+            tags: "polite".to_owned(),
+            cgo: false,
+        };
+        assert_eq!(
+            output(&module.build("hello", ".", |_| ()).await.unwrap()),
+            "good day you\n"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_failed_build_reports_the_compilers_output_and_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let broken = "package main\n\nfunc main() { undefinedFunction() }\n";
+        let module = module(directory.path(), broken);
+        let error = format!("{:#}", module.build("hello", ".", |_| ()).await.unwrap_err());
+        assert!(error.contains("undefinedFunction"), "{error}");
+        let cache = module.cache.join(source_key(directory.path()).unwrap());
+        let left: Vec<_> = fs::read_dir(cache)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(left, [".lock"]);
+        let again = module.build("hello", ".", |_| ()).await;
+        assert!(again.is_err(), "a failure is not cached as a binary");
+    }
+
+    #[test]
+    fn another_version_or_flag_is_another_key() {
+        let directory = tempfile::tempdir().unwrap();
+        module(directory.path(), HELLO);
+        let key = |flags| GoModule::new(directory.path(), "test", flags).unwrap().cache;
+        let before = key(Flags::default());
+        assert_eq!(before, key(Flags::default()));
+        assert_ne!(
+            before,
+            key(Flags {
+                ldflags: "-s".to_owned(),
+                ..Flags::default()
+            })
+        );
+        assert_ne!(
+            before,
+            key(Flags {
+                tags: "-s".to_owned(),
+                ..Flags::default()
+            })
+        );
+        assert_ne!(
+            before,
+            key(Flags {
+                cgo: true,
+                ..Flags::default()
+            })
+        );
+        fs::write(directory.path().join("go.sum"), "changed").unwrap();
+        assert_ne!(before, key(Flags::default()));
+    }
+
+    #[test]
+    fn the_version_comes_from_go_mod() {
+        let directory = tempfile::tempdir().unwrap();
+        let version = |go_mod: &str, module| {
+            fs::write(directory.path().join("go.mod"), go_mod).unwrap();
+            required_version(directory.path(), module)
+        };
+        let go_mod = "require (\n\tk8s.io/kubernetes/x v0.34.4\n\tk8s.io/kubernetes v1.34.4 // indirect\n)\n";
+        assert_eq!(version(go_mod, "k8s.io/kubernetes").unwrap(), "v1.34.4");
+        assert_eq!(
+            version("require k8s.io/api v0.34.4", "k8s.io/api").unwrap(),
+            "v0.34.4"
+        );
+        let error = version("tool k8s.io/api/cmd", "k8s.io/api")
+            .unwrap_err()
+            .to_string();
+        assert!(error.starts_with("no k8s.io/api in /"), "{error}");
+    }
+
+    #[test]
+    fn progress_counts_packages_and_keeps_complaints() {
+        let mut report = BuildReport::default();
+        report.add("go: downloading k8s.io/api v0.34.4".to_owned());
+        assert_eq!(report.progress(10), "1 modules downloaded");
+        for line in [
+            "internal/abi",
+            "k8s.io/api/core/v1",
+            "# k8s.io/api/core/v1",
+            "x.go:1:2: undefined: y",
+        ] {
+            report.add(line.to_owned());
+        }
+        assert_eq!(report.progress(10), "2 of at most 10 packages compiled");
+        assert_eq!(report.other, ["# k8s.io/api/core/v1", "x.go:1:2: undefined: y"]);
+    }
+}

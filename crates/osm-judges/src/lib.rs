@@ -1,0 +1,42 @@
+//! Judges of rendered documents: the programs that read user data on a node, made stricter than the node is.
+//!
+//! Each judge takes named texts and returns `Ok(())`, or [`Complaints`] that name for each finding the document, the place and the problem.
+//! A judge that cannot work, because a package is missing or a build failed, is a complaint too. Judges install, download or build what they
+//! need on first use and keep it in `${XDG_CACHE_HOME:-$HOME/.cache}/osm/judges`. A process judges each text once, so batches and
+//! repetitions are cheap.
+//!
+//! [`judge_user_data`] is the one call that a test of a profile makes. Judges block; in async tests that is fine.
+//!
+//! The crate also holds what every kind of test uses to get its programs: Debian packages ([`packages`]), Go modules ([`go_module`]) and
+//! crates with a binary ([`cargo_tool`]). It knows no cluster and no machine.
+
+pub mod cargo_tool;
+mod cloud_config;
+mod complaint;
+mod containerd;
+mod coreos_cloudinit;
+pub mod go_module;
+mod ignition;
+mod kubelet;
+pub mod packages;
+mod program;
+mod script;
+mod systemd;
+mod user_data;
+
+pub use cloud_config::{cloud_config, cloud_init_schema};
+pub use complaint::{Complaint, Complaints};
+pub use containerd::{containerd_config, containerd_configs, hosts_toml};
+pub use coreos_cloudinit::{
+    CoreosConfig, CoreosUnit, CoreosUser, coreos_apply, coreos_cloud_configs, coreos_read,
+};
+pub use ignition::{
+    IgnitionConfig, IgnitionUnit, IgnitionUser, ignition_apply, ignition_configs, ignition_read,
+};
+pub use kubelet::{KUBELET_MINORS, kubelet_config, kubelet_configs, kubelet_feature_gates, kubelet_fields};
+pub use program::gotemplate_program;
+pub use script::{python_scripts, shell_script, shell_scripts};
+pub use systemd::systemd_units;
+pub use user_data::{
+    File, UserData, judge_coreos_user_data_batch, judge_user_data, judge_user_data_batch, user_data_files,
+};

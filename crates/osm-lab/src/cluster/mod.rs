@@ -1,0 +1,197 @@
+//! A whole cluster on this machine: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, and a node that runs pods.
+//!
+//! The node does not boot from our user data: its image contains its programs and their configuration. It has no kube-proxy, and the cluster
+//! has no DNS. Pods only need the API server at its service address. That is an address of the host, which the default route of the node
+//! reaches.
+
+mod node;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use tokio::process::Command;
+
+pub use self::node::NODE;
+use crate::machines::{self, Image, Lab, Machine, Release};
+use crate::release;
+use crate::serve::forward::Forward;
+use osm_testkit::control_plane::{SERVICE_ADDRESS, assets};
+use osm_testkit::{ControlPlane, Options, check, wait_for};
+
+/// How long the node may take from its boot until it is Ready.
+const READY: Duration = Duration::from_secs(180);
+
+/// How long containerd may take until it takes images.
+const SERVES: Duration = Duration::from_secs(120);
+
+/// The release that the node runs.
+const RELEASE: Release = Release::Debian12;
+
+/// A cluster. Its parts end when it is dropped.
+#[derive(Debug)]
+pub struct Cluster {
+    // In the order in which they are dropped.
+    node: Machine,
+    _service: Forward,
+    /// What pods and people talk to.
+    pub control_plane: ControlPlane,
+    /// The network that it is on. [`machines::HOST`] is how pods reach servers of this process.
+    pub lab: Lab,
+}
+
+/// Everything that is built or downloaded beforehand, while there is a network.
+///
+/// # Errors
+/// What can't be built, with its reason.
+pub async fn prepare(progress: impl Fn(&str)) -> Result<()> {
+    assets::ensure(&options().components(), &progress).await?;
+    release::programs(&progress).await?;
+    release::images(&progress).await?;
+    // Making an image blocks; nobody else waits for this thread.
+    tokio::task::block_in_place(|| Image::ensure(RELEASE, &progress).map(drop))
+}
+
+fn options() -> Options {
+    Options {
+        nodes: Some(machines::HOST),
+        ..Options::default()
+    }
+}
+
+impl Cluster {
+    /// Starts it, and waits until the node is Ready. Only within [`machines::isolation::enter`]; programs log to `logs`, which must be there.
+    ///
+    /// # Errors
+    /// What does not start, or a node that does not become Ready, with the end of its journal.
+    pub async fn start(logs: &Path) -> Result<Self> {
+        let lab = Lab::new()?;
+        let control_plane = ControlPlane::start(Options {
+            logs: Some(logs.to_owned()),
+            ..options()
+        })
+        .await?;
+        let service: Ipv4Addr = SERVICE_ADDRESS.parse()?;
+        lab.add_address(service)?;
+        let apiserver = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), control_plane.port());
+        let forward = Forward::start(SocketAddr::new(service.into(), 443), apiserver)?;
+        let programs = release::programs(|_| ()).await?;
+        let image = tokio::task::block_in_place(|| Image::ensure(RELEASE, |_| ()))?;
+        let node = node::boot(&lab, &control_plane, &programs, &image)?;
+        let cluster = Self {
+            node,
+            _service: forward,
+            control_plane,
+            lab,
+        };
+        let pause = release::images(|_| ()).await?.pause;
+        cluster.import(&node::pause(&pause)?).await?;
+        cluster.ready().await?;
+        Ok(cluster)
+    }
+
+    async fn ready(&self) -> Result<()> {
+        let nodes = Api::<Node>::all(self.control_plane.admin()?);
+        let ready = wait_for("the node to be Ready", READY, async || {
+            let node = nodes.get(NODE).await?;
+            let conditions = node.status.unwrap_or_default().conditions.unwrap_or_default();
+            let untainted = node.spec.and_then(|spec| spec.taints).is_none();
+            check(
+                untainted
+                    && conditions
+                        .iter()
+                        .any(|condition| condition.type_ == "Ready" && condition.status == "True"),
+            )
+        });
+        ready.await.map_err(|error| error.context(self.journal_tail(30)))
+    }
+
+    /// Gives the node an image from an archive, with the name that it has in it.
+    ///
+    /// # Errors
+    /// When containerd does not take it.
+    pub async fn import(&self, archive: &[u8]) -> Result<()> {
+        let path = Path::new("/root/image.tar");
+        let file = self.node.root().join("root/image.tar");
+        std::fs::write(&file, archive).context("the node's disk")?;
+        let path = path.display().to_string();
+        let import = || {
+            tokio::task::block_in_place(|| {
+                self.node
+                    .run(&["/opt/bin/ctr", "--namespace=k8s.io", "images", "import", &path])
+            })
+        };
+        wait_for("containerd to take an image", SERVES, async || import().map(Some)).await?;
+        Ok(std::fs::remove_file(file)?)
+    }
+
+    /// Runs kubectl as the cluster's administrator, and gives what it prints.
+    ///
+    /// # Errors
+    /// When it fails, with what it says.
+    pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        let output = Command::new(self.control_plane.kubectl()?)
+            .arg(format!("--kubeconfig={}", self.kubeconfig().display()))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await
+            .context("kubectl can't be run")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.success(),
+            "kubectl {}: {}",
+            arguments.join(" "),
+            said.trim_end()
+        );
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// A kubeconfig of the cluster's administrator, for programs of the host.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.control_plane.admin_kubeconfig_path()
+    }
+
+    /// The last lines of the node's journal.
+    fn journal_tail(&self, lines: usize) -> String {
+        let entries = self.node.journal().unwrap_or_default();
+        let last = entries.iter().skip(entries.len().saturating_sub(lines));
+        last.map(|entry| format!("{}: {}", entry.program, entry.message))
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    /// Copies what the node tells into a folder: console and journal, and a file for each container that is not removed yet.
+    ///
+    /// # Errors
+    /// When a file can't be written.
+    pub fn save_node_logs(&self, folder: &Path) -> Result<()> {
+        self.node.save_logs(folder)?;
+        // Links to where the logs are, with the names of pod, namespace and container.
+        for link in std::fs::read_dir(self.node.root().join("var/log/containers"))
+            .into_iter()
+            .flatten()
+        {
+            let link = link?;
+            let target = std::fs::read_link(link.path())?;
+            let log = self.node.root().join(target.strip_prefix("/").unwrap_or(&target));
+            // One of a container that is gone leads nowhere.
+            if log.is_file() {
+                std::fs::copy(log, folder.join(link.file_name()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The resident memory of a pod's one process, in bytes, if it runs.
+    #[must_use]
+    pub fn resident(&self, pod_uid: &str) -> Option<u64> {
+        node::resident(pod_uid)
+    }
+}

@@ -1,0 +1,142 @@
+//! Separate namespaces for network, mounts and processes, so that a test reaches neither the host nor the Internet, and leaves nothing
+//! behind.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use super::{cgroups, run};
+use osm_testkit::process::ScratchDir;
+
+/// Set in the isolated process: the folder for its files.
+const DIRECTORY: &str = "OSM_LAB_DIRECTORY";
+
+/// How the names of folders and of machines' control groups begin. A machine's groups are called after its folder.
+const PREFIX: &str = "osm-lab-";
+
+/// The folder for the isolated process' files; none if this process is not isolated.
+#[must_use]
+pub fn directory() -> Option<PathBuf> {
+    // The first process of its namespace: a variable alone proves nothing.
+    std::env::var_os(DIRECTORY)
+        .filter(|_| std::process::id() == 1)
+        .map(PathBuf::from)
+}
+
+/// Whether machines can be had on this host.
+///
+/// # Errors
+/// When this process is not root's, or the kernel's control groups are version 2 only.
+pub fn require_host() -> Result<()> {
+    require_root()?;
+    if !Path::new("/sys/fs/cgroup/pids").is_dir() {
+        bail!(
+            "machines are containers in control groups of version 1, which this host does not have mounted: boot it \
+             with systemd.unified_cgroup_hierarchy=0, or use another"
+        );
+    }
+    Ok(())
+}
+
+fn require_root() -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("machines need root, for namespaces, mounts and control groups: run the same command as root");
+    }
+    Ok(())
+}
+
+/// Runs this program again, with the same arguments and `environment` added, in namespaces of its own, and waits for it. Everything
+/// that it has started is gone then. The new process must call [`end_with_parent`].
+///
+/// # Errors
+/// When this is not root, or the kernel refuses, or something of it is left.
+pub fn enter(environment: &[(&str, &str)]) -> Result<ExitStatus> {
+    require_root()?;
+    for (name, group) in cgroups::starting_with(PREFIX) {
+        let folder = name.rsplit_once('.').map_or(name.as_str(), |(folder, _)| folder);
+        if !std::env::temp_dir().join(folder).exists() {
+            cgroups::remove(&group); // its owner was killed
+        }
+    }
+    let scratch = ScratchDir::new(PREFIX)?;
+    // Whatever the child makes is in this folder, which goes even if both of us are killed.
+    let temporary = scratch.path().join("tmp");
+    std::fs::create_dir(&temporary)?;
+    let program = program()?;
+    let mut child = Command::new("unshare")
+        .args([
+            "--net",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "--",
+        ])
+        .arg(program)
+        .args(std::env::args_os().skip(1))
+        .env(DIRECTORY, scratch.path())
+        .env("TMPDIR", &temporary)
+        .envs(environment.iter().copied())
+        .stdin(Stdio::piped())
+        .spawn()
+        .context("unshare can't be run: it is in the package util-linux")?;
+    // Held open, and not before `wait` closes it, until the child ends.
+    let lifeline = child.stdin.take();
+    let status = child.wait();
+    drop(lifeline);
+    let own = cgroup_name(scratch.path(), "");
+    for (_, group) in cgroups::starting_with(&own) {
+        cgroups::remove(&group);
+    }
+    let left = cgroups::starting_with(&own);
+    if !left.is_empty() {
+        bail!("control groups are left, with processes in them: {left:?}");
+    }
+    Ok(status?)
+}
+
+/// This program, which may have been built anew since it was started.
+fn program() -> Result<PathBuf> {
+    let path = std::env::current_exe().context("path of this program")?;
+    let text = path.to_string_lossy();
+    Ok(text
+        .strip_suffix(" (deleted)")
+        .map(PathBuf::from)
+        .unwrap_or(path.clone()))
+}
+
+/// Lets all of this process' namespaces find `content` where `path` is.
+///
+/// # Errors
+/// When this process is not isolated, or the kernel refuses.
+pub fn replace(path: &Path, content: &Path) -> Result<()> {
+    directory().context("only an isolated process may replace files of its host")?;
+    run(
+        "mount",
+        &[
+            "--bind",
+            &content.display().to_string(),
+            &path.display().to_string(),
+        ],
+    )
+    .map(drop)
+}
+
+/// What a machine's control groups are called.
+pub(super) fn cgroup_name(directory: &Path, machine: &str) -> String {
+    format!(
+        "{}.{machine}",
+        directory.file_name().unwrap_or_default().to_string_lossy()
+    )
+}
+
+/// Ends this process, and with it all of its namespaces, as soon as the process that called [`enter`] ends.
+pub fn end_with_parent() {
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().lock().read(&mut [0]);
+        std::process::exit(130);
+    });
+}

@@ -1,0 +1,492 @@
+//! Releases of the software that nodes download, and programs for images. They are built from Go modules, and laid out as their projects
+//! publish them.
+//!
+//! The first build takes minutes. Later runs find the programs in the cache (see [`osm_judges::go_module`]).
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use flate2::{Compression, GzBuilder};
+use sha2::{Digest, Sha256};
+use tar::{Builder, EntryType, Header};
+use tokio::task::spawn_blocking;
+
+use osm_judges::go_module::{Flags, GoModule, cache_root, cached_directory, required_version, short};
+use osm_judges::packages;
+use osm_testkit::control_plane::assets;
+
+/// Debian packages with which runc is built.
+pub const PACKAGES: &[&str] = &["gcc", "libc6-dev", "libseccomp-dev", "pkgconf"];
+
+/// Part of the cache's key: another number for another layout of the same programs.
+const LAYOUT: u32 = 1;
+
+/// When everything in an archive was last changed, in seconds since 1970: the same programs give the same archive.
+const CHANGED: u64 = 1_700_000_000;
+
+/// A project other than Kubernetes.
+struct Project {
+    /// Its directory in `e2e/node`, and its name in the cache.
+    name: &'static str,
+    /// Go's name of its module.
+    module: &'static str,
+    /// Variable that the linker sets to the version, with its `v`; runc knows its own.
+    version_variable: Option<&'static str>,
+    /// Import paths of its programs, below the module.
+    programs: &'static [&'static str],
+    tags: &'static str,
+    cgo: bool,
+}
+
+const CONTAINERD: Project = Project {
+    name: "containerd",
+    module: "github.com/containerd/containerd/v2",
+    version_variable: Some("github.com/containerd/containerd/v2/version.Version"),
+    programs: &["cmd/containerd", "cmd/containerd-shim-runc-v2", "cmd/ctr"],
+    tags: "",
+    cgo: false,
+};
+
+/// Without cgo it would lack what enters namespaces.
+const RUNC: Project = Project {
+    name: "runc",
+    module: "github.com/opencontainers/runc",
+    version_variable: None,
+    programs: &[""],
+    tags: "netgo,osusergo,seccomp,urfave_cli_no_docs",
+    cgo: true,
+};
+
+const CNI_PLUGINS: Project = Project {
+    name: "cni-plugins",
+    module: "github.com/containernetworking/plugins",
+    version_variable: Some("github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion"),
+    programs: &[
+        "plugins/main/bridge",
+        "plugins/ipam/host-local",
+        "plugins/main/loopback",
+        "plugins/meta/portmap",
+    ],
+    tags: "",
+    cgo: false,
+};
+
+impl Project {
+    fn directory(&self) -> PathBuf {
+        assets::go_module_directory().join("node").join(self.name)
+    }
+
+    /// The version in its go.mod, without `v`.
+    fn version(&self) -> Result<String> {
+        let version = required_version(&self.directory(), self.module)?;
+        Ok(version.trim_start_matches('v').to_owned())
+    }
+
+    fn go_module(&self) -> Result<GoModule> {
+        let version = match self.version_variable {
+            Some(variable) => format!(" -X {variable}=v{}", self.version()?),
+            None => String::new(),
+        };
+        let linking = if self.cgo {
+            " -linkmode external -extldflags -static"
+        } else {
+            ""
+        };
+        let ldflags = format!("-s -w{version}{linking}");
+        let flags = Flags {
+            ldflags,
+            tags: self.tags.to_owned(),
+            cgo: self.cgo,
+        };
+        GoModule::new(&self.directory(), self.name, flags)
+    }
+
+    /// Its programs as files.
+    async fn build(&self, progress: impl Fn(&str)) -> Result<Vec<PathBuf>> {
+        let module = self.go_module()?;
+        let mut built = Vec::new();
+        for program in self.programs {
+            let package = format!("{}/{program}", self.module);
+            let name = program
+                .rsplit('/')
+                .next()
+                .filter(|name| !name.is_empty())
+                .unwrap_or(self.name);
+            built.push(
+                module
+                    .build(name, package.trim_end_matches('/'), &progress)
+                    .await?,
+            );
+        }
+        Ok(built)
+    }
+}
+
+/// The folder of a mirror of all release files that a node of this machine's architecture downloads, below the hosts that publish them:
+///
+/// ```text
+/// dl.k8s.io/v1.34.4/bin/linux/amd64/kubelet, kubelet.sha256
+/// github.com/containerd/containerd/releases/download/v2.2.9/containerd-static-2.2.9-linux-amd64.tar.gz, ….sha256sum
+/// github.com/opencontainers/runc/releases/download/v1.3.6/runc.amd64, runc.sha256sum
+/// github.com/containernetworking/plugins/releases/download/v1.9.1/cni-plugins-linux-amd64-v1.9.1.tgz, ….sha256
+/// ```
+///
+/// Versions are the defaults of the settings, and `kubelet_version` (without `v`) the one that can be built. The folder is shared and
+/// must not be changed. `progress` is told what is built, a line at a time.
+///
+/// # Errors
+/// When the kubelet's version is another one, Go or a C compiler is missing, or a build fails.
+pub async fn mirror(kubelet_version: &str, progress: impl Fn(&str)) -> Result<PathBuf> {
+    let kubernetes = assets::kubernetes_version()?;
+    ensure!(
+        kubernetes == format!("v{kubelet_version}"),
+        "kubelet {kubelet_version} can't be mirrored: e2e/go.mod has {kubernetes}; ask for that one, or change it there"
+    );
+    let arch = architecture()?;
+    let mut key = Sha256::new();
+    key.update(format!("{LAYOUT} {arch} {}", assets::go_module()?.key()));
+    for project in [CONTAINERD, RUNC, CNI_PLUGINS] {
+        key.update(project.go_module()?.key());
+    }
+    let target = cache_root()?.join("release").join(short(key));
+    cached_directory(&target, "release files", &progress, async |directory| {
+        let programs = programs(&progress).await?;
+        progress("packing kubelet, containerd, runc and CNI plugins");
+        let directory = directory.to_owned();
+        spawn_blocking(move || lay_out(&directory, arch, &programs)).await?
+    })
+    .await
+    .context("mirror of release files")?;
+    Ok(target)
+}
+
+/// The programs of a node, as [`mirror`] packs them.
+///
+/// # Errors
+/// When Go or a C compiler is missing, or a build fails.
+pub async fn programs(progress: impl Fn(&str)) -> Result<Programs> {
+    spawn_blocking(|| packages::ensure(PACKAGES))
+        .await?
+        .context("for runc")?;
+    let go_module = assets::go_module()?;
+    Ok(Programs {
+        kubernetes: assets::kubernetes_version()?,
+        kubelet: go_module
+            .build("kubelet", "k8s.io/kubernetes/cmd/kubelet", &progress)
+            .await?,
+        containerd: CONTAINERD.build(&progress).await?,
+        runc: RUNC.build(&progress).await?.pop().context("runc")?,
+        cni_plugins: CNI_PLUGINS.build(&progress).await?,
+    })
+}
+
+/// Programs that images are made of, static.
+#[derive(Debug, Clone)]
+pub struct Images {
+    /// Holds a pod's namespaces.
+    pub pause: PathBuf,
+    /// What pods of tests run; its commands are `serve`, `install-cni FILE` and `resolv`.
+    pub node_test: PathBuf,
+}
+
+/// Builds the programs of `e2e/images`.
+///
+/// # Errors
+/// When Go is missing, or a build fails.
+pub async fn images(progress: impl Fn(&str)) -> Result<Images> {
+    let flags = Flags {
+        ldflags: "-s -w".to_owned(),
+        ..Flags::default()
+    };
+    let module = GoModule::new(&assets::go_module_directory(), "image-programs", flags)?;
+    Ok(Images {
+        pause: module.build("pause", "./images/pause", &progress).await?,
+        node_test: module.build("node-test", "./images/node-test", &progress).await?,
+    })
+}
+
+/// This machine's architecture as Go, the image specification and the projects' releases name it.
+///
+/// # Errors
+/// When it is neither amd64 nor arm64.
+pub fn architecture() -> Result<&'static str> {
+    match std::env::consts::ARCH {
+        "x86_64" => Ok("amd64"),
+        "aarch64" => Ok("arm64"),
+        other => anyhow::bail!("nodes are amd64 or arm64, not {other}"),
+    }
+}
+
+/// What a node runs, each program a file.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    /// The kubelet's version with `v`.
+    pub kubernetes: String,
+    /// The kubelet.
+    pub kubelet: PathBuf,
+    /// containerd, its shim and `ctr`.
+    pub containerd: Vec<PathBuf>,
+    /// runc.
+    pub runc: PathBuf,
+    /// Plugins of the container network interface.
+    pub cni_plugins: Vec<PathBuf>,
+}
+
+fn lay_out(directory: &Path, arch: &str, programs: &Programs) -> Result<()> {
+    let kubernetes = directory.join(format!("dl.k8s.io/{}/bin/linux/{arch}", programs.kubernetes));
+    fs::create_dir_all(&kubernetes)?;
+    let kubelet = kubernetes.join("kubelet");
+    fs::copy(&programs.kubelet, &kubelet)?;
+    fs::write(kubernetes.join("kubelet.sha256"), sha256(&kubelet)?)?;
+
+    let folder = |project: &Project, path: &str| -> Result<(PathBuf, String)> {
+        let version = project.version()?;
+        let folder = directory.join(format!("github.com/{path}/releases/download/v{version}"));
+        fs::create_dir_all(&folder)?;
+        Ok((folder, version))
+    };
+    let (containerd, version) = folder(&CONTAINERD, "containerd/containerd")?;
+    let archive = format!("containerd-static-{version}-linux-{arch}.tar.gz");
+    pack(&containerd.join(&archive), "bin/", &programs.containerd)?;
+    checksum_file(&containerd, &archive, &format!("{archive}.sha256sum"))?;
+
+    let (runc, _) = folder(&RUNC, "opencontainers/runc")?;
+    let file = format!("runc.{arch}");
+    fs::copy(&programs.runc, runc.join(&file))?;
+    checksum_file(&runc, &file, "runc.sha256sum")?;
+
+    let (cni_plugins, version) = folder(&CNI_PLUGINS, "containernetworking/plugins")?;
+    let archive = format!("cni-plugins-linux-{arch}-v{version}.tgz");
+    pack(&cni_plugins.join(&archive), "./", &programs.cni_plugins)?;
+    checksum_file(&cni_plugins, &archive, &format!("{archive}.sha256"))
+}
+
+/// Writes a compressed archive with the directory `prefix` and the programs in it.
+fn pack(archive: &Path, prefix: &str, programs: &[PathBuf]) -> Result<()> {
+    let file = File::create(archive).with_context(|| archive.display().to_string())?;
+    // Neither the archive's name nor the time goes into it.
+    let compressor = GzBuilder::new().write(file, Compression::fast());
+    let mut tar = Builder::new(compressor);
+    tar.append(&header(prefix, EntryType::Directory, 0)?, io::empty())?;
+    for program in programs {
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let content = File::open(program).with_context(|| program.display().to_string())?;
+        let header = header(
+            &format!("{prefix}{name}"),
+            EntryType::Regular,
+            content.metadata()?.len(),
+        )?;
+        tar.append(&header, content)?;
+    }
+    tar.into_inner()?.finish()?.flush()?;
+    Ok(())
+}
+
+/// Of an entry that root owns and everybody may read and run.
+fn header(path: &str, kind: EntryType, size: u64) -> Result<Header> {
+    let mut header = Header::new_gnu();
+    // `set_path` would leave out the `./` with which the names of some projects begin.
+    let name = header
+        .as_gnu_mut()
+        .context("header of an archive's entry")?
+        .name
+        .get_mut(..path.len());
+    name.with_context(|| format!("{path} is too long"))?
+        .copy_from_slice(path.as_bytes());
+    header.set_entry_type(kind);
+    header.set_size(size);
+    header.set_mode(0o755);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(CHANGED);
+    header.set_cksum();
+    Ok(header)
+}
+
+/// Writes what `sha256sum` prints for a file, run in its folder.
+fn checksum_file(folder: &Path, file: &str, name: &str) -> Result<()> {
+    let line = format!("{}  {file}\n", sha256(&folder.join(file))?);
+    fs::write(folder.join(name), line).with_context(|| folder.join(name).display().to_string())
+}
+
+fn sha256(path: &Path) -> Result<String> {
+    let mut hash = Sha256::new();
+    let mut file = File::open(path).with_context(|| path.display().to_string())?;
+    io::copy(&mut file, &mut hash)?;
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::process::Command;
+
+    use osm_api::settings::Downloads;
+
+    use super::*;
+
+    #[test]
+    fn versions_are_the_defaults_of_the_settings() {
+        let defaults = Downloads::default();
+        for (project, version) in [
+            (CONTAINERD, defaults.containerd.version),
+            (RUNC, defaults.runc.version),
+            (CNI_PLUGINS, defaults.cni.version),
+        ] {
+            assert_eq!(
+                Some(project.version().unwrap()),
+                version,
+                "e2e/node/{}/go.mod",
+                project.name
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_built_is_a_tool_of_its_module() {
+        for project in [CONTAINERD, RUNC, CNI_PLUGINS] {
+            let go_mod = fs::read_to_string(project.directory().join("go.mod")).unwrap();
+            let tools = go_mod.matches(&format!("\t{}/", project.module)).count()
+                + go_mod.matches(&format!("tool {}\n", project.module)).count();
+            assert_eq!(tools, project.programs.len(), "{}", project.name);
+        }
+    }
+
+    #[tokio::test]
+    async fn another_kubelet_is_refused() {
+        let error = mirror("1.2.3", |_| ()).await.unwrap_err().to_string();
+        assert!(
+            error.starts_with("kubelet 1.2.3 can't be mirrored: e2e/go.mod has v1."),
+            "{error}"
+        );
+    }
+
+    /// Scripts that say who they are stand for the programs.
+    fn laid_out(directory: &Path) -> BTreeMap<String, PathBuf> {
+        let program = |name: &str| {
+            use std::os::unix::fs::PermissionsExt;
+            let path = directory.join("built").join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, format!("#!/bin/sh\necho {name}\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            path
+        };
+        let programs = Programs {
+            kubernetes: "v1.34.4".to_owned(),
+            kubelet: program("kubelet"),
+            containerd: vec![program("containerd"), program("ctr")],
+            runc: program("runc"),
+            cni_plugins: vec![program("bridge"), program("portmap")],
+        };
+        let root = directory.join("mirror");
+        lay_out(&root, "arm64", &programs).unwrap();
+        let found = Command::new("find")
+            .arg(&root)
+            .args(["-type", "f", "-printf", "%P\n"])
+            .output()
+            .unwrap();
+        let found = String::from_utf8(found.stdout).unwrap();
+        found
+            .lines()
+            .map(|path| (path.to_owned(), root.join(path)))
+            .collect()
+    }
+
+    #[test]
+    fn files_are_where_and_how_projects_publish_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = laid_out(directory.path());
+        let [containerd, runc, cni] =
+            [CONTAINERD, RUNC, CNI_PLUGINS].map(|project| project.version().unwrap());
+        let containerd = format!(
+            "github.com/containerd/containerd/releases/download/v{containerd}/containerd-static-{containerd}-linux-arm64.tar.gz"
+        );
+        let runc = format!("github.com/opencontainers/runc/releases/download/v{runc}");
+        let cni = format!(
+            "github.com/containernetworking/plugins/releases/download/v{cni}/cni-plugins-linux-arm64-v{cni}.tgz"
+        );
+        let kubelet = "dl.k8s.io/v1.34.4/bin/linux/arm64/kubelet".to_owned();
+        let checksums = [
+            format!("{containerd}.sha256sum"),
+            format!("{runc}/runc.sha256sum"),
+            format!("{cni}.sha256"),
+        ];
+        let mut expected = vec![
+            containerd.clone(),
+            format!("{runc}/runc.arm64"),
+            cni.clone(),
+            kubelet.clone(),
+            format!("{kubelet}.sha256"),
+        ];
+        expected.extend(checksums.clone());
+        expected.sort();
+        assert_eq!(files.keys().cloned().collect::<Vec<_>>(), expected);
+
+        for file in checksums {
+            let path = &files[&file];
+            let mut sha256sum = Command::new("sha256sum");
+            sha256sum
+                .args(["--strict", "--check"])
+                .arg(path)
+                .current_dir(path.parent().unwrap());
+            assert!(sha256sum.output().unwrap().status.success(), "{file}");
+        }
+        // This one has no name beside the hash, and no end of line.
+        let sum = fs::read_to_string(&files[&format!("{kubelet}.sha256")]).unwrap();
+        assert_eq!(sum, sha256(&files[&kubelet]).unwrap());
+        assert_eq!(sum.len(), 64);
+
+        let list = |archive: &str| {
+            let output = Command::new("tar")
+                .arg("-tvzf")
+                .arg(&files[archive])
+                .env("TZ", "UTC")
+                .output()
+                .unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        assert_eq!(
+            list(&containerd),
+            "drwxr-xr-x 0/0               0 2023-11-14 22:13 bin/\n\
+             -rwxr-xr-x 0/0              26 2023-11-14 22:13 bin/containerd\n\
+             -rwxr-xr-x 0/0              19 2023-11-14 22:13 bin/ctr\n"
+        );
+        assert_eq!(
+            list(&cni),
+            "drwxr-xr-x 0/0               0 2023-11-14 22:13 ./\n\
+             -rwxr-xr-x 0/0              22 2023-11-14 22:13 ./bridge\n\
+             -rwxr-xr-x 0/0              23 2023-11-14 22:13 ./portmap\n"
+        );
+
+        let runs = |command: &mut Command| String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let unpacked = directory.path().join("unpacked");
+        fs::create_dir(&unpacked).unwrap();
+        let status = Command::new("tar")
+            .arg("-xzf")
+            .arg(&files[&containerd])
+            .arg("-C")
+            .arg(&unpacked)
+            .status();
+        assert!(status.unwrap().success());
+        assert_eq!(runs(&mut Command::new(unpacked.join("bin/ctr"))), "ctr\n");
+        assert_eq!(
+            runs(&mut Command::new(&files[&format!("{runc}/runc.arm64")])),
+            "runc\n"
+        );
+    }
+
+    #[test]
+    fn the_same_programs_give_the_same_files() {
+        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let sums = |directory: &Path| {
+            let files = laid_out(directory).into_iter();
+            files
+                .map(|(name, path)| (name, sha256(&path).unwrap()))
+                .collect::<BTreeMap<_, _>>()
+        };
+        assert_eq!(sums(one.path()), sums(two.path()));
+    }
+}

@@ -1,0 +1,75 @@
+//! What a template language must be able to do, so that profiles can be written in it.
+//!
+//! Everything here is neutral: sources are names and texts, data is JSON, late-bound values and downloads are placed by one
+//! implementation for all languages, and every engine works within the same [`Budget`]. The languages are listed in [`crate::engines`].
+
+use serde_json::Value;
+
+use crate::budget::Budget;
+use crate::downloads::Catalogue;
+use crate::rendered_text::{Placements, RenderedText};
+
+/// A template language.
+pub(crate) trait Engine: Sync {
+    /// Names and texts of the library's parts that are written in this language; each name starts with [`crate::library::PREFIX`].
+    fn library(&self) -> &'static [(&'static str, &'static str)];
+
+    /// Checks the bounds of one template before it is parsed, and lists the names of the templates that it includes itself.
+    fn check<'s>(&self, source: &'s str) -> Result<Vec<&'s str>, Located>;
+
+    /// Parses the templates of one stage, and checks how they include each other. The first one that is wrong fails.
+    fn compile(&self, sources: &Sources<'_>, budget: &Budget<'_>) -> Result<Box<dyn Compiled>, Failure>;
+}
+
+/// The compiled templates of one stage.
+pub(crate) trait Compiled: Send + Sync {
+    /// Renders every text of the stage, in the order of [`Sources::texts`].
+    fn render(&self, inputs: &Inputs<'_>, budget: &Budget<'_>) -> Result<Vec<RenderedText>, Failure>;
+}
+
+/// The templates of one stage, each a name and a text.
+pub(crate) struct Sources<'a> {
+    /// Those that others can include.
+    pub(crate) partials: Vec<(&'a str, &'a str)>,
+    /// Those that are rendered. Their names are their places inside the spec, for messages only: keys can contain dots, so that two
+    /// places can read the same.
+    pub(crate) texts: Vec<(String, &'a str)>,
+}
+
+/// What the templates of one stage are rendered with.
+pub(crate) struct Inputs<'a> {
+    pub(crate) data: &'a Value,
+    pub(crate) late_bound: &'a Placements<'a>,
+    pub(crate) downloads: &'a Catalogue<'a>,
+}
+
+/// Something wrong at a place in a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Located {
+    /// Line, from 1.
+    pub(crate) line: Option<usize>,
+    /// Column, from 1.
+    pub(crate) column: Option<usize>,
+    /// Never repeats data: a value may be a credential.
+    pub(crate) problem: String,
+}
+
+impl Located {
+    pub(crate) fn nowhere(problem: impl Into<String>) -> Self {
+        Self {
+            line: None,
+            column: None,
+            problem: problem.into(),
+        }
+    }
+}
+
+/// A template that can't be compiled or rendered.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// Name of the template in which the problem is.
+    pub(crate) template: String,
+    /// Name of the text that was being rendered, which may include the template.
+    pub(crate) text: Option<String>,
+    pub(crate) at: Located,
+}

@@ -1,0 +1,263 @@
+//! Late-bound values: credentials and names that are known only when user data is published.
+//!
+//! A template places a marker, `%%osm-late{<id>,<encoding>}%%`. When the document is written, the value in that encoding replaces the
+//! marker. Markers must be intact after rendering, so a function that would change one is an error.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use osm_api::config::{LateBound, LateBoundKind};
+use serde_json::Value;
+
+use crate::error::UserDataError;
+use crate::reserved::RESERVED_PREFIX;
+use crate::yaml;
+
+const SUFFIX: &str = "}%%";
+
+/// Values by id.
+pub type LateValues = BTreeMap<String, String>;
+
+/// How a value is written in the place of its marker. All but `Raw` and `B64` include their quotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Encoding {
+    Raw,
+    Toml,
+    Yaml,
+    Json,
+    Shell,
+    B64,
+    /// Unchanged, in a tree whose writer quotes. Templates can't use it, because their output is not quoted again.
+    Text,
+}
+
+impl Encoding {
+    const NAMES: [(&str, Self); 7] = [
+        ("raw", Self::Raw),
+        ("toml", Self::Toml),
+        ("yaml", Self::Yaml),
+        ("json", Self::Json),
+        ("shell", Self::Shell),
+        ("b64", Self::B64),
+        ("text", Self::Text),
+    ];
+
+    fn parse(name: &str) -> Option<Self> {
+        Self::NAMES
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, encoding)| *encoding)
+    }
+
+    /// One that templates may ask for.
+    pub(crate) fn of_template(name: &str) -> Option<Self> {
+        Self::parse(name).filter(|encoding| *encoding != Self::Text)
+    }
+
+    /// `None` where the value can't be written raw, or in a shell.
+    fn encode(self, value: &str) -> Option<String> {
+        match self {
+            Self::Raw => value
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "._~+/=-".contains(c))
+                .then(|| value.to_owned()),
+            Self::Toml => Some(toml::Value::String(value.to_owned()).to_string()),
+            Self::Yaml => Some(yaml::quote(value)),
+            Self::Json => Some(yaml::json(&Value::String(value.to_owned()))),
+            Self::Shell => shell(value),
+            Self::B64 => Some(STANDARD.encode(value)),
+            Self::Text => Some(value.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Encoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            Self::NAMES
+                .iter()
+                .find(|(_, known)| known == self)
+                .map_or("raw", |(name, _)| name),
+        )
+    }
+}
+
+/// `text` as one word of a POSIX shell; `None` where it has a NUL, which shells leave out or end at.
+pub(crate) fn shell(text: &str) -> Option<String> {
+    (!text.contains('\0')).then(|| format!("'{}'", text.replace('\'', r"'\''")))
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Marker {
+    pub(crate) id: String,
+    pub(crate) encoding: Encoding,
+}
+
+impl fmt::Display for Marker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{RESERVED_PREFIX}{},{}{SUFFIX}", self.id, self.encoding)
+    }
+}
+
+impl Marker {
+    /// Reads a marker at the start of `text`, with its length.
+    fn read(text: &str) -> Option<(Self, usize)> {
+        let body = text.strip_prefix(RESERVED_PREFIX)?;
+        let (inner, _) = body.split_once(SUFFIX)?;
+        let (id, encoding) = inner.split_once(',')?;
+        let encoding = Encoding::parse(encoding)?;
+        let known = |c: char| c.is_ascii_alphanumeric() || "._:/-[]".contains(c);
+        let good = !id.is_empty() && id.chars().all(known);
+        good.then(|| {
+            (
+                Self {
+                    id: id.to_owned(),
+                    encoding,
+                },
+                RESERVED_PREFIX.len() + inner.len() + SUFFIX.len(),
+            )
+        })
+    }
+}
+
+/// A marker that was cut or changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Damaged;
+
+/// A text, cut at its markers.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Part<'a> {
+    Text(&'a str),
+    Marker(Marker),
+}
+
+/// Cuts `text` at its markers.
+pub(crate) fn parts(text: &str) -> Result<Vec<Part<'_>>, Damaged> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some((before, _)) = rest.split_once(RESERVED_PREFIX) {
+        let at = rest.get(before.len()..).unwrap_or_default();
+        let (marker, length) = Marker::read(at).ok_or(Damaged)?;
+        parts.push(Part::Text(before));
+        parts.push(Part::Marker(marker));
+        rest = at.get(length..).unwrap_or_default();
+    }
+    parts.push(Part::Text(rest));
+    Ok(parts)
+}
+
+/// The markers of `text`, once for each time that they occur.
+pub(crate) fn markers(text: &str) -> Result<Vec<Marker>, Damaged> {
+    let markers = |part| {
+        if let Part::Marker(marker) = part {
+            Some(marker)
+        } else {
+            None
+        }
+    };
+    Ok(parts(text)?.into_iter().filter_map(markers).collect())
+}
+
+/// Fills the markers of `text`; `place` names the text in errors.
+pub(crate) fn fill(
+    text: &str,
+    place: &dyn fmt::Display,
+    declared: &[LateBound],
+    values: &LateValues,
+) -> Result<String, UserDataError> {
+    let unknown = || UserDataError::UnknownMarker {
+        place: place.to_string(),
+    };
+    let mut filled = String::with_capacity(text.len());
+    for part in parts(text).map_err(|Damaged| unknown())? {
+        match part {
+            Part::Text(text) => filled.push_str(text),
+            Part::Marker(Marker { id, encoding }) => {
+                if !declared.iter().any(|late| late.id == id) {
+                    return Err(unknown());
+                }
+                let value = values
+                    .get(&id)
+                    .ok_or_else(|| UserDataError::MissingValue(id.clone()))?;
+                let encoded = encoding.encode(value).ok_or(match encoding {
+                    Encoding::Shell => UserDataError::Nul(id),
+                    _ => UserDataError::NotRaw(id),
+                })?;
+                filled.push_str(&encoded);
+            }
+        }
+    }
+    Ok(filled)
+}
+
+/// The first text in `value`, keys included, that contains the reserved prefix, as a path.
+pub(crate) fn find_reserved(value: &Value) -> Option<String> {
+    find(value, &|text| text.contains(RESERVED_PREFIX))
+}
+
+/// The first text in `value`, keys included, that `is` so, as a path.
+pub(crate) fn find(value: &Value, is: &impl Fn(&str) -> bool) -> Option<String> {
+    match value {
+        Value::String(text) => is(text).then(String::new),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .find_map(|(i, item)| find(item, is).map(|path| format!("[{i}]{}", dotted(&path)))),
+        Value::Object(map) => map.iter().find_map(|(key, value)| {
+            if is(key) {
+                return Some("a key".to_owned());
+            }
+            find(value, is).map(|path| format!("{key}{}", dotted(&path)))
+        }),
+        _ => None,
+    }
+}
+
+fn dotted(path: &str) -> String {
+    if path.is_empty() || path.starts_with('[') {
+        path.to_owned()
+    } else {
+        format!(".{path}")
+    }
+}
+
+/// Readable stand-ins for the values of `declared`.
+pub(crate) fn stand_ins(declared: &[LateBound]) -> LateValues {
+    declared
+        .iter()
+        .map(|late| (late.id.clone(), late.id.replace([':', '[', ']'], "-")))
+        .collect()
+}
+
+/// Values as large as they get, which no compression makes smaller.
+pub(crate) fn largest(declared: &[LateBound]) -> LateValues {
+    let size = |kind| match kind {
+        LateBoundKind::ApiToken | LateBoundKind::KubeletToken => 1536,
+        LateBoundKind::ProvisioningSecretName | LateBoundKind::ProvisioningDigest => 64,
+        LateBoundKind::RegistryUsername => 256,
+        LateBoundKind::RegistryPassword
+        | LateBoundKind::SecretKey
+        | LateBoundKind::ConfigMapKey
+        | LateBoundKind::OperatingSystemSpecField => 4096,
+    };
+    declared
+        .iter()
+        .map(|late| (late.id.clone(), filler(&late.id, size(late.kind))))
+        .collect()
+}
+
+/// `length` characters of base64url that look random and depend on `seed` alone.
+pub(crate) fn filler(seed: &str, length: usize) -> String {
+    let mut text = String::new();
+    for i in 0.. {
+        if text.len() >= length {
+            break;
+        }
+        let bytes = osm_api::digest::sha256(format!("{seed}{i}").as_bytes());
+        text.push_str(&base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes));
+    }
+    text.truncate(length);
+    text
+}

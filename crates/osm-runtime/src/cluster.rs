@@ -1,0 +1,70 @@
+//! What a controller works with in one worker cluster: connections, settings, gates and watches.
+
+use std::sync::Arc;
+
+use osm_api::rbac::Installation;
+use tokio_util::sync::CancellationToken;
+
+use crate::connection_role::ConnectionRole;
+use crate::readiness::Gates;
+use crate::relist::Relist;
+use crate::{Connection, Process, settings};
+
+/// One worker cluster, with the management cluster that its profiles, configs and settings are in. Cheap to clone.
+#[derive(Clone)]
+pub struct Cluster {
+    pub process: Arc<Process>,
+    pub installation: Installation,
+    /// The cluster of profiles, configs and settings.
+    pub management: Connection,
+    /// The cluster of MachineDeployments and of `cloud-init-settings`; the same as `management` unless another one is given.
+    pub worker: Connection,
+    /// The settings in force.
+    pub settings: settings::Receiver,
+    pub gates: Gates,
+    /// Lists everything again in every watch of this cluster.
+    pub relist: Relist,
+    /// Cancelled when the process stops, or this cluster is no longer served.
+    pub shutdown: CancellationToken,
+}
+
+impl Cluster {
+    /// Returns the handle, and the sender of its settings for [`settings_watch::spawn`](crate::settings_watch::spawn).
+    pub fn new(
+        process: &Arc<Process>,
+        gates: Gates,
+        installation: Installation,
+        management: Connection,
+        worker: Connection,
+    ) -> (Self, settings::Sender) {
+        let (sender, settings) = tokio::sync::watch::channel(None);
+        let shutdown = process.shutdown.child_token();
+        let relist = Relist::default();
+        (
+            Self {
+                process: process.clone(),
+                installation,
+                management,
+                worker,
+                settings,
+                gates,
+                relist,
+                shutdown,
+            },
+            sender,
+        )
+    }
+
+    /// Each connection once.
+    pub fn connections(&self) -> Vec<&Connection> {
+        match self.management.role() {
+            ConnectionRole::Only => vec![&self.management],
+            ConnectionRole::Of(_) => vec![&self.management, &self.worker],
+        }
+    }
+
+    /// Namespace of profiles, configs and settings.
+    pub fn namespace(&self) -> &str {
+        &self.installation.namespace
+    }
+}

@@ -1,0 +1,57 @@
+//! The clock and the random numbers of a process. Model tests provide their own, so that a run can be repeated.
+
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use rand::RngCore;
+
+type Fill = dyn Fn(&mut [u8]) + Send + Sync;
+
+/// The clock and the random numbers of a process. Cheap to clone.
+#[derive(Clone)]
+pub struct Environment {
+    now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    fill: Arc<Fill>,
+}
+
+impl Environment {
+    /// An environment for model tests; the services use the default.
+    pub fn new(
+        now: impl Fn() -> Timestamp + Send + Sync + 'static,
+        fill: impl Fn(&mut [u8]) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            now: Arc::new(now),
+            fill: Arc::new(fill),
+        }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        (self.now)()
+    }
+
+    /// Random bytes, strong enough for a key.
+    pub fn bytes<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        (self.fill)(&mut bytes);
+        bytes
+    }
+
+    /// A random number from 0 to 1.
+    pub fn fraction(&self) -> f64 {
+        f64::from(u32::from_le_bytes(self.bytes())) / f64::from(u32::MAX)
+    }
+}
+
+impl Default for Environment {
+    fn default() -> Self {
+        Self::new(Timestamp::now, |bytes| rand::rng().fill_bytes(bytes))
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Environment")
+    }
+}

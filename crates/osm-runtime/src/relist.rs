@@ -1,0 +1,19 @@
+//! Has every watch of a cluster list everything again.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+/// Clones are of one.
+#[derive(Clone, Debug, Default)]
+pub struct Relist(Arc<watch::Sender<()>>);
+
+impl Relist {
+    pub(crate) fn now(&self) {
+        self.0.send_replace(());
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<()> {
+        self.0.subscribe()
+    }
+}

@@ -1,0 +1,122 @@
+//! Server-side apply.
+
+use serde_json::{Map, Value};
+
+/// Server-side apply with force of `new`, after the same manager has applied `last`: what it no longer sends is removed, unless
+/// another manager has sent it too (`others`). Lists of objects with a `type` are maps by it, other lists are one value.
+pub(super) fn apply(target: &mut Value, last: Option<&Value>, others: &[&Value], new: &Value) {
+    if let Some(last) = last {
+        remove_left_out(target, last, others, new);
+    }
+    add(target, new);
+}
+
+fn add(target: &mut Value, new: &Value) {
+    match new {
+        Value::Object(new) => {
+            if !target.is_object() {
+                *target = Value::Object(Map::new());
+            }
+            let Value::Object(target) = target else { return };
+            for (key, value) in new.iter().filter(|(_, value)| !value.is_null()) {
+                add(target.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        Value::Array(items) if is_map(items) => {
+            if !target.is_array() {
+                *target = Value::Array(Vec::new());
+            }
+            let Value::Array(target) = target else { return };
+            for item in items {
+                match target.iter_mut().find(|known| key_of(known) == key_of(item)) {
+                    Some(known) => add(known, item),
+                    None => target.push(item.clone()),
+                }
+            }
+        }
+        value => *target = value.clone(),
+    }
+}
+
+fn remove_left_out(target: &mut Value, last: &Value, others: &[&Value], new: &Value) {
+    match (target, last) {
+        (Value::Object(target), Value::Object(last)) => {
+            for (key, was) in last {
+                let of_others: Vec<&Value> = others.iter().filter_map(|other| other.get(key)).collect();
+                let new = new.get(key).unwrap_or(&Value::Null);
+                if new.is_null() && of_others.is_empty() {
+                    target.remove(key);
+                } else if let Some(target) = target.get_mut(key) {
+                    remove_left_out(target, was, &of_others, new);
+                }
+            }
+        }
+        (Value::Array(target), Value::Array(last)) if is_map(last) => {
+            let item = |list: &Value, key: &str| {
+                list.as_array()
+                    .into_iter()
+                    .flatten()
+                    .find(|item| key_of(item) == Some(key))
+                    .cloned()
+            };
+            for was in last {
+                let Some(key) = key_of(was) else { continue };
+                let of_others: Vec<Value> = others.iter().filter_map(|other| item(other, key)).collect();
+                let of_others: Vec<&Value> = of_others.iter().collect();
+                let new = item(new, key).unwrap_or_default();
+                if new.is_null() && of_others.is_empty() {
+                    target.retain(|known| key_of(known) != Some(key));
+                } else if let Some(target) = target.iter_mut().find(|known| key_of(known) == Some(key)) {
+                    remove_left_out(target, was, &of_others, &new);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_map(items: &[Value]) -> bool {
+    !items.is_empty() && items.iter().all(|item| key_of(item).is_some())
+}
+
+fn key_of(item: &Value) -> Option<&str> {
+    item.get("type")?.as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_merge_patch_adds_replaces_and_removes() {
+        let mut object = json!({"a": {"b": 1, "c": 2}, "d": [1]});
+        json_patch::merge(&mut object, &json!({"a": {"b": null, "e": 3}, "d": [2, 3]}));
+        assert_eq!(object, json!({"a": {"c": 2, "e": 3}, "d": [2, 3]}));
+    }
+
+    #[test]
+    fn managers_own_what_they_send_and_take_back_what_they_leave_out() {
+        let condition = |type_: &str, reason: &str| json!({"type": type_, "reason": reason});
+        let one = json!({"conditions": [condition("One", "a")], "one": {"x": 1, "y": 2}});
+        let two = json!({"conditions": [condition("Two", "b")], "two": 1});
+        let mut status = Value::Null;
+        apply(&mut status, None, &[], &one);
+        apply(&mut status, None, &[&one], &two);
+        assert_eq!(
+            status,
+            json!({"conditions": [condition("One", "a"), condition("Two", "b")], "one": {"x": 1, "y": 2}, "two": 1})
+        );
+        let less = json!({"conditions": [condition("One", "c")], "one": {"x": 3}});
+        apply(&mut status, Some(&one), &[&two], &less);
+        assert_eq!(
+            status,
+            json!({"conditions": [condition("One", "c"), condition("Two", "b")], "one": {"x": 3}, "two": 1})
+        );
+        apply(&mut status, Some(&two), &[&less], &json!({}));
+        assert_eq!(
+            status,
+            json!({"conditions": [condition("One", "c")], "one": {"x": 3}})
+        );
+    }
+}

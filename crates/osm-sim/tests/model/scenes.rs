@@ -1,0 +1,313 @@
+//! Cases written by hand: proptest found each of them, or they take longer than its cases.
+
+use std::time::Duration;
+
+use osm_api::names;
+
+use crate::case::{Act, Case, Damaged, How, POOLS, Trouble, Which};
+use crate::fault_schedule::FaultSchedule;
+use crate::world::{World, alone, live_through, play};
+
+const HOUR: u64 = 3600;
+
+async fn good(world: &World) {
+    let judged = world.verdict().await.and_then(|()| world.wanted());
+    judged.unwrap_or_else(|broken| panic!("{broken}\n\n{}", world.story()));
+}
+
+fn calm() -> World {
+    let world = World::new(1, FaultSchedule::new(&Case::calm(1, Vec::new())));
+    world.start([1, 1]);
+    world
+}
+
+async fn hours(world: &World, hours: u64) {
+    world.pass(Duration::from_secs(hours * HOUR)).await;
+}
+
+#[test]
+fn a_pool_is_published_and_renewed_for_days() {
+    alone(async {
+        let world = calm();
+        world.create_pool(0);
+        hours(&world, 48).await;
+        world.end_of_faults().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
+#[test]
+fn configs_that_are_looked_for_in_the_wrong_place_cost_nothing_however_long() {
+    alone(async {
+        let world = calm();
+        // Tokens that outlive it.
+        world.set_settings(720);
+        world.create_pool(0);
+        hours(&world, 1).await;
+        world.lose(true);
+        hours(&world, 60).await;
+        world.broken().unwrap();
+        world.lose(false);
+        world.end_of_faults().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
+#[test]
+fn an_orphan_whose_deletion_was_missed_is_collected_after_a_day() {
+    alone(async {
+        let world = calm();
+        world.set_settings(720);
+        world.create_pool(0);
+        world.create_pool(1);
+        hours(&world, 1).await;
+        // While osc-controller is away, the MachineDeployment goes, and somebody deletes its config.
+        world.kill(Which::OscController, 0, Duration::from_secs(40 * HOUR));
+        world.delete_pool(0);
+        world.delete_config(0);
+        hours(&world, 23).await;
+        let bootstrap = names::bootstrap_secret_name("pool-0", "kube-system");
+        assert!(world.secret(&bootstrap).is_some(), "a day has not passed");
+        hours(&world, 3).await;
+        assert!(
+            world.secret(&bootstrap).is_none(),
+            "it is collected: {}",
+            world.story()
+        );
+        hours(&world, 24).await;
+        world.end_of_faults().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
+#[test]
+fn an_identity_that_lost_its_label_gets_it_again_and_its_tokens_live_on() {
+    for what in [Damaged::Account, Damaged::Role, Damaged::Binding] {
+        for how in [How::Unlabel, How::Unannotate] {
+            let acts = vec![(0, Act::CreatePool(0)), (5_000, Act::Damage(0, what, how))];
+            live_through(&Case::calm(1, acts)).unwrap_or_else(|broken| panic!("{broken}"));
+        }
+    }
+}
+
+#[test]
+fn what_lost_its_label_is_undone_with_its_pool() {
+    for what in [
+        Damaged::Bootstrap,
+        Damaged::Provisioning,
+        Damaged::Account,
+        Damaged::Role,
+        Damaged::Binding,
+    ] {
+        for how in [How::Unlabel, How::Unannotate] {
+            let acts = vec![
+                (0, Act::CreatePool(0)),
+                (5_000, Act::DeletePool(0)),
+                (0, Act::Damage(0, what, how)),
+            ];
+            live_through(&Case::calm(1, acts)).unwrap_or_else(|broken| panic!("{broken}"));
+        }
+    }
+}
+
+#[test]
+fn a_document_that_lost_its_label_is_opened_to_those_that_may_fetch_it() {
+    for how in [How::Unlabel, How::Unannotate] {
+        // secret-syncer sees it together with a new revision, whose document is another one.
+        let acts = vec![
+            (0, Act::CreatePool(0)),
+            (5_000, Act::Kill(Which::SecretSyncer, 0, 30_000)),
+            (0, Act::Damage(0, Damaged::Provisioning, how)),
+            (0, Act::Template(0, 0)),
+            (5_000, Act::Wait(1)),
+        ];
+        live_through(&Case::calm(1, acts)).unwrap_or_else(|broken| panic!("{broken}"));
+    }
+}
+
+#[test]
+fn a_case_is_played_the_same_way_each_time() {
+    let troubles = [
+        Trouble::ResetAfter,
+        Trouble::CrashAfter,
+        Trouble::Silence,
+        Trouble::Cut(1),
+        Trouble::Refused(500),
+    ];
+    let faults = (20..120).step_by(9).zip(troubles.into_iter().cycle()).collect();
+    let acts = vec![
+        (0, Act::CreatePool(0)),
+        (10, Act::CreatePool(1)),
+        (900, Act::Template(0, 300)),
+        (5_000, Act::Kill(Which::OscController, 1, 700)),
+        (100, Act::Profile(90)),
+        (0, Act::ReplacePool(1)),
+        (50, Act::Freeze(Which::SecretSyncer, 2, 9_000)),
+        (300, Act::Template(0, 10)),
+        (9_000, Act::Scale(Which::OscController, 3)),
+        (500, Act::Scale(Which::SecretSyncer, 1)),
+    ];
+    let lease_faults = (10..200).step_by(23).zip(troubles).collect();
+    let case = Case {
+        seed: 7,
+        replicas: [2, 3],
+        faults,
+        lease_faults,
+        acts,
+    };
+    let (first, second) = (play(&case), play(&case));
+    for (at, (one, two)) in first.1.lines().zip(second.1.lines()).enumerate() {
+        assert_eq!(one, two, "line {at} of {}", first.1);
+    }
+    assert_eq!(first, second);
+    assert!(first.0.is_ok_and(|requests| requests > 150), "{}", first.1);
+}
+
+#[test]
+fn marking_a_damaged_secret_is_not_held_against_the_services() {
+    let damage = Act::Damage(0, Damaged::Bootstrap, How::Content);
+    let acts = vec![(0, Act::CreatePool(0)), (5_000, damage), (0, Act::Lost(1))];
+    live_through(&Case::calm(1, acts)).unwrap_or_else(|broken| panic!("{broken}"));
+}
+
+/// Whatever a replica was about to write when it was stopped for longer than its Lease is good, the others do, and it is refused.
+#[test]
+fn a_write_of_one_that_was_stopped_is_refused_and_breaks_nothing() {
+    let mut refused = 0;
+    for number in (60..180).step_by(8) {
+        let acts = vec![
+            (0, Act::CreatePool(0)),
+            (6_000, Act::Template(0, 0)),
+            (2_000, Act::Template(0, 0)),
+        ];
+        let faults = vec![(number, Trouble::Stopped(7_000))];
+        let case = Case {
+            replicas: [2, 2],
+            faults,
+            ..Case::calm(number.into(), acts)
+        };
+        let (judged, story) = play(&case);
+        judged.unwrap_or_else(|broken| panic!("{case:?}: {broken}\n\n{story}"));
+        refused += story
+            .lines()
+            .filter(|line| line.contains(": 409 ") && !line.contains("leases"))
+            .count();
+    }
+    println!("{refused} writes were refused");
+    assert!(refused > 0);
+}
+
+#[test]
+fn a_secret_without_its_label_is_found_again_after_the_key_was_lost() {
+    let acts = vec![
+        (0, Act::CreatePool(0)),
+        (5_000, Act::Kill(Which::SecretSyncer, 0, 1)),
+        (0, Act::Damage(0, Damaged::Bootstrap, How::Unlabel)),
+        (0, Act::Damage(0, Damaged::Key, How::Content)),
+    ];
+    live_through(&Case::calm(1, acts)).unwrap_or_else(|broken| panic!("{broken}"));
+}
+
+/// How long it takes until all pools are published at the newest revision of their templates, after all were edited.
+async fn rotated(world: &World) -> Duration {
+    let began = tokio::time::Instant::now();
+    for number in 0..POOLS {
+        world.edit_template(number, 0);
+    }
+    while world.wanted().is_err() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{}", world.story());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let took = began.elapsed();
+    // The conditions follow the Secrets.
+    world.pass(Duration::from_secs(1)).await;
+    took
+}
+
+/// Three replicas of each, three pools, and watches that hardly lag.
+async fn together() -> World {
+    let world = World::new(3, FaultSchedule::new(&Case::calm(3, Vec::new())));
+    world.schedule.calm_down();
+    world.start([3, 3]);
+    for number in 0..POOLS {
+        world.create_pool(number);
+    }
+    world.pass(Duration::from_secs(30)).await;
+    world.wanted().unwrap();
+    world.server.with(|state| {
+        let now = state.now();
+        for lease in state.all("leases") {
+            let renewed: jiff::Timestamp = lease["spec"]["renewTime"].as_str().unwrap().parse().unwrap();
+            assert!(now.duration_since(renewed).as_secs() < 3, "nobody renews {lease}");
+        }
+    });
+    world
+}
+
+#[test]
+fn the_work_of_one_that_dies_is_taken_over_within_five_seconds() {
+    for (one, which) in [Which::OscController, Which::SecretSyncer]
+        .into_iter()
+        .flat_map(|w| [(0, w), (1, w), (2, w)])
+    {
+        alone(async move {
+            let world = together().await;
+            assert!(rotated(&world).await < Duration::from_secs(1));
+            // It comes back as another pod: nobody knows that its Lease is out of use.
+            world.kill(which, one, Duration::from_millis(60_001));
+            let took = rotated(&world).await;
+            println!("{which:?} {one} died: {took:?}");
+            assert!(took < Duration::from_secs(5), "{took:?}\n{}", world.story());
+        });
+    }
+}
+
+#[test]
+fn the_lease_of_one_that_died_is_deleted() {
+    alone(async {
+        let world = together().await;
+        world.kill(Which::OscController, 1, Duration::from_millis(1_001));
+        world.scale([1, 1]);
+        world.pass(Duration::from_secs(1000)).await;
+        let leases = world.server.with(|state| state.all("leases").count());
+        assert_eq!(leases, 2, "{}", world.story());
+        good(&world).await;
+    });
+}
+
+#[test]
+fn the_work_of_one_that_ends_is_taken_over_at_once() {
+    alone(async {
+        let world = together().await;
+        world.scale([1, 1]);
+        let took = rotated(&world).await;
+        println!("{took:?}");
+        assert!(took < Duration::from_millis(1500), "{took:?}\n{}", world.story());
+        world.scale([3, 2]);
+        assert!(rotated(&world).await < Duration::from_millis(1500));
+        let leases = world.server.with(|state| state.all("leases").count());
+        assert_eq!(leases, 5);
+        good(&world).await;
+    });
+}
+
+#[test]
+fn the_only_one_that_comes_back_as_another_waits_for_the_dead_one_four_seconds() {
+    alone(async {
+        let world = together().await;
+        world.scale([1, 1]);
+        world.pass(Duration::from_secs(60)).await;
+        world.kill(Which::SecretSyncer, 0, Duration::from_millis(1));
+        let took = rotated(&world).await;
+        assert!(took < Duration::from_secs(5), "{took:?}\n{}", world.story());
+        // In the same pod it finds its own Lease, and no other any more.
+        world.pass(Duration::from_secs(1000)).await;
+        world.kill(Which::SecretSyncer, 0, Duration::from_millis(2));
+        let took = rotated(&world).await;
+        assert!(took < Duration::from_millis(1500), "{took:?}\n{}", world.story());
+        good(&world).await;
+    });
+}

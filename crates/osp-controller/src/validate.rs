@@ -1,0 +1,280 @@
+//! Validates a profile: resolves it, compiles its templates, renders the sample pools with it, and checks the resulting modules by
+//! cloud-init's schema.
+//!
+//! Rendering takes processor time and memory. So it runs in blocking threads, one profile at a time if possible, and once per content.
+//! It continues when the reconcile that started it times out, and the next reconcile gets the result.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use osm_api::OperatingSystemProfileSpec;
+use osm_api::profile::AcceptedProfile;
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use crate::modules::ModulesValidator;
+use crate::refusal::{Outcome, Refusal};
+
+/// How long one validation may take before the others use spare slots. One profile at a time takes the least memory, but a slow one must
+/// not delay the others.
+const MAX_TIME_ALONE: Duration = Duration::from_secs(2);
+
+/// How many profiles may be validated in addition to the first.
+const SPARE_SLOTS: usize = 3;
+
+type DryRun = fn(&AcceptedProfile) -> Result<(), Refusal>;
+type Pending = Shared<BoxFuture<'static, Result<(), Refusal>>>;
+
+/// Slots for validations.
+#[derive(Clone)]
+struct Slots {
+    first: Arc<Semaphore>,
+    /// When the first slot was last taken.
+    first_taken: Arc<Mutex<Instant>>,
+    spare: Arc<Semaphore>,
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self {
+            first: Arc::new(Semaphore::new(1)),
+            first_taken: Arc::new(Mutex::new(Instant::now())),
+            spare: Arc::new(Semaphore::new(SPARE_SLOTS)),
+        }
+    }
+}
+
+impl Slots {
+    /// Waits for a slot. Dropping the permit frees it. The semaphores are never closed, so there always is a permit.
+    async fn acquire(self) -> Option<OwnedSemaphorePermit> {
+        let spare = async {
+            self.first_is_held_too_long().await;
+            self.spare.clone().acquire_owned().await
+        };
+        tokio::select! {
+            biased;
+            slot = self.first.clone().acquire_owned() => {
+                *self.first_taken.lock() = Instant::now();
+                slot.ok()
+            }
+            slot = spare => slot.ok(),
+        }
+    }
+
+    /// Waits until one validation has held the first slot for [`MAX_TIME_ALONE`].
+    async fn first_is_held_too_long(&self) {
+        loop {
+            let taken = *self.first_taken.lock();
+            tokio::time::sleep_until(taken + MAX_TIME_ALONE).await;
+            if *self.first_taken.lock() == taken {
+                return;
+            }
+        }
+    }
+}
+
+/// Validates profiles, and remembers the last result for each.
+pub struct Validator {
+    dry_run: DryRun,
+    slots: Slots,
+    /// By name of the profile: digest of the resolved content, and the pending or finished result.
+    results: Mutex<HashMap<String, (String, Pending)>>,
+}
+
+impl Default for Validator {
+    fn default() -> Self {
+        Self::with(dry_run)
+    }
+}
+
+/// Compiles every template, renders the sample pools, and validates the modules of each.
+pub(crate) fn dry_run(accepted: &AcceptedProfile) -> Result<(), Refusal> {
+    let profile = osm_render::compile(accepted)?;
+    let mut modules = ModulesValidator::new(profile.spec());
+    osm_render::dry_run_with(&profile, |sample, rendered| modules.validate(sample, rendered))
+}
+
+impl Validator {
+    fn with(dry_run: DryRun) -> Self {
+        Self {
+            dry_run,
+            slots: Slots::default(),
+            results: Mutex::default(),
+        }
+    }
+
+    /// Validates the profile of this name.
+    ///
+    /// # Errors
+    /// The first error of the profile.
+    pub async fn validate(&self, name: &str, spec: &OperatingSystemProfileSpec) -> Outcome {
+        let accepted = osm_render::resolve(spec)?;
+        self.result(name, &accepted).await?;
+        Ok(accepted)
+    }
+
+    /// Forgets a profile that is deleted, or belongs to another replica now.
+    pub fn forget(&self, name: &str) {
+        self.results.lock().remove(name);
+    }
+
+    fn result(&self, name: &str, accepted: &AcceptedProfile) -> Pending {
+        let mut results = self.results.lock();
+        match results.get(name) {
+            Some((digest, pending)) if *digest == accepted.digest => pending.clone(),
+            _ => {
+                let pending = self.start(accepted.clone());
+                results.insert(name.to_owned(), (accepted.digest.clone(), pending.clone()));
+                pending
+            }
+        }
+    }
+
+    fn start(&self, accepted: AcceptedProfile) -> Pending {
+        let dry_run = self.dry_run;
+        let slots = self.slots.clone();
+        let task = tokio::spawn(async move {
+            let slot = slots.acquire().await;
+            let work = move || {
+                // The slot is held until the work is done, even if no reconcile waits for the result any longer.
+                let _slot = slot;
+                dry_run(&accepted)
+            };
+            tokio::task::spawn_blocking(work)
+                .await
+                .unwrap_or_else(|_| Err(Refusal::broke_off()))
+        });
+        task.map(|ended| ended.unwrap_or_else(|_| Err(Refusal::broke_off())))
+            .boxed()
+            .shared()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::profile;
+    use osm_api::Reason;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Condvar, Mutex};
+
+    const DEADLINE: Duration = Duration::from_secs(30);
+
+    #[tokio::test]
+    async fn good_is_accepted_and_each_refusal_keeps_its_reason() {
+        let validator = Validator::default();
+        let good = profile("v1.0.0");
+        let accepted = validator.validate("a", &good).await.unwrap();
+        assert_eq!((accepted.version.as_str(), &accepted.spec.0), ("v1.0.0", &good));
+
+        let mut go = good.clone();
+        go.template_engine = osm_api::profile::TemplateEngine::GoTemplate;
+        assert_eq!(
+            validator.validate("a", &go).await.unwrap_err().reason,
+            "TemplateEngineUnsupported"
+        );
+        let mut extends = good.clone();
+        extends.extends = Some("base".into());
+        assert_eq!(
+            validator.validate("a", &extends).await.unwrap_err().reason,
+            "ExtendsUnsupported"
+        );
+        let mut broken = good;
+        broken.provisioning_config.files[0]
+            .content
+            .inline
+            .as_mut()
+            .unwrap()
+            .data = "one\ntwo {{nothing.here}}".into();
+        let refusal = validator.validate("a", &broken).await.unwrap_err();
+        assert!(refusal.message.contains("/etc/motd"), "{refusal:?}");
+        assert!(refusal.message.contains("line 2"), "{refusal:?}");
+    }
+
+    #[tokio::test]
+    async fn the_same_content_is_validated_once_and_other_content_again() {
+        static DRY_RUNS: AtomicUsize = AtomicUsize::new(0);
+        let validator = Validator::with(|_| {
+            DRY_RUNS.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        });
+        for _ in 0..3 {
+            validator.validate("a", &profile("v1.0.0")).await.unwrap();
+        }
+        assert_eq!(DRY_RUNS.load(Ordering::SeqCst), 1);
+        validator.validate("a", &profile("v1.0.1")).await.unwrap();
+        assert_eq!(DRY_RUNS.load(Ordering::SeqCst), 2);
+        validator.forget("a");
+        validator.validate("a", &profile("v1.0.1")).await.unwrap();
+        assert_eq!(DRY_RUNS.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test]
+    async fn a_panic_refuses_its_profile_only() {
+        let validator = Validator::with(|accepted| match accepted.version.as_str() {
+            "v0.0.1" => panic!("on purpose"),
+            _ => Ok(()),
+        });
+        // There are more profiles than slots, so each must free its slot.
+        for i in 0..SPARE_SLOTS + 2 {
+            let refusal = validator
+                .validate(&format!("bad-{i}"), &profile("v0.0.1"))
+                .await
+                .unwrap_err();
+            assert_eq!(refusal.reason, Reason::JudgingBrokeOff);
+        }
+        validator.validate("good", &profile("v1.0.0")).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn profiles_wait_for_each_other_unless_one_is_slow() {
+        let slots = Slots::default();
+        let mut held = slots.clone().acquire().await;
+        // Each wait is short, all of them together are not.
+        for _ in 0..5 {
+            let next = tokio::spawn(slots.clone().acquire());
+            tokio::time::sleep(MAX_TIME_ALONE / 2).await;
+            assert_eq!(slots.spare.available_permits(), SPARE_SLOTS);
+            drop(held);
+            held = next.await.unwrap();
+        }
+        let second = slots.clone().acquire().await;
+        assert_eq!(slots.spare.available_permits(), SPARE_SLOTS - 1);
+        drop((held, second));
+    }
+
+    #[tokio::test]
+    async fn a_slow_profile_delays_no_other_and_is_not_started_twice() {
+        static STARTED: AtomicUsize = AtomicUsize::new(0);
+        static FINISH: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+        let validator = Validator::with(|accepted| {
+            if accepted.version == "v0.0.1" {
+                STARTED.fetch_add(1, Ordering::SeqCst);
+                drop(FINISH.1.wait_while(FINISH.0.lock().unwrap(), |finish| !*finish));
+            }
+            Ok(())
+        });
+        // The caller gives up, but the work continues.
+        assert!(
+            validator
+                .validate("slow", &profile("v0.0.1"))
+                .now_or_never()
+                .is_none()
+        );
+        tokio::time::timeout(DEADLINE, validator.validate("quick", &profile("v1.0.0")))
+            .await
+            .unwrap()
+            .unwrap();
+        *FINISH.0.lock().unwrap() = true;
+        FINISH.1.notify_all();
+        tokio::time::timeout(DEADLINE, validator.validate("slow", &profile("v0.0.1")))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(STARTED.load(Ordering::SeqCst), 1);
+    }
+}

@@ -1,0 +1,170 @@
+//! The ServiceAccount of a pool, its Role and its RoleBinding; and `osm-node-bootstrap`, which all pools share.
+
+use std::fmt::Debug;
+
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use osm_api::names::NODE_BOOTSTRAP_ACCOUNT;
+use osm_runtime::RequestError;
+use osm_runtime::error::{already_exists, is_code};
+use osm_runtime::request::failed;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::io::apply::{objects, teardown};
+use crate::io::caches;
+use crate::io::error::ApplyError;
+use crate::io::syncer::Syncer;
+use crate::model::found::Identity;
+use crate::model::gathered::Gathered;
+use crate::model::view::ROLE_IDENTITY;
+use crate::plan::adoption::{IdentityAdoption, of_identity};
+use crate::plan::retention;
+use crate::plan::steps::{BindingStep, KubeletIdentity, Publish, RoleStep};
+
+/// Returns what the kubelets' token is bound to.
+///
+/// # Errors
+/// Requests that failed. This holds for the other functions here as well.
+pub async fn node_account(syncer: &Syncer, kubelets: &KubeletIdentity) -> Result<String, ApplyError> {
+    if let KubeletIdentity::Known(joins_by) = kubelets {
+        return Ok(joins_by.clone());
+    }
+    let metadata = ObjectMeta {
+        name: Some(NODE_BOOTSTRAP_ACCOUNT.to_owned()),
+        ..ObjectMeta::default()
+    };
+    let api: Api<ServiceAccount> = syncer.clients.in_namespace();
+    let created = match api
+        .create(&PostParams::default(), &objects::account(metadata))
+        .await
+    {
+        Err(error) if already_exists(&error) => api.get(NODE_BOOTSTRAP_ACCOUNT).await,
+        outcome => outcome,
+    };
+    Ok(syncer
+        .caches
+        .wrote_account(&created.map_err(failed("ServiceAccount osm-node-bootstrap"))?))
+}
+
+/// Returns its uid.
+pub async fn account(syncer: &Syncer, publish: &Publish) -> Result<String, ApplyError> {
+    if let Some(uid) = &publish.account {
+        return Ok(uid.clone());
+    }
+    let account = objects::account(metadata(syncer, publish));
+    let created = create(
+        syncer,
+        &syncer.clients.in_namespace(),
+        &account,
+        "a pool's ServiceAccount",
+    )
+    .await?;
+    Ok(syncer.caches.wrote_account(&created))
+}
+
+/// The Role opens exactly these Secrets.
+pub async fn role(
+    syncer: &Syncer,
+    gathered: &Gathered,
+    publish: &Publish,
+    secrets: &[String],
+) -> Result<(), ApplyError> {
+    let step = retention::open(gathered.existing.role.as_deref(), secrets);
+    put_role(syncer, step, metadata(syncer, publish), secrets).await
+}
+
+pub async fn put_role(
+    syncer: &Syncer,
+    step: RoleStep,
+    mut metadata: ObjectMeta,
+    secrets: &[String],
+) -> Result<(), ApplyError> {
+    const WHAT: &str = "a pool's Role";
+    let api: Api<Role> = syncer.clients.in_namespace();
+    let written = match step {
+        RoleStep::Keep => return Ok(()),
+        RoleStep::Create => create(syncer, &api, &objects::role(metadata, secrets), WHAT).await?,
+        RoleStep::Replace { resource_version } => {
+            let name = metadata.name.clone().unwrap_or_default();
+            metadata.resource_version = Some(resource_version);
+            let role = objects::role(metadata, secrets);
+            api.replace(&name, &PostParams::default(), &role)
+                .await
+                .map_err(failed(WHAT))?
+        }
+    };
+    syncer.caches.wrote_role(&written);
+    Ok(())
+}
+
+pub async fn binding(syncer: &Syncer, publish: &Publish) -> Result<(), ApplyError> {
+    const WHAT: &str = "a pool's RoleBinding";
+    let api: Api<RoleBinding> = syncer.clients.in_namespace();
+    let name = &publish.identity;
+    match &publish.binding {
+        BindingStep::Keep => return Ok(()),
+        BindingStep::Create => {}
+        BindingStep::Recreate { uid } => {
+            teardown::delete(&api, name, uid, None, WHAT).await?;
+            syncer.caches.bindings.deleted(&caches::key(name), uid);
+        }
+    }
+    let binding = objects::binding(metadata(syncer, publish), name);
+    let created = create(syncer, &api, &binding, WHAT).await?;
+    syncer.caches.wrote_binding(&created);
+    Ok(())
+}
+
+fn metadata(syncer: &Syncer, publish: &Publish) -> ObjectMeta {
+    objects::metadata(
+        &publish.ownership,
+        &syncer.clients.installation,
+        &publish.identity,
+        ROLE_IDENTITY,
+    )
+}
+
+/// Creates an object, or adopts the one that has its name, as [`of_identity`] decides.
+async fn create<K>(syncer: &Syncer, api: &Api<K>, object: &K, what: &'static str) -> Result<K, ApplyError>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + Debug,
+{
+    let refused = match api.create(&PostParams::default(), object).await {
+        Err(error) if already_exists(&error) => error,
+        outcome => return Ok(outcome.map_err(failed(what))?),
+    };
+    let name = object.meta().name.clone().unwrap_or_default();
+    let found = api.get_metadata(&name).await.map_err(failed(what))?.metadata;
+    match of_identity(
+        &syncer.clients.installation,
+        &Identity::of(object.meta()),
+        &Identity::of(&found),
+    ) {
+        IdentityAdoption::GatherAgain => Err(RequestError::Conflict { what }.into()),
+        IdentityAdoption::Foreign => Err(failed(what)(refused).into()),
+        IdentityAdoption::Patch {
+            resource_version,
+            uid,
+        } => {
+            let mut fenced = object.clone();
+            fenced.meta_mut().resource_version = resource_version;
+            match api
+                .patch(&name, &PatchParams::default(), &Patch::Merge(&fenced))
+                .await
+            {
+                Err(error) if is_code(&error, 422) => {
+                    teardown::delete(api, &name, &uid, None, what).await?;
+                    Ok(api
+                        .create(&PostParams::default(), object)
+                        .await
+                        .map_err(failed(what))?)
+                }
+                patched => Ok(patched.map_err(failed(what))?),
+            }
+        }
+    }
+}

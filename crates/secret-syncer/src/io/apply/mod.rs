@@ -1,0 +1,116 @@
+//! Carries out a plan, in the order that [`docs/rotation.md`](../../../../../docs/rotation.md) promises. It decides nothing.
+
+pub mod identity;
+pub mod objects;
+pub mod orphans;
+pub mod provisioning;
+pub mod publish;
+pub mod teardown;
+pub mod tidy;
+pub mod well_known;
+
+use std::time::Duration;
+
+use osm_api::condition::Verdict;
+use osm_api::config::Published;
+
+use crate::io::apply::orphans::OrphanOutcome;
+use crate::io::clients;
+use crate::io::error::ApplyError;
+use crate::io::syncer::Syncer;
+use crate::model::gathered::Gathered;
+use crate::model::key::Key;
+use crate::plan::cause::Cause;
+use crate::plan::steps::{Plan, Step};
+
+/// What was done, for the report.
+#[derive(Debug)]
+pub struct Applied {
+    /// uid and generation of the config that this is about.
+    pub about: Option<(String, i64)>,
+    /// `None`: the status stays as it is.
+    pub status: Option<Status>,
+    /// Replaces the verdict of the status.
+    pub degraded: Option<Verdict>,
+    /// Why the pool was published, if it was.
+    pub published_for: Vec<Cause>,
+    pub orphans: Vec<OrphanOutcome>,
+    /// What belongs to another cluster and was left alone.
+    pub foreign_cluster: Option<String>,
+    pub again: Option<Duration>,
+}
+
+#[derive(Debug)]
+pub enum Status {
+    /// Nothing can be published; what was published stays.
+    NotPublished(Verdict),
+    Published(Published),
+    TornDown,
+}
+
+impl Applied {
+    /// Of a reconcile for which it is too early.
+    pub fn nothing() -> Self {
+        Self {
+            about: None,
+            status: None,
+            degraded: None,
+            published_for: Vec::new(),
+            orphans: Vec::new(),
+            foreign_cluster: None,
+            again: None,
+        }
+    }
+}
+
+/// # Errors
+/// Requests that failed; a conflict where what was gathered has changed since.
+pub async fn apply(syncer: &Syncer, gathered: &Gathered, plan: Plan) -> Result<Applied, ApplyError> {
+    let Plan {
+        step,
+        orphans,
+        foreign_cluster,
+        degraded,
+        again,
+    } = plan;
+    let about = gathered
+        .config
+        .as_ref()
+        .map(|config| (config.uid.clone(), config.generation));
+    let mut applied = Applied {
+        about,
+        foreign_cluster,
+        degraded,
+        again,
+        ..Applied::nothing()
+    };
+    match step {
+        Step::None => {}
+        Step::SetStatus(verdict) => applied.status = Some(Status::NotPublished(verdict)),
+        Step::Keep(keep) => {
+            tidy::tidy(syncer, gathered, &keep).await?;
+            applied.status = keep.published.map(Status::Published);
+        }
+        Step::Publish(publish) => {
+            if let Some(published) = publish::publish(syncer, gathered, &publish).await? {
+                applied.status = Some(Status::Published(published));
+                tracing::info!(config = gathered.name, causes = ?publish.causes, "user data is published");
+                applied.published_for = publish.causes;
+            }
+            // The plan for what exists now sets the timers.
+            syncer.queue.add(Key::Config(gathered.name.clone()));
+        }
+        Step::Teardown(all) => {
+            clients::confirm(&syncer.clients.cluster.worker, &gathered.clusters.worker).await?;
+            teardown::pool(syncer, &gathered.pool, &all).await?;
+            applied.status = Some(Status::TornDown);
+        }
+    }
+    // Orphans are handled last: a failing orphan must not block publishing.
+    for orphan in &orphans {
+        applied
+            .orphans
+            .push(orphans::apply(syncer, gathered, orphan).await);
+    }
+    Ok(applied)
+}

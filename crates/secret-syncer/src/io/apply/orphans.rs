@@ -1,0 +1,134 @@
+//! Marks orphans, and deletes those that the plan says, once live reads have confirmed that nothing owns them.
+
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use osm_api::{MachineDeployment, names};
+use osm_runtime::RequestError;
+use osm_runtime::request::failed;
+use osm_runtime::status;
+use serde_json::json;
+
+use crate::io::apply::teardown;
+use crate::io::clients;
+use crate::io::error::ApplyError;
+use crate::io::syncer::Syncer;
+use crate::model::gathered::Gathered;
+use crate::plan::steps::{Collect, OrphanStep, Owner};
+use crate::plan::{orphan_budget, orphans};
+
+/// What became of one orphan.
+#[derive(Debug)]
+pub enum OrphanOutcome {
+    /// So many Secrets were marked.
+    Marked(usize),
+    Deleted,
+    /// Its MachineDeployment exists: `namespace/name`.
+    Owned(String),
+    /// As many as an hour allows have been deleted.
+    OverBudget,
+    Failed(ApplyError),
+}
+
+/// A failure concerns this orphan only, so it is an outcome like the others.
+pub async fn apply(syncer: &Syncer, gathered: &Gathered, step: &OrphanStep) -> OrphanOutcome {
+    let outcome = match step {
+        OrphanStep::Mark { secrets, since } => mark(syncer, secrets, &since.to_string()).await,
+        OrphanStep::Collect(collect) => self::collect(syncer, gathered, collect).await,
+    };
+    outcome.unwrap_or_else(OrphanOutcome::Failed)
+}
+
+async fn mark(
+    syncer: &Syncer,
+    secrets: &[std::sync::Arc<crate::model::view::SecretView>],
+    since: &str,
+) -> Result<OrphanOutcome, ApplyError> {
+    for secret in secrets {
+        let patch = json!({"metadata": {
+            "resourceVersion": secret.meta.resource_version,
+            "annotations": {names::ORPHANED_SINCE: since},
+        }});
+        let api = syncer.clients.secrets();
+        let patched = api
+            .patch(&secret.meta.name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await;
+        syncer
+            .caches
+            .wrote_secret(&patched.map_err(failed("marking an orphaned Secret"))?);
+    }
+    Ok(OrphanOutcome::Marked(secrets.len()))
+}
+
+async fn collect(
+    syncer: &Syncer,
+    gathered: &Gathered,
+    collect: &Collect,
+) -> Result<OrphanOutcome, ApplyError> {
+    const CONFIG: &str = "the OperatingSystemConfig";
+    clients::confirm(&syncer.clients.cluster.worker, &gathered.clusters.worker).await?;
+    clients::confirm(&syncer.clients.cluster.management, &gathered.clusters.management).await?;
+    let config = status::live(&syncer.clients.configs(), &gathered.name).await;
+    let config = config.map_err(failed("reading the OperatingSystemConfig"))?;
+    if collect.config_is_absent && config.is_some() {
+        return Err(RequestError::Conflict { what: CONFIG }.into());
+    }
+    if let Some(owner) = living(syncer, &collect.owners).await? {
+        return Ok(OrphanOutcome::Owned(format!(
+            "{}/{}",
+            owner.namespace, owner.name
+        )));
+    }
+    if collect.counts && !record(syncer, gathered).await? {
+        return Ok(OrphanOutcome::OverBudget);
+    }
+    // Before the deletion: a request that fails later must not hide what was deleted.
+    tracing::warn!(
+        config = gathered.name,
+        pool = collect.pool,
+        "deleting what was published for an orphaned pool"
+    );
+    teardown::pool(syncer, &collect.pool, std::slice::from_ref(&collect.objects)).await?;
+    Ok(OrphanOutcome::Deleted)
+}
+
+/// The first of these that exists. The API server is asked in the cluster that the Secrets are in, since configs are also missing where
+/// they are looked for in the wrong place.
+async fn living<'a>(syncer: &Syncer, owners: &'a [Owner]) -> Result<Option<&'a Owner>, ApplyError> {
+    for owner in owners {
+        let client = syncer.clients.cluster.worker.client.clone();
+        let api: Api<MachineDeployment> = Api::namespaced(client, &owner.namespace);
+        let live = status::live(&api, &owner.name)
+            .await
+            .map_err(failed("reading the MachineDeployment"))?;
+        let uid = live.and_then(|live| live.metadata.uid);
+        if uid.is_some_and(|uid| orphans::is_alive(owner, &uid)) {
+            return Ok(Some(owner));
+        }
+    }
+    Ok(None)
+}
+
+/// Records a deletion as [`orphan_budget::record`] says, from what the cache shows now: another config may have used the budget since
+/// this one was gathered. Returns whether the deletion is allowed.
+async fn record(syncer: &Syncer, gathered: &Gathered) -> Result<bool, ApplyError> {
+    const WHAT: &str = "recording that an orphan is deleted";
+    let installation = &syncer.clients.installation;
+    // Without its Secret, the key is being restored.
+    let Some(key) = syncer.caches.hmac_key_secret(installation) else {
+        return Err(RequestError::Conflict { what: WHAT }.into());
+    };
+    let budget = syncer.caches.orphan_budget(installation);
+    let Some(record) = orphan_budget::record(&budget, gathered.now) else {
+        return Ok(false);
+    };
+    let patch = json!({"metadata": {
+        "resourceVersion": key.meta.resource_version,
+        "annotations": {names::COLLECTED: record},
+    }});
+    let api = syncer.clients.secrets();
+    let patched = api
+        .patch(&key.meta.name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await;
+    syncer.caches.wrote_secret(&patched.map_err(failed(WHAT))?);
+    Ok(true)
+}

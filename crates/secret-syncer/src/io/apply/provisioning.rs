@@ -1,0 +1,138 @@
+//! The provisioning Secret: it exists, and is kept longer than any token that is about to be issued.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use kube::api::{Patch, PatchParams, PostParams};
+use osm_api::names;
+use osm_runtime::RequestError;
+use osm_runtime::error::already_exists;
+use osm_runtime::request::failed;
+use serde_json::json;
+
+use crate::io::apply::{objects, teardown};
+use crate::io::error::ApplyError;
+use crate::io::syncer::Syncer;
+use crate::model::documents::Documents;
+use crate::model::gathered::Gathered;
+use crate::model::ownership::OwnershipLabels;
+use crate::model::view::{ROLE_PROVISIONING, SecretView};
+use crate::plan::adoption;
+use crate::plan::retention;
+use crate::plan::steps::{DocumentStep, Publish};
+
+const WHAT: &str = "the provisioning Secret";
+
+/// # Errors
+/// Requests that failed; [`ApplyError::ForeignSecret`] where the name is taken.
+pub async fn provide(
+    syncer: &Syncer,
+    gathered: &Gathered,
+    publish: &Publish,
+    documents: &Documents,
+) -> Result<SecretView, ApplyError> {
+    match retention::provide(&gathered.existing, documents, publish.keep_until) {
+        DocumentStep::Extend { secret, keep_until } => extend(syncer, publish, &secret, keep_until).await,
+        DocumentStep::Recreate { secret } => {
+            teardown::secret(syncer, &secret).await?;
+            create(syncer, publish, documents).await
+        }
+        DocumentStep::Create => create(syncer, publish, documents).await,
+    }
+}
+
+async fn create(syncer: &Syncer, publish: &Publish, documents: &Documents) -> Result<SecretView, ApplyError> {
+    let (api, name) = (syncer.clients.secrets(), &documents.provisioning_secret);
+    let mut metadata = objects::metadata(
+        &publish.ownership,
+        &syncer.clients.installation,
+        name,
+        ROLE_PROVISIONING,
+    );
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.insert(names::KEEP_UNTIL.to_owned(), publish.keep_until.to_string());
+    let secret = objects::secret(metadata, names::CLOUD_CONFIG_KEY, &documents.provisioning, true);
+    match api.create(&PostParams::default(), &secret).await {
+        Ok(created) => Ok(syncer.caches.wrote_secret(&created)),
+        Err(error) if already_exists(&error) => {
+            let found = SecretView::of(&api.get(name).await.map_err(failed(WHAT))?);
+            if adoption::is_our_document(&found, &documents.provisioning_digest) {
+                extend(
+                    syncer,
+                    publish,
+                    &found,
+                    retention::extended(&found, publish.keep_until),
+                )
+                .await
+            } else {
+                Err(ApplyError::ForeignSecret { name: name.clone() })
+            }
+        }
+        Err(error) => Err(failed(WHAT)(error).into()),
+    }
+}
+
+/// Also restores its labels and annotations.
+async fn extend(
+    syncer: &Syncer,
+    publish: &Publish,
+    secret: &SecretView,
+    keep_until: Timestamp,
+) -> Result<SecretView, ApplyError> {
+    let keep_until = keep_until.to_string();
+    let owned = publish
+        .ownership
+        .annotations
+        .iter()
+        .map(|(name, value)| (name.as_str(), Some(value)));
+    let annotations: BTreeMap<&str, Option<&String>> = owned
+        .chain([
+            (names::KEEP_UNTIL, Some(&keep_until)),
+            (names::ORPHANED_SINCE, None),
+        ])
+        .collect();
+    let patch = json!({"metadata": {
+        "resourceVersion": secret.meta.resource_version,
+        "labels": publish.ownership.labels(&syncer.clients.installation, ROLE_PROVISIONING),
+        "annotations": annotations,
+    }});
+    let api = syncer.clients.secrets();
+    let patched = api
+        .patch(&secret.meta.name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await;
+    Ok(syncer.caches.wrote_secret(&patched.map_err(failed(WHAT))?))
+}
+
+/// Labels documents again that the watch does not show.
+///
+/// # Errors
+/// Requests that failed; a conflict where there was one, since the Role has to open it.
+pub async fn label_again(
+    syncer: &Syncer,
+    ownership: &OwnershipLabels,
+    names: &[String],
+) -> Result<(), ApplyError> {
+    const WHAT: &str = "a document that lost its label";
+    let labels = ownership.labels(&syncer.clients.installation, ROLE_PROVISIONING);
+    let api = syncer.clients.secrets();
+    let mut found = false;
+    for name in names {
+        let Some(secret) = api.get_opt(name).await.map_err(failed(WHAT))? else {
+            continue;
+        };
+        let patch = json!({"metadata": {
+            "resourceVersion": secret.metadata.resource_version,
+            "labels": labels, "annotations": ownership.annotations,
+        }});
+        let patched = api
+            .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await;
+        syncer.caches.wrote_secret(&patched.map_err(failed(WHAT))?);
+        found = true;
+    }
+    if found {
+        Err(RequestError::Conflict { what: WHAT }.into())
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! Deletes what was made for a pool, credentials first.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::{DeleteParams, ListParams, Preconditions};
+use kube::{Api, Resource, ResourceExt};
+use osm_api::names::{INSTALLATION, POOL};
+use osm_runtime::error::is_code;
+use osm_runtime::request::failed;
+use serde::de::DeserializeOwned;
+
+use crate::io::caches::key;
+use crate::io::error::ApplyError;
+use crate::io::syncer::Syncer;
+use crate::model::existing::ExistingObjects;
+use crate::model::view::{self, BindingView, RoleView, SecretView};
+
+/// Deletes everything: the ServiceAccount first, which revokes the pool's tokens; then the documents, which revokes
+/// those of `osm-node-bootstrap`; then the rest.
+///
+/// # Errors
+/// Requests that failed. What is gone already is no error. This holds for the other functions here as well.
+async fn objects(syncer: &Syncer, objects: &ExistingObjects) -> Result<(), ApplyError> {
+    let (clients, caches) = (&syncer.clients, &syncer.caches);
+    if let Some(account) = &objects.account {
+        let api: Api<ServiceAccount> = clients.in_namespace();
+        delete(
+            &api,
+            &account.name,
+            &account.uid,
+            None,
+            "the pool's ServiceAccount",
+        )
+        .await?;
+        caches.accounts.deleted(&key(&account.name), &account.uid);
+    }
+    for found in objects.secrets() {
+        secret(syncer, found).await?;
+    }
+    if let Some(binding) = &objects.binding {
+        let api: Api<RoleBinding> = clients.in_namespace();
+        delete(
+            &api,
+            &binding.meta.name,
+            &binding.meta.uid,
+            None,
+            "the pool's RoleBinding",
+        )
+        .await?;
+        caches
+            .bindings
+            .deleted(&key(&binding.meta.name), &binding.meta.uid);
+    }
+    if let Some(role) = &objects.role {
+        let api: Api<Role> = clients.in_namespace();
+        delete(&api, &role.meta.name, &role.meta.uid, None, "the pool's Role").await?;
+        caches.roles.deleted(&key(&role.meta.name), &role.meta.uid);
+    }
+    Ok(())
+}
+
+/// Deletes all this and whatever else the API server has for the pool, since an object may have lost the label or
+/// annotation by which the watch finds it. What another installation made is left alone.
+pub async fn pool(syncer: &Syncer, pool: &str, known: &[ExistingObjects]) -> Result<(), ApplyError> {
+    for account in of_pool::<ServiceAccount>(syncer, pool, "ServiceAccounts of the pool").await? {
+        let account = view::account(&account);
+        let is_known = |known: &ExistingObjects| known.account.as_ref().is_some_and(|a| a.uid == account.uid);
+        if !known.iter().any(is_known) {
+            let account = Some(Arc::new(account));
+            objects(
+                syncer,
+                &ExistingObjects {
+                    account,
+                    ..ExistingObjects::default()
+                },
+            )
+            .await?;
+        }
+    }
+    for known in known {
+        objects(syncer, known).await?;
+    }
+    let roles = of_pool::<Role>(syncer, pool, "Roles of the pool").await?;
+    let bindings = of_pool::<RoleBinding>(syncer, pool, "RoleBindings of the pool").await?;
+    let secrets = of_pool::<Secret>(syncer, pool, "Secrets of the pool").await?;
+    let rest = ExistingObjects {
+        role: roles.first().map(|role| Arc::new(RoleView::of(role))),
+        binding: bindings.first().map(|binding| Arc::new(BindingView::of(binding))),
+        provisioning: secrets
+            .iter()
+            .map(|secret| Arc::new(SecretView::of(secret)))
+            .collect(),
+        ..ExistingObjects::default()
+    };
+    objects(syncer, &rest).await
+}
+
+async fn of_pool<K>(syncer: &Syncer, pool: &str, what: &'static str) -> Result<Vec<K>, ApplyError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+{
+    let api: Api<K> = syncer.clients.in_namespace();
+    let found = api
+        .list(&ListParams::default().labels(&format!("{POOL}={pool}")))
+        .await
+        .map_err(failed(what))?;
+    let installation = &syncer.clients.installation;
+    let ours = |object: &K| {
+        object
+            .labels()
+            .get(INSTALLATION)
+            .is_none_or(|owner| owner == installation)
+    };
+    Ok(found.items.into_iter().filter(ours).collect())
+}
+
+/// Deletes a Secret of ours exactly as it was seen; a conflict where it has changed.
+pub async fn secret(syncer: &Syncer, secret: &SecretView) -> Result<(), ApplyError> {
+    let meta = &secret.meta;
+    secret_of(
+        syncer,
+        &meta.name,
+        &meta.uid,
+        Some(&meta.resource_version),
+        "a Secret of the pool",
+    )
+    .await
+}
+
+/// As [`delete`].
+pub async fn secret_of(
+    syncer: &Syncer,
+    name: &str,
+    uid: &str,
+    resource_version: Option<&str>,
+    what: &'static str,
+) -> Result<(), ApplyError> {
+    delete(&syncer.clients.secrets(), name, uid, resource_version, what).await?;
+    syncer.caches.secrets.deleted(&key(name), uid);
+    Ok(())
+}
+
+/// Deletes the object with this uid, and no successor of its name; a conflict where it is another one or has changed.
+pub async fn delete<K>(
+    api: &Api<K>,
+    name: &str,
+    uid: &str,
+    resource_version: Option<&str>,
+    what: &'static str,
+) -> Result<(), ApplyError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let preconditions = Preconditions {
+        uid: Some(uid.to_owned()),
+        resource_version: resource_version.map(str::to_owned),
+    };
+    match api
+        .delete(name, &DeleteParams::default().preconditions(preconditions))
+        .await
+    {
+        Ok(_) => Ok(()),
+        Err(error) if is_code(&error, 404) => Ok(()),
+        Err(error) => Err(failed(what)(error).into()),
+    }
+}

@@ -1,0 +1,36 @@
+//! Deletes Secrets that the pool no longer uses, and then narrows the Role.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::io::apply::{identity, provisioning, teardown};
+use crate::io::error::ApplyError;
+use crate::io::syncer::Syncer;
+use crate::model::gathered::Gathered;
+use crate::plan::retention;
+use crate::plan::steps::Keep;
+
+/// # Errors
+/// Requests that failed.
+pub async fn tidy(syncer: &Syncer, gathered: &Gathered, keep: &Keep) -> Result<(), ApplyError> {
+    for secret in &keep.outdated {
+        teardown::secret(syncer, secret).await?;
+        // True of a document that no living token may fetch, and of the script of a former edge pool.
+        tracing::info!(
+            config = gathered.name,
+            secret = secret.meta.name,
+            "outdated Secret deleted, because its pool no longer uses it"
+        );
+    }
+    if let (Some(narrow), Some(role)) = (&keep.narrow, gathered.existing.role.as_deref()) {
+        provisioning::label_again(syncer, &narrow.ownership, &narrow.out_of_sight).await?;
+        let metadata = ObjectMeta {
+            name: Some(role.meta.name.clone()),
+            labels: Some(role.meta.labels.clone()),
+            annotations: Some(role.meta.annotations.clone()),
+            ..ObjectMeta::default()
+        };
+        let step = retention::open(Some(role), &narrow.secrets);
+        identity::put_role(syncer, step, metadata, &narrow.secrets).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! Secrets whose names other programs know. Each is replaced in one write, so that its readers see the old document or the new one.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::PostParams;
+use osm_runtime::RequestError;
+use osm_runtime::error::already_exists;
+use osm_runtime::request::failed;
+
+use crate::io::apply::teardown;
+use crate::io::error::ApplyError;
+use crate::io::syncer::Syncer;
+use crate::model::found::FoundSecret;
+use crate::model::gathered::Gathered;
+use crate::model::view::SecretView;
+use crate::plan::adoption::{Adoption, Replacement, WellKnown, of_well_known, replacement};
+
+/// Writes the Secret over `existing`, or over what [`of_well_known`] adopts.
+///
+/// # Errors
+/// Requests that failed; [`ApplyError::ForeignSecret`] where the name is taken.
+pub async fn put(
+    syncer: &Syncer,
+    gathered: &Gathered,
+    known: WellKnown,
+    existing: Option<&SecretView>,
+    secret: Secret,
+) -> Result<(), ApplyError> {
+    let what = known.what();
+    let name = secret.metadata.name.clone().unwrap_or_default();
+    if let Some(existing) = existing {
+        match replacement(existing) {
+            Replacement::InPlace { resource_version } => {
+                return replace(syncer, secret, resource_version, what).await;
+            }
+            Replacement::Recreate {
+                uid,
+                resource_version,
+            } => {
+                let name = &existing.meta.name;
+                teardown::secret_of(syncer, name, &uid, resource_version.as_deref(), what).await?;
+            }
+        }
+    }
+    let api = syncer.clients.secrets();
+    match api.create(&PostParams::default(), &secret).await {
+        Ok(created) => {
+            syncer.caches.wrote_secret(&created);
+            return Ok(());
+        }
+        Err(error) if already_exists(&error) => {}
+        Err(error) => return Err(failed(what)(error).into()),
+    }
+    let found = api.get(&name).await.map_err(failed(what))?;
+    match of_well_known(gathered, known, &FoundSecret::of(&found)) {
+        Adoption::GatherAgain => {
+            syncer.caches.wrote_secret(&found);
+            Err(RequestError::Conflict { what }.into())
+        }
+        Adoption::Take(Replacement::InPlace { resource_version }) => {
+            replace(syncer, secret, resource_version, what).await
+        }
+        Adoption::Take(Replacement::Recreate {
+            uid,
+            resource_version,
+        }) => {
+            teardown::secret_of(syncer, &name, &uid, resource_version.as_deref(), what).await?;
+            let created = api
+                .create(&PostParams::default(), &secret)
+                .await
+                .map_err(failed(what))?;
+            syncer.caches.wrote_secret(&created);
+            Ok(())
+        }
+        Adoption::Foreign => {
+            // The next plan reports it, and waits for the name.
+            syncer.memory.edit(&gathered.name, |memory| {
+                memory.foreign_secret = Some(name.clone())
+            });
+            Err(ApplyError::ForeignSecret { name })
+        }
+    }
+}
+
+async fn replace(
+    syncer: &Syncer,
+    mut secret: Secret,
+    resource_version: String,
+    what: &'static str,
+) -> Result<(), ApplyError> {
+    let name = secret.metadata.name.clone().unwrap_or_default();
+    secret.metadata.resource_version = Some(resource_version);
+    let replaced = syncer
+        .clients
+        .secrets()
+        .replace(&name, &PostParams::default(), &secret)
+        .await;
+    syncer.caches.wrote_secret(&replaced.map_err(failed(what))?);
+    Ok(())
+}

@@ -1,0 +1,250 @@
+//! What the watches have shown, and our own writes.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_runtime::cache::{Cache, Version};
+use osm_runtime::watch;
+use parking_lot::Mutex;
+
+use crate::model::existing::{ExistingObjects, WellKnownNames};
+use crate::model::gathered::OrphanBudget;
+use crate::model::legacy_token::LegacyToken;
+use crate::model::source::SourceData;
+use crate::model::view::{
+    self, BindingView, ConfigView, Meta, ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_PROVISIONING, RoleView,
+    SecretView,
+};
+
+pub struct Caches {
+    /// OperatingSystemConfigs of the namespace.
+    pub configs: Arc<Cache<ConfigView>>,
+    /// Secrets of this installation. This and the next three are grouped by the config that they were made for.
+    pub secrets: Arc<Cache<SecretView>>,
+    /// ServiceAccounts of this installation, and `osm-node-bootstrap`.
+    pub accounts: Arc<Cache<Meta>>,
+    pub roles: Arc<Cache<RoleView>>,
+    pub bindings: Arc<Cache<BindingView>>,
+    pub legacy_tokens: Arc<Cache<LegacyToken>>,
+    /// Objects that documents take values from, each with a watch of its own: `Secret/namespace/name` → what it shows.
+    pub sources: Mutex<HashMap<String, Arc<Cache<SourceData>>>>,
+}
+
+impl Default for Caches {
+    fn default() -> Self {
+        Self {
+            configs: Arc::default(),
+            secrets: Arc::new(Cache::grouped(|secret| secret.meta.config().map(str::to_owned))),
+            accounts: Arc::new(Cache::grouped(|account| account.config().map(str::to_owned))),
+            roles: Arc::new(Cache::grouped(|role| role.meta.config().map(str::to_owned))),
+            bindings: Arc::new(Cache::grouped(|binding| binding.meta.config().map(str::to_owned))),
+            legacy_tokens: Arc::default(),
+            sources: Mutex::default(),
+        }
+    }
+}
+
+/// Key in the caches of an object in `cloud-init-settings`.
+pub fn key(name: &str) -> String {
+    format!("{CLOUD_INIT_SETTINGS}/{name}")
+}
+
+impl Caches {
+    /// Names of all configs, with those that are gone and of which objects are left.
+    pub fn config_names(&self) -> BTreeSet<String> {
+        let configs = self.configs.select(|_| true);
+        let groups = [
+            self.secrets.groups(),
+            self.accounts.groups(),
+            self.roles.groups(),
+            self.bindings.groups(),
+        ];
+        configs
+            .iter()
+            .map(|config| config.name.clone())
+            .chain(groups.into_iter().flatten())
+            .collect()
+    }
+
+    /// The Secret with the HMAC key.
+    pub fn hmac_key_secret(&self, installation: &str) -> Option<Arc<SecretView>> {
+        self.secrets
+            .get(&key(&names::digest_key_secret_name(installation)))
+    }
+
+    pub fn orphan_budget(&self, installation: &str) -> OrphanBudget {
+        let secret = self.hmac_key_secret(installation);
+        let recorded = secret
+            .as_ref()
+            .and_then(|secret| secret.meta.annotation(names::COLLECTED));
+        OrphanBudget {
+            pools: self.secrets.select(|secret| secret.is(ROLE_BOOTSTRAP)).len(),
+            recorded: recorded.unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// What exists for the pool of this config, and for other pools of the same config name.
+    pub fn existing(
+        &self,
+        config: &str,
+        pool: &str,
+        names: &WellKnownNames,
+    ) -> (ExistingObjects, Vec<(String, ExistingObjects)>) {
+        type ByPool = std::collections::BTreeMap<String, ExistingObjects>;
+        fn of<'a>(by_pool: &'a mut ByPool, meta: &Meta) -> &'a mut ExistingObjects {
+            by_pool
+                .entry(meta.pool().unwrap_or_default().to_owned())
+                .or_default()
+        }
+        let mut by_pool = ByPool::new();
+        for secret in self.secrets.group(config) {
+            let objects = of(&mut by_pool, &secret.meta);
+            // Labels are easily changed or copied, a name is not. A Secret whose name does not fit its label is ignored until it does.
+            let name = Some(secret.meta.name.as_str());
+            if secret.is(ROLE_BOOTSTRAP) && name == names.bootstrap.as_deref() {
+                objects.bootstrap = Some(secret);
+            } else if secret.is(ROLE_EDGE_SCRIPT) && name == names.edge_script.as_deref() {
+                objects.edge_script = Some(secret);
+            } else if secret.is(ROLE_PROVISIONING) && secret.meta.name.starts_with("osm-provisioning-") {
+                objects.provisioning.push(secret);
+            }
+        }
+        for account in self.accounts.group(config) {
+            of(&mut by_pool, &account).account = Some(account.clone());
+        }
+        for role in self.roles.group(config) {
+            of(&mut by_pool, &role.meta).role = Some(role.clone());
+        }
+        for binding in self.bindings.group(config) {
+            of(&mut by_pool, &binding.meta).binding = Some(binding.clone());
+        }
+        for objects in by_pool.values_mut() {
+            objects.provisioning.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
+        }
+        let mut own = by_pool.remove(pool).unwrap_or_default();
+        // The name of the bootstrap Secret is the same for each pool of this name: a successor takes it over.
+        if own.bootstrap.is_none() && !pool.is_empty() {
+            own.bootstrap = by_pool.values_mut().find_map(|orphan| orphan.bootstrap.take());
+        }
+        if own.edge_script.is_none() && !pool.is_empty() {
+            own.edge_script = by_pool.values_mut().find_map(|orphan| orphan.edge_script.take());
+        }
+        (
+            own,
+            by_pool
+                .into_iter()
+                .filter(|(_, objects)| !objects.is_nothing())
+                .collect(),
+        )
+    }
+
+    // The rest records what the API server returned for our writes. Each writer requeues the config when it is done, so the
+    // changes are not needed.
+
+    pub fn wrote_secret(&self, secret: &Secret) -> SecretView {
+        let view = SecretView::of(secret);
+        let (key, version) = (watch::key(&secret.metadata), Version::of(&secret.metadata));
+        let _ = self.secrets.wrote(&key, version, view.clone());
+        view
+    }
+
+    /// Returns the uid.
+    pub fn wrote_account(&self, account: &ServiceAccount) -> String {
+        let meta = view::account(account);
+        let uid = meta.uid.clone();
+        let _ = self.accounts.wrote(
+            &watch::key(&account.metadata),
+            Version::of(&account.metadata),
+            meta,
+        );
+        uid
+    }
+
+    pub fn wrote_role(&self, role: &Role) {
+        let (key, version) = (watch::key(&role.metadata), Version::of(&role.metadata));
+        let _ = self.roles.wrote(&key, version, RoleView::of(role));
+    }
+
+    pub fn wrote_binding(&self, binding: &RoleBinding) {
+        let (key, version) = (watch::key(&binding.metadata), Version::of(&binding.metadata));
+        let _ = self.bindings.wrote(&key, version, BindingView::of(binding));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use osm_api::PoolRef;
+    use serde_json::json;
+
+    use super::*;
+
+    const CONFIG: &str = "pool-kube-system-config";
+
+    fn add(caches: &Caches, role: &str, pool: &str, name: &str, resource_version: u32) {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {
+            "namespace": CLOUD_INIT_SETTINGS,
+            "name": name,
+            "uid": format!("uid of {name}"),
+            "resourceVersion": resource_version.to_string(),
+            "labels": {names::ROLE: role, names::POOL: pool},
+            "annotations": {names::CONFIG: CONFIG},
+        }});
+        caches.wrote_secret(&serde_json::from_value(secret).unwrap());
+    }
+
+    fn known(objects: &ExistingObjects) -> [Option<&str>; 2] {
+        [&objects.bootstrap, &objects.edge_script]
+            .map(|secret| secret.as_ref().map(|secret| secret.meta.name.as_str()))
+    }
+
+    #[test]
+    fn a_copy_under_another_name_is_not_the_secret_that_other_programs_read() {
+        let (bootstrap, script) = (
+            "pool-kube-system-bootstrap-config",
+            "edge-provider-script-pool-kube-system",
+        );
+        // Groups are sorted by name: one copy comes before each Secret, and one after it.
+        let copies = [
+            (ROLE_BOOTSTRAP, "a-copy-bootstrap-config"),
+            (ROLE_BOOTSTRAP, "z-copy-bootstrap-config"),
+            (ROLE_EDGE_SCRIPT, "edge-provider-script-a-copy"),
+            (ROLE_EDGE_SCRIPT, "edge-provider-script-z-copy"),
+        ];
+        let md = PoolRef::machine_deployment("kube-system", "pool", "uid");
+        for (what, md) in [("with its pool", Some(&md)), ("by the config's name", None)] {
+            let names = WellKnownNames::of(CONFIG, md);
+            let caches = Caches::default();
+            for (role, name) in copies {
+                add(&caches, role, "p", name, 1);
+            }
+            let (own, others) = caches.existing(CONFIG, "p", &names);
+            assert!(
+                own.is_nothing() && others.is_empty(),
+                "{what}: {own:?} {others:?}"
+            );
+            let (own, others) = caches.existing(CONFIG, "successor", &names);
+            assert!(
+                own.is_nothing() && others.is_empty(),
+                "{what}: {own:?} {others:?}"
+            );
+
+            add(&caches, ROLE_BOOTSTRAP, "p", bootstrap, 2);
+            add(&caches, ROLE_EDGE_SCRIPT, "p", script, 2);
+            let (own, others) = caches.existing(CONFIG, "p", &names);
+            assert_eq!(
+                (known(&own), others.len()),
+                ([Some(bootstrap), Some(script)], 0),
+                "{what}"
+            );
+            let (own, _) = caches.existing(CONFIG, "successor", &names);
+            assert_eq!(
+                known(&own),
+                [Some(bootstrap), Some(script)],
+                "{what}: a successor takes them over"
+            );
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Why a reconcile failed: an error for each step.
+
+use std::sync::Arc;
+
+use osm_api::Reason;
+use osm_runtime::RequestError;
+use osm_runtime::error::Failure;
+use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
+
+use crate::model::documents::DocumentError;
+use crate::plan::error::PlanError;
+use crate::plan::messages;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Gather(#[from] GatherError),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// The status can't be written.
+    #[error(transparent)]
+    Report(RequestError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum GatherError {
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The reconcile of the HMAC key failed.
+    #[error(transparent)]
+    HmacKey(Arc<ApplyError>),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// `right`: such as `create certificatesigningrequests`.
+    #[error("a node's token may not {right}; apply the roles and bindings of this version")]
+    RightMissing { right: String },
+    #[error("{0}")]
+    ClusterChanged(String),
+    #[error(
+        "secret-syncer may not create Secrets in kube-system, which the settings' credentials.nodeBootstrap.kind requires; apply this version's roles with bootstrap tokens, or set it to serviceAccountToken"
+    )]
+    BootstrapTokenForbidden,
+    #[error("{}", messages::foreign_secret_message(name))]
+    ForeignSecret { name: String },
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+}
+
+impl ApplyError {
+    fn request(&self) -> Option<&RequestError> {
+        match self {
+            Self::Request(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    fn reason(&self) -> Reason {
+        match self {
+            Self::Request(error) => error.reason(),
+            Self::RightMissing { .. } => Reason::NodeRightMissing,
+            Self::ClusterChanged(_) => CLUSTER_CHANGED,
+            Self::BootstrapTokenForbidden => Reason::BootstrapTokenForbidden,
+            Self::ForeignSecret { .. } => Reason::ForeignSecret,
+            Self::Document(error) => error.reason(),
+        }
+    }
+}
+
+impl Error {
+    /// Whatever was seen may be another cluster's.
+    pub fn cluster_changed(&self) -> Option<&str> {
+        match self {
+            Self::Apply(ApplyError::ClusterChanged(problem)) => Some(problem),
+            _ => None,
+        }
+    }
+
+    /// Whether it may pass without any change to what was asked.
+    pub fn may_pass(&self) -> bool {
+        self.request().is_some_and(RequestError::may_pass)
+    }
+
+    fn request(&self) -> Option<&RequestError> {
+        match self {
+            Self::Gather(GatherError::Request(error)) | Self::Report(error) => Some(error),
+            Self::Gather(GatherError::HmacKey(error)) => error.request(),
+            Self::Apply(error) => error.request(),
+            Self::Plan(_) => None,
+        }
+    }
+}
+
+impl Failure for Error {
+    fn reason(&self) -> Reason {
+        match self {
+            Self::Gather(GatherError::Request(error)) | Self::Report(error) => error.reason(),
+            Self::Gather(GatherError::HmacKey(error)) => error.reason(),
+            Self::Plan(error) => error.reason(),
+            Self::Apply(error) => error.reason(),
+        }
+    }
+
+    fn is_conflict(&self) -> bool {
+        self.request().is_some_and(Failure::is_conflict)
+    }
+}

@@ -1,0 +1,120 @@
+//! Reads everything that one reconcile needs. It writes nothing, neither to the API server nor to memory. Of an object that a config
+//! takes values from, the first read starts a watch.
+
+use kube::ResourceExt;
+use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
+use osm_render::LateValues;
+use osm_runtime::request::failed;
+use osm_runtime::status;
+
+use crate::io::caches;
+use crate::io::clients::Clients;
+use crate::io::error::GatherError;
+use crate::io::memory::KeyMemory;
+use crate::io::sources;
+use crate::io::syncer::Syncer;
+use crate::model::existing::WellKnownNames;
+use crate::model::gathered::{Clusters, Gathered, Inherited, NameHolder};
+use crate::model::source::{Allowed, SourceError};
+use crate::model::view::ConfigView;
+
+/// `None`: the HMAC key is not known yet. The reconcile of the key requeues every config once it is.
+///
+/// Requests are made only for values in objects of other owners, and for Secrets that are not ours.
+///
+/// # Errors
+/// Requests that failed; a failed reconcile of the HMAC key.
+pub async fn gather(syncer: &Syncer, name: &str) -> Result<Option<Gathered>, GatherError> {
+    let key = match syncer.memory.hmac_key() {
+        KeyMemory::Known(key) => key,
+        KeyMemory::Unknown => return Ok(None),
+        KeyMemory::Failed(error) => return Err(GatherError::HmacKey(error)),
+    };
+    let (clients, caches) = (&syncer.clients, &syncer.caches);
+    let config = caches.configs.get(&clients.config_key(name));
+    let md = config
+        .as_ref()
+        .and_then(|config| config.machine_deployment.as_ref());
+    let pool = md
+        .map(|md| names::pool_id(&md.namespace, &md.name, &md.uid))
+        .unwrap_or_default();
+    let (existing, orphans) = caches.existing(name, &pool, &WellKnownNames::of(name, md));
+    let (management, worker) =
+        tokio::try_join!(clients.cluster.management.uid(), clients.cluster.worker.uid())
+            .map_err(failed("reading namespace kube-system"))?;
+    let memory = syncer.memory.of(name);
+    let inherited = match &config {
+        Some(config) if config.is_claimed() && md.is_none() => inherited(clients, name).await?,
+        _ => None,
+    };
+    let name_holder = match &memory.foreign_secret {
+        Some(secret) if md.is_some() => name_holder(clients, secret).await?,
+        _ => None,
+    };
+    let settings = clients.cluster.settings.borrow().clone();
+    Ok(Some(Gathered {
+        now: clients.cluster.worker.server_time.now(),
+        name: name.to_owned(),
+        installation: clients.installation.clone(),
+        clusters: Clusters { management, worker },
+        orphan_budget: (!orphans.is_empty()).then(|| caches.orphan_budget(&clients.installation)),
+        node_account: caches
+            .accounts
+            .get(&caches::key(NODE_BOOTSTRAP_ACCOUNT))
+            .map(|meta| meta.uid.clone()),
+        values: match &config {
+            Some(config) => values(syncer, config).await,
+            None => Ok(LateValues::new()),
+        },
+        credentials: settings.map(|current| current.settings.credentials.clone()),
+        worker_confirmed: syncer.memory.worker_confirmed(),
+        config,
+        pool,
+        existing,
+        orphans,
+        inherited,
+        name_holder,
+        key,
+        memory,
+    }))
+}
+
+async fn values(syncer: &Syncer, config: &ConfigView) -> Result<LateValues, SourceError> {
+    if config.to_publish().is_none() {
+        return Ok(LateValues::new());
+    }
+    let settings = syncer.clients.cluster.settings.borrow().clone();
+    let allowed = Allowed {
+        settings: settings.as_ref().map(|current| &current.settings),
+        machine_deployment: config.machine_deployment.as_ref(),
+    };
+    sources::values(syncer, &config.late_bound, allowed).await
+}
+
+async fn inherited(clients: &Clients, config: &str) -> Result<Option<Inherited>, GatherError> {
+    let Some(name) = names::bootstrap_secret_of(config) else {
+        return Ok(None);
+    };
+    let found = status::live(&clients.secrets(), &name)
+        .await
+        .map_err(failed(READING))?;
+    Ok(found.map(|found| Inherited {
+        revision: found
+            .annotations()
+            .get(names::MACHINE_DEPLOYMENT_REVISION)
+            .cloned(),
+        name,
+    }))
+}
+
+async fn name_holder(clients: &Clients, name: &str) -> Result<Option<NameHolder>, GatherError> {
+    let found = status::live(&clients.secrets(), name)
+        .await
+        .map_err(failed(READING))?;
+    Ok(found.map(|found| NameHolder {
+        name: name.to_owned(),
+        installation: found.labels().get(names::INSTALLATION).cloned(),
+    }))
+}
+
+const READING: &str = "reading a Secret of another owner";

@@ -1,0 +1,18 @@
+//! Everything that holds a client. [`gather`] reads and writes nothing; [`apply`] carries out a plan and decides nothing; [`report`] alone
+//! writes status, Events, metrics and the log of outcomes.
+
+pub mod apply;
+pub mod bootstrap_token;
+pub mod caches;
+pub mod clients;
+pub mod error;
+pub mod gather;
+pub mod hmac_key;
+pub mod memory;
+pub mod report;
+pub mod reporting;
+pub mod sources;
+pub mod syncer;
+pub mod token_probe;
+pub mod tokens;
+pub mod watches;

@@ -1,0 +1,199 @@
+//! Writes the status, emits Events, counts, and logs outcomes.
+
+use std::time::Duration;
+
+use osm_api::Reason;
+use osm_api::condition::{self, PUBLISHED, Verdict};
+use osm_api::config::{OperatingSystemConfigStatus, Published};
+use osm_runtime::error::Failure;
+use osm_runtime::request::failed;
+use osm_runtime::{RequestError, status};
+
+use crate::io::apply::orphans::OrphanOutcome;
+use crate::io::apply::{Applied, Status};
+use crate::io::error::Error;
+use crate::io::syncer::Syncer;
+use crate::model::view::ConfigView;
+use crate::plan::announcement::{Announcement, event, is_change, is_reported};
+use crate::plan::{legacy_tokens, messages};
+
+/// Name of the field manager of this controller.
+pub const FIELD_MANAGER: &str = "secret-syncer";
+
+/// Reports the outcome of a config's reconcile; returns when to look again.
+///
+/// # Errors
+/// The failure of the reconcile itself, or of writing the status.
+pub async fn report(
+    syncer: &Syncer,
+    name: &str,
+    outcome: Result<Applied, Error>,
+) -> Result<Option<Duration>, Error> {
+    let reporting = &syncer.reporting;
+    match &outcome {
+        Ok(applied) => reporting
+            .foreign_cluster
+            .note(name, applied.foreign_cluster.as_deref()),
+        Err(error) => {
+            // Other failures show nothing new about whose cluster it is.
+            if let Some(problem) = error.cluster_changed() {
+                reporting.foreign_cluster.note(name, Some(problem));
+            }
+        }
+    }
+    if let Ok(applied) = &outcome {
+        log(name, applied);
+    }
+    let Some(config) = syncer.caches.configs.get(&syncer.clients.config_key(name)) else {
+        syncer.forget(name);
+        return outcome.map(|applied| applied.again);
+    };
+    match outcome {
+        Ok(applied) => {
+            reporting.succeeded(name);
+            for cause in &applied.published_for {
+                reporting
+                    .publishes
+                    .with_label_values(&[&format!("{cause:?}")])
+                    .inc();
+            }
+            if let Some(status) = applied.status {
+                if applied.about != Some((config.uid.clone(), config.generation)) {
+                    // It is another config now, or has other content, of which this status does not speak.
+                    return Err(Error::Report(RequestError::Conflict {
+                        what: "the OperatingSystemConfig",
+                    }));
+                }
+                let (verdict, published) = verdict_of(status, &config);
+                reporting.note_expiry(name, published.as_ref());
+                set_status(syncer, &config, applied.degraded.unwrap_or(verdict), published)
+                    .await
+                    .map_err(Error::Report)?;
+            }
+            Ok(applied.again)
+        }
+        Err(error) => {
+            let now = syncer.clients.cluster.worker.server_time.now();
+            if is_reported(error.may_pass(), reporting.failed(name, now), now) {
+                let verdict = messages::not_published(error.reason(), error.to_string());
+                let published = config.status.published.clone();
+                if let Err(other) = set_status(syncer, &config, verdict, published).await {
+                    tracing::debug!(config = name, %other, "the status can't be written either");
+                }
+            }
+            Err(error)
+        }
+    }
+}
+
+/// The condition and `status.published`.
+fn verdict_of(status: Status, config: &ConfigView) -> (Verdict, Option<Published>) {
+    match status {
+        Status::NotPublished(verdict) => (verdict, config.status.published.clone()),
+        Status::Published(published) => (
+            messages::published(&published.credential_expires),
+            Some(published),
+        ),
+        Status::TornDown => (messages::torn_down(), None),
+    }
+}
+
+fn log(config: &str, applied: &Applied) {
+    for orphan in &applied.orphans {
+        match orphan {
+            OrphanOutcome::Marked(secrets) => {
+                tracing::warn!(
+                    config,
+                    secrets,
+                    "the OperatingSystemConfig is gone; its Secrets are kept for at least a day"
+                );
+            }
+            OrphanOutcome::Owned(machine_deployment) => tracing::warn!(
+                config,
+                machine_deployment,
+                "the OperatingSystemConfig has been gone for a day, but its MachineDeployment exists; nothing is deleted. Check that \
+                 osc-controller runs, and that --namespace is the same for both"
+            ),
+            // The deletion itself is logged before its first request.
+            OrphanOutcome::Deleted | OrphanOutcome::OverBudget => {}
+            OrphanOutcome::Failed(error) => {
+                tracing::warn!(config, %error, "an orphaned pool can't be handled yet; it will be retried");
+            }
+        }
+    }
+}
+
+/// A status that would change nothing is not written.
+async fn set_status(
+    syncer: &Syncer,
+    config: &ConfigView,
+    verdict: Verdict,
+    published: Option<Published>,
+) -> Result<(), RequestError> {
+    syncer
+        .reporting
+        .conditions
+        .count(&config.name, PUBLISHED, verdict.status, verdict.reason);
+    let before = condition::find(&config.status.conditions, PUBLISHED);
+    let now = syncer.clients.process.environment.now();
+    let condition = verdict.condition(&config.status.conditions, Some(config.generation), now);
+    if before == Some(&condition) && config.status.published == published {
+        return Ok(());
+    }
+    let status = OperatingSystemConfigStatus {
+        conditions: vec![condition],
+        published,
+        ..Default::default()
+    };
+    let (api, version) = (syncer.clients.configs(), &config.resource_version);
+    let written = status::apply(&api, FIELD_MANAGER, &config.name, version, &status).await;
+    syncer.wrote_config(&written.map_err(failed("the OperatingSystemConfig's status"))?);
+    if is_change(before, &verdict) {
+        tracing::info!(
+            config = config.name,
+            published = verdict.status,
+            reason = %verdict.reason,
+            "{}",
+            verdict.message
+        );
+    }
+    let events = &syncer.clients.cluster.management.events;
+    match event(before, &verdict) {
+        Some(Announcement::Warning) => {
+            events
+                .warning(&config.reference, verdict.reason, &verdict.message)
+                .await;
+        }
+        Some(Announcement::Recovery) => {
+            events
+                .recovery(&config.reference, verdict.reason, &verdict.message)
+                .await;
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+/// Counts the non-expiring tokens of other programs, and emits an Event for each that [`legacy_tokens::due`] names.
+pub async fn report_legacy_tokens(syncer: &Syncer) {
+    let tokens = syncer.caches.legacy_tokens.select(|_| true);
+    let reporting = &syncer.reporting;
+    reporting
+        .foreign_credentials
+        .set(i64::try_from(tokens.len()).unwrap_or(i64::MAX));
+    let unpublished = syncer
+        .caches
+        .configs
+        .select(|config| config.status.published.is_none() && !config.is_retired());
+    let first = unpublished.iter().map(|config| config.name.as_str()).min();
+    let needed_by = first.map(|first| (unpublished.len(), first));
+    let due = legacy_tokens::due(&mut reporting.legacy_tokens.lock(), &tokens, needed_by.is_some());
+    for token in due {
+        let message = legacy_tokens::message(token, needed_by);
+        tracing::warn!(secret = token.secret.name, account = token.account, "{message}");
+        let events = &syncer.clients.cluster.worker.events;
+        events
+            .warning_once(&token.secret, Reason::TokenWithoutEnd, &message)
+            .await;
+    }
+}

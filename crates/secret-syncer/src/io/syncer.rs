@@ -1,0 +1,113 @@
+//! What all reconciles share.
+
+use std::sync::Arc;
+
+use osm_api::config::OperatingSystemConfig;
+use osm_runtime::cache::{Change, Version};
+use osm_runtime::queue::Queue;
+use osm_runtime::runner::Shared;
+use osm_runtime::{Cluster, Process, watch};
+
+use crate::io::caches::Caches;
+use crate::io::clients::Clients;
+use crate::io::memory::Memory;
+use crate::io::reporting::Reporting;
+use crate::model::key::Key;
+use crate::model::view::ConfigView;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Syncer(Arc<Parts>);
+
+pub struct Parts {
+    pub clients: Clients,
+    pub caches: Caches,
+    pub memory: Memory,
+    pub reporting: Reporting,
+    pub queue: Arc<Queue<Key>>,
+}
+
+impl std::ops::Deref for Syncer {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+impl Syncer {
+    /// # Errors
+    /// Metrics whose names are taken.
+    pub fn new(process: &Arc<Process>, cluster: &Cluster, installation: String) -> anyhow::Result<Self> {
+        Ok(Self(Arc::new(Parts {
+            clients: Clients::new(process, cluster, installation),
+            caches: Caches::default(),
+            memory: Memory::default(),
+            reporting: Reporting::new(process, cluster)?,
+            queue: Arc::new(Queue::new(&process.environment)),
+        })))
+    }
+
+    /// Requeues every config that `which` selects.
+    pub fn wake(&self, which: impl Fn(&ConfigView) -> bool) {
+        for config in self.caches.configs.select(which) {
+            self.queue.add(Key::Config(config.name.clone()));
+        }
+    }
+
+    /// Requeues every config, with those that are gone and of which objects are left.
+    pub fn wake_all(&self) {
+        self.caches
+            .config_names()
+            .into_iter()
+            .map(Key::Config)
+            .for_each(|key| self.queue.add(key));
+    }
+
+    /// The config is gone, or another replica's.
+    pub fn forget(&self, config: &str) {
+        self.memory.forget(config);
+        self.reporting.forget(config);
+    }
+
+    /// Records what the API server returned for a write or read of ours.
+    pub fn wrote_config(&self, config: &OperatingSystemConfig) {
+        let (key, version) = (watch::key(&config.metadata), Version::of(&config.metadata));
+        let change = self.caches.configs.wrote(&key, version, ConfigView::of(config));
+        // The watch will not show what osc-controller wrote before our own write.
+        let Some(Change {
+            old, new: Some(new), ..
+        }) = change
+        else {
+            return;
+        };
+        if !self.caches.legacy_tokens.is_empty() {
+            self.queue.add(Key::LegacyTokens);
+        }
+        if old.is_none_or(|old| old.of_others() != new.of_others()) {
+            self.queue.add(Key::Config(new.name.clone()));
+        }
+    }
+}
+
+impl Shared<Key> for Syncer {
+    fn known(&self) -> Vec<Key> {
+        self.caches
+            .config_names()
+            .into_iter()
+            .map(Key::Config)
+            .chain([Key::LegacyTokens])
+            .collect()
+    }
+
+    fn released(&self, key: &Key) {
+        match key {
+            Key::Config(name) => {
+                self.forget(name);
+                self.reporting.foreign_cluster.note(name, None);
+            }
+            Key::LegacyTokens => self.reporting.forget_legacy_tokens(),
+            Key::HmacKey => {}
+        }
+    }
+}

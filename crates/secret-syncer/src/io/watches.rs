@@ -1,0 +1,158 @@
+//! What is watched, and which change requeues which config.
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use osm_api::config::OperatingSystemConfig;
+use osm_api::names::{CLOUD_INIT_SETTINGS, INSTALLATION, NODE_BOOTSTRAP_ACCOUNT};
+use osm_runtime::queue::Queue;
+use osm_runtime::watch::{Watch, Watchable};
+use osm_runtime::{Cluster, settings_watch};
+
+use crate::io::syncer::Syncer;
+use crate::model::key::Key;
+use crate::model::legacy_token::{self, LegacyToken};
+use crate::model::view::{self, BindingView, ConfigView, Meta, ROLE_KEY, RoleView, SecretView};
+
+/// Starts all watches but those of sources, each of which starts with the first config that needs it.
+pub fn start(syncer: &Syncer) {
+    configs(syncer);
+    secrets(syncer);
+    legacy_tokens(syncer);
+    accounts(syncer);
+    roles(syncer);
+    bindings(syncer);
+    namespace(syncer);
+    let waker = syncer.clone();
+    settings_watch::on_change(&syncer.clients.cluster, move || waker.wake(|_| true));
+}
+
+/// Watches objects in `cloud-init-settings`.
+fn in_namespace<K>(cluster: &Cluster, what: &'static str) -> Watch<K>
+where
+    K: Watchable + kube::Resource<Scope = NamespaceResourceScope>,
+{
+    Watch::namespaced(&cluster.worker, CLOUD_INIT_SETTINGS, what)
+}
+
+/// Selects what this installation made.
+fn ours(syncer: &Syncer) -> String {
+    format!("{INSTALLATION}={}", syncer.clients.installation)
+}
+
+/// Requeues the config that an object was made for.
+fn wake_owner(queue: &Queue<Key>, meta: &Meta) {
+    if let Some(config) = meta.config() {
+        queue.add(Key::Config(config.to_owned()));
+    }
+}
+
+fn configs(syncer: &Syncer) {
+    let (cluster, waker) = (&syncer.clients.cluster, syncer.clone());
+    let namespace = &cluster.installation.namespace;
+    Watch::namespaced(&cluster.management, namespace, "operatingsystemconfigs")
+        .project(|config: OperatingSystemConfig| Some(ConfigView::of(&config)))
+        .into_cache(&syncer.caches.configs)
+        .on_change(move |change| {
+            for config in change.new.iter().chain(&change.old).take(1) {
+                waker.queue.add(Key::Config(config.name.clone()));
+            }
+            if !waker.caches.legacy_tokens.is_empty() {
+                waker.queue.add(Key::LegacyTokens);
+            }
+        })
+        .spawn(cluster);
+}
+
+fn secrets(syncer: &Syncer) {
+    let (cluster, queue) = (&syncer.clients.cluster, syncer.queue.clone());
+    in_namespace(cluster, "secrets")
+        .labels(&ours(syncer))
+        .project(|secret: Secret| Some(SecretView::of(&secret)))
+        .into_cache(&syncer.caches.secrets)
+        .on_change(move |change| {
+            for secret in change.new.iter().chain(&change.old) {
+                if secret.is(ROLE_KEY) {
+                    queue.add(Key::HmacKey);
+                }
+                wake_owner(&queue, &secret.meta);
+            }
+        })
+        .spawn(cluster);
+}
+
+fn legacy_tokens(syncer: &Syncer) {
+    let (cluster, queue) = (&syncer.clients.cluster, syncer.queue.clone());
+    in_namespace(cluster, "tokens without end")
+        .fields(&format!("type={}", legacy_token::TYPE))
+        .project(|secret: Secret| Some(LegacyToken::of(&secret)))
+        .into_cache(&syncer.caches.legacy_tokens)
+        .on_change(move |_| queue.add(Key::LegacyTokens))
+        .spawn(cluster);
+}
+
+fn accounts(syncer: &Syncer) {
+    let (cluster, waker) = (&syncer.clients.cluster, syncer.clone());
+    let installation = syncer.clients.installation.clone();
+    in_namespace(cluster, "serviceaccounts")
+        .project(move |account: ServiceAccount| {
+            let meta = view::account(&account);
+            let ours = meta.labels.get(INSTALLATION) == Some(&installation);
+            (ours || meta.name == NODE_BOOTSTRAP_ACCOUNT).then_some(meta)
+        })
+        .into_cache(&syncer.caches.accounts)
+        .on_change(move |change| {
+            for meta in change.new.iter().chain(&change.old) {
+                if meta.name == NODE_BOOTSTRAP_ACCOUNT {
+                    waker.wake(|_| true);
+                }
+                wake_owner(&waker.queue, meta);
+            }
+        })
+        .spawn(cluster);
+}
+
+fn roles(syncer: &Syncer) {
+    let (cluster, queue) = (&syncer.clients.cluster, syncer.queue.clone());
+    in_namespace(cluster, "roles")
+        .labels(&ours(syncer))
+        .project(|role: Role| Some(RoleView::of(&role)))
+        .into_cache(&syncer.caches.roles)
+        .on_change(move |change| {
+            change
+                .new
+                .iter()
+                .chain(&change.old)
+                .for_each(|role| wake_owner(&queue, &role.meta));
+        })
+        .spawn(cluster);
+}
+
+fn bindings(syncer: &Syncer) {
+    let (cluster, queue) = (&syncer.clients.cluster, syncer.queue.clone());
+    in_namespace(cluster, "rolebindings")
+        .labels(&ours(syncer))
+        .project(|binding: RoleBinding| Some(BindingView::of(&binding)))
+        .into_cache(&syncer.caches.bindings)
+        .on_change(move |change| {
+            change
+                .new
+                .iter()
+                .chain(&change.old)
+                .for_each(|binding| wake_owner(&queue, &binding.meta));
+        })
+        .spawn(cluster);
+}
+
+/// Once the namespace exists again, everything in it is restored at once.
+fn namespace(syncer: &Syncer) {
+    let (cluster, waker) = (&syncer.clients.cluster, syncer.clone());
+    Watch::all(&cluster.worker, "namespaces")
+        .named(CLOUD_INIT_SETTINGS)
+        .project(|_: Namespace| Some(()))
+        .on_change(move |_| {
+            waker.queue.add(Key::HmacKey);
+            waker.wake(|_| true);
+        })
+        .spawn(cluster);
+}

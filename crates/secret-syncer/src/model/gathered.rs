@@ -1,0 +1,81 @@
+//! Everything that one reconcile decides from.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use osm_api::settings::Credentials;
+use osm_render::LateValues;
+
+use crate::model::existing::ExistingObjects;
+use crate::model::hmac_key::HmacKey;
+use crate::model::memory::PoolMemory;
+use crate::model::source::SourceError;
+use crate::model::view::ConfigView;
+
+#[derive(Clone)]
+pub struct Gathered {
+    /// The API server's time.
+    pub now: Timestamp,
+    /// Name of the OperatingSystemConfig.
+    pub name: String,
+    pub config: Option<Arc<ConfigView>>,
+    /// Id of its pool; empty without one.
+    pub pool: String,
+    pub installation: String,
+    pub clusters: Clusters,
+    /// What exists for its pool.
+    pub existing: ExistingObjects,
+    /// What exists for other pools under the same config name, by pool.
+    pub orphans: Vec<(String, ExistingObjects)>,
+    /// `None` where there are no orphans.
+    pub orphan_budget: Option<OrphanBudget>,
+    /// uid of `osm-node-bootstrap`.
+    pub node_account: Option<String>,
+    /// Values of the objects that the config refers to; empty where nothing is to be published.
+    pub values: Result<LateValues, SourceError>,
+    /// The Secret with which machines boot whose config this program has never been able to publish.
+    pub inherited: Option<Inherited>,
+    /// The Secret that held one of our names at the last attempt, if it still exists.
+    pub name_holder: Option<NameHolder>,
+    /// `None` while no valid settings are known.
+    pub credentials: Option<Credentials>,
+    pub key: HmacKey,
+    /// How long ago the worker cluster confirmed its identity.
+    pub worker_confirmed: Option<Duration>,
+    pub memory: PoolMemory,
+}
+
+/// A bootstrap Secret of another program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inherited {
+    pub name: String,
+    /// The revision that it is for, if it names one.
+    pub revision: Option<String>,
+}
+
+/// A Secret that has one of our names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NameHolder {
+    pub name: String,
+    /// The installation that its label names.
+    pub installation: Option<String>,
+}
+
+/// uids of the `kube-system` namespaces, as this process first saw them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clusters {
+    /// Of the cluster of OperatingSystemConfigs.
+    pub management: String,
+    /// Of the cluster that Secrets are published in.
+    pub worker: String,
+}
+
+/// What limits how many orphaned pools are deleted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OrphanBudget {
+    /// Pools that have a bootstrap Secret.
+    pub pools: usize,
+    /// When orphans were deleted, as the annotation [`osm_api::names::COLLECTED`] records it.
+    pub recorded: String,
+}

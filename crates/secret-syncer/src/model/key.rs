@@ -1,0 +1,49 @@
+//! What is reconciled.
+
+use std::fmt;
+
+use osm_runtime::runner;
+
+/// A unit of work in the queue. Its text decides which replica owns it, so replicas of two versions must agree on it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// The OperatingSystemConfig of this name, whether it exists or not.
+    Config(String),
+    HmacKey,
+    /// Non-expiring ServiceAccount tokens that other programs left.
+    LegacyTokens,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(name) => f.write_str(name),
+            Self::HmacKey => f.write_str("(HMAC key)"),
+            Self::LegacyTokens => f.write_str("(tokens without end)"),
+        }
+    }
+}
+
+impl runner::Key for Key {
+    fn is_of_each(&self) -> bool {
+        // Each replica needs the HMAC key in memory, and each would restore the same one.
+        *self == Self::HmacKey
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Replicas elect the owner of a key by hashing its text. During an upgrade, two versions run at once: with different texts,
+    /// both or neither would own the key. So these texts never change, however they read.
+    #[test]
+    fn the_texts_are_the_same_in_each_version() {
+        assert_eq!(Key::HmacKey.to_string(), "(HMAC key)");
+        assert_eq!(Key::LegacyTokens.to_string(), "(tokens without end)");
+        assert_eq!(
+            Key::Config("pool-kube-system-config".into()).to_string(),
+            "pool-kube-system-config"
+        );
+    }
+}

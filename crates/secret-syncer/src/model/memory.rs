@@ -1,0 +1,37 @@
+//! What a process remembers of one OperatingSystemConfig between two reconciles. Decisions take it as input.
+//!
+//! Losing it is harmless: after a restart the documents are compared once more, and waiting and failing start to count anew.
+
+use jiff::Timestamp;
+use osm_render::LateValues;
+
+use crate::model::tokens::Issued;
+
+#[derive(Clone, Default)]
+pub struct PoolMemory {
+    /// MAC of the inputs whose documents this process has compared with what is published.
+    pub verified: Option<String>,
+    /// The values that were last available, so that credentials are renewed while a source is missing.
+    pub last_values: Option<LateValues>,
+    /// Since when there has been nothing to publish.
+    pub waiting_since: Option<Timestamp>,
+    pub repairs: Option<Repairs>,
+    pub unpublished: Option<Unpublished>,
+    /// Name of a Secret of ours that an object of another owner holds.
+    pub foreign_secret: Option<String>,
+}
+
+/// Publishes in quick succession because something was altered, missing or due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repairs {
+    pub last: Timestamp,
+    pub count: u32,
+}
+
+/// A bootstrap token that no document holds yet. The next attempt uses it, so that a lasting failure does not leave one Secret in
+/// `kube-system` for each attempt. There is no `Debug`, so that no log shows it.
+#[derive(Clone)]
+pub struct Unpublished {
+    pub groups: String,
+    pub token: Issued,
+}

@@ -1,0 +1,354 @@
+//! Values in objects of other people: registry credentials, and what a MachineDeployment refers to. Which objects may be read, what
+//! is kept of them, and why a value is missing.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use osm_api::config::{LateBound, LateBoundKind, LateBoundSource};
+use osm_api::settings::Settings;
+use osm_api::{MachineDeployment, PoolRef, Reason, pool};
+use serde::Deserialize;
+
+/// Why a late-bound value is not available. No message repeats a value.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{id}: {object} {problem}")]
+pub struct SourceError {
+    /// Id of the late-bound value.
+    id: String,
+    /// Such as `Secret namespace/name`.
+    object: String,
+    problem: SourceProblem,
+}
+
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SourceProblem {
+    #[error("does not exist; create it or remove the reference")]
+    Missing,
+    #[error("has no {0}; add it")]
+    NoValue(String),
+    #[error("is not listed in the settings' credentials.allowedSources; add it there")]
+    NotAllowed,
+    #[error("is not the pool's own MachineDeployment; refer to a Secret instead")]
+    NotItsOwn,
+    #[error("can't be checked because the settings are missing or invalid; correct the settings")]
+    SettingsMissing,
+    #[error("can't be read: {0}")]
+    Unreadable(String),
+}
+
+impl SourceError {
+    pub fn new(late: &LateBound, source: &LateBoundSource, problem: SourceProblem) -> Self {
+        let object = format!("{} {}/{}", kind_of(late.kind), source.namespace, source.name);
+        Self {
+            id: late.id.clone(),
+            object,
+            problem,
+        }
+    }
+
+    /// Reason for conditions, Events and metrics.
+    pub fn reason(&self) -> Reason {
+        match self.problem {
+            SourceProblem::Missing => Reason::SourceMissing,
+            SourceProblem::NoValue(_) => Reason::SourceIncomplete,
+            SourceProblem::NotAllowed | SourceProblem::NotItsOwn => Reason::SourceNotAllowed,
+            SourceProblem::SettingsMissing => Reason::SettingsMissing,
+            SourceProblem::Unreadable(_) => Reason::SourceUnreadable,
+        }
+    }
+}
+
+/// Kind of the object that holds values of this kind.
+pub fn kind_of(kind: LateBoundKind) -> &'static str {
+    match kind {
+        LateBoundKind::ConfigMapKey => "ConfigMap",
+        LateBoundKind::OperatingSystemSpecField => "MachineDeployment",
+        _ => "Secret",
+    }
+}
+
+/// The value that `late` refers to, out of the data of its object.
+pub fn value_of(
+    late: LateBoundKind,
+    source: &LateBoundSource,
+    data: &SourceData,
+) -> Result<String, SourceProblem> {
+    let (found, what) = match late {
+        LateBoundKind::RegistryUsername => (
+            registry(data, &source.key).map(|(user, _)| user),
+            "user name and password for",
+        ),
+        LateBoundKind::RegistryPassword => (
+            registry(data, &source.key).map(|(_, password)| password),
+            "user name and password for",
+        ),
+        LateBoundKind::OperatingSystemSpecField => {
+            (text(data, &source.key), "text in operatingSystemSpec's field")
+        }
+        _ => (text(data, &source.key), "text under the key"),
+    };
+    found.ok_or_else(|| SourceProblem::NoValue(format!("{what} {}", source.key)))
+}
+
+/// Data of a Secret or ConfigMap. `Debug` does not show it.
+#[derive(Clone, Default)]
+pub struct SourceData(BTreeMap<String, Vec<u8>>);
+
+/// The rules for which objects may be read for a pool.
+#[derive(Clone, Copy)]
+pub struct Allowed<'a> {
+    pub settings: Option<&'a Settings>,
+    /// The pool's own MachineDeployment.
+    pub machine_deployment: Option<&'a PoolRef>,
+}
+
+impl Allowed<'_> {
+    pub fn check(self, kind: LateBoundKind, source: &LateBoundSource) -> Result<(), SourceProblem> {
+        if kind == LateBoundKind::OperatingSystemSpecField {
+            let own = |md: &PoolRef| md.namespace == source.namespace && md.name == source.name;
+            return if self.machine_deployment.is_some_and(own) {
+                Ok(())
+            } else {
+                Err(SourceProblem::NotItsOwn)
+            };
+        }
+        let settings = self.settings.ok_or(SourceProblem::SettingsMissing)?;
+        let of_registry = matches!(
+            kind,
+            LateBoundKind::RegistryUsername | LateBoundKind::RegistryPassword
+        );
+        // The administrator writes the settings, so what they name may be read. A pool may name only what is listed.
+        let named = settings
+            .containerd
+            .registries
+            .iter()
+            .filter(|registry| registry.host == source.key)
+            .any(|r| {
+                let secret = r.credentials.as_ref();
+                secret
+                    .is_some_and(|secret| secret.namespace == source.namespace && secret.name == source.name)
+            });
+        let listed = settings
+            .credentials
+            .allowed_sources
+            .iter()
+            .filter(|allowed| allowed.namespace == source.namespace)
+            .any(|allowed| {
+                let config_map = kind == LateBoundKind::ConfigMapKey;
+                let names = if config_map {
+                    &allowed.config_maps
+                } else {
+                    &allowed.secrets
+                };
+                names.contains(&source.name)
+            });
+        if listed || (of_registry && named) {
+            Ok(())
+        } else {
+            Err(SourceProblem::NotAllowed)
+        }
+    }
+}
+
+impl SourceData {
+    pub fn of_secret(secret: Secret) -> Self {
+        Self(
+            secret
+                .data
+                .unwrap_or_default()
+                .into_iter()
+                .map(|(key, value)| (key, value.0))
+                .collect(),
+        )
+    }
+
+    pub fn of_config_map(map: ConfigMap) -> Self {
+        let data = map.data.unwrap_or_default();
+        Self(
+            data.into_iter()
+                .map(|(key, value)| (key, value.into_bytes()))
+                .collect(),
+        )
+    }
+
+    pub fn of_machine_deployment(md: &MachineDeployment) -> Self {
+        let texts = pool::operating_system_spec_texts(md).into_iter();
+        Self(texts.map(|(field, text)| (field, text.into_bytes())).collect())
+    }
+}
+
+fn text(data: &SourceData, key: &str) -> Option<String> {
+    String::from_utf8(data.0.get(key)?.clone()).ok()
+}
+
+/// The part of Docker's format that is read.
+#[derive(Deserialize)]
+struct DockerConfig {
+    auths: BTreeMap<String, DockerAuth>,
+}
+
+#[derive(Deserialize)]
+struct DockerAuth {
+    username: Option<String>,
+    password: Option<String>,
+    auth: Option<String>,
+}
+
+/// User name and password for a registry: from a `kubernetes.io/dockerconfigjson` Secret, else its keys `username` and
+/// `password`.
+fn registry(data: &SourceData, host: &str) -> Option<(String, String)> {
+    let Some(config) = data.0.get(".dockerconfigjson") else {
+        return Some((text(data, "username")?, text(data, "password")?));
+    };
+    let config: DockerConfig = serde_json::from_slice(config).ok()?;
+    let (_, found) = config
+        .auths
+        .into_iter()
+        .find(|(registry, _)| host_of(registry) == host)?;
+    if let (Some(username), Some(password)) = (found.username, found.password) {
+        return Some((username, password));
+    }
+    let decoded = String::from_utf8(STANDARD.decode(found.auth?).ok()?).ok()?;
+    let (username, password) = decoded.split_once(':')?;
+    Some((username.to_owned(), password.to_owned()))
+}
+
+/// `https://index.docker.io/v1/` → `docker.io`; `registry.example/path` → `registry.example`.
+fn host_of(registry: &str) -> &str {
+    let bare = registry.split_once("://").map_or(registry, |(_, rest)| rest);
+    match bare.split('/').next().unwrap_or_default() {
+        "index.docker.io" | "registry-1.docker.io" => "docker.io",
+        host => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn docker(value: serde_json::Value) -> SourceData {
+        SourceData(BTreeMap::from([(
+            ".dockerconfigjson".to_owned(),
+            value.to_string().into_bytes(),
+        )]))
+    }
+
+    #[test]
+    fn credentials_in_every_form() {
+        let plain = SourceData(BTreeMap::from([
+            ("username".to_owned(), b"u".to_vec()),
+            ("password".to_owned(), b"p\"\n".to_vec()),
+        ]));
+        assert_eq!(
+            registry(&plain, "any"),
+            Some(("u".to_owned(), "p\"\n".to_owned()))
+        );
+        let auth = STANDARD.encode("u:p:q");
+        let config = docker(
+            json!({"auths": {"https://index.docker.io/v1/": {"auth": auth}, "quay.example": {"username": "a", "password": "b"}}}),
+        );
+        assert_eq!(
+            registry(&config, "docker.io"),
+            Some(("u".to_owned(), "p:q".to_owned()))
+        );
+        assert_eq!(
+            registry(&config, "quay.example"),
+            Some(("a".to_owned(), "b".to_owned()))
+        );
+        assert_eq!(registry(&config, "other"), None);
+        assert_eq!(registry(&docker(json!([])), "docker.io"), None);
+    }
+
+    #[test]
+    fn nothing_is_allowed_unless_listed() {
+        let source = LateBoundSource {
+            namespace: "ns".into(),
+            name: "s".into(),
+            key: "registry.example".into(),
+        };
+        let check = |settings: &str, kind| {
+            let settings = Settings::parse(settings).unwrap();
+            Allowed {
+                settings: Some(&settings),
+                machine_deployment: None,
+            }
+            .check(kind, &source)
+            .is_ok()
+        };
+        let listed = "credentials: {allowedSources: [{namespace: ns, secrets: [s]}]}";
+        let registry = |host: &str| {
+            format!("containerd: {{registries: [{{host: {host}, credentials: {{namespace: ns, name: s}}}}]}}")
+        };
+        for (settings, kind, allowed) in [
+            ("", LateBoundKind::SecretKey, false),
+            (listed, LateBoundKind::SecretKey, true),
+            (listed, LateBoundKind::RegistryPassword, true),
+            (listed, LateBoundKind::ConfigMapKey, false),
+            ("", LateBoundKind::RegistryPassword, false),
+            (
+                registry("registry.example").as_str(),
+                LateBoundKind::RegistryPassword,
+                true,
+            ),
+            (
+                registry("registry.example").as_str(),
+                LateBoundKind::SecretKey,
+                false,
+            ),
+            (
+                registry("other.example").as_str(),
+                LateBoundKind::RegistryUsername,
+                false,
+            ),
+        ] {
+            assert_eq!(check(settings, kind), allowed, "{settings} {kind:?}");
+        }
+        let none = Allowed {
+            settings: None,
+            machine_deployment: None,
+        };
+        assert!(matches!(
+            none.check(LateBoundKind::SecretKey, &source),
+            Err(SourceProblem::SettingsMissing)
+        ));
+    }
+
+    #[test]
+    fn only_the_pools_own_machine_deployment_is_read() {
+        let own = PoolRef::machine_deployment("n", "s", "u");
+        let allowed = Allowed {
+            settings: None,
+            machine_deployment: Some(&own),
+        };
+        let source = |name: &str| LateBoundSource {
+            namespace: "n".into(),
+            name: name.into(),
+            key: "k".into(),
+        };
+        assert!(
+            allowed
+                .check(LateBoundKind::OperatingSystemSpecField, &source("s"))
+                .is_ok()
+        );
+        assert!(
+            allowed
+                .check(LateBoundKind::OperatingSystemSpecField, &source("t"))
+                .is_err()
+        );
+        let md: MachineDeployment = serde_json::from_value(json!({
+            "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment", "metadata": {},
+            "spec": {"template": {"spec": {"providerSpec": {"value": {"cloudProviderSpec": {"secret": "x"},
+                "operatingSystemSpec": {"a": "plain", "b": {"value": "object"}, "c": true}}}}}},
+        }))
+        .unwrap();
+        let data = SourceData::of_machine_deployment(&md);
+        assert_eq!(
+            (text(&data, "a").as_deref(), text(&data, "b").as_deref()),
+            (Some("plain"), Some("object"))
+        );
+        assert_eq!(data.0.len(), 2);
+    }
+}

@@ -1,0 +1,244 @@
+//! What this controller keeps of the objects that it watches: what decisions need, and no credential.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ObjectReference, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Resource, ResourceExt};
+use osm_api::config::{LateBound, OperatingSystemConfig, OperatingSystemConfigStatus, Rendered};
+use osm_api::content::{self, ContentView};
+use osm_api::profile::CloudProvider;
+use osm_api::{PoolRef, condition, digest, names};
+
+use crate::model::hmac_key::{DATA_KEY, HmacKey};
+use crate::model::rbac;
+
+/// An OperatingSystemConfig without its content.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConfigView {
+    pub name: String,
+    pub uid: String,
+    /// Fences writes of the status, so that they hit neither another state nor a successor.
+    pub resource_version: String,
+    pub generation: i64,
+    /// uid of the cluster that it was made for; absent on objects of the Go implementation.
+    pub made_in: Option<String>,
+    /// The pool; absent on objects of the Go implementation.
+    pub machine_deployment: Option<PoolRef>,
+    /// Machines of provider `edge` are set up by a script.
+    pub is_edge: bool,
+    pub late_bound: Vec<LateBound>,
+    pub status: OperatingSystemConfigStatus,
+    /// For Events.
+    pub reference: ObjectReference,
+}
+
+impl ConfigView {
+    pub fn of(config: &OperatingSystemConfig) -> Self {
+        let content = ContentView::of(config);
+        Self {
+            name: config.name_any(),
+            uid: config.uid().unwrap_or_default(),
+            resource_version: config.resource_version().unwrap_or_default(),
+            generation: config.metadata.generation.unwrap_or(0),
+            made_in: config.annotations().get(names::CLUSTER_UID).cloned(),
+            machine_deployment: content.pool(),
+            is_edge: content.cloud_provider() == Some(CloudProvider::Edge),
+            late_bound: content.late_bound().to_vec(),
+            status: config.status.clone().unwrap_or_default(),
+            reference: config.object_ref(&()),
+        }
+    }
+
+    /// What other writers change: osc-controller, and users.
+    pub fn of_others(&self) -> impl PartialEq {
+        let status = &self.status;
+        (
+            self.uid.clone(),
+            self.generation,
+            status.rendered.clone(),
+            status.retired.clone(),
+        )
+    }
+
+    /// What osc-controller rendered, if that is the generation that exists now.
+    pub fn confirmed(&self) -> Option<&Rendered> {
+        content::publishable(Some(self.generation), &self.status)
+    }
+
+    /// What may be published: confirmed, and of a pool that exists.
+    pub fn to_publish(&self) -> Option<&Rendered> {
+        self.confirmed().filter(|_| !self.is_retired())
+    }
+
+    /// Whether osc-controller knows the pool of this config.
+    pub fn is_claimed(&self) -> bool {
+        condition::find(&self.status.conditions, condition::RENDERED).is_some()
+    }
+
+    pub fn is_retired(&self) -> bool {
+        let uid = self.machine_deployment.as_ref().map(|md| md.uid.as_str());
+        self.status
+            .retired
+            .as_ref()
+            .is_some_and(|retired| Some(retired.uid.as_str()) == uid)
+    }
+
+    /// Whether the condition already says that everything is deleted.
+    pub fn is_undone(&self) -> bool {
+        condition::find(&self.status.conditions, condition::PUBLISHED)
+            .is_some_and(|published| condition::REASON_UNDONE == *published.reason)
+    }
+
+    /// `uid/generation`, as recorded on the bootstrap Secret.
+    pub fn published_from(&self) -> String {
+        published_from(&self.uid, self.generation)
+    }
+}
+
+/// `uid/generation`, as recorded on the bootstrap Secret.
+pub fn published_from(uid: &str, generation: i64) -> String {
+    format!("{uid}/{generation}")
+}
+
+/// Metadata that every view has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Meta {
+    pub name: String,
+    pub uid: String,
+    /// Fences writes, so that they don't hit a newer state.
+    pub resource_version: String,
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl Meta {
+    fn of(meta: &ObjectMeta) -> Self {
+        Self {
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+            resource_version: meta.resource_version.clone().unwrap_or_default(),
+            labels: meta.labels.clone().unwrap_or_default(),
+            annotations: meta.annotations.clone().unwrap_or_default(),
+        }
+    }
+
+    /// Pool that the object was made for.
+    pub fn pool(&self) -> Option<&str> {
+        self.labels.get(names::POOL).map(String::as_str)
+    }
+
+    /// Name of the OperatingSystemConfig that the object was made for.
+    pub fn config(&self) -> Option<&str> {
+        self.annotation(names::CONFIG)
+    }
+
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key).map(String::as_str)
+    }
+
+    /// An annotation that is a time.
+    pub fn time(&self, key: &str) -> Option<Timestamp> {
+        self.annotation(key)?.parse().ok()
+    }
+}
+
+/// A Secret of ours.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SecretView {
+    pub meta: Meta,
+    /// SHA-256 of its only data entry, if that is a document or script; 64 hex characters, kept in memory only.
+    pub content: Option<String>,
+    pub immutable: bool,
+    /// The HMAC key, only on the Secret that holds it.
+    pub key: Option<HmacKey>,
+}
+
+impl SecretView {
+    pub fn of(secret: &Secret) -> Self {
+        let meta = Meta::of(&secret.metadata);
+        let data = secret.data.as_ref();
+        let is_key = meta.labels.get(names::ROLE).map(String::as_str) == Some(ROLE_KEY);
+        let key = data
+            .filter(|_| is_key)
+            .and_then(|data| data.get(DATA_KEY))
+            .and_then(|key| HmacKey::of(&key.0));
+        Self {
+            content: data
+                .filter(|data| data.len() == 1)
+                .and_then(|data| {
+                    data.get(names::CLOUD_CONFIG_KEY)
+                        .or(data.get(names::EDGE_SCRIPT_KEY))
+                })
+                .map(|document| digest::sha256_hex(&document.0)),
+            immutable: secret.immutable.unwrap_or(false),
+            key,
+            meta,
+        }
+    }
+
+    /// Whether it is for this purpose ([`ROLE_BOOTSTRAP`], [`ROLE_PROVISIONING`], [`ROLE_EDGE_SCRIPT`]).
+    pub fn is(&self, role: &str) -> bool {
+        self.meta.labels.get(names::ROLE).map(String::as_str) == Some(role)
+    }
+}
+
+/// Value of the label [`names::ROLE`] on bootstrap Secrets.
+pub const ROLE_BOOTSTRAP: &str = "bootstrap";
+/// Value of the label [`names::ROLE`] on provisioning Secrets.
+pub const ROLE_PROVISIONING: &str = "provisioning";
+/// Value of the label [`names::ROLE`] on Secrets with the script of an edge pool.
+pub const ROLE_EDGE_SCRIPT: &str = "edge-script";
+/// Value of the label [`names::ROLE`] on the Secret with the HMAC key.
+pub const ROLE_KEY: &str = "digest-key";
+/// Value of the label [`names::ROLE`] on a pool's ServiceAccount, Role and RoleBinding.
+pub const ROLE_IDENTITY: &str = "identity";
+/// Value of the label [`names::ROLE`] on bootstrap tokens.
+pub const ROLE_BOOTSTRAP_TOKEN: &str = "bootstrap-token";
+pub fn account(account: &ServiceAccount) -> Meta {
+    Meta::of(&account.metadata)
+}
+
+/// A Role of ours.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RoleView {
+    pub meta: Meta,
+    /// Names of the Secrets that it opens; `None`: its rules are not of the form that we write.
+    pub secrets: Option<Vec<String>>,
+}
+
+impl RoleView {
+    pub fn of(role: &Role) -> Self {
+        let names = match role.rules.as_deref() {
+            Some([rule]) => rule.resource_names.clone(),
+            _ => None,
+        };
+        let secrets = names.filter(|names| role.rules == Some(vec![rbac::rule(names)]));
+        Self {
+            meta: Meta::of(&role.metadata),
+            secrets,
+        }
+    }
+}
+
+/// A RoleBinding of ours.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BindingView {
+    pub meta: Meta,
+    /// Whether it binds the pool's Role to the pool's ServiceAccount and nothing else.
+    pub good: bool,
+}
+
+impl BindingView {
+    pub fn of(binding: &RoleBinding) -> Self {
+        let name = binding.name_any();
+        let good =
+            binding.role_ref == rbac::role_ref(&name) && binding.subjects == Some(vec![rbac::subject(&name)]);
+        Self {
+            meta: Meta::of(&binding.metadata),
+            good,
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! What becomes of an object that already has a name that we wanted to create: only the API server's answer shows it.
+
+use osm_api::names;
+
+use crate::model::found::{FoundSecret, Identity};
+use crate::model::gathered::{Gathered, NameHolder};
+use crate::model::hmac_key::HmacKey;
+use crate::model::seal::is_sealed;
+use crate::model::view::{ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, SecretView};
+use crate::plan::retention;
+
+/// What to do with what has our name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Adoption {
+    /// It is as we make it, and the watch has yet to show it.
+    GatherAgain,
+    /// It is ours.
+    Take(Replacement),
+    /// It belongs to another owner and stays as it is.
+    Foreign,
+}
+
+/// How a Secret comes to hold what we write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replacement {
+    /// In one write, fenced by this resourceVersion.
+    InPlace { resource_version: String },
+    /// It can't be changed: delete exactly this one, and create ours at once. The absence is as short as it can be.
+    Recreate {
+        uid: String,
+        resource_version: Option<String>,
+    },
+}
+
+/// How a Secret of ours is replaced.
+pub fn replacement(existing: &SecretView) -> Replacement {
+    let (uid, resource_version) = (existing.meta.uid.clone(), existing.meta.resource_version.clone());
+    if existing.immutable {
+        Replacement::Recreate {
+            uid,
+            resource_version: Some(resource_version),
+        }
+    } else {
+        Replacement::InPlace { resource_version }
+    }
+}
+
+/// A Secret whose name other programs know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WellKnown {
+    Bootstrap,
+    EdgeScript,
+}
+
+impl WellKnown {
+    pub fn role(self) -> &'static str {
+        match self {
+            Self::Bootstrap => ROLE_BOOTSTRAP,
+            Self::EdgeScript => ROLE_EDGE_SCRIPT,
+        }
+    }
+
+    /// For error messages.
+    pub fn what(self) -> &'static str {
+        match self {
+            Self::Bootstrap => "the bootstrap Secret",
+            Self::EdgeScript => "the Secret with the edge script",
+        }
+    }
+}
+
+pub fn of_well_known(gathered: &Gathered, known: WellKnown, found: &FoundSecret) -> Adoption {
+    let meta = &found.view.meta;
+    let is_labelled = found.installation() == Some(gathered.installation.as_str());
+    if is_labelled && meta.config() == Some(gathered.name.as_str()) && found.view.is(known.role()) {
+        return Adoption::GatherAgain;
+    }
+    if is_labelled || lost_its_label(&gathered.pool, found) || is_sealed_by_us(&gathered.key, &found.view) {
+        return Adoption::Take(replacement(&found.view));
+    }
+    let is_of_the_go_implementation = match known {
+        WellKnown::Bootstrap => is_bootstrap_of_the_go_implementation(found),
+        WellKnown::EdgeScript => is_edge_script_of_the_go_implementation(found),
+    };
+    if is_of_the_go_implementation {
+        Adoption::Take(Replacement::Recreate {
+            uid: meta.uid.clone(),
+            resource_version: None,
+        })
+    } else {
+        Adoption::Foreign
+    }
+}
+
+/// The pool's id is still on it, which no other program knows.
+fn lost_its_label(pool: &str, found: &FoundSecret) -> bool {
+    found.installation().is_none() && found.view.meta.pool() == Some(pool)
+}
+
+/// Another installation that took it over would have put its own seal on it.
+fn is_sealed_by_us(key: &HmacKey, secret: &SecretView) -> bool {
+    is_sealed(key, secret)
+}
+
+/// The Go implementation's bootstrap Secrets are immutable, and carry nothing but the document and annotations of this form.
+fn is_bootstrap_of_the_go_implementation(found: &FoundSecret) -> bool {
+    let annotated = found
+        .view
+        .meta
+        .annotation(names::MACHINE_DEPLOYMENT_REVISION)
+        .is_some();
+    let has_document = found.entries.iter().any(|entry| entry == names::CLOUD_CONFIG_KEY);
+    found.view.immutable && annotated && has_document && found.installation().is_none()
+}
+
+/// The Go implementation's scripts have neither labels nor annotations, and no other data.
+fn is_edge_script_of_the_go_implementation(found: &FoundSecret) -> bool {
+    let meta = &found.view.meta;
+    found.entries == [names::EDGE_SCRIPT_KEY] && meta.labels.is_empty() && meta.annotations.is_empty()
+}
+
+/// A ServiceAccount, Role or RoleBinding. Tokens hang on its uid, so one that only lost its label or annotation is adopted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IdentityAdoption {
+    /// As [`Adoption::GatherAgain`].
+    GatherAgain,
+    /// Patch it, fenced by this resourceVersion. Where the API server refuses to change it (422: what a RoleBinding refers to), delete
+    /// the object with this uid and create ours.
+    Patch {
+        resource_version: Option<String>,
+        uid: String,
+    },
+    /// As [`Adoption::Foreign`].
+    Foreign,
+}
+
+pub fn of_identity(installation: &str, wanted: &Identity, found: &Identity) -> IdentityAdoption {
+    let labels = wanted
+        .labels
+        .iter()
+        .all(|(key, value)| found.labels.get(key) == Some(value));
+    let annotations = wanted
+        .annotations
+        .iter()
+        .all(|(key, value)| found.annotations.get(key) == Some(value));
+    match found.labels.get(names::INSTALLATION) {
+        Some(owner) if owner != installation => IdentityAdoption::Foreign,
+        Some(_) if labels && annotations => IdentityAdoption::GatherAgain,
+        _ => IdentityAdoption::Patch {
+            resource_version: found.resource_version.clone(),
+            uid: found.uid.clone(),
+        },
+    }
+}
+
+/// The name of a provisioning Secret holds the MAC of its content: with that content it is ours, whatever became of its labels.
+pub fn is_our_document(found: &SecretView, digest: &str) -> bool {
+    retention::holds(found, digest)
+}
+
+/// Whether the name that was held at the last attempt still is held by another owner.
+pub fn is_still_foreign(holder: &NameHolder, installation: &str) -> bool {
+    holder.installation.as_deref() != Some(installation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::seal::seal;
+    use crate::model::view::Meta;
+    use crate::plan::fixtures::{POOL, fresh};
+
+    fn found(
+        labels: &[(&str, &str)],
+        annotations: &[(&str, &str)],
+        immutable: bool,
+        entry: &str,
+    ) -> FoundSecret {
+        let map = |pairs: &[(&str, &str)]| {
+            pairs
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect()
+        };
+        let meta = Meta {
+            name: "taken".into(),
+            uid: "uid".into(),
+            resource_version: "7".into(),
+            labels: map(labels),
+            annotations: map(annotations),
+        };
+        let view = SecretView {
+            meta,
+            content: Some("content".into()),
+            immutable,
+            key: None,
+        };
+        FoundSecret {
+            view,
+            entries: vec![entry.to_owned()],
+        }
+    }
+
+    #[test]
+    fn only_what_is_ours_or_the_go_implementations_is_adopted() {
+        const CONFIG: &str = "pool-kube-system-config";
+        let replace = Adoption::Take(Replacement::InPlace {
+            resource_version: "7".into(),
+        });
+        let recreate = |resource_version: Option<&str>| {
+            let resource_version = resource_version.map(str::to_owned);
+            Adoption::Take(Replacement::Recreate {
+                uid: "uid".into(),
+                resource_version,
+            })
+        };
+        let (recreate, recreate_go) = (recreate(Some("7")), recreate(None));
+        let (ours, role) = ((names::INSTALLATION, "osm"), (names::ROLE, ROLE_BOOTSTRAP));
+        let (config, pool) = ((names::CONFIG, CONFIG), (names::POOL, POOL));
+        let (another, revision) = (
+            (names::INSTALLATION, "other"),
+            (names::MACHINE_DEPLOYMENT_REVISION, "1"),
+        );
+        let document = names::CLOUD_CONFIG_KEY;
+        for (what, found, expected) in [
+            (
+                "as we make it",
+                found(&[ours, role], &[config], false, document),
+                Adoption::GatherAgain,
+            ),
+            (
+                "of another config",
+                found(&[ours, role], &[], false, document),
+                replace.clone(),
+            ),
+            (
+                "of another purpose",
+                found(&[ours], &[config], false, document),
+                replace.clone(),
+            ),
+            (
+                "ours, locked",
+                found(&[ours], &[], true, document),
+                recreate.clone(),
+            ),
+            (
+                "without label, with the pool's id",
+                found(&[pool], &[], false, document),
+                replace.clone(),
+            ),
+            (
+                "the same, locked",
+                found(&[pool], &[revision], true, document),
+                recreate,
+            ),
+            (
+                "of another installation",
+                found(&[another, pool], &[config], false, document),
+                Adoption::Foreign,
+            ),
+            (
+                "the same, locked",
+                found(&[another], &[revision], true, document),
+                Adoption::Foreign,
+            ),
+            (
+                "of the Go implementation",
+                found(&[], &[revision], true, document),
+                recreate_go,
+            ),
+            (
+                "not locked",
+                found(&[], &[revision], false, document),
+                Adoption::Foreign,
+            ),
+            (
+                "without revision",
+                found(&[], &[], true, document),
+                Adoption::Foreign,
+            ),
+            (
+                "with other data",
+                found(&[], &[revision], true, "other"),
+                Adoption::Foreign,
+            ),
+        ] {
+            assert_eq!(
+                of_well_known(&fresh(), WellKnown::Bootstrap, &found),
+                expected,
+                "{what}"
+            );
+        }
+
+        let mut sealed = found(&[another], &[], false, document);
+        let mac = seal(&fresh().key, "content", &sealed.view.meta.annotations);
+        sealed
+            .view
+            .meta
+            .annotations
+            .insert(names::CONTENT_MAC.into(), mac);
+        assert_eq!(
+            of_well_known(&fresh(), WellKnown::Bootstrap, &sealed),
+            replace,
+            "with our seal"
+        );
+    }
+
+    #[test]
+    fn a_bare_edge_script_is_the_go_implementations() {
+        let recreate = Replacement::Recreate {
+            uid: "uid".into(),
+            resource_version: None,
+        };
+        let recreate_go = Adoption::Take(recreate);
+        for (what, found, expected) in [
+            (
+                "bare",
+                found(&[], &[], false, names::EDGE_SCRIPT_KEY),
+                recreate_go,
+            ),
+            (
+                "with a label",
+                found(&[("a", "b")], &[], false, names::EDGE_SCRIPT_KEY),
+                Adoption::Foreign,
+            ),
+            (
+                "with an annotation",
+                found(&[], &[("a", "b")], false, names::EDGE_SCRIPT_KEY),
+                Adoption::Foreign,
+            ),
+            (
+                "with other data",
+                found(&[], &[], false, "other"),
+                Adoption::Foreign,
+            ),
+        ] {
+            assert_eq!(
+                of_well_known(&fresh(), WellKnown::EdgeScript, &found),
+                expected,
+                "{what}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_identity_keeps_its_uid_unless_it_is_another_installations() {
+        let identity = |installation: Option<&str>, config: Option<&str>| Identity {
+            uid: "uid".into(),
+            resource_version: Some("7".into()),
+            labels: installation
+                .map(|of| (names::INSTALLATION.to_owned(), of.to_owned()))
+                .into_iter()
+                .collect(),
+            annotations: config
+                .map(|name| (names::CONFIG.to_owned(), name.to_owned()))
+                .into_iter()
+                .collect(),
+        };
+        let patch = IdentityAdoption::Patch {
+            resource_version: Some("7".into()),
+            uid: "uid".into(),
+        };
+        for (what, found, expected) in [
+            (
+                "as we make it",
+                identity(Some("osm"), Some("config")),
+                IdentityAdoption::GatherAgain,
+            ),
+            ("without annotation", identity(Some("osm"), None), patch.clone()),
+            ("without label", identity(None, Some("config")), patch.clone()),
+            ("bare", identity(None, None), patch),
+            (
+                "of another installation",
+                identity(Some("other"), Some("config")),
+                IdentityAdoption::Foreign,
+            ),
+        ] {
+            assert_eq!(
+                of_identity("osm", &identity(Some("osm"), Some("config")), &found),
+                expected,
+                "{what}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_document_is_known_by_its_content() {
+        let document = |immutable| SecretView {
+            content: Some("d".into()),
+            immutable,
+            ..SecretView::default()
+        };
+        assert!(is_our_document(&document(true), "d"));
+        assert!(!is_our_document(&document(true), "other") && !is_our_document(&document(false), "d"));
+    }
+
+    #[test]
+    fn a_name_is_foreign_until_its_holder_is_ours() {
+        for (installation, foreign) in [(None, true), (Some("other"), true), (Some("osm"), false)] {
+            let holder = NameHolder {
+                name: "n".into(),
+                installation: installation.map(str::to_owned),
+            };
+            assert_eq!(is_still_foreign(&holder, "osm"), foreign, "{installation:?}");
+        }
+    }
+}

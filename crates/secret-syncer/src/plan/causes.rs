@@ -1,0 +1,544 @@
+//! Why a pool is published (again): a chain of checks, each of which knows one reason.
+
+use std::sync::Arc;
+
+use osm_api::names;
+
+use crate::model::existing::ExistingObjects;
+use crate::model::gathered::Gathered;
+use crate::model::ownership::OwnershipLabels;
+use crate::model::seal::{SEALED, is_sealed};
+use crate::model::token_binding::bound_to;
+use crate::model::view::{ConfigView, Meta, SecretView};
+use crate::plan::cause::Cause;
+use crate::plan::inputs::Inputs;
+
+/// What checks look at.
+pub struct Input<'a> {
+    pub gathered: &'a Gathered,
+    pub config: &'a ConfigView,
+    pub revision: &'a str,
+    pub inputs: &'a Inputs,
+    pub ownership: &'a OwnershipLabels,
+    /// What the token of kubelets has to rest on; `None`: it does not exist.
+    pub joins_by: Option<&'a str>,
+}
+
+/// `None`: no reason to publish.
+type Check = fn(&Input<'_>) -> Option<Cause>;
+
+/// Without a bootstrap Secret only the first one speaks.
+const CHAIN: [Check; 20] = [
+    bootstrap_secret_does_not_exist,
+    documents_are_not_verified_since_the_start,
+    bootstrap_secret_has_another_revision,
+    bootstrap_secret_has_other_inputs,
+    bootstrap_secret_is_of_another_generation,
+    bootstrap_secret_breaks_its_seal,
+    bootstrap_secret_is_immutable,
+    bootstrap_secret_lost_its_owner,
+    bootstrap_secret_is_marked_as_orphan,
+    edge_script_does_not_exist,
+    edge_script_breaks_its_seal,
+    edge_script_has_other_tokens,
+    edge_script_is_immutable,
+    edge_script_lost_its_owner,
+    edge_script_is_marked_as_orphan,
+    tokens_are_bound_to_other_objects,
+    provisioning_secret_is_altered,
+    renewal_is_due,
+    role_does_not_open_the_provisioning_secret,
+    role_binding_does_not_bind,
+];
+
+/// Every reason to publish, each once, in the order of [`Cause`].
+pub fn causes(input: &Input<'_>) -> Vec<Cause> {
+    let mut causes: Vec<Cause> = CHAIN.iter().filter_map(|check| check(input)).collect();
+    causes.sort_unstable();
+    causes.dedup();
+    causes
+}
+
+impl Input<'_> {
+    fn existing(&self) -> &ExistingObjects {
+        &self.gathered.existing
+    }
+
+    fn bootstrap(&self) -> Option<&SecretView> {
+        self.existing().bootstrap.as_deref()
+    }
+
+    /// The script of an edge pool that has a bootstrap Secret.
+    fn edge_script(&self) -> Option<&SecretView> {
+        self.bootstrap().filter(|_| self.config.is_edge)?;
+        self.existing().edge_script.as_deref()
+    }
+
+    /// The provisioning Secret that the bootstrap Secret names.
+    fn provisioning(&self) -> Option<&Arc<SecretView>> {
+        let named = self.bootstrap()?.meta.annotation(names::PROVISIONING_SECRET)?;
+        self.existing()
+            .provisioning
+            .iter()
+            .find(|secret| secret.meta.name == named)
+    }
+
+    fn owns(&self, meta: &Meta) -> bool {
+        self.ownership.are_on(meta)
+    }
+}
+
+fn because(cause: Cause, if_so: bool) -> Option<Cause> {
+    if_so.then_some(cause)
+}
+
+fn bootstrap_secret_does_not_exist(input: &Input<'_>) -> Option<Cause> {
+    because(Cause::Missing, input.bootstrap().is_none())
+}
+
+/// Another version of this program may fill documents in another way, so each process compares them once.
+fn documents_are_not_verified_since_the_start(input: &Input<'_>) -> Option<Cause> {
+    input.bootstrap()?;
+    because(
+        Cause::Unverified,
+        input.gathered.memory.verified.as_ref() != Some(&input.inputs.mac),
+    )
+}
+
+fn bootstrap_secret_has_another_revision(input: &Input<'_>) -> Option<Cause> {
+    let revision = input
+        .bootstrap()?
+        .meta
+        .annotation(names::MACHINE_DEPLOYMENT_REVISION);
+    because(Cause::NewRevision, revision != Some(input.revision))
+}
+
+fn bootstrap_secret_has_other_inputs(input: &Input<'_>) -> Option<Cause> {
+    let mac = input.bootstrap()?.meta.annotation(names::INPUTS_MAC);
+    because(Cause::NewContent, mac != Some(&input.inputs.mac))
+}
+
+fn bootstrap_secret_is_of_another_generation(input: &Input<'_>) -> Option<Cause> {
+    let from = input.bootstrap()?.meta.annotation(names::PUBLISHED_FROM);
+    because(Cause::NewContent, from != Some(&input.config.published_from()))
+}
+
+fn bootstrap_secret_breaks_its_seal(input: &Input<'_>) -> Option<Cause> {
+    because(
+        Cause::Altered,
+        !is_sealed(&input.gathered.key, input.bootstrap()?),
+    )
+}
+
+/// The Secret could not be replaced in one write any more.
+fn bootstrap_secret_is_immutable(input: &Input<'_>) -> Option<Cause> {
+    because(Cause::Altered, input.bootstrap()?.immutable)
+}
+
+fn bootstrap_secret_lost_its_owner(input: &Input<'_>) -> Option<Cause> {
+    because(Cause::Altered, !input.owns(&input.bootstrap()?.meta))
+}
+
+fn bootstrap_secret_is_marked_as_orphan(input: &Input<'_>) -> Option<Cause> {
+    because(
+        Cause::Altered,
+        input
+            .bootstrap()?
+            .meta
+            .annotation(names::ORPHANED_SINCE)
+            .is_some(),
+    )
+}
+
+fn edge_script_does_not_exist(input: &Input<'_>) -> Option<Cause> {
+    input.bootstrap()?;
+    because(
+        Cause::Altered,
+        input.config.is_edge && input.edge_script().is_none(),
+    )
+}
+
+fn edge_script_breaks_its_seal(input: &Input<'_>) -> Option<Cause> {
+    because(
+        Cause::Altered,
+        !is_sealed(&input.gathered.key, input.edge_script()?),
+    )
+}
+
+/// Script and bootstrap Secret are written with the same tokens, so they have the same annotations.
+fn edge_script_has_other_tokens(input: &Input<'_>) -> Option<Cause> {
+    let (script, bootstrap) = (&input.edge_script()?.meta, &input.bootstrap()?.meta);
+    because(
+        Cause::Altered,
+        SEALED
+            .iter()
+            .any(|name| script.annotation(name) != bootstrap.annotation(name)),
+    )
+}
+
+fn edge_script_is_immutable(input: &Input<'_>) -> Option<Cause> {
+    because(Cause::Altered, input.edge_script()?.immutable)
+}
+
+fn edge_script_lost_its_owner(input: &Input<'_>) -> Option<Cause> {
+    because(Cause::Altered, !input.owns(&input.edge_script()?.meta))
+}
+
+fn edge_script_is_marked_as_orphan(input: &Input<'_>) -> Option<Cause> {
+    because(
+        Cause::Altered,
+        input
+            .edge_script()?
+            .meta
+            .annotation(names::ORPHANED_SINCE)
+            .is_some(),
+    )
+}
+
+/// Tokens die with the ServiceAccount and with the provisioning Secret that they are bound to.
+fn tokens_are_bound_to_other_objects(input: &Input<'_>) -> Option<Cause> {
+    let recorded = input.bootstrap()?.meta.annotation(names::BOUND_TO);
+    let account = input
+        .existing()
+        .account
+        .as_ref()
+        .map(|account| account.uid.as_str());
+    let document = input.provisioning().map(|secret| secret.meta.uid.as_str());
+    let current = bound_to(account, input.joins_by, document);
+    because(
+        Cause::TokensDead,
+        current.is_none() || recorded != current.as_deref(),
+    )
+}
+
+/// That it is missing is for [`tokens_are_bound_to_other_objects`] to say.
+fn provisioning_secret_is_altered(input: &Input<'_>) -> Option<Cause> {
+    let secret = input.provisioning()?;
+    let marked = secret.meta.annotation(names::ORPHANED_SINCE).is_some();
+    because(
+        Cause::Altered,
+        !secret.immutable || !input.owns(&secret.meta) || marked,
+    )
+}
+
+/// Without a readable time the annotation was altered, and renewal is due now.
+fn renewal_is_due(input: &Input<'_>) -> Option<Cause> {
+    let at = input.bootstrap()?.meta.time(names::RENEW_AT);
+    because(Cause::RenewalDue, at.is_none_or(|at| input.gathered.now >= at))
+}
+
+fn role_does_not_open_the_provisioning_secret(input: &Input<'_>) -> Option<Cause> {
+    let named = input
+        .bootstrap()?
+        .meta
+        .annotation(names::PROVISIONING_SECRET)
+        .unwrap_or_default();
+    let opened = input
+        .existing()
+        .role
+        .as_ref()
+        .and_then(|role| role.secrets.as_ref());
+    because(
+        Cause::RoleAltered,
+        !opened.is_some_and(|opened| opened.iter().any(|name| name == named)),
+    )
+}
+
+fn role_binding_does_not_bind(input: &Input<'_>) -> Option<Cause> {
+    input.bootstrap()?;
+    because(
+        Cause::RoleAltered,
+        !input
+            .existing()
+            .binding
+            .as_ref()
+            .is_some_and(|binding| binding.good),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::view::{BindingView, RoleView};
+    use crate::plan::fixtures::*;
+
+    type Edit = fn(&mut Gathered);
+
+    /// What one check says of a situation.
+    fn says(check: Check, gathered: &Gathered) -> Option<Cause> {
+        let config = gathered.config.as_deref().unwrap();
+        let inputs = crate::plan::inputs::choose(gathered).unwrap();
+        let md = config.machine_deployment.as_ref().unwrap();
+        let ownership =
+            OwnershipLabels::new(&gathered.name, &gathered.pool, &gathered.clusters.management, md);
+        let joins_by = gathered.node_account.as_deref();
+        let input = Input {
+            gathered,
+            config,
+            revision: "1",
+            inputs: &inputs,
+            ownership: &ownership,
+            joins_by,
+        };
+        check(&input)
+    }
+
+    /// Each check speaks of the situations of its table, and of a pool that is as it should be it says nothing.
+    fn table(check: Check, cause: Cause, situations: &[(&str, Edit)]) {
+        assert_eq!(says(check, &published()), None, "published");
+        assert_eq!(says(check, &published_edge()), None, "published, edge");
+        if cause != Cause::Missing {
+            assert_eq!(says(check, &fresh()), None, "nothing exists");
+        }
+        for (what, edit) in situations {
+            let mut gathered = published_edge();
+            edit(&mut gathered);
+            assert_eq!(says(check, &gathered), Some(cause), "{what}");
+        }
+    }
+
+    fn annotate(secret: &mut SecretView, name: &str, value: &str) {
+        secret.meta.annotations.insert(name.into(), value.into());
+    }
+
+    #[test]
+    fn missing() {
+        table(
+            bootstrap_secret_does_not_exist,
+            Cause::Missing,
+            &[("deleted", |g| g.existing.bootstrap = None)],
+        );
+    }
+
+    #[test]
+    fn unverified() {
+        table(
+            documents_are_not_verified_since_the_start,
+            Cause::Unverified,
+            &[
+                ("a new process", |g| g.memory.verified = None),
+                ("verified with other inputs", |g| {
+                    g.memory.verified = Some("other".into())
+                }),
+            ],
+        );
+    }
+
+    #[test]
+    fn new_revision() {
+        table(
+            bootstrap_secret_has_another_revision,
+            Cause::NewRevision,
+            &[
+                ("another", |g| {
+                    edit_bootstrap(g, |s| annotate(s, names::MACHINE_DEPLOYMENT_REVISION, "2"))
+                }),
+                ("none", |g| {
+                    edit_bootstrap(g, |s| {
+                        drop(s.meta.annotations.remove(names::MACHINE_DEPLOYMENT_REVISION))
+                    });
+                }),
+            ],
+        );
+    }
+
+    #[test]
+    fn new_content() {
+        table(
+            bootstrap_secret_has_other_inputs,
+            Cause::NewContent,
+            &[
+                ("another digest", |g| {
+                    edit_rendered(g, |rendered| rendered.digest = "other".into())
+                }),
+                ("another HMAC key", |g| {
+                    g.key = crate::model::hmac_key::HmacKey::new([8; 32])
+                }),
+            ],
+        );
+        table(
+            bootstrap_secret_is_of_another_generation,
+            Cause::NewContent,
+            &[
+                ("another generation", |g| {
+                    edit_config(g, |config| config.generation = 4)
+                }),
+                ("another config of that name", |g| {
+                    edit_config(g, |config| config.uid = "other".into())
+                }),
+            ],
+        );
+    }
+
+    #[test]
+    fn bootstrap_secret_altered() {
+        table(
+            bootstrap_secret_breaks_its_seal,
+            Cause::Altered,
+            &[
+                ("other data", |g| {
+                    edit_bootstrap(g, |s| s.content = Some("other".into()))
+                }),
+                ("no data", |g| edit_bootstrap(g, |s| s.content = None)),
+                ("renewal put off", |g| {
+                    edit_bootstrap(g, |s| annotate(s, names::RENEW_AT, "2099-01-01T00:00:00Z"))
+                }),
+                ("no seal", |g| {
+                    edit_bootstrap(g, |s| drop(s.meta.annotations.remove(names::CONTENT_MAC)))
+                }),
+            ],
+        );
+        table(
+            bootstrap_secret_is_immutable,
+            Cause::Altered,
+            &[("locked", |g| {
+                edit_bootstrap(g, |s| s.immutable = true);
+            })],
+        );
+        table(
+            bootstrap_secret_lost_its_owner,
+            Cause::Altered,
+            &[
+                ("no labels", |g| edit_bootstrap(g, |s| s.meta.labels.clear())),
+                ("another config", |g| {
+                    edit_bootstrap(g, |s| annotate(s, names::CONFIG, "other"))
+                }),
+            ],
+        );
+        table(
+            bootstrap_secret_is_marked_as_orphan,
+            Cause::Altered,
+            &[("marked", |g| {
+                edit_bootstrap(g, |s| annotate(s, names::ORPHANED_SINCE, "2026-01-01T00:00:00Z"));
+            })],
+        );
+    }
+
+    #[test]
+    fn edge_script_altered() {
+        table(
+            edge_script_does_not_exist,
+            Cause::Altered,
+            &[("deleted", |g| g.existing.edge_script = None)],
+        );
+        table(
+            edge_script_breaks_its_seal,
+            Cause::Altered,
+            &[("other data", |g| {
+                edit_script(g, |s| s.content = Some("other".into()));
+            })],
+        );
+        table(
+            edge_script_has_other_tokens,
+            Cause::Altered,
+            &[("older tokens", |g| {
+                edit_script(g, |s| annotate(s, names::EXPIRES, "2026-01-01T00:00:00Z"));
+            })],
+        );
+        table(
+            edge_script_is_immutable,
+            Cause::Altered,
+            &[("locked", |g| edit_script(g, |s| s.immutable = true))],
+        );
+        table(
+            edge_script_lost_its_owner,
+            Cause::Altered,
+            &[("no labels", |g| {
+                edit_script(g, |s| s.meta.labels.clear());
+            })],
+        );
+        table(
+            edge_script_is_marked_as_orphan,
+            Cause::Altered,
+            &[("marked", |g| {
+                edit_script(g, |s| annotate(s, names::ORPHANED_SINCE, "2026-01-01T00:00:00Z"));
+            })],
+        );
+    }
+
+    #[test]
+    fn tokens_dead() {
+        table(
+            tokens_are_bound_to_other_objects,
+            Cause::TokensDead,
+            &[
+                ("another account", |g| {
+                    g.existing.account = Some(Arc::new(meta("new", &[])))
+                }),
+                ("no account", |g| g.existing.account = None),
+                ("another node account", |g| g.node_account = Some("new".into())),
+                ("no node account", |g| g.node_account = None),
+                ("no document", |g| g.existing.provisioning.clear()),
+                ("no record", |g| {
+                    edit_bootstrap(g, |s| drop(s.meta.annotations.remove(names::BOUND_TO)))
+                }),
+            ],
+        );
+    }
+
+    #[test]
+    fn provisioning_secret_altered() {
+        fn edit_document(gathered: &mut Gathered, edit: impl FnOnce(&mut SecretView)) {
+            edit(Arc::make_mut(&mut gathered.existing.provisioning[0]));
+        }
+        table(
+            provisioning_secret_is_altered,
+            Cause::Altered,
+            &[
+                ("unlocked", |g| edit_document(g, |s| s.immutable = false)),
+                ("no labels", |g| edit_document(g, |s| s.meta.labels.clear())),
+                ("marked", |g| {
+                    edit_document(g, |s| annotate(s, names::ORPHANED_SINCE, "2026-01-01T00:00:00Z"))
+                }),
+            ],
+        );
+    }
+
+    #[test]
+    fn renewal_due() {
+        table(
+            renewal_is_due,
+            Cause::RenewalDue,
+            &[
+                ("at its time", |g| g.now = hours(8)),
+                ("unreadable", |g| {
+                    edit_bootstrap(g, |s| annotate(s, names::RENEW_AT, "soon"))
+                }),
+                ("no time", |g| {
+                    edit_bootstrap(g, |s| drop(s.meta.annotations.remove(names::RENEW_AT)))
+                }),
+            ],
+        );
+    }
+
+    #[test]
+    fn role_altered() {
+        table(
+            role_does_not_open_the_provisioning_secret,
+            Cause::RoleAltered,
+            &[
+                ("deleted", |g| g.existing.role = None),
+                ("other rules", |g| {
+                    g.existing.role = Some(Arc::new(RoleView::default()))
+                }),
+                ("opens another", |g| {
+                    let secrets = Some(vec!["other".to_owned()]);
+                    g.existing.role = Some(Arc::new(RoleView {
+                        meta: meta("role", &[]),
+                        secrets,
+                    }));
+                }),
+            ],
+        );
+        table(
+            role_binding_does_not_bind,
+            Cause::RoleAltered,
+            &[
+                ("deleted", |g| g.existing.binding = None),
+                ("altered", |g| {
+                    g.existing.binding = Some(Arc::new(BindingView::default()))
+                }),
+            ],
+        );
+    }
+}

@@ -1,0 +1,196 @@
+//! Situations that tests of the plan start from.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use osm_api::config::{OperatingSystemConfigStatus, Rendered};
+use osm_api::settings::Credentials;
+use osm_api::{PoolRef, names};
+use osm_render::LateValues;
+
+use crate::model::documents::inputs_mac;
+use crate::model::existing::ExistingObjects;
+use crate::model::gathered::{Clusters, Gathered, OrphanBudget};
+use crate::model::hmac_key::HmacKey;
+use crate::model::memory::PoolMemory;
+use crate::model::seal::seal;
+use crate::model::view::{BindingView, ConfigView, Meta, RoleView, SecretView};
+
+pub const MANAGEMENT: &str = "management-uid";
+pub const WORKER: &str = "worker-uid";
+pub const POOL: &str = "0123456789abcdef0123";
+
+pub fn now() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap()
+}
+
+pub fn hours(hours: i64) -> Timestamp {
+    now() + SignedDuration::from_hours(hours)
+}
+
+pub fn config() -> ConfigView {
+    ConfigView {
+        name: "pool-kube-system-config".into(),
+        uid: "config-uid".into(),
+        resource_version: "9".into(),
+        generation: 3,
+        made_in: Some(WORKER.into()),
+        machine_deployment: Some(PoolRef::machine_deployment("kube-system", "pool", "md-uid")),
+        is_edge: false,
+        late_bound: vec![],
+        status: OperatingSystemConfigStatus {
+            rendered: Some(Rendered {
+                generation: 3,
+                digest: "d".into(),
+                revision: Some("1".into()),
+                settings_digest: None,
+                user_data_bytes: None,
+            }),
+            ..Default::default()
+        },
+        reference: Default::default(),
+    }
+}
+
+/// A pool of which nothing has been published.
+pub fn fresh() -> Gathered {
+    Gathered {
+        now: now(),
+        name: "pool-kube-system-config".into(),
+        config: Some(Arc::new(config())),
+        pool: POOL.into(),
+        clusters: Clusters {
+            management: MANAGEMENT.into(),
+            worker: WORKER.into(),
+        },
+        installation: "osm".into(),
+        existing: ExistingObjects::default(),
+        orphans: vec![],
+        orphan_budget: Some(OrphanBudget {
+            pools: 1,
+            recorded: String::new(),
+        }),
+        node_account: Some("node-account".into()),
+        values: Ok(LateValues::new()),
+        inherited: None,
+        name_holder: None,
+        credentials: Some(Credentials::default()),
+        key: HmacKey::new([7; 32]),
+        worker_confirmed: None,
+        memory: PoolMemory::default(),
+    }
+}
+
+pub fn meta(name: &str, annotations: &[(&str, &str)]) -> Meta {
+    Meta {
+        name: name.into(),
+        uid: format!("{name}-uid"),
+        resource_version: "5".into(),
+        labels: BTreeMap::from([(names::POOL.to_owned(), POOL.to_owned())]),
+        annotations: [
+            (names::CONFIG, "pool-kube-system-config"),
+            (names::MANAGEMENT_CLUSTER_UID, MANAGEMENT),
+            (names::OWNER, "kube-system/pool"),
+        ]
+        .iter()
+        .chain(annotations)
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect(),
+    }
+}
+
+pub fn document(name: &str, keep_until: Timestamp) -> Arc<SecretView> {
+    let annotations = [(names::KEEP_UNTIL, keep_until.to_string())];
+    let annotations: Vec<_> = annotations
+        .iter()
+        .map(|(key, value)| (*key, value.as_str()))
+        .collect();
+    Arc::new(SecretView {
+        meta: meta(name, &annotations),
+        content: Some("p".into()),
+        immutable: true,
+        key: None,
+    })
+}
+
+/// A pool of which everything exists as it should.
+pub fn published() -> Gathered {
+    let mut gathered = fresh();
+    let (expires, renew) = (hours(20).to_string(), hours(8).to_string());
+    let inputs = inputs_mac(&gathered.key, "d", &[], &LateValues::new());
+    let annotations = [
+        (names::MACHINE_DEPLOYMENT_REVISION, "1"),
+        (names::INPUTS_MAC, inputs.as_str()),
+        (names::PUBLISHED_FROM, "config-uid/3"),
+        (names::PROVISIONING_SECRET, "document"),
+        (names::BOUND_TO, "account-uid/node-account/document-uid"),
+        (names::EXPIRES, &expires),
+        (names::RENEW_AT, &renew),
+    ];
+    let mut bootstrap = meta("pool-kube-system-bootstrap-config", &annotations);
+    let sealed = seal(&gathered.key, "content", &bootstrap.annotations);
+    bootstrap.annotations.insert(names::CONTENT_MAC.into(), sealed);
+    gathered.memory.verified = Some(inputs);
+    gathered.existing = ExistingObjects {
+        bootstrap: Some(Arc::new(SecretView {
+            meta: bootstrap,
+            content: Some("content".into()),
+            immutable: false,
+            key: None,
+        })),
+        edge_script: None,
+        provisioning: vec![document("document", hours(21))],
+        account: Some(Arc::new(meta("account", &[]))),
+        role: Some(Arc::new(RoleView {
+            meta: meta("role", &[]),
+            secrets: Some(vec!["document".into()]),
+        })),
+        binding: Some(Arc::new(BindingView {
+            meta: meta("binding", &[]),
+            good: true,
+        })),
+    };
+    gathered
+}
+
+pub fn edit_config(gathered: &mut Gathered, edit: impl FnOnce(&mut ConfigView)) {
+    let mut config = (**gathered.config.as_ref().unwrap()).clone();
+    edit(&mut config);
+    gathered.config = Some(Arc::new(config));
+}
+
+pub fn edit_bootstrap(gathered: &mut Gathered, edit: impl FnOnce(&mut SecretView)) {
+    let mut secret = (**gathered.existing.bootstrap.as_ref().unwrap()).clone();
+    edit(&mut secret);
+    gathered.existing.bootstrap = Some(Arc::new(secret));
+}
+
+pub fn edit_rendered(gathered: &mut Gathered, edit: impl FnOnce(&mut Rendered)) {
+    edit_config(gathered, |config| edit(config.status.rendered.as_mut().unwrap()));
+}
+
+pub fn edit_script(gathered: &mut Gathered, edit: impl FnOnce(&mut SecretView)) {
+    edit(Arc::make_mut(gathered.existing.edge_script.as_mut().unwrap()));
+}
+
+/// Marks every Secret as an orphan.
+pub fn mark(objects: &mut ExistingObjects, since: Timestamp) {
+    for secret in objects.bootstrap.iter_mut().chain(&mut objects.provisioning) {
+        let annotations = &mut Arc::make_mut(secret).meta.annotations;
+        annotations.insert(names::ORPHANED_SINCE.into(), since.to_string());
+    }
+}
+
+/// An edge pool of which everything exists as it should.
+pub fn published_edge() -> Gathered {
+    let mut gathered = published();
+    edit_config(&mut gathered, |config| config.is_edge = true);
+    let mut script = (**gathered.existing.bootstrap.as_ref().unwrap()).clone();
+    script.meta.name = "edge-provider-script-pool-kube-system".into();
+    script.content = Some("script".into());
+    let sealed = seal(&gathered.key, "script", &script.meta.annotations);
+    script.meta.annotations.insert(names::CONTENT_MAC.into(), sealed);
+    gathered.existing.edge_script = Some(Arc::new(script));
+    gathered
+}

@@ -1,0 +1,87 @@
+//! How many orphaned pools may be deleted: an accident that made many configs vanish must not delete many pools at once.
+//!
+//! The deletions are recorded on the Secret with the HMAC key, so that the limit holds across restarts and for all replicas together.
+//! The resourceVersion of that Secret keeps two replicas from using the same permission.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::model::gathered::OrphanBudget;
+
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+
+/// How many pools may be deleted at `now`.
+pub fn left(budget: &OrphanBudget, now: Timestamp) -> usize {
+    allowed(budget.pools).saturating_sub(recent(&budget.recorded, now).len())
+}
+
+/// What is to be recorded before a pool is deleted at `now`; `None`: it may not be.
+pub fn record(budget: &OrphanBudget, now: Timestamp) -> Option<String> {
+    if left(budget, now) == 0 {
+        return None;
+    }
+    let mut times: Vec<String> = recent(&budget.recorded, now)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    times.push(now.to_string());
+    Some(times.join(","))
+}
+
+/// A tenth of the pools in an hour, but at least one.
+fn allowed(pools: usize) -> usize {
+    (pools / 10).max(1)
+}
+
+/// The recorded deletions of the hour before `now`. A time in the future was written by a clock that has been corrected since: it counts.
+fn recent(recorded: &str, now: Timestamp) -> Vec<Timestamp> {
+    let times = recorded
+        .split(',')
+        .filter_map(|time| time.parse::<Timestamp>().ok());
+    times.filter(|at| now.duration_since(*at).abs() <= HOUR).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noon() -> Timestamp {
+        "2026-11-21T12:00:00Z".parse().unwrap()
+    }
+
+    #[test]
+    fn a_tenth_in_an_hour_and_at_least_one() {
+        assert_eq!([0, 1, 9, 10, 29, 2000].map(allowed), [1, 1, 1, 1, 2, 200]);
+    }
+
+    #[test]
+    fn what_was_collected_counts_for_an_hour() {
+        let text =
+            "2026-11-21T10:59:59Z,2026-11-21T11:00:00Z,2026-11-21T11:59:00Z,nonsense,,2026-11-21T12:10:00Z";
+        assert_eq!(recent(text, noon()).len(), 3);
+        assert_eq!(recent("", noon()).len(), 0);
+    }
+
+    #[test]
+    fn a_record_holds_the_last_hour_and_this_deletion() {
+        let budget = |pools, recorded: &str| OrphanBudget {
+            pools,
+            recorded: recorded.into(),
+        };
+        for (what, budget, expected) in [
+            ("the first", budget(3, ""), Some("2026-11-21T12:00:00Z")),
+            (
+                "an old one is dropped",
+                budget(3, "2026-11-21T09:00:00Z"),
+                Some("2026-11-21T12:00:00Z"),
+            ),
+            ("one was this hour", budget(3, "2026-11-21T11:30:00Z"), None),
+            (
+                "one of two was",
+                budget(20, "2026-11-21T11:30:00Z"),
+                Some("2026-11-21T11:30:00Z,2026-11-21T12:00:00Z"),
+            ),
+        ] {
+            assert_eq!(record(&budget, noon()).as_deref(), expected, "{what}");
+        }
+    }
+}

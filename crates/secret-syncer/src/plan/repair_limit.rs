@@ -1,0 +1,109 @@
+//! Stops endless repairs: a mutating webhook that alters each write at once must not make us write without end.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::model::memory::Repairs;
+use crate::plan::cause::Cause;
+
+/// This many repairs in succession are made before something is suspected of reverting each.
+const MAX_REPAIRS_IN_SUCCESSION: u32 = 20;
+/// Repairs further apart than this are not in succession.
+const MIN_REPAIR_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
+
+/// Publishes that put something right, as opposed to those for new content.
+const REPAIRS: [Cause; 5] = [
+    Cause::Altered,
+    Cause::TokensDead,
+    Cause::RenewalDue,
+    Cause::RoleAltered,
+    Cause::Missing,
+];
+
+/// Counts a publish for `causes`; `None` where it is no repair.
+///
+/// # Errors
+/// The cause of one repair too many.
+pub fn count(causes: &[Cause], before: Option<Repairs>, now: Timestamp) -> Result<Option<Repairs>, Cause> {
+    let Some(cause) = causes.iter().find(|cause| REPAIRS.contains(cause)) else {
+        return Ok(None);
+    };
+    let before = before.unwrap_or(Repairs { last: now, count: 0 });
+    let in_succession = now.duration_since(before.last) < MIN_REPAIR_INTERVAL;
+    let count = if in_succession { before.count + 1 } else { 1 };
+    if count > MAX_REPAIRS_IN_SUCCESSION {
+        Err(*cause)
+    } else {
+        Ok(Some(Repairs { last: now, count }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).unwrap()
+    }
+
+    #[test]
+    fn only_repairs_count_and_only_in_succession() {
+        let before = |count| Some(Repairs { last: at(0), count });
+        for (what, causes, before, now, expected) in [
+            ("the first", vec![Cause::Altered], None, 0, Ok(Some(1))),
+            ("soon after", vec![Cause::Altered], before(4), 9, Ok(Some(5))),
+            ("later", vec![Cause::Altered], before(4), 10, Ok(Some(1))),
+            (
+                "the last that is allowed",
+                vec![Cause::Missing],
+                before(19),
+                1,
+                Ok(Some(20)),
+            ),
+            (
+                "one too many",
+                vec![Cause::NewContent, Cause::RoleAltered],
+                before(20),
+                1,
+                Err(Cause::RoleAltered),
+            ),
+            (
+                "one too many, after a pause",
+                vec![Cause::RoleAltered],
+                before(20),
+                10,
+                Ok(Some(1)),
+            ),
+            (
+                "new content is no repair",
+                vec![Cause::NewContent, Cause::NewRevision],
+                before(20),
+                1,
+                Ok(None),
+            ),
+            (
+                "nor is a restart",
+                vec![Cause::Unverified],
+                before(20),
+                1,
+                Ok(None),
+            ),
+        ] {
+            let counted = count(&causes, before, at(now)).map(|repairs| repairs.map(|repairs| repairs.count));
+            assert_eq!(counted, expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_refused_repair_is_allowed_once_things_have_been_quiet() {
+        let mut repairs = None;
+        let mut refused = 0;
+        for second in 0..40 {
+            match count(&[Cause::Altered], repairs, at(second)) {
+                Ok(counted) => repairs = counted,
+                Err(_) => refused += 1,
+            }
+        }
+        // 20 in the first 20 seconds; from second 29 on the last is ten seconds ago.
+        assert_eq!((refused, repairs.unwrap().count), (9, 11));
+    }
+}

@@ -1,0 +1,247 @@
+//! How long provisioning Secrets are kept, and what the pool's Role opens: everything that a living token may still fetch.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use osm_api::names;
+
+use crate::model::documents::Documents;
+use crate::model::existing::ExistingObjects;
+use crate::model::gathered::Gathered;
+use crate::model::ownership::OwnershipLabels;
+use crate::model::view::{RoleView, SecretView};
+use crate::plan::steps::{DocumentStep, Keep, NarrowRole, RoleStep};
+
+/// A document is kept this much longer than the last token that may fetch it.
+const KEPT_AFTER_EXPIRY: SignedDuration = SignedDuration::from_hours(1);
+
+/// Until when a document has to be kept whose tokens are asked for `life` at `now`.
+pub fn keep_until(now: Timestamp, life: Duration) -> Timestamp {
+    let keep = SignedDuration::try_from(life).unwrap_or(SignedDuration::from_hours(24)) + KEPT_AFTER_EXPIRY;
+    now.saturating_add(keep).unwrap_or(Timestamp::MAX)
+}
+
+/// Never earlier than what an earlier token was promised.
+pub fn extended(document: &SecretView, keep_until: Timestamp) -> Timestamp {
+    document
+        .meta
+        .time(names::KEEP_UNTIL)
+        .map_or(keep_until, |at| at.max(keep_until))
+}
+
+/// How the provisioning Secret of `documents` comes to exist.
+pub fn provide(existing: &ExistingObjects, documents: &Documents, keep_until: Timestamp) -> DocumentStep {
+    let named = |secret: &&Arc<SecretView>| secret.meta.name == documents.provisioning_secret;
+    match existing.provisioning.iter().find(named).cloned() {
+        None => DocumentStep::Create,
+        Some(secret) if holds(&secret, &documents.provisioning_digest) => {
+            let keep_until = extended(&secret, keep_until);
+            DocumentStep::Extend { secret, keep_until }
+        }
+        Some(secret) => DocumentStep::Recreate { secret },
+    }
+}
+
+/// Whether a Secret holds the document with this SHA-256, and always will.
+pub fn holds(secret: &SecretView, digest: &str) -> bool {
+    secret.immutable && secret.content.as_deref() == Some(digest)
+}
+
+/// Provisioning Secrets that the live bootstrap Secret names, or that a living token may fetch.
+pub fn kept(gathered: &Gathered) -> Vec<&Arc<SecretView>> {
+    let named = named(&gathered.existing);
+    let is_kept = |secret: &&Arc<SecretView>| {
+        // A Secret without a readable date was altered. It stays, because its tokens may be alive.
+        named == Some(secret.meta.name.as_str())
+            || secret
+                .meta
+                .time(names::KEEP_UNTIL)
+                .is_none_or(|until| gathered.now < until)
+    };
+    gathered.existing.provisioning.iter().filter(is_kept).collect()
+}
+
+/// Names of the Secrets that the Role has to open once `document` is there.
+pub fn opened(kept: &[String], document: &str) -> Vec<String> {
+    let mut secrets = kept.to_vec();
+    if !secrets.iter().any(|name| name == document) {
+        secrets.push(document.to_owned());
+        secrets.sort_unstable();
+    }
+    secrets
+}
+
+/// How the Role comes to open exactly these Secrets.
+pub fn open(existing: Option<&RoleView>, secrets: &[String]) -> RoleStep {
+    match existing {
+        None => RoleStep::Create,
+        Some(role) if role.secrets.as_deref() == Some(secrets) => RoleStep::Keep,
+        Some(role) => RoleStep::Replace {
+            resource_version: role.meta.resource_version.clone(),
+        },
+    }
+}
+
+/// Documents that the bootstrap Secret names or the Role opens, and that the watch does not show: they lost their label, or the watch
+/// lags. A living token may fetch them, and a Role made from what is shown would refuse it.
+pub fn out_of_sight(gathered: &Gathered) -> Vec<String> {
+    let ExistingObjects {
+        role, provisioning, ..
+    } = &gathered.existing;
+    let opened = role
+        .iter()
+        .filter_map(|role| role.secrets.as_ref())
+        .flatten()
+        .map(String::as_str);
+    let is_shown = |name: &str| provisioning.iter().any(|secret| secret.meta.name == name);
+    let of_pool = names::provisioning_secret_name(&gathered.pool, "");
+    let lost: BTreeSet<&str> = named(&gathered.existing)
+        .into_iter()
+        .chain(opened)
+        .filter(|name| !is_shown(name) && name.starts_with(&of_pool))
+        .collect();
+    lost.into_iter().map(str::to_owned).collect()
+}
+
+/// What to delete, and what the Role is to open afterwards; and when the next document is outdated.
+pub fn tidy(gathered: &Gathered, ownership: &OwnershipLabels, is_edge: bool) -> (Keep, Option<Timestamp>) {
+    let kept = kept(gathered);
+    let names: Vec<String> = kept.iter().map(|secret| secret.meta.name.clone()).collect();
+    let outdated = gathered
+        .existing
+        .provisioning
+        .iter()
+        .filter(|secret| !names.contains(&secret.meta.name))
+        .chain(gathered.existing.edge_script.iter().filter(|_| !is_edge))
+        .cloned()
+        .collect();
+    let role = gathered
+        .existing
+        .role
+        .as_ref()
+        .filter(|role| role.secrets.as_ref() != Some(&names));
+    let narrow = role.map(|_| NarrowRole {
+        secrets: names,
+        ownership: ownership.clone(),
+        out_of_sight: out_of_sight(gathered),
+    });
+    let named = named(&gathered.existing);
+    let next = kept
+        .iter()
+        .filter(|secret| named != Some(secret.meta.name.as_str()))
+        .filter_map(|secret| secret.meta.time(names::KEEP_UNTIL))
+        .min();
+    (
+        Keep {
+            outdated,
+            narrow,
+            published: None,
+        },
+        next,
+    )
+}
+
+fn named(existing: &ExistingObjects) -> Option<&str> {
+    existing
+        .bootstrap
+        .as_ref()?
+        .meta
+        .annotation(names::PROVISIONING_SECRET)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::view::Meta;
+
+    fn at(hour: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + hour * 3600).unwrap()
+    }
+
+    fn document(kept_until: Option<&str>) -> SecretView {
+        let annotations = kept_until.map(|at| (names::KEEP_UNTIL.to_owned(), at.to_owned()));
+        let meta = Meta {
+            annotations: annotations.into_iter().collect(),
+            ..Meta::default()
+        };
+        SecretView {
+            meta,
+            content: Some("digest".into()),
+            immutable: true,
+            key: None,
+        }
+    }
+
+    #[test]
+    fn a_document_outlives_its_tokens_by_an_hour() {
+        assert_eq!(keep_until(at(0), Duration::from_secs(24 * 3600)), at(25));
+        assert_eq!(
+            keep_until(at(0), Duration::MAX),
+            at(25),
+            "a life that no calendar holds"
+        );
+    }
+
+    #[test]
+    fn a_promise_to_a_token_is_kept() {
+        for (what, promised, expected) in [
+            ("later than now", Some(at(30)), at(30)),
+            ("earlier than now", Some(at(20)), at(25)),
+            ("none", None, at(25)),
+        ] {
+            let text = promised.map(|at| at.to_string());
+            assert_eq!(extended(&document(text.as_deref()), at(25)), expected, "{what}");
+        }
+        assert_eq!(extended(&document(Some("soon")), at(25)), at(25));
+    }
+
+    #[test]
+    fn only_an_immutable_secret_holds_a_document() {
+        assert!(holds(&document(None), "digest"));
+        assert!(!holds(&document(None), "other"));
+        assert!(!holds(
+            &SecretView {
+                immutable: false,
+                ..document(None)
+            },
+            "digest"
+        ));
+    }
+
+    #[test]
+    fn the_role_opens_what_is_kept_and_the_new_document() {
+        let kept = ["b".to_owned(), "c".to_owned()];
+        assert_eq!(opened(&kept, "a"), ["a", "b", "c"]);
+        assert_eq!(opened(&kept, "b"), ["b", "c"]);
+        assert_eq!(opened(&[], "a"), ["a"]);
+    }
+
+    #[test]
+    fn a_role_that_opens_the_right_secrets_is_not_written() {
+        let role = |secrets: Option<&[&str]>| RoleView {
+            meta: Meta {
+                resource_version: "7".into(),
+                ..Meta::default()
+            },
+            secrets: secrets.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
+        };
+        let replace = RoleStep::Replace {
+            resource_version: "7".into(),
+        };
+        for (what, existing, expected) in [
+            ("none", None, RoleStep::Create),
+            ("the same", Some(role(Some(&["a", "b"]))), RoleStep::Keep),
+            ("more", Some(role(Some(&["a", "b", "c"]))), replace.clone()),
+            ("fewer", Some(role(Some(&["a"]))), replace.clone()),
+            ("rules of another form", Some(role(None)), replace),
+        ] {
+            assert_eq!(
+                open(existing.as_ref(), &["a".to_owned(), "b".to_owned()]),
+                expected,
+                "{what}"
+            );
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What is to be done. A plan leaves no choice to the layer that carries it out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use osm_api::condition::Verdict;
+use osm_api::config::Published;
+use osm_api::settings::NodeBootstrap;
+
+use crate::model::existing::ExistingObjects;
+use crate::model::ownership::OwnershipLabels;
+use crate::model::view::SecretView;
+use crate::plan::cause::Cause;
+use crate::plan::inputs::Inputs;
+
+pub struct Plan {
+    /// For the pool of the config.
+    pub step: Step,
+    /// For pools whose config does not exist.
+    pub orphans: Vec<OrphanStep>,
+    /// What belongs to another cluster and is therefore left alone.
+    pub foreign_cluster: Option<String>,
+    /// Replaces the verdict of every status that this plan writes.
+    pub degraded: Option<Verdict>,
+    /// Requeue after this time, though nothing changes.
+    pub again: Option<Duration>,
+}
+
+#[derive(Debug)]
+pub enum Step {
+    /// There is no config, or it is another controller's turn.
+    None,
+    /// The status says why nothing can be published; what was published stays.
+    SetStatus(Verdict),
+    /// Everything exists as it should; old documents may have to go, and the status may have to be corrected.
+    Keep(Keep),
+    /// Fetch the content, and publish it unless exactly this is published already.
+    Publish(Box<Publish>),
+    /// The pool is gone: delete everything that was ever made for this config.
+    Teardown(Vec<ExistingObjects>),
+}
+
+#[derive(Debug)]
+pub struct Keep {
+    /// Provisioning Secrets that no living token may fetch, and the script of a pool that is no longer an edge pool: deleted.
+    pub outdated: Vec<Arc<SecretView>>,
+    pub narrow: Option<NarrowRole>,
+    /// `None`: the bootstrap Secret does not hold what the status needs.
+    pub published: Option<Published>,
+}
+
+/// The Role is to open exactly these Secrets, once the outdated ones are deleted.
+#[derive(Debug)]
+pub struct NarrowRole {
+    pub secrets: Vec<String>,
+    pub ownership: OwnershipLabels,
+    /// As [`Publish::out_of_sight`].
+    pub out_of_sight: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Publish {
+    pub causes: Vec<Cause>,
+    /// uid and generation of the config whose content is to be published; no other content may be.
+    pub uid: String,
+    pub generation: i64,
+    pub revision: String,
+    /// Digest of the content.
+    pub digest: String,
+    pub inputs: Inputs,
+    /// Publish nothing where the content yields exactly these documents.
+    pub unless: Option<DocumentIdentity>,
+    /// Before any write, the worker cluster has to confirm that it still is the one that the watches showed.
+    pub confirm_worker: bool,
+    pub bootstrap_name: String,
+    /// Name of the Secret with the script of an edge pool.
+    pub edge_script_name: Option<String>,
+    /// Name of the pool's ServiceAccount, Role and RoleBinding.
+    pub identity: String,
+    pub ownership: OwnershipLabels,
+    /// uid of the pool's ServiceAccount; `None`: create it.
+    pub account: Option<String>,
+    pub binding: BindingStep,
+    pub kubelets_join_by: KubeletIdentity,
+    pub node_bootstrap: NodeBootstrap,
+    /// Life to ask for.
+    pub life: Duration,
+    /// Until when the provisioning Secret is kept at least.
+    pub keep_until: Timestamp,
+    /// Names of provisioning Secrets that stay because a living token may fetch them.
+    pub kept: Vec<String>,
+    /// Names of documents that the watch does not show though tokens may fetch them. Each that exists is labelled again, and
+    /// everything is then gathered again.
+    pub out_of_sight: Vec<String>,
+}
+
+/// What identifies a pool's documents, tokens excepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentIdentity {
+    pub document_mac: String,
+    pub provisioning_secret: String,
+}
+
+/// With what kubelets of the pool join.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KubeletIdentity {
+    /// What tokens are bound to: the uid of `osm-node-bootstrap`, or the groups of a bootstrap token.
+    Known(String),
+    /// `osm-node-bootstrap` has to be created first.
+    CreateNodeAccount,
+}
+
+/// What a RoleBinding refers to can't be changed, so a wrong one is deleted first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BindingStep {
+    Keep,
+    Create,
+    Recreate { uid: String },
+}
+
+/// How the pool's Role comes to open exactly the Secrets that it should.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RoleStep {
+    /// It does already: a write that would change nothing is not sent.
+    Keep,
+    Create,
+    /// In one write, fenced by this resourceVersion.
+    Replace {
+        resource_version: String,
+    },
+}
+
+/// How the provisioning Secret comes to exist.
+#[derive(Debug)]
+pub enum DocumentStep {
+    /// It exists: keep it until then.
+    Extend {
+        secret: Arc<SecretView>,
+        keep_until: Timestamp,
+    },
+    /// What has its name has other content.
+    Recreate {
+        secret: Arc<SecretView>,
+    },
+    Create,
+}
+
+#[derive(Debug)]
+pub enum OrphanStep {
+    /// The Secrets get an annotation with this time.
+    Mark {
+        secrets: Vec<Arc<SecretView>>,
+        since: Timestamp,
+    },
+    Collect(Box<Collect>),
+}
+
+/// Delete what exists for a pool that has had no config for a day. Each of these conditions is checked with a live read first, because
+/// an empty list is also what a wrong kubeconfig or namespace looks like.
+#[derive(Debug)]
+pub struct Collect {
+    pub objects: ExistingObjects,
+    pub pool: String,
+    /// There must be no OperatingSystemConfig of this name.
+    pub config_is_absent: bool,
+    /// None of these MachineDeployments may exist with the pool's id.
+    pub owners: Vec<Owner>,
+    /// The deletion counts against the budget of an hour.
+    pub counts: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Owner {
+    pub namespace: String,
+    pub name: String,
+    pub pool: String,
+}

@@ -1,0 +1,383 @@
+//! The environment of machines under test, on this computer and without Internet access: a cluster with Operating System Manager, a mirror
+//! and a registry.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::PostParams;
+use osm_api::config::OperatingSystemConfig;
+use osm_api::content::ContentView;
+use osm_api::rbac::Installation;
+use osm_api::{Settings, digest};
+use osm_lab::machines::processes::Watcher;
+use osm_lab::machines::{self, Image, Lab, Release, isolation};
+use osm_lab::release;
+use osm_lab::serve::files::FileServer;
+use osm_lab::serve::metadata::InstanceMetadata;
+use osm_lab::serve::oci;
+use osm_lab::serve::registry::{Login, Registry};
+use osm_lab::serve::relay::{Identities, Relay};
+use osm_testkit::control_plane::assets;
+use osm_testkit::installation::{self, Installed};
+use osm_testkit::{ControlPlane, Options, machine_controller};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::air_gap::AirGap;
+use crate::progress::Progress;
+
+/// How long the services may take until their watches are synced and their rights checked.
+const READY: Duration = Duration::from_secs(30);
+
+/// Where machines find the API server.
+const API: SocketAddr = SocketAddr::new(IpAddr::V4(machines::API), 6443);
+
+/// The same for those who have only IPv6.
+pub const API_IPV6: SocketAddr = SocketAddr::new(IpAddr::V6(machines::API_IPV6), API.port());
+
+/// Where the mirror is.
+const MIRROR: SocketAddr = SocketAddr::new(IpAddr::V4(machines::HOST), 80);
+
+/// Where the registry is.
+const REGISTRY: SocketAddr = SocketAddr::new(IpAddr::V4(machines::HOST), 5000);
+
+/// Where the one is that wants a password.
+pub const PRIVATE_REGISTRY: SocketAddr = SocketAddr::new(IpAddr::V4(machines::HOST), 5001);
+
+/// Where clouds have their metadata services.
+const METADATA: SocketAddr = SocketAddr::new(IpAddr::V4(machines::METADATA), 80);
+
+/// What machines run for the test; every registry's name leads to the registry of the environment.
+pub const TEST_IMAGE: &str = "registry.example.com/osm/node-test:1";
+
+/// What only the private registry has.
+pub const PRIVATE_IMAGE: &str = "private.example.com/osm/private:1";
+
+/// User name and password for it.
+pub const USERNAME: &str = "node";
+pub const PASSWORD: &str = r#"don't "print" \ or $keep 9fJ2mQx7LrT4vWc8ZpK1sBdH"#;
+
+/// Changes a settings document.
+pub type SettingsChange = fn(&mut Value) -> Result<()>;
+
+/// The environment. Its parts end when it is dropped.
+pub struct Environment {
+    /// Machines and their network.
+    pub lab: Lab,
+    /// etcd, kube-apiserver, kube-controller-manager, kube-scheduler.
+    pub control_plane: ControlPlane,
+    /// The three services.
+    pub installed: Installed,
+    /// Between machines and the API server.
+    pub relay: Relay,
+    /// What nodes download from.
+    pub mirror: FileServer,
+    /// What `osmctl urls` says that they do.
+    pub urls: Vec<String>,
+    /// What containers are pulled from.
+    pub registry: Registry,
+    /// The same for who has a password.
+    pub private_registry: Registry,
+    /// What all process lists have shown.
+    pub processes: Watcher,
+    /// What machines on AWS ask for their names.
+    pub metadata: InstanceMetadata,
+    /// The settings of docs/air-gap.md.
+    settings: Value,
+    /// Digest of those that are in force.
+    in_force: Mutex<String>,
+    _approver: JoinHandle<()>,
+}
+
+/// Everything that is built or downloaded beforehand, while there is a network.
+pub async fn prepare(releases: &[Release], progress: Progress) -> Result<()> {
+    progress.step(
+        "etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl: looking for the binaries",
+    );
+    assets::ensure(&options().components(), |line| progress.step(line)).await?;
+    progress.step("kubelet, containerd, runc, CNI plugins: looking for the releases");
+    release::mirror(Environment::KUBELET_VERSION, |line| progress.step(line)).await?;
+    release::images(|line| progress.step(line)).await?;
+    for &release in releases {
+        progress.step(&format!("{release}: looking for the image"));
+        tokio::task::spawn_blocking(move || Image::ensure(release, |line| progress.step(line))).await??;
+    }
+    Ok(())
+}
+
+fn options() -> Options {
+    Options {
+        nodes: Some(machines::API),
+        nodes_ipv6: Some(machines::API_IPV6),
+        ..Options::default()
+    }
+}
+
+/// Where servers listen for those who have only IPv6.
+fn by_ipv6(ipv4: SocketAddr) -> SocketAddr {
+    SocketAddr::new(machines::HOST_IPV6.into(), ipv4.port())
+}
+
+/// Where everything logs to, in the lab's folder: logs outlive who writes them.
+fn log_folder(directory: &Path) -> PathBuf {
+    directory.join("logs")
+}
+
+/// Copies the logs of services and control plane into a folder, also where not all of them were started.
+pub fn save_logs(folder: &Path) -> Result<()> {
+    let directory = isolation::directory().context("machines need namespaces of their own")?;
+    std::fs::create_dir_all(folder)?;
+    for (name, log) in logs(&directory)? {
+        std::fs::write(folder.join(name), log)?;
+    }
+    Ok(())
+}
+
+/// As pools' configs name the settings that they were rendered with.
+fn digest_of(settings: &Value) -> Result<String> {
+    Ok(digest::of(&Settings::from_document(settings.clone())?)?)
+}
+
+/// Names of logs, and what is in them.
+fn logs(directory: &Path) -> Result<Vec<(String, String)>> {
+    let logs = std::fs::read_dir(log_folder(directory))?.map(|log| {
+        let log = log?;
+        let text = String::from_utf8_lossy(&std::fs::read(log.path())?).into_owned();
+        Ok((log.file_name().to_string_lossy().into_owned(), text))
+    });
+    logs.collect()
+}
+
+impl Environment {
+    /// The version of the kubelets, which is the control plane's.
+    pub const KUBELET_VERSION: &str = "1.34.4";
+
+    /// The domain of machines on AWS.
+    pub const AWS_DOMAIN: &str = "eu-west-1.compute.internal";
+
+    /// Sets it up; `binaries` is the folder of the services and of osmctl.
+    pub async fn start(binaries: &Path, progress: Progress) -> Result<Self> {
+        let lab = Lab::new()?;
+        let processes = Watcher::start();
+        progress.step("starting the control plane");
+        let logs = log_folder(lab.directory());
+        std::fs::create_dir(&logs)?;
+        let control_plane = ControlPlane::start(Options {
+            logs: Some(logs.clone()),
+            ..options()
+        })
+        .await?;
+        let upstream = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), control_plane.port());
+        let identities = Identities::issue(
+            control_plane.ca_pem(),
+            &control_plane.ca_key_pem()?,
+            &[API.ip(), API_IPV6.ip()],
+        )?;
+        let relay = Relay::start_at(&[API, API_IPV6], upstream, &identities)?;
+
+        progress.step("filling the mirror, as docs/air-gap.md says");
+        let releases = release::mirror(Self::KUBELET_VERSION, |line| progress.step(line)).await?;
+        let kubectl = control_plane.kubectl()?;
+        let air_gap =
+            AirGap::follow(lab.directory(), &releases, binaries, &kubectl, MIRROR, REGISTRY).await?;
+        let mirror = FileServer::start_at(&[MIRROR, by_ipv6(MIRROR)], &air_gap.mirror())?;
+        let images = release::images(|line| progress.step(line)).await?;
+        let registry = Registry::start_at(
+            &[REGISTRY, by_ipv6(REGISTRY)],
+            [
+                oci::Image::from_binary("pause", "3.10.1", &images.pause, &[])?,
+                oci::Image::from_binary("osm/node-test", "1", &images.node_test, &[])?,
+            ],
+            None,
+        )?;
+        let private_registry = Registry::start_at(
+            &[PRIVATE_REGISTRY],
+            [oci::Image::from_binary(
+                "osm/private",
+                "1",
+                &images.node_test,
+                &[],
+            )?],
+            Some(Login {
+                username: USERNAME.to_owned(),
+                password: PASSWORD.to_owned(),
+            }),
+        )?;
+
+        let settings = air_gap.settings()?;
+        let metadata = InstanceMetadata::start(METADATA, Self::AWS_DOMAIN)?;
+
+        progress.step("installing Operating System Manager");
+        let mut installed = Installed::install(&control_plane, Installation::default(), binaries).await?;
+        installed.log_to(&logs);
+        let cluster_info = installation::cluster_info(&control_plane, &format!("https://{API}"));
+        installation::apply(&control_plane, &[cluster_info, network_plugin()]).await?;
+        air_gap
+            .put_in_force(&control_plane.admin_kubeconfig_path())
+            .await?;
+        installed.start_all().await?;
+        installed.ready(READY).await?;
+        let approver = tokio::spawn(machine_controller::approve_serving_certificates(
+            control_plane.admin()?,
+        ));
+        Ok(Self {
+            lab,
+            control_plane,
+            installed,
+            relay,
+            mirror,
+            urls: air_gap.urls()?,
+            in_force: Mutex::new(digest_of(&settings)?),
+            settings,
+            registry,
+            private_registry,
+            metadata,
+            processes,
+            _approver: approver,
+        })
+    }
+
+    /// Puts settings in force: those of docs/air-gap.md, perhaps changed. [`Self::is_published`] tells when a pool has them.
+    pub async fn put_in_force(&self, change: Option<SettingsChange>) -> Result<()> {
+        let mut document = self.settings.clone();
+        if let Some(change) = change {
+            change(&mut document)?;
+        }
+        let digest = digest_of(&document)?;
+        // What the page has put there stays as it is until other settings are asked for.
+        if digest != self.in_force() {
+            let config_map = installation::settings(self.installed.installation(), &document.to_string());
+            installation::apply(&self.control_plane, &[config_map]).await?;
+            *self.in_force.lock() = digest;
+        }
+        Ok(())
+    }
+
+    fn in_force(&self) -> String {
+        self.in_force.lock().clone()
+    }
+
+    /// An error that says why, unless a pool's documents are published for a revision with the settings in force.
+    pub async fn is_published(&self, config: &str, revision: &str) -> Result<()> {
+        let namespace = &self.installed.installation().namespace;
+        let api = Api::<OperatingSystemConfig>::namespaced(self.control_plane.admin()?, namespace);
+        let object = api.get(config).await?;
+        let conditions = object.status.iter().flat_map(|status| &status.conditions);
+        let complaints: Vec<_> = conditions
+            .filter(|condition| condition.status != "True")
+            .collect();
+        let content = ContentView::of(&object);
+        let Some(rendered) = content.publishable() else {
+            bail!("{config} is not rendered: {complaints:?}");
+        };
+        ensure!(
+            rendered.settings_digest == Some(self.in_force()),
+            "{config} is not rendered with the settings in force: {complaints:?}"
+        );
+        ensure!(
+            content.is_published(revision),
+            "what is rendered of {config} is not published: {complaints:?}"
+        );
+        Ok(())
+    }
+
+    /// The node of a machine, if it has registered.
+    pub async fn node(&self, name: &str) -> Result<Option<Node>> {
+        Ok(Api::<Node>::all(self.control_plane.admin()?)
+            .get_opt(name)
+            .await?)
+    }
+
+    /// Whether the API server takes a token.
+    pub async fn is_valid(&self, token: &str) -> Result<bool> {
+        let who = Api::<SelfSubjectReview>::all(self.control_plane.client(token)?);
+        match who
+            .create(&PostParams::default(), &SelfSubjectReview::default())
+            .await
+        {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.code == 401 => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Runs kubectl as the cluster's administrator.
+    pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        let output = tokio::process::Command::new(self.control_plane.kubectl()?)
+            .arg(format!(
+                "--kubeconfig={}",
+                self.control_plane.admin_kubeconfig_path().display()
+            ))
+            .args(arguments)
+            .kill_on_drop(true)
+            .output()
+            .await
+            .context("kubectl can't be run")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        anyhow::ensure!(
+            output.status.success(),
+            "kubectl {}: {}",
+            arguments.join(" "),
+            said.trim_end()
+        );
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// What services and control plane have logged, with the names of the logs.
+    pub fn logs(&self) -> Result<Vec<(String, String)>> {
+        logs(self.lab.directory())
+    }
+
+    /// Copies all logs but machines' into a folder.
+    pub fn save_logs(&self, folder: &Path) -> Result<()> {
+        save_logs(folder)?;
+        let requests = [
+            format!("{:#?}", self.mirror.requests()),
+            format!("{:#?}", self.registry.requests()),
+        ];
+        std::fs::write(folder.join("requests.log"), requests.join("\n"))?;
+        std::fs::write(folder.join("relay.log"), format!("{:#?}", self.relay.requests()))?;
+        Ok(())
+    }
+}
+
+/// A network plugin as clusters have it: a DaemonSet whose pod puts its configuration on the node.
+fn network_plugin() -> Value {
+    let configuration = json!({"cniVersion": "1.0.0", "name": "lab", "plugins": [
+        {"type": "bridge", "bridge": "cni0", "isGateway": true,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.1.0/24"}], [{"subnet": "fd00:10:244:1::/64"}]],
+                "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}},
+    ]});
+    let labels = json!({"app": "network-plugin"});
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "network-plugin", "namespace": "kube-system"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "hostNetwork": true,
+                    "tolerations": [{"operator": "Exists"}],
+                    "priorityClassName": "system-node-critical",
+                    "terminationGracePeriodSeconds": 1,
+                    "containers": [{
+                        "name": "install",
+                        "image": TEST_IMAGE,
+                        "args": ["install-cni", "/host/etc/cni/net.d/10-lab.conflist"],
+                        "env": [{"name": "CNI_CONFIG", "value": configuration.to_string()}],
+                        "volumeMounts": [{"name": "cni", "mountPath": "/host/etc/cni/net.d"}],
+                    }],
+                    "volumes": [{"name": "cni", "hostPath": {"path": "/etc/cni/net.d", "type": "DirectoryOrCreate"}}],
+                },
+            },
+        },
+    })
+}

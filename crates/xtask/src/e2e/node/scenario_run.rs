@@ -1,0 +1,341 @@
+//! The run of one scenario: its machine, and what the scenario does with it.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::core::v1::Node;
+use osm_lab::machines::journal::Entry;
+use osm_lab::machines::{self, Image, Machine, Order, Release};
+use osm_lab::serve::metadata;
+use osm_testkit::{check, wait_for};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::{Scenario, secrets};
+use crate::e2e::environment::Environment;
+use crate::e2e::pool::{Cloud, Network, Pool, UserData};
+
+/// How long a machine may take from its boot, or from the end of a fault, until it is Ready. Back-off of up to a minute is part of it.
+pub const READY: Duration = Duration::from_secs(180);
+
+/// How long a fault may last until the console says so.
+pub const SAID: Duration = Duration::from_secs(150);
+
+/// Our scripts without which there is no node.
+const OURS: [&str; 2] = ["osm-bootstrap", "osm-setup"];
+
+/// What they say when all is well.
+const PROGRESS: [&str; 2] = ["the provisioning document is applied", "the kubelet runs"];
+
+/// How cloud-init greets whoever calls it.
+const GREETING: &str = "Cloud-init v. ";
+
+/// How the names of the units begin that make a node.
+const NODE_UNITS: [&str; 4] = ["osm-", "containerd", "kubelet", "cloud-"];
+
+/// What vouches for a document that was applied.
+pub const BOOTSTRAPPED: &str = "/var/lib/osm/bootstrapped";
+
+/// What vouches for programs that are installed.
+pub const SET_UP: &str = "/var/lib/osm/set-up";
+
+/// A scenario that is being played.
+pub struct ScenarioRun<'a> {
+    /// Where.
+    pub environment: &'a Environment,
+    /// What the machine runs.
+    pub release: Release,
+    name: String,
+    cloud: Cloud,
+    network: Network,
+    address: Ipv4Addr,
+    machine: Mutex<Option<Machine>>,
+    /// Every token that the machine has been given.
+    tokens: Mutex<BTreeSet<String>>,
+    /// What else must not be seen.
+    others: Mutex<BTreeSet<String>>,
+}
+
+impl<'a> ScenarioRun<'a> {
+    /// The machine and its pool are called after the scenario.
+    pub fn new(environment: &'a Environment, scenario: &Scenario, release: Release) -> Self {
+        let number = match release {
+            Release::Debian12 => 12,
+            Release::Debian13 => 13,
+        };
+        Self {
+            environment,
+            release,
+            name: format!("{}-{number}", scenario.name),
+            cloud: scenario.cloud,
+            network: scenario.network,
+            address: environment.lab.reserve(),
+            machine: Mutex::new(None),
+            tokens: Mutex::default(),
+            others: Mutex::default(),
+        }
+    }
+
+    /// Name of the pool and of its machine.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Name of the node that the machine becomes.
+    pub fn node(&self) -> String {
+        match self.cloud {
+            Cloud::OpenStack | Cloud::Edge => self.name.clone(),
+            Cloud::Aws => metadata::private_dns_name(self.address(), Environment::AWS_DOMAIN),
+        }
+    }
+
+    /// The machine's address as servers see it, known before there is a machine.
+    pub fn address(&self) -> IpAddr {
+        self.network.link().seen_as(self.address)
+    }
+
+    /// Which addresses it has.
+    pub fn network(&self) -> Network {
+        self.network
+    }
+
+    /// Its address of IPv6, if it has one.
+    pub fn ipv6(&self) -> Ipv6Addr {
+        machines::ipv6_of(self.address)
+    }
+
+    /// Creates the pool.
+    pub async fn pool(&self, annotations: &Value) -> Result<Pool> {
+        Pool::create(
+            self.environment,
+            self.cloud,
+            self.network,
+            &self.name,
+            annotations,
+        )
+        .await
+    }
+
+    /// Boots the machine of a new pool.
+    pub async fn boot(&self) -> Result<()> {
+        self.boot_changed(&|_| Ok(()), &[]).await
+    }
+
+    /// As [`Self::boot`], with another image or other devices.
+    pub async fn boot_changed(&self, changes: &dyn Fn(&Path) -> Result<()>, options: &[&str]) -> Result<()> {
+        let user_data = self
+            .pool(&json!({}))
+            .await?
+            .user_data(self.environment, &self.name)
+            .await?;
+        self.boot_with(&user_data, changes, options)
+    }
+
+    /// Boots the machine with this user data.
+    pub fn boot_with(
+        &self,
+        user_data: &UserData,
+        changes: &dyn Fn(&Path) -> Result<()>,
+        options: &[&str],
+    ) -> Result<()> {
+        self.tokens.lock().extend(secrets::tokens(&user_data.text));
+        let image = Image::ensure(self.release, |_| ())?;
+        let order = Order {
+            name: &self.name,
+            address: self.address,
+            link: self.network.link(),
+            image: &image,
+            user_data: &user_data.delivered,
+            changes,
+            options,
+        };
+        let machine = self.environment.lab.boot(order)?;
+        *self.machine.lock() = Some(machine);
+        Ok(())
+    }
+
+    /// Does something with the machine.
+    pub fn machine<T>(&self, act: impl FnOnce(&mut Machine) -> Result<T>) -> Result<T> {
+        act(self.machine.lock().as_mut().context("no machine was booted")?)
+    }
+
+    /// As [`Self::machine`], for what takes its time.
+    pub async fn with_machine<T>(&self, act: impl AsyncFnOnce(&mut Machine) -> Result<T>) -> Result<T> {
+        let mut machine = self.machine.lock().take().context("no machine was booted")?;
+        let outcome = act(&mut machine).await;
+        *self.machine.lock() = Some(machine);
+        outcome
+    }
+
+    /// Runs a shell script in the machine.
+    pub fn shell(&self, script: &str) -> Result<String> {
+        self.machine(|machine| machine.run(&["sh", "-c", script]))
+    }
+
+    /// Waits until the console has a line with this text, and returns the line.
+    pub async fn console_says(&self, text: &str, deadline: Duration) -> Result<String> {
+        let what = format!("{text:?} on the console");
+        let found = wait_for(&what, deadline, async || {
+            let console = self.machine(|machine| machine.console())?;
+            Ok(console
+                .lines()
+                .find(|line| line.contains(text))
+                .map(str::to_owned))
+        });
+        found.await
+    }
+
+    /// Waits until the node is registered.
+    pub async fn registered(&self, deadline: Duration) -> Result<SystemTime> {
+        wait_for("the node to register", deadline, async || {
+            check(self.environment.node(&self.node()).await?.is_some())
+        })
+        .await?;
+        Ok(SystemTime::now())
+    }
+
+    /// Waits until the node is Ready.
+    pub async fn ready(&self, deadline: Duration) -> Result<Node> {
+        wait_for("the node to be Ready", deadline, async || {
+            let Some(node) = self.environment.node(&self.node()).await? else {
+                bail!("it has not registered")
+            };
+            let conditions = node
+                .status
+                .iter()
+                .flat_map(|status| status.conditions.iter().flatten());
+            let ready = conditions
+                .clone()
+                .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+            if !ready {
+                let reason = conditions
+                    .filter(|condition| condition.type_ == "Ready")
+                    .find_map(|c| c.message.clone());
+                bail!("{}", reason.unwrap_or_default());
+            }
+            Ok(Some(node))
+        })
+        .await
+    }
+
+    /// Nothing of what a fault is to prevent has happened.
+    pub async fn has_not_joined(&self, mark: &str) -> Result<()> {
+        ensure!(!self.has(mark)?, "{mark} is there");
+        ensure!(
+            self.environment.node(&self.node()).await?.is_none(),
+            "the machine has joined"
+        );
+        Ok(())
+    }
+
+    /// Paths that the machine has asked the mirror for.
+    pub fn downloads(&self) -> Result<Vec<String>> {
+        let address = self.address();
+        let requests = self.environment.mirror.requests();
+        Ok(requests
+            .into_iter()
+            .filter(|request| request.client == address)
+            .map(|request| request.path)
+            .collect())
+    }
+
+    /// From now on, this is something that must not be seen: 24 characters at its end give it away.
+    pub fn conceal(&self, secret: &str) {
+        self.others.lock().insert(secret.to_owned());
+    }
+
+    /// Lines of a text that show a credential: where they stand, and how they begin.
+    pub fn leaks(&self, place: &str, text: &str) -> Vec<String> {
+        let credentials: Vec<String> = self
+            .tokens
+            .lock()
+            .iter()
+            .chain(self.others.lock().iter())
+            .cloned()
+            .collect();
+        let shows = |line: &&str| {
+            credentials
+                .iter()
+                .any(|credential| secrets::shows(line, credential))
+        };
+        let lines = text.lines().filter(shows);
+        lines
+            .map(|line| format!("{place}: {}…", line.chars().take(60).collect::<String>()))
+            .collect()
+    }
+
+    /// No credential stood in a process list, and none stands in journal, console or cloud-init's logs.
+    pub fn keeps_secrets(&self) -> Result<()> {
+        let tokens = self.tokens.lock().len();
+        ensure!(
+            tokens == 2,
+            "the user data holds {tokens} tokens, not those of API and kubelet"
+        );
+        let leaks = |place: &str, text: &str| self.leaks(place, text);
+        let mut found: Vec<String> = self
+            .environment
+            .processes
+            .seen(|process| !leaks("", process).is_empty())
+            .iter()
+            .flat_map(|process| leaks("process list", process))
+            .collect();
+        self.machine(|machine| {
+            let journal = machine.raw_journal()?;
+            ensure!(!journal.is_empty(), "the machine has no journal");
+            found.extend(leaks("journal", &journal));
+            found.extend(leaks("console", &machine.console()?));
+            for log in ["cloud-init.log", "cloud-init-output.log"] {
+                let text =
+                    std::fs::read_to_string(machine.root().join("var/log").join(log)).unwrap_or_default();
+                found.extend(leaks(log, &text));
+            }
+            Ok(())
+        })?;
+        ensure!(
+            found.is_empty(),
+            "a credential can be read in:\n    {}",
+            found.join("\n    ")
+        );
+        Ok(())
+    }
+
+    /// Whether the machine's disk holds a file.
+    pub fn has(&self, path: &str) -> Result<bool> {
+        self.machine(|machine| {
+            Ok(machine
+                .root()
+                .join(path.trim_start_matches('/'))
+                .symlink_metadata()
+                .is_ok())
+        })
+    }
+
+    /// Copies the machine's logs into a folder.
+    pub fn save_logs(&self, folder: &Path) -> Result<()> {
+        self.machine(|machine| machine.save_logs(folder))
+    }
+
+    /// What went wrong first on the machine, in its own words: what our scripts complain of, else what systemd does, else what the kubelet
+    /// said last (a kubelet that starts finds much that is not there yet).
+    pub fn first_error(&self) -> Option<String> {
+        let journal = self.machine(|machine| machine.journal()).ok()?;
+        let complaints = |entry: &&Entry| {
+            OURS.contains(&entry.program.as_str())
+                && !PROGRESS.contains(&entry.message.as_str())
+                && !entry.message.starts_with(GREETING)
+        };
+        let failures = |entry: &&Entry| {
+            entry.priority <= 3 && NODE_UNITS.iter().any(|unit| entry.unit.starts_with(unit))
+        };
+        let klog = |entry: &&Entry| entry.program == "kubelet" && entry.message.starts_with(['E', 'F']);
+        let ours = || journal.iter().find(complaints);
+        let systemd = || journal.iter().find(failures);
+        let entry = ours()
+            .or_else(systemd)
+            .or_else(|| journal.iter().rev().find(klog))?;
+        Some(format!("{}: {}", entry.unit, entry.message))
+    }
+}

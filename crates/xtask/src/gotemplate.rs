@@ -1,0 +1,149 @@
+//! `cargo xtask gotemplate`: compares osm-gotemplate with Go's `text/template`, and records what Go renders.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Subcommand;
+use osm_gotemplate_judge::fuzz::{self, Report};
+use osm_gotemplate_judge::{bench, case};
+use serde::Deserialize;
+use tokio::process::Command;
+
+use crate::build::cargo;
+use crate::criterion;
+use crate::progress::Progress;
+
+/// A run that has found as many differences ends.
+const MOST_DIFFERENCES: usize = 20;
+
+/// Compare Go templates with Go's own implementation: record cases, try random ones, measure both
+#[derive(clap::Args)]
+pub struct Gotemplate {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Render the inputs of crates/osm-gotemplate-judge with Go, and write its cases
+    Record,
+    /// Compare random templates, until the time is over or 20 of them differ
+    Fuzz {
+        /// Seconds to compare
+        #[arg(long, default_value_t = 60, value_name = "N")]
+        seconds: u64,
+        /// Seed of the generator
+        #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+        seed: u64,
+    },
+    /// Measure the same profile with Go and with osm-gotemplate
+    Bench,
+}
+
+impl Gotemplate {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// A Go program that can't be built or fails, and templates that differ.
+    pub async fn run(&self) -> Result<()> {
+        match self.command {
+            Task::Record => record().await,
+            Task::Fuzz { seconds, seed } => {
+                tokio::task::spawn_blocking(move || compare(seconds, seed)).await?
+            }
+            Task::Bench => measure().await,
+        }
+    }
+}
+
+/// The Go program, built if it is not cached.
+async fn program() -> Result<Command> {
+    let program = tokio::task::spawn_blocking(osm_judges::gotemplate_program).await??;
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    Ok(command)
+}
+
+async fn record() -> Result<()> {
+    let mut command = program().await?;
+    command.args(["record", "-inputs"]).arg(case::inputs());
+    command.arg("-to").arg(case::directory());
+    let status = command.status().await?;
+    ensure!(status.success(), "the Go program failed ({status})");
+    Ok(())
+}
+
+fn compare(seconds: u64, seed: u64) -> Result<()> {
+    let program = osm_judges::gotemplate_program()?;
+    let time = Duration::from_secs(seconds);
+    let report = fuzz::fuzz(&program, seed, time, MOST_DIFFERENCES, |difference| {
+        println!("{difference}\n");
+    })?;
+    let Report {
+        cases,
+        rendered,
+        meant,
+        differences,
+    } = report;
+    println!("{cases} cases, of which Go renders {rendered}; {meant} differ as they are meant to");
+    ensure!(
+        differences.is_empty(),
+        "{} cases differ; seed {seed}",
+        differences.len()
+    );
+    Ok(())
+}
+
+/// What both programs measure, in nanoseconds.
+#[derive(Deserialize)]
+struct Times {
+    parse_and_render: f64,
+    render: f64,
+}
+
+/// What the Go program writes.
+#[derive(Deserialize)]
+struct GoTimes {
+    #[serde(flatten)]
+    times: Times,
+    bytes: u64,
+}
+
+async fn measure() -> Result<()> {
+    let progress = Progress::start();
+    progress.step("measuring Go");
+    let mut command = program().await?;
+    command.args(["bench", "-inputs"]).arg(bench::directory());
+    let output = command.stderr(Stdio::inherit()).output().await?;
+    ensure!(
+        output.status.success(),
+        "the Go program failed ({})",
+        output.status
+    );
+    let go: GoTimes = serde_json::from_slice(&output.stdout).context("the times of Go")?;
+    progress.step("measuring osm-gotemplate");
+    let status = cargo()
+        .args(["bench", "--package", "osm-gotemplate-judge"])
+        .status()
+        .await?;
+    ensure!(status.success(), "cargo bench failed ({status})");
+    let measured = criterion::directory();
+    let ours = Times {
+        parse_and_render: criterion::median(&measured.join("parse_and_render"))?,
+        render: criterion::median(&measured.join("render"))?,
+    };
+    println!("\n| {} bytes of output | Go | osm-gotemplate |", go.bytes);
+    println!("|---|---|---|");
+    let row = |name: &str, of: fn(&Times) -> f64| {
+        let micros = |times| of(times) / 1000.0;
+        println!(
+            "| {name} | {:.0} µs | {:.0} µs |",
+            micros(&go.times),
+            micros(&ours)
+        );
+    };
+    row("parse and render", |times| times.parse_and_render);
+    row("render", |times| times.render);
+    Ok(())
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"text/template"
+
+	"github.com/BurntSushi/toml"
+	"github.com/Masterminds/sprig/v3"
+	"gopkg.in/yaml.v3"
+)
+
+// functions returns what profiles can call: sprig's functions, and encoders that report errors as Helm's do.
+func functions() template.FuncMap {
+	all := sprig.TxtFuncMap()
+	all["toToml"] = toTOML
+	all["fromToml"] = fromTOML
+	all["toYaml"] = toYAML
+	all["fromYaml"] = fromYAML
+	all["fromYamlArray"] = fromYAMLArray
+	all["toJson"] = toJSON
+	all["fromJson"] = fromJSON
+	all["fromJsonArray"] = fromJSONArray
+	withoutCycles(all)
+	withoutClock(all)
+	return all
+}
+
+func toTOML(v any) string {
+	var text bytes.Buffer
+	if err := toml.NewEncoder(&text).Encode(v); err != nil {
+		return err.Error()
+	}
+	return text.String()
+}
+
+func fromTOML(text string) map[string]any {
+	decoded := map[string]any{}
+	if err := toml.Unmarshal([]byte(text), &decoded); err != nil {
+		decoded["Error"] = err.Error()
+	}
+	return decoded
+}
+
+func toYAML(v any) string {
+	text, err := yaml.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(string(text), "\n")
+}
+
+func fromYAML(text string) map[string]any {
+	decoded := map[string]any{}
+	if err := yaml.Unmarshal([]byte(text), &decoded); err != nil {
+		decoded["Error"] = err.Error()
+	}
+	return decoded
+}
+
+func fromYAMLArray(text string) []any {
+	decoded := []any{}
+	if err := yaml.Unmarshal([]byte(text), &decoded); err != nil {
+		decoded = []any{err.Error()}
+	}
+	return decoded
+}
+
+func toJSON(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+func fromJSON(text string) map[string]any {
+	decoded := map[string]any{}
+	if err := json.Unmarshal([]byte(text), &decoded); err != nil {
+		decoded["Error"] = err.Error()
+	}
+	return decoded
+}
+
+func fromJSONArray(text string) []any {
+	decoded := []any{}
+	if err := json.Unmarshal([]byte(text), &decoded); err != nil {
+		decoded = []any{err.Error()}
+	}
+	return decoded
+}

@@ -1,0 +1,573 @@
+//! Only the Secrets that are meant to carry a credential contain it, or anything from which it could be guessed.
+//!
+//! The tests plant credentials in every place that the services read, and provoke errors there. They then search everything that the services
+//! wrote, in every form that a credential could have on its way.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use k8s_openapi::api::events::v1::Event;
+use kube::Discovery;
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use kube::discovery::verbs;
+use osm_api::digest::sha256_hex;
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_api::rbac::{Installation, Service};
+use osm_testkit::{Options, installation};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+
+use crate::world::{NAMESPACE, World, machine_deployment, profile};
+
+/// A credential, under a name by which a failure can tell it without repeating it.
+struct Canary {
+    name: String,
+    /// Each with the name of the form.
+    forms: Vec<(&'static str, String)>,
+}
+
+impl Canary {
+    fn new(name: &str, value: &str) -> Self {
+        let bytes = value.as_bytes();
+        let digest = sha256_hex(bytes);
+        let raw_digest = osm_api::digest::sha256(bytes);
+        let json = serde_json::to_string(value).unwrap_or_default();
+        let mut forms = vec![
+            ("plain", value.to_owned()),
+            ("JSON", json.trim_matches('"').to_owned()),
+            (
+                "JSON in JSON",
+                serde_json::to_string(&json)
+                    .unwrap_or_default()
+                    .trim_matches(['"', '\\'])
+                    .to_owned(),
+            ),
+            ("URL", utf8_percent_encode(value, NON_ALPHANUMERIC).to_string()),
+            // Names hold twenty characters; fewer than these nobody would call a hash.
+            ("SHA-256", digest.chars().take(12).collect()),
+            (
+                "SHA-256 in base64",
+                STANDARD_NO_PAD.encode(raw_digest).chars().take(12).collect(),
+            ),
+            (
+                "SHA-256 in URL-safe base64",
+                URL_SAFE_NO_PAD.encode(raw_digest).chars().take(12).collect(),
+            ),
+            ("hexadecimal", osm_api::digest::hex(bytes)),
+        ];
+        // The part of a password that no language escapes, so that no escape is forgotten.
+        let core = value
+            .split(|c: char| !c.is_ascii_alphanumeric())
+            .max_by_key(|part| part.len());
+        let core = core.filter(|core| core.len() >= 16);
+        forms.extend(core.map(|core| ("a part", core.to_owned())));
+        for bytes in [Some(value), core].into_iter().flatten().map(str::as_bytes) {
+            for (form, engine) in [("base64", STANDARD_NO_PAD), ("URL-safe base64", URL_SAFE_NO_PAD)] {
+                for before in 0..3usize {
+                    let encoded = engine.encode([&vec![b'x'; before][..], bytes].concat());
+                    // What depends on its neighbours is left out.
+                    let from = (before * 8).div_ceil(6);
+                    let to = (before + bytes.len()) * 8 / 6;
+                    forms.push((form, encoded.chars().skip(from).take(to - from).collect()));
+                }
+            }
+        }
+        forms.retain(|(_, form)| form.len() >= 10);
+        Self {
+            name: name.to_owned(),
+            forms,
+        }
+    }
+
+    fn found_in(&self, text: &str) -> Option<&'static str> {
+        self.forms
+            .iter()
+            .find(|(_, form)| text.contains(form))
+            .map(|(name, _)| *name)
+    }
+}
+
+/// A password that every language has to escape, and that nobody else has.
+fn password(name: &str) -> String {
+    let unique: String = sha256_hex(format!("{name} {}", std::process::id()).as_bytes())
+        .chars()
+        .take(24)
+        .collect();
+    format!("{name}\"q'\\ </&+%>?~{unique}")
+}
+
+/// Where something is written, and what.
+type Written = (String, String);
+
+/// Every object of the server, as it stands there, but for what is meant to carry credentials: the data of Secrets, and what
+/// people wrote into MachineDeployments, settings and the ConfigMap of the subscription.
+async fn objects(world: &World) -> Result<Vec<Written>> {
+    let mut all = Vec::new();
+    for group in Discovery::new(world.client.clone()).run().await?.groups() {
+        for (resource, capabilities) in group.recommended_resources() {
+            if !capabilities.supports_operation(verbs::LIST) {
+                continue;
+            }
+            let list = Api::<DynamicObject>::all_with(world.client.clone(), &resource);
+            for object in list
+                .list(&ListParams::default())
+                .await
+                .with_context(|| resource.plural.clone())?
+            {
+                let mut value = serde_json::to_value(&object)?;
+                let place = format!("{}/{}", resource.plural, object.name_any());
+                match resource.kind.as_str() {
+                    "Secret" => _ = value.as_object_mut().and_then(|secret| secret.remove("data")),
+                    "MachineDeployment" => {
+                        let of = |value: &mut Value, path: &str| value.pointer_mut(path).map(Value::take);
+                        of(&mut value, "/spec/template/spec/providerSpec");
+                        of(
+                            &mut value,
+                            &format!("/metadata/annotations/{}", names::SETTINGS.replace('/', "~1")),
+                        );
+                    }
+                    "ConfigMap"
+                        if ["red-hat", &world.installed.installation().settings]
+                            .contains(&&*object.name_any()) =>
+                    {
+                        value.as_object_mut().and_then(|map| map.remove("data"));
+                    }
+                    _ => {}
+                }
+                all.push((place, value.to_string()));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Logs, metrics, what `/readyz` says, command lines and environments.
+async fn processes(world: &World) -> Result<Vec<Written>> {
+    let mut all = Vec::new();
+    for service in Service::ALL {
+        let name = service.name();
+        all.push((
+            format!("log of {name}"),
+            std::fs::read_to_string(world.installed.log_file(service))?,
+        ));
+        for path in ["/metrics", "/readyz", "/livez"] {
+            all.push((
+                format!("{path} of {name}"),
+                world.installed.get(service, path).await?.1,
+            ));
+        }
+        let pid = world.installed.process(service)?.pid();
+        for file in ["cmdline", "environ"] {
+            let text = std::fs::read(format!("/proc/{pid}/{file}"))?;
+            anyhow::ensure!(!text.is_empty(), "{file} of {name} is empty");
+            all.push((
+                format!("{file} of {name}"),
+                String::from_utf8_lossy(&text).into_owned(),
+            ));
+        }
+    }
+    Ok(all)
+}
+
+/// `canary (form) in place`, for each that is somewhere.
+fn search(canaries: &[Canary], written: &[Written]) -> Vec<String> {
+    let in_place = |canary: &Canary, (place, text): &Written| {
+        // The place is a name, in which nothing may stand either.
+        let form = canary.found_in(text).or_else(|| canary.found_in(place))?;
+        Some(format!("{} ({form}) in {place}", canary.name))
+    };
+    canaries
+        .iter()
+        .flat_map(|canary| written.iter().filter_map(move |each| in_place(canary, each)))
+        .collect()
+}
+
+#[test]
+fn every_form_is_found_wherever_it_begins() {
+    let value = password("sample");
+    let canary = Canary::new("sample", &value);
+    let digest = osm_api::digest::sha256(value.as_bytes());
+    for text in [
+        format!("level=info {value}."),
+        json!({"nested": json!({"password": value}).to_string()}).to_string(),
+        format!(
+            "http://user:{}@proxy",
+            utf8_percent_encode(&value, NON_ALPHANUMERIC)
+        ),
+        format!(
+            "osm-provisioning-{}",
+            sha256_hex(value.as_bytes()).chars().take(20).collect::<String>()
+        ),
+        STANDARD.encode(digest),
+        STANDARD.encode(format!("#cloud-config\npassword: {value}\n")),
+        STANDARD.encode(format!("#cloud-config\npassword:  {value} more\n")),
+        STANDARD.encode(format!("#cloud-config\npassword:   {value}")),
+        URL_SAFE_NO_PAD.encode(format!("x{value}")),
+        format!("{:x?}", value.as_bytes()).replace([',', ' '], ""),
+    ] {
+        assert!(canary.found_in(&text).is_some(), "{text}");
+    }
+    assert!(canary.found_in(&password("another")).is_none());
+}
+
+/// Everything that takes a credential: registries in both formats, a subscription by reference and as a text, tokens, a proxy.
+struct Planted {
+    docker: String,
+    plain: String,
+    referenced: String,
+    of_config_map: String,
+    written: String,
+    proxy: String,
+}
+
+impl Planted {
+    fn new() -> Self {
+        let [docker, plain, referenced, of_config_map, written, proxy] =
+            ["docker", "plain", "referenced", "configmap", "written", "proxy"].map(password);
+        Self {
+            docker,
+            plain,
+            referenced,
+            of_config_map,
+            written,
+            proxy,
+        }
+    }
+
+    fn canaries(&self) -> Vec<Canary> {
+        let Self {
+            docker,
+            plain,
+            referenced,
+            of_config_map,
+            written,
+            proxy,
+        } = self;
+        [docker, plain, referenced, of_config_map, written, proxy]
+            .into_iter()
+            .map(|value| Canary::new(value.split('"').next().unwrap_or_default(), value))
+            .chain([Canary::new(
+                "docker's auth",
+                &STANDARD.encode(format!("user:{docker}")),
+            )])
+            .collect()
+    }
+
+    fn settings(&self) -> String {
+        let registry = |host: &str, secret: &str| json!({"host": host, "credentials": {"name": secret}});
+        let allowed =
+            json!({"namespace": CLOUD_INIT_SETTINGS, "secrets": ["red-hat"], "configMaps": ["red-hat"]});
+        json!({
+            "containerd": {"registries": [registry("docker.example", "docker"), registry("plain.example", "plain")]},
+            "credentials": {"allowedSources": [allowed], "nodeBootstrap": {"kind": "serviceAccountToken"}},
+        })
+        .to_string()
+    }
+
+    async fn sources(&self, world: &World) -> Result<()> {
+        let secret = |name: &str, data: Value| {
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": CLOUD_INIT_SETTINGS},
+                "stringData": data})
+        };
+        let auth = STANDARD.encode(format!("user:{}", self.docker));
+        let docker = json!({"auths": {"docker.example": {"auth": auth}}}).to_string();
+        for object in [
+            secret("docker", json!({".dockerconfigjson": docker})),
+            secret("plain", json!({"username": "user", "password": self.plain})),
+            secret("red-hat", json!({"key": self.referenced})),
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "red-hat", "namespace": CLOUD_INIT_SETTINGS},
+                "data": {"organization": self.of_config_map}}),
+        ] {
+            world.apply(&object).await?;
+        }
+        Ok(())
+    }
+}
+
+fn subscribed(name: &str, of: Value) -> Value {
+    let mut pool = machine_deployment(name, "osp-red");
+    let provider = &mut pool["spec"]["template"]["spec"]["providerSpec"]["value"];
+    provider["operatingSystem"] = json!("rhel");
+    provider["operatingSystemSpec"] = of;
+    pool
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
+    let mut world = World::start_without_services(Options::default()).await?;
+    let with_tokens = Installation {
+        bootstrap_tokens: true,
+        ..world.installed.installation().clone()
+    };
+    installation::apply(&world.plane, &installation::manifests(&with_tokens)).await?;
+    // Whatever a person who looks for a mistake may switch on; what is logged at debug is among it.
+    world.installed.log_filter = "trace".to_owned();
+    world.installed.start_all().await?;
+    let planted = Planted::new();
+    let mut canaries = planted.canaries();
+    planted.sources(&world).await?;
+    crate::sources::grant_config_map(&world, "red-hat").await?;
+    world.set_settings(&planted.settings()).await?;
+
+    let mut red = profile("osp-red", "v1.0.0", "one\n");
+    red["spec"]["osName"] = json!("rhel");
+    world.apply(&red).await?;
+    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+    // Fails on the value, and nowhere before: a password is not letters and digits only.
+    let raw = "{{#each containerd.registries}}{{#if credentials}}{{late (concat \"registry/\" host \"/password\") as=\"raw\"}}{{/if}}{{/each}}\n";
+    world.accepted_profile("osp-raw", "v1.0.0", raw).await?;
+    let reference = |key: &str| json!({"namespace": CLOUD_INIT_SETTINGS, "name": "red-hat", "key": key});
+    world
+        .apply(&subscribed(
+            "by-reference",
+            json!({"rhelOrganizationName": {"configMapKeyRef": reference("organization")},
+                "rhelActivationKey": {"secretKeyRef": reference("key")}}),
+        ))
+        .await?;
+    let written =
+        json!({"rhelSubscriptionManagerUser": "user", "rhelSubscriptionManagerPassword": planted.written});
+    world.apply(&subscribed("written", written)).await?;
+    world.pool("tiny", "osp-tiny").await?;
+    world.pool("raw", "osp-raw").await?;
+    let mut machines = Vec::new();
+    for pool in ["by-reference", "written", "tiny", "raw"] {
+        world.stamp(pool, 1).await?;
+    }
+    for pool in ["by-reference", "written", "tiny"] {
+        machines.push(world.machine(pool, 1).await?);
+    }
+    // They have arrived where they belong, else nothing of this would show anything.
+    let documents = [world.fetch(&machines[0]).await?, world.fetch(&machines[1]).await?];
+    assert!(
+        Canary::new("", &planted.referenced)
+            .found_in(&documents[0])
+            .is_some()
+    );
+    assert!(
+        Canary::new("", &planted.of_config_map)
+            .found_in(&documents[0])
+            .is_some()
+    );
+    assert!(
+        Canary::new("", &planted.written)
+            .found_in(&documents[1])
+            .is_some()
+    );
+    for password in [&planted.docker, &planted.plain] {
+        assert!(
+            Canary::new("", password)
+                .found_in(&world.fetch(&machines[2]).await?)
+                .is_some()
+        );
+    }
+
+    // Every mistake that touches a value.
+    world
+        .says("raw", "Published", false, "LateBoundValueNotRaw")
+        .await?;
+    let url = json!({"http": format!("http://user:{}@proxy.example:3128", planted.proxy)});
+    let mut settings: Value = serde_json::from_str(&planted.settings())?;
+    settings["proxy"] = url.clone();
+    world.set_settings(&settings.to_string()).await?;
+    osm_testkit::wait_for("the proxy to be refused", crate::world::DEADLINE, async || {
+        let (_, waits) = world.installed.get(Service::OscController, "/readyz").await?;
+        osm_testkit::check(waits.contains("proxy.http"))
+    })
+    .await?;
+    world.set_settings(&planted.settings()).await?;
+    let own = json!({"metadata": {"annotations": {names::SETTINGS: json!({"proxy": url}).to_string()}}});
+    world.patch_pool("tiny", own).await?;
+    world
+        .says("tiny", "Rendered", false, "PoolSettingsInvalid")
+        .await?;
+    world.event("kube-system", "tiny", "PoolSettingsInvalid").await?;
+    world
+        .patch_pool(
+            "tiny",
+            json!({"metadata": {"annotations": {names::SETTINGS: null}}}),
+        )
+        .await?;
+    world.says("tiny", "Rendered", true, "Rendered").await?;
+    for (what, broken) in [
+        (
+            "cut off",
+            format!(
+                "{{\"auths\": {{\"docker.example\": {{\"username\": \"user\", \"password\": {}",
+                json!(planted.docker)
+            ),
+        ),
+        (
+            "of another type",
+            json!({"auths": {"docker.example": planted.docker}}).to_string(),
+        ),
+        (
+            "not base64",
+            json!({"auths": {"docker.example": {"auth": planted.docker}}}).to_string(),
+        ),
+    ] {
+        let data = json!({"stringData": {".dockerconfigjson": broken}});
+        world
+            .secrets()
+            .patch("docker", &PatchParams::default(), &Patch::Merge(&data))
+            .await?;
+        let message = world
+            .says("tiny", "Published", false, "SourceIncomplete")
+            .await
+            .with_context(|| what)?;
+        assert!(message.contains("docker.example"), "{message}");
+        planted.sources(&world).await?;
+        world.says("tiny", "Published", true, "Published").await?;
+    }
+    for (name, value) in [
+        ("rhelSubscriptionManagerPassword", json!([planted.written])),
+        ("nonsense", json!(planted.written)),
+    ] {
+        let spec = json!({"operatingSystemSpec": {name: value}});
+        world
+            .patch_pool(
+                "written",
+                json!({"spec": {"template": {"spec": {"providerSpec": {"value": spec}}}}}),
+            )
+            .await?;
+        world.stamp("written", 2).await?;
+    }
+    world
+        .says("written", "Rendered", false, "InvalidOperatingSystemSpec")
+        .await?;
+    world
+        .event("kube-system", "written", "InvalidOperatingSystemSpec")
+        .await?;
+    let notes = world
+        .api::<Event>(NAMESPACE)
+        .list(&ListParams::default())
+        .await?
+        .items;
+    assert!(
+        notes
+            .iter()
+            .any(|event| event.reason.as_deref() == Some("LateBoundValueNotRaw")),
+        "{notes:?}"
+    );
+
+    // What we made ourselves: tokens of both kinds, the key, and what the services log in with.
+    world
+        .set_settings(
+            &planted
+                .settings()
+                .replace("serviceAccountToken", "bootstrapToken"),
+        )
+        .await?;
+    world.says("tiny", "Published", false, "NodeRightMissing").await?;
+    for secret in world
+        .api::<k8s_openapi::api::core::v1::Secret>("kube-system")
+        .list(&ListParams::default())
+        .await?
+    {
+        let word = secret
+            .data
+            .and_then(|mut data| data.remove("token-secret"))
+            .context("a bootstrap token")?;
+        canaries.push(Canary::new("a bootstrap token", std::str::from_utf8(&word.0)?));
+    }
+    assert!(canaries.iter().any(|canary| canary.name == "a bootstrap token"));
+    for machine in &machines {
+        for token in [&machine.api_token, &machine.kubelet_token] {
+            canaries.push(Canary::new("a token", token));
+            canaries.push(Canary::new(
+                "a token's signature",
+                token.rsplit('.').next().unwrap_or_default(),
+            ));
+        }
+        canaries.push(Canary::new("the bootstrap document", &machine.text));
+        canaries.push(Canary {
+            name: "the provisioning document's hash".to_owned(),
+            forms: vec![(
+                "hexadecimal",
+                machine.provisioning_digest.chars().take(12).collect(),
+            )],
+        });
+    }
+    let key = world
+        .secrets()
+        .get(&names::digest_key_secret_name(NAMESPACE))
+        .await?;
+    let key = key
+        .data
+        .context("a key")?
+        .remove(secret_syncer::model::hmac_key::DATA_KEY)
+        .context("a key")?;
+    canaries.push(Canary {
+        name: "the HMAC key".to_owned(),
+        forms: vec![
+            ("hexadecimal", osm_api::digest::hex(&key.0)),
+            ("base64", STANDARD_NO_PAD.encode(&key.0)),
+            (
+                "a list of numbers",
+                format!("{:?}", key.0).trim_matches(['[', ']']).to_owned(),
+            ),
+        ],
+    });
+    for service in Service::ALL {
+        let kubeconfig = world
+            .plane
+            .identity_path(installation::IDENTITIES, service.name());
+        let text = std::fs::read_to_string(kubeconfig)?;
+        let token = text
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("token: "))
+            .context("a token")?;
+        canaries.push(Canary::new("a service's own token", token));
+    }
+
+    let mut written = objects(&world).await?;
+    written.extend(processes(&world).await?);
+    let kinds: BTreeSet<&str> = written
+        .iter()
+        .filter_map(|(place, _)| place.split('/').next())
+        .collect();
+    for kind in [
+        "operatingsystemconfigs",
+        "operatingsystemprofiles",
+        "secrets",
+        "events",
+        "roles",
+        "serviceaccounts",
+    ] {
+        assert!(kinds.contains(kind), "{kinds:?}");
+    }
+    let of = |start: &str| {
+        written
+            .iter()
+            .find(|(place, _)| place == start)
+            .map(|(_, text)| text.len())
+            .unwrap_or(0)
+    };
+    assert!(of("log of secret-syncer") > 100_000, "trace tells a lot");
+    assert_eq!(search(&canaries, &written), Vec::<String>::new());
+
+    // The search finds one where there is one: on the server, in managedFields even, and in a log.
+    for (canary, form) in canaries
+        .iter()
+        .flat_map(|canary| canary.forms.iter().map(move |(_, form)| (canary, form)))
+        .take(40)
+    {
+        let text = format!("before{form}after");
+        world
+            .apply(&json!({"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "leak", "namespace": NAMESPACE, "annotations": {"example.com/leak": text}}}))
+            .await?;
+        let leak = Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(world.client.clone(), NAMESPACE);
+        let leak = serde_json::to_string(&leak.get("leak").await?)?;
+        let found = search(std::slice::from_ref(canary), &[("leak".to_owned(), leak)]);
+        assert_eq!(found.len(), 1, "{} in {form:?}", canary.name);
+    }
+    let found = search(&canaries, &objects(&world).await?);
+    assert!(
+        found.iter().all(|found| found.ends_with("in configmaps/leak")) && !found.is_empty(),
+        "{found:?}"
+    );
+    Ok(())
+}

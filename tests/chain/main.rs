@@ -1,0 +1,32 @@
+//! The whole chain on a real API server: the three services turn a MachineDeployment into an OperatingSystemConfig and Secrets. Each service
+//! has its own identity and only its own rights.
+
+// The lints' exceptions for tests don't reach helpers of tests.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+mod bad_input;
+mod bootstrap_tokens;
+mod canaries;
+mod clocks;
+mod credentials;
+mod joining;
+mod loss;
+mod order;
+mod outage;
+mod pools;
+mod privilege;
+mod replicas;
+mod restore;
+mod rights;
+mod rotation;
+mod sources;
+mod start;
+mod takeover;
+mod tampering;
+mod two_clusters;
+mod world;

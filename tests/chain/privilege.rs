@@ -1,0 +1,542 @@
+//! Least privilege. The services do everything they can do, in two clusters, with exactly the rights of the table. The tests then compare the
+//! audit logs of the clusters with the table. A call without an entry fails, and so does an entry that no call used and that [`BY_CHANCE`]
+//! does not explain.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use osm_api::condition::{PUBLISHED, RENDERED};
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_api::rbac::{ClusterKind, Service};
+use osm_testkit::control_plane::AuditEvent;
+use osm_testkit::installation::IDENTITIES;
+use osm_testkit::{ControlPlane, Options, check, wait_for};
+use serde_json::{Value, json};
+
+use crate::world::{self, DEADLINE, GETTER_TOKEN, NAMESPACE, TEAM, World, machine_deployment, profile};
+
+/// Rights whose use a moment decides that this test can't bring about.
+const BY_CHANCE: [(Service, &str, &str); 2] = [
+    (
+        Service::OspController,
+        "management: get operatingsystemprofiles in osm",
+        "somebody else has created the default profile in the moment before the watch shows it",
+    ),
+    (
+        Service::OscController,
+        "management: get operatingsystemconfigs in osm",
+        "the config exists already in the moment before the watch shows it, as after a crash",
+    ),
+];
+
+/// One thing that a service may do.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Single {
+    cluster: ClusterKind,
+    verb: String,
+    group: String,
+    resource: String,
+    namespace: Option<String>,
+    name: Option<String>,
+}
+
+impl std::fmt::Display for Single {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {} {}", self.cluster.name(), self.verb, self.resource)?;
+        if let Some(name) = &self.name {
+            write!(f, " {name}")?;
+        }
+        self.namespace
+            .as_ref()
+            .map_or(Ok(()), |namespace| write!(f, " in {namespace}"))
+    }
+}
+
+/// Every single right of a service.
+fn table(service: Service) -> Vec<Single> {
+    let mut all = Vec::new();
+    for grant in service.grants(&world::installation()) {
+        for rule in grant.rights.into_iter().map(|right| right.rule) {
+            let names = rule
+                .resource_names
+                .map_or(vec![None], |names| names.into_iter().map(Some).collect());
+            for (resource, verb) in rule
+                .resources
+                .iter()
+                .flatten()
+                .flat_map(|r| rule.verbs.iter().map(move |verb| (r, verb)))
+            {
+                all.extend(names.iter().map(|name| {
+                    Single {
+                        cluster: grant.cluster,
+                        verb: verb.clone(),
+                        group: rule
+                            .api_groups
+                            .iter()
+                            .flatten()
+                            .next()
+                            .cloned()
+                            .unwrap_or_default(),
+                        resource: resource.clone(),
+                        namespace: grant.namespace.clone(),
+                        name: name.clone(),
+                    }
+                }));
+            }
+        }
+    }
+    all
+}
+
+fn covers(right: &Single, cluster: ClusterKind, event: &AuditEvent) -> bool {
+    right.cluster == cluster
+        && (&right.verb, &right.group, &right.resource) == (&event.verb, &event.group, &event.resource)
+        && right
+            .namespace
+            .as_ref()
+            .is_none_or(|namespace| *namespace == event.namespace)
+        && right.name.as_ref().is_none_or(|name| *name == event.name)
+}
+
+fn user(service: Service) -> String {
+    format!("system:serviceaccount:{IDENTITIES}:{}", service.name())
+}
+
+/// What is wrong between the table and what was asked for, one line each.
+fn compare(service: Service, asked: &[(ClusterKind, Vec<AuditEvent>)]) -> Vec<String> {
+    let table = table(service);
+    let (mut wrong, mut used) = (BTreeSet::new(), BTreeSet::new());
+    for (cluster, events) in asked {
+        for event in events.iter().filter(|event| event.user == user(service)) {
+            // May everybody do who has an identity.
+            let asks_itself = event.resource == "selfsubjectaccessreviews";
+            let by: Vec<&Single> = table
+                .iter()
+                .filter(|right| covers(right, *cluster, event))
+                .collect();
+            let AuditEvent {
+                verb,
+                resource,
+                namespace,
+                name,
+                code,
+                user_agent,
+                ..
+            } = event;
+            let call = format!(
+                "{}: {}: {verb} {resource} {namespace} {name}",
+                service.name(),
+                cluster.name()
+            );
+            if by.is_empty() && !asks_itself {
+                wrong.insert(format!("{call}: is not in the table (answered with {code})"));
+            } else if *code == 403 {
+                wrong.insert(format!("{call}: was denied"));
+            }
+            if !user_agent.starts_with(&format!("{}/", service.name())) {
+                wrong.insert(format!("{call}: asked as {user_agent:?}"));
+            }
+            used.extend(by);
+        }
+    }
+    for right in table.iter().filter(|right| !used.contains(right)) {
+        let text = right.to_string();
+        if !BY_CHANCE
+            .iter()
+            .any(|(of, known, _)| (*of, *known) == (service, text.as_str()))
+        {
+            wrong.insert(format!("{}: {text}: was granted and never used", service.name()));
+        }
+    }
+    for (_, known, why) in BY_CHANCE.iter().filter(|(of, ..)| *of == service) {
+        if !table.iter().any(|right| right.to_string() == *known) {
+            wrong.insert(format!(
+                "{}: {known}: is not granted at all ({why})",
+                service.name()
+            ));
+        }
+    }
+    wrong.into_iter().collect()
+}
+
+#[test]
+fn calls_without_a_right_and_rights_without_a_call_are_found() {
+    let event = |verb: &str, resource: &str, namespace: &str, code| AuditEvent {
+        user: user(Service::SecretSyncer),
+        user_agent: "secret-syncer/0".to_owned(),
+        verb: verb.to_owned(),
+        group: String::new(),
+        resource: resource.to_owned(),
+        namespace: namespace.to_owned(),
+        name: "x".to_owned(),
+        code,
+    };
+    let wrong =
+        |cluster: ClusterKind, event: AuditEvent| compare(Service::SecretSyncer, &[(cluster, vec![event])]);
+    let says = |wrong: &[String], text: &str| wrong.iter().any(|line| line.contains(text));
+    let good = wrong(
+        ClusterKind::Worker,
+        event("get", "secrets", CLOUD_INIT_SETTINGS, 200),
+    );
+    assert!(!says(&good, "get secrets"), "{good:#?}");
+    assert!(
+        says(
+            &good,
+            "worker: delete secrets in cloud-init-settings: was granted and never used"
+        ),
+        "{good:#?}"
+    );
+    let denied = wrong(
+        ClusterKind::Worker,
+        event("get", "secrets", CLOUD_INIT_SETTINGS, 403),
+    );
+    assert!(
+        says(&denied, "worker: get secrets cloud-init-settings x: was denied"),
+        "{denied:#?}"
+    );
+    for (cluster, namespace) in [
+        (ClusterKind::Management, CLOUD_INIT_SETTINGS),
+        (ClusterKind::Worker, "kube-system"),
+    ] {
+        let stray = wrong(cluster, event("get", "secrets", namespace, 200));
+        let call = format!(
+            "{}: get secrets {namespace} x: is not in the table",
+            cluster.name()
+        );
+        assert!(says(&stray, &call), "{stray:#?}");
+    }
+}
+
+/// The API server learns of rights by watches of its own; what is refused before would look like a right that is missing.
+async fn rights_are_in_force(plane: &ControlPlane, cluster: ClusterKind) -> Result<()> {
+    let reviews: Api<SubjectAccessReview> = Api::all(plane.admin()?);
+    for service in Service::ALL {
+        for right in table(service)
+            .into_iter()
+            .filter(|right| right.cluster == cluster)
+        {
+            let (resource, subresource) = match right.resource.split_once('/') {
+                Some((resource, subresource)) => (resource.to_owned(), Some(subresource.to_owned())),
+                None => (right.resource.clone(), None),
+            };
+            let attributes = ResourceAttributes {
+                verb: Some(right.verb.clone()),
+                group: Some(right.group.clone()),
+                resource: Some(resource),
+                subresource,
+                namespace: right.namespace.clone(),
+                name: right.name.clone(),
+                ..ResourceAttributes::default()
+            };
+            let spec = SubjectAccessReviewSpec {
+                user: Some(user(service)),
+                resource_attributes: Some(attributes),
+                ..SubjectAccessReviewSpec::default()
+            };
+            let review = SubjectAccessReview {
+                spec,
+                ..SubjectAccessReview::default()
+            };
+            wait_for(&format!("{right} of {}", service.name()), DEADLINE, async || {
+                let answer = reviews.create(&PostParams::default(), &review).await?;
+                check(answer.status.is_some_and(|status| status.allowed))
+            })
+            .await?;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_use_every_right_that_they_have_and_no_other() -> Result<()> {
+    let mut world = World::start_in_two_without_services(Options {
+        audit: true,
+        ..Options::default()
+    })
+    .await?;
+    let management = world.management.as_ref().context("two clusters")?;
+    rights_are_in_force(management, ClusterKind::Management).await?;
+    rights_are_in_force(&world.plane, ClusterKind::Worker).await?;
+    world.installed.start_all().await?;
+    everything(&world)
+        .await
+        .map_err(|error| error.context(world.installed.logs()))?;
+    // Who comes back after a crash finds its Lease.
+    for service in Service::ALL {
+        world.installed.kill9(service)?;
+        world.installed.start(service).await?;
+    }
+    world.installed.ready(DEADLINE).await?;
+    // What is at work is finished.
+    for service in Service::ALL {
+        world.installed.terminate(service, DEADLINE).await?;
+    }
+    let management = world.management.as_ref().context("two clusters")?;
+    let asked = [
+        (ClusterKind::Management, management.audit_events()?),
+        (ClusterKind::Worker, world.plane.audit_events()?),
+    ];
+    let wrong: Vec<String> = Service::ALL
+        .into_iter()
+        .flat_map(|service| compare(service, &asked))
+        .collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    Ok(())
+}
+
+/// Everything that the services do.
+async fn everything(world: &World) -> Result<()> {
+    profiles(world).await?;
+    pools(world).await?;
+    sources(world).await?;
+    takeover(world).await?;
+    repairs(world).await?;
+    ends(world).await
+}
+
+/// Default profiles installed and put back; good and bad ones, in both namespaces, each bad one twice.
+async fn profiles(world: &World) -> Result<()> {
+    wait_for("the default profiles", DEADLINE, async || {
+        check(world.profiles().get_opt("osp-ubuntu").await?.is_some())
+    })
+    .await?;
+    let spoilt = json!({"spec": {"version": "v9.9.9", "osVersion": "1"}});
+    world
+        .profiles()
+        .patch("osp-ubuntu", &PatchParams::default(), &Patch::Merge(&spoilt))
+        .await?;
+    world
+        .event(NAMESPACE, "osp-ubuntu", "DefaultProfileRestored")
+        .await?;
+    for namespace in [NAMESPACE, TEAM] {
+        let mut versions = 0..;
+        for text in ["{{", "good\n", "{{", "good\n"] {
+            let version = format!("v1.0.{}", versions.next().unwrap_or(0));
+            let mut osp = profile("osp-tiny", &version, text);
+            osp["metadata"]["namespace"] = json!(namespace);
+            world.apply(&osp).await?;
+            let profiles =
+                Api::<osm_api::OperatingSystemProfile>::namespaced(world.managed.clone(), namespace);
+            wait_for("the verdict", DEADLINE, async || {
+                let profile = profiles.get("osp-tiny").await?;
+                let status = profile.status.unwrap_or_default();
+                let judged = status.observed_generation == profile.metadata.generation;
+                let good = status
+                    .accepted
+                    .is_some_and(|accepted| accepted.version == version);
+                check(judged && good == (text != "{{"))
+            })
+            .await?;
+        }
+    }
+    Ok(())
+}
+
+/// Published, rotated, broken and mended twice; with a profile of another namespace and settings of its own.
+async fn pools(world: &World) -> Result<()> {
+    world.pool("p", "osp-tiny").await?;
+    world.stamp("p", 1).await?;
+    world.machine("p", 1).await?;
+    for revision in [2, 3] {
+        world
+            .patch_pool(
+                "p",
+                json!({"metadata": {"annotations": {names::PROFILE: "osp-none"}}}),
+            )
+            .await?;
+        world.says("p", RENDERED, false, "ProfileNotFound").await?;
+        world
+            .patch_pool(
+                "p",
+                json!({"metadata": {"annotations": {names::PROFILE: "osp-tiny"}}}),
+            )
+            .await?;
+        let kubelet = format!("1.34.{revision}");
+        world
+            .patch_pool(
+                "p",
+                json!({"spec": {"template": {"spec": {"versions": {"kubelet": kubelet}}}}}),
+            )
+            .await?;
+        world.stamp("p", revision).await?;
+        world.machine("p", revision).await?;
+    }
+    let mut team = machine_deployment("team", "osp-tiny");
+    team["metadata"]["annotations"][names::PROFILE_NAMESPACE] = json!(TEAM);
+    team["metadata"]["annotations"][names::SETTINGS] = json!("{fromConfigMap: ours}");
+    world.apply(&team).await?;
+    world.stamp("team", 1).await?;
+    world.says("team", RENDERED, false, "PoolSettingsMissing").await?;
+    world
+        .apply(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ours", "namespace": "kube-system"},
+            "data": {names::SETTINGS_KEY: "proxy: {http: 'http://own:3128'}"}}))
+        .await?;
+    world.machine("team", 1).await.map(drop)
+}
+
+/// Registry credentials that come, go and come back; a subscription's password in the MachineDeployment; an edge pool.
+async fn sources(world: &World) -> Result<()> {
+    let registries = json!({"containerd": {"registries": [{"host": "registry.example", "credentials": {"name": "login"}}]}});
+    world.set_settings(&registries.to_string()).await?;
+    for round in 0..2 {
+        world.says("p", PUBLISHED, false, "SourceMissing").await?;
+        world
+            .apply(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": CLOUD_INIT_SETTINGS},
+                "stringData": {"username": "user", "password": format!("word-{round}")}}))
+            .await?;
+        world.says("p", PUBLISHED, true, "Published").await?;
+        world.delete(&world.secrets(), "login").await?;
+    }
+    world.set_settings("").await?;
+    world.says("p", PUBLISHED, true, "Published").await?;
+
+    let mut red = profile("osp-red", "v1.0.0", "one\n");
+    red["spec"]["osName"] = json!("rhel");
+    world.apply(&red).await?;
+    let mut pool = machine_deployment("red", "osp-red");
+    let provider = pool
+        .pointer_mut("/spec/template/spec/providerSpec/value")
+        .context("the provider")?;
+    provider["operatingSystem"] = json!("rhel");
+    provider["operatingSystemSpec"] =
+        json!({"rhelSubscriptionManagerUser": "me", "rhelSubscriptionManagerPassword": "word"});
+    world.apply(&pool).await?;
+    world.stamp("red", 1).await?;
+    world.machine("red", 1).await?;
+
+    let mut edge = profile("osp-edge", "v1.0.0", "one\n");
+    edge["spec"]["supportedCloudProviders"] = json!([{"name": "edge"}]);
+    world.apply(&edge).await?;
+    let mut pool = machine_deployment("edge", "osp-edge");
+    pool["spec"]["template"]["spec"]["providerSpec"]["value"]["cloudProvider"] = json!("edge");
+    world.apply(&pool).await?;
+    let script = names::edge_script_secret_name("edge", "kube-system");
+    wait_for("the script", DEADLINE, async || {
+        check(world.secrets().get_opt(&script).await?.is_some())
+    })
+    .await
+}
+
+/// A bootstrap Secret of the Go implementation.
+async fn takeover(world: &World) -> Result<()> {
+    let name = names::bootstrap_secret_name("migrated", "kube-system");
+    let secret: Value = json!({"apiVersion": "v1", "kind": "Secret", "immutable": true,
+        "metadata": {"name": name, "namespace": CLOUD_INIT_SETTINGS, "annotations": {names::MACHINE_DEPLOYMENT_REVISION: "1"}},
+        "stringData": {"cloud-config": "#cloud-config\n{}\n"}});
+    world.apply(&secret).await?;
+    world.pool("migrated", "osp-tiny").await?;
+    world.stamp("migrated", 1).await?;
+    world.machine("migrated", 1).await?;
+    world.leave_a_getter().await?;
+    world
+        .event(CLOUD_INIT_SETTINGS, GETTER_TOKEN, "TokenWithoutEnd")
+        .await
+        .map(drop)
+}
+
+/// What a pool's identity consists of, deleted or altered.
+async fn repairs(world: &World) -> Result<()> {
+    let config = names::config_name("p", "kube-system");
+    let of_p = |meta: &kube::core::ObjectMeta| {
+        meta.annotations.as_ref().and_then(|all| all.get(names::CONFIG)) == Some(&config)
+    };
+    let accounts: Api<ServiceAccount> = world.api(CLOUD_INIT_SETTINGS);
+    let found = accounts.list(&ListParams::default()).await?.items;
+    let identity = found
+        .iter()
+        .find(|account| of_p(&account.metadata))
+        .context("p's identity")?
+        .name_any();
+    let unlabel = Patch::Merge(json!({"metadata": {"labels": {names::INSTALLATION: null}}}));
+    let labelled = |meta: &kube::core::ObjectMeta| {
+        meta.labels
+            .as_ref()
+            .is_some_and(|all| all.contains_key(names::INSTALLATION))
+    };
+    let params = PatchParams::default();
+    let roles: Api<Role> = world.api(CLOUD_INIT_SETTINGS);
+    let bindings: Api<RoleBinding> = world.api(CLOUD_INIT_SETTINGS);
+    accounts.patch(&identity, &params, &unlabel).await?;
+    wait_for("the account to be made anew", DEADLINE, async || {
+        check(labelled(&accounts.get(&identity).await?.metadata))
+    })
+    .await?;
+    roles.patch(&identity, &params, &unlabel).await?;
+    wait_for("the Role to be made anew", DEADLINE, async || {
+        check(labelled(&roles.get(&identity).await?.metadata))
+    })
+    .await?;
+    bindings.patch(&identity, &params, &unlabel).await?;
+    wait_for("the binding to be made anew", DEADLINE, async || {
+        check(labelled(&bindings.get(&identity).await?.metadata))
+    })
+    .await?;
+    let machine = world.machine("p", 3).await?;
+    world.delete(&accounts, names::NODE_BOOTSTRAP_ACCOUNT).await?;
+    world
+        .machine_with("p", 3, |new| new.kubelet_token != machine.kubelet_token)
+        .await?;
+    // A day later: old documents go.
+    let past =
+        Patch::Merge(json!({"metadata": {"annotations": {names::KEEP_UNTIL: "2026-01-01T00:00:00Z"}}}));
+    for secret in world.secrets().list(&ListParams::default()).await? {
+        if of_p(&secret.metadata) && secret.annotations().contains_key(names::KEEP_UNTIL) {
+            world.secrets().patch(&secret.name_any(), &params, &past).await?;
+        }
+    }
+    wait_for("old documents to go", DEADLINE, async || {
+        let all = world.secrets().list(&ListParams::default()).await?.items;
+        let left = all
+            .iter()
+            .filter(|s| of_p(&s.metadata) && s.annotations().contains_key(names::KEEP_UNTIL));
+        check(left.count() == 1)
+    })
+    .await
+}
+
+/// A pool that is retired; one whose config has been gone for two days.
+async fn ends(world: &World) -> Result<()> {
+    for pool in ["team", "red", "edge", "migrated"] {
+        world.delete(&world.pools(), pool).await?;
+    }
+    wait_for("their configs to go", DEADLINE, async || {
+        check(world.configs().list(&ListParams::default()).await?.items.len() == 1)
+    })
+    .await?;
+    // Made for a pool that nobody knows any more, in the name of this installation.
+    let (pool, config) = ("0123456789abcdef0123", "forgotten-kube-system-config");
+    let name = names::bootstrap_secret_name("forgotten", "kube-system");
+    let since = (Timestamp::now() - SignedDuration::from_hours(48)).to_string();
+    let labels = json!({names::POOL: pool, names::INSTALLATION: NAMESPACE, names::ROLE: "bootstrap"});
+    let orphan = |annotations: Value| {
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": CLOUD_INIT_SETTINGS,
+            "labels": labels, "annotations": annotations}})
+    };
+    world.apply(&orphan(json!({names::CONFIG: config}))).await?;
+    wait_for("the orphan to be marked", DEADLINE, async || {
+        check(
+            world
+                .secrets()
+                .get(&name)
+                .await?
+                .annotations()
+                .contains_key(names::ORPHANED_SINCE),
+        )
+    })
+    .await?;
+    world
+        .apply(&orphan(
+            json!({names::CONFIG: config, names::ORPHANED_SINCE: since}),
+        ))
+        .await?;
+    wait_for("the orphan to be collected", DEADLINE, async || {
+        check(world.secrets().get_opt(&name).await?.is_none())
+    })
+    .await
+}

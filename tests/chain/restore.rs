@@ -1,0 +1,135 @@
+//! etcd is restored from a backup while the services keep running.
+
+use anyhow::Result;
+use kube::ResourceExt;
+use osm_api::names;
+use osm_api::rbac::Service;
+use osm_testkit::{Options, check, wait_for};
+use serde_json::json;
+
+use crate::world::{DEADLINE, World};
+
+/// Numbers of a service's metrics whose line begins so.
+async fn count(world: &World, service: Service, metric: &str) -> Result<f64> {
+    let text = world.installed.get(service, "/metrics").await?.1;
+    let lines = text.lines().filter(|line| line.starts_with(metric));
+    Ok(lines
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        .sum())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn yesterdays_etcd_is_caught_up_with() -> Result<()> {
+    let world = World::start(Options::default()).await?;
+    world.accepted_profile("osp-tiny", "v1.0.0", "first\n").await?;
+    for pool in ["stays", "deleted-since"] {
+        world.pool(pool, "osp-tiny").await?;
+        world.stamp(pool, 1).await?;
+        world.machine(pool, 1).await?;
+        world.says(pool, "Published", true, "Published").await?;
+    }
+    let yesterday = world.plane.backup().await?;
+
+    // A day goes by: a rollout of everything, a pool less, a pool more.
+    world.accepted_profile("osp-tiny", "v2.0.0", "second\n").await?;
+    for round in 2..=4u64 {
+        let kubelet =
+            json!({"spec": {"template": {"spec": {"versions": {"kubelet": format!("1.34.{round}")}}}}});
+        world.patch_pool("stays", kubelet).await?;
+        world.stamp("stays", round).await?;
+        world
+            .machine_with("stays", round, |machine| machine.text.contains("second"))
+            .await?;
+    }
+    world.pool("new-since", "osp-tiny").await?;
+    world.stamp("new-since", 1).await?;
+    let lost = world.machine("new-since", 1).await?;
+    world.delete(&world.pools(), "deleted-since").await?;
+    wait_for("the pool to be undone", DEADLINE, async || {
+        let name = names::config_name("deleted-since", "kube-system");
+        check(world.configs().get_opt(&name).await?.is_none() && world.made().await?.len() > 5)
+    })
+    .await?;
+
+    world.plane.restore(&yesterday).await?;
+    // As it was: what is there has a revision again that its MachineDeployment has, and what is not there is gone.
+    for pool in ["stays", "deleted-since"] {
+        let machine = world
+            .machine_with(pool, 1, |machine| machine.text.contains("first"))
+            .await?;
+        assert!(world.is_alive(&machine.kubelet_token).await?);
+        world.says(pool, "Published", true, "Published").await?;
+    }
+    // Whoever still remembers that pool may have made its config once more; it goes again.
+    let of_lost = names::config_name("new-since", "kube-system");
+    wait_for("the lost pool's config to be gone", DEADLINE, async || {
+        check(world.configs().get_opt(&of_lost).await?.is_none())
+    })
+    .await?;
+    wait_for("the lost pool's tokens to die", DEADLINE, async || {
+        check(!world.is_alive(&lost.api_token).await? && !world.is_alive(&lost.kubelet_token).await?)
+    })
+    .await?;
+
+    // And the day is done again, by services that have seen it before: nobody restarts them.
+    world.accepted_profile("osp-tiny", "v2.0.0", "second\n").await?;
+    let observer = world.observe().await?;
+    for round in 2..=3u64 {
+        world.stamp("stays", round).await?;
+        world
+            .machine_with("stays", round, |machine| machine.text.contains("second"))
+            .await?;
+    }
+    world.pool("new-since", "osp-tiny").await?;
+    world.stamp("new-since", 1).await?;
+    let again = world.machine("new-since", 1).await?;
+    assert_ne!(again.api_token, lost.api_token);
+    for pool in ["stays", "deleted-since", "new-since"] {
+        world.says(pool, "Published", true, "Published").await?;
+    }
+    world.delete(&world.pools(), "deleted-since").await?;
+    let gone = names::config_name("deleted-since", "kube-system");
+    wait_for("the pool to be undone once more", DEADLINE, async || {
+        check(world.configs().get_opt(&gone).await?.is_none())
+    })
+    .await?;
+    let secrets = world.secrets().list(&Default::default()).await?.items;
+    let of_gone = |secret: &&k8s_openapi::api::core::v1::Secret| {
+        secret
+            .annotations()
+            .get(names::CONFIG)
+            .is_some_and(|config| *config == gone)
+    };
+    assert_eq!(
+        secrets
+            .iter()
+            .filter(of_gone)
+            .map(ResourceExt::name_any)
+            .collect::<Vec<_>>(),
+        [""; 0]
+    );
+    // From here on no revision went back, and none was absent.
+    assert_eq!(
+        observer.absences(),
+        [names::bootstrap_secret_name("deleted-since", "kube-system")],
+        "but for the one that was to go"
+    );
+    let revisions: Vec<u64> = observer
+        .history("stays")
+        .iter()
+        .map(|(revision, _)| Ok(revision.parse()?))
+        .collect::<Result<_>>()?;
+    assert!(revisions.is_sorted(), "{revisions:?}");
+    for service in Service::ALL {
+        assert_eq!(
+            count(&world, service, "osm_reconciles_total{outcome=\"panic\"").await?,
+            0.0
+        );
+        assert_eq!(
+            world.installed.get(service, "/readyz").await?.1,
+            "ok\n",
+            "{service:?}"
+        );
+    }
+    Ok(())
+}

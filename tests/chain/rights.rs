@@ -1,0 +1,288 @@
+//! What the tokens of a pool permit, and that no other object in their namespace permits as much.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use osm_api::names::{CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT};
+use osm_api::rbac::Service;
+use osm_testkit::{Options, check, wait_for};
+use serde_json::json;
+
+use crate::joining::{CONTROLLERS, KUBELET_SIGNER, join, node_wish, rights, wish};
+use crate::world::{DEADLINE, GETTER_TOKEN, UserData, World};
+
+/// Revocation is promised within this time.
+const REVOKED: Duration = Duration::from_secs(15);
+
+fn is_forbidden<T>(outcome: Result<T, kube::Error>) -> bool {
+    matches!(outcome, Err(kube::Error::Api(status)) if status.code == 403)
+}
+
+/// What a token may do beyond what every ServiceAccount of its namespace may.
+async fn more_than_anybody(world: &World, token: &str, namespace: &str) -> Result<BTreeSet<String>> {
+    let anybody = world.plane.client_as(CLOUD_INIT_SETTINGS, "anybody").await?;
+    let anybody = rights(anybody, namespace).await?;
+    assert!(
+        anybody.contains("create authorization.k8s.io/selfsubjectrulesreviews (any)"),
+        "{anybody:?}"
+    );
+    let own = rights(world.plane.client(token)?, namespace).await?;
+    Ok(own.difference(&anybody).cloned().collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pools_tokens_may_do_what_they_are_for_and_nothing_else() -> Result<()> {
+    let world = World::start(Options::default()).await?;
+    world
+        .apply(&json!({"apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": "anybody", "namespace": CLOUD_INIT_SETTINGS}}))
+        .await?;
+    world
+        .accepted_profile("osp-tiny", "v1.0.0", "kubelet {{kubelet.version}}\n")
+        .await?;
+    for pool in ["p", "other"] {
+        world.pool(pool, "osp-tiny").await?;
+        world.stamp(pool, 1).await?;
+        world.machine(pool, 1).await?;
+    }
+    let first = world.machine("p", 1).await?;
+    world
+        .patch_pool(
+            "p",
+            json!({"spec": {"template": {"spec": {"versions": {"kubelet": "1.35.0"}}}}}),
+        )
+        .await?;
+    world.stamp("p", 2).await?;
+    let second = world.machine("p", 2).await?;
+
+    // Its documents: those that a machine may still be on its way to, and no others.
+    let get = |machine: &UserData| format!("get /secrets {}", machine.provisioning_secret);
+    let documents = BTreeSet::from([get(&first), get(&second)]);
+    assert_eq!(documents.len(), 2);
+    let joining = BTreeSet::from(
+        [
+            "create certificates.k8s.io/certificatesigningrequests (any)",
+            "create certificates.k8s.io/certificatesigningrequests/nodeclient (any)",
+            "get certificates.k8s.io/certificatesigningrequests (any)",
+            "list certificates.k8s.io/certificatesigningrequests (any)",
+            "watch certificates.k8s.io/certificatesigningrequests (any)",
+        ]
+        .map(str::to_owned),
+    );
+    for namespace in [CLOUD_INIT_SETTINGS, "kube-system", "default"] {
+        let of_api = more_than_anybody(&world, &second.api_token, namespace).await?;
+        let own = if namespace == CLOUD_INIT_SETTINGS {
+            documents.clone()
+        } else {
+            BTreeSet::new()
+        };
+        assert_eq!(of_api, own, "in {namespace}");
+        // Kubernetes' own role system:node-bootstrapper, and the right to be approved.
+        assert_eq!(
+            more_than_anybody(&world, &second.kubelet_token, namespace).await?,
+            joining,
+            "in {namespace}"
+        );
+    }
+    Ok(())
+}
+
+/// The token of what [`World::leave_a_getter`] leaves.
+async fn getter_token(world: &World) -> Result<String> {
+    world.leave_a_getter().await?;
+    let token = wait_for("the token without end", DEADLINE, async || {
+        let secret = world.secrets().get(GETTER_TOKEN).await?;
+        Ok(secret.data.and_then(|mut data| data.remove("token")))
+    });
+    Ok(String::from_utf8(token.await?.0)?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_join_token_makes_nodes_and_only_nodes() -> Result<()> {
+    let controllers = [&CONTROLLERS[..], &["serviceaccount-token"]].concat();
+    let world = World::start(Options {
+        controllers,
+        ..Options::default()
+    })
+    .await?;
+    let getter = getter_token(&world).await?;
+    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+    world.pool("p", "osp-tiny").await?;
+    world.stamp("p", 1).await?;
+    let machine = world.machine("p", 1).await?;
+    let requests =
+        |token: &str| anyhow::Ok(Api::<CertificateSigningRequest>::all(world.plane.client(token)?));
+
+    // What is no node's is asked for in vain, or not at all.
+    let own = requests(&machine.kubelet_token)?;
+    let system_node = "system:node:n";
+    let mut refused = vec![];
+    for (name, signer, common_name, organization, names) in [
+        ("admin", KUBELET_SIGNER, "admin", "system:nodes", vec![]),
+        ("masters", KUBELET_SIGNER, system_node, "system:masters", vec![]),
+        (
+            "alias",
+            KUBELET_SIGNER,
+            system_node,
+            "system:nodes",
+            vec!["kubernetes.default.svc"],
+        ),
+        (
+            "user",
+            "kubernetes.io/kube-apiserver-client",
+            system_node,
+            "system:nodes",
+            vec![],
+        ),
+        (
+            "serving",
+            "kubernetes.io/kubelet-serving",
+            system_node,
+            "system:nodes",
+            vec![],
+        ),
+    ] {
+        let wish = wish(name, signer, common_name, organization, &names)?;
+        own.create(&PostParams::default(), &wish.request)
+            .await
+            .with_context(|| name)?;
+        refused.push(name);
+    }
+    assert_eq!(
+        join(&world, &machine.kubelet_token, "n1").await?,
+        "system:node:n1 of system:nodes"
+    );
+    assert_eq!(
+        join(&world, &machine.kubelet_token, "n2").await?,
+        "system:node:n2 of system:nodes"
+    );
+    for name in refused {
+        // The controllers had them before those two.
+        let status = own.get(name).await?.status.unwrap_or_default();
+        let approved = status
+            .conditions
+            .iter()
+            .flatten()
+            .any(|condition| condition.type_ == "Approved");
+        assert!(!approved && status.certificate.is_none(), "{name}: {status:?}");
+    }
+
+    // Nobody else of the namespace may even ask: not the pool's own identity, not what was left behind.
+    let accounts = world
+        .api::<ServiceAccount>(CLOUD_INIT_SETTINGS)
+        .list(&ListParams::default())
+        .await?;
+    let mut strangers = vec![("the getter's eternal token".to_owned(), getter.clone())];
+    strangers.push(("the pool's API token".to_owned(), machine.api_token.clone()));
+    for account in accounts.items.iter().map(ServiceAccount::name_any) {
+        if account != NODE_BOOTSTRAP_ACCOUNT {
+            let token = world.plane.token(CLOUD_INIT_SETTINGS, &account).await?;
+            strangers.push((format!("a token of {account}"), token));
+        }
+    }
+    assert_eq!(
+        strangers.len(),
+        4,
+        "the getter and the pool's account: {:?}",
+        accounts.items
+    );
+    for (n, (who, token)) in strangers.iter().enumerate() {
+        let request = node_wish(&format!("stranger-{n}"))?.request;
+        assert!(
+            is_forbidden(requests(token)?.create(&PostParams::default(), &request).await),
+            "{who}"
+        );
+    }
+    // Nor does being of the namespace help anybody.
+    for subresource in ["", "nodeclient"] {
+        let groups = [
+            "system:authenticated",
+            "system:serviceaccounts",
+            "system:serviceaccounts:cloud-init-settings",
+        ];
+        let review: SubjectAccessReview = serde_json::from_value(json!({"spec": {
+            "user": "system:serviceaccount:cloud-init-settings:x", "groups": groups,
+            "resourceAttributes": {"verb": "create", "group": "certificates.k8s.io",
+                "resource": "certificatesigningrequests", "subresource": subresource},
+        }}))?;
+        let reviews = Api::<SubjectAccessReview>::all(world.client.clone());
+        let answer = reviews.create(&PostParams::default(), &review).await?;
+        assert!(
+            !answer.status.context("an answer")?.allowed,
+            "create …/{subresource}"
+        );
+    }
+    // It is still as powerful as it was left; that this is so is what makes the rest of this test worth anything.
+    let secrets: Api<Secret> = Api::namespaced(world.plane.client(&getter)?, CLOUD_INIT_SETTINGS);
+    assert!(secrets.list(&ListParams::default()).await?.items.len() >= 3);
+    Ok(())
+}
+
+/// Whether the API server takes a token for nobody's.
+async fn is_dead(client: Client) -> Result<bool> {
+    let secrets: Api<Secret> = Api::namespaced(client, CLOUD_INIT_SETTINGS);
+    let answer = secrets.get("any").await;
+    Ok(matches!(answer, Err(kube::Error::Api(status)) if status.code == 401))
+}
+
+async fn both_die(world: &World, machine: &UserData) -> Result<()> {
+    wait_for("both tokens to die", REVOKED, async || {
+        let api = is_dead(world.plane.client(&machine.api_token)?).await?;
+        check(api && is_dead(world.plane.client(&machine.kubelet_token)?).await?)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_die_with_the_provisioning_secret_and_with_the_pool() -> Result<()> {
+    let mut world = World::start(Options::default()).await?;
+    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+    for pool in ["p", "gone"] {
+        world.pool(pool, "osp-tiny").await?;
+        world.stamp(pool, 1).await?;
+    }
+    let (machine, gone) = (world.machine("p", 1).await?, world.machine("gone", 1).await?);
+    for token in [
+        &machine.api_token,
+        &machine.kubelet_token,
+        &gone.api_token,
+        &gone.kubelet_token,
+    ] {
+        assert!(!is_dead(world.plane.client(token)?).await?);
+    }
+    // Nobody has to do anything for it: the service is away.
+    world.installed.kill9(Service::SecretSyncer)?;
+    world
+        .delete(&world.secrets(), &machine.provisioning_secret)
+        .await?;
+    both_die(&world, &machine).await?;
+    world.installed.start(Service::SecretSyncer).await?;
+    let new = world.machine("p", 1).await?;
+    assert!(new.api_token != machine.api_token && new.kubelet_token != machine.kubelet_token);
+
+    world.delete(&world.pools(), "gone").await?;
+    wait_for("the pool to be undone", DEADLINE, async || {
+        check(
+            world
+                .configs()
+                .get_opt("gone-kube-system-config")
+                .await?
+                .is_none(),
+        )
+    })
+    .await?;
+    both_die(&world, &gone).await?;
+    for token in [&new.api_token, &new.kubelet_token] {
+        assert!(
+            !is_dead(world.plane.client(token)?).await?,
+            "those of the other pool live"
+        );
+    }
+    Ok(())
+}

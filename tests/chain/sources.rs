@@ -1,0 +1,191 @@
+//! Values from other objects: when they change, new machines get the new values within seconds.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_api::rbac::Service;
+use osm_testkit::installation::IDENTITIES;
+use osm_testkit::{Options, check, wait_for};
+use serde_json::{Value, json};
+
+use crate::world::{UserData, World, machine_deployment, profile};
+
+/// "Seconds", on a machine that has other things to do.
+const FOLLOWED_WITHIN: Duration = Duration::from_secs(20);
+
+fn object(kind: &str, name: &str, field: &str, data: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": CLOUD_INIT_SETTINGS}, field: data})
+}
+
+/// Each kind of source, holding this value.
+fn sources(value: &str) -> Vec<(&'static str, Value)> {
+    let docker = |auth: Value| json!({"auths": {"https://docker.example/v1/": auth}}).to_string();
+    let auth = docker(json!({"auth": STANDARD.encode(format!("user:{value}-docker"))}));
+    let pair = docker(json!({"username": "user", "password": format!("{value}-docker")}));
+    let mut docker = object(
+        "Secret",
+        "docker",
+        "stringData",
+        &json!({".dockerconfigjson": auth}),
+    );
+    docker["type"] = json!("kubernetes.io/dockerconfigjson");
+    let mut docker_pair = object(
+        "Secret",
+        "docker",
+        "stringData",
+        &json!({".dockerconfigjson": pair}),
+    );
+    docker_pair["type"] = docker["type"].clone();
+    let plain = json!({"username": "user", "password": format!("{value}-plain")});
+    vec![
+        (
+            "docker",
+            if value.starts_with("second") {
+                docker_pair
+            } else {
+                docker
+            },
+        ),
+        ("plain", object("Secret", "plain", "stringData", &plain)),
+        (
+            "key",
+            object(
+                "Secret",
+                "red-hat",
+                "stringData",
+                &json!({"key": format!("{value}-key")}),
+            ),
+        ),
+        (
+            "organization",
+            object(
+                "ConfigMap",
+                "red-hat",
+                "data",
+                &json!({"organization": format!("{value}-organization")}),
+            ),
+        ),
+    ]
+}
+
+/// What docs/settings.md says has to be granted for a ConfigMap, though it is in the namespace of our own Secrets.
+pub async fn grant_config_map(world: &World, name: &str) -> Result<()> {
+    let (rbac, metadata) = (
+        "rbac.authorization.k8s.io",
+        json!({"name": "sources", "namespace": CLOUD_INIT_SETTINGS}),
+    );
+    let verbs = ["get", "list", "watch"];
+    world
+        .apply(&json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata,
+            "rules": [{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [name], "verbs": verbs}]}))
+        .await?;
+    world
+        .apply(&json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "sources"},
+            "subjects": [{"kind": "ServiceAccount", "name": Service::SecretSyncer.name(), "namespace": IDENTITIES}]}))
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_kind_of_source_is_followed() -> Result<()> {
+    let world = World::start(Options::default()).await?;
+    grant_config_map(&world, "red-hat").await?;
+    let registry = |host: &str, secret: &str| json!({"host": host, "credentials": {"name": secret}});
+    let allowed =
+        json!({"namespace": CLOUD_INIT_SETTINGS, "secrets": ["red-hat"], "configMaps": ["red-hat"]});
+    let settings = json!({
+        "containerd": {"registries": [registry("docker.example", "docker"), registry("plain.example", "plain")]},
+        "credentials": {"allowedSources": [allowed]},
+    });
+    world.set_settings(&settings.to_string()).await?;
+    for (_, source) in sources("first") {
+        world.apply(&source).await?;
+    }
+    let mut red = profile("osp-red", "v1.0.0", "one\n");
+    red["spec"]["osName"] = json!("rhel");
+    world.apply(&red).await?;
+    let reference = |key: &str| json!({"namespace": CLOUD_INIT_SETTINGS, "name": "red-hat", "key": key});
+    let mut pool = machine_deployment("p", "osp-red");
+    let provider = pool
+        .pointer_mut("/spec/template/spec/providerSpec/value")
+        .context("the provider")?;
+    provider["operatingSystem"] = json!("rhel");
+    provider["operatingSystemSpec"] = json!({"rhelOrganizationName": {"configMapKeyRef": reference("organization")},
+        "rhelActivationKey": {"secretKeyRef": reference("key")}});
+    world.apply(&pool).await?;
+    world.stamp("p", 1).await?;
+    let mut machine: UserData = world.machine("p", 1).await?;
+    let first = world.fetch(&machine).await?;
+    for what in ["docker", "plain", "key", "organization"] {
+        assert!(first.contains(&format!("first-{what}")), "{what}");
+    }
+    let observer = world.observe().await?;
+    // The second time the watch knows it already; the third time it is back as it was, and so is the document.
+    for value in ["second", "third", "first"] {
+        for (what, source) in sources(value) {
+            world.apply(&source).await?;
+            let changed = format!("{value}-{what}");
+            let new = wait_for(
+                &format!("{changed} on the next machine"),
+                FOLLOWED_WITHIN,
+                async || {
+                    let new = world.machine("p", 1).await?;
+                    let document = world.fetch(&new).await?;
+                    Ok(document.contains(&changed).then_some(new))
+                },
+            )
+            .await?;
+            // One that is on its way has what its bootstrap was made for.
+            world.fetch(&machine).await?;
+            assert_ne!(new.provisioning_secret, machine.provisioning_secret);
+            machine = new;
+        }
+    }
+    assert_eq!(world.fetch(&machine).await?, first);
+
+    // Gone, it is missed, and nothing is taken away; back, it is followed again.
+    for (what, kind, name) in [
+        ("key", "Secret", "red-hat"),
+        ("organization", "ConfigMap", "red-hat"),
+    ] {
+        if kind == "Secret" {
+            world.delete(&world.secrets(), name).await?;
+        } else {
+            let maps = world.api::<k8s_openapi::api::core::v1::ConfigMap>(CLOUD_INIT_SETTINGS);
+            world.delete(&maps, name).await?;
+        }
+        let message = world.says("p", "Published", false, "SourceMissing").await?;
+        assert!(
+            message.contains(&format!("{kind} {CLOUD_INIT_SETTINGS}/{name}")),
+            "{message}"
+        );
+        world.fetch(&world.machine("p", 1).await?).await?;
+        let source = sources("fourth")
+            .into_iter()
+            .find(|(found, _)| *found == what)
+            .context(what)?
+            .1;
+        world.apply(&source).await?;
+        wait_for(&format!("the new {what}"), FOLLOWED_WITHIN, async || {
+            check(
+                world
+                    .fetch(&world.machine("p", 1).await?)
+                    .await?
+                    .contains(&format!("fourth-{what}")),
+            )
+        })
+        .await?;
+        world.says("p", "Published", true, "Published").await?;
+    }
+    assert_eq!(observer.absences(), Vec::<String>::new());
+    let text = serde_json::to_string(&world.config("p").await?)?;
+    assert!(
+        !text.contains("fourth-") && !world.installed.logs().contains("fourth-"),
+        "{}",
+        names::CONFIG
+    );
+    Ok(())
+}

@@ -1,0 +1,428 @@
+//! A cluster of the Go implementation is migrated and rolled back. The test first creates what that implementation leaves, in the shapes of
+//! its contract with machine-controller and of its manifests, and then installs this project over it.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, ResourceExt};
+use osm_api::config::OperatingSystemConfig;
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_api::profile::OperatingSystemProfile;
+use osm_api::rbac::{Installation, Service};
+use osm_testkit::{Options, check, installation, wait_for};
+use serde_json::{Value, json};
+
+use crate::world::{self, DEADLINE, GETTER_TOKEN, NAMESPACE, World, machine_deployment};
+
+/// machine-controller asks again after this time.
+const RETRY: Duration = Duration::from_secs(3);
+const REVISION: u64 = 4;
+
+/// A profile in Go's template language, as users have them and as its defaults are.
+fn go_profile(name: &str) -> Value {
+    json!({
+        "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemProfile",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "osName": "ubuntu", "osVersion": "24.04", "version": "v1.11.2", "provisioningUtility": "cloud-init",
+            "supportedCloudProviders": [{"name": "aws"}, {"name": "openstack"}],
+            "bootstrapConfig": {
+                "files": [{"path": "/opt/bin/bootstrap", "permissions": 755,
+                    "content": {"inline": {"encoding": "b64", "data": "#!/bin/sh\necho {{ .Token }} {{ .SecretName }}\n"}}}],
+                "modules": {"runcmd": ["systemctl restart bootstrap.service"]},
+            },
+            "provisioningConfig": {"files": [{"path": "/etc/version", "content": {"inline": {"data": "{{ .KubeVersion }}"}}}]},
+        },
+    })
+}
+
+/// What is of one pool.
+async fn go_pool(world: &World, pool: &str, profile: &str) -> Result<()> {
+    let mut md = machine_deployment(pool, profile);
+    md["metadata"]["finalizers"] = json!([names::GO_FINALIZER]);
+    md["metadata"]["annotations"][names::REVISION] = json!(REVISION.to_string());
+    world.apply(&md).await?;
+    let annotations = json!({
+        names::MACHINE_DEPLOYMENT_REVISION: REVISION.to_string(),
+        "k8c.io/osp-version": "v1.11.2", "k8c.io/mdannotations-hash": "0".repeat(64),
+    });
+    let inline = |data: &str| json!({"inline": {"encoding": "b64", "data": data}});
+    world
+        .apply(&json!({
+            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemConfig",
+            "metadata": {"name": names::config_name(pool, "kube-system"), "namespace": NAMESPACE, "annotations": annotations},
+            "spec": {
+                "osName": "ubuntu", "osVersion": "24.04", "provisioningUtility": "cloud-init",
+                "cloudProvider": {"name": "openstack", "spec": {"region": "here"}},
+                "bootstrapConfig": {"files": [{"path": "/opt/bin/bootstrap", "permissions": 755, "content": inline("#!/bin/sh\n")}]},
+                "provisioningConfig": {"files": [{"path": "/etc/version", "permissions": 644, "content": inline("v1.34.2")}],
+                    "userSSHKeys": ["ssh-ed25519 AAAA operator"]},
+            },
+        }))
+        .await?;
+    for (stage, name) in [
+        ("provisioning", format!("{pool}-kube-system-provisioning-config")),
+        ("bootstrap", names::bootstrap_secret_name(pool, "kube-system")),
+    ] {
+        world
+            .apply(
+                &json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "immutable": true,
+                "metadata": {"name": name, "namespace": CLOUD_INIT_SETTINGS, "annotations": annotations},
+                "stringData": {"cloud-config": format!("#cloud-config\n# {stage} of {pool}\n")}}),
+            )
+            .await?;
+    }
+    world
+        .apply(&json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": {"name": format!("kube-system-{pool}-kubelet-bootstrap-config"), "namespace": CLOUD_INIT_SETTINGS},
+            "stringData": {"kubeconfig": "apiVersion: v1\nkind: Config\n"}}))
+        .await?;
+    let id: String = osm_api::digest::sha256_hex(pool.as_bytes())
+        .chars()
+        .take(6)
+        .collect();
+    let in_an_hour = Timestamp::now() + SignedDuration::from_hours(1);
+    world
+        .apply(&json!({"apiVersion": "v1", "kind": "Secret", "type": "bootstrap.kubernetes.io/token",
+            "metadata": {"name": format!("bootstrap-token-{id}"), "namespace": "kube-system",
+                "labels": {names::GO_BOOTSTRAP_TOKEN_LABEL: names::go_pool_label(pool, "kube-system")}},
+            "stringData": {"token-id": id, "token-secret": "0123456789abcdef", "expiration": in_an_hour.to_string(),
+                "description": format!("bootstrap token for {pool}"),
+                "usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "true",
+                "auth-extra-groups": "system:bootstrappers:machine-controller:default-node-token"}}))
+        .await
+}
+
+/// Every Secret that the Go implementation made for these pools, by name, with its uid, resourceVersion and all; of bootstrap
+/// Secrets only those in `with_bootstrap`.
+async fn left(world: &World, pools: &[&str], with_bootstrap: &[&str]) -> Result<Vec<(String, Secret)>> {
+    let mut all = Vec::new();
+    for pool in pools {
+        let mut names = vec![
+            format!("{pool}-kube-system-provisioning-config"),
+            format!("kube-system-{pool}-kubelet-bootstrap-config"),
+        ];
+        if with_bootstrap.contains(pool) {
+            names.push(names::bootstrap_secret_name(pool, "kube-system"));
+        }
+        for name in names {
+            let secret = world.secrets().get(&name).await.with_context(|| name.clone())?;
+            all.push((name, secret));
+        }
+    }
+    let tokens = ListParams::default().labels(names::GO_BOOTSTRAP_TOKEN_LABEL);
+    let tokens = world.api::<Secret>("kube-system").list(&tokens).await?.items;
+    assert_eq!(tokens.len(), pools.len());
+    all.extend(tokens.into_iter().map(|secret| (secret.name_any(), secret)));
+    all.push((GETTER_TOKEN.to_owned(), world.secrets().get(GETTER_TOKEN).await?));
+    Ok(all)
+}
+
+/// Every MachineDeployment, as it was last written by whomever.
+async fn pools(world: &World) -> Result<Vec<(String, Option<String>, Option<i64>)>> {
+    let all = world.pools().list(&ListParams::default()).await?.items;
+    Ok(all
+        .into_iter()
+        .map(|md| (md.name_any(), md.resource_version(), md.metadata.generation))
+        .collect())
+}
+
+/// Events about the token that never ends, oldest first.
+async fn warnings(world: &World) -> Result<Vec<String>> {
+    let events = Api::<Event>::namespaced(world.client.clone(), CLOUD_INIT_SETTINGS);
+    let mut events = events.list(&ListParams::default()).await?.items;
+    events.sort_by_key(|event| event.event_time.as_ref().map(|time| time.0));
+    let ours = |event: &Event| event.reason.as_deref() == Some("TokenWithoutEnd");
+    Ok(events
+        .into_iter()
+        .filter(ours)
+        .filter_map(|event| event.note)
+        .collect())
+}
+
+async fn warned(world: &World, times: usize) -> Result<Vec<String>> {
+    wait_for(&format!("{times} Events about the token"), DEADLINE, async || {
+        let found = warnings(world).await?;
+        anyhow::ensure!(found.len() >= times, "{found:?}");
+        Ok(Some(found))
+    })
+    .await
+    .map_err(|error| error.context(world.installed.logs()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_of_the_go_implementation_is_taken_over_and_can_be_handed_back() -> Result<()> {
+    let mut world = World::start_without_services(Options {
+        audit: true,
+        ..Options::default()
+    })
+    .await?;
+    // A default of its own, which ours replaces; one that a user wrote; and one of ours, which the user has switched to.
+    for profile in ["osp-ubuntu", "osp-custom"] {
+        world.apply(&go_profile(profile)).await?;
+    }
+    world
+        .apply(&world::profile("osp-tiny", "v1.0.0", "one\n"))
+        .await?;
+    world.leave_a_getter().await?;
+    let names = ["default", "tiny", "custom"];
+    for (pool, profile) in [
+        ("default", "osp-ubuntu"),
+        ("tiny", "osp-tiny"),
+        ("custom", "osp-custom"),
+    ] {
+        go_pool(&world, pool, profile).await?;
+    }
+    let (secrets, before) = (left(&world, &names, &["custom"]).await?, pools(&world).await?);
+    let config: OperatingSystemConfig = world.config("custom").await?;
+    let observer = world.observe().await?;
+    world.installed.start_all().await?;
+
+    // Pools that can be rendered are published by ours.
+    let machine = world.machine("tiny", REVISION).await?;
+    world.says("default", "Published", true, "Published").await?;
+    for pool in ["default", "tiny"] {
+        let secret = world.bootstrap(pool).await?;
+        assert_eq!(secret.labels()[names::INSTALLATION], NAMESPACE);
+        assert_eq!(
+            secret.annotations()[names::MACHINE_DEPLOYMENT_REVISION],
+            REVISION.to_string()
+        );
+        assert_eq!(secret.immutable, None, "the next change is one write");
+    }
+    let mut absent = observer.absences();
+    absent.sort_unstable();
+    let replaced = ["default", "tiny"].map(|pool| names::bootstrap_secret_name(pool, "kube-system"));
+    assert_eq!(absent, replaced);
+    assert!(
+        observer.longest_absence() < RETRY,
+        "{:?}",
+        observer.longest_absence()
+    );
+
+    // One that can't stays as it is, and says what that means.
+    let rendered = world
+        .says("custom", "Rendered", false, "ProfileNotAccepted")
+        .await?;
+    assert!(rendered.contains("does not render GoTemplate"), "{rendered}");
+    assert!(
+        rendered.contains("-l machinedeployment.k8s.io/name=kube-system-custom "),
+        "{rendered}"
+    );
+    let published = world.says("custom", "Published", false, "NotTakenOver").await?;
+    assert!(published.contains(&format!(
+        "at revision {REVISION} from Secret custom-kube-system-bootstrap-config"
+    )));
+    let now = world.config("custom").await?;
+    assert_eq!(
+        serde_json::to_value(&now.spec)?,
+        serde_json::to_value(&config.spec)?
+    );
+    assert_eq!(
+        (
+            now.metadata.annotations.as_ref(),
+            now.metadata.labels.as_ref(),
+            now.uid()
+        ),
+        (
+            config.metadata.annotations.as_ref(),
+            config.metadata.labels.as_ref(),
+            config.uid()
+        )
+    );
+
+    // Nothing else that it left has been written, and no MachineDeployment: so no machine is rotated.
+    assert_eq!(left(&world, &names, &["custom"]).await?, secrets);
+    assert_eq!(pools(&world).await?, before);
+    let user = |event: &&osm_testkit::control_plane::AuditEvent| {
+        event.resource == "machinedeployments" && !["get", "list", "watch"].contains(&event.verb.as_str())
+    };
+    let audit = world.plane.audit_events()?;
+    let services = format!("system:serviceaccount:{}:", installation::IDENTITIES);
+    let writes: Vec<_> = audit
+        .iter()
+        .filter(user)
+        .filter(|event| event.user.starts_with(&services))
+        .collect();
+    assert!(writes.is_empty(), "{writes:?}");
+
+    // The token that never ends is found; not to be deleted while a pool needs it.
+    let notes = warned(&world, 1).await?;
+    assert!(
+        notes.iter().all(|note| note.contains("Do not delete it yet")),
+        "{notes:?}"
+    );
+    let (_, metrics) = world.installed.get(Service::SecretSyncer, "/metrics").await?;
+    assert!(metrics.contains("\nosm_foreign_credentials 1\n"), "{metrics}");
+
+    // The user writes the profile anew: the last pool is ours, and the token is no longer needed. Said once.
+    world
+        .patch_pool(
+            "custom",
+            json!({"metadata": {"annotations": {names::PROFILE: "osp-tiny"}}}),
+        )
+        .await?;
+    world.machine("custom", REVISION).await?;
+    let notes = warned(&world, 2).await?;
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(
+        notes[1].contains("kubectl delete secret/cloud-init-getter-token "),
+        "{notes:?}"
+    );
+    // From now on a new revision is one write, and machines that boot with the last one find what they need.
+    world.stamp("tiny", REVISION + 1).await?;
+    world.machine("tiny", REVISION + 1).await?;
+    world.fetch(&machine).await?;
+    assert_eq!(observer.absences().len(), names.len());
+    assert!(
+        observer.longest_absence() < RETRY,
+        "{:?}",
+        observer.longest_absence()
+    );
+    assert_eq!(warnings(&world).await?.len(), 2);
+    world.delete(&world.secrets(), GETTER_TOKEN).await?;
+    wait_for("the metric to say so", DEADLINE, async || {
+        let (_, metrics) = world.installed.get(Service::SecretSyncer, "/metrics").await?;
+        check(metrics.contains("\nosm_foreign_credentials 0\n"))
+    })
+    .await?;
+
+    hand_back(world).await
+}
+
+/// What the Go implementation does with a pool that it finds: where an OperatingSystemConfig lacks its annotations, it deletes
+/// it and the three Secrets by their names, and makes them anew; default profiles of another version it overwrites.
+async fn hand_back(mut world: World) -> Result<()> {
+    for service in Service::ALL {
+        world.installed.terminate(service, DEADLINE).await?;
+    }
+    for pool in ["default", "tiny", "custom"] {
+        let config = world.config(pool).await?;
+        for name in names::GO_CONFIG_ANNOTATIONS {
+            assert!(
+                !config.annotations().contains_key(name),
+                "{name}: it would take ours for its own"
+            );
+        }
+        let md = world.pools().get(pool).await?;
+        assert_eq!(md.finalizers(), [names::GO_FINALIZER]);
+        let bootstrap = world.bootstrap(pool).await?;
+        assert!(config.finalizers().is_empty() && bootstrap.finalizers().is_empty());
+        assert!(config.owner_references().is_empty() && bootstrap.owner_references().is_empty());
+        world.delete(&world.configs(), &config.name_any()).await?;
+        world.delete(&world.secrets(), &bootstrap.name_any()).await?;
+        for name in [
+            format!("{pool}-kube-system-provisioning-config"),
+            format!("kube-system-{pool}-kubelet-bootstrap-config"),
+        ] {
+            world.delete(&world.secrets(), &name).await?;
+        }
+        assert!(
+            world.configs().get_opt(&config.name_any()).await?.is_none(),
+            "gone at once"
+        );
+        assert!(
+            world.secrets().get_opt(&bootstrap.name_any()).await?.is_none(),
+            "gone at once"
+        );
+    }
+    // Its own writes pass our CustomResourceDefinitions: a default profile put back by PUT, without the fields of ours.
+    let ours: OperatingSystemProfile = world.profiles().get("osp-ubuntu").await?;
+    let mut theirs = go_profile("osp-ubuntu");
+    theirs["metadata"]["resourceVersion"] = json!(ours.resource_version());
+    let stored = world
+        .profiles()
+        .replace(
+            "osp-ubuntu",
+            &PostParams::default(),
+            &serde_json::from_value(theirs)?,
+        )
+        .await?;
+    assert_eq!(
+        stored.spec.template_engine,
+        osm_api::profile::TemplateEngine::GoTemplate
+    );
+    let tokens = world.api::<Secret>("kube-system");
+    for token in tokens
+        .list(&ListParams::default().labels(names::GO_BOOTSTRAP_TOKEN_LABEL))
+        .await?
+    {
+        world.delete(&tokens, &token.name_any()).await?;
+    }
+    world.leave_a_getter().await?;
+    for (pool, profile) in [
+        ("default", "osp-ubuntu"),
+        ("tiny", "osp-custom"),
+        ("custom", "osp-custom"),
+    ] {
+        go_pool(&world, pool, profile).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leftover_finalizer_is_removed_where_enabled_and_reported_elsewhere() -> Result<()> {
+    for go_finalizers in [false, true] {
+        let wanted = Installation {
+            go_finalizers,
+            ..world::installation()
+        };
+        let mut world = World::start_as_without_services(Options::default(), wanted).await?;
+        // Of machine-controller's own, say: not ours to remove.
+        let others = "machine.example/keeps";
+        for pool in ["goes", "stays"] {
+            let mut md = machine_deployment(pool, "osp-none");
+            md["metadata"]["finalizers"] = json!([others, names::GO_FINALIZER]);
+            world.apply(&md).await?;
+        }
+        if go_finalizers {
+            // The rights of an installation without it: what is missing is told.
+            installation::apply(&world.plane, &installation::manifests(&world::installation())).await?;
+            world.installed.start_all().await?;
+            wait_for("osc-controller to say what it lacks", DEADLINE, async || {
+                let (code, body) = world.installed.get(Service::OscController, "/readyz").await?;
+                anyhow::ensure!(
+                    code == 503 && body.contains("missing: patch machinedeployments"),
+                    "{body}"
+                );
+                Ok(Some(()))
+            })
+            .await?;
+            installation::apply(
+                &world.plane,
+                &installation::manifests(world.installed.installation()),
+            )
+            .await?;
+        } else {
+            world.installed.start_all().await?;
+        }
+        world.installed.ready(DEADLINE).await?;
+        let finalizers = async |pool: &str| anyhow::Ok(world.pools().get(pool).await?.finalizers().to_vec());
+        world.says("stays", "Rendered", false, "ProfileNotFound").await?;
+        world.delete(&world.pools(), "goes").await?;
+        if go_finalizers {
+            wait_for("the finalizer to go", DEADLINE, async || {
+                check(finalizers("goes").await? == [others])
+            })
+            .await
+            .map_err(|error| error.context(world.installed.logs()))?;
+        } else {
+            let note = world.event("kube-system", "goes", "FinalizerLeftBehind").await?;
+            assert!(
+                note.contains("--remove-go-finalizers") && note.contains("/metadata/finalizers/1"),
+                "{note}"
+            );
+            assert_eq!(finalizers("goes").await?, [others, names::GO_FINALIZER]);
+        }
+        assert_eq!(
+            finalizers("stays").await?,
+            [others, names::GO_FINALIZER],
+            "it is not being deleted"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,534 @@
+//! One control plane, or a management and a worker cluster, with the three services, and helpers for what the tests do to them.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::authentication::v1::TokenReview;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, ResourceExt};
+use osm_api::config::OperatingSystemConfig;
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_api::profile::OperatingSystemProfile;
+use osm_api::rbac::Installation;
+use osm_api::{MachineDeployment, condition};
+use osm_testkit::fixtures;
+pub use osm_testkit::fixtures::{UserData, machine_deployment, parse};
+use osm_testkit::installation::{self, Installed};
+use osm_testkit::machine_controller;
+use osm_testkit::{ControlPlane, Options, check, wait_for};
+use serde_json::{Value, json};
+
+/// Generous: the machine may be busy. Nothing ever waits for a time, only for a condition until this deadline.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Namespace of the installation in these tests: one that can be deleted.
+pub const NAMESPACE: &str = "osm";
+
+/// A further namespace of profiles.
+pub const TEAM: &str = "team";
+
+/// The profile of [`tiny`] in the installation's namespace.
+pub fn profile(name: &str, version: &str, text: &str) -> Value {
+    fixtures::profile(NAMESPACE, name, version, text)
+}
+
+/// Secret with the token without end of the Go implementation.
+pub const GETTER_TOKEN: &str = "cloud-init-getter-token";
+
+pub struct World {
+    /// The only cluster, or the worker cluster.
+    pub plane: ControlPlane,
+    /// The management cluster, where it is another.
+    pub management: Option<ControlPlane>,
+    pub client: Client,
+    /// To the cluster of profiles, configs and settings.
+    pub managed: Client,
+    pub installed: Installed,
+}
+
+impl World {
+    pub fn api<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// As it stands in every cluster of the Go implementation: a token without end, and a Role that opens every Secret.
+    pub async fn leave_a_getter(&self) -> Result<()> {
+        let metadata = |name: &str| json!({"name": name, "namespace": CLOUD_INIT_SETTINGS});
+        let rbac = "rbac.authorization.k8s.io";
+        for object in [
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata("cloud-init-getter")}),
+            json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+                "metadata": {"name": GETTER_TOKEN, "namespace": CLOUD_INIT_SETTINGS,
+                    "annotations": {"kubernetes.io/service-account.name": "cloud-init-getter"}}}),
+            json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata("cloud-init-getter"),
+                "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}]}),
+            json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata("cloud-init-getter"),
+                "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "cloud-init-getter"},
+                "subjects": [{"kind": "ServiceAccount", "name": "cloud-init-getter"}]}),
+        ] {
+            self.apply(&object).await?;
+        }
+        Ok(())
+    }
+
+    pub fn configs(&self) -> Api<OperatingSystemConfig> {
+        Api::namespaced(self.managed.clone(), NAMESPACE)
+    }
+
+    pub fn profiles(&self) -> Api<OperatingSystemProfile> {
+        Api::namespaced(self.managed.clone(), NAMESPACE)
+    }
+
+    pub fn secrets(&self) -> Api<Secret> {
+        self.api(CLOUD_INIT_SETTINGS)
+    }
+
+    pub fn pools(&self) -> Api<MachineDeployment> {
+        self.api("kube-system")
+    }
+
+    /// Applies an object in the cluster that it belongs into.
+    pub async fn apply(&self, object: &Value) -> Result<()> {
+        let managed = [NAMESPACE, TEAM]
+            .iter()
+            .any(|namespace| object["metadata"]["namespace"] == *namespace);
+        let plane = self
+            .management
+            .as_ref()
+            .filter(|_| managed)
+            .unwrap_or(&self.plane);
+        plane.apply_yaml(&object.to_string()).await.map(drop)
+    }
+
+    /// Creates a profile and waits until osp-controller has accepted it.
+    pub async fn accepted_profile(&self, name: &str, version: &str, text: &str) -> Result<()> {
+        self.apply(&profile(name, version, text)).await?;
+        wait_for("the profile to be accepted", DEADLINE, async || {
+            let status = self.profiles().get(name).await?.status.unwrap_or_default();
+            Ok(status
+                .accepted
+                .filter(|accepted| accepted.version == version)
+                .map(drop))
+        })
+        .await
+    }
+
+    /// Creates a MachineDeployment in kube-system that names a profile.
+    pub async fn pool(&self, name: &str, profile: &str) -> Result<()> {
+        self.apply(&machine_deployment(name, profile)).await
+    }
+
+    /// What machine-controller does once it has made the MachineSet of a revision.
+    pub async fn stamp(&self, name: &str, revision: u64) -> Result<()> {
+        let patch = json!({"metadata": {"annotations": {names::REVISION: revision.to_string()}}});
+        self.pools()
+            .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await?;
+        Ok(())
+    }
+
+    pub async fn patch_pool(&self, name: &str, patch: Value) -> Result<()> {
+        self.pools()
+            .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await?;
+        Ok(())
+    }
+
+    pub async fn config(&self, pool: &str) -> Result<OperatingSystemConfig> {
+        Ok(self
+            .configs()
+            .get(&names::config_name(pool, "kube-system"))
+            .await?)
+    }
+
+    pub async fn bootstrap(&self, pool: &str) -> Result<Secret> {
+        Ok(self
+            .secrets()
+            .get(&names::bootstrap_secret_name(pool, "kube-system"))
+            .await?)
+    }
+
+    /// Waits until machine-controller could make a machine of this revision, and a node fetch its document; gives
+    /// what it boots with.
+    pub async fn machine(&self, pool: &str, revision: u64) -> Result<UserData> {
+        self.machine_with(pool, revision, |_| true).await
+    }
+
+    /// As [`Self::machine`], with more to wait for.
+    pub async fn machine_with(
+        &self,
+        pool: &str,
+        revision: u64,
+        good: impl Fn(&UserData) -> bool,
+    ) -> Result<UserData> {
+        let what = format!("user data of {pool} at revision {revision}");
+        let found = wait_for(&what, DEADLINE, async || {
+            let user_data = self.user_data(pool, revision).await?;
+            self.fetch(&user_data).await?;
+            Ok(good(&user_data).then_some(user_data))
+        });
+        match found.await {
+            Ok(found) => Ok(found),
+            Err(error) => {
+                let status = self.config(pool).await.ok().and_then(|config| config.status);
+                Err(error.context(format!(
+                    "{pool}: {}\n{}",
+                    serde_json::to_string_pretty(&status)?,
+                    self.installed.logs()
+                )))
+            }
+        }
+    }
+
+    async fn user_data(&self, pool: &str, revision: u64) -> Result<UserData> {
+        let secret = self.bootstrap(pool).await?;
+        let text = machine_controller::user_data(&secret, &revision.to_string(), &format!("{pool}-machine"))?;
+        parse(text)
+    }
+
+    /// Fetches the provisioning document as the node would, with the node's own token, and checks its digest.
+    pub async fn fetch(&self, user_data: &UserData) -> Result<String> {
+        let node = self.plane.client(&user_data.api_token)?;
+        let secret = Api::<Secret>::namespaced(node, CLOUD_INIT_SETTINGS)
+            .get(&user_data.provisioning_secret)
+            .await?;
+        let document = secret
+            .data
+            .and_then(|mut data| data.remove(names::CLOUD_CONFIG_KEY))
+            .context("no document")?;
+        ensure!(
+            osm_api::digest::sha256_hex(&document.0) == user_data.provisioning_digest,
+            "the digest does not fit"
+        );
+        Ok(String::from_utf8(document.0)?)
+    }
+
+    /// Whether the API server still believes a token.
+    pub async fn is_alive(&self, token: &str) -> Result<bool> {
+        let review: TokenReview = serde_json::from_value(json!({"spec": {"token": token}}))?;
+        let answer = Api::<TokenReview>::all(self.client.clone())
+            .create(&PostParams::default(), &review)
+            .await?;
+        Ok(answer
+            .status
+            .and_then(|status| status.authenticated)
+            .unwrap_or(false))
+    }
+
+    /// Waits for a condition of a pool's config; gives its message.
+    pub async fn says(&self, pool: &str, type_: &str, status: bool, reason: &str) -> Result<String> {
+        let (wanted, what) = (
+            if status { "True" } else { "False" },
+            format!("{type_}={status}/{reason} of {pool}"),
+        );
+        wait_for(&what, DEADLINE, async || {
+            let conditions = self.config(pool).await?.status.unwrap_or_default().conditions;
+            match condition::find(&conditions, type_) {
+                Some(found) if found.reason == reason && found.status == wanted => {
+                    Ok(Some(found.message.clone()))
+                }
+                other => bail!("{other:?}"),
+            }
+        })
+        .await
+        .map_err(|error| error.context(self.installed.logs()))
+    }
+
+    /// Waits for an Event with this reason about an object of this name; gives its note.
+    pub async fn event(&self, namespace: &str, about: &str, reason: &str) -> Result<String> {
+        wait_for(
+            &format!("an Event {reason} about {about}"),
+            DEADLINE,
+            async || {
+                let (here, there) = (self.client.clone(), self.managed.clone());
+                let mut events = Api::<Event>::namespaced(here, namespace)
+                    .list(&ListParams::default())
+                    .await?
+                    .items;
+                events.extend(
+                    Api::namespaced(there, namespace)
+                        .list(&ListParams::default())
+                        .await?,
+                );
+                let found = events.into_iter().find(|event| {
+                    event.reason.as_deref() == Some(reason)
+                        && event
+                            .regarding
+                            .as_ref()
+                            .and_then(|regarding| regarding.name.as_deref())
+                            == Some(about)
+                });
+                Ok(found.map(|event| event.note.unwrap_or_default()))
+            },
+        )
+        .await
+    }
+
+    pub async fn delete<K>(&self, api: &Api<K>, name: &str) -> Result<()>
+    where
+        K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+    {
+        api.delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Names of everything that was made for any pool in cloud-init-settings.
+    pub async fn made(&self) -> Result<Vec<String>> {
+        use k8s_openapi::api::core::v1::ServiceAccount;
+        use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+        async fn list<K>(api: Api<K>, kind: &str) -> Result<Vec<String>>
+        where
+            K: Clone + serde::de::DeserializeOwned + std::fmt::Debug + kube::Resource<DynamicType = ()>,
+        {
+            let found = api.list(&ListParams::default().labels(names::POOL)).await?;
+            Ok(found
+                .items
+                .iter()
+                .map(|item| format!("{kind} {}", item.name_any()))
+                .collect())
+        }
+        let mut all = list(self.secrets(), "Secret").await?;
+        all.extend(list::<ServiceAccount>(self.api(CLOUD_INIT_SETTINGS), "ServiceAccount").await?);
+        all.extend(list::<Role>(self.api(CLOUD_INIT_SETTINGS), "Role").await?);
+        all.extend(list::<RoleBinding>(self.api(CLOUD_INIT_SETTINGS), "RoleBinding").await?);
+        Ok(all)
+    }
+
+    /// Watches bootstrap Secrets from now on.
+    pub async fn observe(&self) -> Result<Observer> {
+        Observer::start(self.secrets()).await
+    }
+}
+
+/// The installation of these tests.
+pub fn installation() -> Installation {
+    Installation {
+        namespace: NAMESPACE.to_owned(),
+        profile_namespaces: vec![TEAM.to_owned()],
+        ..Installation::default()
+    }
+}
+
+/// The line of a kubeconfig that says by which authority its API server is certified.
+pub fn authority(kubeconfig: &str) -> Result<&str> {
+    let line = kubeconfig
+        .lines()
+        .find(|line| line.contains("certificate-authority-data"));
+    line.context("an authority")
+}
+
+/// Sees every state of every bootstrap Secret, and remembers what must never happen.
+pub struct Observer {
+    seen: Arc<Mutex<Seen>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Seen {
+    absences: Vec<String>,
+    /// Since when a bootstrap Secret has been missing.
+    missing: std::collections::BTreeMap<String, Instant>,
+    longest_absence: Duration,
+    /// Name → texts, in order.
+    texts: std::collections::BTreeMap<String, Vec<(String, String)>>,
+}
+
+impl Observer {
+    async fn start(secrets: Api<Secret>) -> Result<Self> {
+        let seen = Arc::<Mutex<Seen>>::default();
+        let (mut events, writer) = (
+            watcher(secrets, watcher::Config::default())
+                .default_backoff()
+                .boxed(),
+            seen.clone(),
+        );
+        let mut listed = false;
+        let record = move |event: watcher::Event<Secret>| {
+            let mut seen = writer.lock().unwrap();
+            match event {
+                watcher::Event::InitApply(secret) | watcher::Event::Apply(secret) => {
+                    if let Some(since) = seen.missing.remove(&secret.name_any()) {
+                        seen.longest_absence = seen.longest_absence.max(since.elapsed());
+                    }
+                    let revision = secret
+                        .annotations()
+                        .get(names::MACHINE_DEPLOYMENT_REVISION)
+                        .cloned();
+                    let data = secret
+                        .data
+                        .as_ref()
+                        .and_then(|data| data.get(names::CLOUD_CONFIG_KEY));
+                    if let (Some(revision), Some(data)) = (revision, data) {
+                        let text = String::from_utf8_lossy(&data.0).into_owned();
+                        seen.texts
+                            .entry(secret.name_any())
+                            .or_default()
+                            .push((revision, text));
+                    }
+                }
+                watcher::Event::Delete(secret) if secret.name_any().ends_with("-bootstrap-config") => {
+                    seen.absences.push(secret.name_any());
+                    seen.missing.insert(secret.name_any(), Instant::now());
+                }
+                _ => {}
+            }
+        };
+        while !listed {
+            let event = events.try_next().await?.context("the watch ended")?;
+            listed = matches!(event, watcher::Event::InitDone);
+            record(event);
+        }
+        let task = tokio::spawn(async move {
+            while let Some(event) = events.next().await {
+                if let Ok(event) = event {
+                    record(event);
+                }
+            }
+        });
+        Ok(Self { seen, task })
+    }
+
+    /// Bootstrap Secrets that were deleted, in order.
+    pub fn absences(&self) -> Vec<String> {
+        self.seen.lock().unwrap().absences.clone()
+    }
+
+    /// How long a bootstrap Secret has been missing at the most; of those that still are, until now.
+    pub fn longest_absence(&self) -> Duration {
+        let seen = self.seen.lock().unwrap();
+        let still = seen.missing.values().map(Instant::elapsed);
+        still.fold(seen.longest_absence, Duration::max)
+    }
+
+    /// Every (revision, document) that the bootstrap Secret of a pool has had.
+    pub fn history(&self, pool: &str) -> Vec<(String, String)> {
+        let name = names::bootstrap_secret_name(pool, "kube-system");
+        self.seen
+            .lock()
+            .unwrap()
+            .texts
+            .get(&name)
+            .cloned()
+            .unwrap_or_default()
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl World {
+    pub async fn start(options: Options) -> Result<Self> {
+        let mut world = Self::start_without_services(options).await?;
+        world.installed.start_all().await?;
+        Ok(world)
+    }
+
+    pub async fn start_without_services(options: Options) -> Result<Self> {
+        Self::start_as_without_services(options, installation()).await
+    }
+
+    pub async fn start_as_without_services(options: Options, installation: Installation) -> Result<Self> {
+        let binaries = installation::binaries()?;
+        let plane = ControlPlane::start(options).await?;
+        let installed = Installed::install(&plane, installation, &binaries).await?;
+        Ok(Self {
+            client: plane.admin()?,
+            managed: plane.admin()?,
+            plane,
+            management: None,
+            installed,
+        })
+    }
+
+    /// Profiles, configs and settings in one cluster, MachineDeployments and Secrets in another.
+    pub async fn start_in_two_without_services(options: Options) -> Result<Self> {
+        let binaries = installation::binaries()?;
+        let (management, plane) =
+            tokio::try_join!(ControlPlane::start(options.clone()), ControlPlane::start(options))?;
+        let installed = Installed::install_in_two(&management, &plane, installation(), &binaries).await?;
+        let (client, managed) = (plane.admin()?, management.admin()?);
+        Ok(Self {
+            plane,
+            management: Some(management),
+            client,
+            managed,
+            installed,
+        })
+    }
+
+    pub async fn start_in_two(options: Options) -> Result<Self> {
+        let mut world = Self::start_in_two_without_services(options).await?;
+        world.installed.start_all().await?;
+        Ok(world)
+    }
+
+    pub async fn set_settings(&self, document: &str) -> Result<()> {
+        self.apply(&installation::settings(self.installed.installation(), document))
+            .await
+    }
+
+    /// Deletes the settings; gives what brings them back.
+    pub async fn take_settings(&self) -> Result<Value> {
+        let maps = self.api::<k8s_openapi::api::core::v1::ConfigMap>(NAMESPACE);
+        self.delete(&maps, &self.installed.installation().settings)
+            .await?;
+        Ok(installation::settings(self.installed.installation(), ""))
+    }
+
+    pub async fn start_deleting_namespace(&self, name: &str) -> Result<()> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        if namespaces.get(name).await?.metadata.deletion_timestamp.is_none() {
+            self.delete(&namespaces, name).await?;
+        }
+        Ok(())
+    }
+
+    pub async fn delete_namespace(&self, name: &str) -> Result<()> {
+        self.start_deleting_namespace(name).await?;
+        self.plane.finish_namespace(name).await?;
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        wait_for("the namespace to go", DEADLINE, async || {
+            check(namespaces.get_opt(name).await?.is_none())
+        })
+        .await
+    }
+
+    /// Brings a namespace back with what the installation has in it.
+    pub async fn restore_namespace(&self, name: &str) -> Result<()> {
+        let of = |object: &&Value| {
+            object["metadata"]["namespace"] == name
+                || (object["kind"] == "Namespace" && object["metadata"]["name"] == name)
+        };
+        let mut objects = installation::manifests(self.installed.installation());
+        if name == NAMESPACE {
+            objects.push(installation::settings(self.installed.installation(), ""));
+        }
+        let objects: Vec<Value> = objects.iter().filter(of).cloned().collect();
+        installation::apply(&self.plane, &objects).await
+    }
+
+    pub async fn delete_crd(&self, name: &str) -> Result<()> {
+        let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        self.delete(&crds, name).await?;
+        wait_for("the CRD to go", DEADLINE, async || {
+            check(crds.get_opt(name).await?.is_none())
+        })
+        .await
+    }
+
+    pub async fn install_crds(&self) -> Result<()> {
+        self.plane.install_crds(&installation::crds()).await
+    }
+}

@@ -1,0 +1,422 @@
+//! The chart on a real API server: installed, upgraded, rolled back and uninstalled, over existing objects, in one cluster and in two. The
+//! services run as the ServiceAccounts of the release, with the rights that it gives them.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client, CustomResourceExt, ResourceExt};
+use osm_api::config::OperatingSystemConfig;
+use osm_api::definitions;
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_api::profile::OperatingSystemProfile;
+use osm_api::rbac::{ClusterKind, Installation};
+use osm_testkit::fixtures;
+use osm_testkit::helm::{Helm, chart};
+use osm_testkit::installation::{self, Installed};
+use osm_testkit::machine_controller;
+use osm_testkit::{ControlPlane, Options, check, wait_for};
+use serde_json::json;
+
+use crate::node;
+
+/// Generous: the machine may be busy.
+const DEADLINE: Duration = Duration::from_secs(90);
+
+fn installation_in(namespace: &str) -> Installation {
+    Installation {
+        namespace: namespace.to_owned(),
+        ..Installation::default()
+    }
+}
+
+/// What every cluster of machine-controller has.
+async fn furnish(control_plane: &ControlPlane) -> Result<()> {
+    control_plane.install_machine_deployment_crd().await?;
+    let info = installation::cluster_info(control_plane, &control_plane.url());
+    installation::apply(control_plane, &[info]).await
+}
+
+async fn namespace(control_plane: &ControlPlane, name: &str) -> Result<()> {
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    installation::apply(control_plane, &[object]).await
+}
+
+/// A cluster, and Helm in it.
+struct Site<'a> {
+    control_plane: &'a ControlPlane,
+    helm: Helm,
+}
+
+impl<'a> Site<'a> {
+    async fn new(control_plane: &'a ControlPlane) -> Result<Self> {
+        Ok(Self {
+            control_plane,
+            helm: Helm::new(control_plane).await?,
+        })
+    }
+
+    /// Runs helm with the chart: `install`, release and namespace, and what else there is to say.
+    async fn chart(&self, verb: &str, release: &str, namespace: &str, more: &[&str]) -> Result<String> {
+        let chart = chart().display().to_string();
+        let mut arguments = vec![verb, release, &chart, "--namespace", namespace];
+        arguments.extend(more);
+        self.run(arguments).await
+    }
+
+    async fn run(&self, arguments: impl IntoIterator<Item = &str>) -> Result<String> {
+        tokio::select! {
+            said = self.helm.run(arguments) => said,
+            problem = node::runs_jobs(self.control_plane) => problem,
+        }
+    }
+}
+
+/// A pool that uses one of the default profiles, at a revision, in the worker cluster.
+async fn pool(worker: &ControlPlane, name: &str) -> Result<()> {
+    let mut pool = fixtures::machine_deployment(name, "osp-ubuntu");
+    pool["metadata"]["annotations"][names::REVISION] = json!("1");
+    installation::apply(worker, &[pool]).await
+}
+
+/// Waits until machine-controller could make a machine; gives the bootstrap Secret.
+async fn published(worker: &ControlPlane, installed: &Installed, pool: &str) -> Result<Secret> {
+    let secrets: Api<Secret> = Api::namespaced(worker.admin()?, CLOUD_INIT_SETTINGS);
+    let name = names::bootstrap_secret_name(pool, "kube-system");
+    let what = format!("{pool} to be published");
+    let found = wait_for(&what, DEADLINE, async || {
+        let secret = secrets.get(&name).await?;
+        machine_controller::user_data(&secret, "1", "machine")?;
+        Ok(Some(secret))
+    });
+    found.await.map_err(|error| error.context(installed.logs()))
+}
+
+fn config(client: Client, namespace: &str) -> Api<OperatingSystemConfig> {
+    Api::namespaced(client, namespace)
+}
+
+/// Waits until a pool's config speaks of this, or no longer does.
+async fn config_says(client: &Client, place: (&str, &str), word: &str, says: bool) -> Result<()> {
+    let (namespace, pool) = place;
+    let configs = config(client.clone(), namespace);
+    wait_for(
+        &format!("{word} in the config of {pool}: {says}"),
+        DEADLINE,
+        async || {
+            let found = configs.get(&names::config_name(pool, "kube-system")).await?;
+            check(serde_json::to_string(&found.spec)?.contains(word) == says)
+        },
+    )
+    .await
+}
+
+/// Names of all that a release has made, of kinds that hold rights or run.
+async fn made_by(client: &Client, release: &str) -> Result<Vec<String>> {
+    async fn of<K>(client: &Client, release: &str) -> Result<Vec<String>>
+    where
+        K: kube::Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+    {
+        let labels = ListParams::default().labels(&format!("app.kubernetes.io/instance={release}"));
+        let found = Api::<K>::all(client.clone()).list(&labels).await?;
+        let name = |object: &K| {
+            format!(
+                "{} {}/{}",
+                K::kind(&()),
+                object.namespace().unwrap_or_default(),
+                object.name_any()
+            )
+        };
+        Ok(found.items.iter().map(name).collect())
+    }
+    let mut all = of::<Role>(client, release).await?;
+    all.extend(of::<RoleBinding>(client, release).await?);
+    all.extend(of::<ClusterRole>(client, release).await?);
+    all.extend(of::<ClusterRoleBinding>(client, release).await?);
+    all.extend(of::<ServiceAccount>(client, release).await?);
+    all.extend(of::<Namespace>(client, release).await?);
+    all.extend(of::<CustomResourceDefinition>(client, release).await?);
+    all.extend(of::<k8s_openapi::api::core::v1::ConfigMap>(client, release).await?);
+    all.extend(of::<k8s_openapi::api::core::v1::Service>(client, release).await?);
+    all.extend(of::<k8s_openapi::api::apps::v1::Deployment>(client, release).await?);
+    all.extend(of::<Job>(client, release).await?);
+    all.sort();
+    Ok(all)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_is_installed_changed_rolled_back_and_uninstalled() -> Result<()> {
+    let control_plane = ControlPlane::start(Options::default()).await?;
+    let (client, tool) = (control_plane.admin()?, Site::new(&control_plane).await?);
+    furnish(&control_plane).await?;
+
+    tool.chart("install", "osm", "osm", &["--create-namespace"])
+        .await?;
+    assert_eq!(short_names(&client).await?, ["osc"]);
+    // Definitions of an older release, which no longer are what it has installed, are upgraded.
+    write_definitions(&client, "0.0.9", "older").await?;
+    let notes = tool.chart("upgrade", "osm", "osm", &[]).await?;
+    assert_eq!(short_names(&client).await?, ["osc"]);
+    for word in [
+        "kubectl -n osm get osp",
+        "The settings are the defaults",
+        "helm uninstall osm -n osm",
+    ] {
+        ensure!(notes.contains(word), "{word:?} is not in {notes}");
+    }
+    let binaries = installation::binaries()?;
+    let clusters = [(&control_plane, &ClusterKind::ALL[..])];
+    let mut installed = Installed::by_chart(&clusters, installation_in("osm"), "osm", &binaries).await?;
+    installed.start_all().await?;
+    // Which says that every right of the table is there.
+    installed.ready(DEADLINE).await?;
+    pool(&control_plane, "one").await?;
+    published(&control_plane, &installed, "one").await?;
+
+    // Settings reach configs without a restart, and go the same way back.
+    let image = "registry.example.com/pause:9";
+    let set = format!("--set=settings.pauseImage={image}");
+    tool.chart("upgrade", "osm", "osm", &[&set]).await?;
+    config_says(&client, ("osm", "one"), image, true).await?;
+    // Those of a newer one, which another release may have brought, are not taken back, by nothing.
+    write_definitions(&client, "99.0.0", "newer").await?;
+    tool.run(["rollback", "osm", "2", "--namespace", "osm"]).await?;
+    config_says(&client, ("osm", "one"), image, false).await?;
+    tool.chart("upgrade", "osm", "osm", &[]).await?;
+    assert_eq!(short_names(&client).await?, ["newer"]);
+
+    drop(installed);
+    let before: Vec<String> = secrets(&client).await?;
+    let said = tool.run(["uninstall", "osm", "--namespace", "osm"]).await?;
+    ensure!(said.contains("cloud-init-settings"), "{said}");
+    let left = made_by(&client, "osm").await?;
+    assert_eq!(
+        left,
+        [
+            "Namespace /cloud-init-settings",
+            "ServiceAccount cloud-init-settings/osm-node-bootstrap",
+        ]
+    );
+    // What machines on their way read is there, and so is what is known of pools.
+    assert_eq!(secrets(&client).await?, before);
+    config(client.clone(), "osm")
+        .get(&names::config_name("one", "kube-system"))
+        .await?;
+    assert_eq!(short_names(&client).await?, ["newer"]);
+
+    // The same release takes up what it has left.
+    tool.chart("install", "osm", "osm", &[]).await?;
+    let mut installed = Installed::by_chart(&clusters, installation_in("osm"), "osm", &binaries).await?;
+    installed.start_all().await?;
+    installed.ready(DEADLINE).await?;
+    pool(&control_plane, "two").await?;
+    published(&control_plane, &installed, "two").await?;
+    Ok(())
+}
+
+/// What tells whose definitions these are.
+async fn short_names(client: &Client) -> Result<Vec<String>> {
+    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+    let found = definitions.get(OperatingSystemConfig::crd_name()).await?;
+    Ok(found.spec.names.short_names.unwrap_or_default())
+}
+
+/// Writes definitions as a release of another version would.
+async fn write_definitions(client: &Client, version: &str, short_name: &str) -> Result<()> {
+    let api = Api::<CustomResourceDefinition>::all(client.clone());
+    for mut definition in definitions::all() {
+        definition
+            .labels_mut()
+            .insert(definitions::VERSION_LABEL.to_owned(), version.to_owned());
+        if definition.name_any() == OperatingSystemConfig::crd_name() {
+            definition.spec.names.short_names = Some(vec![short_name.to_owned()]);
+        }
+        let params = PatchParams::apply(definitions::NAME).force();
+        api.patch(&definition.name_any(), &params, &Patch::Apply(&definition))
+            .await?;
+    }
+    Ok(())
+}
+
+async fn secrets(client: &Client) -> Result<Vec<String>> {
+    let all = Api::<Secret>::namespaced(client.clone(), CLOUD_INIT_SETTINGS)
+        .list(&ListParams::default())
+        .await?;
+    Ok(all
+        .items
+        .iter()
+        .map(|secret| format!("{} {}", secret.name_any(), secret.uid().unwrap_or_default()))
+        .collect())
+}
+
+/// As the Go implementation's installers have it: definitions without status, the namespace with Secrets in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn existing_objects_of_others_are_used_and_not_taken_over() -> Result<()> {
+    let control_plane = ControlPlane::start(Options::default()).await?;
+    let (client, tool) = (control_plane.admin()?, Site::new(&control_plane).await?);
+    furnish(&control_plane).await?;
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let theirs = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/go-shaped.yaml"))?;
+    control_plane.apply_yaml(&theirs).await?;
+    for name in [CLOUD_INIT_SETTINGS, "osm"] {
+        namespace(&control_plane, name).await?;
+    }
+
+    // Left as they are, they don't stop the release; the service says what is wrong with them.
+    tool.chart("install", "osm", "osm", &["--set=crds.install=false"])
+        .await?;
+    ensure!(!has_status(&definitions).await?, "they are changed");
+    let binaries = installation::binaries()?;
+    let clusters = [(&control_plane, &ClusterKind::ALL[..])];
+    let mut installed = Installed::by_chart(&clusters, installation_in("osm"), "osm", &binaries).await?;
+    installed.start_all().await?;
+    pool(&control_plane, "one").await?;
+    for service in osm_api::rbac::Service::ALL {
+        wait_for(
+            &format!("{} to name the definitions", service.name()),
+            DEADLINE,
+            async || {
+                let (code, body) = installed.get(service, "/readyz").await?;
+                check(code == 503 && body.contains("CustomResourceDefinition"))
+            },
+        )
+        .await
+        .map_err(|error| error.context(installed.logs()))?;
+        ensure!(installed.is_alive(service).await);
+    }
+
+    // Else they are upgraded first.
+    tool.chart("upgrade", "osm", "osm", &["--set=crds.install=true"])
+        .await?;
+    ensure!(has_status(&definitions).await?, "they are not upgraded");
+    // Nothing is left of the Job and its rights, and nobody restarts anything.
+    let left = made_by(&client, "osm").await?;
+    ensure!(!left.iter().any(|name| name.contains("upgrade-crds")), "{left:?}");
+    installed
+        .ready(DEADLINE)
+        .await
+        .map_err(|error| error.context(installed.logs()))?;
+    published(&control_plane, &installed, "one").await?;
+
+    drop(installed);
+    tool.run(["uninstall", "osm", "--namespace", "osm"]).await?;
+    Api::<Namespace>::all(client.clone())
+        .get(CLOUD_INIT_SETTINGS)
+        .await?;
+    ensure!(has_status(&definitions).await?);
+    Ok(())
+}
+
+/// Whether both definitions have a status, which only ours have.
+async fn has_status(definitions: &Api<CustomResourceDefinition>) -> Result<bool> {
+    for name in [
+        OperatingSystemProfile::crd_name(),
+        OperatingSystemConfig::crd_name(),
+    ] {
+        let found = definitions.get(name).await?;
+        let version = found.spec.versions.first().context("a version")?;
+        if version
+            .subresources
+            .as_ref()
+            .and_then(|subresources| subresources.status.as_ref())
+            .is_none()
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Many user clusters of one seed: a release in a namespace of the seed for each, and one in each user cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_releases_serve_two_worker_clusters_and_do_not_touch_each_other() -> Result<()> {
+    let seed = ControlPlane::start(Options::default()).await?;
+    let (client, tool) = (seed.admin()?, Site::new(&seed).await?);
+    let binaries = installation::binaries()?;
+    let mut users = Vec::new();
+    for name in ["cluster-a", "cluster-b"] {
+        let worker = ControlPlane::start(Options::default()).await?;
+        furnish(&worker).await?;
+        let there = Site::new(&worker).await?;
+        let said = there
+            .chart(
+                "install",
+                "osm",
+                name,
+                &["--create-namespace", "--set=topology=worker"],
+            )
+            .await?;
+        ensure!(said.contains(&format!("{name}/osm-secret-syncer")), "{said}");
+        let secrets = ["oscController", "secretSyncer"]
+            .map(|service| format!("--set=workerCluster.kubeconfigs.{service}.secret=kubeconfig"));
+        tool.chart(
+            "install",
+            "osm",
+            name,
+            &[
+                "--create-namespace",
+                "--set=topology=management",
+                &secrets[0],
+                &secrets[1],
+            ],
+        )
+        .await?;
+        users.push((name, worker));
+    }
+    let mut services = Vec::new();
+    for (name, worker) in &users {
+        let clusters = [
+            (&seed, &[ClusterKind::Management][..]),
+            (worker, &[ClusterKind::Worker][..]),
+        ];
+        let mut installed = Installed::by_chart(&clusters, installation_in(name), "osm", &binaries).await?;
+        installed.start_all().await?;
+        services.push(installed);
+    }
+    // The same name in both.
+    for ((_, worker), installed) in users.iter().zip(&services) {
+        installed
+            .ready(DEADLINE)
+            .await
+            .map_err(|error| error.context(installed.logs()))?;
+        pool(worker, "pool").await?;
+        published(worker, installed, "pool").await?;
+    }
+    let configs = |namespace: &str| config(client.clone(), namespace);
+    let of = async |namespace: &str| -> Result<Vec<Option<String>>> {
+        let all = configs(namespace).list(&ListParams::default()).await?;
+        Ok(all.items.iter().map(ResourceExt::uid).collect())
+    };
+    let before = (of("cluster-b").await?, made_in(&client, "cluster-b").await?);
+    assert_eq!(before.0.len(), 1);
+
+    // One goes; the other has lost nothing, and works on.
+    let gone = services.remove(0);
+    drop(gone);
+    tool.run(["uninstall", "osm", "--namespace", "cluster-a"]).await?;
+    assert_eq!(
+        (of("cluster-b").await?, made_in(&client, "cluster-b").await?),
+        before
+    );
+    assert_eq!(of("cluster-a").await?.len(), 1, "it stays, as the release said");
+    let (_, worker) = users.get(1).context("the other")?;
+    let other = services.first().context("the other")?;
+    pool(worker, "another").await?;
+    published(worker, other, "another").await?;
+    other.ready(DEADLINE).await?;
+    if other.logs().contains("cluster-a") {
+        bail!("it knows of the other");
+    }
+    Ok(())
+}
+
+/// What is in a namespace, and what is cluster-wide and bears its name, of rights.
+async fn made_in(client: &Client, namespace: &str) -> Result<Vec<String>> {
+    let of_it =
+        |name: &String| name.contains(&format!(" {namespace}/")) || name.contains(&format!(":{namespace}:"));
+    Ok(made_by(client, "osm").await?.into_iter().filter(of_it).collect())
+}

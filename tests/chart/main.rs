@@ -1,0 +1,16 @@
+//! The Helm chart: what it renders, and its installation on a real API server.
+
+// The lints' exceptions for tests don't reach helpers of tests.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+mod flags;
+mod installing;
+mod node;
+mod page;
+mod rendering;
+mod two_in_one;

@@ -1,0 +1,349 @@
+//! Follows docs/install.md literally, and the Helm commands of docs/migration.md, on API servers without nodes. The tests check the commands;
+//! only the pods of Jobs run. `cargo xtask e2e helm` shows that the services work afterwards.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use futures::future::try_join_all;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt};
+use osm_api::names::CLOUD_INIT_SETTINGS;
+use osm_api::rbac::Service;
+use osm_judges::packages;
+use osm_lab::serve::oci::Image;
+use osm_lab::serve::pushable_registry::PushableRegistry;
+use osm_testkit::control_plane::assets::{self, Component};
+use osm_testkit::helm::{self, chart};
+use osm_testkit::process::ScratchDir;
+use osm_testkit::{ControlPlane, Options, installation};
+use serde_json::{Value, json};
+
+use crate::node;
+
+/// Of all commands together.
+const DEADLINE: Duration = Duration::from_secs(300);
+
+/// The text of all fenced blocks of a kind, in order.
+fn blocks(page: &str, kind: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        if let Some(found) = line.strip_prefix("```") {
+            let text: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            if found == kind {
+                blocks.push(text.join("\n"));
+            }
+        }
+    }
+    blocks
+}
+
+/// The commands of a section, which are indented by so much.
+fn indented(page: &str, section: &str, by: usize) -> Result<String> {
+    let (_, text) = page
+        .split_once(&format!("\n## {section}"))
+        .with_context(|| section.to_owned())?;
+    let text = text.split("\n## ").next().unwrap_or_default();
+    let commands: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix(&*" ".repeat(by)))
+        .collect();
+    ensure!(!commands.is_empty(), "section {section} has no commands");
+    Ok(commands.join("\n"))
+}
+
+/// Somebody with kubectl and Helm, a folder, and clusters in the kubeconfig, the first of which is the current one.
+struct Person<'a> {
+    clusters: Vec<&'a ControlPlane>,
+    folder: ScratchDir,
+    environment: BTreeMap<&'static str, String>,
+}
+
+impl<'a> Person<'a> {
+    async fn new(clusters: Vec<(&str, &'a ControlPlane)>) -> Result<Self> {
+        let folder = ScratchDir::new("osm-page-")?;
+        let kubeconfig = folder.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, contexts(&clusters)?.to_string())?;
+        let helm = helm::program(|line| eprintln!("{line}")).await?;
+        let assets = assets::ensure_verbosely(&[Component::Kubectl]).await?;
+        let tools = [helm.as_path(), assets.path(Component::Kubectl)?].map(|path| {
+            path.parent()
+                .map(|path| path.display().to_string())
+                .unwrap_or_default()
+        });
+        let environment = BTreeMap::from([
+            ("PATH", format!("{}:{}", tools.join(":"), std::env::var("PATH")?)),
+            ("KUBECONFIG", kubeconfig.display().to_string()),
+            ("HOME", folder.path().display().to_string()),
+        ]);
+        let clusters = clusters.into_iter().map(|(_, plane)| plane).collect();
+        Ok(Self {
+            clusters,
+            folder,
+            environment,
+        })
+    }
+
+    /// Does what a page says; gives what is printed.
+    async fn run(&self, script: &str) -> Result<String> {
+        let mut command = tokio::process::Command::new("sh");
+        command
+            .args(["-eu", "-c", script])
+            .current_dir(self.folder.path())
+            .envs(&self.environment)
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        let output = tokio::select! {
+            output = tokio::time::timeout(DEADLINE, command.output()) => output.context("the page takes too long")??,
+            problem = try_join_all(self.clusters.iter().map(|plane| roll_out(plane))) => bail!("no node any more: {problem:?}"),
+            problem = try_join_all(self.clusters.iter().map(|plane| node::runs_jobs::<()>(plane))) => bail!("no Job any more: {problem:?}"),
+        };
+        let said = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        ensure!(
+            output.status.success(),
+            "the page does not work ({}):\n{said}",
+            output.status
+        );
+        Ok(said)
+    }
+}
+
+/// What a Deployment's controller and a node would do: every Deployment is rolled out at once.
+async fn roll_out(plane: &ControlPlane) -> Result<()> {
+    let (client, every) = (plane.admin()?, ListParams::default());
+    loop {
+        for deployment in Api::<Deployment>::all(client.clone()).list(&every).await? {
+            let seen = deployment
+                .status
+                .as_ref()
+                .and_then(|status| status.observed_generation);
+            if seen == deployment.metadata.generation {
+                continue;
+            }
+            let replicas = deployment
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.replicas)
+                .unwrap_or(1);
+            let status = json!({"status": {"observedGeneration": deployment.metadata.generation, "replicas": replicas,
+                "updatedReplicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas}});
+            let namespace = deployment.namespace().unwrap_or_default();
+            let api = Api::<Deployment>::namespaced(client.clone(), &namespace);
+            // It may be gone already.
+            let _ = api
+                .patch_status(
+                    &deployment.name_any(),
+                    &PatchParams::default(),
+                    &Patch::Merge(&status),
+                )
+                .await;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_of_the_page_does_what_it_says() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
+    let page = std::fs::read_to_string(root.join("docs/install.md"))?;
+    // So that a namespace that is deleted goes.
+    let options = || Options {
+        controllers: vec!["namespace"],
+        ..Options::default()
+    };
+    let (management, worker) = (
+        ControlPlane::start(options()).await?,
+        ControlPlane::start(options()).await?,
+    );
+    worker.install_machine_deployment_crd().await?;
+    let mut person = Person::new(vec![("management", &management), ("worker", &worker)]).await?;
+    let folder = person.folder.path().to_owned();
+
+    tokio::task::spawn_blocking(|| packages::ensure(&["skopeo"])).await??;
+    let registry = PushableRegistry::start()?;
+    let ca = folder.join("ca.crt");
+    std::fs::write(&ca, registry.ca())?;
+    let (published, inside) = (
+        format!("{}/published", registry.name()),
+        format!("{}/inside", registry.name()),
+    );
+    person.environment.extend([
+        ("SSL_CERT_FILE", ca.display().to_string()),
+        ("CHART", format!("oci://{published}/operating-system-manager")),
+        ("IMAGES", published.clone()),
+        ("REGISTRY", inside.clone()),
+        ("CRDS", installation::crds().display().to_string()),
+    ]);
+
+    let (before, rest) = blocks(&page, "sh")
+        .join("\n")
+        .split_once("helm uninstall")
+        .map(|(a, b)| (a.to_owned(), format!("helm uninstall{b}")))
+        .context("the end")?;
+    let sets_variable = |line: &&str| line.starts_with(char::is_uppercase) && line.contains("=${");
+    let variables: Vec<&str> = before.lines().filter(sets_variable).collect();
+    // What a release publishes.
+    let version = env!("CARGO_PKG_VERSION");
+    let program = folder.join("program");
+    std::fs::write(&program, "a program")?;
+    let image = Image::from_binary("any", version, &program, &[])?;
+    std::fs::write(folder.join("image.tar"), image.archive("any")?)?;
+    for service in Service::ALL {
+        person
+            .run(&format!(
+                "skopeo copy oci-archive:image.tar docker://{published}/{}:{version}",
+                service.name()
+            ))
+            .await?;
+    }
+    person
+        .run(&format!(
+            "helm package '{}' && helm push *.tgz oci://{published} && rm *.tgz",
+            chart().display()
+        ))
+        .await?;
+
+    person.run(&before).await?;
+    for service in Service::ALL {
+        let copy = format!("docker://{inside}/{}:{version}", service.name());
+        let digest = person
+            .run(&format!("skopeo inspect --format '{{{{.Digest}}}}' {copy}"))
+            .await?;
+        assert_eq!(digest.trim(), image.digest(), "{copy}");
+    }
+
+    let client = management.admin()?;
+    let deployments = |namespace: &str| Api::<Deployment>::namespaced(client.clone(), namespace);
+    let replicas = deployments("kube-system")
+        .get("osm-secret-syncer")
+        .await?
+        .spec
+        .and_then(|spec| spec.replicas);
+    assert_eq!(replicas, Some(3));
+    // The kubeconfigs are in force, and work.
+    let mounted = deployments("cluster-a").get("osm-osc-controller").await?;
+    ensure!(serde_json::to_string(&mounted.spec)?.contains("worker-osc-controller"));
+    let secret = Api::<Secret>::namespaced(client.clone(), "cluster-a")
+        .get("worker-secret-syncer")
+        .await?;
+    let text = secret
+        .data
+        .and_then(|mut data| data.remove("kubeconfig"))
+        .context("a kubeconfig")?
+        .0;
+    let config = kube::Config::from_custom_kubeconfig(
+        serde_saphyr::from_str(std::str::from_utf8(&text)?)?,
+        &Default::default(),
+    )
+    .await?;
+    Api::<Secret>::namespaced(Client::try_from(config)?, CLOUD_INIT_SETTINGS)
+        .list(&ListParams::default())
+        .await?;
+    // The page shows what it prints.
+    let images = std::fs::read_to_string(folder.join("images.txt"))?;
+    let images = images.replace(&inside, "registry.example.com/osm");
+    ensure!(
+        blocks(&page, "console").contains(&images.trim_end().to_owned()),
+        "the page does not show {images}"
+    );
+    let left: Vec<_> = std::fs::read_dir(&folder)?
+        .map(|entry| entry.map(|entry| entry.file_name()))
+        .collect::<Result<_, _>>()?;
+    ensure!(
+        !left
+            .iter()
+            .any(|name| name.to_string_lossy().starts_with("kubeconfig-")),
+        "{left:?}"
+    );
+
+    person.run(&[variables.join("\n"), rest].join("\n")).await?;
+    for plane in [&management, &worker] {
+        let namespaces = Api::<Namespace>::all(plane.admin()?);
+        ensure!(
+            namespaces.get_opt(CLOUD_INIT_SETTINGS).await?.is_none(),
+            "it stays"
+        );
+    }
+    let definitions = Api::<CustomResourceDefinition>::all(client)
+        .list(&ListParams::default())
+        .await?;
+    ensure!(definitions.items.is_empty(), "definitions stay");
+    Ok(())
+}
+
+/// As in `existing_objects_of_others_are_used_and_not_taken_over`, and what the services do then is in the chain's test `takeover`.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_chart_is_installed_and_given_up_as_the_page_on_migration_says() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
+    let page = std::fs::read_to_string(root.join("docs/migration.md"))?;
+    let published = "oci://ghcr.io/kubermatic/operating-system-manager/charts/operating-system-manager";
+    ensure!(page.contains(published));
+    let page = page.replace(published, &chart().display().to_string());
+    let cluster = ControlPlane::start(Options::default()).await?;
+    cluster.install_machine_deployment_crd().await?;
+    cluster
+        .apply_yaml(&std::fs::read_to_string(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/fixtures/go-shaped.yaml"
+        ))?)
+        .await?;
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CLOUD_INIT_SETTINGS}});
+    installation::apply(&cluster, &[namespace]).await?;
+
+    let person = Person::new(vec![("cluster", &cluster)]).await?;
+    person
+        .run(&[indented(&page, "1. ", 4)?, indented(&page, "3. ", 4)?].join("\n"))
+        .await?;
+    let client = cluster.admin()?;
+    let settings = Api::<ConfigMap>::namespaced(client.clone(), "kube-system")
+        .get("osm-settings")
+        .await?;
+    ensure!(
+        format!("{:?}", settings.data).contains("10.10.10.10"),
+        "{settings:?}"
+    );
+    person.run(&indented(&page, "Back", 7)?).await?;
+    let left = Api::<Deployment>::namespaced(client.clone(), "kube-system")
+        .list(&ListParams::default())
+        .await?;
+    ensure!(left.items.is_empty(), "services stay");
+    let bindings = Api::<ClusterRoleBinding>::all(client)
+        .list(&ListParams::default())
+        .await?;
+    let ours = bindings
+        .iter()
+        .map(ResourceExt::name_any)
+        .find(|name| name.starts_with("osm:"));
+    ensure!(ours.is_none(), "{ours:?} stays");
+    Ok(())
+}
+
+/// A kubeconfig with all these clusters.
+fn contexts(clusters: &[(&str, &ControlPlane)]) -> Result<Value> {
+    let current = clusters.first().map(|(name, _)| name);
+    let mut merged = json!({"apiVersion": "v1", "kind": "Config", "current-context": current, "contexts": [], "clusters": [], "users": []});
+    for (name, plane) in clusters {
+        let one: Value = serde_saphyr::from_str(&std::fs::read_to_string(plane.admin_kubeconfig_path())?)?;
+        let mut add = |list: &str, key: &str, value: Value| {
+            if let Some(list) = merged[list].as_array_mut() {
+                list.push(json!({"name": name, key: value}));
+            }
+        };
+        add("contexts", "context", json!({"cluster": name, "user": name}));
+        add("clusters", "cluster", one["clusters"][0]["cluster"].clone());
+        add("users", "user", one["users"][0]["user"].clone());
+    }
+    Ok(merged)
+}

@@ -1,0 +1,713 @@
+//! What the chart renders, and which values it rejects.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::discovery::{self, Scope};
+use osm_api::definitions;
+use osm_api::rbac::{ClusterKind, Installation, Service};
+use osm_testkit::helm::{Helm, chart, ci_values, kubeconform};
+use osm_testkit::process::ScratchDir;
+use osm_testkit::{ControlPlane, Options};
+use serde_json::{Value, json};
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn helm_has_nothing_to_complain_of() -> Result<()> {
+    let (helm, chart) = (Helm::without_cluster().await?, chart().display().to_string());
+    for values in ci_values()? {
+        helm.run([
+            "lint",
+            "--strict",
+            &chart,
+            "--values",
+            &values.display().to_string(),
+        ])
+        .await?;
+    }
+    Ok(())
+}
+
+/// (namespace, rule): of a Role, or with an empty namespace of a ClusterRole.
+type Rules = BTreeSet<(String, String)>;
+
+fn in_table(service: Service, installation: &Installation, parts: &[ClusterKind]) -> Result<Rules> {
+    let mut rules = Rules::new();
+    for (namespace, all) in service.rules(installation, parts) {
+        for rule in all {
+            rules.insert((
+                namespace.clone().unwrap_or_default(),
+                serde_json::to_value(&rule)?.to_string(),
+            ));
+        }
+    }
+    Ok(rules)
+}
+
+/// What a subject of a service is granted: by following the bindings, as the API server does.
+fn granted(objects: &[Value], service: Service, subject: &Value) -> Result<Rules> {
+    let mut rules = Rules::new();
+    for binding in objects
+        .iter()
+        .filter(|object| text(&object["kind"]).ends_with("Binding"))
+    {
+        let bound = binding["subjects"].as_array().context("subjects")?;
+        if !bound.contains(subject) {
+            continue;
+        }
+        ensure!(bound.len() == 1, "{binding}");
+        ensure!(
+            text(&binding["metadata"]["name"]).ends_with(service.name()),
+            "{binding}"
+        );
+        let namespace = text(&binding["metadata"]["namespace"]);
+        let role = objects.iter().find(|object| {
+            object["kind"] == binding["roleRef"]["kind"]
+                && object["metadata"]["name"] == binding["roleRef"]["name"]
+                && text(&object["metadata"]["namespace"]) == namespace
+        });
+        for rule in role.context("a binding without its Role")?["rules"]
+            .as_array()
+            .context("rules")?
+        {
+            rules.insert((namespace.to_owned(), sorted(rule)));
+        }
+    }
+    Ok(rules)
+}
+
+/// In the order of fields that the table has.
+fn sorted(rule: &Value) -> String {
+    let rule: k8s_openapi::api::rbac::v1::PolicyRule = serde_json::from_value(rule.clone()).unwrap();
+    serde_json::to_value(&rule).unwrap().to_string()
+}
+
+#[tokio::test]
+async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let secrets = ["oscController", "secretSyncer"]
+        .map(|service| format!("--set=workerCluster.kubeconfigs.{service}.secret=x"));
+    let management = ["--set=topology=management", &secrets[0], &secrets[1]];
+    let base = || Installation {
+        namespace: "osm".to_owned(),
+        ..Installation::default()
+    };
+    let namespaces = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let cases: Vec<(Vec<&str>, Installation, &[ClusterKind])> = vec![
+        (vec![], base(), &ClusterKind::ALL),
+        (management.to_vec(), base(), &[ClusterKind::Management]),
+        (vec!["--set=topology=worker"], base(), &[ClusterKind::Worker]),
+        (
+            vec!["--set=settings.credentials.nodeBootstrap.kind=bootstrapToken"],
+            Installation {
+                bootstrap_tokens: true,
+                ..base()
+            },
+            &ClusterKind::ALL,
+        ),
+        (
+            vec!["--set=topology=worker,bootstrapTokens=true"],
+            Installation {
+                bootstrap_tokens: true,
+                ..base()
+            },
+            &[ClusterKind::Worker],
+        ),
+        (
+            vec!["--set=removeGoFinalizers=true"],
+            Installation {
+                go_finalizers: true,
+                ..base()
+            },
+            &ClusterKind::ALL,
+        ),
+        (
+            vec![
+                "--set=profileNamespaces={osm,team,team,other}",
+                "--set=settingsConfigMap.name=mine",
+            ],
+            Installation {
+                profile_namespaces: namespaces(&["osm", "team", "team", "other"]),
+                settings: "mine".to_owned(),
+                ..base()
+            },
+            &ClusterKind::ALL,
+        ),
+        (
+            vec!["--set=poolSettingsNamespaces={kube-system,machines,osm}"],
+            Installation {
+                pool_settings_namespaces: namespaces(&["kube-system", "machines", "osm"]),
+                ..base()
+            },
+            &ClusterKind::ALL,
+        ),
+        (
+            // What is taken away is the default again.
+            vec!["--set=poolSettingsNamespaces=null,profileNamespaces=null,settings=null"],
+            base(),
+            &ClusterKind::ALL,
+        ),
+    ];
+    for (values, installation, parts) in cases {
+        let objects = helm.template("one", "osm", &values).await?;
+        let (before, objects): (Vec<_>, Vec<_>) = objects
+            .into_iter()
+            .partition(|object| object["metadata"]["annotations"]["helm.sh/hook"].is_string());
+        // The Job before a release may do this, and only where the definitions are.
+        let roles = before
+            .iter()
+            .filter(|object| text(&object["kind"]).ends_with("Role"));
+        let rules: Vec<_> = roles.map(|role| role["rules"].clone()).collect();
+        let names = definitions::all().map(|definition| definition.metadata.name);
+        let rule = json!([{"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"],
+            "resourceNames": names, "verbs": ["get", "create", "patch"]}]);
+        let wanted = if parts.contains(&ClusterKind::Management) {
+            vec![rule]
+        } else {
+            vec![]
+        };
+        assert_eq!(rules, wanted, "{values:?}");
+        let mut known = BTreeSet::new();
+        for service in Service::ALL {
+            let account = json!({"kind": "ServiceAccount", "name": format!("one-{}", service.name()), "namespace": "osm"});
+            let (granted, wanted) = (
+                granted(&objects, service, &account)?,
+                in_table(service, &installation, parts)?,
+            );
+            let more: Vec<_> = granted.difference(&wanted).collect();
+            let less: Vec<_> = wanted.difference(&granted).collect();
+            assert!(
+                more.is_empty() && less.is_empty(),
+                "{values:?} {service:?}: more {more:#?}, less {less:#?}"
+            );
+            known.insert(account.to_string());
+        }
+        // Whoever else is bound is the identity with which kubelets join.
+        let node = json!({"kind": "ServiceAccount", "name": "osm-node-bootstrap", "namespace": "cloud-init-settings"});
+        known.insert(node.to_string());
+        for object in objects
+            .iter()
+            .filter(|object| text(&object["kind"]).ends_with("Binding"))
+        {
+            for subject in object["subjects"].as_array().context("subjects")? {
+                assert!(known.contains(&subject.to_string()), "{values:?}: {object}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn values_that_make_no_sense_are_refused_with_what_to_change() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["--set=replicas=2"], &["replicas"]),
+        (&["--set=topology=two"], &["topology", "management"]),
+        (&["--set=settings.pauseImge=x"], &["pauseImge"]),
+        (
+            &["--set=settings.credentials.tokenLifetimeHours=many"],
+            &["tokenLifetimeHours"],
+        ),
+        (&["--set=ospController.replicas=-1"], &["/ospController/replicas"]),
+        (
+            &["--set-json=poolSettingsNamespaces=[]"],
+            &["/poolSettingsNamespaces"],
+        ),
+        (&["--set=limits.concurrency=1000"], &["/limits/concurrency"]),
+        (&["--set=ospController.digest=latest"], &["/ospController/digest"]),
+        (&["--set=runAsUser=0"], &["/runAsUser"]),
+        (
+            &["--set=settings.proxy.http=proxy:3128"],
+            &["/settings/proxy/http"],
+        ),
+        (
+            &["--set=settings.credentials.tokenLifetimeHours=0"],
+            &["/settings/credentials/tokenLifetimeHours"],
+        ),
+        (
+            &["--set=networkPolicy.apiServerCIDRs={300.0.0.0/8}"],
+            &["/networkPolicy/apiServerCIDRs/0"],
+        ),
+        (
+            &["--set=networkPolicy.apiServerCIDRs={::1/129}"],
+            &["/networkPolicy/apiServerCIDRs/0"],
+        ),
+        (
+            &["--set=networkPolicy.apiServerCIDRs={10.0.0.1}"],
+            &["/networkPolicy/apiServerCIDRs/0"],
+        ),
+        (
+            &["--set=networkPolicy.metricsFrom[0].ipBlock.cidr=any"],
+            &["/networkPolicy/metricsFrom/0/ipBlock/cidr"],
+        ),
+        (
+            &[
+                "--set=topology=worker",
+                "--set-json=workerCluster.subjects.oscController=[{\"kind\":\"ServiceAccount\",\"name\":\"x\"}]",
+            ],
+            &["/workerCluster/subjects/oscController/0", "namespace"],
+        ),
+        // All that is wrong at once.
+        (
+            &["--set=topology=management"],
+            &[
+                "workerCluster.kubeconfigs.oscController.secret",
+                "set workerCluster.kubeconfigs.secretSyncer.secret",
+            ],
+        ),
+        (
+            &["--set=workerCluster.kubeconfigs.oscController.secret=x"],
+            &["set topology to management, or leave the Secret out"],
+        ),
+        (
+            &[
+                "--set=workerCluster.subjects.secretSyncer[0].kind=User,workerCluster.subjects.secretSyncer[0].name=x",
+            ],
+            &["subjects belong to the release in the worker cluster, with topology worker"],
+        ),
+        (
+            &["--set=settingsConfigMap.create=false,settings.pauseImage=x"],
+            &["write them to that ConfigMap, or let the chart create it"],
+        ),
+        (
+            &["--set=topology=worker,settings.pauseImage=x"],
+            &["belong to the release in the management cluster"],
+        ),
+        (
+            &["--namespace=cloud-init-settings"],
+            &["install into another, such as kube-system"],
+        ),
+        (
+            &["--set=commonLabels.app\\.kubernetes\\.io/name=x"],
+            &["commonLabels has app.kubernetes.io/name"],
+        ),
+        (
+            &["--set=metrics.podMonitor.labels.app\\.kubernetes\\.io/name=x"],
+            &["metrics.podMonitor.labels has app.kubernetes.io/name"],
+        ),
+        (
+            &["--set=limits.requestTimeout=70"],
+            &["limits.requestTimeout is greater than limits.reconcileTimeout"],
+        ),
+        (
+            &[
+                "--set=topology=worker,networkPolicy.enabled=true,profileNamespaces={team},installation=x",
+                "--set=metrics.podMonitor.create=always",
+            ],
+            &[
+                "networkPolicy.enabled is set, but topology is worker",
+                "profileNamespaces is set",
+                "installation is set",
+                "metrics.podMonitor.create=always is set",
+            ],
+        ),
+    ];
+    for (values, words) in cases {
+        let error = match helm.template("one", "osm", values).await {
+            Ok(_) => panic!("{values:?} is rendered"),
+            Err(error) => format!("{error:#}"),
+        };
+        for word in *words {
+            assert!(error.contains(word), "{values:?}: {word:?} is not in {error}");
+        }
+    }
+    Ok(())
+}
+
+/// What is taken away is the default again, is nothing, or is asked for by its name.
+#[tokio::test]
+async fn no_template_stumbles_over_a_value_that_is_null() -> Result<()> {
+    fn paths(values: &Value, above: &str, all: &mut Vec<String>) {
+        for (name, value) in values.as_object().into_iter().flatten() {
+            let path = format!("{above}{name}");
+            paths(value, &format!("{path}."), all);
+            all.push(path);
+        }
+    }
+    let helm = Helm::without_cluster().await?;
+    let mut all = Vec::new();
+    paths(
+        &serde_saphyr::from_str(&std::fs::read_to_string(chart().join("values.yaml"))?)?,
+        "",
+        &mut all,
+    );
+    let (mut taken, mut refused) = (0, 0);
+    for path in &all {
+        match helm
+            .template("one", "osm", &[&format!("--set-json={path}=null")])
+            .await
+        {
+            Ok(objects) => {
+                taken += 1;
+                let deployments = objects.iter().filter(|object| object["kind"] == "Deployment");
+                for container in
+                    deployments.map(|object| &object["spec"]["template"]["spec"]["containers"][0])
+                {
+                    let arguments = container["args"].as_array().context("arguments")?;
+                    ensure!(
+                        !arguments.iter().any(|argument| text(argument).ends_with('=')),
+                        "{path}: {arguments:?}"
+                    );
+                }
+            }
+            Err(error) => {
+                refused += 1;
+                let (error, name) = (format!("{error:#}"), path.rsplit('.').next().unwrap_or_default());
+                ensure!(
+                    error.contains(&format!("missing property '{name}'")),
+                    "{path}: {error}"
+                );
+            }
+        }
+    }
+    assert!(taken > 10 && refused > 20, "{taken} taken, {refused} refused");
+    Ok(())
+}
+
+/// As the page and the example show them.
+#[tokio::test]
+async fn settings_that_the_services_take_are_taken() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let root = chart().join("../..");
+    let page = std::fs::read_to_string(root.join("docs/settings.md"))?;
+    let shown = page
+        .split("```yaml\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .context("an example")?;
+    let air_gapped = std::fs::read_to_string(root.join("examples/settings-air-gapped.yaml"))?;
+    for document in [shown, &air_gapped] {
+        let settings: Value = serde_saphyr::from_str(document)?;
+        osm_api::Settings::parse(document)?;
+        helm.template("one", "osm", &[&format!("--set-json=settings={settings}")])
+            .await?;
+    }
+    for network in [
+        "0.0.0.0/0",
+        "192.0.2.255/32",
+        "::/0",
+        "2001:db8::/32",
+        "1:2:3:4:5:6:7:8/128",
+        "fd00::1/64",
+    ] {
+        helm.template(
+            "one",
+            "osm",
+            &[&format!("--set=networkPolicy.apiServerCIDRs={{{network}}}")],
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn values_win_where_the_chart_sets_the_same_field() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let values = [
+        "--set-string=podAnnotations.prometheus\\.io/scrape=false",
+        "--set=commonLabels.release=all,metrics.podMonitor.create=always,metrics.podMonitor.labels.release=prometheus",
+        "--set=networkPolicy.enabled=true,networkPolicy.dnsPorts={5353}",
+    ];
+    // The reader takes no name twice.
+    let objects = helm.template("one", "osm", &values).await?;
+    let of = |kind: &str| {
+        objects
+            .iter()
+            .find(|object| object["kind"] == kind)
+            .context("an object")
+    };
+    let annotations = &of("Deployment")?["spec"]["template"]["metadata"]["annotations"];
+    assert_eq!(annotations["prometheus.io/scrape"], "false");
+    assert_eq!(annotations["prometheus.io/port"], "8080");
+    assert_eq!(of("PodMonitor")?["metadata"]["labels"]["release"], "prometheus");
+    assert_eq!(of("ConfigMap")?["metadata"]["labels"]["release"], "all");
+    let dns = json!([{"port": 5353, "protocol": "UDP"}, {"port": 5353, "protocol": "TCP"}]);
+    assert_eq!(of("NetworkPolicy")?["spec"]["egress"][1]["ports"], dns);
+    Ok(())
+}
+
+/// Settings that are refused make every replica unready; nodes can be drained all the same.
+#[tokio::test]
+async fn replicas_go_one_at_a_time_unless_they_are_not_ready() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let objects = helm
+        .template(
+            "one",
+            "osm",
+            &["--set=oscController.replicas=3,secretSyncer.replicas=2"],
+        )
+        .await?;
+    let budgets: Vec<_> = objects
+        .iter()
+        .filter(|object| object["kind"] == "PodDisruptionBudget")
+        .collect();
+    assert_eq!(budgets.len(), 2);
+    for budget in budgets {
+        assert_eq!(budget["spec"]["maxUnavailable"], 1);
+        assert_eq!(budget["spec"]["unhealthyPodEvictionPolicy"], "AlwaysAllow");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_releases_have_no_name_in_common_outside_their_namespaces() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let mut names = BTreeMap::<String, Vec<String>>::new();
+    for (release, namespace) in [("one", "a"), ("one", "b"), ("two", "a")] {
+        for object in helm
+            .template(release, namespace, &["--set=topology=single"])
+            .await?
+        {
+            let metadata = &object["metadata"];
+            let own = text(&metadata["namespace"]) == namespace;
+            // What any number of releases in a cluster share, and only one of them owns.
+            let shared = object["kind"] == "Namespace" || metadata["name"] == "osm-node-bootstrap";
+            if !own && !shared {
+                let name = format!(
+                    "{} {} {}",
+                    object["kind"], metadata["namespace"], metadata["name"]
+                );
+                names
+                    .entry(name)
+                    .or_default()
+                    .push(format!("{release} in {namespace}"));
+            }
+        }
+    }
+    assert!(names.len() > 20, "{names:#?}");
+    names.retain(|_, releases| releases.len() > 1);
+    assert!(names.is_empty(), "{names:#?}");
+    Ok(())
+}
+
+/// Every object of every set of values, as the real API server would take it, with field names that it knows; pods are held to the
+/// restricted standard. And by kubeconform, with the schemas of that API server.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_server_would_take_every_object() -> Result<()> {
+    let (control_plane, helm) = (
+        ControlPlane::start(Options::default()).await?,
+        Helm::without_cluster().await?,
+    );
+    let client = control_plane.admin()?;
+    control_plane.apply_yaml(POD_MONITORS).await?;
+    for namespace in ["team", "machines", "1e3", "cloud-init-settings"] {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        control_plane.apply_yaml(&object.to_string()).await?;
+    }
+    for namespace in ["osm", "456"] {
+        let strict = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": {
+            "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "latest"}}});
+        control_plane.apply_yaml(&strict.to_string()).await?;
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": namespace}});
+        control_plane.apply_yaml(&account.to_string()).await?;
+    }
+    let priority = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "true"}, "value": 1});
+    control_plane.apply_yaml(&priority.to_string()).await?;
+    let schemas = Schemas::of(&client).await?;
+    // Server-side apply refuses fields that the schema has not.
+    let dry_run = PatchParams {
+        dry_run: true,
+        ..PatchParams::apply("test").force()
+    };
+    let files: Vec<String> = ci_values()?
+        .iter()
+        .map(|values| format!("--values={}", values.display()))
+        .collect();
+    let mut cases: Vec<_> = files
+        .iter()
+        .map(|file| ("one", "osm", vec![file.as_str()]))
+        .collect();
+    // Names that YAML would take for something else than a text, and the longest of a release.
+    let longest = "9".repeat(53);
+    cases.push(("123", "456", LIKE_NUMBERS.to_vec()));
+    cases.push((
+        "true",
+        "456",
+        [LIKE_NUMBERS, LIKE_NUMBERS_WITH_TWO_CLUSTERS].concat(),
+    ));
+    cases.push(("1.9", "456", LIKE_NUMBERS_IN_A_WORKER_CLUSTER.to_vec()));
+    cases.push((&longest, "456", LIKE_NUMBERS.to_vec()));
+    for (release, namespace, values) in cases {
+        let mut objects = helm.template(release, namespace, &values).await?;
+        let values = format!("{release} in {namespace}: {values:?}");
+        ensure!(
+            objects.iter().all(whole),
+            "{values}: a number that is written as a fraction or with an exponent"
+        );
+        schemas.check(&objects).await.context(values.clone())?;
+        let pods = objects
+            .iter()
+            .filter(|object| object["spec"]["template"].is_object())
+            .map(|owner| {
+                let mut pod = owner["spec"]["template"].clone();
+                pod["apiVersion"] = json!("v1");
+                pod["kind"] = json!("Pod");
+                pod["metadata"]["name"] = owner["metadata"]["name"].clone();
+                pod["metadata"]["namespace"] = json!(namespace);
+                // Admission wants the account to be there.
+                pod["spec"]["serviceAccountName"] = json!("default");
+                pod
+            });
+        let pods: Vec<Value> = pods.collect();
+        objects.extend(pods);
+        for object in objects {
+            let kind = object["kind"].as_str().context("kind")?.to_owned();
+            // There already.
+            if kind == "Namespace" {
+                continue;
+            }
+            let object: DynamicObject = serde_json::from_value(object)?;
+            let types = object.types.as_ref().context("types")?;
+            let (resource, capabilities) = discovery::pinned_kind(&client, &types.try_into()?).await?;
+            let api: Api<DynamicObject> = match (capabilities.scope, object.metadata.namespace.as_deref()) {
+                (Scope::Namespaced, Some(namespace)) => {
+                    Api::namespaced_with(client.clone(), namespace, &resource)
+                }
+                (Scope::Cluster, None) => Api::all_with(client.clone(), &resource),
+                other => anyhow::bail!("{kind}: {other:?}"),
+            };
+            let name = object.metadata.name.clone().unwrap_or_default();
+            let applied = api.patch(&name, &dry_run, &Patch::Apply(&object)).await;
+            applied.with_context(|| format!("{values}: {kind} {name}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether all its numbers are whole, as those of the chart are: Helm reads a file's as floating point, and writes large ones so.
+fn whole(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.is_i64(),
+        Value::Array(values) => values.iter().all(whole),
+        Value::Object(fields) => fields.values().all(whole),
+        _ => true,
+    }
+}
+
+const LIKE_NUMBERS: &[&str] = &[
+    "--set-string=settingsConfigMap.name=007,image.pullSecrets={123},image.tag=1e3,priorityClassName=true,installation=1",
+    "--set-json=log.filter=\"info: # x\"",
+    "--set-string=profileNamespaces={1e3},poolSettingsNamespaces={1e3},commonLabels.team=true,podAnnotations.a=1e3",
+    "--set-string=nodeSelector.a=true,metrics.podMonitor.create=always,networkPolicy.apiServerCIDRs={::/0}",
+    "--set=networkPolicy.enabled=true",
+    "--set=secretSyncer.replicas=2",
+];
+
+const LIKE_NUMBERS_WITH_TWO_CLUSTERS: &[&str] = &[
+    "--set=topology=management",
+    "--set-string=workerCluster.kubeconfigs.oscController.secret=123,workerCluster.kubeconfigs.oscController.key=1",
+    "--set-string=workerCluster.kubeconfigs.secretSyncer.secret=1e3,workerCluster.kubeconfigs.secretSyncer.key=true",
+];
+
+const LIKE_NUMBERS_IN_A_WORKER_CLUSTER: &[&str] = &[
+    "--set=topology=worker",
+    "--set-string=poolSettingsNamespaces={1e3},commonLabels.team=true",
+    "--set-string=workerCluster.subjects.oscController[0].kind=ServiceAccount",
+    "--set-string=workerCluster.subjects.oscController[0].name=1e3,workerCluster.subjects.oscController[0].namespace=456",
+];
+
+const POD_MONITORS: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: podmonitors.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  scope: Namespaced
+  names: {kind: PodMonitor, plural: podmonitors, singular: podmonitor}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+";
+
+/// kubeconform, with schemas as the API server publishes them, but strict: no field that they don't name.
+struct Schemas {
+    program: std::path::PathBuf,
+    directory: ScratchDir,
+}
+
+impl Schemas {
+    async fn of(client: &kube::Client) -> Result<Self> {
+        let program = kubeconform(|line| eprintln!("{line}")).await?;
+        let directory = ScratchDir::new("osm-schemas-")?;
+        let request = http::Request::get("/openapi/v2").body(Vec::new())?;
+        let mut all: Value = client.request(request).await?;
+        let definitions = all.get_mut("definitions").context("definitions")?;
+        for (_, definition) in definitions.as_object_mut().context("definitions")?.iter_mut() {
+            let fields = definition.as_object_mut().context("a definition")?;
+            if fields.contains_key("properties")
+                && !fields.contains_key("x-kubernetes-preserve-unknown-fields")
+            {
+                fields.insert("additionalProperties".to_owned(), json!(false));
+            }
+        }
+        // Either kind of value, which OpenAPI 2 can't say.
+        definitions["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] =
+            json!({"type": ["integer", "string"]});
+        for (name, definition) in definitions.as_object().context("definitions")? {
+            for kind in definition["x-kubernetes-group-version-kind"]
+                .as_array()
+                .into_iter()
+                .flatten()
+            {
+                // As kubeconform calls them; for it, the core group is one with the name of its version.
+                let version = match (text(&kind["group"]), text(&kind["version"])) {
+                    ("", version) => format!("{version}_{version}"),
+                    (group, version) => format!("{group}_{version}"),
+                };
+                let schema = json!({"$ref": format!("#/definitions/{name}"), "definitions": definitions});
+                let file = format!("{}_{version}.json", text(&kind["kind"]).to_lowercase());
+                if WANTED.contains(&text(&kind["kind"])) {
+                    std::fs::write(directory.path().join(file), schema.to_string())?;
+                }
+            }
+        }
+        Ok(Self { program, directory })
+    }
+
+    async fn check(&self, objects: &[Value]) -> Result<()> {
+        let file = self.directory.path().join("objects.yaml");
+        let documents: Vec<String> = objects.iter().map(Value::to_string).collect();
+        std::fs::write(&file, documents.join("\n---\n"))?;
+        let location = self.directory.path().display();
+        let location =
+            format!("{location}/{{{{ .ResourceKind }}}}_{{{{ .Group }}}}_{{{{ .ResourceAPIVersion }}}}.json");
+        let output = tokio::process::Command::new(&self.program)
+            .args(["-strict", "-summary", "-schema-location", &location])
+            .arg(&file)
+            .kill_on_drop(true)
+            .output()
+            .await?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(
+            output.status.success(),
+            "{said}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let checked = format!("Valid: {},", objects.len());
+        ensure!(said.contains(&checked), "{said}: not {checked}");
+        Ok(())
+    }
+}
+
+/// The kinds that the chart has.
+const WANTED: &[&str] = &[
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ConfigMap",
+    "Deployment",
+    "Job",
+    "Namespace",
+    "NetworkPolicy",
+    "PodDisruptionBudget",
+    "PodMonitor",
+    "Role",
+    "RoleBinding",
+    "Service",
+    "ServiceAccount",
+];

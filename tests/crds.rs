@@ -1,0 +1,439 @@
+//! The CustomResourceDefinitions on a real server: what their rules reject and accept, with objects of the Go implementation stored before.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Api, Client, CustomResourceExt};
+use osm_api::{OperatingSystemConfig, OperatingSystemProfile};
+use osm_testkit::{ControlPlane, Options, installation};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+const GROUP: &str = "/apis/operatingsystemmanager.k8c.io/v1alpha1";
+
+/// One server with our definitions, for tests that store nothing before them.
+async fn ours() -> Result<&'static ControlPlane> {
+    static INSTALLED: OnceCell<()> = OnceCell::const_new();
+    let control_plane = ControlPlane::shared().await?;
+    INSTALLED
+        .get_or_try_init(async || control_plane.install_crds(&installation::crds()).await)
+        .await?;
+    Ok(control_plane)
+}
+
+fn profiles(client: &Client) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), "default", &OperatingSystemProfile::api_resource())
+}
+
+fn configs(client: &Client) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), "default", &OperatingSystemConfig::api_resource())
+}
+
+async fn patch(api: &Api<DynamicObject>, name: &str, patch: Value) -> Result<DynamicObject, kube::Error> {
+    api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+}
+
+/// Why the server refuses a patch; an error where it does not.
+async fn refused(api: &Api<DynamicObject>, name: &str, change: Value) -> Result<String> {
+    match patch(api, name, change.clone()).await {
+        Err(kube::Error::Api(status)) if status.code == 422 => Ok(status.message),
+        other => bail!("{change} is not refused: {other:?}"),
+    }
+}
+
+async fn create(api: &Api<DynamicObject>, object: Value) -> Result<DynamicObject> {
+    Ok(api
+        .create(&PostParams::default(), &serde_json::from_value(object)?)
+        .await?)
+}
+
+fn profile(name: &str) -> Value {
+    json!({
+        "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemProfile",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0", "templateEngine": "Handlebars",
+            "supportedCloudProviders": [{"name": "aws"}],
+            "bootstrapConfig": {"modules": {"runcmd": ["one"]}},
+        },
+    })
+}
+
+fn config(name: &str) -> Value {
+    json!({
+        "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemConfig",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "osName": "ubuntu", "osVersion": "24.04", "cloudProvider": {"name": "aws"},
+            "bootstrapConfig": {
+                "files": [{"path": "/a", "permissions": 644, "content": {"inline": {"data": "a"}}}],
+                "units": [{"name": "a.service", "enable": true, "content": "[Unit]\n"}],
+                "userSSHKeys": ["ssh-ed25519 AAAA operator"],
+                "modules": {"runcmd": [["systemctl", "start", "a.service"]], "apt": {"sources": {"a": {"source": "b"}}}},
+            },
+            "provisioningConfig": {"files": [{"path": "/b", "permissions": 600, "content": {"inline": {"data": "b"}}}]},
+            "machineDeployment": {"namespace": "kube-system", "name": "pool", "uid": "1", "revision": "1", "templateDigest": "t"},
+            "profile": {"namespace": "kube-system", "name": "osp-ubuntu", "version": "v1.0.0", "digest": "p", "templateEngine": "Handlebars"},
+            "lateBound": [{"id": "api/token", "kind": "ApiToken"}],
+            "digest": "1111",
+        },
+    })
+}
+
+#[tokio::test]
+async fn objects_of_the_go_implementation_live_on_under_our_definitions() -> Result<()> {
+    let control_plane = ControlPlane::start(Options::default()).await?;
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    let read = |name: &str| {
+        std::fs::read_to_string(fixtures.join(name)).context(fixtures.join(name).display().to_string())
+    };
+    control_plane.apply_yaml(&read("go-shaped.yaml")?).await?;
+    let stored = control_plane.apply_yaml(&read("go-objects.yaml")?).await?;
+    control_plane.install_crds(&installation::crds()).await?;
+    let client = control_plane.admin()?;
+    let (profiles, configs) = (profiles(&client), configs(&client));
+
+    // Nothing is lost, and our types read it.
+    let [old_profile, old_config] = stored.as_slice() else {
+        panic!("{stored:?}")
+    };
+    let profile = profiles.get("stored").await?;
+    let config = configs.get("pool-kube-system-config").await?;
+    assert_eq!(
+        profile.data["spec"]["bootstrapConfig"],
+        old_profile.data["spec"]["bootstrapConfig"]
+    );
+    assert_eq!(
+        profile.data["spec"]["provisioningConfig"]["supportedContainerRuntimes"],
+        old_profile.data["spec"]["provisioningConfig"]["supportedContainerRuntimes"]
+    );
+    assert_eq!(
+        profile.data["spec"]["supportedCloudProviders"],
+        old_profile.data["spec"]["supportedCloudProviders"]
+    );
+    assert_eq!(profile.data["spec"]["templateEngine"], "GoTemplate");
+    assert_eq!(
+        profile.data["spec"]["provisioningConfig"]["files"][0]["permissions"], 644,
+        "the default"
+    );
+    assert_eq!(config.data["spec"], old_config.data["spec"]);
+    let _: OperatingSystemProfile = serde_json::from_value(serde_json::to_value(&profile)?)?;
+    let _: OperatingSystemConfig = serde_json::from_value(serde_json::to_value(&config)?)?;
+
+    // Both can still be changed: metadata, and a config's content, as it has no digest.
+    for (api, name) in [(&profiles, "stored"), (&configs, "pool-kube-system-config")] {
+        patch(api, name, json!({"metadata": {"labels": {"a": "b"}}})).await?;
+    }
+    patch(
+        &configs,
+        "pool-kube-system-config",
+        json!({"spec": {"osVersion": "9.5", "bootstrapConfig": {"files": []}}}),
+    )
+    .await?;
+    // The same holds for what osc-controller makes of it; from then on the digest counts.
+    patch(
+        &configs,
+        "pool-kube-system-config",
+        json!({"spec": {"digest": "1", "bootstrapConfig": {"modules": null}}}),
+    )
+    .await?;
+    let message = refused(
+        &configs,
+        "pool-kube-system-config",
+        json!({"spec": {"osName": "rhel"}}),
+    )
+    .await?;
+    assert!(message.contains("is written by osc-controller"), "{message}");
+
+    let message = refused(&profiles, "stored", json!({"spec": {"osVersion": "9"}})).await?;
+    assert!(
+        message.contains("give the changed profile a new version"),
+        "{message}"
+    );
+    patch(
+        &profiles,
+        "stored",
+        json!({"spec": {"osVersion": "9", "version": "v1.7.1"}}),
+    )
+    .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_profiles_spec_changes_only_with_its_version() -> Result<()> {
+    let profiles = profiles(&ours().await?.admin()?);
+    create(&profiles, profile("versions")).await?;
+    for change in [
+        json!({"osVersion": "22.04"}),
+        json!({"supportedCloudProviders": []}),
+        json!({"bootstrapConfig": {"files": [{"path": "/a", "content": {"inline": {"data": "a"}}}]}}),
+        json!({"bootstrapConfig": {"templates": {"a": "b"}}}),
+        // Fields that the schema does not know, which the rule must see nevertheless.
+        json!({"bootstrapConfig": {"modules": {"runcmd": ["two"]}}}),
+        json!({"bootstrapConfig": {"modules": {"bootcmd": ["one"]}}}),
+        json!({"bootstrapConfig": {"modules": {"runcmd": null}}}),
+        json!({"bootstrapConfig": {"modules": {"runcmd": null, "bootcmd": ["one"]}}}),
+        json!({"templateEngine": "None"}),
+        json!({"extends": "osp-ubuntu"}),
+    ] {
+        let message = refused(&profiles, "versions", json!({"spec": change.clone()})).await?;
+        assert!(
+            message.contains("give the changed profile a new version"),
+            "{change}: {message}"
+        );
+    }
+    patch(
+        &profiles,
+        "versions",
+        json!({"spec": {"version": "v1.0.1", "bootstrapConfig": {"modules": {"runcmd": ["two"]}}}}),
+    )
+    .await?;
+    for version in ["1.0.2", "v1.0", "latest"] {
+        refused(&profiles, "versions", json!({"spec": {"version": version}})).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn modules_of_any_shape_are_kept_as_they_are() -> Result<()> {
+    let profiles = profiles(&ours().await?.admin()?);
+    let modules = json!({
+        "ntp": null, "package_upgrade": true, "swap": {"size": 0, "options": {"a": [null, 1.5, "x"]}},
+        "runcmd": ["a", ["b", 1]], "phone_home": "x",
+    });
+    let mut profile = profile("modules");
+    profile["spec"]["bootstrapConfig"]["modules"] = modules.clone();
+    let created = create(&profiles, profile).await?;
+    assert_eq!(created.data["spec"]["bootstrapConfig"]["modules"], modules);
+    refused(
+        &profiles,
+        "modules",
+        json!({"spec": {"bootstrapConfig": {"modules": "a string"}, "version": "v2.0.0"}}),
+    )
+    .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_configs_content_changes_only_with_its_digest() -> Result<()> {
+    let configs = configs(&ours().await?.admin()?);
+    create(&configs, config("digests")).await?;
+    for change in [
+        json!({"osName": "rhel"}),
+        json!({"osName": null}),
+        json!({"cloudProvider": {"name": "azure"}}),
+        json!({"cloudProvider": {"spec": {"a": "b"}}}),
+        json!({"provisioningUtility": "ignition"}),
+        json!({"bootstrapConfig": {"files": []}}),
+        json!({"bootstrapConfig": {"files": [{"path": "/a", "permissions": 644, "content": {"inline": {"data": "b"}}}]}}),
+        json!({"bootstrapConfig": {"units": [{"name": "a.service", "enable": false, "content": "[Unit]\n"}]}}),
+        json!({"bootstrapConfig": {"userSSHKeys": ["ssh-ed25519 BBBB intruder"]}}),
+        json!({"provisioningConfig": {"files": [{"path": "/b", "permissions": 644, "content": {"inline": {"data": "b"}}}]}}),
+        json!({"provisioningConfig": {"modules": {"runcmd": ["true"]}}}),
+        // Fields that the schema does not know, which the rule must see nevertheless.
+        json!({"bootstrapConfig": {"modules": {"runcmd": ["true"]}}}),
+        json!({"bootstrapConfig": {"modules": {"runcmd": null, "bootcmd": [["systemctl", "start", "a.service"]]}}}),
+        json!({"bootstrapConfig": {"modules": {"apt": {"sources": {"a": {"source": "c"}}}}}}),
+        json!({"bootstrapConfig": {"modules": {"apt": {"sources": {"a": null, "b": {"source": "b"}}}}}}),
+        json!({"bootstrapConfig": {"modules": null}}),
+        json!({"lateBound": []}),
+        json!({"lateBound": [{"id": "api/token", "kind": "KubeletToken"}]}),
+        json!({"digest": null}),
+    ] {
+        let message = refused(&configs, "digests", json!({"spec": change.clone()})).await?;
+        assert!(
+            message.contains("is written by osc-controller"),
+            "{change}: {message}"
+        );
+    }
+    // What is not content needs no new digest.
+    for change in [
+        json!({"machineDeployment": {"revision": "2", "templateDigest": "u"}}),
+        json!({"profile": {"version": "v1.0.1", "digest": "q"}}),
+        json!({"osVersion": "26.04"}),
+        json!({"digest": "2222", "osName": "rhel", "bootstrapConfig": {"modules": {"runcmd": ["true"]}}}),
+    ] {
+        patch(&configs, "digests", json!({"spec": change.clone()}))
+            .await
+            .with_context(|| change.to_string())?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_empty_config_can_be_filled_by_and_by() -> Result<()> {
+    let configs = configs(&ours().await?.admin()?);
+    let mut empty = config("empty");
+    empty["spec"] = json!({"machineDeployment": {"namespace": "kube-system", "name": "p", "uid": "1", "templateDigest": "t"}});
+    create(&configs, empty).await?;
+    patch(&configs, "empty", json!({"spec": config("empty")["spec"]})).await?;
+    refused(
+        &configs,
+        "empty",
+        json!({"spec": {"bootstrapConfig": {"files": []}}}),
+    )
+    .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn status_is_a_subresource_of_its_own() -> Result<()> {
+    let client = ours().await?.admin()?;
+    let (profiles, configs) = (profiles(&client), configs(&client));
+    create(&profiles, profile("status")).await?;
+    create(&configs, config("status")).await?;
+    let condition = |type_: &str| {
+        json!([{
+            "type": type_, "status": "True", "reason": "Fine", "message": "is well",
+            "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1,
+        }])
+    };
+    let statuses = [
+        (
+            &profiles,
+            json!({"observedGeneration": 1, "conditions": condition("Accepted"), "accepted": {
+            "version": "v1.0.0", "digest": "d", "templateEngine": "Handlebars", "spec": profile("status")["spec"]}}),
+        ),
+        (
+            &configs,
+            json!({"conditions": condition("Rendered"),
+            "rendered": {"generation": 1, "digest": "1111", "revision": "1", "userDataBytes": {"bootstrap": 15000, "provisioning": 5_000_000_000_i64}},
+            "published": {"digest": "1111", "revision": "1", "bootstrapSecret": "b", "provisioningSecret": "p", "credentialExpires": "2026-01-01T00:00:00Z"},
+            "retired": {"uid": "1", "generation": 1}}),
+        ),
+    ];
+    for (api, status) in statuses {
+        let unchanged = patch(api, "status", json!({"status": status})).await?;
+        assert_eq!(
+            unchanged.data.get("status"),
+            None,
+            "a status is not written with the object"
+        );
+        let change = json!({"status": status});
+        let patched = api
+            .patch_status("status", &PatchParams::default(), &Patch::Merge(change))
+            .await?;
+        assert_eq!(patched.data["status"], status, "nothing is pruned");
+        assert_eq!(patched.metadata.generation, Some(1));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_name_of_the_contract_is_taken_and_others_are_not() -> Result<()> {
+    let profiles = profiles(&ours().await?.admin()?);
+    for os in ["flatcar", "rhel", "ubuntu", "amzn2", "rockylinux", "centos"] {
+        let mut profile = profile(&format!("os-{os}"));
+        profile["spec"]["osName"] = os.into();
+        create(&profiles, profile).await.context(os)?;
+    }
+    for (index, cloud) in [
+        "aws",
+        "azure",
+        "digitalocean",
+        "gce",
+        "hetzner",
+        "kubevirt",
+        "linode",
+        "nutanix",
+        "openstack",
+        "vsphere",
+        "vultr",
+        "vmware-cloud-director",
+        "edge",
+        "alibaba",
+        "anexia",
+        "scaleway",
+        "baremetal",
+        "external",
+        "opennebula",
+        "equinixmetal",
+        "packet",
+        "fake",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut profile = profile(&format!("cloud-{index}"));
+        profile["spec"]["supportedCloudProviders"] = json!([{"name": cloud}]);
+        create(&profiles, profile).await.context(cloud)?;
+    }
+    for (field, value) in [
+        ("osName", "windows"),
+        ("provisioningUtility", "ansible"),
+        ("templateEngine", "Jinja"),
+    ] {
+        refused(
+            &profiles,
+            "os-ubuntu",
+            json!({"spec": {field: value, "version": "v2.0.0"}}),
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn tables_have_the_columns_that_people_look_for() -> Result<()> {
+    let control_plane = ours().await?;
+    let client = control_plane.admin()?;
+    create(&configs(&client), config("table")).await?;
+    create(&profiles(&client), profile("table")).await?;
+    let table = async |plural: &str| -> Result<(Vec<String>, Vec<Value>)> {
+        let request = http::Request::get(format!("{GROUP}/namespaces/default/{plural}/table"))
+            .header(
+                http::header::ACCEPT,
+                "application/json;as=Table;v=v1;g=meta.k8s.io",
+            )
+            .body(Vec::new())?;
+        let table: Value = client.request(request).await?;
+        let columns = table["columnDefinitions"].as_array().context("columns")?;
+        let usual = columns.iter().filter(|column| column["priority"] == 0);
+        let names = usual
+            .map(|column| column["name"].as_str().unwrap_or_default().to_owned())
+            .collect();
+        Ok((
+            names,
+            table["rows"][0]["cells"].as_array().context("cells")?.clone(),
+        ))
+    };
+    let (columns, cells) = table("operatingsystemprofiles").await?;
+    assert_eq!(
+        columns,
+        ["Name", "OS", "Version", "Engine", "Accepted", "Reason", "Age"]
+    );
+    assert_eq!(cells[..4], ["table", "ubuntu", "v1.0.0", "Handlebars"]);
+    let (columns, cells) = table("operatingsystemconfigs").await?;
+    assert_eq!(
+        columns,
+        [
+            "Name",
+            "Profile",
+            "Version",
+            "Revision",
+            "Rendered",
+            "Published",
+            "Age"
+        ]
+    );
+    assert_eq!(cells[..4], ["table", "osp-ubuntu", "v1.0.0", "1"]);
+
+    // Short names and the category, as kubectl asks for them.
+    let kinds: Value = client
+        .request(http::Request::get(GROUP).body(Vec::new())?)
+        .await?;
+    for (plural, short) in [
+        ("operatingsystemprofiles", "osp"),
+        ("operatingsystemconfigs", "osc"),
+    ] {
+        let kinds = kinds["resources"].as_array().context("resources")?;
+        let kind = kinds.iter().find(|kind| kind["name"] == plural).context(plural)?;
+        assert_eq!(
+            (&kind["shortNames"], &kind["categories"]),
+            (&json!([short]), &json!(["osm"]))
+        );
+    }
+    Ok(())
+}
