@@ -36,13 +36,18 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 /// What became of each request.
 #[derive(Default)]
-struct Outcomes(Vec<(&'static str, String)>);
+struct Outcomes {
+    outcomes: Vec<(&'static str, String)>,
+    /// The messages of those that failed. They name versions and times, so they are never compared.
+    messages: Vec<(&'static str, String)>,
+}
 
 impl Outcomes {
     fn note<T>(&mut self, what: &'static str, result: Result<T, kube::Error>) -> Option<T> {
         let (outcome, value) = match result {
             Ok(value) => ("ok".to_owned(), Some(value)),
             Err(kube::Error::Api(status)) => {
+                self.messages.push((what, status.message));
                 let about = status
                     .details
                     .map(|details| format!("{}/{}", details.kind, details.name));
@@ -53,12 +58,12 @@ impl Outcomes {
             }
             Err(other) => (format!("{other:?}"), None),
         };
-        self.0.push((what, outcome));
+        self.outcomes.push((what, outcome));
         value
     }
 
     fn see(&mut self, what: &'static str, value: impl Into<Value>) {
-        self.0.push((what, value.into().to_string()));
+        self.outcomes.push((what, value.into().to_string()));
     }
 }
 
@@ -488,13 +493,13 @@ async fn configs(client: &Client, seen: &mut Outcomes) -> Result<()> {
     Ok(())
 }
 
-async fn all(client: &Client, anonymous: &Client) -> Result<Vec<(&'static str, String)>> {
+async fn all(client: &Client, anonymous: &Client) -> Result<Outcomes> {
     let mut seen = Outcomes::default();
     secrets(client, &mut seen).await?;
     watches(client, &mut seen).await?;
     tokens(client, anonymous, &mut seen).await?;
     configs(client, &mut seen).await?;
-    Ok(seen.0)
+    Ok(seen)
 }
 
 fn installation() -> Installation {
@@ -504,7 +509,7 @@ fn installation() -> Installation {
     }
 }
 
-async fn in_memory() -> Result<Vec<(&'static str, String)>> {
+async fn in_memory() -> Result<Outcomes> {
     let server = Server::new(Timestamp::from_second(1_800_000_000)?);
     server.load(&installation::manifests(&installation()))?;
     let outcomes = all(&server.admin(), &server.client(User::Nobody, &Link::default())).await?;
@@ -514,7 +519,7 @@ async fn in_memory() -> Result<Vec<(&'static str, String)>> {
 
 #[tokio::test(start_paused = true)]
 async fn it_does_all_that_is_asked_of_it() -> Result<()> {
-    let outcomes = in_memory().await?;
+    let Outcomes { outcomes, .. } = in_memory().await?;
     for (what, outcome) in [
         ("replace what has changed", "409 Conflict secrets/a"),
         (
@@ -541,11 +546,16 @@ async fn the_real_server_answers_the_same() -> Result<()> {
     let real = all(&plane.admin()?, &Client::try_from(nobody)?).await?;
     let memory = in_memory().await?;
     let differ: Vec<_> = memory
+        .outcomes
         .iter()
-        .zip(&real)
+        .zip(&real.outcomes)
         .filter(|(memory, real)| memory != real)
         .collect();
-    assert!(differ.is_empty(), "in memory, and really: {differ:#?}");
-    assert_eq!(real.len(), memory.len());
+    let messages = &real.messages;
+    assert!(
+        differ.is_empty(),
+        "in memory, and really: {differ:#?}\nthe real server says: {messages:#?}"
+    );
+    assert_eq!(real.outcomes.len(), memory.outcomes.len());
     Ok(())
 }

@@ -24,8 +24,11 @@ pub const MAX_DEPTH: usize = 200;
 #[derive(Clone, Debug)]
 pub struct TemplateSet {
     name: Arc<str>,
-    trees: BTreeMap<Arc<str>, Tree>,
+    trees: Trees,
 }
+
+/// Shared, so that a set is cheap to clone.
+type Trees = BTreeMap<Arc<str>, Arc<Tree>>;
 
 impl TemplateSet {
     /// An empty set. Go's errors name it.
@@ -44,11 +47,21 @@ impl TemplateSet {
     /// The source is no template, or the budget is exhausted. The set does not change then.
     pub fn parse(&mut self, name: &str, source: &str, budget: &dyn Budget) -> Result<(), Error> {
         for (name, tree) in parse::parse(name, source, budget).map_err(|error| *error)? {
-            if !self.trees.contains_key(&name) || !tree.is_empty {
-                self.trees.insert(name, tree);
-            }
+            self.add(name, tree);
         }
         Ok(())
+    }
+
+    /// Adds a template that is a text, which is written as it stands, whatever it contains. It replaces a template with the same name,
+    /// unless it is blank.
+    pub fn define_text(&mut self, name: &str, text: &str) {
+        self.add(name.into(), Tree::of_text(name, text));
+    }
+
+    fn add(&mut self, name: Arc<str>, tree: Tree) {
+        if !self.trees.contains_key(&name) || !tree.is_empty {
+            self.trees.insert(name, Arc::new(tree));
+        }
     }
 
     /// Executes a template and returns its output.
@@ -125,6 +138,19 @@ mod tests {
             assert_eq!(render(source, &Value::Nil).as_deref(), Ok(output), "{source}");
             assert!(source.contains(function.name), "{source} calls {}", function.name);
         }
+    }
+
+    #[test]
+    fn a_text_is_written_as_it_stands_and_replaces_a_template_unless_it_is_blank() {
+        let limits = Limits::new(1_000, 10_000);
+        let mut set = TemplateSet::new("t");
+        let source = r#"{{define "a"}}old{{end}}{{define "b"}}old{{end}}{{template "a"}},{{template "b"}},{{template "c"}}"#;
+        set.parse("t", source, &limits).unwrap();
+        for (name, text) in [("a", "{{ .Token }}"), ("b", " \n"), ("c", "")] {
+            set.define_text(name, text);
+        }
+        let output = set.execute("t", &Value::Nil, &limits);
+        assert_eq!(output.as_deref(), Ok("{{ .Token }},old,"));
     }
 
     #[test]

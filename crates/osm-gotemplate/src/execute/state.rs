@@ -1,8 +1,6 @@
 //! The state of an execution: the output, the variables, and the place for errors.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
+use super::Trees;
 use super::reflected::Reflected;
 use crate::budget::{Budget, Exhausted};
 use crate::error::Error;
@@ -19,7 +17,7 @@ const COMPARISONS: usize = 64;
 const LONG_NAME: usize = 64;
 
 pub(super) struct State<'t> {
-    pub(super) trees: &'t BTreeMap<Arc<str>, Tree>,
+    pub(super) trees: &'t Trees,
     pub(super) budget: &'t dyn Budget,
     output: String,
     /// The template that is executed.
@@ -40,12 +38,7 @@ pub(super) struct Frame<'t> {
 }
 
 impl<'t> State<'t> {
-    pub(super) fn new(
-        trees: &'t BTreeMap<Arc<str>, Tree>,
-        name: &'t str,
-        tree: &'t Tree,
-        budget: &'t dyn Budget,
-    ) -> Self {
+    pub(super) fn new(trees: &'t Trees, name: &'t str, tree: &'t Tree, budget: &'t dyn Budget) -> Self {
         Self {
             trees,
             budget,

@@ -18,6 +18,18 @@ pub(crate) struct Tree {
     pub(crate) is_empty: bool,
 }
 
+impl Tree {
+    /// A template whose output is `text`.
+    pub(crate) fn of_text(name: &str, text: &str) -> Self {
+        Self {
+            source_name: name.into(),
+            source: text.into(),
+            root: vec![Node::Text(0..text.len())],
+            is_empty: text.trim().is_empty(),
+        }
+    }
+}
+
 /// Something between two points of a template's text.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {

@@ -11,7 +11,7 @@ use super::lint;
 use super::session::Session;
 use crate::downloads::Part;
 
-/// Registers them for one text.
+/// Registers them for one stage.
 pub(super) fn register<'reg: 'rc, 'rc>(rc: &mut RenderContext<'reg, 'rc>, session: &'rc Session<'rc>) {
     rc.register_local_helper(
         "if",

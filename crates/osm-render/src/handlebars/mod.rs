@@ -143,15 +143,25 @@ impl Compiled for Templates {
             downloads: inputs.downloads,
         };
         let context = Context::from(inputs.data.clone());
+        let mut rc = RenderContext::new(None);
+        blocks::register(&mut rc, &session);
+        values::register(&mut rc, &session);
         self.texts
             .iter()
-            .map(|text| self.text(text, &context, &session))
+            .map(|text| self.text(text, &context, &mut rc, &session))
             .collect()
     }
 }
 
 impl Templates {
-    fn text(&self, text: &Text, context: &Context, session: &Session<'_>) -> Result<RenderedText, Failure> {
+    /// Renders one text. Only after a failure, `rc` is in a state in which no other text can be rendered with it.
+    fn text<'reg: 'rc, 'rc>(
+        &'reg self,
+        text: &Text,
+        context: &'rc Context,
+        rc: &mut RenderContext<'reg, 'rc>,
+        session: &Session<'_>,
+    ) -> Result<RenderedText, Failure> {
         let failure = |template: Option<&String>, at| Failure {
             template: template.unwrap_or(&text.place).clone(),
             text: Some(text.place.clone()),
@@ -168,10 +178,9 @@ impl Templates {
         };
         // The crate's code is not ours: a panic in it fails this template, and not the service.
         let rendered = catch_unwind(AssertUnwindSafe(|| {
-            let mut rc = RenderContext::new(template.name.as_ref());
-            blocks::register(&mut rc, session);
-            values::register(&mut rc, session);
-            session.render(Some(template), &self.registry, context, &mut rc, &mut out)
+            rc.set_trailing_newline(false);
+            rc.set_indent_before_write(false);
+            session.render(Some(template), &self.registry, context, rc, &mut out)
         }));
         rendered
             .map_err(|_| here("can't be rendered"))?

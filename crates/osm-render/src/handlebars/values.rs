@@ -90,7 +90,7 @@ static HELPERS: [ValueHelper; 12] = [
     },
 ];
 
-/// Registers them for one text.
+/// Registers them for one stage.
 pub(super) fn register<'reg: 'rc, 'rc>(rc: &mut RenderContext<'reg, 'rc>, session: &'rc Session<'rc>) {
     for helper in &HELPERS {
         rc.register_local_helper(helper.name, Box::new(Call { helper, session }));
