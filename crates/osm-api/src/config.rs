@@ -184,6 +184,8 @@ pub enum LateBoundKind {
     ProvisioningSecretName,
     /// SHA-256 of the provisioning document, 64 hex characters.
     ProvisioningDigest,
+    /// Name of the Secret with the kubeconfig with which the kubelet requests its client certificate.
+    KubeconfigSecretName,
     /// User name for a registry, from a Secret.
     RegistryUsername,
     /// Password for a registry, from a Secret.

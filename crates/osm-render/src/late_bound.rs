@@ -235,7 +235,9 @@ pub(crate) fn stand_ins(declared: &[LateBound]) -> LateValues {
 pub(crate) fn largest(declared: &[LateBound]) -> LateValues {
     let size = |kind| match kind {
         LateBoundKind::ApiToken | LateBoundKind::KubeletToken => 1536,
-        LateBoundKind::ProvisioningSecretName | LateBoundKind::ProvisioningDigest => 64,
+        LateBoundKind::ProvisioningSecretName
+        | LateBoundKind::ProvisioningDigest
+        | LateBoundKind::KubeconfigSecretName => 64,
         LateBoundKind::RegistryUsername => 256,
         LateBoundKind::RegistryPassword
         | LateBoundKind::SecretKey
