@@ -86,7 +86,9 @@ mod tests {
     }
 
     fn refused() -> Compiled {
-        Err(ProfileError::TemplateEngineUnsupported)
+        Err(ProfileError::ReservedText {
+            path: "osVersion".to_owned(),
+        })
     }
 
     #[tokio::test]

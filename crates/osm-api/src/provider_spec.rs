@@ -47,7 +47,7 @@ pub struct Network {
     pub gateway: String,
     /// Name servers of the static network.
     pub dns: Dns,
-    /// IP family; empty means IPv4.
+    /// IP family.
     pub ip_family: IpFamily,
 }
 
@@ -68,18 +68,38 @@ pub struct Dns {
 }
 
 /// IP family of a node.
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr)]
 #[allow(missing_docs)]
 pub enum IpFamily {
+    /// Nothing is written, which means IPv4.
     #[default]
-    #[serde(rename = "IPv4", alias = "")]
+    #[serde(rename = "")]
+    #[strum(serialize = "")]
+    Unspecified,
     IPv4,
-    #[serde(rename = "IPv6")]
     IPv6,
     #[serde(rename = "IPv4+IPv6")]
+    #[strum(serialize = "IPv4+IPv6")]
     IPv4IPv6,
     #[serde(rename = "IPv6+IPv4")]
+    #[strum(serialize = "IPv6+IPv4")]
     IPv6IPv4,
+}
+
+impl IpFamily {
+    /// As written in manifests.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
+    /// The family that nodes get.
+    #[must_use]
+    pub fn effective(self) -> Self {
+        match self {
+            Self::Unspecified => Self::IPv4,
+            family => family,
+        }
+    }
 }
 
 /// Settings of the operating system, the union of all systems; unknown fields are ignored as machine-controller

@@ -60,7 +60,6 @@ pub enum Reason {
     SourceMissing,
     SourceNotAllowed,
     SourceUnreadable,
-    TemplateEngineUnsupported,
     TemplateFailed,
     TemplateInvalid,
     Timeout,
@@ -422,11 +421,6 @@ impl Reason {
                     "Grant secret-syncer `get`, `list` and `watch` on the object.",
                 )
             },
-            Self::TemplateEngineUnsupported => row(
-                &[PROFILE],
-                "The profile is written in Go's template language, which this version does not render.",
-                "Rewrite its templates in Handlebars and set `spec.templateEngine`.",
-            ),
             Self::TemplateFailed => Row {
                 messages: &[
                     "{template}, line {line}, column {column}: {problem}",

@@ -1,7 +1,6 @@
 //! Values of types that have methods.
 
 use anyhow::{Context, Error, Result};
-use osm_gotemplate::value::{Named, Struct};
 use osm_gotemplate::{Value, standard};
 
 /// A `net.IP`; the empty text is the nil slice.
@@ -17,14 +16,7 @@ pub(crate) fn duration(text: &str) -> Result<Value> {
 
 /// A `v1.Duration`, which embeds a `time.Duration` and has its methods.
 pub(crate) fn kubernetes_duration(text: &str) -> Result<Value> {
-    let nanoseconds = nanoseconds(text)?;
-    let embedded = ("Duration".into(), standard::duration(nanoseconds));
-    Ok(Value::Named(Named::with_methods(
-        "v1.Duration",
-        Value::Struct(Struct::new(vec![embedded])),
-        Some(standard::duration_text(nanoseconds).into()),
-        standard::duration_methods(nanoseconds),
-    )))
+    Ok(standard::embedding_duration("v1.Duration", nanoseconds(text)?))
 }
 
 fn nanoseconds(text: &str) -> Result<i64> {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use crate::functions::durations;
-use crate::value::{List, Named, Type, UintKind, Value};
+use crate::value::{List, Named, Struct, Type, UintKind, Value};
 
 /// Nanoseconds of a second.
 const SECOND: i64 = 1_000_000_000;
@@ -46,9 +46,20 @@ pub fn duration(nanoseconds: i64) -> Value {
     ))
 }
 
-/// The methods without arguments of a `time.Duration`, which structs that embed one have, too. `String` is not among them.
+/// A struct of type `name` whose only field is an embedded `time.Duration`, so that it has the methods of one.
 #[must_use]
-pub fn duration_methods(nanoseconds: i64) -> Vec<(Rc<str>, Value)> {
+pub fn embedding_duration(name: &str, nanoseconds: i64) -> Value {
+    let embedded = ("Duration".into(), duration(nanoseconds));
+    Value::Named(Named::with_methods(
+        name,
+        Value::Struct(Struct::new(vec![embedded])),
+        Some(durations::format(nanoseconds).into()),
+        duration_methods(nanoseconds),
+    ))
+}
+
+/// The methods without arguments of a `time.Duration`, but for `String`.
+fn duration_methods(nanoseconds: i64) -> Vec<(Rc<str>, Value)> {
     let whole = |unit: i64| Value::int64(nanoseconds / unit);
     // As Go computes it: whole units, and the fraction of the rest.
     #[allow(clippy::cast_precision_loss)]

@@ -1,11 +1,16 @@
 //! What a template language must be able to do, so that profiles can be written in it.
 //!
-//! Everything here is neutral: sources are names and texts, data is JSON, late-bound values and downloads are placed by one
-//! implementation for all languages, and every engine works within the same [`Budget`]. The languages are listed in [`crate::engines`].
+//! Everything here is neutral: sources are names and texts, late-bound values and downloads are placed by one implementation for all
+//! languages, and every engine works within the same [`Budget`]. The languages are listed in [`crate::engines`].
 
+use osm_api::pool::Pool;
+use osm_api::profile::File;
+use osm_api::settings::Settings;
 use serde_json::Value;
 
+use crate::Stage;
 use crate::budget::Budget;
+use crate::cluster_endpoint::ClusterEndpoint;
 use crate::downloads::Catalogue;
 use crate::rendered_text::{Placements, RenderedText};
 
@@ -19,6 +24,16 @@ pub(crate) trait Engine: Sync {
 
     /// Parses the templates of one stage, and checks how they include each other. The first one that is wrong fails.
     fn compile(&self, sources: &Sources<'_>, budget: &Budget<'_>) -> Result<Box<dyn Compiled>, Failure>;
+
+    /// Whether a file is written although its template renders to nothing.
+    fn keeps_empty_files(&self) -> bool {
+        false
+    }
+
+    /// Files that every profile in this language gets in a stage, though it does not list them. They are rendered already.
+    fn files(&self, _: Stage, _: &Settings) -> Vec<File> {
+        Vec::new()
+    }
 }
 
 /// The compiled templates of one stage.
@@ -31,14 +46,26 @@ pub(crate) trait Compiled: Send + Sync {
 pub(crate) struct Sources<'a> {
     /// Those that others can include.
     pub(crate) partials: Vec<(&'a str, &'a str)>,
-    /// Those that are rendered. Their names are their places inside the spec, for messages only: keys can contain dots, so that two
-    /// places can read the same.
-    pub(crate) texts: Vec<(String, &'a str)>,
+    /// Those that are rendered.
+    pub(crate) texts: Vec<Source<'a>>,
+}
+
+/// A text that is rendered.
+pub(crate) struct Source<'a> {
+    /// Its place inside the spec, for messages only: keys can contain dots, so that two places can read the same.
+    pub(crate) place: String,
+    pub(crate) text: &'a str,
+    /// Whether it is the content of a file, and not of a unit or a module.
+    pub(crate) in_file: bool,
 }
 
 /// What the templates of one stage are rendered with.
 pub(crate) struct Inputs<'a> {
+    /// What pool, settings and cluster mean, in one tree.
     pub(crate) data: &'a Value,
+    pub(crate) pool: &'a Pool,
+    pub(crate) settings: &'a Settings,
+    pub(crate) cluster: &'a ClusterEndpoint,
     pub(crate) late_bound: &'a Placements<'a>,
     pub(crate) downloads: &'a Catalogue<'a>,
 }
@@ -72,4 +99,15 @@ pub(crate) struct Failure {
     /// Name of the text that was being rendered, which may include the template.
     pub(crate) text: Option<String>,
     pub(crate) at: Located,
+}
+
+impl Failure {
+    /// Something wrong in a text itself.
+    pub(crate) fn of_text(place: &str, at: Located) -> Self {
+        Self {
+            template: place.to_owned(),
+            text: Some(place.to_owned()),
+            at,
+        }
+    }
 }

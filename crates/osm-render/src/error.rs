@@ -35,10 +35,6 @@ pub enum ProfileError {
         "this version does not support spec.extends; copy what the profile needs from {0:?} and remove the field"
     )]
     ExtendsUnsupported(String),
-    #[error(
-        "this version does not render GoTemplate, the default of spec.templateEngine; rewrite the templates in Handlebars and set the field to Handlebars, or to None for texts without templates"
-    )]
-    TemplateEngineUnsupported,
     #[error("the profile has {bytes} bytes, but at most {limit} can be stored; make it smaller")]
     ContentTooLarge { bytes: usize, limit: usize },
     #[error("spec.{path}: {problem}")]
@@ -57,7 +53,6 @@ impl ProfileError {
     pub fn reason(&self) -> Reason {
         match self {
             Self::ExtendsUnsupported(_) => Reason::ExtendsUnsupported,
-            Self::TemplateEngineUnsupported => Reason::TemplateEngineUnsupported,
             Self::ContentTooLarge { .. } => Reason::ContentTooLarge,
             Self::Invalid { .. } => Reason::ProfileInvalid,
             Self::Template { .. } => Reason::TemplateInvalid,

@@ -20,6 +20,7 @@ mod downloads;
 mod engine;
 mod engines;
 mod error;
+mod go_templates;
 mod handlebars;
 mod kubelet;
 mod late_bound;

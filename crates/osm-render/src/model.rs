@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use osm_api::config::{LateBound, LateBoundKind, LateBoundSource};
 use osm_api::pool::Pool;
+use osm_api::profile::TemplateEngine;
 use osm_api::provider_spec::IpFamily;
 use osm_api::settings::{ARCHITECTURES, Registry, Settings};
 use serde_json::{Map, Value, json};
@@ -13,8 +14,14 @@ use crate::cluster_endpoint::ClusterEndpoint;
 use crate::downloads::{Artefact, Source};
 use crate::{Stage, clouds, kubelet, subscription, systems};
 
+/// Ids of late-bound values.
+pub(crate) const API_TOKEN: &str = "api/token";
+pub(crate) const KUBELET_TOKEN: &str = "kubelet/token";
+pub(crate) const PROVISIONING_SECRET_NAME: &str = "provisioning/secret-name";
+pub(crate) const KUBECONFIG_SECRET_NAME: &str = "kubelet/kubeconfig-secret-name";
+
 pub(crate) fn data(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) -> Value {
-    let family = pool.network.ip_family;
+    let family = pool.network.ip_family.effective();
     let (cloud, system) = (
         clouds::cloud(pool.cloud_provider),
         systems::system(pool.operating_system),
@@ -23,7 +30,7 @@ pub(crate) fn data(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) 
         "kubelet": of_kubelet(pool, settings),
         "cloud": {
             "name": pool.cloud_provider,
-            "external": settings.cluster.external_cloud_provider && cloud.external,
+            "external": is_external(pool, settings),
             "nodeName": cloud.node_name,
             "guestAgent": cloud.guest_agent.map(|agent| {
                 json!({"package": agent.package(), "unit": agent.unit(system.family)})
@@ -66,22 +73,37 @@ pub(crate) fn data(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) 
     })
 }
 
+/// Whether a cloud controller manager outside of Kubernetes initialises the nodes.
+pub(crate) fn is_external(pool: &Pool, settings: &Settings) -> bool {
+    settings.cluster.external_cloud_provider && clouds::cloud(pool.cloud_provider).external
+}
+
 /// The late-bound values that the templates of a stage may refer to, by id.
-pub(crate) fn late_bound(stage: Stage, settings: &Settings, pool: &Pool) -> BTreeMap<String, LateBound> {
+pub(crate) fn late_bound(
+    stage: Stage,
+    engine: TemplateEngine,
+    settings: &Settings,
+    pool: &Pool,
+) -> BTreeMap<String, LateBound> {
     let mut known = Vec::new();
+    let mut name = |id: &str, kind| {
+        known.push(LateBound {
+            id: id.to_owned(),
+            kind,
+            source: None,
+        });
+    };
+    let go = engine == TemplateEngine::GoTemplate;
+    if stage == Stage::Bootstrap || go {
+        name(API_TOKEN, LateBoundKind::ApiToken);
+        name(KUBELET_TOKEN, LateBoundKind::KubeletToken);
+    }
     if stage == Stage::Bootstrap {
-        for (id, kind) in [
-            ("api/token", LateBoundKind::ApiToken),
-            ("kubelet/token", LateBoundKind::KubeletToken),
-            ("provisioning/secret-name", LateBoundKind::ProvisioningSecretName),
-            ("provisioning/sha256", LateBoundKind::ProvisioningDigest),
-        ] {
-            known.push(LateBound {
-                id: id.to_owned(),
-                kind,
-                source: None,
-            });
-        }
+        name(PROVISIONING_SECRET_NAME, LateBoundKind::ProvisioningSecretName);
+        name("provisioning/sha256", LateBoundKind::ProvisioningDigest);
+    }
+    if go {
+        name(KUBECONFIG_SECRET_NAME, LateBoundKind::KubeconfigSecretName);
     }
     if stage == Stage::Provisioning {
         known.extend(subscription::late_bound(pool));
@@ -123,15 +145,19 @@ fn of_kubelet(pool: &Pool, settings: &Settings) -> Value {
     Value::Object(kubelet)
 }
 
-fn registry(registry: &Registry) -> Value {
-    let server = match registry.host.as_str() {
+/// Where containerd finds a registry itself, after its mirrors. `None`: it depends on the image.
+pub(crate) fn server(registry: &Registry) -> Option<String> {
+    match registry.host.as_str() {
         "_default" => None,
         "docker.io" => Some("https://registry-1.docker.io".to_owned()),
         host => Some(format!("https://{host}")),
-    };
+    }
+}
+
+fn registry(registry: &Registry) -> Value {
     json!({
         "host": registry.host,
-        "server": server,
+        "server": server(registry),
         "directory": registry.host,
         "mirrors": registry.mirrors,
         "credentials": registry.credentials.is_some(),

@@ -53,12 +53,16 @@ impl std::fmt::Debug for Profile {
 /// Sizes of both documents, and a warning when the first is near its limit.
 type Sizes = (UserDataBytes, Option<String>);
 
-/// What rendering both stages leaves behind, besides their configurations.
+/// What both stages are rendered with, and what that leaves behind besides their configurations.
 struct Rendering<'a> {
+    pool: &'a Pool,
+    settings: &'a Settings,
+    cluster: &'a ClusterEndpoint,
     data: &'a Value,
     downloads: &'a Catalogue<'a>,
     budget: Budget<'a>,
     late_bound: BTreeMap<String, LateBound>,
+    warnings: Vec<String>,
 }
 
 /// A rendered profile.
@@ -80,7 +84,7 @@ pub struct Rendered {
 /// The first template that is wrong, with line and column.
 pub fn compile(accepted: &AcceptedProfile) -> Result<Profile, ProfileError> {
     let spec = accepted.spec.0.clone();
-    let engine = engines::engine(spec.template_engine)?;
+    let engine = engines::engine(spec.template_engine);
     let never = AtomicBool::new(false);
     let budget = Budget::new(&never);
     Ok(Profile {
@@ -156,16 +160,22 @@ impl Profile {
         let never = AtomicBool::new(false);
         let downloads = Catalogue::new(&settings.downloads, &pool.kubelet_version);
         let mut rendering = Rendering {
+            pool,
+            settings,
+            cluster,
             data: &data,
             downloads: &downloads,
             budget: Budget::new(&never),
             late_bound: BTreeMap::new(),
+            warnings,
         };
-        let mut stage = |stage: Stage| {
-            self.render_stage(stage, &model::late_bound(stage, settings, pool), &mut rendering)
-        };
+        let mut stage = |stage| self.render_stage(stage, &mut rendering);
         let (mut bootstrap, mut provisioning) = (stage(Stage::Bootstrap)?, stage(Stage::Provisioning)?);
-        let mut late_bound = rendering.late_bound;
+        let Rendering {
+            mut late_bound,
+            mut warnings,
+            ..
+        } = rendering;
         let reader = Reader::of(Some(self.spec.os_name), self.spec.provisioning_utility);
         bootstrap.user_ssh_keys.clone_from(&pool.ssh_public_keys);
         if reader == Reader::CloudInit {
@@ -283,20 +293,20 @@ impl Profile {
         Ok(warnings)
     }
 
-    fn render_stage(
-        &self,
-        stage: Stage,
-        known: &BTreeMap<String, LateBound>,
-        rendering: &mut Rendering<'_>,
-    ) -> Result<StageConfig, RenderError> {
+    fn render_stage(&self, stage: Stage, rendering: &mut Rendering<'_>) -> Result<StageConfig, RenderError> {
         let config = stage.config(&self.spec);
+        let language = self.spec.template_engine;
+        let known = model::late_bound(stage, language, rendering.settings, rendering.pool);
         let compiled = match stage {
             Stage::Bootstrap => &self.bootstrap,
             Stage::Provisioning => &self.provisioning,
         };
-        let placements = Placements::new(known);
+        let placements = Placements::new(&known);
         let inputs = Inputs {
             data: rendering.data,
+            pool: rendering.pool,
+            settings: rendering.settings,
+            cluster: rendering.cluster,
             late_bound: &placements,
             downloads: rendering.downloads,
         };
@@ -315,7 +325,20 @@ impl Profile {
             }
             Ok::<_, UserDataError>(content)
         })?;
-        leave_out_empty_files(stage, config, &mut rendered);
+        let engine = engines::engine(language);
+        if !engine.keeps_empty_files() {
+            leave_out_empty_files(stage, config, &mut rendered);
+        }
+        for file in engine.files(stage, rendering.settings) {
+            let before = rendered.files.len();
+            rendered.files.retain(|other| other.path != file.path);
+            if rendered.files.len() < before {
+                let path = &file.path;
+                let warning = format!("the profile's {path} is replaced: the settings determine this file");
+                rendering.warnings.push(warning);
+            }
+            rendered.files.push(file);
+        }
         Ok(rendered)
     }
 }
@@ -374,7 +397,8 @@ fn template_error(stage: Stage, Failure { template, text, at }: Failure) -> Rend
         Some(text) if text != template => {
             format!("{text}, in the template {template:?} of {}", stage.field())
         }
-        _ => template,
+        Some(_) => template,
+        None => format!("the template {template:?} of {}", stage.field()),
     };
     let position = TemplatePosition {
         template,

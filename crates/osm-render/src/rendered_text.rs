@@ -1,7 +1,8 @@
 //! A rendered text, and how late-bound values get into it.
 //!
-//! An engine places markers by [`Placements::place`], whatever its language calls that, and can make a [`RenderedText`] only by
-//! [`Placements::text`], which finds out whether every marker is intact.
+//! An engine places markers by [`Placements::place`], whatever its language calls that, and makes a [`RenderedText`] by
+//! [`Placements::text`], which finds out whether every marker is intact. An engine whose data contain markers finds that out by itself,
+//! and uses [`Placements::copied`].
 
 use std::collections::BTreeMap;
 
@@ -55,6 +56,17 @@ impl<'a> Placements<'a> {
         let text = marker.to_string();
         self.placed.lock().push(marker);
         Ok(text)
+    }
+
+    /// The output of one template whose data contain markers, if all that look like markers are.
+    pub(crate) fn copied(&self, content: String) -> Result<RenderedText, String> {
+        let markers = late_bound::markers(&content).map_err(|_| {
+            "a credential, or a name that is known only when user data is published, is cut: print it as a whole".to_owned()
+        })?;
+        match markers.iter().find(|marker| !self.known.contains_key(&marker.id)) {
+            Some(marker) => Err(format!("{} can't be used in this stage", marker.id)),
+            None => Ok(RenderedText { content, markers }),
+        }
     }
 
     /// The output of one template, if every marker that it placed is in it as often as it was placed, and nothing else that looks

@@ -34,7 +34,7 @@ pub fn resolve(spec: &OperatingSystemProfileSpec) -> Result<AcceptedProfile, Pro
     if let Some(base) = &spec.extends {
         return Err(ProfileError::ExtendsUnsupported(base.clone()));
     }
-    let engine = engines::engine(spec.template_engine)?;
+    let engine = engines::engine(spec.template_engine);
     let tree = serde_json::to_value(spec).map_err(|_| invalid("", "can't be written as JSON"))?;
     check_size(&tree.to_string())?;
     if let Some(path) = late_bound::find_reserved(&tree) {

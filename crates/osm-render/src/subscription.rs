@@ -13,6 +13,17 @@ use crate::late_bound::{Encoding, Marker};
 
 const MODULE: &str = "rh_subscription";
 
+/// Ids of late-bound values.
+pub(crate) const USER: &str = "rhel/username";
+pub(crate) const PASSWORD: &str = "rhel/password";
+pub(crate) const ORGANIZATION: &str = "rhel/organization";
+pub(crate) const ACTIVATION_KEY: &str = "rhel/activation-key";
+
+/// Whether a value opens anything, so that it is late-bound even if the MachineDeployment contains it.
+pub(crate) fn is_secret(id: &str) -> bool {
+    matches!(id, PASSWORD | ACTIVATION_KEY)
+}
+
 /// A value of the module.
 struct Field<'p> {
     /// Id as a late-bound value.
@@ -20,8 +31,6 @@ struct Field<'p> {
     /// Its name in `operatingSystemSpec`.
     name: &'static str,
     value: &'p ConfigVar,
-    /// Whether it opens anything.
-    secret: bool,
 }
 
 /// The ways to register, each complete or not there at all.
@@ -35,37 +44,20 @@ struct Fields<'p> {
 impl<'p> Fields<'p> {
     fn of(pool: &'p Pool) -> Self {
         let os = &pool.os;
-        let field = |id, name, value, secret| Field {
-            id,
-            name,
-            value,
-            secret,
-        };
+        let field = |id, name, value| Field { id, name, value };
         Self {
             user: field(
-                "rhel/username",
+                USER,
                 "rhelSubscriptionManagerUser",
                 &os.rhel_subscription_manager_user,
-                false,
             ),
             password: field(
-                "rhel/password",
+                PASSWORD,
                 "rhelSubscriptionManagerPassword",
                 &os.rhel_subscription_manager_password,
-                true,
             ),
-            organization: field(
-                "rhel/organization",
-                "rhelOrganizationName",
-                &os.rhel_organization_name,
-                false,
-            ),
-            key: field(
-                "rhel/activation-key",
-                "rhelActivationKey",
-                &os.rhel_activation_key,
-                true,
-            ),
+            organization: field(ORGANIZATION, "rhelOrganizationName", &os.rhel_organization_name),
+            key: field(ACTIVATION_KEY, "rhelActivationKey", &os.rhel_activation_key),
         }
     }
 
@@ -125,7 +117,7 @@ impl Field<'_> {
         };
         match self.value {
             ConfigVar::Empty => None,
-            ConfigVar::Text(_) if !self.secret => None,
+            ConfigVar::Text(_) if !is_secret(self.id) => None,
             ConfigVar::Text(_) => of(
                 LateBoundKind::OperatingSystemSpecField,
                 &KeyReference {
@@ -142,7 +134,7 @@ impl Field<'_> {
     /// The value, or the marker in whose place it comes.
     fn text(&self) -> String {
         match self.value {
-            ConfigVar::Text(text) if !self.secret => text.clone(),
+            ConfigVar::Text(text) if !is_secret(self.id) => text.clone(),
             _ => Marker {
                 id: self.id.to_owned(),
                 encoding: Encoding::Text,

@@ -9,6 +9,8 @@ use osm_api::profile::{
 };
 use serde_json::Value;
 
+use crate::engine::Source;
+
 /// Where a text is inside the spec.
 #[derive(Clone, Copy)]
 pub(crate) enum Place<'a> {
@@ -130,10 +132,14 @@ pub(crate) fn templates<'a>(stage: &str, config: &'a ProfileConfig) -> Vec<(Stri
 }
 
 /// Every text of a stage with its place inside the spec, in the order of [`map`].
-pub(crate) fn texts<'a>(stage: &'static str, config: &'a ProfileConfig) -> Vec<(String, &'a str)> {
+pub(crate) fn texts<'a>(stage: &'static str, config: &'a ProfileConfig) -> Vec<Source<'a>> {
     let mut texts = Vec::new();
     let collected: Result<_, Infallible> = map(stage, config, &mut |place, text| {
-        texts.push((place.to_string(), text));
+        texts.push(Source {
+            place: place.to_string(),
+            text,
+            in_file: matches!(place, Place::File { .. }),
+        });
         Ok(String::new())
     });
     let Ok(_) = collected;

@@ -16,10 +16,8 @@ impl Engine for Verbatim {
     }
 
     fn compile(&self, sources: &Sources<'_>, _: &Budget<'_>) -> Result<Box<dyn Compiled>, Failure> {
-        let texts = sources
-            .texts
-            .iter()
-            .map(|(name, text)| (name.clone(), (*text).to_owned()));
+        let texts = sources.texts.iter();
+        let texts = texts.map(|source| (source.place.clone(), source.text.to_owned()));
         Ok(Box::new(Texts(texts.collect())))
     }
 }
@@ -34,11 +32,7 @@ impl Compiled for Texts {
             let rendered = charged.map_err(|error| error.to_string());
             rendered
                 .and_then(|()| inputs.late_bound.text(text.clone()))
-                .map_err(|problem| Failure {
-                    template: name.clone(),
-                    text: Some(name.clone()),
-                    at: Located::nowhere(problem),
-                })
+                .map_err(|problem| Failure::of_text(name, Located::nowhere(problem)))
         };
         self.0.iter().map(verbatim).collect()
     }

@@ -528,11 +528,6 @@ fn profiles_that_can_not_work_are_refused_with_the_place() {
             Box::new(|s| s["extends"] = json!("base")),
         ),
         (
-            "TemplateEngineUnsupported",
-            "GoTemplate",
-            Box::new(|s| s["templateEngine"] = json!("GoTemplate")),
-        ),
-        (
             "ProfileInvalid",
             "use cloud-init",
             Box::new(|s| s["provisioningUtility"] = json!("ignition")),

@@ -394,7 +394,7 @@ fn another_library_is_followed_unless_the_profile_fails_with_it() {
 #[test]
 fn a_first_refusal_leaves_nothing_accepted() {
     for reason in [
-        Reason::TemplateEngineUnsupported,
+        Reason::TemplateFailed,
         Reason::ExtendsUnsupported,
         Reason::ContentTooLarge,
     ] {

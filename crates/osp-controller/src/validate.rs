@@ -173,10 +173,16 @@ mod tests {
 
         let mut go = good.clone();
         go.template_engine = osm_api::profile::TemplateEngine::GoTemplate;
-        assert_eq!(
-            validator.validate("a", &go).await.unwrap_err().reason,
-            "TemplateEngineUnsupported"
-        );
+        let mut of_file = |data: &str| {
+            let file = go.provisioning_config.files.first_mut().unwrap();
+            file.content.inline.as_mut().unwrap().data = data.to_owned();
+            go.clone()
+        };
+        let (right, wrong) = (of_file("{{ .KubeVersion }}"), of_file("{{ .Nothing }}"));
+        assert!(validator.validate("a", &right).await.is_ok());
+        let refusal = validator.validate("a", &wrong).await.unwrap_err();
+        assert_eq!(refusal.reason, "TemplateFailed");
+        assert!(refusal.message.contains("field Nothing"), "{refusal:?}");
         let mut extends = good.clone();
         extends.extends = Some("base".into());
         assert_eq!(

@@ -153,7 +153,7 @@ async fn a_bad_edit_is_explained_and_leaves_the_last_good_one() -> Result<()> {
 #[tokio::test]
 async fn what_can_t_be_rendered_is_refused_with_what_to_do() -> Result<()> {
     let site = Site::start(ControlPlane::shared().await?, "osp-refused").await?;
-    let mut go = profile("v1.0.0", "{{ .KubeVersion }}");
+    let mut go = profile("v1.0.0", "{{ .KubeVersion }}\n{{ .KubletVersion }}");
     go.as_object_mut().context("object")?.remove("templateEngine");
     site.create("go", go).await?;
     let (reason, message) = verdict(
@@ -161,15 +161,12 @@ async fn what_can_t_be_rendered_is_refused_with_what_to_do() -> Result<()> {
             .judged("go", "False", |stored| accepted(stored).is_none())
             .await?,
     );
-    assert_eq!(reason, "TemplateEngineUnsupported");
+    assert_eq!(reason, "TemplateFailed");
     assert!(
-        message.contains("Go") && message.contains("spec.templateEngine"),
+        message.contains("line 2, column 4: at <.KubletVersion>: can't evaluate field"),
         "{message}"
     );
-    assert_eq!(
-        site.event("go", "Warning", "TemplateEngineUnsupported").await?,
-        message
-    );
+    assert_eq!(site.event("go", "Warning", "TemplateFailed").await?, message);
 
     let mut extending = profile("v1.0.0", "text");
     extending["extends"] = json!("go");
@@ -198,7 +195,7 @@ async fn what_can_t_be_rendered_is_refused_with_what_to_do() -> Result<()> {
 
     // They are counted after the status is written.
     let lines = [
-        ("TemplateEngineUnsupported", 1),
+        ("TemplateFailed", 1),
         ("ExtendsUnsupported", 1),
         ("ContentTooLarge", 2),
     ]

@@ -15,7 +15,7 @@ pub struct Taint {
 }
 
 /// Effect of a taint.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[allow(missing_docs)]
 pub enum TaintEffect {
     NoSchedule,

@@ -13,7 +13,7 @@ use osm_api::profile::MAX_CONTENT_BYTES;
 
 use self::session::Session;
 use crate::budget::Budget;
-use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Sources};
+use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Source, Sources};
 use crate::library;
 use crate::rendered_text::RenderedText;
 
@@ -45,7 +45,7 @@ impl Engine for HandlebarsEngine {
             .iter()
             .map(|(name, source)| (*name, *name, *source));
         let sources = texts.iter().zip(&sources.texts);
-        let sources = sources.map(|(text, (_, source))| (text.key.as_str(), text.place.as_str(), *source));
+        let sources = sources.map(|(text, source)| (text.key.as_str(), text.place.as_str(), source.text));
         for (key, name, source) in partials.chain(sources) {
             let failure = |at| Failure {
                 template: name.to_owned(),
@@ -125,11 +125,11 @@ struct Text {
 }
 
 impl Text {
-    fn of((index, (place, _)): (usize, &(String, &str))) -> Self {
+    fn of((index, source): (usize, &Source<'_>)) -> Self {
         // No name of a partial has a space. The digits keep the order of the texts.
         Self {
             key: format!("text {index:09}"),
-            place: place.clone(),
+            place: source.place.clone(),
         }
     }
 }

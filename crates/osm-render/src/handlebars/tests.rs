@@ -48,13 +48,22 @@ fn render_with(partials: &[(&str, &str)], source: &str) -> Result<String, String
 fn render_within(budget: &Budget<'_>, partials: &[(&str, &str)], source: &str) -> Result<String, String> {
     let sources = Sources {
         partials: partials.to_vec(),
-        texts: vec![("the template".to_owned(), source)],
+        texts: vec![Source {
+            place: "the template".to_owned(),
+            text: source,
+            in_file: true,
+        }],
     };
     let compiled = HandlebarsEngine.compile(&sources, budget).map_err(say)?;
     let (data, known) = (data(), known());
     let (downloads, kubelet) = (Downloads::default(), semver::Version::new(1, 35, 0));
+    let (_, profile) = crate::defaults().swap_remove(0);
+    let (_, pool) = crate::sample_pools(&profile).swap_remove(0);
     let inputs = Inputs {
         data: &data,
+        pool: &pool,
+        settings: &osm_api::Settings::default(),
+        cluster: &crate::stand_in_cluster(),
         late_bound: &Placements::new(&known),
         downloads: &Catalogue::new(&downloads, &kubelet),
     };

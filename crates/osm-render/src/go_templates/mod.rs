@@ -1,0 +1,286 @@
+//! The engine `GoTemplate`: profiles as the Go implementation takes them.
+//!
+//! Only files are templates. Each named template is executed by itself with all data, and a file that calls it gets the result. The Go
+//! implementation takes that result for the source of a template once more, so that whoever writes a setting can write template code.
+//! Here results are written as they are, and a profile that relies on the second time is refused.
+
+mod containerd;
+mod data;
+mod spelling;
+
+use std::cell::Cell;
+
+use osm_api::profile::{File, MAX_CONTENT_BYTES};
+use osm_api::settings::Settings;
+use osm_gotemplate::{TemplateSet, Value, budget};
+
+use self::spelling::Spelling;
+use crate::Stage;
+use crate::budget::Budget;
+use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Sources};
+use crate::late_bound;
+use crate::rendered_text::RenderedText;
+
+/// Most bytes that the functions of one template look at. A regular expression takes some hundred nanoseconds for each.
+const MAX_READ: usize = 64 * 1024 * 1024;
+
+/// Most bytes of the values that the functions of one template make.
+const MAX_COPIED: usize = 16 * 1024 * 1024;
+
+/// What starts an action.
+const ACTION: &str = "{{";
+
+pub(crate) struct GoTemplateEngine;
+
+impl Engine for GoTemplateEngine {
+    fn library(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    fn check<'s>(&self, _: &'s str) -> Result<Vec<&'s str>, Located> {
+        Ok(Vec::new())
+    }
+
+    fn compile(&self, sources: &Sources<'_>, budget: &Budget<'_>) -> Result<Box<dyn Compiled>, Failure> {
+        let named = sources.partials.iter();
+        let named = named.map(|(name, text)| Template::parse(name, text, budget));
+        let texts = sources.texts.iter().map(|source| {
+            Ok(Text {
+                place: source.place.clone(),
+                content: if source.in_file && source.text.contains(ACTION) {
+                    Content::Template(Template::parse(&source.place, source.text, budget)?)
+                } else {
+                    Content::Verbatim(source.text.to_owned())
+                },
+            })
+        });
+        Ok(Box::new(Templates {
+            named: named.collect::<Result<_, Failure>>()?,
+            texts: texts.collect::<Result<_, Failure>>()?,
+        }))
+    }
+
+    fn keeps_empty_files(&self) -> bool {
+        true
+    }
+
+    fn files(&self, stage: Stage, settings: &Settings) -> Vec<File> {
+        match stage {
+            Stage::Bootstrap => Vec::new(),
+            Stage::Provisioning => containerd::mirrors(settings),
+        }
+    }
+}
+
+/// A template with those that it defines itself.
+struct Template {
+    name: String,
+    set: TemplateSet,
+}
+
+impl Template {
+    fn parse(name: &str, source: &str, budget: &Budget<'_>) -> Result<Self, Failure> {
+        let mut set = TemplateSet::new(name);
+        set.parse(name, source, &Charged::new(budget))
+            .map_err(|error| failure(name, None, &error))?;
+        Ok(Self {
+            name: name.to_owned(),
+            set,
+        })
+    }
+
+    /// Renders it. `texts` are the results of the named templates.
+    fn render(
+        &self,
+        texts: &[(&str, String)],
+        data: &Value,
+        budget: &Budget<'_>,
+    ) -> Result<String, osm_gotemplate::Error> {
+        let mut set = self.set.clone();
+        for (name, text) in texts {
+            set.define_text(name, text);
+        }
+        set.execute(&self.name, data, &Charged::new(budget))
+    }
+}
+
+/// The templates of one stage.
+struct Templates {
+    /// Those that files can call.
+    named: Vec<Template>,
+    texts: Vec<Text>,
+}
+
+/// Something that is rendered.
+struct Text {
+    place: String,
+    content: Content,
+}
+
+enum Content {
+    Verbatim(String),
+    Template(Template),
+}
+
+impl Compiled for Templates {
+    fn render(&self, inputs: &Inputs<'_>, budget: &Budget<'_>) -> Result<Vec<RenderedText>, Failure> {
+        let with_markers = self.spelled(Spelling::Marker, inputs, budget)?;
+        let with_others = self.spelled(Spelling::Other, inputs, budget)?;
+        let rendered = self.texts.iter().zip(with_markers).zip(with_others);
+        rendered
+            .map(|((text, marked), other)| {
+                let fail = |problem| Failure::of_text(&text.place, Located::nowhere(problem));
+                if spelling::with_markers(&other) != marked {
+                    return Err(fail(
+                        "a function changes a credential, or a name that is known only when user data is published: print it as it is"
+                            .to_owned(),
+                    ));
+                }
+                inputs.late_bound.copied(marked).map_err(fail)
+            })
+            .collect()
+    }
+}
+
+impl Templates {
+    /// Renders all texts, with one spelling of late-bound values.
+    fn spelled(
+        &self,
+        spelling: Spelling,
+        inputs: &Inputs<'_>,
+        budget: &Budget<'_>,
+    ) -> Result<Vec<String>, Failure> {
+        let data = data::files_data(inputs.pool, inputs.settings, inputs.cluster, spelling);
+        let called = self
+            .named
+            .iter()
+            .map(|named| {
+                let result = named.render(&[], &data, budget);
+                let result = result.map_err(|error| failure(&named.name, None, &error))?;
+                refuse_second_evaluation(&named.name, &result, inputs)?;
+                Ok((named.name.as_str(), as_called(&result)))
+            })
+            .collect::<Result<Vec<_>, Failure>>()?;
+        let text = |text: &Text| match &text.content {
+            Content::Verbatim(content) => {
+                let charged = Charged::new(budget);
+                let charged = budget::Budget::write(&charged, content.len());
+                charged.map_err(|exhausted| Failure::of_text(&text.place, Located::nowhere(exhausted.0)))?;
+                Ok(content.clone())
+            }
+            Content::Template(template) => template
+                .render(&called, &data, budget)
+                .map_err(|error| failure(&text.place, Some(&text.place), &error)),
+        };
+        self.texts.iter().map(text).collect()
+    }
+}
+
+/// The result of a named template, as files get it: it starts with a line break, and ends without blanks.
+fn as_called(result: &str) -> String {
+    let trimmed = result.trim_end_matches([' ', '\t', '\r', '\n']);
+    if trimmed.is_empty() {
+        return String::new();
+    }
+    format!("\n{trimmed}")
+}
+
+/// Refuses a named template whose own text gives an action, which the Go implementation would evaluate.
+fn refuse_second_evaluation(name: &str, result: &str, inputs: &Inputs<'_>) -> Result<(), Failure> {
+    let is_action = |text: &str| text.contains(ACTION);
+    if !is_action(result) || late_bound::find(inputs.data, &is_action).is_some() {
+        return Ok(());
+    }
+    let problem = "its result contains {{, which is not evaluated a second time: move the action into the files that call this template";
+    Err(Failure {
+        template: name.to_owned(),
+        text: None,
+        at: Located::nowhere(problem),
+    })
+}
+
+fn failure(template: &str, text: Option<&str>, error: &osm_gotemplate::Error) -> Failure {
+    let mut problem = without_data(&error.problem).to_owned();
+    if let Some(context) = error.context.as_deref().filter(|_| !error.exhausted) {
+        problem = format!("at <{context}>: {problem}");
+    }
+    Failure {
+        template: template.to_owned(),
+        text: text.map(str::to_owned),
+        at: Located {
+            line: (error.line > 0).then_some(error.line),
+            column: error.column.map(|before| before.saturating_add(1)),
+            problem,
+        },
+    }
+}
+
+/// A problem without what a function says of its arguments, which may be secrets. The text that a template gives to `fail` is the
+/// author's.
+fn without_data(problem: &str) -> &str {
+    const CALL: &str = "error calling ";
+    let Some(function) = problem.strip_prefix(CALL).and_then(|rest| rest.split(':').next()) else {
+        return problem;
+    };
+    if function == "fail" {
+        return problem;
+    }
+    problem
+        .get(..CALL.len().saturating_add(function.len()))
+        .unwrap_or(problem)
+}
+
+/// The budget of one template. It has bounds of its own within the budget of the whole rendering.
+struct Charged<'b> {
+    budget: &'b Budget<'b>,
+    read: Cell<usize>,
+    copied: Cell<usize>,
+    written: Cell<usize>,
+}
+
+impl<'b> Charged<'b> {
+    fn new(budget: &'b Budget<'b>) -> Self {
+        Self {
+            budget,
+            read: Cell::new(0),
+            copied: Cell::new(0),
+            written: Cell::new(0),
+        }
+    }
+}
+
+/// Adds to a sum that may not become larger than `limit`.
+fn add(sum: &Cell<usize>, bytes: usize, limit: usize, what: &str) -> Result<(), budget::Exhausted> {
+    sum.set(sum.get().saturating_add(bytes));
+    if sum.get() > limit {
+        return Err(budget::Exhausted(format!(
+            "the template {what} more than {limit} bytes"
+        )));
+    }
+    Ok(())
+}
+
+fn exhausted(exhausted: crate::budget::Exhausted) -> budget::Exhausted {
+    budget::Exhausted(exhausted.to_string())
+}
+
+impl budget::Budget for Charged<'_> {
+    fn step(&self, steps: u64) -> Result<(), budget::Exhausted> {
+        self.budget.step(steps).map_err(exhausted)
+    }
+
+    fn read(&self, bytes: usize) -> Result<(), budget::Exhausted> {
+        add(&self.read, bytes, MAX_READ, "reads")?;
+        self.budget.read(bytes).map_err(exhausted)
+    }
+
+    fn copy(&self, bytes: usize) -> Result<(), budget::Exhausted> {
+        add(&self.copied, bytes, MAX_COPIED, "makes")?;
+        self.budget.copy(bytes).map_err(exhausted)
+    }
+
+    fn write(&self, bytes: usize) -> Result<(), budget::Exhausted> {
+        add(&self.written, bytes, MAX_CONTENT_BYTES, "writes")?;
+        self.budget.write(bytes).map_err(exhausted)
+    }
+}

@@ -1,0 +1,515 @@
+//! Profiles in Go's template language, as people have them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use osm_api::config::LateBoundKind;
+use osm_api::profile::{File, OperatingSystemProfileSpec};
+use osm_api::{Pool, Settings};
+use osm_render::{ClusterEndpoint, Rendered, compile, dry_run, resolve};
+use serde_json::{Value, json};
+
+use crate::common::{EVERYTHING, pool};
+
+const CA: &str = "-----BEGIN CERTIFICATE-----\nTWFueSBtYWNoaW5lcw==\n-----END CERTIFICATE-----\n";
+
+fn cluster() -> ClusterEndpoint {
+    ClusterEndpoint {
+        api_server: "https://10.0.0.1:6443".to_owned(),
+        ca: CA.to_owned(),
+    }
+}
+
+/// A profile for Ubuntu whose stages are given. Without `templateEngine`, as the manifests of the Go implementation are.
+fn profile(bootstrap: Value, provisioning: Value) -> OperatingSystemProfileSpec {
+    serde_json::from_value(json!({
+        "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0",
+        "supportedCloudProviders": [{"name": "aws"}, {"name": "openstack"}],
+        "bootstrapConfig": bootstrap, "provisioningConfig": provisioning,
+    }))
+    .unwrap()
+}
+
+fn file(path: &str, data: &str) -> Value {
+    json!({"path": path, "content": {"inline": {"data": data}}})
+}
+
+fn render_for(
+    spec: &OperatingSystemProfileSpec,
+    pool: &Pool,
+    settings: &Settings,
+) -> Result<Rendered, String> {
+    let accepted = resolve(spec).map_err(|error| error.to_string())?;
+    let profile = compile(&accepted).map_err(|error| error.to_string())?;
+    let rendered = profile.render(pool, settings, &cluster());
+    rendered.map_err(|error| error.to_string())
+}
+
+/// What a profile gives for a plain pool.
+fn rendered(spec: &OperatingSystemProfileSpec) -> Result<Rendered, String> {
+    let pool = pool("ubuntu", "aws", "1.34.2", "", false);
+    render_for(spec, &pool, &Settings::default())
+}
+
+fn content<'a>(files: &'a [File], path: &str) -> &'a str {
+    let found = files.iter().find(|file| file.path == path);
+    let inline = found.and_then(|file| file.content.inline.as_ref());
+    &inline.unwrap_or_else(|| panic!("no {path}")).data
+}
+
+/// What a file of the provisioning stage with this text renders to, beside named templates.
+fn of_file(templates: Value, data: &str) -> Result<String, String> {
+    let stage = json!({"templates": templates, "files": [file("/a", data)]});
+    let rendered = rendered(&profile(json!({}), stage))?;
+    Ok(content(&rendered.spec.provisioning_config.files, "/a").to_owned())
+}
+
+#[test]
+fn files_are_templates_and_nothing_else_is() {
+    let action = "{{ .KubeVersion }}";
+    let stage = json!({
+        "files": [file("/a", action), file("/empty", "{{ if false }}x{{ end }}"), file("/plain", "no action")],
+        "units": [{"name": "a.service", "content": action,
+            "dropIns": [{"name": "b.conf", "content": action}]}],
+        "modules": {"runcmd": [action]},
+    });
+    let rendered = rendered(&profile(stage.clone(), stage)).unwrap();
+    for stage in [
+        &rendered.spec.bootstrap_config,
+        &rendered.spec.provisioning_config,
+    ] {
+        assert_eq!(content(&stage.files, "/a"), "v1.34.2");
+        assert_eq!(content(&stage.files, "/empty"), "");
+        assert_eq!(content(&stage.files, "/plain"), "no action");
+        assert_eq!(stage.units[0].content.as_deref(), Some(action));
+        assert_eq!(stage.units[0].drop_ins[0].content, action);
+        assert_eq!(stage.modules.as_ref().unwrap()["runcmd"], json!([action]));
+    }
+}
+
+#[test]
+fn a_named_template_is_executed_by_itself_with_all_data() {
+    let named = json!({"version": "kubelet {{ .KubeVersion }}\n \n", "blank": "{{ if false }}x{{ end }}\n"});
+    let of_file = |data| of_file(named.clone(), data);
+    assert_eq!(
+        of_file("<{{ template \"version\" }}>"),
+        Ok("<\nkubelet v1.34.2>".to_owned())
+    );
+    assert_eq!(of_file("<{{ template \"blank\" . }}>"), Ok("<>".to_owned()));
+    assert_eq!(
+        of_file(
+            "{{ define \"version\" }}own{{ end }}{{ define \"blank\" }}own{{ end }}{{ template \"version\" }} {{ template \"blank\" }}"
+        ),
+        Ok("\nkubelet v1.34.2 own".to_owned())
+    );
+    let error = of_file("{{ template \"missing\" }}").unwrap_err();
+    assert!(error.ends_with(r#"template "missing" not defined"#), "{error}");
+    // Nobody else's are defined yet when it is executed.
+    let calling = json!({"a": "{{ template \"b\" }}", "b": "text"});
+    let stage = json!({"templates": calling, "files": [file("/a", "{{ template \"a\" }}")]});
+    let error = rendered(&profile(json!({}), stage)).unwrap_err();
+    assert!(
+        error.starts_with(r#"the template "a" of provisioningConfig, line 1"#)
+            && error.contains("not defined"),
+        "{error}"
+    );
+}
+
+#[test]
+fn templates_of_containerd_are_overlaid_by_those_of_the_stage() {
+    let stage = json!({
+        "supportedContainerRuntimes": [
+            {"name": "docker", "files": [file("/docker", "x")], "templates": {"a": "of docker"}},
+            {"name": "containerd", "files": [file("/runtime", "{{ .ContainerRuntime }}{{ template \"a\" }}{{ template \"b\" }}")],
+                "templates": {"a": "of containerd", "b": "of containerd"}},
+        ],
+        "templates": {"b": "of the stage"},
+        "files": [file("/own", "")],
+    });
+    let files = rendered(&profile(json!({}), stage))
+        .unwrap()
+        .spec
+        .provisioning_config
+        .files;
+    let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(
+        paths,
+        ["/own", "/runtime", "/etc/containerd/certs.d/docker.io/hosts.toml"]
+    );
+    assert_eq!(
+        content(&files, "/runtime"),
+        "containerd\nof containerd\nof the stage"
+    );
+}
+
+#[test]
+fn what_a_template_gives_is_never_evaluated_again() {
+    let error = of_file(json!({"a": "{{ \"{{\" }} .Token }}"}), "{{ template \"a\" }}").unwrap_err();
+    assert!(error.contains("is not evaluated a second time"), "{error}");
+    // Where it comes from data, it is text.
+    let settings = Settings {
+        pause_image: Some("{{ .Token }}".to_owned()),
+        ..Settings::default()
+    };
+    let stage =
+        json!({"templates": {"a": "{{ .PauseImage }}"}, "files": [file("/a", "{{ template \"a\" }}")]});
+    let pool = pool("ubuntu", "aws", "1.34.2", "", false);
+    let rendered = render_for(&profile(json!({}), stage), &pool, &settings).unwrap();
+    assert_eq!(
+        content(&rendered.spec.provisioning_config.files, "/a"),
+        "\n{{ .Token }}"
+    );
+}
+
+#[test]
+fn credentials_are_late_bound() {
+    let script = "curl -H 'Authorization: Bearer {{ .Token }}' {{ .ServerURL }}/{{ .SecretName }}\n";
+    let kubeconfig = file("/kubeconfig", "{{ .BootstrapKubeconfig | indent 2 }}");
+    let bootstrap = json!({"files": [file("/opt/bin/bootstrap", script), kubeconfig]});
+    let provisioning = json!({"files": [file("/opt/bin/setup", "{{ .Token | quote }} {{ .BootstrapKubeconfigSecretName }}")]});
+    let rendered = rendered(&profile(bootstrap, provisioning)).unwrap();
+    let files = &rendered.spec.bootstrap_config.files;
+    assert_eq!(
+        content(files, "/opt/bin/bootstrap"),
+        "curl -H 'Authorization: Bearer %%osm-late{api/token,raw}%%' https://10.0.0.1:6443/%%osm-late{provisioning/secret-name,raw}%%\n"
+    );
+    let indented = content(files, "/kubeconfig");
+    assert!(
+        indented.contains("\n      token: %%osm-late{kubelet/token,raw}%%"),
+        "{indented}"
+    );
+    let filled = indented.replace("%%osm-late{kubelet/token,raw}%%", "token");
+    let parsed: Value = serde_saphyr::from_str(&filled).unwrap();
+    assert_eq!(
+        parsed["clusters"][0]["cluster"]["server"],
+        "https://10.0.0.1:6443"
+    );
+    assert_eq!(
+        content(&rendered.spec.provisioning_config.files, "/opt/bin/setup"),
+        "\"%%osm-late{api/token,raw}%%\" %%osm-late{kubelet/kubeconfig-secret-name,raw}%%"
+    );
+    let late: BTreeMap<&str, LateBoundKind> = rendered
+        .spec
+        .late_bound
+        .iter()
+        .map(|late| (late.id.as_str(), late.kind))
+        .collect();
+    assert_eq!(
+        late,
+        BTreeMap::from([
+            ("api/token", LateBoundKind::ApiToken),
+            (
+                "kubelet/kubeconfig-secret-name",
+                LateBoundKind::KubeconfigSecretName
+            ),
+            ("kubelet/token", LateBoundKind::KubeletToken),
+            ("provisioning/secret-name", LateBoundKind::ProvisioningSecretName),
+        ])
+    );
+}
+
+#[test]
+fn a_function_that_looks_at_a_credential_or_changes_it_is_refused() {
+    for action in [
+        "b64enc .Token",
+        "upper .Token",
+        "trunc 1 .Token",
+        "trunc -1 .Token",
+        "trunc 20 .Token",
+        "len .Token",
+        "sha256sum .Token",
+        "printf \"%x\" .Token",
+        "urlquery .Token",
+        "regexFind \"[a-z]+\" .Token",
+        "range $c := splitList \"\" .Token }}{{ $c }}-{{ end",
+        "if hasPrefix \"%%\" .Token }}x{{ end",
+        "substr 3 8 .BootstrapKubeconfigSecretName",
+        "b64enc .BootstrapKubeconfig",
+    ] {
+        let data = format!("{{{{ {action} }}}}");
+        let error = of_file(json!({}), &data).expect_err(&data);
+        assert!(error.starts_with("provisioningConfig.files[0] (/a): "), "{error}");
+        assert!(error.contains("print it as"), "{data}: {error}");
+    }
+    for (action, output) in [
+        (".Token | quote", "\"%%osm-late{api/token,raw}%%\""),
+        ("list \"a\" .Token | join \",\"", "a,%%osm-late{api/token,raw}%%"),
+        ("if .Token }}yes{{ end", "yes"),
+        ("default \"none\" .Token", "%%osm-late{api/token,raw}%%"),
+        (
+            "dict \"t\" .Token | toJson",
+            "{\"t\":\"%%osm-late{api/token,raw}%%\"}",
+        ),
+    ] {
+        let data = format!("{{{{ {action} }}}}");
+        assert_eq!(of_file(json!({}), &data).as_deref(), Ok(output), "{data}");
+    }
+}
+
+#[test]
+fn a_value_of_the_other_stage_is_refused() {
+    let error = of_file(json!({}), "{{ .SecretName }}").unwrap_err();
+    assert_eq!(
+        error,
+        "provisioningConfig.files[0] (/a): provisioning/secret-name can't be used in this stage"
+    );
+}
+
+#[test]
+fn errors_say_where_and_repeat_no_data() {
+    for (data, expected) in [
+        (
+            "a\n  {{ .KubletVersion }}",
+            "provisioningConfig.files[0] (/a), line 2, column 6: at <.KubletVersion>: can't evaluate field KubletVersion in type *resources.filesData",
+        ),
+        (
+            "{{ .HTTPProxy.Host }}",
+            "provisioningConfig.files[0] (/a), line 1, column 14: at <.HTTPProxy.Host>: nil pointer evaluating *string.Host",
+        ),
+        (
+            "{{ mustFromJson .ServerURL }}",
+            "provisioningConfig.files[0] (/a), line 1, column 4: at <mustFromJson .ServerURL>: error calling mustFromJson",
+        ),
+        (
+            "{{ fail \"use another cloud\" }}",
+            "provisioningConfig.files[0] (/a), line 1, column 4: at <fail \"use another cloud\">: error calling fail: use another cloud",
+        ),
+        (
+            "\n{{ if }}{{ end }}",
+            "provisioningConfig.files[0] (/a), line 2: missing value for if",
+        ),
+        (
+            "{{ .KubeVersion",
+            "provisioningConfig.files[0] (/a), line 1: unclosed action",
+        ),
+    ] {
+        assert_eq!(of_file(json!({}), data).unwrap_err(), expected, "{data}");
+    }
+    let error = of_file(json!({}), "{{ env \"HOME\" }}").unwrap_err();
+    assert!(error.contains("line 1") && error.contains("env"), "{error}");
+}
+
+#[test]
+fn a_template_that_takes_too_much_is_stopped() {
+    for data in [
+        "{{ range until 100000 }}{{ range until 100000 }}{{ end }}{{ end }}",
+        "{{ range until 100000 }}0123456789{{ end }}",
+        "{{ $x := \"0123456789\" }}{{ range until 30 }}{{ $x = print $x $x }}{{ end }}",
+        "{{ define \"a\" }}{{ template \"a\" }}{{ end }}{{ template \"a\" }}",
+        "{{ repeat 1000000000 \"x\" }}",
+    ] {
+        let error = of_file(json!({}), data).expect_err(data);
+        assert!(
+            error.contains("more than") || error.contains("depth") || error.contains("too"),
+            "{data}: {error}"
+        );
+    }
+}
+
+/// Each variable of the Go implementation, what it is in Handlebars, and whether both print the same for every pool.
+const VARIABLES: [(&str, &str); 26] = [
+    ("{{ .KubeVersion }}", "v{{kubelet.version}}"),
+    (
+        "{{ .ClusterDNSIPs | join \",\" }}",
+        "{{join cluster.dnsIPs \",\"}}",
+    ),
+    ("{{ .KubernetesCACert }}", "{{cluster.ca}}"),
+    ("{{ .HostCACert }}", "{{hostCABundle}}"),
+    ("{{ .CloudConfig }}", "{{overwriteCloudConfig}}"),
+    ("{{ .CloudProviderName }}", "{{cloud.name}}"),
+    ("{{ .ExternalCloudProvider }}", "{{cloud.external}}"),
+    (
+        "{{ .InitialTaints }}",
+        "{{#each initialTaints}}{{#unless @first}},{{/unless}}{{key}}={{value}}:{{effect}}{{/each}}",
+    ),
+    ("{{ with .HTTPProxy }}{{ . }}{{ end }}", "{{proxy.http}}"),
+    ("{{ with .NoProxy }}{{ . }}{{ end }}", "{{proxy.noProxy}}"),
+    (
+        "{{ range $gate, $on := .KubeletFeatureGates }}{{ $gate }}={{ $on }},{{ end }}",
+        "{{#each kubelet.featureGates}}{{@key}}={{this}},{{/each}}",
+    ),
+    ("{{ .PauseImage }}", "{{pauseImage}}"),
+    ("{{ .ServerURL }}", "{{cluster.apiServer}}"),
+    (
+        "{{ if .KubeReserved }}{{ range $k, $v := .KubeReserved }}{{ $k }}={{ $v }},{{ end }}{{ end }}",
+        "{{#each kubelet.kubeReserved}}{{@key}}={{this}},{{/each}}",
+    ),
+    (
+        "{{ if .SystemReserved }}{{ range $k, $v := .SystemReserved }}{{ $k }}={{ $v }},{{ end }}{{ end }}",
+        "{{#each kubelet.systemReserved}}{{@key}}={{this}},{{/each}}",
+    ),
+    (
+        "{{ if .EvictionHard }}{{ range $k, $v := .EvictionHard }}{{ $k }}<{{ $v }},{{ end }}{{ end }}",
+        "{{#each kubelet.evictionHard}}{{@key}}<{{this}},{{/each}}",
+    ),
+    ("{{ if .MaxPods }}{{ .MaxPods }}{{ end }}", "{{kubelet.maxPods}}"),
+    (
+        "{{ if .ImageGCHighThresholdPercent }}{{ .ImageGCHighThresholdPercent }}{{ end }}",
+        "{{kubelet.imageGCHighThresholdPercent}}",
+    ),
+    (
+        "{{ if .ImageGCLowThresholdPercent }}{{ .ImageGCLowThresholdPercent }}{{ end }}",
+        "{{kubelet.imageGCLowThresholdPercent}}",
+    ),
+    (
+        "{{ if .ContainerLogMaxSize }}{{ .ContainerLogMaxSize }}{{ end }}",
+        "{{kubelet.containerLogMaxSize}}",
+    ),
+    (
+        "{{ if .ContainerLogMaxFiles }}{{ .ContainerLogMaxFiles }}{{ end }}",
+        "{{kubelet.containerLogMaxFiles}}",
+    ),
+    (
+        "{{ .UbuntuConfig.DistUpgradeOnBoot }}",
+        "{{os.distUpgradeOnBoot}}",
+    ),
+    ("{{ .ContainerRuntime }}", "containerd"),
+    ("{{ or .NetworkIPFamily \"IPv4\" }}", "{{network.ipFamily}}"),
+    (
+        "{{ if .NetworkConfig }}{{ .NetworkConfig.IPFamily }}{{ else }}IPv4{{ end }}",
+        "{{network.ipFamily}}",
+    ),
+    (
+        "{{ .KubeletConfiguration }}{{ .KubeletSystemdUnit }}{{ .CNIVersion }}{{ .ServerAddress }}{{ .ContainerRuntimeAuthConfig }}{{ .NetworkConfig.IsStaticIPConfig }}",
+        "false",
+    ),
+];
+
+#[test]
+fn variables_are_the_same_in_both_languages() {
+    let of = |engine: &str, texts: &mut dyn Iterator<Item = &str>| {
+        let files: Vec<Value> = texts
+            .enumerate()
+            .map(|(n, text)| file(&format!("/{n}"), &format!("<{text}>")))
+            .collect();
+        let mut spec = profile(json!({}), json!({"files": files}));
+        spec.template_engine = serde_json::from_value(json!(engine)).unwrap();
+        spec
+    };
+    let go = of("GoTemplate", &mut VARIABLES.iter().map(|(go, _)| *go));
+    let handlebars = of(
+        "Handlebars",
+        &mut VARIABLES.iter().map(|(_, handlebars)| *handlebars),
+    );
+    let settings = [Settings::default(), Settings::parse(EVERYTHING).unwrap()];
+    for settings in settings {
+        for family in ["", "IPv4", "IPv6", "IPv4+IPv6", "IPv6+IPv4"] {
+            for annotated in [false, true] {
+                let pool = pool("ubuntu", "openstack", "1.35.0", family, annotated);
+                let [go, handlebars] = [&go, &handlebars].map(|spec| {
+                    render_for(spec, &pool, &settings)
+                        .unwrap()
+                        .spec
+                        .provisioning_config
+                        .files
+                });
+                for (n, (variable, _)) in VARIABLES.iter().enumerate() {
+                    let path = format!("/{n}");
+                    assert_eq!(
+                        content(&go, &path),
+                        content(&handlebars, &path),
+                        "{variable}, {family}, {annotated}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn values_have_the_types_of_go() {
+    let text = r#"{{ .ImageMinimumGCAge }} {{ .ImageMaximumGCAge.Hours }} {{ .ClusterDNSIPs }} {{ index .ClusterDNSIPs 0 }}
+{{ if eq .CloudProviderName "aws" }}aws{{ end }} {{ printf "%T" .CloudProviderName }} {{ .MaxPods }} {{ if .ImageGCLowThresholdPercent }}zero is set{{ end }}
+{{ .NetworkConfig.IPFamily }} {{ .NetworkConfig.DNS.Servers }} {{ semverCompare "~1.34.0" .KubeVersion }} {{ .InTreeCCMAvailable }}
+{{ .FlatcarConfig.DisableAutoUpdate }} {{ .RhelConfig.RHELSubscriptionManagerUser }}{{ .RHSubscription }}"#;
+    let spec = profile(json!({}), json!({"files": [file("/a", text)]}));
+    let pool = pool("ubuntu", "aws", "1.34.2", "IPv4+IPv6", true);
+    let rendered = render_for(&spec, &pool, &Settings::default()).unwrap();
+    assert_eq!(
+        content(&rendered.spec.provisioning_config.files, "/a"),
+        "5m0s 24 [10.96.0.10] 10.96.0.10\n\
+         aws v1alpha1.CloudProvider 55 zero is set\n\
+         IPv4+IPv6 [] true true\n\
+         false map[]"
+    );
+}
+
+#[test]
+fn containerd_is_configured_as_the_go_implementation_does() {
+    let stage = json!({"files": [file("/etc/containerd/config.toml", "{{ .ContainerRuntimeConfig }}")]});
+    let pool = pool("ubuntu", "aws", "1.34.2", "", false);
+    let settings = Settings::parse(EVERYTHING).unwrap();
+    let rendered = render_for(&profile(json!({}), stage), &pool, &settings).unwrap();
+    let files = &rendered.spec.provisioning_config.files;
+    let config = content(files, "/etc/containerd/config.toml");
+    let filled = config
+        .replace("%%osm-late{", "'%%osm-late{")
+        .replace("}%%", "}%%'");
+    let config: Value = toml::from_str(&filled).unwrap();
+    let images = &config["plugins"]["io.containerd.cri.v1.images"];
+    assert_eq!(config["version"], 3);
+    assert_eq!(images["pinned_images"]["sandbox"], "registry.example/pause:3.10");
+    let registries = &images["registry"]["configs"];
+    assert_eq!(
+        registries["registry.example:5000"]["auth"]["password"],
+        "%%osm-late{registry/registry.example:5000/password,toml}%%"
+    );
+    assert_eq!(registries["docker.io"], registries["registry-1.docker.io"]);
+    let runtime = &config["plugins"]["io.containerd.cri.v1.runtime"];
+    assert_eq!(runtime["device_ownership_from_security_context"], true);
+    assert_eq!(
+        runtime["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"],
+        true
+    );
+    let paths: Vec<&str> = files.iter().skip(1).map(|file| file.path.as_str()).collect();
+    assert_eq!(
+        paths,
+        [
+            "/etc/containerd/certs.d/_default/hosts.toml",
+            "/etc/containerd/certs.d/docker.io/hosts.toml"
+        ]
+    );
+    assert_eq!(
+        content(files, paths[1]),
+        "server = \"https://registry-1.docker.io\"\n\
+         \n[host.\"https://z.example/v2/hub\"]\ncapabilities = [\"pull\", \"resolve\"]\nskip_verify = true\noverride_path = true\n\
+         \n[host.\"https://a.example\"]\ncapabilities = [\"pull\", \"resolve\"]\n"
+    );
+}
+
+#[test]
+fn a_file_of_the_profile_gives_way_to_the_settings_with_a_warning() {
+    let path = "/etc/containerd/certs.d/docker.io/hosts.toml";
+    let rendered = rendered(&profile(json!({}), json!({"files": [file(path, "own")]}))).unwrap();
+    let files = &rendered.spec.provisioning_config.files;
+    assert_eq!(files.len(), 1);
+    assert!(content(files, path).starts_with("server = "));
+    assert!(
+        rendered.warnings.iter().any(|warning| warning.contains(path)),
+        "{:?}",
+        rendered.warnings
+    );
+}
+
+#[test]
+fn a_profile_is_tried_with_samples_before_it_is_accepted() {
+    let tried = |data: &str| {
+        let spec = profile(json!({}), json!({"files": [file("/a", data)]}));
+        let profile = compile(&resolve(&spec).unwrap()).unwrap();
+        dry_run(&profile).map_err(|error| error.to_string())
+    };
+    assert_eq!(
+        tried("{{ .KubeVersion }}{{ if .MaxPods }}{{ .MaxPods }}{{ end }}"),
+        Ok(())
+    );
+    let error = tried("{{ if eq .NetworkIPFamily \"IPv6\" }}{{ .Nothing }}{{ end }}").unwrap_err();
+    assert!(error.contains("IPv6") && error.contains(".Nothing"), "{error}");
+}
