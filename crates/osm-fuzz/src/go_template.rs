@@ -5,6 +5,9 @@ use std::thread;
 use osm_gotemplate::budget::Limits;
 use osm_gotemplate::value::{Map, Named, Pointer, Struct, Type};
 use osm_gotemplate::{TemplateSet, Value};
+use serde_json::json;
+
+use crate::template;
 
 /// Steps and bytes for one input.
 const LIMITS: (u64, usize) = (200_000, 4 << 20);
@@ -12,12 +15,30 @@ const LIMITS: (u64, usize) = (200_000, 4 << 20);
 /// What osm-gotemplate promises to suffice.
 const STACK: usize = 1 << 20;
 
-/// Whatever a template says: it renders the same text twice or fails with a message, within a small stack, and never panics.
+/// Whatever a template says: it renders the same text twice or fails with a message, within a small stack, and never panics. No message
+/// about a profile with it has a value of the pool or of the settings.
 pub fn run(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;
     };
-    let text = text.to_owned();
+    by_itself(text.to_owned());
+    let file = |path: &str, data: &str| json!({"path": path, "content": {"inline": {"data": data}}});
+    let stage = json!({
+        "templates": {"named": text},
+        "files": [file("/file", text), file("/calling", "{{ template \"named\" }}")],
+    });
+    // One of both, so that an error of the first does not hide the second.
+    let (stages, number) = (["bootstrapConfig", "provisioningConfig"], text.len() % 2);
+    let mut profile = json!({
+        "osName": "ubuntu", "osVersion": "1", "version": "v1.0.0", "supportedCloudProviders": [{"name": "openstack"}],
+    });
+    if let (Some(profile), Some(name)) = (profile.as_object_mut(), stages.get(number)) {
+        profile.insert((*name).to_owned(), stage);
+    }
+    template::render_twice(profile, text);
+}
+
+fn by_itself(text: String) {
     let Ok(thread) = thread::Builder::new()
         .stack_size(STACK)
         .spawn(move || render(&text))
@@ -79,6 +100,9 @@ pub fn seeds() -> Vec<String> {
         "{{define \"x\"}}[{{.}}]{{template \"y\" .}}{{end}}{{define \"y\"}}{{template \"x\" .}}{{end}}{{template \"x\" 1}}",
         "{{block \"b\" .Servers}}{{len .}}{{join \",\" .}}{{end}}{{.Missing}}",
         "{{printf \"%5.2f|%-8s|%+v|%#v|%T|%[2]*[1]d\" 1.5 \"a\" . .a .a 3}}{{printf \"%1000000000d\" 1}}",
+        "curl -H 'Authorization: Bearer {{.Token}}' {{.ServerURL}}/{{.SecretName}} {{.BootstrapKubeconfig | indent 4}}{{.Token | trunc 9}}",
+        "{{.BootstrapKubeconfigSecretName}}{{.ContainerRuntimeConfig}}{{with .HTTPProxy}}{{atoi .}}{{end}}{{fail .HostCACert}}",
+        "{{range $k, $v := .KubeReserved}}{{$k}}={{$v}}{{end}}{{.ImageMinimumGCAge.Hours}}{{.NetworkConfig.DNS.Servers}}{{\"{{\"}}.Token}}",
         "{{repeat 1000000000 \"x\"}}",
         "{{until 1000000000}}",
         "{{seq 1 1000000000}}",

@@ -1,7 +1,7 @@
 //! The text of one template.
 
 use osm_api::OperatingSystemProfileSpec;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{canary, pipeline};
 
@@ -14,6 +14,11 @@ pub fn run(input: &[u8]) {
     if let Some(data) = profile.pointer_mut("/bootstrapConfig/files/1/content/inline/data") {
         *data = json!(text);
     }
+    render_twice(profile, text);
+}
+
+/// Renders a profile with `text` in it.
+pub(crate) fn render_twice(profile: Value, text: &str) {
     let Ok(spec) = serde_json::from_value::<OperatingSystemProfileSpec>(profile) else {
         return;
     };

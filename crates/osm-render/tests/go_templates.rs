@@ -280,7 +280,7 @@ fn errors_say_where_and_repeat_no_data() {
         ),
         (
             "{{ fail \"use another cloud\" }}",
-            "provisioningConfig.files[0] (/a), line 1, column 4: at <fail \"use another cloud\">: error calling fail: use another cloud",
+            "provisioningConfig.files[0] (/a), line 1, column 4: at <fail \"use another cloud\">: error calling fail",
         ),
         (
             "\n{{ if }}{{ end }}",

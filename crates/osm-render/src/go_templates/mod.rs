@@ -215,16 +215,12 @@ fn failure(template: &str, text: Option<&str>, error: &osm_gotemplate::Error) ->
     }
 }
 
-/// A problem without what a function says of its arguments, which may be secrets. The text that a template gives to `fail` is the
-/// author's.
+/// A problem without what a function says of its arguments, which may be secrets. What the template itself says is in the context.
 fn without_data(problem: &str) -> &str {
     const CALL: &str = "error calling ";
     let Some(function) = problem.strip_prefix(CALL).and_then(|rest| rest.split(':').next()) else {
         return problem;
     };
-    if function == "fail" {
-        return problem;
-    }
     problem
         .get(..CALL.len().saturating_add(function.len()))
         .unwrap_or(problem)
