@@ -158,6 +158,26 @@ fn mistakes_are_found_and_located() {
     refused("{{shell typo}}", "no field \"typo\"");
     refused("{{unknown text}}", "there is no helper \"unknown\"");
     refused("{{#if (unknown text)}}{{/if}}", "there is no helper \"unknown\"");
+    for condition in [
+        "if missing",
+        "unless missing",
+        "with missing",
+        "each missing",
+        "if (and yes missing)",
+        "if (or null missing)",
+        "if (not missing)",
+        "if (eq missing \"x\")",
+        "if map.missing",
+        "if (semver missing \">1\")",
+    ] {
+        let block = condition.split(' ').next().unwrap_or_default();
+        let source = format!("{{{{#{condition}}}}}a{{{{else}}}}b{{{{/{block}}}}}");
+        let error = render(&source).expect_err(&source);
+        assert!(
+            error.contains("missing") || error.contains("does not exist"),
+            "{source}: {error}"
+        );
+    }
     refused("{{#semver version \">1\"}}{{/semver}}", "is no block");
     refused("{{if yes}}", "must open a block");
     refused("\n {{#if yes}}\n", "Some((2, 2)) this block is never closed");
