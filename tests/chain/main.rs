@@ -14,6 +14,7 @@ mod bootstrap_tokens;
 mod canaries;
 mod clocks;
 mod credentials;
+mod go_templates;
 mod joining;
 mod loss;
 mod order;

@@ -1,0 +1,83 @@
+//! A profile in Go's template language, as clusters of the Go implementation have them, from its manifest to user data.
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_testkit::{Options, machine_controller};
+use serde_json::json;
+
+use crate::world::{NAMESPACE, World};
+
+/// What stands between two texts.
+fn between<'a>(text: &'a str, before: &str, after: &str) -> Result<&'a str> {
+    let found = text
+        .split_once(before)
+        .and_then(|(_, rest)| rest.split_once(after));
+    found
+        .map(|(found, _)| found)
+        .with_context(|| format!("no {before}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_existing_profile_works_as_it_is() -> Result<()> {
+    let world = World::start(Options::default()).await?;
+    let fetch = "TOKEN='{{ .Token }}' SECRET='{{ .SecretName }}' SERVER='{{ .ServerURL }}'\n";
+    let setup = "{{- template \"version\" }} on {{ .CloudProviderName }}{{ if .MaxPods }} with {{ .MaxPods }}{{ end }}\n";
+    world
+        .apply(&json!({
+            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemProfile",
+            "metadata": {"name": "existing", "namespace": NAMESPACE},
+            "spec": {
+                "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0",
+                "supportedCloudProviders": [{"name": "openstack"}],
+                "bootstrapConfig": {
+                    "files": [{"path": "/opt/bin/bootstrap", "permissions": 755, "content": {"inline": {"data": fetch}}}],
+                    "modules": {"runcmd": ["systemctl restart bootstrap.service"]},
+                },
+                "provisioningConfig": {
+                    "templates": {"version": "kubelet {{ .KubeVersion }}\n"},
+                    "files": [{"path": "/opt/bin/setup", "permissions": 755, "content": {"inline": {"data": setup}}}],
+                },
+            },
+        }))
+        .await?;
+    world.pool("pool", "existing").await?;
+    world.stamp("pool", 1).await?;
+    world.says("pool", "Published", true, "Published").await?;
+
+    let bootstrap = machine_controller::user_data(&world.bootstrap("pool").await?, "1", "machine")?;
+    let (token, secret) = (
+        between(&bootstrap, "TOKEN='", "'")?,
+        between(&bootstrap, "SECRET='", "'")?,
+    );
+    assert!(between(&bootstrap, "SERVER='", "'")?.starts_with("https://"));
+    let node = Api::<Secret>::namespaced(world.plane.client(token)?, CLOUD_INIT_SETTINGS);
+    let document = node.get(secret).await?.data.unwrap_or_default();
+    let document = document.get(names::CLOUD_CONFIG_KEY).context("no document")?;
+    let document = std::str::from_utf8(&document.0)?;
+    assert!(document.contains("kubelet v1.34.2 on openstack"), "{document}");
+    assert!(
+        document.contains("/etc/containerd/certs.d/docker.io/hosts.toml"),
+        "{document}"
+    );
+    let config = serde_json::to_string(&world.config("pool").await?)?;
+    assert!(!config.contains(token), "a token stands in the custom resource");
+
+    // A mistake in a new version leaves what worked.
+    let broken = json!({"spec": {"version": "v1.0.1", "provisioningConfig": {"templates": {"version": "{{ .KubletVersion }}"}}}});
+    let patch = kube::api::Patch::Merge(&broken);
+    world
+        .profiles()
+        .patch("existing", &kube::api::PatchParams::default(), &patch)
+        .await?;
+    let message = world.event(NAMESPACE, "existing", "TemplateFailed").await?;
+    assert!(
+        message.contains(
+            "the template \"version\" of provisioningConfig, line 1, column 4: at <.KubletVersion>"
+        ),
+        "{message}"
+    );
+    world.says("pool", "Published", true, "Published").await?;
+    Ok(())
+}
