@@ -455,6 +455,13 @@ impl Type {
     }
 }
 
+impl Type {
+    /// Whether it is one of the types of [`crate::standard`], all of which have the method `String`.
+    pub(crate) fn has_text(&self) -> bool {
+        matches!(self, Self::Named(name, _) if matches!(&**name, "net.IP" | "time.Duration" | "v1.Duration"))
+    }
+}
+
 impl Named {
     #[must_use]
     pub fn new(name: impl Into<Rc<str>>, value: Value) -> Self {

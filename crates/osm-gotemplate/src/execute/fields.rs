@@ -3,7 +3,7 @@
 use super::reflected::{Reflected, indirect};
 use super::state::{Executed, State};
 use crate::parse::{Operand, OperandKind, Part};
-use crate::value::Value;
+use crate::value::{Type, Value};
 
 impl<'t> State<'t> {
     /// The value of a variable, or of an operand that ends with fields. Only a method that is the last name can have arguments.
@@ -31,7 +31,12 @@ impl<'t> State<'t> {
                 let value = match &of.kind {
                     OperandKind::Pipeline(pipeline) => self.inner_pipeline(dot, pipeline)?,
                     OperandKind::Function(function) => {
-                        self.call(dot, function, Part::Operand(of), &[], None)?
+                        let result = self.call(dot, function, Part::Operand(of), &[], None)?;
+                        // Unlike that of a pipeline, its nil still is an interface.
+                        Reflected {
+                            is_interface: result.is_interface || function.returns == Type::Any.to_string(),
+                            ..result
+                        }
                     }
                     _ => return Ok(Reflected::NONE), // The parser makes no others.
                 };

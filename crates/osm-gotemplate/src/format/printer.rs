@@ -124,6 +124,10 @@ impl<'a> Printer<'a> {
         }
         // A pointer has the methods of the type that it points to.
         let receiver = match value {
+            Value::Pointer(pointer) if pointer.value().is_none() && pointer.to().has_text() => {
+                // Go calls the method, which fails.
+                return self.write("<nil>").map(|()| true);
+            }
             Value::Pointer(pointer) => pointer.value(),
             _ => Some(value),
         };

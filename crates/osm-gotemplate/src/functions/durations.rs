@@ -151,18 +151,18 @@ pub(super) fn round(duration: i64) -> String {
 
 /// Quotes a text as Go's package `time` does in its errors.
 pub(super) fn quote(text: &str) -> String {
+    quote_bytes(text.as_bytes())
+}
+
+/// [`quote`] of what need not be UTF-8.
+pub(super) fn quote_bytes(text: &[u8]) -> String {
     let mut quoted = "\"".to_owned();
-    for character in text.chars() {
-        if !character.is_ascii() || character < ' ' {
-            for byte in character.encode_utf8(&mut [0; 4]).bytes() {
-                quoted.push_str(&format!("\\x{byte:02x}"));
-            }
-            continue;
+    for byte in text {
+        match byte {
+            b'"' | b'\\' => quoted.extend(['\\', char::from(*byte)]),
+            b' '..=b'\x7f' => quoted.push(char::from(*byte)),
+            _ => quoted.push_str(&format!("\\x{byte:02x}")),
         }
-        if matches!(character, '"' | '\\') {
-            quoted.push('\\');
-        }
-        quoted.push(character);
     }
     quoted.push('"');
     quoted

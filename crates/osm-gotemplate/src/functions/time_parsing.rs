@@ -1,7 +1,7 @@
 //! Parsing of times by a layout. This follows `parse` of Go's `time/format.go`, whose leniency and errors it keeps.
 
 use super::calendar::{MONTHS, SECONDS_OF_DAY, Time, WEEKDAYS, Zone, days_in_month, days_until};
-use super::durations::quote;
+use super::durations::{quote, quote_bytes};
 use super::layouts::{Element, split};
 
 /// What has been read so far. Parts that are not given are none.
@@ -33,12 +33,12 @@ enum Bad {
 pub(super) fn parse(layout: &str, value: &str) -> Result<Time, String> {
     let mut parts = Parts::default();
     let (mut layout_left, mut left) = (layout, value);
-    let cannot_parse = |value_part: &str, layout_part: &str| {
+    let cannot_parse = |value_part: &[u8], layout_part: &str| {
         format!(
             "parsing time {} as {}: cannot parse {} as {}",
             quote(value),
             quote(layout),
-            quote(value_part),
+            quote_bytes(value_part),
             quote(layout_part)
         )
     };
@@ -53,7 +53,7 @@ pub(super) fn parse(layout: &str, value: &str) -> Result<Time, String> {
             Err(Bad::Range(part)) => {
                 return Err(format!("parsing time {}: {part} out of range", quote(value)));
             }
-            Err(Bad::Syntax) => return Err(cannot_parse(start, text)),
+            Err(Bad::Syntax) => return Err(cannot_parse(start.as_bytes(), text)),
         }
     }
     if !left.is_empty() {
@@ -68,19 +68,24 @@ pub(super) fn parse(layout: &str, value: &str) -> Result<Time, String> {
         .map_err(|problem| format!("parsing time {}: {problem}", quote(value)))
 }
 
-/// Leaves out the layout's fixed text. A space matches any number of spaces.
-fn skip<'a>(value: &'a str, fixed: &str) -> Result<&'a str, &'a str> {
+/// Leaves out the layout's fixed text. A space matches any number of spaces. The error is what is left where both differ, which Go finds
+/// byte by byte.
+fn skip<'a>(value: &'a str, fixed: &str) -> Result<&'a str, &'a [u8]> {
     let (mut value, mut fixed) = (value, fixed);
     while let Some(next) = fixed.chars().next() {
         if next == ' ' {
             if !value.is_empty() && !value.starts_with(' ') {
-                return Err(value);
+                return Err(value.as_bytes());
             }
             fixed = fixed.trim_start_matches(' ');
             value = value.trim_start_matches(' ');
             continue;
         }
-        value = value.strip_prefix(next).ok_or(value)?;
+        value = value.strip_prefix(next).ok_or_else(|| {
+            let (bytes, wanted) = (value.as_bytes(), fixed.as_bytes());
+            let same = bytes.iter().zip(wanted).take_while(|(one, other)| one == other);
+            bytes.get(same.count()..).unwrap_or_default()
+        })?;
         fixed = fixed.get(next.len_utf8()..).unwrap_or_default();
     }
     Ok(value)
