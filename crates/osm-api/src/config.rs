@@ -12,9 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::profile::{
-    CloudProvider, File, OperatingSystem, ProvisioningUtility, TemplateEngine, Unit, preserved_object,
-};
+use crate::preserved::preserved_object;
+use crate::profile::{CloudProvider, File, OperatingSystem, ProvisioningUtility, TemplateEngine, Unit};
 
 /// The rendered configuration of one pool. It holds no credentials: the content has markers in their place, and `lateBound`
 /// lists what each marker means.
@@ -151,7 +150,7 @@ pub struct ProfileRef {
     pub namespace: String,
     /// Name of the profile.
     pub name: String,
-    /// `spec.version` of the accepted profile.
+    /// Version of the accepted profile, with the versions of the profiles that it extends.
     pub version: String,
     /// Digest of the accepted profile.
     pub digest: String,

@@ -5,13 +5,17 @@
 // `kube` takes `type_` once for every printer column.
 #![allow(clippy::duplicated_attributes)]
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub use crate::files_and_units::{DropIn, File, FileContent, InlineContent, Unit};
+use crate::preserved::preserved_object;
+pub use crate::profile_config::{
+    Commands, ContainerRuntime, ContainerRuntimeName, ProfileConfig, ProfileFile, ProfileUnit, SysctlValue,
+};
 
 /// Largest resolved profile, and largest content of an OperatingSystemConfig, in bytes of JSON. etcd refuses
 /// objects above 1.5 MiB, and a profile's status holds a copy of its content.
@@ -104,7 +108,8 @@ pub struct OperatingSystemProfileSpec {
     /// Language of the templates. The default is Go's text/template.
     #[serde(default)]
     pub template_engine: TemplateEngine,
-    /// Name of the profile that this one extends. This version does not support it.
+    /// Name of the profile that this one extends: one in the same namespace, or else in the namespace of the installation.
+    /// This profile adds to it, and replaces or removes what it marks so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
 }
@@ -220,113 +225,6 @@ pub struct SupportedCloudProvider {
     pub spec: Option<Value>,
 }
 
-/// One stage of a profile.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct ProfileConfig {
-    /// Container runtimes with their files and templates. Only `containerd` is used.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub supported_container_runtimes: Vec<ContainerRuntime>,
-    /// Named templates that files may include.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub templates: BTreeMap<String, String>,
-    /// systemd units on the machine.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub units: Vec<Unit>,
-    /// Files on the machine.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub files: Vec<File>,
-    /// Further cloud-init modules, by their names in a cloud-config.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "preserved_object")]
-    pub modules: Option<Value>,
-}
-
-/// A container runtime of a profile.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
-pub struct ContainerRuntime {
-    /// Name of the runtime. `docker` is accepted and ignored.
-    pub name: ContainerRuntimeName,
-    /// Files that this runtime needs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub files: Vec<File>,
-    /// Templates that this runtime needs. A template of the stage with the same name takes precedence.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub templates: BTreeMap<String, String>,
-}
-
-/// Name of a container runtime.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
-pub enum ContainerRuntimeName {
-    Docker,
-    Containerd,
-}
-
-/// A systemd unit.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct Unit {
-    /// Name with suffix, such as `kubelet.service`.
-    pub name: String,
-    /// Whether the unit is enabled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub enable: Option<bool>,
-    /// Whether the unit is masked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mask: Option<bool>,
-    /// Text of the unit. It is absent if only drop-ins are set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content: Option<String>,
-    /// Drop-ins of the unit.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub drop_ins: Vec<DropIn>,
-}
-
-/// A drop-in of a systemd unit.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
-pub struct DropIn {
-    /// File name, such as `10-limits.conf`.
-    pub name: String,
-    /// Text of the drop-in.
-    pub content: String,
-}
-
-/// A file on the machine.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
-pub struct File {
-    /// Absolute path.
-    pub path: String,
-    /// Mode, written as its octal digits without a leading zero: 644, 755. 0 means 644.
-    #[serde(default = "default_permissions")]
-    pub permissions: i32,
-    /// Content of the file.
-    pub content: FileContent,
-}
-
-fn default_permissions() -> i32 {
-    644
-}
-
-/// Content of a file.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
-pub struct FileContent {
-    /// Content in the profile itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inline: Option<InlineContent>,
-}
-
-/// Text of a file.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
-pub struct InlineContent {
-    /// `b64` means that the user data contains the text in base64. The text in the profile is always plain.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub encoding: Option<String>,
-    /// The text.
-    pub data: String,
-}
-
 /// The result of the validation by osp-controller.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
@@ -347,7 +245,7 @@ pub struct OperatingSystemProfileStatus {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceptedProfile {
-    /// `spec.version` of the profile.
+    /// `spec.version` of the profile, and those of the profiles that it extends: `v1.0.0 on osp-ubuntu v1.3.2`.
     pub version: String,
     /// SHA-256 of `spec`, in 64 hex characters.
     pub digest: String,
@@ -356,8 +254,24 @@ pub struct AcceptedProfile {
     /// Version of the template library that was applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub library: Option<String>,
+    /// The profiles that it extends, the nearest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bases: Vec<BaseProfile>,
     /// The resolved profile.
     pub spec: AcceptedSpec,
+}
+
+/// A profile that an accepted profile extends.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+pub struct BaseProfile {
+    /// Namespace of the profile.
+    pub namespace: String,
+    /// Name of the profile.
+    pub name: String,
+    /// `spec.version` of the profile.
+    pub version: String,
+    /// SHA-256 of its spec, in 64 hex characters.
+    pub digest: String,
 }
 
 /// The part of a resolved profile that rendering reads. Its schema is left open, so that a status never fails
@@ -378,16 +292,6 @@ impl JsonSchema for AcceptedSpec {
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
         preserved_object(generator)
     }
-}
-
-/// Schema of an object whose fields are kept as they are.
-pub(crate) fn preserved_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    // Not `x-kubernetes-preserve-unknown-fields` on the object itself: there a rule's `==` sees the values of fields,
-    // but not that a field has another name.
-    schemars::json_schema!({
-        "type": "object",
-        "additionalProperties": {"nullable": true, "x-kubernetes-preserve-unknown-fields": true}
-    })
 }
 
 #[cfg(test)]

@@ -19,13 +19,15 @@ pub enum Reason {
     AlteredAgain,
     AwaitingRendering,
     AwaitingRevision,
+    BaseNotFound,
+    BaseRefused,
     BootstrapTokenForbidden,
     ClusterChanged,
     Conflict,
     ContentTooLarge,
     DefaultProfileRestored,
     EndpointUnknown,
-    ExtendsUnsupported,
+    ExtendsInvalid,
     FieldsDropped,
     FinalizerLeftBehind,
     Forbidden,
@@ -155,6 +157,16 @@ impl Reason {
                 "secret-syncer waits for machine-controller to stamp the revision of the MachineDeployment.",
                 "If it lasts longer than a minute, check whether machine-controller runs.",
             ),
+            Self::BaseNotFound => row(
+                &[PROFILE],
+                "A profile that this one [extends](templates.md#change-one-thing-extends) does not exist. The last accepted version stays in use.",
+                "Create the profile that the message names, or correct `spec.extends`.",
+            ),
+            Self::BaseRefused => row(
+                &[PROFILE],
+                "osp-controller refused a profile that this one [extends](templates.md#change-one-thing-extends). The last accepted version stays in use.",
+                "Correct the profile that the message names; its condition `Accepted` reports what is wrong. This profile is then validated again.",
+            ),
             Self::BootstrapTokenForbidden => row(
                 &[SECRETS],
                 "The settings request [bootstrap tokens](settings.md#bootstrap-tokens), but secret-syncer may not create them.",
@@ -177,13 +189,13 @@ impl Reason {
             ),
             Self::DefaultProfileRestored => Row {
                 messages: &[
-                    "{profile} is a default profile: osp-controller replaced version {version} with {default}; copy the profile under another name to change it",
-                    "{profile} is a default profile: osp-controller restored its label {label}; copy the profile under another name to change it",
+                    "{profile} is a default profile: osp-controller replaced version {version} with {default}; to change it, extend or copy it under another name",
+                    "{profile} is a default profile: osp-controller restored its label {label}; to change it, extend or copy it under another name",
                 ],
                 ..row(
                     &[Carrier::Event(Service::OspController, "OperatingSystemProfile")],
                     "A default profile was edited, and osp-controller restored it.",
-                    "Copy the profile under another name and change the copy.",
+                    "[Extend](templates.md#change-one-thing-extends) or copy the profile under another name.",
                 )
             },
             Self::EndpointUnknown => row(
@@ -191,10 +203,10 @@ impl Reason {
                 "osc-controller cannot find the address and the CA of the API server that new nodes connect to.",
                 "Set `cluster.apiServer` and `cluster.caBundle` in the settings.",
             ),
-            Self::ExtendsUnsupported => row(
+            Self::ExtendsInvalid => row(
                 &[PROFILE],
-                "The profile sets `spec.extends`, which this version does not support.",
-                "Copy what the profile needs into it and remove `spec.extends`.",
+                "The profile cannot be put together with the profile that it [extends](templates.md#change-one-thing-extends). Either both set the same thing, or it replaces or removes what the other does not have.",
+                "Correct the profile as the message describes, and give it a new `spec.version`.",
             ),
             Self::FieldsDropped => row(
                 &[Carrier::Log(&[Service::OspController])],

@@ -1,7 +1,8 @@
 //! The spec of an OperatingSystemProfile, as JSON: resolved, compiled and rendered.
 
 use osm_api::OperatingSystemProfileSpec;
-use serde_json::Value;
+use osm_render::{Base, ProfileKey};
+use serde_json::{Value, json};
 
 use crate::{canary, pipeline};
 
@@ -11,6 +12,7 @@ pub fn run(input: &[u8]) {
         return;
     };
     let canary_in_input = canary::is_in(&String::from_utf8_lossy(input));
+    extend(&spec);
     let accepted = osm_render::resolve(&spec);
     assert_eq!(accepted, osm_render::resolve(&spec), "differs the second time");
     let Ok(accepted) = accepted else { return };
@@ -34,9 +36,49 @@ pub fn run(input: &[u8]) {
     );
 }
 
-/// A small profile for each reader of documents, and Ubuntu's.
+/// Puts the profile on the small ones, and each of them on the profile. What is put together has no mark left, and is a profile itself.
+fn extend(spec: &OperatingSystemProfileSpec) {
+    for small in small() {
+        let Ok(small) = serde_json::from_value::<OperatingSystemProfileSpec>(small) else {
+            continue;
+        };
+        for (extension, base) in [(spec, &small), (&small, spec)] {
+            let base = Base {
+                key: ProfileKey::default(),
+                spec: base.clone(),
+            };
+            let bases = [base];
+            let accepted = osm_render::resolve_on(extension, &bases);
+            assert_eq!(
+                accepted,
+                osm_render::resolve_on(extension, &bases),
+                "differs the second time"
+            );
+            if let Ok(accepted) = accepted {
+                let again = osm_render::resolve(&accepted.spec.0);
+                // The library's parts are there already, with names that a profile of a person can't have.
+                if accepted.library.is_none() {
+                    assert_eq!(
+                        again.map(|again| again.spec),
+                        Ok(accepted.spec),
+                        "differs when resolved"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// A small profile for each reader of documents, Ubuntu's, and one that extends the first.
 pub fn seeds() -> Vec<String> {
     let mut seeds: Vec<String> = small().iter().map(Value::to_string).collect();
+    let mut extending = pipeline::small();
+    if let Some(spec) = extending.as_object_mut() {
+        spec.insert("extends".to_owned(), json!("small"));
+        spec.insert("bootstrapConfig".to_owned(), json!({}));
+        spec.insert("provisioningConfig".to_owned(), extension());
+    }
+    seeds.push(extending.to_string());
     let ubuntu = osm_render::defaults()
         .into_iter()
         .find(|(name, _)| name == "osp-ubuntu");
@@ -59,6 +101,18 @@ pub(crate) fn small() -> Vec<Value> {
         seeds.push(flatcar);
     }
     seeds
+}
+
+/// A stage that changes everything of the small profile's that can be changed, and adds what can be added.
+fn extension() -> Value {
+    json!({
+        "files": [{"path": "/new", "content": {"inline": {"data": "{{pool.name}}"}}},
+            {"path": "/opt/run", "permissions": 755, "replace": true, "content": {"inline": {"data": "{{> part}}"}}}],
+        "units": [{"name": "a.service", "remove": true}],
+        "replaceTemplates": {"part": "echo"}, "removeModules": ["users"], "modules": {"users": ["default"]},
+        "commands": {"before": ["true"], "after": [["echo", "it's"]]}, "packages": ["htop"],
+        "sysctls": {"vm.max_map_count": 262_144}, "kernelModules": ["ip_vs"],
+    })
 }
 
 fn set(document: &mut Value, pointer: &str, text: &str) {

@@ -4,6 +4,7 @@ use std::panic::catch_unwind;
 
 use osm_api::{OperatingSystemConfigSpec, OperatingSystemProfileSpec, Settings};
 use osm_fuzz::{TARGETS, config, profile, provider_spec, settings};
+use osm_render::{Base, ProfileKey};
 
 #[test]
 fn every_property_holds_for_the_seeds_and_their_beginnings() {
@@ -29,13 +30,20 @@ fn every_property_holds_for_the_seeds_and_their_beginnings() {
 fn what_the_targets_start_from_is_read_and_rendered() {
     for seed in profile::seeds() {
         let spec: OperatingSystemProfileSpec = serde_json::from_str(&seed).unwrap();
-        let profile = osm_render::compile(&osm_render::resolve(&spec).unwrap()).unwrap();
-        osm_render::dry_run(&profile).unwrap();
+        let small = profile::seeds()
+            .first()
+            .map(|small| serde_json::from_str(small).unwrap());
+        let key = ProfileKey::default();
+        let base = small
+            .filter(|_| spec.extends.is_some())
+            .map(|spec| Base { key, spec });
+        let accepted = osm_render::resolve_on(&spec, base.as_slice()).unwrap();
+        osm_render::dry_run(&osm_render::compile(&accepted).unwrap()).unwrap();
     }
     assert_eq!(
         profile::seeds().len(),
-        4,
-        "cloud-init, both of Flatcar's, and Ubuntu's own"
+        5,
+        "cloud-init, both of Flatcar's, one that extends the first, and Ubuntu's own"
     );
     for seed in config::seeds() {
         serde_json::from_str::<OperatingSystemConfigSpec>(&seed).unwrap();

@@ -38,7 +38,10 @@ prepare_kernel() {
     if [ -e "$setting" ] && [ "$(cat "$setting")" = 1 ]; then echo 2 >"$setting"; fi
   done
   {{/if}}
-  try sysctl -q -e -p /etc/sysctl.d/99-zz-kubernetes.conf
+  # In the order of their names, as at every boot: a profile may have settings of its own.
+  for settings in /etc/sysctl.d/99-zz-*.conf; do
+    try sysctl -q -e -p "$settings"
+  done
   {{#if (ne os.family "flatcar")}}
   try swapoff -a
   try sed -i 's/^[^#].*[[:space:]]swap[[:space:]].*/# &/' /etc/fstab

@@ -32,9 +32,31 @@ impl std::fmt::Display for TemplatePosition {
 #[allow(missing_docs)]
 pub enum ProfileError {
     #[error(
-        "this version does not support spec.extends; copy what the profile needs from {0:?} and remove the field"
+        "the profile {base:?}, which {} names, does not exist in the profile's namespace or that of the installation; create it, or \
+         correct the name",
+        .extending.as_ref().map_or_else(|| "spec.extends".to_owned(), |name| format!("spec.extends of {name}"))
     )]
-    ExtendsUnsupported(String),
+    BaseNotFound {
+        /// The profile that extends it; `None` for the profile itself.
+        extending: Option<String>,
+        base: String,
+    },
+    #[error("the profile extends itself: {cycle}; remove spec.extends from one of these")]
+    ExtendsItself { cycle: String },
+    #[error(
+        "the profile extends more than {limit} profiles, one after the other; extend one of the first instead"
+    )]
+    ChainTooLong { limit: usize },
+    #[error(
+        "{}spec.{path}: {problem}",
+        .base.as_ref().map_or_else(String::new, |base| format!("in {base}, which the profile extends: "))
+    )]
+    Extends {
+        /// The profile with the field; `None` for the profile itself.
+        base: Option<String>,
+        path: String,
+        problem: String,
+    },
     #[error("the profile has {bytes} bytes, but at most {limit} can be stored; make it smaller")]
     ContentTooLarge { bytes: usize, limit: usize },
     #[error("spec.{path}: {problem}")]
@@ -52,7 +74,10 @@ impl ProfileError {
     /// Reason for conditions, events and metrics.
     pub fn reason(&self) -> Reason {
         match self {
-            Self::ExtendsUnsupported(_) => Reason::ExtendsUnsupported,
+            Self::BaseNotFound { .. } => Reason::BaseNotFound,
+            Self::ExtendsItself { .. } | Self::ChainTooLong { .. } | Self::Extends { .. } => {
+                Reason::ExtendsInvalid
+            }
             Self::ContentTooLarge { .. } => Reason::ContentTooLarge,
             Self::Invalid { .. } => Reason::ProfileInvalid,
             Self::Template { .. } => Reason::TemplateInvalid,

@@ -1,7 +1,8 @@
 //! Renders user data from a profile, a pool and settings.
 //!
 //! ```text
-//! resolve(spec)   -> AcceptedProfile      the library applied, and checks that need no rendering
+//! bases(spec, …)  -> Vec<Base>            the profiles that a profile extends
+//! resolve(spec)   -> AcceptedProfile      bases and library applied, and checks that need no rendering
 //! compile(&…)     -> Profile              every template parsed
 //! Profile::render -> Rendered             the content of an OperatingSystemConfig, with markers for credentials, and what it downloads
 //! user_data(…)    -> String               the document that a machine reads, credentials filled in
@@ -12,7 +13,9 @@
 //!
 //! A template language is an engine: `engine.rs` has the traits, `engines.rs` the list of languages.
 
+mod additions;
 mod budget;
+mod checks;
 mod clouds;
 mod cluster_endpoint;
 mod defaults;
@@ -20,6 +23,7 @@ mod downloads;
 mod engine;
 mod engines;
 mod error;
+mod extends;
 mod go_templates;
 mod handlebars;
 mod kubelet;
@@ -48,11 +52,12 @@ pub use cluster_endpoint::ClusterEndpoint;
 pub use defaults::{blessed_version, default_name, defaults};
 pub use downloads::{Artefact, Download};
 pub use error::{ProfileError, RenderError, TemplatePosition, UserDataError};
+pub use extends::{Base, ProfileKey, bases};
 pub use late_bound::LateValues;
 pub use library::library_version;
 pub use profile::{Profile, Rendered, compile};
 pub use reserved::RESERVED_PREFIX;
-pub use resolve::resolve;
+pub use resolve::{resolve, resolve_on};
 pub use samples::{dry_run, dry_run_with, full_sample, plain_pools, sample_pools, stand_in_cluster};
 pub use size::{Counted, SizeLimit, size_limit};
 pub use user_data::{edge_script, placeholders, user_data};

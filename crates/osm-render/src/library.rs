@@ -2,16 +2,20 @@
 //!
 //! A part is a file of the folder `library`, and is included by its name there: `{{> lib/kubelet.yaml}}`. A resolved
 //! profile contains the text of every part that it needs, so that it renders the same whatever later releases do to the library.
+//!
+//! A file of the folder `library/bases` has both stages of a profile, for several operating systems. A profile takes it over by its
+//! name there: `extends: lib/redhat`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
+use osm_api::OperatingSystemProfileSpec;
 use osm_api::digest;
-use osm_api::profile::ProfileConfig;
+use osm_api::profile::{ProfileConfig, ProvisioningUtility, TemplateEngine};
 
 use crate::engine::Engine;
 use crate::error::{ProfileError, TemplatePosition};
-use crate::{Stage, template_walk};
+use crate::{Stage, template_walk, yaml};
 
 /// The names of parts start with this. Those of a profile's own templates can't.
 pub(crate) const PREFIX: &str = "lib/";
@@ -60,6 +64,52 @@ pub(crate) const HANDLEBARS: [(&str, &str); 30] = [
     part!("sysctl.conf"),
 ];
 
+/// What profiles can extend: names and texts, in order.
+const BASES: [(&str, &str); 1] = [("lib/redhat", include_str!("../library/bases/redhat.yaml"))];
+
+/// The part of a profile that a file of the library has.
+#[derive(Clone, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Stages {
+    template_engine: TemplateEngine,
+    provisioning_utility: ProvisioningUtility,
+    bootstrap_config: ProfileConfig,
+    provisioning_config: ProfileConfig,
+}
+
+/// The profile of this name that `extending` takes over. It has the system, the cloud providers and the versions of `extending`.
+///
+/// # Errors
+/// There is none of this name.
+pub(crate) fn base(
+    name: &str,
+    extending: &OperatingSystemProfileSpec,
+) -> Result<OperatingSystemProfileSpec, ProfileError> {
+    static READ: LazyLock<BTreeMap<&str, Stages>> = LazyLock::new(|| {
+        let read = |text| serde_json::from_value(yaml::read(text).ok()?.pop()?).ok();
+        // A test makes sure that all of them can be read.
+        BASES
+            .into_iter()
+            .filter_map(|(name, text)| Some((name, read(text)?)))
+            .collect()
+    });
+    let Some(stages) = READ.get(name).cloned() else {
+        let known = BASES.map(|(name, _)| name).join(", ");
+        return Err(ProfileError::Invalid {
+            path: "extends".to_owned(),
+            problem: format!("there is no profile {name:?} in the library, which has {known}"),
+        });
+    };
+    Ok(OperatingSystemProfileSpec {
+        extends: None,
+        template_engine: stages.template_engine,
+        provisioning_utility: stages.provisioning_utility,
+        bootstrap_config: stages.bootstrap_config,
+        provisioning_config: stages.provisioning_config,
+        ..extending.clone()
+    })
+}
+
 /// Version of the library: `sha.` and 12 hex characters of the hash of all parts.
 pub fn library_version() -> String {
     static VERSION: LazyLock<String> = LazyLock::new(version);
@@ -67,7 +117,7 @@ pub fn library_version() -> String {
 }
 
 fn version() -> String {
-    let parts: BTreeMap<&str, &str> = HANDLEBARS.into_iter().collect();
+    let parts: BTreeMap<&str, &str> = HANDLEBARS.into_iter().chain(BASES).collect();
     // Text always has a JSON form.
     let hash: String = digest::of(&parts).unwrap_or_default().chars().take(12).collect();
     format!("sha.{hash}")
@@ -171,12 +221,21 @@ mod tests {
     #[test]
     fn every_file_of_the_folder_is_a_part() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/library");
-        let mut files: Vec<String> = std::fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| format!("{PREFIX}{}", entry.unwrap().file_name().into_string().unwrap()))
-            .collect();
-        files.sort();
-        assert_eq!(files, HANDLEBARS.map(|(name, _)| name));
+        let names = |folder: &str, suffix: &str| {
+            let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+            let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
+            let mut names: Vec<String> = files
+                .map(|file| format!("{PREFIX}{}", file.file_name().into_string().unwrap()))
+                .map(|name| name.strip_suffix(suffix).unwrap().to_owned())
+                .collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(folder, ""), HANDLEBARS.map(|(name, _)| name));
+        assert_eq!(
+            names(&format!("{folder}/bases"), ".yaml"),
+            BASES.map(|(name, _)| name)
+        );
         let engine = engines::engine(TemplateEngine::Handlebars);
         for (name, text) in HANDLEBARS {
             assert!(text.ends_with('\n') && !text.ends_with("\n\n"), "{name}");
@@ -187,6 +246,21 @@ mod tests {
                 "{name} must be a template that can be parsed"
             );
         }
+    }
+
+    #[test]
+    fn every_base_is_read_and_others_are_refused_with_the_names() {
+        let (_, extending) = crate::defaults().pop().unwrap();
+        for (name, text) in BASES {
+            let found = base(name, &extending).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(found.version, extending.version);
+            assert!(!found.provisioning_config.files.is_empty(), "{text}");
+        }
+        let error = base("lib/rehdat", &extending).unwrap_err().to_string();
+        assert!(
+            error.starts_with("spec.extends: ") && error.contains("lib/redhat"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -70,6 +70,34 @@ pub(crate) fn upgrade_on_boot(stage: &mut StageConfig, pool: &Pool, packages: &P
     None
 }
 
+/// Makes cloud-init install the packages that the profile lists. Returns a warning if the settings prevent it.
+pub(crate) fn install(
+    provisioning: &mut StageConfig,
+    names: &[String],
+    packages: &Packages,
+) -> Option<String> {
+    if names.is_empty() {
+        return None;
+    }
+    if !packages.enabled {
+        return Some(
+            "the profile's packages are not installed: packages.enabled of the settings is false".to_owned(),
+        );
+    }
+    let listed = modules(provisioning)?
+        .entry("packages")
+        .or_insert_with(|| json!([]));
+    match listed.as_array_mut() {
+        Some(listed) => listed.extend(names.iter().map(|name| json!(name))),
+        None => {
+            return Some(
+                "the profile's packages are not installed: its module packages is not a list".to_owned(),
+            );
+        }
+    }
+    None
+}
+
 fn modules(stage: &mut StageConfig) -> Option<&mut Map<String, Value>> {
     stage.modules.get_or_insert_with(|| json!({})).as_object_mut()
 }

@@ -8,8 +8,8 @@ use osm_api::digest;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::pool::Pool;
 use osm_api::profile::{
-    AcceptedProfile, File, MAX_CONTENT_BYTES, OperatingSystem, OperatingSystemProfileSpec, ProfileConfig,
-    stored_json_bytes,
+    AcceptedProfile, FileContent, MAX_CONTENT_BYTES, OperatingSystem, OperatingSystemProfileSpec,
+    ProfileConfig, stored_json_bytes,
 };
 use osm_api::settings::Settings;
 use parking_lot::Mutex;
@@ -180,6 +180,8 @@ impl Profile {
         bootstrap.user_ssh_keys.clone_from(&pool.ssh_public_keys);
         if reader == Reader::CloudInit {
             warnings.extend(packages::configure(&mut bootstrap, pool, &settings.packages));
+            let listed = &self.spec.provisioning_config.packages;
+            warnings.extend(packages::install(&mut provisioning, listed, &settings.packages));
             warnings.extend(subscription::configure(&mut provisioning, pool));
             late_bound.extend(
                 subscription::used(pool)
@@ -359,16 +361,14 @@ fn digest_of(spec: &mut OperatingSystemConfigSpec) -> (String, usize) {
 /// Leaves out each file whose template renders to nothing, so that a template can decide whether its file exists. A file that the
 /// profile itself leaves empty stays.
 fn leave_out_empty_files(stage: Stage, config: &ProfileConfig, rendered: &mut StageConfig) {
-    let is_empty = |file: &File| {
-        file.content
-            .inline
-            .as_ref()
-            .is_none_or(|inline| inline.data.trim().is_empty())
+    let is_empty = |content: &FileContent| {
+        let inline = content.inline.as_ref();
+        inline.is_none_or(|inline| inline.data.trim().is_empty())
     };
     let mut sources = template_walk::files(stage.field(), config);
     rendered.files.retain(|file| {
-        let by_itself = sources.next().is_none_or(|(_, source)| is_empty(source));
-        by_itself || !is_empty(file)
+        let by_itself = sources.next().is_none_or(|(_, source)| is_empty(&source.content));
+        by_itself || !is_empty(&file.content)
     });
 }
 

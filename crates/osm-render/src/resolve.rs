@@ -1,99 +1,109 @@
-//! Resolves a profile: checks everything that can be checked without rendering, and applies the library.
-
-use std::collections::BTreeSet;
+//! Resolves a profile: checks everything that can be checked without rendering, and applies its bases and the library.
 
 use osm_api::digest;
 use osm_api::profile::{
-    AcceptedProfile, AcceptedSpec, ContainerRuntimeName, File, MAX_CONTENT_BYTES, OperatingSystem,
-    OperatingSystemProfileSpec, ProfileConfig, ProvisioningUtility, Unit, stored_json_bytes,
+    AcceptedProfile, AcceptedSpec, BaseProfile, MAX_CONTENT_BYTES, OperatingSystemProfileSpec,
+    stored_json_bytes,
 };
-use serde_json::Value;
 
 use crate::engine::Engine;
 use crate::error::ProfileError;
-use crate::user_data::{self, Reader};
-use crate::{Stage, engines, late_bound, library, template_walk};
+use crate::extends::{self, Base, ProfileKey};
+use crate::{Stage, additions, checks, engines, late_bound, library};
 
-/// Keys of a cloud-config that other fields set, and which.
-const RESERVED_MODULES: [(&str, &str); 4] = [
-    ("write_files", "list the files under files"),
-    ("hostname", "it is the machine's name"),
-    (
-        "ssh_authorized_keys",
-        "they come from the MachineDeployment's sshPublicKeys",
-    ),
-    ("ssh_pwauth", "it is always off"),
-];
+/// [`resolve_on`] for a profile that extends none that is stored.
+///
+/// # Errors
+/// As there.
+pub fn resolve(spec: &OperatingSystemProfileSpec) -> Result<AcceptedProfile, ProfileError> {
+    resolve_on(spec, &extends::bases(&ProfileKey::default(), spec, |_, _| None)?)
+}
 
-/// Checks a profile and applies what it builds on: the [library](crate::library_version)'s parts that its templates include
-/// become templates of its own.
+/// Checks a profile, puts it on its `bases`, the nearest first, and applies the library: the [library](crate::library_version)'s parts
+/// that the templates include become templates of the profile.
 ///
 /// # Errors
 /// The first mistake, with its path inside the spec. [`ProfileError::reason`] is its kind.
-pub fn resolve(spec: &OperatingSystemProfileSpec) -> Result<AcceptedProfile, ProfileError> {
-    if let Some(base) = &spec.extends {
-        return Err(ProfileError::ExtendsUnsupported(base.clone()));
+pub fn resolve_on(
+    spec: &OperatingSystemProfileSpec,
+    bases: &[Base],
+) -> Result<AcceptedProfile, ProfileError> {
+    check_text(spec)?;
+    // The profile alone first: here its mistakes have the indices that its author sees.
+    checks::check(spec)?;
+    let composed = extends::compose(spec, bases)?;
+    let engine = engines::engine(composed.template_engine);
+    if !bases.is_empty() {
+        check_text(&composed)?;
+        checks::check(&composed)?;
     }
-    let engine = engines::engine(spec.template_engine);
-    let tree = serde_json::to_value(spec).map_err(|_| invalid("", "can't be written as JSON"))?;
-    check_size(&tree.to_string())?;
-    if let Some(path) = late_bound::find_reserved(&tree) {
-        return Err(ProfileError::ReservedText { path });
-    }
-    let version = spec.version.strip_prefix('v').map(semver::Version::parse);
-    if !matches!(version, Some(Ok(_))) {
-        return Err(invalid(
-            "version",
-            "must be v and a semantic version, such as v1.0.0",
-        ));
-    }
-    if spec.supported_cloud_providers.is_empty() {
-        return Err(invalid(
-            "supportedCloudProviders",
-            "must name at least one cloud provider",
-        ));
-    }
-    if spec.provisioning_utility == ProvisioningUtility::Ignition && spec.os_name != OperatingSystem::Flatcar
-    {
-        return Err(invalid(
-            "provisioningUtility",
-            format!(
-                "is ignition, which {} does not have: use cloud-init",
-                spec.os_name
-            ),
-        ));
-    }
-    for stage in Stage::ALL {
-        check_stage(
-            stage,
-            stage.config(spec),
-            Reader::of(Some(spec.os_name), spec.provisioning_utility),
-        )?;
-    }
-    let (resolved, library) = apply_library(engine, spec)?;
-    let json = digest::canonical_json(&resolved).map_err(|_| invalid("", "can't be written as JSON"))?;
+    let lowered = additions::lower(composed);
+    checks::check(&lowered)?;
+    let (resolved, included) = apply_library(engine, &lowered)?;
+    let extended = bases.iter().any(Base::is_of_library);
+    let json = digest::canonical_json(&resolved).map_err(|_| unwritable())?;
     check_size(&json)?;
     Ok(AcceptedProfile {
-        version: resolved.version.clone(),
+        version: version(spec, bases),
         digest: digest::sha256_hex(json.as_bytes()),
         template_engine: resolved.template_engine,
-        library,
+        library: (included || extended).then(library::library_version),
+        bases: recorded(bases)?,
         spec: AcceptedSpec(resolved),
     })
 }
 
-/// `spec` with the parts of the library that it includes, and the library's version if it does.
+/// The version of a profile and those of its bases. The library has a version of its own.
+fn version(spec: &OperatingSystemProfileSpec, bases: &[Base]) -> String {
+    let mut version = spec.version.clone();
+    for base in bases.iter().filter(|base| !base.is_of_library()) {
+        version.push_str(&format!(" on {} {}", base.name(), base.spec.version));
+    }
+    version
+}
+
+fn recorded(bases: &[Base]) -> Result<Vec<BaseProfile>, ProfileError> {
+    let record = |base: &Base| {
+        Ok(BaseProfile {
+            namespace: base.key.namespace.clone(),
+            name: base.key.name.clone(),
+            version: base.spec.version.clone(),
+            digest: digest::of(&base.spec).map_err(|_| unwritable())?,
+        })
+    };
+    let stored = bases.iter().filter(|base| !base.is_of_library());
+    stored.map(record).collect()
+}
+
+/// Checks size and text of a whole spec.
+fn check_text(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileError> {
+    let tree = serde_json::to_value(spec).map_err(|_| unwritable())?;
+    check_size(&tree.to_string())?;
+    match late_bound::find_reserved(&tree) {
+        Some(path) => Err(ProfileError::ReservedText { path }),
+        None => Ok(()),
+    }
+}
+
+fn unwritable() -> ProfileError {
+    ProfileError::Invalid {
+        path: String::new(),
+        problem: "can't be written as JSON".to_owned(),
+    }
+}
+
+/// `spec` with the parts of the library that it includes, and whether it includes any.
 fn apply_library(
     engine: &dyn Engine,
     spec: &OperatingSystemProfileSpec,
-) -> Result<(OperatingSystemProfileSpec, Option<String>), ProfileError> {
+) -> Result<(OperatingSystemProfileSpec, bool), ProfileError> {
     let mut resolved = spec.clone();
     let bootstrap = library::add(engine, Stage::Bootstrap, &spec.bootstrap_config)?;
     let provisioning = library::add(engine, Stage::Provisioning, &spec.provisioning_config)?;
     let used = bootstrap.is_some() || provisioning.is_some();
     resolved.bootstrap_config = bootstrap.unwrap_or(resolved.bootstrap_config);
     resolved.provisioning_config = provisioning.unwrap_or(resolved.provisioning_config);
-    Ok((resolved, used.then(library::library_version)))
+    Ok((resolved, used))
 }
 
 fn check_size(json: &str) -> Result<(), ProfileError> {
@@ -104,223 +114,4 @@ fn check_size(json: &str) -> Result<(), ProfileError> {
         }),
         _ => Ok(()),
     }
-}
-
-fn invalid(path: impl Into<String>, problem: impl Into<String>) -> ProfileError {
-    ProfileError::Invalid {
-        path: path.into(),
-        problem: problem.into(),
-    }
-}
-
-fn check_stage(stage: Stage, config: &ProfileConfig, reader: Reader) -> Result<(), ProfileError> {
-    let name = stage.field();
-    let runtimes = &config.supported_container_runtimes;
-    if runtimes
-        .iter()
-        .filter(|runtime| runtime.name == ContainerRuntimeName::Containerd)
-        .count()
-        > 1
-    {
-        return Err(invalid(
-            format!("{name}.supportedContainerRuntimes"),
-            "lists containerd more than once",
-        ));
-    }
-    let mut paths: BTreeSet<String> = BTreeSet::new();
-    if stage == Stage::Bootstrap {
-        paths.extend(user_data::own_paths(reader).iter().map(|path| (*path).to_owned()));
-    }
-    for (place, file) in template_walk::files(name, config) {
-        let place = place.to_string();
-        check_file(&place, file)?;
-        check_file_for(reader, &place, file)?;
-        if !paths.insert(file.path.clone()) {
-            return Err(invalid(place, "this path is written more than once"));
-        }
-    }
-    let mut units = BTreeSet::new();
-    for (i, unit) in config.units.iter().enumerate() {
-        let place = format!("{name}.units[{i}] ({})", unit.name);
-        check_unit(&place, unit)?;
-        if !units.insert(&unit.name) {
-            return Err(invalid(place, "this unit is listed more than once"));
-        }
-        for path in user_data::unit_paths(unit) {
-            if !paths.insert(path) {
-                return Err(invalid(place, "its file is written more than once"));
-            }
-        }
-    }
-    if let Some(path) = paths
-        .iter()
-        .find(|path| parents(path).any(|parent| paths.contains(parent)))
-    {
-        return Err(invalid(
-            name,
-            format!("{path} lies below a path that is a file itself"),
-        ));
-    }
-    for (place, template, _) in template_walk::templates(name, config) {
-        // Without dots, so that no name is also a path inside the spec.
-        let good = |c: char| c.is_ascii_alphanumeric() || "-_/".contains(c);
-        if template.is_empty() || !template.chars().all(good) {
-            return Err(invalid(
-                place,
-                "a template's name may have letters, digits, -, _ and / only",
-            ));
-        }
-    }
-    let modules = config.modules.as_ref();
-    modules.map_or(Ok(()), |modules| {
-        check_modules(&format!("{name}.modules"), modules, reader)
-    })
-}
-
-/// The folders above a path.
-fn parents(path: &str) -> impl Iterator<Item = &str> {
-    path.match_indices('/').filter_map(|(at, _)| path.get(..at))
-}
-
-/// Refuses what would fail only on the machine, which then has no network to log in by.
-fn check_file_for(reader: Reader, place: &str, file: &File) -> Result<(), ProfileError> {
-    let below = |folders: &[&str]| folders.iter().any(|folder| file.path.starts_with(folder));
-    let (program, unwritable, why) = match reader {
-        Reader::CloudInit => return Ok(()),
-        Reader::CoreosCloudinit => (
-            "coreos-cloudinit",
-            below(&["/dev/", "/proc/", "/sys/"]),
-            "coreos-cloudinit creates new files, which this file system does not allow; write the file from a unit",
-        ),
-        Reader::Ignition => (
-            "Ignition",
-            below(&["/dev/", "/proc/", "/run/", "/sys/"]),
-            "Ignition writes files before this file system is mounted; write the file from a unit",
-        ),
-    };
-    if file.permissions > 777 {
-        return Err(invalid(
-            place,
-            format!("permissions must be 777 or less, {program} sets no others"),
-        ));
-    }
-    if below(&["/usr/"]) {
-        return Err(invalid(
-            place,
-            "/usr is read-only on Flatcar; write below /etc or /opt",
-        ));
-    }
-    if unwritable {
-        return Err(invalid(place, why));
-    }
-    Ok(())
-}
-
-fn check_file(place: &str, file: &File) -> Result<(), ProfileError> {
-    let path = &file.path;
-    let clean = path.starts_with('/')
-        && path.len() > 1
-        && !path.ends_with('/')
-        && !path.chars().any(char::is_control)
-        && path
-            .split('/')
-            .skip(1)
-            .all(|part| !matches!(part, "" | "." | ".."));
-    if !clean {
-        return Err(invalid(place, "path must be absolute, without //, . and .."));
-    }
-    if path.contains("{{") {
-        return Err(invalid(place, "path can't contain template tags"));
-    }
-    let digits = file.permissions.to_string();
-    if file.permissions > 7777 || !digits.chars().all(|digit| ('0'..='7').contains(&digit)) {
-        return Err(invalid(
-            place,
-            "permissions must be octal digits, such as 644 or 755",
-        ));
-    }
-    let Some(inline) = &file.content.inline else {
-        return Err(invalid(place, "content.inline is missing"));
-    };
-    match inline.encoding.as_deref() {
-        None | Some("" | "b64") => Ok(()),
-        Some(_) => Err(invalid(
-            place,
-            "content.inline.encoding must be b64 or absent; the data is plain text either way",
-        )),
-    }
-}
-
-fn check_unit(place: &str, unit: &Unit) -> Result<(), ProfileError> {
-    let word = |text: &str| {
-        !text.is_empty()
-            && text
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c))
-    };
-    let suffixes = [
-        ".service",
-        ".socket",
-        ".target",
-        ".timer",
-        ".path",
-        ".mount",
-        ".automount",
-        ".swap",
-        ".slice",
-    ];
-    if !word(&unit.name) || !suffixes.iter().any(|suffix| unit.name.ends_with(suffix)) {
-        return Err(invalid(
-            place,
-            "name must be that of a unit with its suffix, such as setup.service",
-        ));
-    }
-    for drop_in in &unit.drop_ins {
-        if !word(&drop_in.name) || !drop_in.name.ends_with(".conf") {
-            return Err(invalid(place, "the name of a drop-in must end in .conf"));
-        }
-    }
-    let (enable, mask) = (unit.enable == Some(true), unit.mask == Some(true));
-    if mask && (enable || unit.content.is_some()) {
-        return Err(invalid(
-            place,
-            "a masked unit can have no content and can't be enabled",
-        ));
-    }
-    if !mask && !enable && unit.content.is_none() && unit.drop_ins.is_empty() {
-        return Err(invalid(
-            place,
-            "has no effect; set content or dropIns, or enable or mask it",
-        ));
-    }
-    Ok(())
-}
-
-fn check_modules(place: &str, modules: &Value, reader: Reader) -> Result<(), ProfileError> {
-    let Value::Object(modules) = modules else {
-        return Err(invalid(place, "must be an object of cloud-init modules"));
-    };
-    for (key, value) in modules {
-        let place = format!("{place}.{key}");
-        if let Some(problem) = user_data::unsupported_module(reader, key) {
-            return Err(invalid(place, problem));
-        }
-        if let Some((_, instead)) = RESERVED_MODULES.iter().find(|(reserved, _)| reserved == key) {
-            return Err(invalid(place, format!("can't be set here: {instead}")));
-        }
-        if matches!(key.as_str(), "bootcmd" | "runcmd") {
-            let words = |item: &Value| {
-                item.as_array()
-                    .is_some_and(|words| words.iter().all(Value::is_string))
-            };
-            let commands = |items: &Vec<Value>| items.iter().all(|item| item.is_string() || words(item));
-            if !value.as_array().is_some_and(commands) {
-                return Err(invalid(
-                    place,
-                    "must be a list of commands: each a string, or a list of strings",
-                ));
-            }
-        }
-    }
-    Ok(())
 }

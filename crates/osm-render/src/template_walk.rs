@@ -5,7 +5,8 @@ use std::fmt;
 
 use osm_api::config::StageConfig;
 use osm_api::profile::{
-    ContainerRuntime, ContainerRuntimeName, DropIn, File, FileContent, InlineContent, ProfileConfig, Unit,
+    ContainerRuntime, ContainerRuntimeName, DropIn, File, FileContent, InlineContent, ProfileConfig,
+    ProfileFile, ProfileUnit, Unit,
 };
 use serde_json::Value;
 
@@ -91,9 +92,9 @@ pub(crate) fn runtime(config: &ProfileConfig) -> Option<&ContainerRuntime> {
 pub(crate) fn files<'a>(
     stage: &'static str,
     config: &'a ProfileConfig,
-) -> impl Iterator<Item = (Place<'a>, &'a File)> {
+) -> impl Iterator<Item = (Place<'a>, &'a ProfileFile)> {
     let of_runtime = runtime(config).into_iter().flat_map(|runtime| &runtime.files);
-    let place = move |(index, file): (usize, &'a File), of_runtime| {
+    let place = move |(index, file): (usize, &'a ProfileFile), of_runtime| {
         (
             Place::File {
                 stage,
@@ -188,12 +189,15 @@ pub(crate) fn map<'a, E>(
                 content: render(place(Some(name)), content)?,
             });
         }
-        let Unit {
+        // A resolved unit has no mark any more.
+        let ProfileUnit {
             name,
             enable,
             mask,
             content: _,
             drop_ins: _,
+            replace: _,
+            remove: _,
         } = unit;
         mapped.units.push(Unit {
             name: name.clone(),

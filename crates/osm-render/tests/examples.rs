@@ -9,9 +9,10 @@
 
 use std::path::Path;
 
+use osm_api::profile::AcceptedProfile;
 use osm_api::{MachineDeployment, OperatingSystemProfile, OperatingSystemProfileSpec, Pool, Settings};
 use osm_judges::{UserData, judge_user_data_batch};
-use osm_render::{Download, Stage, stand_in_cluster, user_data};
+use osm_render::{Base, Download, ProfileKey, Stage, stand_in_cluster, user_data};
 
 fn example(name: &str) -> String {
     std::fs::read_to_string(
@@ -29,8 +30,8 @@ fn pool(name: &str) -> Pool {
 }
 
 /// Both documents for the pool, before the judges.
-fn judge(pool: &Pool, spec: &OperatingSystemProfileSpec, settings: &Settings) {
-    let profile = osm_render::compile(&osm_render::resolve(spec).unwrap()).unwrap();
+fn judge(pool: &Pool, accepted: &AcceptedProfile, settings: &Settings) {
+    let profile = osm_render::compile(accepted).unwrap();
     let rendered = profile.render(pool, settings, &stand_in_cluster()).unwrap();
     assert!(rendered.warnings.is_empty(), "{:?}", rendered.warnings);
     for stage in Stage::ALL {
@@ -52,6 +53,7 @@ fn machine_deployments_render_with_default_and_air_gapped_settings() {
         .into_iter()
         .find(|(name, _)| name == "osp-ubuntu")
         .unwrap();
+    let ubuntu = osm_render::resolve(&ubuntu).unwrap();
     let air_gapped = Settings::parse(&example("settings-air-gapped.yaml")).unwrap();
     for name in [
         "machinedeployment-ubuntu-aws.yaml",
@@ -96,7 +98,62 @@ fn the_custom_profile_is_accepted_and_renders() {
     osm_render::dry_run(&osm_render::compile(&accepted).unwrap()).unwrap();
     judge(
         &pool("machinedeployment-ubuntu-openstack.yaml"),
-        &profile.spec,
+        &accepted,
         &Settings::default(),
     );
+}
+
+/// The code block of a section of docs/templates.md that has this line.
+fn documented(section: &str, line: &str) -> String {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/templates.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let start = page.find(&format!("\n## {section}\n")).unwrap();
+    let blocks = page[start..].split("\n\n    ").skip(1);
+    let blocks = blocks.map(|block| {
+        let lines = format!("    {block}");
+        let lines = lines.lines().map_while(|line| line.strip_prefix("    "));
+        lines.map(|line| format!("{line}\n")).collect::<String>()
+    });
+    blocks.into_iter().find(|block| block.starts_with(line)).unwrap()
+}
+
+#[test]
+fn the_profile_that_extends_a_default_is_accepted_renders_and_is_documented() {
+    let profile: OperatingSystemProfile = serde_saphyr::from_str(&example("osp-extends.yaml")).unwrap();
+    let documented: serde_json::Value =
+        serde_saphyr::from_str(&documented("Change one thing: extends", "spec:")).unwrap();
+    let documented: OperatingSystemProfileSpec = serde_json::from_value(documented["spec"].clone()).unwrap();
+    assert_eq!(documented, profile.spec);
+
+    let key = |name: &str| ProfileKey {
+        namespace: "kube-system".to_owned(),
+        name: name.to_owned(),
+    };
+    let built_in = |_: &str, name: &str| {
+        let (_, spec) = osm_render::defaults()
+            .into_iter()
+            .find(|(known, _)| known == name)?;
+        Some(Base { key: key(name), spec })
+    };
+    let bases = osm_render::bases(&key("osp-ubuntu-site"), &profile.spec, built_in).unwrap();
+    let accepted = osm_render::resolve_on(&profile.spec, &bases).unwrap();
+    assert!(
+        accepted.version.starts_with("v1.0.0 on osp-ubuntu v"),
+        "{}",
+        accepted.version
+    );
+    osm_render::dry_run(&osm_render::compile(&accepted).unwrap()).unwrap();
+    let pool = pool("machinedeployment-ubuntu-openstack.yaml");
+    judge(&pool, &accepted, &Settings::default());
+    let files = &accepted.spec.0.provisioning_config.files;
+    let text = |path: &str| {
+        let file = files.iter().find(|file| file.path == path)?;
+        Some(file.content.inline.as_ref()?.data.as_str())
+    };
+    assert_eq!(
+        text("/etc/systemd/journald.conf.d/10-kubernetes.conf"),
+        Some("[Journal]\nSystemMaxUse=5G\n")
+    );
+    assert_eq!(text("/etc/profile.d/osm-path.sh"), None);
+    assert!(text("/opt/bin/osm-setup").is_some() && text("/etc/chrony/conf.d/site.conf").is_some());
 }

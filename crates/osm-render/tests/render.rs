@@ -523,11 +523,6 @@ fn reserved_text_is_refused_wherever_it_comes_from() {
 fn profiles_that_can_not_work_are_refused_with_the_place() {
     let cases: Vec<(&str, &str, Box<dyn Fn(&mut Value)>)> = vec![
         (
-            "ExtendsUnsupported",
-            "base",
-            Box::new(|s| s["extends"] = json!("base")),
-        ),
-        (
             "ProfileInvalid",
             "use cloud-init",
             Box::new(|s| s["provisioningUtility"] = json!("ignition")),

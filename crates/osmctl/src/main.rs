@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bases;
 mod input;
 mod mirror_settings;
 mod nodes;

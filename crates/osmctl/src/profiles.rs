@@ -9,7 +9,7 @@ use osm_api::settings::Settings;
 use osm_api::{MachineDeployment, OperatingSystemProfile, names};
 use osm_render::{ClusterEndpoint, Profile, Rendered};
 
-use crate::input;
+use crate::{bases, input};
 
 /// A profile that can be rendered, with its name.
 pub struct Chosen {
@@ -20,8 +20,13 @@ pub struct Chosen {
 impl Chosen {
     /// The profile of `--profile`: the built-in one of that name, or else that of a file.
     pub fn given(argument: &Path) -> Result<Self> {
+        Self::given_beside(argument, &[])
+    }
+
+    /// [`given`](Self::given), where the profile may extend one of those `written` elsewhere.
+    fn given_beside(argument: &Path, written: &[OperatingSystemProfile]) -> Result<Self> {
         if let Some(spec) = argument.to_str().and_then(built_in) {
-            return Self::compile(argument.display().to_string(), &spec);
+            return Self::compile(argument.display().to_string(), &spec, &[]);
         }
         let given = input::manifests(argument).with_context(|| {
             format!(
@@ -30,11 +35,31 @@ impl Chosen {
                 built_in_names()
             )
         })?;
-        match given.profiles.as_slice() {
-            [profile] => Self::compile(profile.metadata.name.clone().unwrap_or_default(), &profile.spec),
+        // A file may also contain the profiles that its profile extends.
+        let is_base = |profile: &&OperatingSystemProfile| {
+            let name = profile.metadata.name.as_deref();
+            given
+                .profiles
+                .iter()
+                .any(|other| other.spec.extends.as_deref() == name)
+        };
+        let chosen: Vec<&OperatingSystemProfile> = given
+            .profiles
+            .iter()
+            .filter(|profile| !is_base(profile))
+            .collect();
+        match chosen.as_slice() {
+            [profile] => {
+                let name = profile.metadata.name.clone().unwrap_or_default();
+                Self::compile(
+                    name,
+                    &profile.spec,
+                    &[given.profiles.as_slice(), written].concat(),
+                )
+            }
             profiles => {
                 bail!(
-                    "{} contains {} OperatingSystemProfiles; provide exactly one",
+                    "{} contains {} OperatingSystemProfiles that no other one extends; provide exactly one",
                     argument.display(),
                     profiles.len()
                 )
@@ -52,20 +77,14 @@ impl Chosen {
         source: &Path,
     ) -> Result<Self> {
         if let Some(argument) = argument {
-            return Self::given(argument);
+            return Self::given_beside(argument, written);
         }
         let named = pool::annotation(machine_deployment, names::PROFILE).map(str::to_owned);
         let name = named.unwrap_or_else(|| {
             osm_render::default_name(pool.operating_system.as_str(), pool.provisioning_utility())
         });
-        let written = written
-            .iter()
-            .find(|profile| profile.metadata.name.as_deref() == Some(&name));
-        match written
-            .map(|profile| profile.spec.clone())
-            .or_else(|| built_in(&name))
-        {
-            Some(spec) => Self::compile(name, &spec),
+        match find(written, &name) {
+            Some(spec) => Self::compile(name, &spec, written),
             None => Err(anyhow!(
                 "profile {name} does not exist; provide it with --profile or in {}, or use a built-in profile: {}",
                 source.display(),
@@ -74,9 +93,14 @@ impl Chosen {
         }
     }
 
-    fn compile(name: String, spec: &OperatingSystemProfileSpec) -> Result<Self> {
+    /// Compiles a profile, which may extend those that are `written`, and built-in ones.
+    fn compile(
+        name: String,
+        spec: &OperatingSystemProfileSpec,
+        written: &[OperatingSystemProfile],
+    ) -> Result<Self> {
         let of_profile = || format!("profile {name}");
-        let accepted = osm_render::resolve(spec).with_context(of_profile)?;
+        let accepted = bases::resolve(&name, spec, |base| find(written, base)).with_context(of_profile)?;
         let profile = osm_render::compile(&accepted).with_context(of_profile)?;
         Ok(Self { name, profile })
     }
@@ -92,6 +116,15 @@ impl Chosen {
             .render(pool, settings, cluster)
             .with_context(|| format!("profile {}", self.name))
     }
+}
+
+/// The profile of this name: the one that is `written`, or else the built-in one.
+fn find(written: &[OperatingSystemProfile], name: &str) -> Option<OperatingSystemProfileSpec> {
+    let mut written = written.iter();
+    let written = written.find(|profile| profile.metadata.name.as_deref() == Some(name));
+    written
+        .map(|profile| profile.spec.clone())
+        .or_else(|| built_in(name))
 }
 
 fn built_in(name: &str) -> Option<OperatingSystemProfileSpec> {

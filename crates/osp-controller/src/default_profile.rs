@@ -2,6 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
+use osm_api::settings::DefaultProfiles;
 use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec, names};
 
 /// Value of the label [`names::DEFAULT_PROFILE`].
@@ -86,7 +87,7 @@ fn restore(stored: &OperatingSystemProfile, default: &OperatingSystemProfileSpec
 
 fn label_notice(stored: &OperatingSystemProfile) -> String {
     format!(
-        "{} is a default profile: osp-controller restored its label {}; copy the profile under another name to change it",
+        "{} is a default profile: osp-controller restored its label {}; to change it, extend or copy it under another name",
         stored.name_any(),
         names::DEFAULT_PROFILE
     )
@@ -101,7 +102,7 @@ fn replacement_notice(
         return None;
     }
     Some(format!(
-        "{} is a default profile: osp-controller replaced version {} with {}; copy the profile under another name to change it",
+        "{} is a default profile: osp-controller replaced version {} with {}; to change it, extend or copy it under another name",
         stored.name_any(),
         stored.spec.version,
         default.version
@@ -118,4 +119,38 @@ pub(crate) fn is_labelled(metadata: &ObjectMeta) -> bool {
 pub(crate) fn label(metadata: &mut ObjectMeta) {
     let labels = metadata.labels.get_or_insert_default();
     labels.insert(names::DEFAULT_PROFILE.to_owned(), LABEL_VALUE.to_owned());
+}
+
+/// The default profile of this name, unless the settings disable it.
+pub(crate) fn enabled(
+    defaults: &[(String, OperatingSystemProfileSpec)],
+    name: &str,
+    settings: &DefaultProfiles,
+) -> Option<OperatingSystemProfileSpec> {
+    let (_, spec) = defaults.iter().find(|(default, _)| default == name)?;
+    (settings.enabled && !settings.disabled.contains(&spec.os_name)).then(|| spec.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::profile;
+    use osm_api::profile::OperatingSystem::{Flatcar, Ubuntu};
+
+    #[test]
+    fn settings_disable_all_defaults_or_those_of_a_system() {
+        let defaults = [("osp-ubuntu".to_owned(), profile("v1.0.0"))];
+        let is_enabled = |name, enabled_at_all, disabled: &[_]| {
+            let settings = DefaultProfiles {
+                enabled: enabled_at_all,
+                disabled: disabled.to_vec(),
+            };
+            enabled(&defaults, name, &settings).is_some()
+        };
+        assert!(is_enabled("osp-ubuntu", true, &[]));
+        assert!(is_enabled("osp-ubuntu", true, &[Flatcar]));
+        assert!(!is_enabled("osp-ubuntu", true, &[Flatcar, Ubuntu]));
+        assert!(!is_enabled("osp-ubuntu", false, &[]));
+        assert!(!is_enabled("mine", true, &[]));
+    }
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use osm_api::settings::DefaultProfiles;
 use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec};
+use osm_render::ProfileKey;
 
+use crate::bases::{self, Bases, Sources};
 use crate::default_profile;
-use crate::refusal::Outcome;
+use crate::refusal::{Outcome, Refusal};
 use crate::state::State;
 
 /// The input of a plan.
@@ -24,8 +25,10 @@ pub struct Gathered {
     /// The default profile of this name. `None` if there is none, if the settings disable it, or if the settings, which could
     /// disable it, are not known yet.
     pub default: Option<OperatingSystemProfileSpec>,
-    /// The outcome of validating the stored profile; `None` if the profile is not [kept](Self::kept).
+    /// The outcome of validating the stored profile; `None` if the profile is not [kept](Self::kept), or waits for another one.
     pub validation: Option<Outcome>,
+    /// Name of the profile that it extends and that must be validated first.
+    pub awaited: Option<String>,
 }
 
 impl Gathered {
@@ -51,14 +54,8 @@ pub async fn gather(state: &State, key: &str) -> Gathered {
     let stored = state.profile(key);
     let (namespace, name) = key.split_once('/').unwrap_or_default();
     // Default profiles are installed only in the namespace of the installation.
-    let settings = state
-        .cluster
-        .settings
-        .borrow()
-        .clone()
-        .filter(|_| namespace == state.cluster.installation.namespace);
-    let default =
-        settings.and_then(|current| enabled(&state.defaults, name, &current.settings.default_profiles));
+    let is_installation = namespace == state.cluster.installation.namespace;
+    let default = is_installation.then(|| state.default_profile(name)).flatten();
     let mut gathered = Gathered {
         now: state.process.environment.now(),
         namespace: namespace.to_owned(),
@@ -66,9 +63,20 @@ pub async fn gather(state: &State, key: &str) -> Gathered {
         stored,
         default,
         validation: None,
+        awaited: None,
     };
-    if let Some(kept) = gathered.kept() {
-        gathered.validation = Some(state.validator.validate(key, &kept.spec).await);
+    if let Some(kept) = gathered.kept().cloned() {
+        let of = ProfileKey {
+            namespace: gathered.namespace.clone(),
+            name: gathered.name.clone(),
+        };
+        match find_bases(state, &of, &kept.spec) {
+            Ok(Bases::Ready(bases)) => {
+                gathered.validation = Some(state.validator.validate(key, &kept.spec, &bases).await);
+            }
+            Ok(Bases::Awaited(base)) => gathered.awaited = Some(base),
+            Err(refusal) => gathered.validation = Some(Err(refusal)),
+        }
     } else if gathered.stored.is_none() {
         state.validator.forget(key);
     }
@@ -77,36 +85,11 @@ pub async fn gather(state: &State, key: &str) -> Gathered {
     gathered
 }
 
-/// The default profile of this name, unless the settings disable it.
-fn enabled(
-    defaults: &[(String, OperatingSystemProfileSpec)],
-    name: &str,
-    settings: &DefaultProfiles,
-) -> Option<OperatingSystemProfileSpec> {
-    let (_, spec) = defaults.iter().find(|(default, _)| default == name)?;
-    (settings.enabled && !settings.disabled.contains(&spec.os_name)).then(|| spec.clone())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::plan::tests::profile;
-    use osm_api::profile::OperatingSystem::{Flatcar, Ubuntu};
-
-    #[test]
-    fn settings_disable_all_defaults_or_those_of_a_system() {
-        let defaults = [("osp-ubuntu".to_owned(), profile("v1.0.0"))];
-        let is_enabled = |name, enabled_at_all, disabled: &[_]| {
-            let settings = DefaultProfiles {
-                enabled: enabled_at_all,
-                disabled: disabled.to_vec(),
-            };
-            enabled(&defaults, name, &settings).is_some()
-        };
-        assert!(is_enabled("osp-ubuntu", true, &[]));
-        assert!(is_enabled("osp-ubuntu", true, &[Flatcar]));
-        assert!(!is_enabled("osp-ubuntu", true, &[Flatcar, Ubuntu]));
-        assert!(!is_enabled("osp-ubuntu", false, &[]));
-        assert!(!is_enabled("mine", true, &[]));
-    }
+fn find_bases(state: &State, key: &ProfileKey, spec: &OperatingSystemProfileSpec) -> Result<Bases, Refusal> {
+    let sources = Sources {
+        installation: &state.cluster.installation.namespace,
+        stored: &|key| state.profile(key),
+        is_coming: &|name| state.may_install(name),
+    };
+    bases::find(key, spec, &sources)
 }

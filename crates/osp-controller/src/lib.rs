@@ -6,6 +6,7 @@
 //! decisions, [`apply`] installs default profiles, and [`report`] alone writes status, Events, metrics and logs.
 
 pub mod apply;
+pub mod bases;
 pub mod crds;
 pub mod default_profile;
 pub mod gather;

@@ -19,6 +19,8 @@ pub struct Plan {
     pub verdict: Option<Verdict>,
     /// The status to write; `None` if it is up to date.
     pub status: Option<StatusUpdate>,
+    /// Name of the profile that must be validated before this one. The verdict before stays.
+    pub awaited: Option<String>,
 }
 
 /// A status to write.
@@ -52,7 +54,10 @@ pub fn plan(gathered: &Gathered) -> Plan {
     }
     match gathered.kept().zip(gathered.validation.as_ref()) {
         Some((kept, outcome)) => for_kept(gathered, kept, outcome),
-        None => Plan::default(),
+        None => Plan {
+            awaited: gathered.awaited.clone(),
+            ..Plan::default()
+        },
     }
 }
 
@@ -77,9 +82,9 @@ fn for_kept(gathered: &Gathered, kept: &OperatingSystemProfile, outcome: &Outcom
         transition,
     };
     Plan {
-        install: None,
         verdict: Some(verdict),
         status: (!is_up_to_date).then_some(update),
+        ..Plan::default()
     }
 }
 
@@ -89,7 +94,7 @@ fn verdict(
     accepted_before: Option<&AcceptedProfile>,
 ) -> Verdict {
     match (outcome, accepted_before) {
-        (Ok(_), _) => {
+        (Ok(accepted), _) => {
             let clouds: Vec<&str> = spec
                 .supported_cloud_providers
                 .iter()
@@ -99,7 +104,7 @@ fn verdict(
                 type_: ACCEPTED,
                 status: true,
                 reason: Reason::Accepted,
-                message: format!("version {} renders for {}", spec.version, clouds.join(", ")),
+                message: format!("version {} renders for {}", accepted.version, clouds.join(", ")),
             }
         }
         (Err(refusal), Some(last)) => Verdict {

@@ -43,6 +43,7 @@ fn stored(version: &str) -> Gathered {
         stored: Some(Arc::new(stored)),
         default: None,
         validation: None,
+        awaited: None,
     }
 }
 
@@ -67,6 +68,7 @@ fn restore(gathered: &Gathered) -> Restore {
         install,
         verdict,
         status,
+        ..
     } = plan(gathered);
     assert_eq!(
         (verdict, status),
@@ -395,7 +397,8 @@ fn another_library_is_followed_unless_the_profile_fails_with_it() {
 fn a_first_refusal_leaves_nothing_accepted() {
     for reason in [
         Reason::TemplateFailed,
-        Reason::ExtendsUnsupported,
+        Reason::ExtendsInvalid,
+        Reason::BaseNotFound,
         Reason::ContentTooLarge,
     ] {
         let gathered = Gathered {
@@ -410,6 +413,65 @@ fn a_first_refusal_leaves_nothing_accepted() {
         assert!(!status.conditions[0].message.contains("stays in use"));
         assert_eq!(status.observed_generation, Some(3));
     }
+}
+
+#[test]
+fn the_verdict_stays_while_another_profile_is_awaited() {
+    let mut gathered = carried_out(Gathered {
+        validation: Some(Ok(accepted("v1.0.0"))),
+        ..stored("v1.0.0")
+    });
+    gathered.validation = None;
+    gathered.awaited = Some("base".to_owned());
+    let Plan {
+        install,
+        verdict,
+        status,
+        awaited,
+    } = plan(&gathered);
+    assert_eq!((install, verdict, status), (None, None, None));
+    assert_eq!(awaited.as_deref(), Some("base"));
+}
+
+#[test]
+fn a_base_that_is_gone_leaves_the_last_good_version() {
+    let mut spec = profile("v1.0.0");
+    spec.extends = Some("base".to_owned());
+    spec.provisioning_config.files.clear();
+    let key = osm_render::ProfileKey {
+        namespace: "kube-system".to_owned(),
+        name: "base".to_owned(),
+    };
+    let base = osm_render::Base {
+        key,
+        spec: profile("v2.0.0"),
+    };
+    let resolved = osm_render::resolve_on(&spec, &[base]).unwrap();
+    let mut gathered = Gathered {
+        validation: Some(Ok(resolved.clone())),
+        ..stored("v1.0.0")
+    };
+    change(&mut gathered, |stored| stored.spec = spec.clone());
+    assert_eq!(
+        update(&gathered).status.conditions[0].message,
+        "version v1.0.0 on base v2.0.0 renders for aws"
+    );
+    let mut gathered = carried_out(gathered);
+    gathered.validation = Some(Err(osm_render::resolve(&spec).unwrap_err().into()));
+    let StatusUpdate {
+        status, transition, ..
+    } = update(&gathered);
+    assert_eq!(
+        (status.accepted, transition),
+        (Some(resolved), Some(Transition::Refused))
+    );
+    assert_eq!(status.conditions[0].reason, "BaseNotFound");
+    let message = &status.conditions[0].message;
+    assert!(
+        message.contains("\"base\"")
+            && message.ends_with("until then version v1.0.0 on base v2.0.0 stays in use"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -22,11 +22,18 @@ pub async fn report(state: &State, gathered: &Gathered, plan: &Plan) -> Result<(
         write_status(state, gathered, update).await?;
     }
     let key = gathered.key();
-    match &plan.verdict {
-        Some(verdict) => state
+    match (&plan.verdict, &plan.awaited) {
+        (Some(verdict), _) => state
             .conditions
             .count(&key, ACCEPTED, verdict.status, verdict.reason),
-        None => state.conditions.forget(&key, ACCEPTED),
+        (None, Some(base)) => {
+            tracing::debug!(
+                profile = key,
+                base,
+                "waits for the validation of the profile that it extends"
+            );
+        }
+        (None, None) => state.conditions.forget(&key, ACCEPTED),
     }
     if let Some(install) = &plan.install {
         report_install(state, gathered, install).await;

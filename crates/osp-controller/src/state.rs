@@ -13,6 +13,7 @@ use osm_runtime::runner::Shared;
 use osm_runtime::watch::{self, Watch};
 use osm_runtime::{Cluster, Process, settings_watch};
 
+use crate::default_profile;
 use crate::validate::Validator;
 
 /// What all reconciles share. Clones are cheap.
@@ -35,7 +36,8 @@ pub struct Inner {
     pub defaults: Vec<(String, OperatingSystemProfileSpec)>,
     /// Keys `namespace/name` of the profiles to reconcile.
     pub queue: Arc<Queue<String>>,
-    /// Profiles by namespace. They are cached whole, because the spec is validated and the last accepted copy in the status is kept.
+    /// Profiles by namespace, grouped by the name that they extend. They are cached whole, because the spec is validated and the
+    /// last accepted copy in the status is kept.
     pub profiles: BTreeMap<String, Arc<Cache<OperatingSystemProfile>>>,
     pub conditions: Arc<ConditionGauge>,
     pub validator: Validator,
@@ -46,7 +48,10 @@ impl State {
     pub fn start(process: &Arc<Process>, cluster: &Cluster) -> Self {
         let namespaces = cluster.installation.namespaces_of_profiles().into_iter();
         let profiles = namespaces
-            .map(|namespace| (namespace.to_owned(), Arc::default()))
+            .map(|namespace| {
+                let cache = Cache::grouped(|profile: &OperatingSystemProfile| profile.spec.extends.clone());
+                (namespace.to_owned(), Arc::new(cache))
+            })
             .collect();
         let state = Self(Arc::new(Inner {
             process: process.clone(),
@@ -64,11 +69,14 @@ impl State {
     fn watch(&self) {
         let cluster = &self.cluster;
         for (namespace, cache) in &self.profiles {
-            let queue = self.queue.clone();
+            let state = self.clone();
             Watch::each_namespace(&cluster.management, namespace, "operatingsystemprofiles")
                 .project(|profile| Some(trim(profile)))
                 .into_cache(cache)
-                .on_change(move |change| queue.add(change.key))
+                .on_change(move |change| {
+                    state.enqueue_extending(&change.key);
+                    state.queue.add(change.key);
+                })
                 .spawn(cluster);
         }
 
@@ -76,8 +84,12 @@ impl State {
         settings_watch::on_change(cluster, move || state.enqueue_defaults());
     }
 
+    /// The settings decide which default profiles are installed, and so also whether profiles that extend one wait for it.
     fn enqueue_defaults(&self) {
-        self.keys_of_defaults().for_each(|key| self.queue.add(key));
+        for key in self.keys_of_defaults() {
+            self.enqueue_extending(&key);
+            self.queue.add(key);
+        }
     }
 
     fn keys_of_defaults(&self) -> impl Iterator<Item = String> {
@@ -116,6 +128,35 @@ impl Inner {
         self.profiles.get(namespace)?.get(key)
     }
 
+    /// The default profile of this name, unless the settings disable it or are not known yet.
+    pub fn default_profile(&self, name: &str) -> Option<OperatingSystemProfileSpec> {
+        let settings = self.cluster.settings.borrow();
+        let current = settings.as_ref()?;
+        default_profile::enabled(&self.defaults, name, &current.settings.default_profiles)
+    }
+
+    /// Whether this service installs a default profile of this name, or may do so once it knows the settings.
+    pub fn may_install(&self, name: &str) -> bool {
+        let settings_are_known = self.cluster.settings.borrow().is_some();
+        let is_default = || self.defaults.iter().any(|(default, _)| default == name);
+        self.default_profile(name).is_some() || (!settings_are_known && is_default())
+    }
+
+    /// Queues the profiles that may extend the one with this key. Those that extend them follow when their status changes.
+    fn enqueue_extending(&self, key: &str) {
+        let Some((namespace, name)) = key.split_once('/') else {
+            return;
+        };
+        let is_of_installation = namespace == self.cluster.installation.namespace;
+        for (of, cache) in &self.profiles {
+            if is_of_installation || of == namespace {
+                for extending in cache.group(name) {
+                    self.queue.add(watch::key(&extending.metadata));
+                }
+            }
+        }
+    }
+
     /// Records what the API server returned for a write of this service.
     pub fn wrote(&self, profile: OperatingSystemProfile) {
         let (key, version) = (watch::key(&profile.metadata), Version::of(&profile.metadata));
@@ -126,6 +167,9 @@ impl Inner {
             // The result may contain a change of another client, which the watch will not show again.
             let generation = profile.metadata.generation;
             let change = cache.wrote(&key, version, trim(profile));
+            if change.is_some() {
+                self.enqueue_extending(&key);
+            }
             let old = change.and_then(|change| change.old);
             if old.is_none_or(|old| old.metadata.generation != generation) {
                 self.queue.add(key);

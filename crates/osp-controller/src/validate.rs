@@ -12,6 +12,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use osm_api::OperatingSystemProfileSpec;
 use osm_api::profile::AcceptedProfile;
+use osm_render::Base;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -107,12 +108,12 @@ impl Validator {
         }
     }
 
-    /// Validates the profile of this name.
+    /// Validates the profile of this name, which extends `bases`, the nearest first.
     ///
     /// # Errors
     /// The first error of the profile.
-    pub async fn validate(&self, name: &str, spec: &OperatingSystemProfileSpec) -> Outcome {
-        let accepted = osm_render::resolve(spec)?;
+    pub async fn validate(&self, name: &str, spec: &OperatingSystemProfileSpec, bases: &[Base]) -> Outcome {
+        let accepted = osm_render::resolve_on(spec, bases)?;
         self.result(name, &accepted).await?;
         Ok(accepted)
     }
@@ -168,7 +169,7 @@ mod tests {
     async fn good_is_accepted_and_each_refusal_keeps_its_reason() {
         let validator = Validator::default();
         let good = profile("v1.0.0");
-        let accepted = validator.validate("a", &good).await.unwrap();
+        let accepted = validator.validate("a", &good, &[]).await.unwrap();
         assert_eq!((accepted.version.as_str(), &accepted.spec.0), ("v1.0.0", &good));
 
         let mut go = good.clone();
@@ -179,16 +180,19 @@ mod tests {
             go.clone()
         };
         let (right, wrong) = (of_file("{{ .KubeVersion }}"), of_file("{{ .Nothing }}"));
-        assert!(validator.validate("a", &right).await.is_ok());
-        let refusal = validator.validate("a", &wrong).await.unwrap_err();
+        assert!(validator.validate("a", &right, &[]).await.is_ok());
+        let refusal = validator.validate("a", &wrong, &[]).await.unwrap_err();
         assert_eq!(refusal.reason, "TemplateFailed");
         assert!(refusal.message.contains("field Nothing"), "{refusal:?}");
-        let mut extends = good.clone();
-        extends.extends = Some("base".into());
-        assert_eq!(
-            validator.validate("a", &extends).await.unwrap_err().reason,
-            "ExtendsUnsupported"
-        );
+        let mut extending = good.clone();
+        extending.extends = Some("base".into());
+        let key = osm_render::ProfileKey::default();
+        let base = Base {
+            key,
+            spec: good.clone(),
+        };
+        let collision = validator.validate("a", &extending, &[base]).await.unwrap_err();
+        assert_eq!(collision.reason, Reason::ExtendsInvalid);
         let mut broken = good;
         broken.provisioning_config.files[0]
             .content
@@ -196,7 +200,7 @@ mod tests {
             .as_mut()
             .unwrap()
             .data = "one\ntwo {{nothing.here}}".into();
-        let refusal = validator.validate("a", &broken).await.unwrap_err();
+        let refusal = validator.validate("a", &broken, &[]).await.unwrap_err();
         assert!(refusal.message.contains("/etc/motd"), "{refusal:?}");
         assert!(refusal.message.contains("line 2"), "{refusal:?}");
     }
@@ -209,13 +213,13 @@ mod tests {
             Ok(())
         });
         for _ in 0..3 {
-            validator.validate("a", &profile("v1.0.0")).await.unwrap();
+            validator.validate("a", &profile("v1.0.0"), &[]).await.unwrap();
         }
         assert_eq!(DRY_RUNS.load(Ordering::SeqCst), 1);
-        validator.validate("a", &profile("v1.0.1")).await.unwrap();
+        validator.validate("a", &profile("v1.0.1"), &[]).await.unwrap();
         assert_eq!(DRY_RUNS.load(Ordering::SeqCst), 2);
         validator.forget("a");
-        validator.validate("a", &profile("v1.0.1")).await.unwrap();
+        validator.validate("a", &profile("v1.0.1"), &[]).await.unwrap();
         assert_eq!(DRY_RUNS.load(Ordering::SeqCst), 3);
     }
 
@@ -228,12 +232,12 @@ mod tests {
         // There are more profiles than slots, so each must free its slot.
         for i in 0..SPARE_SLOTS + 2 {
             let refusal = validator
-                .validate(&format!("bad-{i}"), &profile("v0.0.1"))
+                .validate(&format!("bad-{i}"), &profile("v0.0.1"), &[])
                 .await
                 .unwrap_err();
             assert_eq!(refusal.reason, Reason::JudgingBrokeOff);
         }
-        validator.validate("good", &profile("v1.0.0")).await.unwrap();
+        validator.validate("good", &profile("v1.0.0"), &[]).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -267,17 +271,17 @@ mod tests {
         // The caller gives up, but the work continues.
         assert!(
             validator
-                .validate("slow", &profile("v0.0.1"))
+                .validate("slow", &profile("v0.0.1"), &[])
                 .now_or_never()
                 .is_none()
         );
-        tokio::time::timeout(DEADLINE, validator.validate("quick", &profile("v1.0.0")))
+        tokio::time::timeout(DEADLINE, validator.validate("quick", &profile("v1.0.0"), &[]))
             .await
             .unwrap()
             .unwrap();
         *FINISH.0.lock().unwrap() = true;
         FINISH.1.notify_all();
-        tokio::time::timeout(DEADLINE, validator.validate("slow", &profile("v0.0.1")))
+        tokio::time::timeout(DEADLINE, validator.validate("slow", &profile("v0.0.1"), &[]))
             .await
             .unwrap()
             .unwrap();

@@ -169,10 +169,10 @@ async fn what_can_t_be_rendered_is_refused_with_what_to_do() -> Result<()> {
     assert_eq!(site.event("go", "Warning", "TemplateFailed").await?, message);
 
     let mut extending = profile("v1.0.0", "text");
-    extending["extends"] = json!("go");
+    extending["extends"] = json!("nothing");
     site.create("extending", extending).await?;
     let refused = site.judged("extending", "False", |_| true).await?;
-    assert_eq!(verdict(&refused).0, "ExtendsUnsupported");
+    assert_eq!(verdict(&refused).0, "BaseNotFound");
 
     let mut large = profile("v1.0.0", "");
     large["provisioningConfig"]["files"][0]["content"]["inline"]["data"] = json!("x".repeat(600 * 1024));
@@ -196,7 +196,7 @@ async fn what_can_t_be_rendered_is_refused_with_what_to_do() -> Result<()> {
     // They are counted after the status is written.
     let lines = [
         ("TemplateFailed", 1),
-        ("ExtendsUnsupported", 1),
+        ("BaseNotFound", 1),
         ("ContentTooLarge", 2),
     ]
     .map(|(reason, count)| {

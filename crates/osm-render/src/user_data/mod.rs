@@ -6,7 +6,7 @@ use std::fmt;
 use osm_api::config::{OperatingSystemConfigSpec, StageConfig};
 use osm_api::content;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
-use osm_api::profile::{CloudProvider, DropIn, OperatingSystem, ProvisioningUtility, Unit};
+use osm_api::profile::{CloudProvider, DropIn, OperatingSystem, ProfileUnit, ProvisioningUtility, Unit};
 use serde_json::{Map, Value};
 
 use crate::error::UserDataError;
@@ -287,7 +287,13 @@ fn unit_files(unit: &Unit) -> impl Iterator<Item = (String, &str)> {
     own.into_iter().chain(drop_ins)
 }
 
-/// Paths of the files that a unit takes.
-pub(crate) fn unit_paths(unit: &Unit) -> Vec<String> {
-    unit_files(unit).map(|(path, _)| path).collect()
+/// Paths of the files that a unit of a profile takes.
+pub(crate) fn unit_paths(unit: &ProfileUnit) -> Vec<String> {
+    let unit = Unit {
+        name: unit.name.clone(),
+        content: unit.content.clone(),
+        drop_ins: unit.drop_ins.clone(),
+        ..Unit::default()
+    };
+    unit_files(&unit).map(|(path, _)| path).collect()
 }

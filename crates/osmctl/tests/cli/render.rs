@@ -86,6 +86,64 @@ fn a_profile_in_the_stream_or_by_flag_and_settings_are_used() {
     assert!(out(&osmctl(&built_in, &both)).contains("path: \"/opt/bin/osm-setup\""));
 }
 
+/// Extends the profile `base`, whose commands it adds to.
+const EXTENDING: &str = r#"
+---
+apiVersion: operatingsystemmanager.k8c.io/v1alpha1
+kind: OperatingSystemProfile
+metadata: {name: mine}
+spec:
+  extends: osp-ubuntu
+  osName: ubuntu
+  osVersion: "24.04"
+  version: v2.0.0
+  templateEngine: Handlebars
+  supportedCloudProviders: [{name: openstack}]
+  provisioningConfig: {modules: {runcmd: ["echo mine"]}}
+"#;
+
+#[test]
+fn a_profile_extends_one_of_the_inputs_or_a_built_in_one() {
+    let arguments = ["render", "-f", "-", "--stage", "provisioning"];
+    let pool = naming_profile("mine");
+    let output = osmctl(&arguments, &format!("{pool}{EXTENDING}"));
+    let text = out(&output);
+    assert!(
+        text.contains("path: \"/opt/bin/osm-setup\"") && text.contains("echo mine"),
+        "{text}{}",
+        err(&output)
+    );
+    let output = osmctl(&arguments, &format!("{pool}{PROFILE}{EXTENDING}"));
+    let text = out(&output);
+    let (own, base) = (text.find("echo mine"), text.find("echo '1.34.2'"));
+    assert!(base.is_some() && base < own, "{text}{}", err(&output));
+
+    // A file with a profile and its base is one profile.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("profiles.yaml");
+    std::fs::write(
+        &file,
+        format!("{PROFILE}{EXTENDING}").replace("osp-ubuntu", "base"),
+    )
+    .unwrap();
+    let with_file = [&arguments[..], &["--profile", file.to_str().unwrap()]].concat();
+    let output = osmctl(&with_file, MACHINE_DEPLOYMENT);
+    assert!(out(&output).contains("echo mine"), "{}", err(&output));
+
+    for (extends, problem) in [
+        ("nothing", "\"nothing\", which spec.extends names"),
+        ("mine", "mine → mine"),
+    ] {
+        let extending = EXTENDING.replace("extends: osp-ubuntu", &format!("extends: {extends}"));
+        let output = osmctl(&arguments, &format!("{pool}{extending}"));
+        assert!(
+            !output.status.success() && err(&output).contains(problem),
+            "{}",
+            err(&output)
+        );
+    }
+}
+
 #[test]
 fn flatcar_gets_an_ignition_config() {
     for stage in ["bootstrap", "provisioning"] {

@@ -1,0 +1,74 @@
+//! What a stage puts on a machine: files and systemd units.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A systemd unit.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Unit {
+    /// Name with suffix, such as `kubelet.service`.
+    pub name: String,
+    /// Whether the unit is enabled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enable: Option<bool>,
+    /// Whether the unit is masked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask: Option<bool>,
+    /// Text of the unit. It is absent if only drop-ins are set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// Drop-ins of the unit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drop_ins: Vec<DropIn>,
+}
+
+/// A drop-in of a systemd unit.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+pub struct DropIn {
+    /// File name, such as `10-limits.conf`.
+    pub name: String,
+    /// Text of the drop-in.
+    pub content: String,
+}
+
+/// A file on the machine.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+pub struct File {
+    /// Absolute path.
+    pub path: String,
+    /// Mode, written as its octal digits without a leading zero: 644, 755. 0 means 644.
+    #[serde(default = "default_permissions")]
+    pub permissions: i32,
+    /// Content of the file.
+    pub content: FileContent,
+}
+
+pub(crate) fn default_permissions() -> i32 {
+    644
+}
+
+/// Content of a file.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+pub struct FileContent {
+    /// Content in the profile itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inline: Option<InlineContent>,
+}
+
+impl FileContent {
+    /// Whether no content is set.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inline.is_none()
+    }
+}
+
+/// Text of a file.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+pub struct InlineContent {
+    /// `b64` means that the user data contains the text in base64. The text in the profile is always plain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<String>,
+    /// The text.
+    pub data: String,
+}

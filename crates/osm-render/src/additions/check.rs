@@ -1,0 +1,107 @@
+//! Checks the fields of a stage that stand for files, modules and units.
+
+use osm_api::profile::{Commands, ProfileConfig};
+use serde_json::Value;
+
+use crate::Stage;
+use crate::error::ProfileError;
+use crate::user_data::{self, Reader};
+
+/// Most characters of a name, and of the value of a kernel parameter.
+const MAX_CHARS: usize = 256;
+
+/// # Errors
+/// The first mistake, with its path inside the spec.
+pub(crate) fn check(stage: Stage, config: &ProfileConfig, reader: Reader) -> Result<(), ProfileError> {
+    let name = stage.field();
+    let set = [
+        ("commands", config.commands.is_some()),
+        ("packages", !config.packages.is_empty()),
+        ("sysctls", !config.sysctls.is_empty()),
+        ("kernelModules", !config.kernel_modules.is_empty()),
+    ];
+    if stage == Stage::Bootstrap
+        && let Some((field, _)) = set.iter().find(|(_, is_set)| *is_set)
+    {
+        return Err(invalid(
+            format!("{name}.{field}"),
+            format!("can't be set here; set it in {}", Stage::Provisioning.field()),
+        ));
+    }
+    if let Some(commands) = &config.commands {
+        check_commands(name, commands, reader)?;
+    }
+    if !config.packages.is_empty()
+        && let Some(problem) = user_data::unsupported_module(reader, "packages")
+    {
+        return Err(invalid(format!("{name}.packages"), problem));
+    }
+    for (i, package) in config.packages.iter().enumerate() {
+        check_name(&format!("{name}.packages[{i}]"), package, "+._:=~-")?;
+    }
+    for (i, module) in config.kernel_modules.iter().enumerate() {
+        check_name(&format!("{name}.kernelModules[{i}]"), module, "_-")?;
+    }
+    for (key, value) in &config.sysctls {
+        let place = format!("{name}.sysctls.{key}");
+        check_name(&place, key, "._/-")?;
+        let value = value.to_string();
+        let is_line = !value.trim().is_empty() && !value.chars().any(char::is_control);
+        if !is_line || value.contains("{{") || value.chars().count() > MAX_CHARS {
+            return Err(invalid(
+                place,
+                format!(
+                    "must be a number or a text on one line, without {{{{ and with at most {MAX_CHARS} characters"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_commands(stage: &str, commands: &Commands, reader: Reader) -> Result<(), ProfileError> {
+    for (field, list) in [("before", &commands.before), ("after", &commands.after)] {
+        for (i, command) in list.iter().enumerate() {
+            let place = format!("{stage}.commands.{field}[{i}]");
+            let is_command = match command {
+                Value::String(text) => !text.trim().is_empty(),
+                Value::Array(words) => !words.is_empty() && words.iter().all(Value::is_string),
+                _ => false,
+            };
+            if !is_command {
+                return Err(invalid(
+                    place,
+                    "must be a command: a string, or a list of strings",
+                ));
+            }
+            // There the words are quoted in a script, and what a template renders could end the quotes.
+            if reader != Reader::CloudInit && command.is_array() && command.to_string().contains("{{") {
+                return Err(invalid(
+                    place,
+                    "a list of words can't contain template tags on Flatcar; write the command as one string",
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A name of letters, digits and these other characters, which does not look like an option.
+fn check_name(place: &str, name: &str, others: &str) -> Result<(), ProfileError> {
+    let good = |c: char| c.is_ascii_alphanumeric() || others.contains(c);
+    let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    if starts_well && name.chars().all(good) && name.len() <= MAX_CHARS {
+        return Ok(());
+    }
+    Err(invalid(
+        place,
+        format!("must be a name of letters, digits and {others}, with at most {MAX_CHARS} characters"),
+    ))
+}
+
+fn invalid(path: impl Into<String>, problem: impl Into<String>) -> ProfileError {
+    ProfileError::Invalid {
+        path: path.into(),
+        problem: problem.into(),
+    }
+}

@@ -1,0 +1,341 @@
+//! Commands, packages, kernel parameters and kernel modules of a profile, for each program that reads documents.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use std::process::Command;
+
+use osm_api::Settings;
+use osm_api::config::StageConfig;
+use osm_api::profile::{CloudProvider, OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility};
+use osm_judges::{UserData, coreos_cloud_configs, judge_user_data_batch};
+use osm_render::{
+    Base, ProfileKey, Rendered, Stage, compile, full_sample, placeholders, resolve, resolve_on,
+    stand_in_cluster, user_data,
+};
+use serde_json::{Value, json};
+
+/// A profile for a system with this provisioning stage, besides a unit and, where there are commands, commands.
+fn spec(os: &str, utility: &str, provisioning: Value) -> OperatingSystemProfileSpec {
+    let mut stage = json!({
+        "units": [{"name": "setup.service", "enable": true,
+            "content": "[Unit]\nDescription=x\n[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}],
+    });
+    stage
+        .as_object_mut()
+        .unwrap()
+        .extend(provisioning.as_object().unwrap().clone());
+    serde_json::from_value(json!({
+        "osName": os, "osVersion": "1", "version": "v1.0.0", "templateEngine": "Handlebars", "provisioningUtility": utility,
+        "supportedCloudProviders": [{"name": "aws"}], "provisioningConfig": stage,
+    }))
+    .unwrap()
+}
+
+const READERS: [(&str, &str); 3] = [
+    ("ubuntu", "cloud-init"),
+    ("flatcar", "cloud-init"),
+    ("flatcar", "ignition"),
+];
+
+fn everything() -> Value {
+    json!({
+        "commands": {
+            "before": ["echo \"first in {{pool.name}}\"", ["echo", "it's", "a;b"]],
+            "after": ["echo last"],
+        },
+        "sysctls": {"vm.max_map_count": 262_144, "net.ipv4.tcp_rmem": "4096 87380 6291456", "kernel.shmmax": 68_719_476_736_i64},
+        "kernelModules": ["nf_conntrack", "ip_vs"],
+    })
+}
+
+fn render(spec: &OperatingSystemProfileSpec, settings: &str) -> Rendered {
+    let (mut pool, _) = full_sample(spec, CloudProvider::Aws).unwrap();
+    pool.os.dist_upgrade_on_boot = false;
+    let profile = compile(&resolve(spec).unwrap()).unwrap();
+    let rendered = profile
+        .render(&pool, &Settings::parse(settings).unwrap(), &stand_in_cluster())
+        .unwrap();
+    let text = user_data(&rendered.spec, Stage::Provisioning, &placeholders(&rendered.spec)).unwrap();
+    let is_coreos = spec.os_name == OperatingSystem::Flatcar
+        && spec.provisioning_utility == ProvisioningUtility::CloudInit;
+    let judged = match is_coreos {
+        true => coreos_cloud_configs(&[("provisioning", &text)]),
+        false => judge_user_data_batch(&[UserData {
+            name: "provisioning",
+            text: &text,
+            kubelet: None,
+        }]),
+    };
+    judged.unwrap_or_else(|error| panic!("{error}\n{text}"));
+    rendered
+}
+
+fn text(stage: &StageConfig, path: &str) -> Option<String> {
+    let file = stage.files.iter().find(|file| file.path == path)?;
+    Some(file.content.inline.clone()?.data)
+}
+
+#[test]
+fn each_reader_gets_what_it_understands() {
+    for (os, utility) in READERS {
+        let rendered = render(&spec(os, utility, everything()), "{}")
+            .spec
+            .provisioning_config;
+        assert_eq!(
+            text(&rendered, "/etc/sysctl.d/99-zz-osm-profile.conf").unwrap(),
+            "kernel.shmmax = 68719476736\nnet.ipv4.tcp_rmem = 4096 87380 6291456\nvm.max_map_count = 262144\n"
+        );
+        assert_eq!(
+            text(&rendered, "/etc/modules-load.d/osm-profile.conf").unwrap(),
+            "nf_conntrack\nip_vs\n"
+        );
+        let units: Vec<&str> = rendered.units.iter().map(|unit| unit.name.as_str()).collect();
+        let apply = "modprobe -a nf_conntrack ip_vs; sysctl -q -e -p /etc/sysctl.d/99-zz-osm-profile.conf; :";
+        let before = "osm-commands-before.service";
+        match (os, utility) {
+            ("ubuntu", _) => {
+                assert_eq!(units, ["setup.service"]);
+                let expected = json!({
+                    "bootcmd": ["echo \"first in sample\"", ["echo", "it's", "a;b"], apply],
+                    "runcmd": ["echo last"],
+                });
+                assert_eq!(rendered.modules, Some(expected));
+            }
+            (_, "cloud-init") => {
+                let kernel = "osm-profile-kernel.service";
+                assert_eq!(
+                    units,
+                    [before, kernel, "setup.service", "osm-commands-after.service"]
+                );
+                let unit = rendered.units[1].content.clone().unwrap();
+                assert!(
+                    unit.contains("\nBefore=setup.service\n") && unit.contains(apply),
+                    "{unit}"
+                );
+            }
+            // The next boot, after which the units start, reads both files.
+            _ => assert_eq!(units, [before, "setup.service", "osm-commands-after.service"]),
+        }
+        if os == "flatcar" {
+            let unit = |name: &str| {
+                let found = rendered.units.iter().find(|unit| unit.name.contains(name));
+                found.unwrap().content.clone().unwrap()
+            };
+            let order = unit("before")
+                .lines()
+                .find(|line| line.starts_with("Before="))
+                .unwrap()
+                .to_owned();
+            assert!(
+                order.ends_with("setup.service") && !order.contains("commands"),
+                "{order}"
+            );
+            assert!(unit("after").contains("setup.service\n"), "{}", unit("after"));
+            let script = text(&rendered, "/opt/bin/osm-commands-before").unwrap();
+            let run = Command::new("sh").args(["-euc", &script]).output().unwrap();
+            let said = String::from_utf8(run.stdout).unwrap();
+            assert_eq!(
+                (run.status.success(), said.as_str()),
+                (true, "first in sample\nit's a;b\n")
+            );
+        }
+    }
+}
+
+#[test]
+fn without_them_a_resolved_profile_is_what_it_was() {
+    for (os, utility) in READERS {
+        let plain = spec(os, utility, json!({}));
+        let resolved = resolve(&plain).unwrap();
+        assert_eq!(resolved.spec.0, plain);
+        // And a resolved profile is as if somebody had written it so.
+        let resolved = resolve(&spec(os, utility, everything())).unwrap();
+        assert_eq!(resolve(&resolved.spec.0).unwrap().digest, resolved.digest);
+    }
+}
+
+#[test]
+fn own_modules_stay_in_the_middle() {
+    let mut provisioning = everything();
+    provisioning["modules"] = json!({"bootcmd": ["own first"], "runcmd": ["own last"]});
+    let modules = render(&spec("ubuntu", "cloud-init", provisioning), "{}")
+        .spec
+        .provisioning_config
+        .modules
+        .unwrap();
+    assert_eq!(
+        modules["bootcmd"].as_array().unwrap().last(),
+        Some(&json!("own first"))
+    );
+    assert_eq!(modules["runcmd"], json!(["own last", "echo last"]));
+}
+
+#[test]
+fn packages_are_installed_unless_the_settings_forbid_it() {
+    let provisioning = json!({"packages": ["htop", "g++"], "modules": {"packages": ["own"]}});
+    let listed = spec("ubuntu", "cloud-init", provisioning);
+    let rendered = render(&listed, "{}");
+    let modules = rendered.spec.provisioning_config.modules.unwrap();
+    assert_eq!(modules, json!({"packages": ["own", "htop", "g++"]}));
+    let rendered = render(&listed, "packages: {enabled: false}");
+    assert_eq!(
+        rendered.spec.provisioning_config.modules,
+        Some(json!({"packages": ["own"]}))
+    );
+    assert!(
+        rendered
+            .warnings
+            .iter()
+            .any(|warning| warning.contains("packages.enabled")),
+        "{:?}",
+        rendered.warnings
+    );
+}
+
+#[test]
+fn mistakes_are_refused_with_the_place() {
+    let flatcar = [("flatcar", "cloud-init"), ("flatcar", "ignition")];
+    let any: &[(&str, &str)] = &READERS;
+    let cases: Vec<(&[(&str, &str)], Value, &str)> = vec![
+        (
+            &flatcar,
+            json!({"packages": ["htop"]}),
+            "spec.provisioningConfig.packages: Flatcar has no package manager",
+        ),
+        (
+            &READERS[..1],
+            json!({"packages": ["--force"]}),
+            "packages[0]: must be a name",
+        ),
+        (
+            &READERS[..1],
+            json!({"packages": ["a b"]}),
+            "packages[0]: must be a name",
+        ),
+        (
+            any,
+            json!({"kernelModules": ["a", "-r"]}),
+            "kernelModules[1]: must be a name",
+        ),
+        (
+            any,
+            json!({"kernelModules": ["a.ko"]}),
+            "kernelModules[0]: must be a name",
+        ),
+        (
+            any,
+            json!({"sysctls": {"vm swappiness": 1}}),
+            "sysctls.vm swappiness: must be a name",
+        ),
+        (
+            any,
+            json!({"sysctls": {"vm.swappiness": "1\n2"}}),
+            "sysctls.vm.swappiness: must be a number or a text on one line",
+        ),
+        (
+            any,
+            json!({"sysctls": {"vm.swappiness": "{{x}}"}}),
+            "sysctls.vm.swappiness: must be",
+        ),
+        (
+            any,
+            json!({"sysctls": {"vm.swappiness": ""}}),
+            "sysctls.vm.swappiness: must be",
+        ),
+        (
+            any,
+            json!({"commands": {"before": [1]}}),
+            "commands.before[0]: must be a command",
+        ),
+        (
+            any,
+            json!({"commands": {"after": ["true", []]}}),
+            "commands.after[1]: must be a command",
+        ),
+        (
+            any,
+            json!({"commands": {"after": [["a", 1]]}}),
+            "commands.after[0]: must be a command",
+        ),
+        (
+            any,
+            json!({"commands": {"after": [" "]}}),
+            "commands.after[0]: must be a command",
+        ),
+        (
+            &flatcar,
+            json!({"commands": {"after": [["echo", "{{pool.name}}"]]}}),
+            "write the command as one string",
+        ),
+        (
+            any,
+            json!({"sysctls": {"a": 1}, "files": [{"path": "/etc/sysctl.d/99-zz-osm-profile.conf", "content": {"inline": {"data": ""}}}]}),
+            "written more than once",
+        ),
+    ];
+    for (readers, provisioning, text) in cases {
+        for (os, utility) in readers {
+            let error = resolve(&spec(os, utility, provisioning.clone())).expect_err(text);
+            assert_eq!(error.reason(), "ProfileInvalid");
+            assert!(error.to_string().contains(text), "{text}: {error}");
+        }
+    }
+    for field in ["commands", "packages", "sysctls", "kernelModules"] {
+        let mut early = spec("ubuntu", "cloud-init", json!({}));
+        let all = json!({"commands": {}, "packages": ["a"], "sysctls": {"a": 1}, "kernelModules": ["a"]});
+        early.bootstrap_config = serde_json::from_value(json!({field: all[field]})).unwrap();
+        let error = resolve(&early).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("spec.bootstrapConfig.{field}: can't be set here")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn an_extension_adds_to_those_of_its_base() {
+    let base = json!({
+        "commands": {"before": ["base 1"], "after": ["base 2"]}, "packages": ["a", "b"], "kernelModules": ["m"],
+        "sysctls": {"x": 1, "y": "2"},
+    });
+    let on_base = |provisioning: Value| {
+        let mut extension = spec("ubuntu", "cloud-init", json!({}));
+        extension.provisioning_config = serde_json::from_value(provisioning).unwrap();
+        let base = Base {
+            key: ProfileKey::default(),
+            spec: spec("ubuntu", "cloud-init", base.clone()),
+        };
+        resolve_on(&extension, &[base]).map(|accepted| accepted.spec.0.provisioning_config)
+    };
+    let own = json!({
+        "commands": {"before": ["own 1"], "after": ["own 2"]}, "packages": ["b", "c"], "kernelModules": ["n"],
+        "sysctls": {"x": 1, "y": 3, "z": 4}, "removeSysctls": ["y"],
+    });
+    let resolved = on_base(own).unwrap();
+    assert_eq!(resolved.packages, ["a", "b", "c"]);
+    let modules = resolved.modules.unwrap();
+    assert_eq!(modules["bootcmd"][0], "own 1");
+    assert_eq!(modules["bootcmd"][1], "base 1");
+    assert_eq!(modules["runcmd"], json!(["base 2", "own 2"]));
+    let texts: Vec<String> = resolved
+        .files
+        .into_iter()
+        .map(|file| file.content.inline.unwrap().data)
+        .collect();
+    assert_eq!(texts, ["m\nn\n", "x = 1\ny = 3\nz = 4\n"]);
+    for (own, text) in [
+        (
+            json!({"sysctls": {"y": 3}}),
+            "spec.provisioningConfig.sysctls.y: ",
+        ),
+        (json!({"removeSysctls": ["z"]}), "the nearest are x, y"),
+    ] {
+        let error = on_base(own).expect_err(text);
+        assert_eq!(error.reason(), "ExtendsInvalid");
+        assert!(error.to_string().contains(text), "{error}");
+    }
+}

@@ -1,0 +1,238 @@
+//! Finds the profiles that a profile extends, and whether they can be built on. Pure.
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use osm_api::condition::{self, ACCEPTED};
+use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec, Reason};
+use osm_render::{Base, ProfileError, ProfileKey};
+
+use crate::default_profile;
+use crate::refusal::Refusal;
+
+/// The profiles that a profile extends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Bases {
+    /// All of them are accepted; the nearest is the first.
+    Ready(Vec<Base>),
+    /// The profile of this name is not validated yet, or is about to be installed. A change of it wakes the profiles that extend it.
+    Awaited(String),
+}
+
+/// Where bases are looked for.
+pub(crate) struct Sources<'a> {
+    /// Namespace of the installation, whose profiles all others may extend.
+    pub(crate) installation: &'a str,
+    /// The stored profile with a key `namespace/name`.
+    pub(crate) stored: &'a dyn Fn(&str) -> Option<Arc<OperatingSystemProfile>>,
+    /// Whether osp-controller is about to install a default profile of this name.
+    pub(crate) is_coming: &'a dyn Fn(&str) -> bool,
+}
+
+impl Sources<'_> {
+    /// The profile that a profile in `namespace` means by `name`.
+    fn find(&self, namespace: &str, name: &str) -> Option<Arc<OperatingSystemProfile>> {
+        let stored = |namespace: &str| {
+            let stored = (self.stored)(&format!("{namespace}/{name}"));
+            stored.filter(|stored| !default_profile::is_deleted(stored))
+        };
+        stored(namespace).or_else(|| stored(self.installation))
+    }
+}
+
+/// The bases of the profile with this key.
+///
+/// # Errors
+/// A base that does not exist or is refused, or a profile that extends itself.
+pub(crate) fn find(
+    key: &ProfileKey,
+    spec: &OperatingSystemProfileSpec,
+    sources: &Sources<'_>,
+) -> Result<Bases, Refusal> {
+    let mut stored = Vec::new();
+    let found = osm_render::bases(key, spec, |namespace, name| {
+        let profile = sources.find(namespace, name)?;
+        let key = ProfileKey {
+            namespace: profile.namespace().unwrap_or_default(),
+            name: name.to_owned(),
+        };
+        let spec = profile.spec.clone();
+        stored.push(profile);
+        Some(Base { key, spec })
+    });
+    let bases = match found {
+        Err(ProfileError::BaseNotFound { base, .. }) if (sources.is_coming)(&base) => {
+            return Ok(Bases::Awaited(base));
+        }
+        found => found?,
+    };
+    // The lowest first: the others are refused because of it.
+    for base in stored.iter().rev() {
+        match verdict(base) {
+            Verdict::Accepted => {}
+            Verdict::Awaited => return Ok(Bases::Awaited(base.name_any())),
+            Verdict::Refused(reason) => {
+                return Err(Refusal {
+                    reason: Reason::BaseRefused,
+                    message: format!(
+                        "the profile {}, which this one extends, is refused ({reason}); correct it as its condition Accepted \
+                         describes",
+                        base.name_any()
+                    ),
+                });
+            }
+        }
+    }
+    Ok(Bases::Ready(bases))
+}
+
+enum Verdict {
+    Accepted,
+    Refused(String),
+    /// The newest spec is not validated yet.
+    Awaited,
+}
+
+fn verdict(profile: &OperatingSystemProfile) -> Verdict {
+    let status = profile.status.as_ref();
+    let accepted = status.and_then(|status| condition::find(&status.conditions, ACCEPTED));
+    match accepted {
+        Some(found) if found.observed_generation == profile.metadata.generation => {
+            match found.status.as_str() {
+                "True" => Verdict::Accepted,
+                _ => Verdict::Refused(found.reason.clone()),
+            }
+        }
+        _ => Verdict::Awaited,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use osm_api::condition as conditions;
+
+    use super::*;
+    use crate::plan::tests::profile;
+
+    /// How far the validation of a stored profile is.
+    #[derive(Clone, Copy)]
+    enum Stored {
+        Accepted,
+        Refused,
+        Edited,
+        New,
+        Deleting,
+    }
+    use Stored::{Accepted, Deleting, Edited, New, Refused};
+
+    fn stored(path: &str, extends: Option<&str>, state: Stored) -> (String, Arc<OperatingSystemProfile>) {
+        let (namespace, name) = path.split_once('/').unwrap();
+        let mut stored = OperatingSystemProfile::new(name, profile("v1.0.0"));
+        stored.spec.extends = extends.map(str::to_owned);
+        stored.metadata.namespace = Some(namespace.to_owned());
+        stored.metadata.generation = Some(2);
+        if matches!(state, Deleting) {
+            stored.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
+        }
+        let verdict = conditions::Verdict {
+            type_: ACCEPTED,
+            status: !matches!(state, Refused),
+            reason: if matches!(state, Refused) {
+                Reason::TemplateInvalid
+            } else {
+                Reason::Accepted
+            },
+            message: String::new(),
+        };
+        let observed = if matches!(state, Edited) { 1 } else { 2 };
+        let condition = verdict.condition(&[], Some(observed), jiff::Timestamp::UNIX_EPOCH);
+        if !matches!(state, New) {
+            stored.status = Some(osm_api::OperatingSystemProfileStatus {
+                observed_generation: Some(observed),
+                conditions: vec![condition],
+                accepted: None,
+            });
+        }
+        (path.to_owned(), Arc::new(stored))
+    }
+
+    /// The bases of `own/a`, which extends `b`.
+    fn found(all: &[(&str, Option<&str>, Stored)]) -> Result<Bases, Refusal> {
+        let all: BTreeMap<_, _> = all
+            .iter()
+            .map(|(path, extends, state)| stored(path, *extends, *state))
+            .collect();
+        let (_, of) = stored("own/a", Some("b"), New);
+        let key = ProfileKey {
+            namespace: "own".to_owned(),
+            name: "a".to_owned(),
+        };
+        let sources = Sources {
+            installation: "kube-system",
+            stored: &|key| all.get(key).cloned(),
+            is_coming: &|name| name == "osp-ubuntu",
+        };
+        find(&key, &of.spec, &sources)
+    }
+
+    fn ready(all: &[(&str, Option<&str>, Stored)]) -> Vec<String> {
+        match found(all).unwrap() {
+            Bases::Ready(bases) => bases
+                .into_iter()
+                .map(|base| format!("{}/{}", base.key.namespace, base.key.name))
+                .collect(),
+            awaited => panic!("{awaited:?}"),
+        }
+    }
+
+    #[test]
+    fn a_base_is_in_the_own_namespace_or_that_of_the_installation() {
+        let (own, installed) = (("own/b", None, Accepted), ("kube-system/b", None, Accepted));
+        assert_eq!(ready(&[own, installed]), ["own/b"]);
+        assert_eq!(ready(&[installed]), ["kube-system/b"]);
+        assert_eq!(ready(&[("own/b", None, Deleting), installed]), ["kube-system/b"]);
+        for missing in [("other/b", None, Accepted), ("own/b", None, Deleting)] {
+            let refusal = found(&[missing]).unwrap_err();
+            assert_eq!(refusal.reason, Reason::BaseNotFound);
+            assert!(refusal.message.contains("\"b\""), "{}", refusal.message);
+        }
+        assert_eq!(
+            ready(&[("own/b", Some("c"), Accepted), ("kube-system/c", None, Accepted)]),
+            ["own/b", "kube-system/c"]
+        );
+    }
+
+    #[test]
+    fn the_verdicts_of_all_bases_count_and_the_lowest_refused_one_is_named() {
+        let awaited = |all: &[_]| found(all).unwrap();
+        assert_eq!(awaited(&[("own/b", None, New)]), Bases::Awaited("b".to_owned()));
+        assert_eq!(
+            awaited(&[("own/b", None, Edited)]),
+            Bases::Awaited("b".to_owned())
+        );
+        assert_eq!(
+            awaited(&[("own/b", Some("c"), Refused), ("own/c", None, New)]),
+            Bases::Awaited("c".to_owned())
+        );
+        assert_eq!(
+            awaited(&[("own/b", Some("osp-ubuntu"), Accepted)]),
+            Bases::Awaited("osp-ubuntu".to_owned())
+        );
+        let refusal = found(&[("own/b", Some("c"), Refused), ("own/c", None, Refused)]).unwrap_err();
+        assert_eq!(refusal.reason, Reason::BaseRefused);
+        assert!(
+            refusal
+                .message
+                .starts_with("the profile c, which this one extends, is refused (TemplateInvalid);"),
+            "{}",
+            refusal.message
+        );
+        // Nothing is awaited for ever.
+        let refusal = found(&[("own/b", Some("a"), New), ("own/a", Some("b"), New)]).unwrap_err();
+        assert_eq!(refusal.reason, Reason::ExtendsInvalid);
+        assert!(refusal.message.contains("a → b → a"), "{}", refusal.message);
+    }
+}
