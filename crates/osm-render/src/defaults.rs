@@ -38,6 +38,11 @@ pub fn defaults() -> Vec<(String, OperatingSystemProfileSpec)> {
     BUILT_IN.iter().filter_map(|(_, text)| read(text).ok()).collect()
 }
 
+/// The manifests of the built-in profiles: names of their files, and their texts.
+pub fn default_manifests() -> impl Iterator<Item = (&'static str, &'static str)> {
+    BUILT_IN.into_iter()
+}
+
 /// Name of the profile of an operating system, which a pool uses unless it names one. Flatcar has one for each utility.
 /// The system is given by machine-controller's name for it.
 pub fn default_name(os: &str, utility: ProvisioningUtility) -> String {

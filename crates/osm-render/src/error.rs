@@ -16,6 +16,17 @@ pub struct TemplatePosition {
     pub column: Option<usize>,
 }
 
+impl TemplatePosition {
+    /// The start of a field.
+    fn of_field(path: &str) -> Self {
+        Self {
+            template: path.to_owned(),
+            line: None,
+            column: None,
+        }
+    }
+}
+
 impl std::fmt::Display for TemplatePosition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.template)?;
@@ -84,6 +95,23 @@ impl ProfileError {
             Self::ReservedText { .. } => Reason::ReservedText,
         }
     }
+
+    /// The place inside the spec that is wrong, if it is one.
+    pub fn position(&self) -> Option<TemplatePosition> {
+        match self {
+            Self::BaseNotFound { extending: None, .. }
+            | Self::ExtendsItself { .. }
+            | Self::ChainTooLong { .. } => Some(TemplatePosition::of_field("extends")),
+            Self::Extends { base: None, path, .. } => Some(TemplatePosition::of_field(path)),
+            // Another profile is wrong.
+            Self::BaseNotFound { .. } | Self::Extends { .. } => None,
+            Self::ContentTooLarge { .. } => None,
+            Self::Invalid { path, .. } | Self::ReservedText { path } => {
+                Some(TemplatePosition::of_field(path))
+            }
+            Self::Template { position, .. } => Some(position.clone()),
+        }
+    }
 }
 
 /// Why a pool can't be rendered.
@@ -148,6 +176,20 @@ impl RenderError {
             Self::UserDataTooLarge { .. } => Reason::UserDataTooLarge,
             Self::UserData(error) => error.reason(),
             Self::Sample { error, .. } => error.reason(),
+        }
+    }
+
+    /// The place inside the profile's spec that is wrong, if it is one. A file or unit may be given by its path on the machine.
+    pub fn position(&self) -> Option<TemplatePosition> {
+        match self {
+            Self::Template { position, .. } => Some(position.clone()),
+            Self::Sample { error, .. } => error.position(),
+            Self::UserData(
+                UserDataError::UnknownMarker { place }
+                | UserDataError::Unwritable { place }
+                | UserDataError::Unfit { place, .. },
+            ) => Some(TemplatePosition::of_field(place)),
+            _ => None,
         }
     }
 }

@@ -32,6 +32,7 @@ mod library;
 mod model;
 mod packages;
 mod profile;
+pub mod reference;
 mod rendered_text;
 mod reserved;
 mod resolve;
@@ -49,7 +50,7 @@ use osm_api::profile::{OperatingSystemProfileSpec, ProfileConfig};
 
 pub use clouds::{Encoding, delivery};
 pub use cluster_endpoint::ClusterEndpoint;
-pub use defaults::{blessed_version, default_name, defaults};
+pub use defaults::{blessed_version, default_manifests, default_name, defaults};
 pub use downloads::{Artefact, Download};
 pub use error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 pub use extends::{Base, ProfileKey, bases};
@@ -60,7 +61,9 @@ pub use reserved::RESERVED_PREFIX;
 pub use resolve::{resolve, resolve_on};
 pub use samples::{dry_run, dry_run_with, full_sample, plain_pools, sample_pools, stand_in_cluster};
 pub use size::{Counted, SizeLimit, size_limit};
-pub use user_data::{edge_script, placeholders, user_data};
+pub use user_data::{
+    MachineFile, MachineStage, MachineUnit, edge_script, machine_stage, placeholders, user_data,
+};
 
 /// A stage of a machine's setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,93 +1,379 @@
-//! Reading manifests and settings.
+//! Reading manifests and settings: any mix, from files, folders and standard input.
 
-use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::Result;
+use osm_api::names::{SETTINGS_CONFIG_MAP, SETTINGS_KEY};
 use osm_api::settings::Settings;
-use osm_api::{MachineDeployment, OperatingSystemProfile, Pool, strict};
+use osm_api::{MachineDeployment, OperatingSystemProfile, strict};
 use osm_render::yaml;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// What a stream of manifests holds.
-#[derive(Default)]
-pub struct Manifests {
-    /// MachineDeployments, in order.
-    pub machine_deployments: Vec<MachineDeployment>,
-    /// OperatingSystemProfiles, in order.
-    pub profiles: Vec<OperatingSystemProfile>,
+use crate::origin::Origin;
+use crate::problem::{Place, Problem, Problems};
+use crate::source::{self, Source};
+use crate::yaml_tree::{self, Mistake, Node};
+
+/// The kind of profiles that are kept apart from those that a service installs. Its schema is the same.
+const CUSTOM_PROFILE: &str = "CustomOperatingSystemProfile";
+
+const KINDS: &str =
+    "MachineDeployments, OperatingSystemProfiles, CustomOperatingSystemProfiles, ConfigMaps and settings";
+
+/// A manifest with its origin.
+#[derive(Clone, Debug)]
+pub struct Item<T> {
+    pub value: T,
+    pub origin: Origin,
 }
 
-/// Text of a file, or of standard input where the path is `-`.
-pub fn text(path: &Path) -> Result<String> {
-    if path == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin()
-            .read_to_string(&mut text)
-            .context("cannot read standard input")?;
-        return Ok(text);
-    }
-    std::fs::read_to_string(path).with_context(|| format!("cannot read {}; check the path", path.display()))
-}
-
-/// Reads a stream of manifests. Lists are taken apart; other kinds are an error.
-pub fn manifests(path: &Path) -> Result<Manifests> {
-    let name = path.display();
-    let documents = yaml::read(&text(path)?).map_err(|error| anyhow!("{name} is not valid YAML: {error}"))?;
-    let mut manifests = Manifests::default();
-    for (i, document) in documents.into_iter().enumerate() {
-        let items = match document.get("items").and_then(Value::as_array) {
-            Some(items)
-                if document
-                    .get("kind")
-                    .and_then(Value::as_str)
-                    .is_some_and(|kind| kind.ends_with("List")) =>
-            {
-                items.clone()
-            }
-            _ => vec![document],
-        };
-        for item in items {
-            take(&mut manifests, item).with_context(|| format!("{name}, document {}", i + 1))?;
-        }
-    }
-    Ok(manifests)
-}
-
-fn take(manifests: &mut Manifests, item: Value) -> Result<()> {
-    match item.get("kind").and_then(Value::as_str) {
-        Some("MachineDeployment") => manifests
-            .machine_deployments
-            .push(decode("MachineDeployment", item)?),
-        Some("OperatingSystemProfile") => manifests.profiles.push(decode("OperatingSystemProfile", item)?),
-        Some(kind) => bail!("is a {kind}; provide only MachineDeployments and OperatingSystemProfiles"),
-        None => bail!("has no kind; provide a complete manifest with apiVersion, kind and metadata"),
-    }
-    Ok(())
-}
-
-fn decode<T: DeserializeOwned>(kind: &str, value: Value) -> Result<T> {
-    strict::decode(value).map_err(|errors| anyhow!("this {kind} is invalid:\n  {}", errors.join("\n  ")))
-}
-
-/// Reads what rendering needs of a MachineDeployment.
-pub fn pool(machine_deployment: &MachineDeployment) -> Result<Pool> {
-    let name = machine_deployment.metadata.name.as_deref().unwrap_or_default();
-    Pool::read(machine_deployment).with_context(|| format!("MachineDeployment {name}"))
-}
-
-/// Reads a settings document; without one, the defaults.
-pub fn settings(path: Option<&Path>) -> Result<Settings> {
-    Ok(settings_document(path)?.0)
+/// A ConfigMap that holds settings.
+#[derive(Clone, Debug)]
+pub struct SettingsMap {
+    pub namespace: String,
+    pub name: String,
+    /// The document under the key `settings.yaml`.
+    pub text: String,
 }
 
 /// Settings, and the document that says so.
-pub fn settings_document(path: Option<&Path>) -> Result<(Settings, Value)> {
-    let Some(path) = path else {
-        return Ok((Settings::default(), Value::Object(Map::new())));
+#[derive(Clone, Debug)]
+pub struct SettingsDocument {
+    pub settings: Settings,
+    pub document: Value,
+}
+
+/// What inputs hold.
+#[derive(Clone, Debug, Default)]
+pub struct Manifests {
+    /// MachineDeployments, in order.
+    pub machine_deployments: Vec<Item<MachineDeployment>>,
+    /// Profiles of both kinds, in order.
+    pub profiles: Vec<Item<OperatingSystemProfile>>,
+    /// ConfigMaps with the settings of pools.
+    pub settings_maps: Vec<Item<SettingsMap>>,
+    /// Settings of the installation: documents without a kind, and the ConfigMap `osm-settings`.
+    pub settings: Vec<Item<SettingsDocument>>,
+}
+
+/// Reads inputs, and everything that is wrong with them. What is right is returned as well.
+pub fn read(paths: &[PathBuf]) -> (Manifests, Vec<Problem>) {
+    let (sources, problems) = source::read(paths);
+    let mut reader = Reader {
+        manifests: Manifests::default(),
+        problems,
     };
-    Settings::document(&text(path)?)
-        .and_then(|document| Ok((Settings::from_document(document.clone())?, document)))
-        .with_context(|| path.display().to_string())
+    sources.into_iter().for_each(|source| reader.source(source));
+    (reader.manifests, reader.problems)
+}
+
+/// Reads inputs.
+///
+/// # Errors
+/// All problems of all inputs.
+pub fn manifests(paths: &[PathBuf]) -> Result<Manifests> {
+    let (manifests, problems) = read(paths);
+    if problems.is_empty() {
+        Ok(manifests)
+    } else {
+        Err(Problems(problems).into())
+    }
+}
+
+/// Reads a settings document; without one, the defaults.
+///
+/// # Errors
+/// All problems of the document.
+pub fn settings_document(path: Option<&Path>) -> Result<SettingsDocument> {
+    let Some(path) = path else {
+        return Ok(SettingsDocument {
+            settings: Settings::default(),
+            document: Value::Object(Map::new()),
+        });
+    };
+    let (sources, problems) = source::read(&[path.to_owned()]);
+    let mut reader = Reader {
+        manifests: Manifests::default(),
+        problems,
+    };
+    let file = Place::file(path.display().to_string());
+    let [source] = sources.as_slice() else {
+        if reader.problems.is_empty() {
+            let message = "it is a folder; provide one file with the settings";
+            reader
+                .problems
+                .push(Problem::error("SettingsInvalid", file, message));
+        }
+        return Err(Problems(reader.problems).into());
+    };
+    match yaml_tree::read(&source.text) {
+        Ok(nodes) => {
+            let origin = Origin::new(source.name.as_str().into(), nodes.into_iter().next());
+            reader.settings(&source.text, origin);
+        }
+        Err(mistake) => reader.mistake(&source.name, mistake),
+    }
+    match reader.manifests.settings.pop() {
+        Some(item) => Ok(item.value),
+        None => Err(Problems(reader.problems).into()),
+    }
+}
+
+/// The settings of inputs: those of `path`, or else the one document that the inputs contain, or else the defaults.
+///
+/// # Errors
+/// Several documents, or a wrong one.
+pub fn settings(manifests: &Manifests, path: Option<&Path>) -> Result<SettingsDocument> {
+    match manifests.settings.as_slice() {
+        [one] if path.is_none() => Ok(one.value.clone()),
+        [first, second, ..] if path.is_none() => {
+            let message = format!(
+                "the inputs contain two settings documents, here and at {}; keep one, or name one with --settings",
+                first.origin.start()
+            );
+            Err(Problems::from(Problem::error("SettingsInvalid", second.origin.start(), message)).into())
+        }
+        _ => settings_document(path),
+    }
+}
+
+struct Reader {
+    manifests: Manifests,
+    problems: Vec<Problem>,
+}
+
+impl Reader {
+    fn mistake(&mut self, file: &str, mistake: Mistake) {
+        let place = Place {
+            file: file.to_owned(),
+            line: Some(mistake.line),
+            column: Some(mistake.column).filter(|column| *column > 0),
+        };
+        let mut problem = Problem::error("yaml", place, mistake.message);
+        problem.hint = mistake.hint;
+        self.problems.push(problem);
+    }
+
+    fn source(&mut self, source: Source) {
+        let Source { name, text, is_found } = source;
+        let nodes = match yaml_tree::read(&text) {
+            Ok(nodes) => nodes,
+            Err(mistake) => return self.mistake(&name, mistake),
+        };
+        let documents = match yaml::read(&text) {
+            Ok(documents) => documents,
+            Err(error) => {
+                let message = format!("not valid YAML: {error}");
+                return self
+                    .problems
+                    .push(Problem::error("yaml", Place::file(name), message));
+            }
+        };
+        // Both leave out what is empty, in the same way.
+        let is_known = nodes.len() == documents.len();
+        let mut nodes = nodes.into_iter();
+        let name: Rc<str> = name.into();
+        for (i, document) in documents.into_iter().enumerate() {
+            let node = nodes.next().filter(|_| is_known);
+            let origin = |node| Origin::new(name.clone(), node);
+            let Some(items) = items(&document) else {
+                self.take(document, origin(node), i, is_found);
+                continue;
+            };
+            let of_node = node.and_then(|node| node.get("items").cloned());
+            let mut nodes = of_node.map(Node::into_items).unwrap_or_default().into_iter();
+            for item in items {
+                self.take(item, origin(nodes.next()), i, is_found);
+            }
+        }
+    }
+
+    fn take(&mut self, item: Value, origin: Origin, document: usize, is_found: bool) {
+        let kind = item.get("kind").and_then(Value::as_str).map(str::to_owned);
+        match kind.as_deref() {
+            Some("MachineDeployment") => {
+                if let Some(value) = self.decode("MachineDeployment", item, &origin) {
+                    let item = Item { value, origin };
+                    self.manifests.machine_deployments.push(item);
+                }
+            }
+            Some(kind @ ("OperatingSystemProfile" | CUSTOM_PROFILE)) => self.profile(kind, item, origin),
+            Some("ConfigMap") => self.config_map(&item, &origin),
+            // Folders may hold manifests for other programs.
+            Some(_) if is_found => {}
+            Some(kind) => {
+                let message = format!("document {}: is a {kind}; provide only {KINDS}", document + 1);
+                self.problems
+                    .push(Problem::error("kind", origin.place("kind"), message));
+            }
+            None if is_found && !looks_like_settings(&item) => {}
+            None if item.is_object() && item.get("apiVersion").is_none() => {
+                let text = yaml::write(&item).unwrap_or_default();
+                self.settings(&text, origin);
+            }
+            None => {
+                let message = format!(
+                    "document {}: has no kind; provide a complete manifest with apiVersion, kind and metadata, or a settings \
+                     document",
+                    document + 1
+                );
+                self.problems
+                    .push(Problem::error("kind", origin.start(), message));
+            }
+        }
+    }
+
+    fn profile(&mut self, kind: &str, mut item: Value, origin: Origin) {
+        if let Some(field) = item.get_mut("kind") {
+            *field = Value::from("OperatingSystemProfile");
+        }
+        let written = item.clone();
+        let Some(value) = self.decode::<OperatingSystemProfile>(kind, item, &origin) else {
+            return;
+        };
+        if value.metadata.name.as_deref().is_none_or(str::is_empty) {
+            let message = format!("this {kind} has no metadata.name; give it one");
+            let problem = Problem::error("ProfileInvalid", origin.place("metadata"), message);
+            self.problems.push(problem);
+        }
+        let read = serde_json::to_value(&value.spec).unwrap_or_default();
+        let spec = written.get("spec").unwrap_or(&Value::Null);
+        let mut unknown = Vec::new();
+        unknown_fields(spec, &read, "spec", &mut unknown);
+        for path in unknown {
+            let message = format!("{path}: unknown field; the API server refuses or drops it");
+            let problem = Problem::error("unknown-field", origin.place(&path), message);
+            self.problems.push(
+                problem.hint("correct its name, or remove it; `osmctl schema profile` lists the fields"),
+            );
+        }
+        self.manifests.profiles.push(Item { value, origin });
+    }
+
+    fn config_map(&mut self, item: &Value, origin: &Origin) {
+        let text_at = |pointer| item.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let Some(text) = item
+            .get("data")
+            .and_then(|data| data.get(SETTINGS_KEY))
+            .and_then(Value::as_str)
+        else {
+            // It configures something else.
+            return;
+        };
+        let map = SettingsMap {
+            namespace: text_at("/metadata/namespace").unwrap_or_default(),
+            name: text_at("/metadata/name").unwrap_or_default(),
+            text: text.to_owned(),
+        };
+        let path = format!("data.{SETTINGS_KEY}");
+        if let Err(mistake) = yaml_tree::read(text) {
+            let place = origin.place_in_text(&path, mistake.line, Some(mistake.column));
+            let mut problem = Problem::error("SettingsInvalid", place, mistake.message);
+            problem.hint = mistake.hint;
+            return self.problems.push(problem);
+        }
+        if map.name != SETTINGS_CONFIG_MAP {
+            self.manifests.settings_maps.push(Item {
+                value: map,
+                origin: origin.clone(),
+            });
+            return;
+        }
+        self.settings_with(text, origin.clone(), |mistake| {
+            let inner = yaml_tree::read(text)
+                .ok()
+                .and_then(|nodes| nodes.into_iter().next());
+            let inner = Origin::new("".into(), inner).place(mistake);
+            origin.place_in_text(&path, inner.line.unwrap_or(1), inner.column)
+        });
+    }
+
+    fn settings(&mut self, text: &str, origin: Origin) {
+        let places = origin.clone();
+        self.settings_with(text, origin, |path| places.place(path));
+    }
+
+    fn settings_with(&mut self, text: &str, origin: Origin, place: impl Fn(&str) -> Place) {
+        let read = Settings::document(text).and_then(|document| {
+            let settings = Settings::from_document(document.clone())?;
+            Ok(SettingsDocument { settings, document })
+        });
+        match read {
+            Ok(value) => self.manifests.settings.push(Item { value, origin }),
+            Err(error) => self.problems.extend(error.0.into_iter().map(|line| {
+                let (path, _) = line.split_once(": ").unwrap_or_default();
+                Problem::error("SettingsInvalid", place(path), format!("the settings' {line}"))
+                    .hint("docs/settings.md lists all fields; `osmctl schema settings` prints the schema")
+            })),
+        }
+    }
+
+    fn decode<T: serde::de::DeserializeOwned>(
+        &mut self,
+        kind: &str,
+        item: Value,
+        origin: &Origin,
+    ) -> Option<T> {
+        match strict::decode(item) {
+            Ok(value) => Some(value),
+            Err(errors) => {
+                self.problems.extend(errors.into_iter().map(|line| {
+                    let (path, _) = line.split_once(": ").unwrap_or_default();
+                    let message = format!("this {kind} is invalid: {line}");
+                    let problem = Problem::error("ProfileInvalid", origin.place(path), message);
+                    if line.ends_with("expected a string") {
+                        return problem.hint("put the value into quotes");
+                    }
+                    problem
+                }));
+                None
+            }
+        }
+    }
+}
+
+/// Whether a document without a kind has a field of the settings. In folders, there are also files such as Chart.yaml.
+fn looks_like_settings(document: &Value) -> bool {
+    // Settings always have a JSON form.
+    let known = serde_json::to_value(Settings::default()).unwrap_or_default();
+    let fields = document
+        .as_object()
+        .filter(|fields| !fields.contains_key("apiVersion"));
+    fields.is_some_and(|fields| fields.keys().any(|field| known.get(field).is_some()))
+}
+
+/// The items of a List.
+fn items(document: &Value) -> Option<Vec<Value>> {
+    let kind = document.get("kind").and_then(Value::as_str)?;
+    let items = document.get("items").and_then(Value::as_array)?;
+    kind.ends_with("List").then(|| items.clone())
+}
+
+/// Paths of what is `written` but was not `read`. What was read leaves out what is empty.
+fn unknown_fields(written: &Value, read: &Value, path: &str, unknown: &mut Vec<String>) {
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    };
+    match (written, read) {
+        (Value::Object(written), Value::Object(read)) => {
+            for (key, value) in written {
+                let path = format!("{path}.{key}");
+                match read.get(key) {
+                    Some(read) => unknown_fields(value, read, &path, unknown),
+                    None if is_empty(value) => {}
+                    None => unknown.push(path),
+                }
+            }
+        }
+        (Value::Array(written), Value::Array(read)) => {
+            for (i, (written, read)) in written.iter().zip(read).enumerate() {
+                unknown_fields(written, read, &format!("{path}[{i}]"), unknown);
+            }
+        }
+        _ => {}
+    }
 }

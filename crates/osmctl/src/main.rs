@@ -1,17 +1,47 @@
 //! `osmctl` runs the code of the controllers offline. Each subcommand has its module.
+//!
+//! ```text
+//! problem ← yaml_tree, source, origin ← input ← profiles ← pools ← tree ← difference   shared; each uses only what is before it
+//! output                                                                               writing for people and programs
+//! render, lint, diff, …                                                                the subcommands
+//! ```
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use anyhow::Result;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 mod bases;
+mod diff;
+mod difference;
+mod documents;
+mod explain;
 mod input;
+mod lint;
 mod mirror_settings;
+mod new;
 mod nodes;
+mod origin;
 mod output;
+mod pools;
+mod problem;
 mod profiles;
 mod render;
+mod schema;
+mod source;
+mod test;
+mod tree;
 mod urls;
+mod yaml_tree;
+
+use crate::problem::Problems;
+
+/// Name of the program as a plugin of kubectl.
+const PLUGIN: &str = "kubectl-osm";
+
+/// How people call the plugin.
+const PLUGIN_CALL: &str = "kubectl osm";
 
 /// Show what Operating System Manager generates from profiles and MachineDeployments, without a cluster
 #[derive(Parser)]
@@ -25,22 +55,72 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Render(render::Render),
+    Lint(lint::Lint),
+    Diff(diff::Diff),
+    Test(test::Test),
+    New(new::New),
+    Explain(explain::Explain),
+    Schema(schema::Schema),
     Urls(urls::Urls),
     MirrorSettings(mirror_settings::MirrorSettings),
+    Completions(documents::Completions),
+    Man(documents::Man),
+}
+
+impl Command {
+    fn run(self, definition: clap::Command) -> Result<ExitCode> {
+        match self {
+            Self::Render(render) => render.run(),
+            Self::Lint(lint) => lint.run(),
+            Self::Diff(diff) => diff.run(),
+            Self::Test(test) => test.run(),
+            Self::New(new) => new.run(),
+            Self::Explain(explain) => explain.run(),
+            Self::Schema(schema) => schema.run(),
+            Self::Urls(urls) => urls.run(),
+            Self::MirrorSettings(settings) => settings.run(),
+            Self::Completions(completions) => completions.run(definition),
+            Self::Man(man) => man.run(definition),
+        }
+    }
+}
+
+/// The command line. As a plugin of kubectl, the program calls itself `kubectl osm`.
+fn definition() -> clap::Command {
+    let command = Cli::command();
+    let program = std::env::args_os().next().unwrap_or_default();
+    if Path::new(&program).file_stem().is_none_or(|name| name != PLUGIN) {
+        return command;
+    }
+    command
+        .name(PLUGIN)
+        .bin_name(PLUGIN_CALL)
+        .display_name(PLUGIN_CALL)
+        .mut_subcommands(|subcommand| {
+            let examples = subcommand.get_after_help().map(ToString::to_string);
+            match examples {
+                Some(text) => subcommand.after_help(text.replace("osmctl ", &format!("{PLUGIN_CALL} "))),
+                None => subcommand,
+            }
+        })
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let outcome = match cli.command {
-        Command::Render(render) => render.run(),
-        Command::Urls(urls) => urls.run(),
-        Command::MirrorSettings(settings) => settings.run(),
+    let matches = definition().get_matches();
+    let command = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli.command,
+        Err(error) => error.exit(),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("osmctl: {error:#}");
-            ExitCode::FAILURE
+    // As of `kubectl diff`: 1 reports differences.
+    let failure = match command {
+        Command::Diff(_) => ExitCode::from(2),
+        _ => ExitCode::FAILURE,
+    };
+    command.run(definition()).unwrap_or_else(|error| {
+        match error.downcast_ref::<Problems>() {
+            Some(problems) if error.chain().count() == 1 => eprintln!("{problems}"),
+            _ => eprintln!("osmctl: {error:#}"),
         }
-    }
+        failure
+    })
 }

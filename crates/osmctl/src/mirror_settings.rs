@@ -1,6 +1,7 @@
 //! `osmctl mirror-settings`: settings by which nodes download from a mirror, with checksums of what is on it.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -43,8 +44,11 @@ pub struct MirrorSettings {
 
 impl MirrorSettings {
     /// Checks and prints.
-    pub fn run(self) -> Result<()> {
-        let (settings, mut document) = input::settings_document(self.nodes.settings.as_deref())?;
+    pub fn run(self) -> Result<ExitCode> {
+        let input::SettingsDocument {
+            settings,
+            mut document,
+        } = input::settings_document(self.nodes.settings.as_deref())?;
         let downloads = self.nodes.downloads(&settings)?;
         let url = self.url.trim_end_matches('/');
         let mut mistakes = Vec::new();
@@ -62,7 +66,8 @@ impl MirrorSettings {
             );
         }
         Settings::from_document(document.clone()).context("--url can't be used")?;
-        output::print(&yaml::write(&document).map_err(anyhow::Error::msg)?)
+        output::print(&yaml::write(&document).map_err(anyhow::Error::msg)?)?;
+        Ok(ExitCode::SUCCESS)
     }
 }
 

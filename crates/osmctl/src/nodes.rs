@@ -15,7 +15,7 @@ use semver::Version;
 use serde_json::Value;
 
 use crate::profiles::Chosen;
-use crate::{input, output};
+use crate::{input, output, pools};
 
 /// Flags that select nodes.
 #[derive(Args)]
@@ -34,6 +34,13 @@ pub struct Nodes {
     /// Architecture of the nodes; can be repeated [default: all]
     #[arg(long, value_parser = PossibleValuesParser::new(ARCHITECTURES))]
     arch: Vec<String>,
+}
+
+/// A kind of node with what it is rendered from.
+struct Node {
+    pool: Pool,
+    profile: Rc<Chosen>,
+    settings: Settings,
 }
 
 /// Where pools come from.
@@ -61,15 +68,20 @@ fn cloud(text: &str) -> Result<CloudProvider, String> {
 impl Nodes {
     /// What all of them download, each file once and in order.
     pub fn downloads(&self, settings: &Settings) -> Result<Vec<Download>> {
-        let pools = match &self.source.filename {
-            Some(filename) => self.of_manifests(filename)?,
-            None => self.of_versions()?,
+        let nodes = match &self.source.filename {
+            Some(filename) => self.of_manifests(filename, settings)?,
+            None => self.of_versions(settings)?,
         };
         // URLs do not depend on it.
         let cluster = osm_render::stand_in_cluster();
         let (mut downloads, mut warnings) = (BTreeSet::new(), BTreeSet::new());
-        for (pool, profile) in pools {
-            let rendered = profile.render(&pool, settings, &cluster)?;
+        for Node {
+            pool,
+            profile,
+            settings,
+        } in nodes
+        {
+            let rendered = profile.render(&pool, &settings, &cluster)?;
             downloads.extend(rendered.downloads);
             warnings.extend(rendered.warnings);
         }
@@ -86,27 +98,28 @@ impl Nodes {
         Ok(downloads.into_iter().collect())
     }
 
-    fn of_manifests(&self, filename: &Path) -> Result<Vec<(Pool, Rc<Chosen>)>> {
-        let manifests = input::manifests(filename)?;
+    fn of_manifests(&self, filename: &Path, settings: &Settings) -> Result<Vec<Node>> {
+        let sources = [filename.to_owned()];
+        let manifests = input::manifests(&sources)?;
         if manifests.machine_deployments.is_empty() {
             bail!(
                 "{} contains no MachineDeployment; provide at least one, or use --profile and --kubelet-version",
                 filename.display()
             );
         }
-        let read = |machine_deployment| {
-            let pool = input::pool(machine_deployment)?;
-            let profile = self.profile.as_deref();
-            let profile = Chosen::of(machine_deployment, &pool, profile, &manifests.profiles, filename)?;
-            Ok((pool, Rc::new(profile)))
+        let selected = pools::select(&manifests, &sources, settings, self.profile.as_deref())?;
+        let node = |selected: pools::Selected| Node {
+            pool: selected.pool,
+            profile: selected.profile,
+            settings: selected.settings,
         };
-        manifests.machine_deployments.iter().map(read).collect()
+        Ok(selected.into_iter().map(node).collect())
     }
 
-    fn of_versions(&self) -> Result<Vec<(Pool, Rc<Chosen>)>> {
+    fn of_versions(&self, settings: &Settings) -> Result<Vec<Node>> {
         // The command line is refused without one.
         let argument = self.profile.as_deref().unwrap_or(Path::new(""));
-        let profile = Rc::new(Chosen::given(argument)?);
+        let profile = Rc::new(Chosen::given(argument, &[])?);
         let mut pools = osm_render::plain_pools(profile.spec(), &self.source.kubelet_version);
         if let Some(cloud) = self.cloud {
             pools.retain(|(_, pool)| pool.cloud_provider == cloud);
@@ -120,9 +133,11 @@ impl Nodes {
                 );
             }
         }
-        Ok(pools
-            .into_iter()
-            .map(|(_, pool)| (pool, Rc::clone(&profile)))
-            .collect())
+        let node = |(_, pool)| Node {
+            pool,
+            profile: Rc::clone(&profile),
+            settings: settings.clone(),
+        };
+        Ok(pools.into_iter().map(node).collect())
     }
 }

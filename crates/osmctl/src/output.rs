@@ -1,8 +1,9 @@
 //! Writing for people and programs.
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 
 /// Between two columns of a table.
 const GAP: &str = "   ";
@@ -16,10 +17,43 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
+/// When to colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    /// Whether standard output gets colours.
+    pub fn is_on(self) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            // https://no-color.org: any value that is not empty.
+            Self::Auto => {
+                std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+                    && std::io::stdout().is_terminal()
+            }
+        }
+    }
+}
+
 /// Writes warnings to standard error.
 pub fn warnings<'a>(warnings: impl IntoIterator<Item = &'a String>) {
     for warning in warnings {
         eprintln!("osmctl: warning: {warning}");
+    }
+}
+
+/// A number with its noun.
+pub fn count(number: usize, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        _ => format!("{number} {noun}s"),
     }
 }
 

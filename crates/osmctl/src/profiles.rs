@@ -1,34 +1,38 @@
 //! Which profile a MachineDeployment is rendered with.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use anyhow::{Context, Result, anyhow, bail};
+use osm_api::config::ProfileRef;
 use osm_api::pool::{self, Pool};
-use osm_api::profile::OperatingSystemProfileSpec;
+use osm_api::profile::{AcceptedProfile, OperatingSystemProfileSpec};
 use osm_api::settings::Settings;
 use osm_api::{MachineDeployment, OperatingSystemProfile, names};
 use osm_render::{ClusterEndpoint, Profile, Rendered};
 
-use crate::{bases, input};
+use crate::bases::Bases;
+use crate::input::{self, Item};
+use crate::origin::Origin;
+use crate::problem::{Place, Problem, Problems};
 
 /// A profile that can be rendered, with its name.
 pub struct Chosen {
     name: String,
+    namespace: String,
+    accepted: AcceptedProfile,
     profile: Profile,
+    origin: Origin,
 }
 
 impl Chosen {
-    /// The profile of `--profile`: the built-in one of that name, or else that of a file.
-    pub fn given(argument: &Path) -> Result<Self> {
-        Self::given_beside(argument, &[])
-    }
-
-    /// [`given`](Self::given), where the profile may extend one of those `written` elsewhere.
-    fn given_beside(argument: &Path, written: &[OperatingSystemProfile]) -> Result<Self> {
-        if let Some(spec) = argument.to_str().and_then(built_in) {
-            return Self::compile(argument.display().to_string(), &spec, &[]);
+    /// The profile of `--profile`: the built-in one of that name, or else that of a file. It may extend one of those `written`
+    /// elsewhere.
+    pub fn given(argument: &Path, written: &[Item<OperatingSystemProfile>]) -> Result<Self> {
+        if let Some(item) = argument.to_str().and_then(built_in) {
+            return Self::compile(&item, &[]);
         }
-        let given = input::manifests(argument).with_context(|| {
+        let given = input::manifests(&[argument.to_owned()]).with_context(|| {
             format!(
                 "{} is not a built-in profile ({}) and not a file",
                 argument.display(),
@@ -36,27 +40,18 @@ impl Chosen {
             )
         })?;
         // A file may also contain the profiles that its profile extends.
-        let is_base = |profile: &&OperatingSystemProfile| {
-            let name = profile.metadata.name.as_deref();
-            given
-                .profiles
-                .iter()
-                .any(|other| other.spec.extends.as_deref() == name)
+        let is_base = |profile: &&Item<OperatingSystemProfile>| {
+            let name = profile.value.metadata.name.as_deref();
+            let mut others = given.profiles.iter();
+            others.any(|other| name.is_some() && other.value.spec.extends.as_deref() == name)
         };
-        let chosen: Vec<&OperatingSystemProfile> = given
+        let chosen: Vec<&Item<OperatingSystemProfile>> = given
             .profiles
             .iter()
             .filter(|profile| !is_base(profile))
             .collect();
         match chosen.as_slice() {
-            [profile] => {
-                let name = profile.metadata.name.clone().unwrap_or_default();
-                Self::compile(
-                    name,
-                    &profile.spec,
-                    &[given.profiles.as_slice(), written].concat(),
-                )
-            }
+            [profile] => Self::compile(profile, &[given.profiles.as_slice(), written].concat()),
             profiles => {
                 bail!(
                     "{} contains {} OperatingSystemProfiles that no other one extends; provide exactly one",
@@ -67,42 +62,73 @@ impl Chosen {
         }
     }
 
-    /// The profile of a MachineDeployment: the one of `--profile`; the one that it names, or else the default of its operating
-    /// system and provisioning utility, of those `written` in `source`, or else built in.
+    /// The profile of a MachineDeployment: the one that it names, or else the default of its operating system and provisioning utility,
+    /// of those `written`, or else built in.
     pub fn of(
         machine_deployment: &MachineDeployment,
         pool: &Pool,
-        argument: Option<&Path>,
-        written: &[OperatingSystemProfile],
-        source: &Path,
+        written: &[Item<OperatingSystemProfile>],
+        sources: &[PathBuf],
     ) -> Result<Self> {
-        if let Some(argument) = argument {
-            return Self::given_beside(argument, written);
-        }
-        let named = pool::annotation(machine_deployment, names::PROFILE).map(str::to_owned);
-        let name = named.unwrap_or_else(|| {
+        let annotation = |key| pool::annotation(machine_deployment, key);
+        let name = annotation(names::PROFILE).map(str::to_owned).unwrap_or_else(|| {
             osm_render::default_name(pool.operating_system.as_str(), pool.provisioning_utility())
         });
-        match find(written, &name) {
-            Some(spec) => Self::compile(name, &spec, written),
-            None => Err(anyhow!(
+        let namespace = annotation(names::PROFILE_NAMESPACE);
+        let is_it = |profile: &&Item<OperatingSystemProfile>| {
+            let metadata = &profile.value.metadata;
+            let of_namespace = namespace
+                .zip(metadata.namespace.as_deref())
+                .is_none_or(|(wanted, found)| wanted == found);
+            metadata.name.as_deref() == Some(&name) && of_namespace
+        };
+        let mut found = written.iter().filter(is_it);
+        let Some(item) = found.next().cloned().or_else(|| built_in(&name)) else {
+            let sources: Vec<String> = sources.iter().map(|path| path.display().to_string()).collect();
+            return Err(anyhow!(
                 "profile {name} does not exist; provide it with --profile or in {}, or use a built-in profile: {}",
-                source.display(),
+                sources.join(", "),
                 built_in_names()
-            )),
+            ));
+        };
+        if let Some(other) = found.next() {
+            let message = format!(
+                "profile {name} is in the inputs twice, here and at {}; remove one of the two",
+                item.origin.start()
+            );
+            return Err(
+                Problems::from(Problem::error("ProfileInvalid", other.origin.start(), message)).into(),
+            );
         }
+        Self::compile(&item, written)
     }
 
     /// Compiles a profile, which may extend those that are `written`, and built-in ones.
     fn compile(
-        name: String,
-        spec: &OperatingSystemProfileSpec,
-        written: &[OperatingSystemProfile],
+        item: &Item<OperatingSystemProfile>,
+        written: &[Item<OperatingSystemProfile>],
     ) -> Result<Self> {
-        let of_profile = || format!("profile {name}");
-        let accepted = bases::resolve(&name, spec, |base| find(written, base)).with_context(of_profile)?;
-        let profile = osm_render::compile(&accepted).with_context(of_profile)?;
-        Ok(Self { name, profile })
+        let metadata = &item.value.metadata;
+        let name = metadata.name.clone().unwrap_or_default();
+        let failed = |error: osm_render::ProfileError| {
+            let place = error
+                .position()
+                .map_or_else(|| item.origin.start(), |at| item.origin.place_in_spec(&at));
+            of_profile(&name, error.reason().as_str(), place, &error.to_string())
+        };
+        let bases = Bases::of(written);
+        let accepted = bases.resolve(&name, &item.value.spec).map_err(failed)?;
+        let profile = osm_render::compile(&accepted).map_err(failed)?;
+        Ok(Self {
+            namespace: metadata
+                .namespace
+                .clone()
+                .unwrap_or_else(|| "kube-system".to_owned()),
+            name,
+            accepted,
+            profile,
+            origin: item.origin.clone(),
+        })
     }
 
     /// The profile as it was written.
@@ -110,34 +136,59 @@ impl Chosen {
         self.profile.spec()
     }
 
+    /// What an OperatingSystemConfig says about its profile.
+    pub fn reference(&self) -> ProfileRef {
+        ProfileRef {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            version: self.accepted.version.clone(),
+            digest: self.accepted.digest.clone(),
+            template_engine: self.accepted.template_engine,
+        }
+    }
+
     /// Renders it for a pool.
     pub fn render(&self, pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) -> Result<Rendered> {
-        self.profile
-            .render(pool, settings, cluster)
-            .with_context(|| format!("profile {}", self.name))
+        self.profile.render(pool, settings, cluster).map_err(|error| {
+            let place = error
+                .position()
+                .map_or_else(|| self.origin.start(), |at| self.origin.place_in_spec(&at));
+            of_profile(&self.name, error.reason().as_str(), place, &error.to_string()).into()
+        })
     }
 }
 
-/// The profile of this name: the one that is `written`, or else the built-in one.
-fn find(written: &[OperatingSystemProfile], name: &str) -> Option<OperatingSystemProfileSpec> {
-    let mut written = written.iter();
-    let written = written.find(|profile| profile.metadata.name.as_deref() == Some(name));
-    written
-        .map(|profile| profile.spec.clone())
-        .or_else(|| built_in(name))
+fn of_profile(name: &str, rule: &'static str, place: Place, message: &str) -> Problems {
+    Problem::error(rule, place, format!("profile {name}: {message}")).into()
 }
 
-fn built_in(name: &str) -> Option<OperatingSystemProfileSpec> {
-    osm_render::defaults()
-        .into_iter()
-        .find(|(known, _)| known == name)
-        .map(|(_, spec)| spec)
+/// The built-in profile of this name.
+pub fn built_in(name: &str) -> Option<Item<OperatingSystemProfile>> {
+    built_ins_with(|found| found == name).pop()
 }
 
-fn built_in_names() -> String {
-    osm_render::defaults()
-        .into_iter()
-        .map(|(name, _)| name)
-        .collect::<Vec<_>>()
-        .join(", ")
+/// The built-in profiles. Their origins are their files in the repository.
+pub fn built_ins() -> Vec<Item<OperatingSystemProfile>> {
+    built_ins_with(|_| true)
+}
+
+fn built_ins_with(is_wanted: impl Fn(&str) -> bool) -> Vec<Item<OperatingSystemProfile>> {
+    let texts = osm_render::default_manifests().zip(osm_render::defaults());
+    let wanted = texts.filter(|(_, (name, _))| is_wanted(name));
+    let files = wanted.map(|((file, text), (name, spec))| {
+        let node = crate::yaml_tree::read(text)
+            .ok()
+            .and_then(|nodes| nodes.into_iter().next());
+        Item {
+            value: OperatingSystemProfile::new(&name, spec),
+            origin: Origin::new(Rc::from(format!("profiles/{file}")), node),
+        }
+    });
+    files.collect()
+}
+
+/// Names of the built-in profiles, for messages.
+pub fn built_in_names() -> String {
+    let names: Vec<String> = osm_render::defaults().into_iter().map(|(name, _)| name).collect();
+    names.join(", ")
 }

@@ -1,18 +1,21 @@
-//! `osmctl render`: the user data of a MachineDeployment, with placeholders for what only a cluster knows.
+//! `osmctl render`: what the controllers write for MachineDeployments, with placeholders for what only a cluster knows.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use osm_api::content::RenderedFor;
-use osm_api::settings::Settings;
-use osm_api::{PoolRef, pool};
-use osm_render::ClusterEndpoint;
+use osm_render::yaml;
+use serde_json::{Value, json};
 
-use crate::profiles::Chosen;
-use crate::{input, output};
+use crate::tree::Tree;
+use crate::{input, output, pools};
 
-/// Print the user data that the controllers would write for a MachineDeployment
+/// Exit code of a wrong command line, as of clap.
+const USAGE_ERROR: u8 = 2;
+
+/// Print what the controllers would write for MachineDeployments
 ///
 /// The flag --profile selects the profile. Without it, the annotation k8c.io/operating-system-profile of the
 /// MachineDeployment does. The default is osp-OPERATINGSYSTEM. The command looks for the profile in -f first, then among
@@ -31,22 +34,43 @@ Examples:
 
   # Try a new profile with a pool of the cluster
   kubectl get -n kube-system machinedeployment pool -o yaml \\
-    | osmctl render -f - --profile my-profile.yaml --stage provisioning")]
+    | osmctl render -f - --profile my-profile.yaml --stage provisioning
+
+  # The files that machines of all pools in a folder would have, below ./machines/NAMESPACE/POOL
+  osmctl render manifests/ -o dir=machines
+
+  # The OperatingSystemConfigs that osc-controller would write
+  osmctl render manifests/ -o yaml")]
 pub struct Render {
-    /// Read the MachineDeployment from this YAML file, which may also contain profiles; - reads standard input
-    #[arg(short, long, value_name = "FILE|-")]
-    filename: PathBuf,
-    /// Settings document [default: the default settings]
-    #[arg(long, value_name = "FILE")]
-    settings: Option<PathBuf>,
-    /// Use this profile instead of the MachineDeployment's: a file, or the name of a built-in profile
-    #[arg(long, value_name = "FILE|NAME")]
-    profile: Option<PathBuf>,
-    /// Document to print
+    #[command(flatten)]
+    inputs: Inputs,
+    /// Document; with -o user-data it is required, with -o dir= the default is both
     #[arg(long, value_enum)]
-    stage: Stage,
+    stage: Option<Stage>,
+    /// Output: user-data (one document of one pool), yaml or json (OperatingSystemConfigs), or dir=PATH (the files of machines)
+    #[arg(short, long, value_name = "FORMAT", default_value = "user-data")]
+    output: Format,
 }
 
+/// Inputs of a command that renders.
+#[derive(Args)]
+#[group(skip)]
+pub struct Inputs {
+    /// Files and folders with MachineDeployments, profiles and settings; - reads standard input
+    #[arg(value_name = "PATH", required_unless_present = "filename")]
+    paths: Vec<PathBuf>,
+    /// The same as PATH; can be repeated
+    #[arg(short, long, value_name = "PATH|-")]
+    filename: Vec<PathBuf>,
+    /// Settings document [default: the one in the inputs, or the default settings]
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+    /// Use this profile instead of the MachineDeployments': a file, or the name of a built-in profile
+    #[arg(long, value_name = "FILE|NAME")]
+    profile: Option<PathBuf>,
+}
+
+/// One of the two documents of a pool.
 #[derive(Clone, Copy, ValueEnum)]
 enum Stage {
     /// The user data that the cloud provides to a new machine
@@ -55,68 +79,109 @@ enum Stage {
     Provisioning,
 }
 
-impl Render {
-    /// Renders and prints.
-    pub fn run(self) -> Result<()> {
-        let manifests = input::manifests(&self.filename)?;
-        let [machine_deployment] = manifests.machine_deployments.as_slice() else {
-            bail!(
-                "{} contains {} MachineDeployments; provide exactly one",
-                self.filename.display(),
-                manifests.machine_deployments.len()
-            );
-        };
-        let settings = input::settings(self.settings.as_deref())?;
-        let pool = input::pool(machine_deployment)?;
-        let profile = Chosen::of(
-            machine_deployment,
-            &pool,
-            self.profile.as_deref(),
-            &manifests.profiles,
-            &self.filename,
-        )?;
-        let rendered = profile.render(&pool, &settings, &endpoint(&settings))?;
-        output::warnings(&rendered.warnings);
-
-        let mut config = rendered.spec;
-        let rendered_for = RenderedFor {
-            pool: PoolRef::from(machine_deployment),
-            revision: pool::revision(machine_deployment).map(str::to_owned),
-            template_digest: pool::template_digest(machine_deployment),
-        };
-        rendered_for.store(&mut config);
-        let stage = match self.stage {
-            Stage::Bootstrap => osm_render::Stage::Bootstrap,
-            Stage::Provisioning => osm_render::Stage::Provisioning,
-        };
-        let document = osm_render::user_data(&config, stage, &osm_render::placeholders(&config))?;
-        output::print(&document)
+impl From<Stage> for osm_render::Stage {
+    fn from(stage: Stage) -> Self {
+        match stage {
+            Stage::Bootstrap => Self::Bootstrap,
+            Stage::Provisioning => Self::Provisioning,
+        }
     }
 }
 
-/// The API server of the settings, with placeholders for what they do not set.
-fn endpoint(settings: &Settings) -> ClusterEndpoint {
-    let stand_in = osm_render::stand_in_cluster();
-    let mut missing = Vec::new();
-    let mut given = |value: &Option<String>, field, stand_in| {
-        value.clone().unwrap_or_else(|| {
-            missing.push(field);
-            stand_in
-        })
-    };
-    let endpoint = ClusterEndpoint {
-        api_server: given(
-            &settings.cluster.api_server,
-            "cluster.apiServer",
-            stand_in.api_server,
-        ),
-        ca: given(&settings.cluster.ca_bundle, "cluster.caBundle", stand_in.ca),
-    };
-    if !missing.is_empty() {
-        eprintln!(
-            "osmctl: the settings do not set {}; the output contains placeholders",
-            missing.join(" and ")
-        );
+#[derive(Clone)]
+enum Format {
+    UserData,
+    Yaml,
+    Json,
+    Folder(PathBuf),
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "user-data" => Ok(Self::UserData),
+            "yaml" => Ok(Self::Yaml),
+            "json" => Ok(Self::Json),
+            _ => match text.strip_prefix("dir=") {
+                Some(path) if !path.is_empty() => Ok(Self::Folder(path.into())),
+                _ => Err("use user-data, yaml, json or dir=PATH".to_owned()),
+            },
+        }
     }
-    endpoint
+}
+
+impl Inputs {
+    /// Renders every MachineDeployment of the inputs, and reports warnings on standard error.
+    pub fn render(&self) -> Result<Vec<pools::RenderedPool>> {
+        let sources: Vec<PathBuf> = self.filename.iter().chain(&self.paths).cloned().collect();
+        let manifests = input::manifests(&sources)?;
+        let settings = input::settings(&manifests, self.settings.as_deref())?.settings;
+        let selected = pools::select(&manifests, &sources, &settings, self.profile.as_deref())?;
+        let rendered = pools::render(&selected)?;
+        pools::warn(&selected, &rendered);
+        Ok(rendered)
+    }
+
+    fn shown(&self) -> String {
+        let paths = self.filename.iter().chain(&self.paths);
+        paths
+            .map(|path| path.display().to_string())
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+}
+
+impl Render {
+    /// Renders and prints.
+    pub fn run(self) -> Result<ExitCode> {
+        if matches!((&self.output, self.stage), (Format::UserData, None)) {
+            eprintln!(
+                "osmctl: -o user-data prints one document; select it with --stage bootstrap or --stage provisioning"
+            );
+            return Ok(ExitCode::from(USAGE_ERROR));
+        }
+        let pools = self.inputs.render()?;
+        if pools.is_empty() {
+            bail!(
+                "{} contains 0 MachineDeployments; provide at least one, for -o user-data provide exactly one",
+                self.inputs.shown()
+            );
+        }
+        match (&self.output, self.stage) {
+            (Format::UserData, Some(stage)) => match pools.as_slice() {
+                [pool] => output::print(&pool.document(stage.into())?)?,
+                _ => bail!(
+                    "{} contains {} MachineDeployments; provide exactly one, or use another --output",
+                    self.inputs.shown(),
+                    pools.len()
+                ),
+            },
+            // Refused above.
+            (Format::UserData, None) => {}
+            (Format::Yaml, _) => {
+                let objects: Result<Vec<String>> = objects(&pools)
+                    .iter()
+                    .map(|object| yaml::write(object).map_err(anyhow::Error::msg))
+                    .collect();
+                output::print(&objects?.join("---\n"))?;
+            }
+            (Format::Json, _) => {
+                let list = json!({"apiVersion": "v1", "kind": "List", "items": objects(&pools)});
+                output::print(&format!("{list:#}\n"))?;
+            }
+            (Format::Folder(folder), stage) => {
+                let stages = stage.map_or(osm_render::Stage::ALL.to_vec(), |stage| vec![stage.into()]);
+                Tree::of(&pools, &stages)?.write(folder)?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn objects(pools: &[pools::RenderedPool]) -> Vec<Value> {
+    // What serializes has a JSON form.
+    let object = |pool: &pools::RenderedPool| serde_json::to_value(pool.object()).unwrap_or_default();
+    pools.iter().map(object).collect()
 }

@@ -1,6 +1,7 @@
 //! `osmctl urls`: what nodes download.
 
 use std::collections::HashSet;
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -52,14 +53,15 @@ enum Format {
 
 impl Urls {
     /// Lists and prints.
-    pub fn run(self) -> Result<()> {
-        let settings = input::settings(self.nodes.settings.as_deref())?;
+    pub fn run(self) -> Result<ExitCode> {
+        let settings = input::settings_document(self.nodes.settings.as_deref())?.settings;
         let downloads = self.nodes.downloads(&settings)?;
         output::print(&match self.output {
             Format::Urls => urls(&downloads),
             Format::Table => table(&downloads, &settings),
             Format::Json => json(&downloads, &settings),
-        })
+        })?;
+        Ok(ExitCode::SUCCESS)
     }
 }
 

@@ -6,9 +6,9 @@ use kube::ResourceExt;
 use osm_api::condition::{self, ACCEPTED};
 use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec, Reason};
 use osm_render::{Base, ProfileError, ProfileKey};
+use osm_validate::Refusal;
 
 use crate::default_profile;
-use crate::refusal::Refusal;
 
 /// The profiles that a profile extends.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec};
 use osm_render::ProfileKey;
+use osm_validate::{Outcome, Refusal};
 
 use crate::bases::{self, Bases, Sources};
 use crate::default_profile;
-use crate::refusal::{Outcome, Refusal};
 use crate::state::State;
 
 /// The input of a plan.

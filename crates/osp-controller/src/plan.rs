@@ -5,10 +5,10 @@ use kube::ResourceExt;
 use osm_api::condition::{self, ACCEPTED, Verdict};
 use osm_api::profile::{AcceptedProfile, OperatingSystemProfileStatus};
 use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec, Reason};
+use osm_validate::Outcome;
 
 use crate::default_profile::{self, Install};
 use crate::gather::Gathered;
-use crate::refusal::Outcome;
 
 /// What to do, complete: `apply` and `report` make no choices.
 #[derive(Clone, Debug, Default, PartialEq)]

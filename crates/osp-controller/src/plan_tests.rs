@@ -1,9 +1,9 @@
 use super::*;
 use crate::default_profile::{INTERIM_VERSION, Restore, is_labelled, label};
-use crate::refusal::Refusal;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use osm_api::names;
+use osm_validate::Refusal;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -26,6 +26,7 @@ fn refusal(reason: Reason) -> Outcome {
     Err(Refusal {
         reason,
         message: "files[0], line 2, column 5: no such field".into(),
+        position: None,
     })
 }
 
@@ -479,6 +480,7 @@ fn a_message_that_is_cut_does_not_look_new_each_time() {
     let long = Refusal {
         reason: Reason::TemplateFailed,
         message: "long ".repeat(2000),
+        position: None,
     };
     let gathered = Gathered {
         validation: Some(Err(long)),

@@ -1,5 +1,4 @@
-//! Validates a profile: resolves it, compiles its templates, renders the sample pools with it, and checks the resulting modules by
-//! cloud-init's schema.
+//! Runs the validation of profiles, which osm-validate implements.
 //!
 //! Rendering takes processor time and memory. So it runs in blocking threads, one profile at a time if possible, and once per content.
 //! It continues when the reconcile that started it times out, and the next reconcile gets the result.
@@ -13,12 +12,10 @@ use futures::future::{BoxFuture, Shared};
 use osm_api::OperatingSystemProfileSpec;
 use osm_api::profile::AcceptedProfile;
 use osm_render::Base;
+use osm_validate::{Outcome, Refusal};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
-
-use crate::modules::ModulesValidator;
-use crate::refusal::{Outcome, Refusal};
 
 /// How long one validation may take before the others use spare slots. One profile at a time takes the least memory, but a slow one must
 /// not delay the others.
@@ -88,15 +85,8 @@ pub struct Validator {
 
 impl Default for Validator {
     fn default() -> Self {
-        Self::with(dry_run)
+        Self::with(osm_validate::dry_run)
     }
-}
-
-/// Compiles every template, renders the sample pools, and validates the modules of each.
-pub(crate) fn dry_run(accepted: &AcceptedProfile) -> Result<(), Refusal> {
-    let profile = osm_render::compile(accepted)?;
-    let mut modules = ModulesValidator::new(profile.spec());
-    osm_render::dry_run_with(&profile, |sample, rendered| modules.validate(sample, rendered))
 }
 
 impl Validator {

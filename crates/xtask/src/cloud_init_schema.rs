@@ -1,4 +1,4 @@
-//! `cargo xtask cloud-init-schema`: copies the schema of cloud-config from cloud-init. osp-controller validates modules with it.
+//! `cargo xtask cloud-init-schema`: copies the schema of cloud-config from cloud-init. osm-validate validates modules with it.
 
 use anyhow::{Context, Result};
 use osm_judges::cloud_init_schema;
@@ -22,7 +22,7 @@ const OMITTED_KEYWORDS: [&str; 12] = [
     "prefixItems",
 ];
 
-/// Copy the schema of cloud-config from cloud-init, without its descriptions; osp-controller validates modules with it
+/// Copy the schema of cloud-config from cloud-init, without its descriptions; osm-validate validates modules with it
 #[derive(clap::Args)]
 pub struct CloudInitSchema {
     /// Write nothing; fail if the file is out of date
@@ -40,7 +40,7 @@ impl CloudInitSchema {
         let mut schema: Value = serde_json::from_str(&text).context("cloud-init's schema")?;
         strip(&mut schema);
         let text = format!("{schema}\n");
-        let path = crate::root().join("crates/osp-controller/src/modules/schema-cloud-config-v1.json");
+        let path = crate::root().join("crates/osm-validate/src/modules/schema-cloud-config-v1.json");
         let (good, bad) = (
             "cloud-init's schema is up to date",
             "out of date (run `cargo xtask cloud-init-schema`)",

@@ -26,7 +26,7 @@ pub(super) const LATE: &str = "late";
 pub(super) const DOWNLOAD_URL: &str = "download-url";
 pub(super) const CHECKSUM_URL: &str = "checksum-url";
 /// Helpers that know what is being rendered.
-const SESSION_HELPERS: [&str; 3] = [LATE, DOWNLOAD_URL, CHECKSUM_URL];
+pub(super) const SESSION_HELPERS: [&str; 3] = [LATE, DOWNLOAD_URL, CHECKSUM_URL];
 
 /// What including a template costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -26,6 +26,13 @@ mod session;
 mod tests;
 mod values;
 
+/// Names of all helpers.
+#[cfg(test)]
+pub(crate) fn helper_names() -> Vec<&'static str> {
+    let names = lint::BLOCK_HELPERS.into_iter().chain(lint::VALUE_HELPERS);
+    names.chain(lint::SESSION_HELPERS).collect()
+}
+
 pub(crate) struct HandlebarsEngine;
 
 impl Engine for HandlebarsEngine {

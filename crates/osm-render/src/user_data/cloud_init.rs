@@ -24,7 +24,8 @@ pub(super) fn write_for_owned(filled: Filled) -> Result<String, UserDataError> {
     text(Stage::Bootstrap, document)
 }
 
-fn document(stage: Stage, filled: Filled) -> Map<String, Value> {
+/// The cloud-config of a stage, as an object.
+pub(super) fn document(stage: Stage, filled: Filled) -> Map<String, Value> {
     let mut document = Map::new();
     let mut files = Vec::new();
     if let Some(name) = &filled.name {

@@ -80,6 +80,15 @@ pub(super) fn unsupported(module: &str) -> Option<&'static str> {
 
 /// The cloud-config of a stage.
 pub(super) fn write(stage: Stage, filled: &Filled) -> Result<String, UserDataError> {
+    let document = Value::Object(document(stage, filled)?);
+    let body = yaml::write_sparing(&document, &REPLACED).map_err(|_| UserDataError::Unwritable {
+        place: stage.field().to_owned(),
+    })?;
+    Ok(format!("#cloud-config\n{body}"))
+}
+
+/// The cloud-config of a stage, as an object.
+pub(super) fn document(stage: Stage, filled: &Filled) -> Result<Map<String, Value>, UserDataError> {
     let mut document = Map::new();
     let (mut files, mut units) = (Vec::new(), Vec::new());
     let mut gzip = Gzip::new();
@@ -132,11 +141,7 @@ pub(super) fn write(stage: Stage, filled: &Filled) -> Result<String, UserDataErr
         document.insert("manage_etc_hosts".to_owned(), value.clone());
     }
     document.retain(|_, part| *part != json!([]) && *part != json!({}));
-    let body =
-        yaml::write_sparing(&Value::Object(document), &REPLACED).map_err(|_| UserDataError::Unwritable {
-            place: stage.field().to_owned(),
-        })?;
-    Ok(format!("#cloud-config\n{body}"))
+    Ok(document)
 }
 
 fn place(stage: Stage, module: &str) -> String {

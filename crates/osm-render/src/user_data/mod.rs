@@ -19,10 +19,12 @@ mod coreos_cloudinit;
 mod edge;
 mod gzip;
 mod ignition;
+mod machine;
 mod unit_text;
 mod users;
 
 pub use edge::edge_script;
+pub use machine::{MachineFile, MachineStage, MachineUnit, machine_stage};
 
 /// The program that reads a document, each with a language of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,13 @@
 )]
 
 mod air_gap;
+mod documents;
+mod input;
+mod lint;
 mod mirror_settings;
+mod page;
 mod render;
+mod trees;
 mod upstream;
 mod urls;
 

@@ -205,7 +205,7 @@ fn mistakes_end_with_the_next_step() {
                 "{MACHINE_DEPLOYMENT}{}",
                 PROFILE.replace("templateEngine: Handlebars", "templateEngine: GoTemplate")
             ),
-            "rewrite the templates",
+            "function \"late\" not defined",
         ),
         (
             format!(
@@ -230,7 +230,7 @@ fn mistakes_end_with_the_next_step() {
     );
     assert!(
         err(&output).contains("mine is not a built-in profile (osp-amzn2, osp-")
-            && err(&output).contains("osp-ubuntu) and not a file: cannot read mine"),
+            && err(&output).contains("osp-ubuntu) and not a file: mine: error: cannot read it"),
         "{}",
         err(&output)
     );

@@ -270,7 +270,7 @@ fn mistakes_end_with_the_next_step() {
         (
             &["-f", "-", "--settings", "/nowhere"],
             MACHINE_DEPLOYMENT,
-            "cannot read /nowhere",
+            "/nowhere: error: cannot read it",
         ),
     ];
     for (arguments, input, text) in cases {

@@ -17,10 +17,11 @@ use syn::{
 };
 
 /// The crates whose messages users see.
-const CRATES: [&str; 6] = [
+const CRATES: [&str; 7] = [
     "osm-api",
     "osm-render",
     "osm-runtime",
+    "osm-validate",
     "osp-controller",
     "osc-controller",
     "secret-syncer",

@@ -16,7 +16,7 @@ use crate::error::UserDataError;
 
 mod modules;
 
-pub(super) use modules::unsupported as unsupported_module;
+pub(super) use modules::{passwd, unsupported as unsupported_module};
 
 /// The Ignition config of a stage.
 pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataError> {
@@ -46,7 +46,7 @@ pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataErro
         let empty = unit_files(unit).filter(|(_, text)| text.is_empty());
         files.extend(empty.map(|(path, text)| file(&path, 0o644, text)));
     }
-    let passwd = modules::passwd(stage, &filled)?;
+    let passwd = passwd(stage, &filled)?;
 
     let mut document = Map::from_iter([("ignition".to_owned(), json!({"version": "3.3.0"}))]);
     let parts = [

@@ -41,7 +41,10 @@ const WORDS: Words = Words {
 };
 
 /// `passwd` of a config: the pool's SSH keys, and the users and groups of the modules.
-pub(super) fn passwd(stage: Stage, filled: &Filled) -> Result<Map<String, Value>, UserDataError> {
+pub(in crate::user_data) fn passwd(
+    stage: Stage,
+    filled: &Filled,
+) -> Result<Map<String, Value>, UserDataError> {
     let place = |key: &str| format!("{}.modules.{key}", stage.field());
     for key in filled.modules.keys() {
         if let Some(problem) = unsupported(key) {

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use osm_api::Reason;
 use osm_api::config::OperatingSystemConfigSpec;
 use osm_api::profile::{OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility};
-use osm_render::Rendered;
+use osm_render::{Rendered, TemplatePosition};
 use serde_json::Value;
 
 use self::schema::Schema;
@@ -60,6 +60,7 @@ impl ModulesValidator {
             ("provisioningConfig", provisioning_config),
         ];
         let mut message = String::new();
+        let mut first = None;
         for (stage, config) in stages {
             let Some(modules) = config
                 .modules
@@ -80,6 +81,7 @@ impl ModulesValidator {
             for problem in problems {
                 // Writing to a String cannot fail.
                 let _ = write!(message, "{stage}.modules{}: {}; ", problem.path, problem.text);
+                first.get_or_insert_with(|| format!("{stage}.modules{}", problem.path));
             }
         }
         if message.is_empty() {
@@ -89,6 +91,11 @@ impl ModulesValidator {
         Err(Refusal {
             reason: Reason::ModulesInvalid,
             message,
+            position: first.map(|template| TemplatePosition {
+                template,
+                line: None,
+                column: None,
+            }),
         })
     }
 }
@@ -285,7 +292,7 @@ mod tests {
     #[test]
     fn every_default_profile_is_valid_and_a_problem_has_its_stage_and_sample() {
         for (name, spec) in osm_render::defaults() {
-            crate::validate::dry_run(&osm_render::resolve(&spec).unwrap())
+            crate::dry_run(&osm_render::resolve(&spec).unwrap())
                 .unwrap_or_else(|refusal| panic!("{name}: {refusal:?}"));
         }
         let validate = |system: &str, bootstrap: Value, provisioning: Value| {
@@ -295,7 +302,7 @@ mod tests {
                 "bootstrapConfig": {"modules": bootstrap}, "provisioningConfig": {"modules": provisioning},
             }))
             .unwrap();
-            crate::validate::dry_run(&osm_render::resolve(&spec).unwrap())
+            crate::dry_run(&osm_render::resolve(&spec).unwrap())
         };
         let provisioning = json!({"ntp": {"servers": ["a"]}, "resolv_conf": {"domain": "{{cluster.dnsDomain}}", "nameserver": "a"}});
         let refusal = validate("ubuntu", json!({"runcdm": ["a"]}), provisioning).unwrap_err();

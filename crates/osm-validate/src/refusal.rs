@@ -2,7 +2,7 @@
 
 use osm_api::Reason;
 use osm_api::profile::AcceptedProfile;
-use osm_render::{ProfileError, RenderError};
+use osm_render::{ProfileError, RenderError, TemplatePosition};
 
 /// What belongs in `status.accepted`, or why osp-controller refuses the profile.
 pub type Outcome = Result<AcceptedProfile, Refusal>;
@@ -14,15 +14,18 @@ pub struct Refusal {
     pub reason: Reason,
     /// What is wrong, where, and how to correct it.
     pub message: String,
+    /// Where it is, if that is one place inside the spec. The message contains it, too.
+    pub position: Option<TemplatePosition>,
 }
 
 impl Refusal {
     /// Validation itself failed, as by a panic.
-    pub(crate) fn broke_off() -> Self {
+    pub fn broke_off() -> Self {
         Self {
             reason: Reason::JudgingBrokeOff,
             message: "osp-controller failed while it validated the profile; report this defect together with the profile"
                 .to_owned(),
+            position: None,
         }
     }
 }
@@ -32,6 +35,7 @@ impl From<ProfileError> for Refusal {
         Self {
             reason: error.reason(),
             message: error.to_string(),
+            position: error.position(),
         }
     }
 }
@@ -41,6 +45,7 @@ impl From<RenderError> for Refusal {
         Self {
             reason: error.reason(),
             message: error.to_string(),
+            position: error.position(),
         }
     }
 }

@@ -1,0 +1,244 @@
+//! What a document puts on a machine, for people to read and compare: its files, the state of its units, and everything else.
+
+use osm_api::config::OperatingSystemConfigSpec;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Filled, HOST_NAME_FILE, MACHINE_NAME_FILE, Reader, SSHD_FILE, SSHD_TEXT, cloud_init, coreos_cloudinit,
+    ignition, unit_files,
+};
+use crate::Stage;
+use crate::error::UserDataError;
+use crate::late_bound::LateValues;
+
+/// What a stage puts on a machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MachineStage {
+    /// Files in the order of the document, then those of units. Each path occurs once.
+    pub files: Vec<MachineFile>,
+    /// Units that the document enables or masks.
+    pub units: Vec<MachineUnit>,
+    /// Everything else in the document, in the words of the program that reads it.
+    pub other: Map<String, Value>,
+}
+
+/// A file on a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineFile {
+    /// Absolute path, without `.` and `..`.
+    pub path: String,
+    /// Mode in octal digits, such as `0644`.
+    pub mode: String,
+    /// The text, with late-bound values filled in.
+    pub text: String,
+}
+
+/// The state of a unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineUnit {
+    /// Name with suffix.
+    pub name: String,
+    /// Whether it is masked. Else it is enabled.
+    pub masked: bool,
+}
+
+/// What the document of a stage puts on a machine.
+///
+/// # Errors
+/// As [`super::user_data`].
+pub fn machine_stage(
+    spec: &OperatingSystemConfigSpec,
+    stage: Stage,
+    values: &LateValues,
+) -> Result<MachineStage, UserDataError> {
+    let reader = Reader::of(spec.os_name, spec.provisioning_utility);
+    let filled = Filled::new(spec, stage, values)?;
+    let files = own_files(reader, stage, &filled);
+    let of_profile = filled.files.iter().map(|file| MachineFile {
+        path: file.path.clone(),
+        mode: format!("{:04}", file.permissions),
+        text: file.text.clone(),
+    });
+    let of_units = filled.units.iter().flat_map(unit_files);
+    let of_units = of_units.map(|(path, text)| text_file(&path, "0644", text));
+    let files = files.into_iter().chain(of_profile).chain(of_units).collect();
+    let units = filled.units.iter().filter_map(|unit| {
+        let masked = unit.mask == Some(true);
+        (masked || unit.enable == Some(true)).then(|| MachineUnit {
+            name: unit.name.clone(),
+            masked,
+        })
+    });
+    Ok(MachineStage {
+        files,
+        units: units.collect(),
+        other: other(reader, stage, filled)?,
+    })
+}
+
+fn text_file(path: &str, mode: &str, text: &str) -> MachineFile {
+    MachineFile {
+        path: path.to_owned(),
+        mode: mode.to_owned(),
+        text: text.to_owned(),
+    }
+}
+
+/// Files that are not the profile's.
+fn own_files(reader: Reader, stage: Stage, filled: &Filled) -> Vec<MachineFile> {
+    let mut files = Vec::new();
+    if let Some(name) = &filled.name {
+        if reader == Reader::Ignition {
+            files.push(text_file(HOST_NAME_FILE, "0644", name));
+        }
+        files.push(text_file(MACHINE_NAME_FILE, "0600", name));
+    }
+    if stage == Stage::Bootstrap && reader != Reader::CloudInit {
+        files.push(text_file(SSHD_FILE, "0600", SSHD_TEXT));
+    }
+    files
+}
+
+/// What the document contains besides files and units.
+fn other(reader: Reader, stage: Stage, filled: Filled) -> Result<Map<String, Value>, UserDataError> {
+    let mut other = match reader {
+        Reader::CloudInit => cloud_init::document(stage, filled),
+        Reader::CoreosCloudinit => coreos_cloudinit::document(stage, &filled)?,
+        Reader::Ignition => {
+            let passwd = ignition::passwd(stage, &filled)?;
+            Map::from_iter([("passwd".to_owned(), Value::Object(passwd))])
+        }
+    };
+    other.remove("write_files");
+    if let Some(coreos) = other.get_mut("coreos").and_then(Value::as_object_mut) {
+        coreos.remove("units");
+    }
+    other.retain(|_, part| *part != json!({}) && *part != json!([]));
+    Ok(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use osm_api::Settings;
+    use osm_api::profile::CloudProvider;
+
+    use super::*;
+    use crate::user_data::{placeholders, user_data};
+
+    fn text(value: &Value) -> String {
+        value.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Files of a document: path, mode, and the text where it is plain.
+    fn files_of(document: &str) -> BTreeMap<String, (String, Option<String>)> {
+        let unit = |name: &Value, below: Option<&Value>| {
+            let name = name.as_str().unwrap();
+            match below {
+                None => format!("/etc/systemd/system/{name}"),
+                Some(drop_in) => format!("/etc/systemd/system/{name}.d/{}", drop_in.as_str().unwrap()),
+            }
+        };
+        let mut found = BTreeMap::new();
+        let mut units = |units: &Value, content: &str, drop_ins: &str| {
+            for one in units.as_array().into_iter().flatten() {
+                if let Some(data) = one[content].as_str() {
+                    // A network file is a unit of coreos-cloudinit.
+                    let path = match text(&one["name"]).ends_with(".network") {
+                        true => format!("/etc/systemd/network/{}", text(&one["name"])),
+                        false => unit(&one["name"], None),
+                    };
+                    found.insert(path, ("0644".to_owned(), Some(data.to_owned())));
+                }
+                for drop_in in one[drop_ins].as_array().into_iter().flatten() {
+                    let path = unit(&one["name"], Some(&drop_in["name"]));
+                    found.insert(path, ("0644".to_owned(), Some(text(&drop_in[content]))));
+                }
+            }
+        };
+        if let Some(body) = document.strip_prefix("#cloud-config\n") {
+            let document = crate::yaml::read(body).unwrap().remove(0);
+            units(&document["coreos"]["units"], "content", "drop-ins");
+            for file in document["write_files"].as_array().into_iter().flatten() {
+                let plain = file.get("encoding").is_none().then(|| text(&file["content"]));
+                found.insert(text(&file["path"]), (text(&file["permissions"]), plain));
+            }
+        } else {
+            let document: Value = serde_json::from_str(document).unwrap();
+            units(&document["systemd"]["units"], "contents", "dropins");
+            for file in document["storage"]["files"].as_array().into_iter().flatten() {
+                let mode = format!("{:04o}", file["mode"].as_u64().unwrap());
+                found.insert(text(&file["path"]), (mode, None));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn the_files_are_those_of_the_document_in_every_language() {
+        for (name, spec) in crate::defaults() {
+            let accepted = crate::resolve(&spec).unwrap();
+            let profile = crate::compile(&accepted).unwrap();
+            for cloud in &spec.supported_cloud_providers {
+                let (pool, settings) = crate::full_sample(&spec, cloud.name).unwrap();
+                for settings in [settings, Settings::default()] {
+                    let config = profile
+                        .render(&pool, &settings, &crate::stand_in_cluster())
+                        .unwrap()
+                        .spec;
+                    let values = placeholders(&config);
+                    for stage in Stage::ALL {
+                        let expected = files_of(&user_data(&config, stage, &values).unwrap());
+                        let machine = machine_stage(&config, stage, &values).unwrap();
+                        let paths: Vec<&String> = machine.files.iter().map(|file| &file.path).collect();
+                        let mut sorted = paths.clone();
+                        sorted.sort();
+                        assert!(sorted.iter().copied().eq(expected.keys()), "{name} {paths:?}");
+                        for file in &machine.files {
+                            let (mode, plain) = &expected[&file.path];
+                            assert_eq!(*mode, file.mode, "{name} {}", file.path);
+                            assert!(
+                                plain.as_ref().is_none_or(|plain| *plain == file.text),
+                                "{name} {}",
+                                file.path
+                            );
+                        }
+                        assert!(!machine.other.contains_key("write_files"));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn masks_and_modules_are_kept() {
+        let spec = serde_json::from_value(json!({
+            "osName": "ubuntu", "osVersion": "1", "version": "v1.0.0", "templateEngine": "None",
+            "supportedCloudProviders": [{"name": "aws"}],
+            "provisioningConfig": {
+                "units": [
+                    {"name": "a.service", "mask": true}, {"name": "b.service", "enable": true},
+                    {"name": "c.service", "dropIns": [{"name": "d.conf", "content": "[Unit]\n"}]},
+                ],
+                "modules": {"timezone": "UTC"},
+            },
+        }))
+        .unwrap();
+        let profile = crate::compile(&crate::resolve(&spec).unwrap()).unwrap();
+        let (pool, settings) = crate::full_sample(&spec, CloudProvider::Aws).unwrap();
+        let config = profile
+            .render(&pool, &settings, &crate::stand_in_cluster())
+            .unwrap()
+            .spec;
+        let machine = machine_stage(&config, Stage::Provisioning, &placeholders(&config)).unwrap();
+        let units: Vec<(&str, bool)> = machine
+            .units
+            .iter()
+            .map(|unit| (unit.name.as_str(), unit.masked))
+            .collect();
+        assert_eq!(units, [("a.service", true), ("b.service", false)]);
+        assert_eq!(machine.files.len(), 1);
+        assert_eq!(machine.other["timezone"], "UTC");
+    }
+}

@@ -1,0 +1,117 @@
+//! The differences of two trees, file by file.
+
+use std::time::Duration;
+
+use similar::{ChangeTag, TextDiff};
+
+use crate::tree::Tree;
+
+/// How long the comparison of two texts may look for the smallest difference.
+const MAX_TIME: Duration = Duration::from_secs(2);
+
+/// Unchanged lines around a change.
+const CONTEXT: usize = 3;
+
+const BOLD: &str = "\x1b[1m";
+const RED: &str = "\x1b[31m";
+const GREEN: &str = "\x1b[32m";
+const CYAN: &str = "\x1b[36m";
+const RESET: &str = "\x1b[0m";
+
+/// A file that differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Path inside the tree.
+    pub path: String,
+    /// Absent if the file is new.
+    pub old: Option<String>,
+    /// Absent if the file is gone.
+    pub new: Option<String>,
+}
+
+/// All files that differ, in order.
+pub fn between(old: &Tree, new: &Tree) -> Vec<Difference> {
+    let mut paths: Vec<&String> = old.0.keys().chain(new.0.keys()).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    let text = |tree: &Tree, path| tree.0.get(path).map(|entry| entry.text.clone());
+    let differences = paths.into_iter().map(|path| Difference {
+        path: path.clone(),
+        old: text(old, path),
+        new: text(new, path),
+    });
+    differences.filter(|one| one.old != one.new).collect()
+}
+
+impl Difference {
+    /// `added`, `removed` or `changed`.
+    pub fn kind(&self) -> &'static str {
+        match (&self.old, &self.new) {
+            (None, _) => "added",
+            (_, None) => "removed",
+            _ => "changed",
+        }
+    }
+
+    /// As a unified diff.
+    pub fn unified(&self, with_color: bool) -> String {
+        let paint = |color: &str, text: &str| match with_color {
+            true => format!("{color}{text}{RESET}"),
+            false => text.to_owned(),
+        };
+        let side = |prefix: &str, text: &Option<String>| match text {
+            Some(_) => format!("{prefix}/{}", self.path),
+            None => "/dev/null".to_owned(),
+        };
+        let (old, new) = (
+            self.old.as_deref().unwrap_or_default(),
+            self.new.as_deref().unwrap_or_default(),
+        );
+        let diff = TextDiff::configure().timeout(MAX_TIME).diff_lines(old, new);
+        let mut text = paint(
+            BOLD,
+            &format!("--- {}\n+++ {}", side("old", &self.old), side("new", &self.new)),
+        );
+        text.push('\n');
+        for hunk in diff.unified_diff().context_radius(CONTEXT).iter_hunks() {
+            text.push_str(&paint(CYAN, &hunk.header().to_string()));
+            text.push('\n');
+            for change in hunk.iter_changes() {
+                let (sign, color) = match change.tag() {
+                    ChangeTag::Delete => ("-", RED),
+                    ChangeTag::Insert => ("+", GREEN),
+                    ChangeTag::Equal => (" ", ""),
+                };
+                let line = change.value().strip_suffix('\n').unwrap_or(change.value());
+                let line = format!("{sign}{}", visible(line, with_color));
+                text.push_str(&if color.is_empty() {
+                    line
+                } else {
+                    paint(color, &line)
+                });
+                text.push('\n');
+                if change.missing_newline() {
+                    text.push_str("\\ No newline at end of file\n");
+                }
+            }
+        }
+        text
+    }
+}
+
+/// On a terminal, a file must not send control characters of its own.
+fn visible(line: &str, is_terminal: bool) -> String {
+    match is_terminal {
+        true => line
+            .chars()
+            .map(|c| {
+                if c.is_control() && c != '\t' {
+                    '\u{fffd}'
+                } else {
+                    c
+                }
+            })
+            .collect(),
+        false => line.to_owned(),
+    }
+}

@@ -1,0 +1,173 @@
+//! `osmctl lint`: what osp-controller would refuse, and what a reviewer would comment on.
+
+mod profile;
+mod report;
+mod scripts;
+mod yaml_traps;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+
+use crate::input::{self, Manifests};
+use crate::pools::RenderedPool;
+use crate::problem::{Problem, Problems, Severity};
+use crate::profiles::built_ins;
+use crate::{output, pools};
+
+/// Check profiles, MachineDeployments and settings
+///
+/// Errors are what osp-controller and osc-controller would refuse. The command runs the same code: it renders each profile for every
+/// cloud provider that the profile supports, with the oldest and newest kubelet, with default settings and with everything set.
+///
+/// Warnings are what a reviewer would comment on: scripts without `set -e`, credentials that every user of a machine can read, user data near
+/// the limit of a cloud provider, and values that YAML parsers read differently. If shellcheck is installed, the command runs it on the
+/// rendered scripts.
+///
+/// Without PATH, the command checks the built-in profiles, without shellcheck.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  # All profiles, pools and settings in a folder
+  osmctl lint manifests/
+
+  # In a workflow on GitHub, with annotations in the pull request
+  osmctl lint profiles/ -o github
+
+  # For tools that read SARIF
+  osmctl lint profiles/ -o sarif >osmctl.sarif
+
+Exit codes: 0 no errors, 1 errors, 2 usage error.")]
+pub struct Lint {
+    /// Files and folders with profiles, MachineDeployments and settings; - reads standard input
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// The same as PATH; can be repeated
+    #[arg(short, long, value_name = "PATH|-")]
+    filename: Vec<PathBuf>,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+    /// Exit with 1 also if there are only warnings
+    #[arg(long)]
+    warnings_as_errors: bool,
+    /// Do not run shellcheck
+    #[arg(long)]
+    no_shellcheck: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// One problem per line, and its hint
+    Text,
+    /// All problems as JSON
+    Json,
+    /// SARIF 2.1.0
+    Sarif,
+    /// Annotations of GitHub workflows
+    Github,
+}
+
+impl Lint {
+    /// Checks and prints.
+    pub fn run(self) -> Result<ExitCode> {
+        let sources: Vec<PathBuf> = self.filename.iter().chain(&self.paths).cloned().collect();
+        let (mut manifests, mut problems) = input::read(&sources);
+        if sources.is_empty() {
+            manifests.profiles = built_ins();
+        }
+        // The tests of this project run shellcheck on the built-in profiles.
+        let with_shellcheck = !self.no_shellcheck && !sources.is_empty();
+        problems.extend(check(&manifests, &sources, with_shellcheck)?);
+        sort(&mut problems);
+        let checked = checked(&manifests);
+        output::print(&match self.output {
+            Format::Text => report::text(&problems),
+            Format::Json => report::json(&problems),
+            Format::Sarif => report::sarif(&problems),
+            Format::Github => report::github(&problems),
+        })?;
+        let count = |severity| {
+            problems
+                .iter()
+                .filter(|problem| problem.severity == severity)
+                .count()
+        };
+        let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+        eprintln!(
+            "osmctl: {}, {} in {checked}",
+            output::count(errors, "error"),
+            output::count(warnings, "warning")
+        );
+        if errors > 0 || (self.warnings_as_errors && warnings > 0) {
+            Ok(ExitCode::FAILURE)
+        } else {
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn checked(manifests: &Manifests) -> String {
+    let settings = manifests.settings.len() + manifests.settings_maps.len();
+    [
+        output::count(manifests.profiles.len(), "profile"),
+        output::count(manifests.machine_deployments.len(), "MachineDeployment"),
+        output::count(settings, "settings document"),
+    ]
+    .join(", ")
+}
+
+/// All problems of manifests that could be read.
+fn check(manifests: &Manifests, sources: &[PathBuf], with_shellcheck: bool) -> Result<Vec<Problem>> {
+    let shellcheck = if with_shellcheck {
+        scripts::Shellcheck::find()
+    } else {
+        None
+    };
+    let mut problems = profile::check_all(&manifests.profiles, shellcheck.as_ref())?;
+    for origin in manifests.settings.iter().map(|item| &item.origin) {
+        problems.extend(yaml_traps::check(origin, ""));
+    }
+    problems.extend(check_pools(manifests, sources)?);
+    Ok(problems)
+}
+
+/// What osc-controller would report about the pools.
+fn check_pools(manifests: &Manifests, sources: &[PathBuf]) -> Result<Vec<Problem>> {
+    let rendered = input::settings(manifests, None).and_then(|settings| {
+        let selected = pools::select(manifests, sources, &settings.settings, None)?;
+        pools::render(&selected)
+    });
+    match rendered {
+        Ok(pools) => Ok(pools.iter().flat_map(warnings).collect()),
+        Err(error) => match error.downcast::<Problems>() {
+            Ok(Problems(problems)) => Ok(problems),
+            Err(error) => Err(error),
+        },
+    }
+}
+
+/// What works, but may not be what was meant.
+fn warnings(pool: &RenderedPool) -> impl Iterator<Item = Problem> {
+    let name = &pool.pool_ref.name;
+    let warning = move |warning| {
+        Problem::warning(
+            "pool",
+            pool.place.clone(),
+            format!("MachineDeployment {name}: {warning}"),
+        )
+    };
+    pool.warnings.iter().map(warning)
+}
+
+/// In the order of places. The profile of a pool is checked by itself, too, so that a problem can occur twice.
+fn sort(problems: &mut Vec<Problem>) {
+    problems.sort_by(|a, b| (&a.place, a.severity, &a.message).cmp(&(&b.place, b.severity, &b.message)));
+    problems.dedup_by(|b, a| {
+        a.place == b.place
+            && a.rule == b.rule
+            && (a.message.contains(&b.message) || b.message.contains(&a.message))
+    });
+}

@@ -1,0 +1,390 @@
+//! Checks one profile: by the code of osp-controller, and by what a reviewer would comment on about the rendered samples.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
+
+use anyhow::{Result, anyhow};
+use osm_api::OperatingSystemProfile;
+use osm_api::config::{LateBoundKind, OperatingSystemConfigSpec, StageConfig};
+use osm_api::names::MACHINE_NAME_PLACEHOLDER;
+use osm_api::profile::{CloudProvider, File, OperatingSystemProfileSpec, ProfileConfig};
+use osm_render::{RESERVED_PREFIX, Rendered, Stage, TemplatePosition};
+use osm_validate::Refusal;
+
+use super::scripts::{self, Shellcheck};
+use super::yaml_traps;
+use crate::bases::Bases;
+use crate::input::Item;
+use crate::origin::{self, Step};
+use crate::problem::Problem;
+use crate::tree::stage_name;
+
+/// Most errors that are reported of one profile.
+const MAX_ERRORS: usize = 20;
+
+/// Share of a cloud's limit, in percent, above which a warning is given.
+const WARN_ABOVE_PERCENT: usize = 90;
+
+/// How a template includes a part of the library.
+const LIBRARY_PART: &str = "{{> lib/";
+
+/// Most different texts of one script that are looked at.
+const MAX_VARIANTS: usize = 64;
+
+/// Modes whose decimal numbers people write by mistake: the number, and the mode that was meant.
+const DECIMAL_MODES: [(i32, &str); 4] = [(416, "640"), (420, "644"), (436, "664"), (511, "777")];
+
+/// Checks profiles, several at a time.
+///
+/// # Errors
+/// A check that panics.
+pub fn check_all(
+    profiles: &[Item<OperatingSystemProfile>],
+    shellcheck: Option<&Shellcheck>,
+) -> Result<Vec<Problem>> {
+    let mut problems = Vec::new();
+    let mut work = Vec::new();
+    for item in profiles {
+        problems.extend(yaml_traps::check(&item.origin, "spec"));
+        // Origins are not shared among threads.
+        let name = item.value.metadata.name.clone().unwrap_or_default();
+        work.push((name, item.value.spec.clone()));
+    }
+    let bases = Bases::of(profiles);
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(8);
+    let found = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|first| {
+                let (work, bases) = (&work, &bases);
+                let own = move || {
+                    let own = work.iter().enumerate().skip(first).step_by(threads);
+                    own.map(|(index, (name, spec))| (index, attempt(name, spec, bases)))
+                        .collect::<Vec<_>>()
+                };
+                scope.spawn(own)
+            })
+            .collect();
+        workers
+            .into_iter()
+            .map(|worker| {
+                worker
+                    .join()
+                    .map_err(|_| anyhow!("a check failed; report this defect with the profile"))
+            })
+            .collect::<Result<Vec<_>>>()
+    })?;
+    let mut found: Vec<_> = found.into_iter().flatten().collect();
+    found.sort_by_key(|(index, _)| *index);
+    for (item, (_, result)) in profiles.iter().zip(found) {
+        problems.extend(check(item, result, &bases, shellcheck));
+    }
+    Ok(problems)
+}
+
+/// Rendering stops at the first error. Without the text that has it, the next round finds the next one.
+fn check(
+    item: &Item<OperatingSystemProfile>,
+    first: Result<Reviewed, Box<Refusal>>,
+    bases: &Bases,
+    shellcheck: Option<&Shellcheck>,
+) -> Vec<Problem> {
+    let mut problems = of_spec(item);
+    let name = item.value.metadata.name.as_deref().unwrap_or_default();
+    let mut spec = serde_json::to_value(&item.value.spec).unwrap_or_default();
+    let mut seen = BTreeSet::new();
+    let mut result = first;
+    loop {
+        let refusal = match result {
+            Ok(reviewed) => {
+                problems.extend(reviewed.problems(item, shellcheck));
+                return problems;
+            }
+            Err(refusal) => refusal,
+        };
+        let steps = refusal
+            .position
+            .as_ref()
+            .and_then(|position| origin::steps_to_text(item.origin.node()?.get("spec")?, position));
+        let is_new = steps.clone().is_none_or(|steps| seen.insert(steps));
+        if !is_new {
+            return problems;
+        }
+        problems.push(problem_of(item, &refusal));
+        let text = steps
+            .as_ref()
+            .and_then(|steps| origin::part_mut(&mut spec, steps));
+        let Some(text) = text.filter(|text| text.is_string() && problems.len() < MAX_ERRORS) else {
+            return problems;
+        };
+        // An enabled unit needs this section.
+        let is_unit = matches!(steps.as_deref(), Some([.., Step::Key(key)]) if key == "content");
+        *text = serde_json::Value::from(if is_unit { "[Install]\n" } else { "" });
+        let Ok(without) = serde_json::from_value::<OperatingSystemProfileSpec>(spec.clone()) else {
+            return problems;
+        };
+        result = attempt(name, &without, bases);
+    }
+}
+
+fn problem_of(item: &Item<OperatingSystemProfile>, refusal: &Refusal) -> Problem {
+    let place = match &refusal.position {
+        Some(position) => item.origin.place_in_spec(position),
+        None => item.origin.place("spec"),
+    };
+    let problem = Problem::error(refusal.reason.as_str(), place, &refusal.message);
+    let message = &refusal.message;
+    if message.contains("there is no field") {
+        return problem.hint(
+            "`osmctl explain data` lists all fields; inside each and with, ../ leads to those outside",
+        );
+    }
+    if message.contains("in type *resources.filesData") {
+        return problem.hint("`osmctl explain variables` lists all variables of Go templates");
+    }
+    if message.contains("there is no such value in this stage") {
+        return problem.hint("`osmctl explain late` lists the values of each stage");
+    }
+    let remedy = refusal.reason.row().remedy;
+    // That the profile must be corrected adds nothing to the message.
+    if remedy.is_empty() || remedy.starts_with("Correct the profile") {
+        problem
+    } else {
+        problem.hint(remedy)
+    }
+}
+
+/// What needs no rendering.
+fn of_spec(item: &Item<OperatingSystemProfile>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for stage in Stage::ALL {
+        let (name, config) = match stage {
+            Stage::Bootstrap => ("bootstrapConfig", &item.value.spec.bootstrap_config),
+            Stage::Provisioning => ("provisioningConfig", &item.value.spec.provisioning_config),
+        };
+        for (index, file) in config.files.iter().enumerate() {
+            let meant = DECIMAL_MODES
+                .iter()
+                .find(|(number, _)| *number == file.permissions);
+            let path = format!("spec.{name}.files[{index}].permissions");
+            // Another rule reports a leading zero.
+            let has_zero = item
+                .origin
+                .written(&path)
+                .is_some_and(|text| text.starts_with('0'));
+            if let Some((number, meant)) = meant.filter(|_| !has_zero) {
+                let message = format!(
+                    "{}: permissions {number} means the mode 0{number}; it is also the decimal number of the mode 0{meant}",
+                    file.path
+                );
+                let place = item.origin.place(&path);
+                let hint = format!("write the octal digits without a leading zero: {meant}");
+                problems.push(Problem::warning("decimal-mode", place, message).hint(hint));
+            }
+        }
+    }
+    problems
+}
+
+/// What the samples of a valid profile show.
+#[derive(Default)]
+struct Reviewed {
+    /// Largest user data in percent of the limit, with the bytes and the limit.
+    sizes: BTreeMap<CloudProvider, (usize, usize)>,
+    /// By stage, and path on the machine: different texts, and the mode.
+    scripts: BTreeMap<(&'static str, String), (BTreeSet<String>, i32)>,
+    /// Places of credentials that others than root can read: stage and path.
+    readable: BTreeSet<(&'static str, String)>,
+    /// Files in which machine-controller can't replace its placeholder.
+    hidden_names: BTreeSet<String>,
+}
+
+fn attempt(
+    name: &str,
+    spec: &OperatingSystemProfileSpec,
+    bases: &Bases,
+) -> Result<Reviewed, Box<Refusal>> {
+    let accepted = bases.resolve(name, spec).map_err(Refusal::from)?;
+    let profile = osm_render::compile(&accepted).map_err(Refusal::from)?;
+    let mut reviewed = Reviewed::default();
+    osm_validate::dry_run_with(&profile, |_, rendered| reviewed.look(rendered))?;
+    Ok(reviewed)
+}
+
+impl Reviewed {
+    fn look(&mut self, rendered: &Rendered) {
+        let config = &rendered.spec;
+        self.look_at_size(rendered);
+        for (stage, content) in [
+            (Stage::Bootstrap, &config.bootstrap_config),
+            (Stage::Provisioning, &config.provisioning_config),
+        ] {
+            self.look_at_files(stage, content, config);
+        }
+        for file in &config.bootstrap_config.files {
+            let inline = file.content.inline.as_ref();
+            let is_hidden = inline.is_some_and(|inline| {
+                inline.encoding.as_deref() == Some("b64") && inline.data.contains(MACHINE_NAME_PLACEHOLDER)
+            });
+            if is_hidden {
+                self.hidden_names.insert(file.path.clone());
+            }
+        }
+    }
+
+    fn look_at_size(&mut self, rendered: &Rendered) {
+        let config = &rendered.spec;
+        let Some((cloud, os)) = config
+            .cloud_provider
+            .as_ref()
+            .map(|cloud| cloud.name)
+            .zip(config.os_name)
+        else {
+            return;
+        };
+        let Some(limit) = osm_render::size_limit(cloud, os) else {
+            return;
+        };
+        let bytes = usize::try_from(rendered.user_data_bytes.bootstrap).unwrap_or(usize::MAX);
+        let largest = self.sizes.entry(cloud).or_insert((0, limit.bytes));
+        largest.0 = largest.0.max(bytes);
+    }
+
+    fn look_at_files(&mut self, stage: Stage, content: &StageConfig, config: &OperatingSystemConfigSpec) {
+        let name = stage_name(stage);
+        for file in &content.files {
+            let text = text_of(file);
+            if file.permissions % 100 != 0 && holds_credential(text, config) {
+                self.readable.insert((name, file.path.clone()));
+            }
+            if text.starts_with("#!") {
+                let key = (name, file.path.clone());
+                let (texts, _) = self
+                    .scripts
+                    .entry(key)
+                    .or_insert_with(|| (BTreeSet::new(), file.permissions));
+                if texts.len() < MAX_VARIANTS && !texts.contains(text) {
+                    texts.insert(text.to_owned());
+                }
+            }
+        }
+        for unit in &content.units {
+            let texts = unit
+                .content
+                .iter()
+                .chain(unit.drop_ins.iter().map(|drop_in| &drop_in.content));
+            if texts.into_iter().any(|text| holds_credential(text, config)) {
+                self.readable
+                    .insert((name, format!("/etc/systemd/system/{}", unit.name)));
+            }
+        }
+    }
+
+    fn problems(&self, item: &Item<OperatingSystemProfile>, shellcheck: Option<&Shellcheck>) -> Vec<Problem> {
+        let origin = &item.origin;
+        let at = |stage: &str, path: &str| origin.place_in_spec(&position(item, stage, path));
+        let mut problems = Vec::new();
+        for (cloud, (bytes, limit)) in &self.sizes {
+            if bytes * 100 > limit * WARN_ABOVE_PERCENT {
+                let message = format!(
+                    "with everything set, the bootstrap user data has {bytes} bytes of the {limit} that {cloud} takes"
+                );
+                let problem = Problem::warning("size", origin.place("spec.bootstrapConfig"), message);
+                problems.push(problem.hint("move what the first boot does not need to provisioningConfig"));
+            }
+        }
+        for (stage, path) in &self.readable {
+            let message =
+                format!("{path}: the file contains a credential, and every user of the machine can read it");
+            let problem = Problem::warning("readable-credential", at(stage, path), message);
+            problems
+                .push(problem.hint("set permissions to 600; move a credential out of a unit into a file"));
+        }
+        for path in &self.hidden_names {
+            let message = format!(
+                "{path}: machine-controller does not replace {MACHINE_NAME_PLACEHOLDER} in a file with encoding b64"
+            );
+            let problem = Problem::warning("machine-name", at("bootstrap", path), message);
+            problems.push(problem.hint("remove encoding: b64"));
+        }
+        for ((stage, path), (texts, mode)) in &self.scripts {
+            let place = at(stage, path);
+            let source = source_of(item, stage, path);
+            // Scripts of the library handle each error.
+            problems.extend(scripts::check(
+                path,
+                texts,
+                *mode,
+                source.contains(LIBRARY_PART),
+                &place,
+            ));
+            if let Some(shellcheck) = shellcheck.filter(|_| !is_library_part(source)) {
+                problems.extend(shellcheck.check(path, texts, &place));
+            }
+        }
+        problems
+    }
+}
+
+fn text_of(file: &File) -> &str {
+    file.content.inline.as_ref().map_or("", |inline| &inline.data)
+}
+
+/// Whether a text has the marker of a value that must stay secret.
+fn holds_credential(text: &str, config: &OperatingSystemConfigSpec) -> bool {
+    let ids = text
+        .split(RESERVED_PREFIX)
+        .skip(1)
+        .filter_map(|rest| rest.split(',').next());
+    ids.into_iter().any(|id| {
+        let kind = config
+            .late_bound
+            .iter()
+            .find(|late| late.id == id)
+            .map(|late| late.kind);
+        !matches!(
+            kind,
+            None | Some(
+                LateBoundKind::ProvisioningSecretName
+                    | LateBoundKind::ProvisioningDigest
+                    | LateBoundKind::KubeconfigSecretName
+                    | LateBoundKind::RegistryUsername
+            )
+        )
+    })
+}
+
+/// The template of a file.
+fn source_of<'i>(item: &'i Item<OperatingSystemProfile>, stage: &str, path: &str) -> &'i str {
+    let mut files = config_of(item, stage).files.iter();
+    files.find(|file| file.path == path).map_or("", text_of)
+}
+
+/// Whether a template is a part of the library and nothing else. The tests of this project run shellcheck on the library.
+fn is_library_part(source: &str) -> bool {
+    let rest = source.trim().strip_prefix(LIBRARY_PART);
+    rest.is_some_and(|rest| rest.find("}}") == rest.len().checked_sub(2))
+}
+
+fn config_of<'i>(item: &'i Item<OperatingSystemProfile>, stage: &str) -> &'i ProfileConfig {
+    let spec = &item.value.spec;
+    match stage {
+        "bootstrap" => &spec.bootstrap_config,
+        _ => &spec.provisioning_config,
+    }
+}
+
+/// The place of a file or unit of a stage inside the spec.
+fn position(item: &Item<OperatingSystemProfile>, stage: &str, path: &str) -> TemplatePosition {
+    let index = config_of(item, stage)
+        .files
+        .iter()
+        .position(|file| file.path == path);
+    TemplatePosition {
+        // Another file or unit is found by its path.
+        template: index.map_or(path.to_owned(), |index| {
+            format!("{stage}Config.files[{index}] ({path})")
+        }),
+        line: None,
+        column: None,
+    }
+}

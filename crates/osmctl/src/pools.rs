@@ -1,0 +1,276 @@
+//! Renders MachineDeployments as the controllers do, with placeholders for what only a cluster knows.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use anyhow::Result;
+use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigSpec};
+use osm_api::content::RenderedFor;
+use osm_api::names::{self, SETTINGS_KEY};
+use osm_api::pool::{self, Pool};
+use osm_api::pool_settings::PoolSettings;
+use osm_api::settings::Settings;
+use osm_api::{MachineDeployment, PoolRef};
+use osm_render::{ClusterEndpoint, LateValues, MachineStage, Stage};
+
+use crate::input::{Item, Manifests};
+use crate::problem::{Place, Problem, Problems};
+use crate::profiles::Chosen;
+
+/// A pool with everything that it is rendered from.
+pub struct Selected {
+    pub pool_ref: PoolRef,
+    pub pool: Pool,
+    pub profile: Rc<Chosen>,
+    /// The installation's settings, with those of the pool.
+    pub settings: Settings,
+    revision: Option<String>,
+    template_digest: String,
+    /// Where the MachineDeployment was read.
+    place: Place,
+}
+
+/// A rendered pool.
+pub struct RenderedPool {
+    pub pool_ref: PoolRef,
+    /// What osc-controller writes, with markers for credentials.
+    pub config: OperatingSystemConfigSpec,
+    pub warnings: Vec<String>,
+    /// Where the MachineDeployment was read.
+    pub place: Place,
+    values: LateValues,
+}
+
+/// Reads every MachineDeployment, and finds its profile and settings.
+///
+/// # Errors
+/// All problems of all pools.
+pub fn select(
+    manifests: &Manifests,
+    sources: &[PathBuf],
+    settings: &Settings,
+    profile: Option<&Path>,
+) -> Result<Vec<Selected>> {
+    let given = profile.map(|argument| Chosen::given(argument, &manifests.profiles));
+    let given = given.transpose()?.map(Rc::new);
+    let mut chosen: BTreeMap<[Option<String>; 3], Rc<Chosen>> = BTreeMap::new();
+    let (mut selected, mut problems) = (Vec::new(), Vec::new());
+    for item in &manifests.machine_deployments {
+        let mut of_pool = || -> Result<Selected> {
+            let (pool, settings) = (read(item)?, settings_of(item, manifests, settings)?);
+            let value = &item.value;
+            let annotation = |key| pool::annotation(value, key).map(str::to_owned);
+            let system = format!("{} {}", pool.operating_system, pool.provisioning_utility());
+            let key = [
+                annotation(names::PROFILE),
+                annotation(names::PROFILE_NAMESPACE),
+                Some(system),
+            ];
+            let profile = match given.as_ref().or_else(|| chosen.get(&key)) {
+                Some(known) => Rc::clone(known),
+                None => {
+                    let found = Chosen::of(value, &pool, &manifests.profiles, sources)?;
+                    let found = Rc::new(found);
+                    chosen.insert(key, Rc::clone(&found));
+                    found
+                }
+            };
+            Ok(Selected {
+                pool_ref: PoolRef::from(value),
+                pool,
+                profile,
+                settings,
+                revision: pool::revision(value).map(str::to_owned),
+                template_digest: pool::template_digest(value),
+                place: item.origin.place("metadata.name"),
+            })
+        };
+        collect(of_pool(), &mut selected, &mut problems)?;
+    }
+    finish(selected, problems)
+}
+
+/// Keeps results, and problems; any other error ends the command.
+fn collect<T>(result: Result<T>, results: &mut Vec<T>, problems: &mut Vec<Problem>) -> Result<()> {
+    match result {
+        Ok(result) => results.push(result),
+        Err(error) => {
+            let Problems(more) = error.downcast::<Problems>()?;
+            problems.extend(
+                more.into_iter()
+                    .filter(|problem| !problems.contains(problem))
+                    .collect::<Vec<_>>(),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn finish<T>(results: Vec<T>, problems: Vec<Problem>) -> Result<Vec<T>> {
+    if problems.is_empty() {
+        Ok(results)
+    } else {
+        Err(Problems(problems).into())
+    }
+}
+
+fn read(item: &Item<MachineDeployment>) -> Result<Pool> {
+    Pool::read(&item.value).map_err(|error| {
+        let name = item.value.metadata.name.as_deref().unwrap_or_default();
+        let message = error.to_string();
+        // Messages start with the path of what is wrong.
+        let path = message.split([' ', ':']).next().unwrap_or_default();
+        let place = item.origin.place(path);
+        Problems::from(Problem::error(
+            error.reason().as_str(),
+            place,
+            format!("MachineDeployment {name}: {message}"),
+        ))
+        .into()
+    })
+}
+
+/// The settings of a pool, as osc-controller merges them.
+fn settings_of(
+    item: &Item<MachineDeployment>,
+    manifests: &Manifests,
+    installation: &Settings,
+) -> Result<Settings> {
+    let Some(text) = pool::annotation(&item.value, names::SETTINGS) else {
+        return Ok(installation.clone());
+    };
+    let (namespace, name) = (
+        item.value.metadata.namespace.as_deref().unwrap_or_default(),
+        item.value.metadata.name.as_deref().unwrap_or_default(),
+    );
+    let failed = |message: String| {
+        let path = format!("metadata.annotations.{}", names::SETTINGS);
+        let message = format!("MachineDeployment {name}: {message}");
+        Problems::from(Problem::error(
+            "PoolSettingsInvalid",
+            item.origin.place(&path),
+            message,
+        ))
+    };
+    let settings = PoolSettings::parse(text).map_err(|error| failed(error.to_string()))?;
+    let map = match &settings.config_map {
+        None => None,
+        Some(wanted) => {
+            let mut maps = manifests.settings_maps.iter().map(|item| &item.value);
+            let found = maps.find(|map| map.name == *wanted && map.namespace == namespace);
+            Some(found.ok_or_else(|| {
+                failed(format!(
+                    "annotation {}: the inputs contain no ConfigMap {namespace}/{wanted} with the key {SETTINGS_KEY}; add it",
+                    names::SETTINGS
+                ))
+            })?)
+        }
+    };
+    let merged = settings.merge(installation, map.map(|map| map.text.as_str()));
+    Ok(merged.map_err(|error| failed(error.to_string()))?)
+}
+
+/// Renders pools.
+///
+/// # Errors
+/// All problems of all pools.
+pub fn render(selected: &[Selected]) -> Result<Vec<RenderedPool>> {
+    let (mut rendered, mut problems) = (Vec::new(), Vec::new());
+    for one in selected {
+        let result = one
+            .profile
+            .render(&one.pool, &one.settings, &endpoint(&one.settings).0);
+        let result = result.map(|result| {
+            let mut config = result.spec;
+            let rendered_for = RenderedFor {
+                pool: one.pool_ref.clone(),
+                revision: one.revision.clone(),
+                template_digest: one.template_digest.clone(),
+            };
+            rendered_for.store(&mut config);
+            config.profile = Some(one.profile.reference());
+            RenderedPool {
+                pool_ref: one.pool_ref.clone(),
+                values: osm_render::placeholders(&config),
+                config,
+                warnings: result.warnings,
+                place: one.place.clone(),
+            }
+        });
+        collect(result, &mut rendered, &mut problems)?;
+    }
+    finish(rendered, problems)
+}
+
+/// The API server of settings, with placeholders for the fields that they do not set, and the names of these fields.
+pub fn endpoint(settings: &Settings) -> (ClusterEndpoint, Vec<&'static str>) {
+    let stand_in = osm_render::stand_in_cluster();
+    let mut missing = Vec::new();
+    let mut given = |value: &Option<String>, field, stand_in| {
+        value.clone().unwrap_or_else(|| {
+            missing.push(field);
+            stand_in
+        })
+    };
+    let endpoint = ClusterEndpoint {
+        api_server: given(
+            &settings.cluster.api_server,
+            "cluster.apiServer",
+            stand_in.api_server,
+        ),
+        ca: given(&settings.cluster.ca_bundle, "cluster.caBundle", stand_in.ca),
+    };
+    (endpoint, missing)
+}
+
+/// Reports on standard error what the settings of pools do not contain, and what may not be meant.
+pub fn warn(selected: &[Selected], rendered: &[RenderedPool]) {
+    let mut missing: Vec<&str> = selected
+        .iter()
+        .flat_map(|one| endpoint(&one.settings).1)
+        .collect();
+    missing.sort_unstable();
+    missing.dedup();
+    if !missing.is_empty() {
+        eprintln!(
+            "osmctl: the settings do not set {}; the output contains placeholders",
+            missing.join(" and ")
+        );
+    }
+    for pool in rendered {
+        let PoolRef { namespace, name, .. } = &pool.pool_ref;
+        for warning in &pool.warnings {
+            match rendered {
+                [_] => eprintln!("osmctl: warning: {warning}"),
+                _ => eprintln!("osmctl: warning: {namespace}/{name}: {warning}"),
+            }
+        }
+    }
+}
+
+impl RenderedPool {
+    /// The document of a stage, with placeholders for credentials.
+    ///
+    /// # Errors
+    /// A value that can't be written where its marker is.
+    pub fn document(&self, stage: Stage) -> Result<String> {
+        Ok(osm_render::user_data(&self.config, stage, &self.values)?)
+    }
+
+    /// What the document of a stage puts on a machine.
+    ///
+    /// # Errors
+    /// As [`Self::document`].
+    pub fn machine(&self, stage: Stage) -> Result<MachineStage> {
+        Ok(osm_render::machine_stage(&self.config, stage, &self.values)?)
+    }
+
+    /// The object that osc-controller writes, without what only a cluster knows.
+    pub fn object(&self) -> OperatingSystemConfig {
+        let mut object = OperatingSystemConfig::new(&self.pool_ref.config_name(), self.config.clone());
+        let annotations = object.metadata.annotations.get_or_insert_default();
+        annotations.insert(names::OWNER.to_owned(), self.pool_ref.to_string());
+        object
+    }
+}

@@ -1,0 +1,180 @@
+//! `osmctl new`, `explain`, `schema`, `completions` and `man`, and the plugin of kubectl.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{err, osmctl, out};
+
+#[test]
+fn a_new_profile_is_valid_but_for_what_it_extends() {
+    for (base, _) in osm_render::defaults() {
+        let output = osmctl(&["new", "osp-mine", "--extends", &base, "--schema", "a.json"], "");
+        let text = out(&output);
+        assert!(
+            text.starts_with("# yaml-language-server: $schema=a.json\n"),
+            "{}",
+            err(&output)
+        );
+        assert!(!text.contains('@'), "{text}");
+        let profile = osm_render::yaml::read(text).unwrap().remove(0);
+        assert_eq!(profile["spec"]["extends"], base.as_str());
+        // Without the field, everything else is valid.
+        let alone = text.replace(&format!("  extends: {base}\n"), "");
+        let linted = osmctl(&["lint", "-", "--warnings-as-errors"], &alone);
+        assert!(linted.status.success(), "{}", out(&linted));
+        let as_it_is = osmctl(&["lint", "-", "-o", "json"], text);
+        let json: Value = serde_json::from_str(out(&as_it_is)).unwrap();
+        let problems = json["problems"].as_array().unwrap();
+        let others: Vec<&Value> = problems
+            .iter()
+            .filter(|one| one["rule"] != "ExtendsUnsupported")
+            .collect();
+        assert!(others.is_empty(), "{others:#?}");
+    }
+    let own = super::PROFILE.replace("osp-ubuntu", "osp-base");
+    let output = osmctl(&["new", "osp-mine", "--extends", "osp-base", "-f", "-"], &own);
+    assert!(out(&output).contains("extends: osp-base"), "{}", err(&output));
+    let output = osmctl(&["new", "osp-mine", "--extends", "osp-nothing"], "");
+    assert!(
+        err(&output).contains("profile osp-nothing does not exist"),
+        "{}",
+        err(&output)
+    );
+    assert_eq!(
+        osmctl(&["new", "A B", "--extends", "osp-ubuntu"], "")
+            .status
+            .code(),
+        Some(2)
+    );
+    assert_eq!(osmctl(&["new", "osp-mine"], "").status.code(), Some(2));
+}
+
+#[test]
+fn everything_in_templates_is_explained() {
+    let text = |topic: &str| {
+        let output = osmctl(&["explain", topic], "");
+        assert!(output.status.success(), "{}", err(&output));
+        out(&output).to_owned()
+    };
+    assert!(out(&osmctl(&["explain"], "")).contains("functions"));
+    assert!(text("kubelet.version").contains("kubelet.version (text)"));
+    assert!(
+        text("kubelet")
+            .lines()
+            .filter(|line| line.starts_with("kubelet."))
+            .count()
+            > 10
+    );
+    assert!(text("trimSuffix").contains("trimSuffix(string, string) string"));
+    assert!(text(".KubeVersion").contains(".KubeVersion (string)"));
+    assert!(text("env").contains("env reads the environment"));
+    let eq = text("eq");
+    assert!(
+        eq.contains("{{eq cloud.name \"aws\"}}") && eq.contains("eq(any, ...any) bool"),
+        "{eq}"
+    );
+    let json: Value = serde_json::from_str(out(&osmctl(&["explain", "late", "-o", "json"], ""))).unwrap();
+    assert!(
+        json["entries"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|entry| entry["name"] == "api/token")
+    );
+    let output = osmctl(&["explain", "kubelet.versoin"], "");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("kubelet.version"), "{}", err(&output));
+}
+
+#[test]
+fn schemas_accept_what_is_right_and_nothing_else() {
+    let schema = |kind: &str| serde_json::from_str::<Value>(out(&osmctl(&["schema", kind], ""))).unwrap();
+    let profile = schema("profile");
+    let text = profile.to_string();
+    assert!(
+        !text.contains("x-kubernetes") && !text.contains("nullable"),
+        "{text}"
+    );
+    let spec = &profile["properties"]["spec"];
+    assert_eq!(spec["additionalProperties"], false);
+    assert!(
+        spec["properties"]["bootstrapConfig"]["properties"]["files"]["items"]["properties"]["path"]
+            .is_object()
+    );
+    let modules = &spec["properties"]["bootstrapConfig"]["properties"]["modules"];
+    assert_ne!(modules["additionalProperties"], false, "{modules}");
+    assert!(
+        profile["properties"]["kind"]["enum"]
+            .as_array()
+            .unwrap()
+            .contains(&"CustomOperatingSystemProfile".into())
+    );
+    assert!(schema("settings")["properties"]["proxy"].is_object());
+    // The default profiles have only fields of the schema.
+    for (file, text) in osm_render::default_manifests() {
+        let document = osm_render::yaml::read(text).unwrap().remove(0);
+        fits(&profile, &document, file);
+    }
+}
+
+/// Fields, types of objects and lists, and enumerations: the part of the schema that editors complete.
+fn fits(schema: &Value, value: &Value, path: &str) {
+    if let Some(allowed) = schema.get("enum").and_then(Value::as_array) {
+        assert!(allowed.contains(value), "{path}");
+    }
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                let path = format!("{path}.{key}");
+                match (schema["properties"].get(key), schema.get("additionalProperties")) {
+                    (Some(inner), _) => fits(inner, value, &path),
+                    (None, Some(Value::Bool(false))) => panic!("{path} is unknown"),
+                    _ => {}
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                schema
+                    .get("items")
+                    .into_iter()
+                    .for_each(|inner| fits(inner, item, path));
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn shells_and_man_get_their_files() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = osmctl(&["completions", shell], "");
+        assert!(out(&output).contains("mirror-settings"), "{shell}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("man1");
+    assert!(osmctl(&["man", to.to_str().unwrap()], "").status.success());
+    let page = fs::read_to_string(to.join("osmctl-lint.1")).unwrap();
+    assert!(page.contains("warnings\\-as\\-errors") && to.join("osmctl.1").exists());
+}
+
+#[test]
+fn the_plugin_of_kubectl_calls_itself_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = folder.path().join("kubectl-osm");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_osmctl"), &plugin).unwrap();
+    let run = |arguments: &[&str]| {
+        let output = Command::new(&plugin).args(arguments).output().unwrap();
+        (out(&output).to_owned(), err(&output).to_owned())
+    };
+    assert!(run(&["--help"]).0.contains("Usage: kubectl osm <COMMAND>"));
+    let (help, _) = run(&["lint", "--help"]);
+    assert!(
+        help.contains("Usage: kubectl osm lint") && help.contains("  kubectl osm lint profiles/"),
+        "{help}"
+    );
+    assert!(run(&["lint", "--wrong"]).1.contains("kubectl osm lint"));
+    assert!(run(&["explain", "env"]).0.contains("refused"));
+}

@@ -1,0 +1,321 @@
+//! What people feed to osmctl by mistake: each is an error with its place and the next step, and never a panic.
+
+use super::{MACHINE_DEPLOYMENT, PROFILE, err, naming_profile, osmctl, out};
+
+/// A profile whose one file has this text, as a literal block that starts on line 17.
+fn profile_with(text: &str) -> String {
+    let indented: String = text
+        .lines()
+        .map(|line| format!("              {line}\n"))
+        .collect();
+    format!(
+        "apiVersion: operatingsystemmanager.k8c.io/v1alpha1\nkind: OperatingSystemProfile\nmetadata: {{name: mine}}\nspec:\n  \
+         osName: ubuntu\n  osVersion: '24.04'\n  version: v1.0.0\n  templateEngine: Handlebars\n  supportedCloudProviders: \
+         [{{name: openstack}}]\n  provisioningConfig:\n    files:\n      - path: /etc/motd\n        permissions: 644\n        \
+         content:\n          inline:\n            data: |\n{indented}"
+    )
+}
+
+#[test]
+fn bad_input_is_an_error_with_its_place_and_a_hint() {
+    let deep = format!("a: {}1{}", "[".repeat(200), "]".repeat(200));
+    let deep_value = profile_with("x").replace(
+        "  provisioningConfig:\n",
+        &format!(
+            "  provisioningConfig:\n    modules: {{a: {}1{}}}\n",
+            "[".repeat(200),
+            "]".repeat(200)
+        ),
+    );
+    let bomb: String = (1..12).fold("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned(), |text, i| {
+        text + &format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 10].join(","))
+    });
+    let large = profile_with(&"x".repeat(1_400_000));
+    let endless = profile_with("{{> a}}").replace(
+        "    files:",
+        "    templates: {a: '{{> b}}', b: '{{> a}}'}\n    files:",
+    );
+    let nested = "{{#if network.ipv4}}".repeat(40) + "x" + &"{{/if}}".repeat(40);
+    let cases = [
+        // The text, its place, what is wrong, and the next step.
+        (
+            large.as_str(),
+            "<stdin>:5:3: error: ",
+            "at most 524288 can be stored",
+            "make it smaller",
+        ),
+        (
+            &"x".repeat(5 << 20),
+            "<stdin>: error: ",
+            "more than 4194304 bytes",
+            "hint: split it",
+        ),
+        (
+            &endless,
+            "<stdin>:11:",
+            "templates include each other in a circle: a → b → a",
+            "",
+        ),
+        (&profile_with(&nested), "<stdin>:17:", "nested", ""),
+        (
+            &profile_with("a\nb {{c"),
+            "<stdin>:18:17: error: ",
+            "the tag is not closed",
+            "write \\{{",
+        ),
+        (
+            &profile_with("a\r\nb {{kubelet.versin}}"),
+            "<stdin>:",
+            "there is no field",
+            "hint: `osmctl explain data`",
+        ),
+        (
+            &profile_with("a").replace("    files:", "    units: []\n    units: []\n    files:"),
+            "<stdin>:12:5: error: ",
+            "the key \"units\" occurs twice in one map; the first is on line 11",
+            "hint: remove one",
+        ),
+        (
+            &bomb,
+            "<stdin>:",
+            "with its aliases expanded",
+            "hint: write the repeated parts out",
+        ),
+        (
+            "a: &a [*a]",
+            "<stdin>:1:8: error: ",
+            "an anchor contains itself",
+            "",
+        ),
+        (
+            "not: [yaml",
+            "<stdin>:1:6: error: ",
+            "not valid YAML",
+            "hint: correct the indentation",
+        ),
+        ("\u{1}\u{2}", "<stdin>:1:1: error: ", "not valid YAML", "hint: "),
+        (
+            &deep,
+            "<stdin>:1:",
+            "nested more than 100 levels",
+            "hint: flatten",
+        ),
+        (
+            &deep_value,
+            "<stdin>:11:",
+            "nested more than 100 levels",
+            "hint: flatten",
+        ),
+        (
+            &profile_with("x").replace("'24.04'", "24.04"),
+            "<stdin>:6:14: error: ",
+            "expected a string",
+            "into quotes",
+        ),
+        (
+            &profile_with("x").replace("permissions: 644", "permissions: rw"),
+            "<stdin>:13:22: error: ",
+            "expected i32",
+            "",
+        ),
+        (
+            &profile_with("x").replace("data: |\n              x", "data: {{x}}"),
+            "<stdin>:16:20: error: ",
+            "",
+            "'{{…}}'",
+        ),
+        (
+            &profile_with("x").replace("osVersion", "osVersoin"),
+            "<stdin>:5:3: error: ",
+            "missing field `osVersion`",
+            "",
+        ),
+        (
+            "kind: Pod",
+            "<stdin>:1:7: error: ",
+            "is a Pod",
+            "provide only MachineDeployments",
+        ),
+        (
+            "- a\n- b",
+            "<stdin>:1:1: error: ",
+            "has no kind",
+            "provide a complete manifest",
+        ),
+        (
+            "cluster: {dnsIPs: [x]}",
+            "<stdin>:1:20: error: ",
+            "the settings' cluster.dnsIPs[0]",
+            "hint: docs/settings.md",
+        ),
+        (
+            "kind: ConfigMap\nmetadata: {name: osm-settings}\ndata:\n  settings.yaml: |\n    proxy:\n      htpp: x\n",
+            "<stdin>:6:13: error: ",
+            "the settings' proxy.htpp: unknown field",
+            "hint: docs/settings.md",
+        ),
+        (
+            &MACHINE_DEPLOYMENT.replace("1.34.2", "latest"),
+            "<stdin>:9:27: error: ",
+            "is not a version such as 1.34.2",
+            "",
+        ),
+    ];
+    for (input, place, problem, hint) in cases {
+        let start: String = input.chars().take(200).collect();
+        let output = osmctl(&["lint", "-", "--no-shellcheck"], input);
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "{start}\n{}{}",
+            out(&output),
+            err(&output)
+        );
+        let out = out(&output);
+        assert!(!err(&output).contains("panicked"), "{start}: {}", err(&output));
+        for part in [place, problem, hint] {
+            assert!(out.contains(part), "{part:?} is not in\n{out}\nof\n{start}");
+        }
+    }
+}
+
+#[test]
+fn a_template_that_never_ends_is_stopped() {
+    let loops = "{{#each kubelet.featureGates}}{{/each}}".repeat(10);
+    let partials: String = (0..20)
+        .map(|i| format!("      a{i}: '{}'\n", format!("{{{{> a{}}}}}", i + 1).repeat(8)))
+        .collect();
+    let input = profile_with("{{> a0}}").replace(
+        "    files:",
+        &format!("    templates:\n{partials}      a20: '{loops}'\n    files:"),
+    );
+    let start = std::time::Instant::now();
+    let output = osmctl(&["lint", "-"], &input);
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    assert!(out(&output).contains("elements"), "{}", out(&output));
+    assert!(start.elapsed().as_secs() < 30);
+}
+
+#[test]
+fn every_mistake_is_reported_at_once() {
+    let input = profile_with("{{a.b}}\n").replace(
+        "    files:",
+        "    modules: {runcmd: ['{{c.d}}', '{{json}}'], timezone: '{{late \"api/token\" as=\"raw\"}}'}\n    files:",
+    );
+    let output = osmctl(
+        &["lint", "-", "--no-shellcheck"],
+        &format!("{input}\n---\nproxy: 5\n---\n{input}x: ["),
+    );
+    assert!(out(&output).contains("not valid YAML"), "{}", out(&output));
+    let output = osmctl(
+        &["lint", "-", "--no-shellcheck"],
+        &format!("{input}\n---\nproxy: 5\n"),
+    );
+    let text = out(&output);
+    for part in [
+        "a.b",
+        "c.d",
+        "json",
+        "no such value in this stage",
+        "the settings' proxy",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(text.matches(": error: ").count(), 5, "{text}");
+}
+
+#[test]
+fn carriage_returns_marks_json_lists_and_both_kinds_of_profiles_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let both = format!(
+        "{}{}",
+        naming_profile("osp-mine"),
+        PROFILE.replace("osp-ubuntu", "osp-mine")
+    );
+    let plain = osmctl(&["render", "-", "--stage", "provisioning"], &both);
+    assert!(plain.status.success(), "{}", err(&plain));
+
+    let custom = both.replace(
+        "kind: OperatingSystemProfile",
+        "kind: CustomOperatingSystemProfile",
+    );
+    let variants = [format!("\u{feff}{}", both.replace('\n', "\r\n")), custom, {
+        let documents = osm_render::yaml::read(&both).unwrap();
+        serde_json::json!({"apiVersion": "v1", "kind": "List", "items": documents}).to_string()
+    }];
+    for variant in variants {
+        let output = osmctl(&["render", "-", "--stage", "provisioning"], &variant);
+        assert_eq!(out(&output), out(&plain), "{variant}\n{}", err(&output));
+    }
+
+    // A folder, with files of others.
+    std::fs::create_dir_all(folder.path().join("a/b")).unwrap();
+    write("a/pool.yml", &naming_profile("osp-mine"));
+    let profile = osm_render::yaml::read(PROFILE).unwrap().remove(0).to_string();
+    write("a/b/profile.json", &profile.replace("osp-ubuntu", "osp-mine"));
+    write("a/pod.yaml", "kind: Pod\n");
+    write("a/Chart.yaml", "apiVersion: v2\nname: x\n");
+    write("a/values.yaml", "image: {tag: x}\n");
+    write("a/settings.yaml", "pauseImage: registry.example/x\n");
+    write("a/README.md", "not: [yaml");
+    write("a/.hidden.yaml", "not: [yaml");
+    let path = folder.path().to_str().unwrap();
+    let output = osmctl(&["render", path, "--stage", "provisioning"], "");
+    assert_eq!(out(&output), out(&plain), "{}", err(&output));
+    let linted = osmctl(&["lint", path], "");
+    assert!(
+        err(&linted).contains("in 1 profile, 1 MachineDeployment, 1 settings document"),
+        "{}{}",
+        out(&linted),
+        err(&linted)
+    );
+}
+
+#[test]
+fn settings_come_from_documents_config_maps_and_annotations_of_pools() {
+    let setting = |document: &str| {
+        let annotated = MACHINE_DEPLOYMENT.replace(
+            "metadata: {",
+            "metadata: {annotations: {operatingsystemmanager.k8c.io/settings: 'fromConfigMap: ours'}, ",
+        );
+        format!(
+            "{annotated}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: ours, namespace: kube-system}}\ndata:\n  \
+             settings.yaml: 'pauseImage: registry.example/of-pool'\n---\n{document}"
+        )
+    };
+    let document = "pauseImage: registry.example/of-all\nproxy: {http: 'http://proxy.example:1'}\n";
+    let map = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: osm-settings}}\ndata:\n  settings.yaml: |\n    {}",
+        document.replace('\n', "\n    ")
+    );
+    for input in [setting(document), setting(&map)] {
+        let output = osmctl(&["render", "-", "--stage", "provisioning"], &input);
+        let text = out(&output);
+        assert!(
+            text.contains("registry.example/of-pool"),
+            "{text}{}",
+            err(&output)
+        );
+        assert!(
+            !text.contains("registry.example/of-all") && text.contains("http://proxy.example:1"),
+            "{text}"
+        );
+    }
+    let without = setting(document).replace("name: ours", "name: others");
+    let output = osmctl(&["render", "-", "--stage", "provisioning"], &without);
+    assert!(
+        err(&output).contains("the inputs contain no ConfigMap kube-system/ours"),
+        "{}",
+        err(&output)
+    );
+    let output = osmctl(
+        &["render", "-", "--stage", "provisioning"],
+        &setting(&format!("{document}---\n{map}")),
+    );
+    assert!(
+        err(&output).contains("two settings documents"),
+        "{}",
+        err(&output)
+    );
+}
