@@ -79,6 +79,7 @@ pub(crate) fn find(
                          describes",
                         base.name_any()
                     ),
+                    position: None,
                 });
             }
         }

@@ -194,14 +194,10 @@ async fn what_can_t_be_rendered_is_refused_with_what_to_do() -> Result<()> {
     );
 
     // They are counted after the status is written.
-    let lines = [
-        ("TemplateFailed", 1),
-        ("BaseNotFound", 1),
-        ("ContentTooLarge", 2),
-    ]
-    .map(|(reason, count)| {
-        format!(r#"osm_objects{{condition="Accepted",reason="{reason}",status="False"}} {count}"#)
-    });
+    let lines =
+        [("TemplateFailed", 1), ("BaseNotFound", 1), ("ContentTooLarge", 2)].map(|(reason, count)| {
+            format!(r#"osm_objects{{condition="Accepted",reason="{reason}",status="False"}} {count}"#)
+        });
     let metrics = site
         .wait("the refused profiles to be counted", async || {
             let (_, metrics) = site.get("/metrics").await?;

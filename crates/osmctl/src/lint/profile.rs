@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 use osm_api::OperatingSystemProfile;
 use osm_api::config::{LateBoundKind, OperatingSystemConfigSpec, StageConfig};
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
-use osm_api::profile::{CloudProvider, File, OperatingSystemProfileSpec, ProfileConfig};
+use osm_api::profile::{CloudProvider, FileContent, OperatingSystemProfileSpec, ProfileConfig};
 use osm_render::{RESERVED_PREFIX, Rendered, Stage, TemplatePosition};
 use osm_validate::Refusal;
 
@@ -198,11 +198,7 @@ struct Reviewed {
     hidden_names: BTreeSet<String>,
 }
 
-fn attempt(
-    name: &str,
-    spec: &OperatingSystemProfileSpec,
-    bases: &Bases,
-) -> Result<Reviewed, Box<Refusal>> {
+fn attempt(name: &str, spec: &OperatingSystemProfileSpec, bases: &Bases) -> Result<Reviewed, Box<Refusal>> {
     let accepted = bases.resolve(name, spec).map_err(Refusal::from)?;
     let profile = osm_render::compile(&accepted).map_err(Refusal::from)?;
     let mut reviewed = Reviewed::default();
@@ -252,7 +248,7 @@ impl Reviewed {
     fn look_at_files(&mut self, stage: Stage, content: &StageConfig, config: &OperatingSystemConfigSpec) {
         let name = stage_name(stage);
         for file in &content.files {
-            let text = text_of(file);
+            let text = text_of(&file.content);
             if file.permissions % 100 != 0 && holds_credential(text, config) {
                 self.readable.insert((name, file.path.clone()));
             }
@@ -325,8 +321,8 @@ impl Reviewed {
     }
 }
 
-fn text_of(file: &File) -> &str {
-    file.content.inline.as_ref().map_or("", |inline| &inline.data)
+fn text_of(content: &FileContent) -> &str {
+    content.inline.as_ref().map_or("", |inline| &inline.data)
 }
 
 /// Whether a text has the marker of a value that must stay secret.
@@ -356,7 +352,9 @@ fn holds_credential(text: &str, config: &OperatingSystemConfigSpec) -> bool {
 /// The template of a file.
 fn source_of<'i>(item: &'i Item<OperatingSystemProfile>, stage: &str, path: &str) -> &'i str {
     let mut files = config_of(item, stage).files.iter();
-    files.find(|file| file.path == path).map_or("", text_of)
+    files
+        .find(|file| file.path == path)
+        .map_or("", |file| text_of(&file.content))
 }
 
 /// Whether a template is a part of the library and nothing else. The tests of this project run shellcheck on the library.
