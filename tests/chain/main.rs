@@ -16,6 +16,7 @@ mod clocks;
 mod credentials;
 mod go_templates;
 mod joining;
+mod kubeconfig_secret;
 mod loss;
 mod order;
 mod outage;

@@ -56,7 +56,7 @@ use crate::profile::{CloudProvider, File, OperatingSystem, ProvisioningUtility, 
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = (
-    "!has(oldSelf.digest) || (has(self.digest) && (self.digest != oldSelf.digest || (has(self.osName) == has(oldSelf.osName) && (!has(self.osName) || self.osName == oldSelf.osName) && has(self.cloudProvider) == has(oldSelf.cloudProvider) && (!has(self.cloudProvider) || self.cloudProvider == oldSelf.cloudProvider) && self.bootstrapConfig == oldSelf.bootstrapConfig && self.provisioningConfig == oldSelf.provisioningConfig && self.provisioningUtility == oldSelf.provisioningUtility && has(self.lateBound) == has(oldSelf.lateBound) && (!has(self.lateBound) || self.lateBound == oldSelf.lateBound))))",
+    "!has(oldSelf.digest) || (has(self.digest) && (self.digest != oldSelf.digest || (has(self.osName) == has(oldSelf.osName) && (!has(self.osName) || self.osName == oldSelf.osName) && has(self.cloudProvider) == has(oldSelf.cloudProvider) && (!has(self.cloudProvider) || self.cloudProvider == oldSelf.cloudProvider) && self.bootstrapConfig == oldSelf.bootstrapConfig && self.provisioningConfig == oldSelf.provisioningConfig && self.provisioningUtility == oldSelf.provisioningUtility && has(self.lateBound) == has(oldSelf.lateBound) && (!has(self.lateBound) || self.lateBound == oldSelf.lateBound) && has(self.kubeletKubeconfig) == has(oldSelf.kubeletKubeconfig) && (!has(self.kubeletKubeconfig) || self.kubeletKubeconfig == oldSelf.kubeletKubeconfig))))",
     "the content of an OperatingSystemConfig is written by osc-controller: change the MachineDeployment or its profile instead"
 ))]
 #[x_kube(validation = (
@@ -94,6 +94,10 @@ pub struct OperatingSystemConfigSpec {
     /// The values that markers in the content mean. secret-syncer replaces the markers with them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub late_bound: Vec<LateBound>,
+    /// Kubeconfig with which kubelets of the pool request their client certificates, with a marker in the place of the token.
+    /// It is present if a machine fetches it from a Secret, whose name is the late-bound value of kind `KubeconfigSecretName`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet_kubeconfig: Option<String>,
 }
 
 /// Cloud provider of a pool.

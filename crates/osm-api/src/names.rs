@@ -52,8 +52,8 @@ pub const MACHINE_NAME_PLACEHOLDER: &str = "<MACHINE_NAME>";
 pub const POOL: &str = "operatingsystemmanager.k8c.io/pool";
 /// Label on every object that we create: the installation that owns it. Objects of another installation are never changed.
 pub const INSTALLATION: &str = "operatingsystemmanager.k8c.io/installation";
-/// Label with the purpose of an object that we create: `bootstrap`, `provisioning`, `edge-script`, `identity`,
-/// `digest-key`, `bootstrap-token`.
+/// Label with the purpose of an object that we create: `bootstrap`, `provisioning`, `kubeconfig`, `edge-script`,
+/// `identity`, `digest-key`, `bootstrap-token`.
 pub const ROLE: &str = "operatingsystemmanager.k8c.io/role";
 /// Label on Leases: the service whose replica has it.
 pub const REPLICA_OF: &str = "operatingsystemmanager.k8c.io/replica-of";
@@ -87,17 +87,22 @@ pub const PROVISIONING_SECRET: &str = "operatingsystemmanager.k8c.io/provisionin
 /// Annotation on a bootstrap Secret: uids of the pool's ServiceAccount, of `osm-node-bootstrap` and of the provisioning
 /// Secret that its tokens are bound to, separated by `/`; if kubelets join with bootstrap tokens, their groups are
 /// in the middle. A mismatch means that the tokens are invalid or of the wrong kind.
+///
+/// In a pool with a kubeconfig Secret, the tokens are bound to that one. Its uid is then the third on the kubeconfig Secret and on
+/// provisioning Secrets, and on the bootstrap Secret it follows the uid of the provisioning Secret.
 pub const BOUND_TO: &str = "operatingsystemmanager.k8c.io/bound-to";
 /// Annotation on a bootstrap Secret: when its first token expires, RFC 3339.
 pub const EXPIRES: &str = "operatingsystemmanager.k8c.io/credential-expires";
 /// Annotation on a bootstrap Secret: when its tokens are renewed, RFC 3339.
 pub const RENEW_AT: &str = "operatingsystemmanager.k8c.io/renew-at";
-/// Annotation on a provisioning Secret: no token that may fetch it lives longer than this, RFC 3339.
+/// Annotation on a provisioning Secret and on a kubeconfig Secret: no token that may fetch it lives longer than this, RFC 3339.
 pub const KEEP_UNTIL: &str = "operatingsystemmanager.k8c.io/keep-until";
 /// Annotation on orphaned Secrets: since when their OperatingSystemConfig is missing, RFC 3339.
 pub const ORPHANED_SINCE: &str = "operatingsystemmanager.k8c.io/orphaned-since";
 /// Annotation on the Secret with the HMAC key: when orphans were collected, of the last hour, RFC 3339, separated by commas.
 pub const COLLECTED: &str = "operatingsystemmanager.k8c.io/collected";
+/// Key of the kubeconfig in a kubeconfig Secret. Profiles of the Go implementation read it.
+pub const KUBECONFIG_KEY: &str = "kubeconfig";
 /// Default name of the ConfigMap that holds the settings document.
 pub const SETTINGS_CONFIG_MAP: &str = "osm-settings";
 /// Key of the settings document in that ConfigMap.
@@ -158,16 +163,24 @@ pub fn pool_object(kind: &str, pool_id: &str) -> String {
     format!("osm-{kind}-{pool_id}")
 }
 
+/// Name of a pool's kubeconfig Secret. It is the same for every content of the pool.
+pub fn kubeconfig_secret_name(pool_id: &str) -> String {
+    pool_object("kubeconfig", pool_id)
+}
+
 /// Name of the Secret in `cloud-init-settings` with an installation's HMAC key. Losing it does no harm.
 pub fn digest_key_secret_name(installation: &str) -> String {
     let id: String = sha256_hex(installation.as_bytes()).chars().take(8).collect();
     format!("osm-digest-key-{id}")
 }
 
+/// What the names of provisioning Secrets begin with.
+pub const PROVISIONING_PREFIX: &str = "osm-provisioning-";
+
 /// Name of a pool's provisioning Secret whose content has the given MAC (20 hex characters of it are used).
 pub fn provisioning_secret_name(pool_id: &str, mac: &str) -> String {
     let short: String = mac.chars().take(20).collect();
-    format!("osm-provisioning-{pool_id}-{short}")
+    format!("{PROVISIONING_PREFIX}{pool_id}-{short}")
 }
 
 #[cfg(test)]

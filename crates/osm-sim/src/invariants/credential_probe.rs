@@ -22,8 +22,8 @@ pub struct CredentialProbe {
     /// Whether the bootstrap Secret holds it now. Otherwise a machine may have booted with it earlier.
     pub current: bool,
     pub(super) pool: String,
-    /// The provisioning Secret that the same document names. Both tokens of the document are bound to it.
-    pub(super) provisioning: String,
+    /// The Secret that the token needs: the provisioning Secret that the same document names, or the kubeconfig Secret.
+    pub(super) needs: String,
 }
 
 /// The request that a token is for.

@@ -439,7 +439,12 @@ impl Observer {
             }
         };
         let named = user_data.provisioning_secret.clone();
-        match self.made("Secret", &named).and_then(document) {
+        let provisioning = self.made("Secret", &named).and_then(document);
+        let kubeconfig = names::kubeconfig_secret_name(&id);
+        let fetches_kubeconfig = provisioning
+            .as_ref()
+            .is_some_and(|document| String::from_utf8_lossy(document).contains(&kubeconfig));
+        match provisioning {
             None if self.excused.contains_key(&id) => {}
             None => {
                 let what = format!("bootstrap Secret {name} names {named}, which is not there");
@@ -452,17 +457,21 @@ impl Observer {
             }
             Some(_) => {}
         }
-        let tokens = [
-            (user_data.api_token, Purpose::Fetch(named.clone())),
-            (user_data.kubelet_token, Purpose::Join),
+        let mut tokens = vec![
+            (user_data.api_token.clone(), Purpose::Fetch(named.clone()), &named),
+            (user_data.kubelet_token, Purpose::Join, &named),
         ];
-        for (token, purpose) in tokens {
+        if fetches_kubeconfig {
+            let fetch = Purpose::Fetch(kubeconfig.clone());
+            tokens.push((user_data.api_token, fetch, &kubeconfig));
+        }
+        for (token, purpose, needs) in tokens {
             match credential_probe::expiry(&token) {
                 Ok(expires) => {
                     // The same token may have been written before: patched, or put back.
                     self.probes
                         .retain(|probe| probe.token != token || probe.purpose != purpose);
-                    let (bootstrap, pool, provisioning) = (name.clone(), id.clone(), named.clone());
+                    let (bootstrap, pool, needs) = (name.clone(), id.clone(), needs.clone());
                     self.probes.push(CredentialProbe {
                         bootstrap,
                         token,
@@ -470,7 +479,7 @@ impl Observer {
                         expires,
                         current: true,
                         pool,
-                        provisioning,
+                        needs,
                     });
                 }
                 Err(error) => {
@@ -512,11 +521,11 @@ impl Observer {
             let valid = self
                 .probes
                 .iter()
-                .find(|probe| probe.provisioning == name && at < probe.expires);
+                .find(|probe| probe.needs == name && at < probe.expires);
             if let Some(expires) = valid.map(|probe| probe.expires) {
                 let what = format!("Secret {name} was deleted, and a token may fetch it until {expires}");
                 self.broken(at, Invariant::Kept, what);
-                self.probes.retain(|probe| probe.provisioning != name);
+                self.probes.retain(|probe| probe.needs != name);
             }
         } else {
             let what = format!("{kind} {name} of a pool that lives was deleted");

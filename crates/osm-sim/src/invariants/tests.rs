@@ -302,6 +302,39 @@ fn a_document_that_a_token_may_still_fetch() {
 }
 
 #[test]
+fn a_kubeconfig_that_a_document_refers_to() {
+    let kubeconfig = names::kubeconfig_secret_name(&History::id());
+    let published = || {
+        let mut history = History::published();
+        history.made(What::Added, "Secret", &kubeconfig, json!({}));
+        let text = format!("fetch {kubeconfig}");
+        let data = json!({"cloud-config": STANDARD.encode(&text)});
+        history.made(
+            What::Added,
+            "Secret",
+            "two",
+            json!({"immutable": true, "data": data}),
+        );
+        let data = history.document("two", &osm_api::digest::sha256_hex(text.as_bytes()));
+        history.bootstrap_with(What::Modified, "1", json!({"data": data}));
+        history
+    };
+    let mut history = published();
+    history.ask();
+    history.observer.settled(history.now);
+    history.broke(&[]);
+    history.made(What::Deleted, "Secret", &kubeconfig, json!({}));
+    history.broke(&[Invariant::Kept]);
+
+    // Or that the Role does not open.
+    let mut history = published();
+    history.observer.ask(history.now, |probe| {
+        probe.purpose != Purpose::Fetch(kubeconfig.clone())
+    });
+    history.broke(&[Invariant::Reachable]);
+}
+
+#[test]
 fn a_retired_pool_is_undone_wholly_and_credentials_first() {
     let mut history = History::published();
     history.pool(What::Deleted, "1");

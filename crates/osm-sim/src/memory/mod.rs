@@ -37,7 +37,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub use self::authorizer::User;
-pub use self::state::{Failure, State};
+pub use self::state::{Admission, Failure, State};
 pub use self::wire::{Call, Calm, Fault, Link, Network, Passage};
 
 use crate::invariants::Change;

@@ -109,7 +109,11 @@ pub struct State {
     requests: u64,
     /// The last requests and what became of them.
     trace: VecDeque<String>,
+    admission: Option<Admission>,
 }
+
+/// Changes an object on its way into the storage, as mutating admission does.
+pub type Admission = fn(&mut Value);
 
 pub(super) enum Answer {
     Object(u16, Value),
@@ -130,7 +134,20 @@ impl State {
             unsupported: Vec::new(),
             requests: 0,
             trace: VecDeque::new(),
+            admission: None,
         }
+    }
+
+    /// From now on each object that is created or replaced passes this.
+    pub fn set_admission(&mut self, admission: Admission) {
+        self.admission = Some(admission);
+    }
+
+    fn admit(&self, kind: &Kind, object: &mut Value) {
+        if let Some(admission) = self.admission {
+            admission(object);
+        }
+        normalize(kind, object);
     }
 
     /// The time.
@@ -398,7 +415,7 @@ impl State {
                 "resourceVersion should not be set on objects to be created",
             ));
         }
-        normalize(kind, &mut object);
+        self.admit(kind, &mut object);
         if kind.custom {
             remove(&mut object, "status");
             set(&mut object, "generation", Some(json!(1)));
@@ -487,7 +504,7 @@ impl State {
         let name = text(old, "name").to_owned();
         fenced(old, text(&object, "uid"), text(&object, "resourceVersion"))
             .map_err(|failure| failure.about(kind, &name))?;
-        normalize(kind, &mut object);
+        self.admit(kind, &mut object);
         for key in [
             "uid",
             "creationTimestamp",
@@ -717,6 +734,7 @@ fn broken_rule(kind: &Kind, old: &Value, new: &Value) -> Option<&'static str> {
                 "provisioningConfig",
                 "provisioningUtility",
                 "lateBound",
+                "kubeletKubeconfig",
             ];
             if had("/spec/digest")
                 && (new.pointer("/spec/digest").is_none()

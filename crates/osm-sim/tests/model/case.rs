@@ -106,6 +106,7 @@ pub enum Which {
 pub enum Damaged {
     Bootstrap,
     Provisioning,
+    Kubeconfig,
     Account,
     Role,
     Binding,
@@ -176,6 +177,7 @@ fn damaged() -> impl Strategy<Value = Damaged> {
     prop_oneof![
         3 => Just(Damaged::Bootstrap),
         2 => Just(Damaged::Provisioning),
+        2 => Just(Damaged::Kubeconfig),
         2 => Just(Damaged::Account),
         2 => Just(Damaged::Role),
         2 => Just(Damaged::Binding),

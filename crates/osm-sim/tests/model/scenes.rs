@@ -6,7 +6,7 @@ use osm_api::names;
 
 use crate::case::{Act, Case, Damaged, How, POOLS, Trouble, Which};
 use crate::fault_schedule::FaultSchedule;
-use crate::world::{World, alone, live_through, play};
+use crate::world::{World, alone, judge, live_through, play};
 
 const HOUR: u64 = 3600;
 
@@ -31,6 +31,26 @@ fn a_pool_is_published_and_renewed_for_days() {
         let world = calm();
         world.create_pool(0);
         hours(&world, 48).await;
+        world.end_of_faults().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
+/// Of pool 1 the tokens are bound to a kubeconfig Secret, of pool 2 with every other profile.
+#[test]
+fn tokens_that_are_needed_later_are_renewed_for_days_and_change_what_they_are_bound_to() {
+    alone(async {
+        let world = calm();
+        world.create_pool(1);
+        world.create_pool(2);
+        for _ in 0..3 {
+            hours(&world, 20).await;
+            world.edit_profile();
+            world.server.with(judge);
+        }
+        hours(&world, 40).await;
+        world.broken().unwrap();
         world.end_of_faults().await;
         tokio::time::sleep(Duration::from_secs(60)).await;
         good(&world).await;

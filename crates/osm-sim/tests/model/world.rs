@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use osm_api::content::ContentJson;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
@@ -108,6 +110,7 @@ impl World {
                 is_accepted(state, &probe.token, &probe.purpose)
             });
         });
+        server.with(|state| state.set_admission(needs_tokens_later));
         server.load(&installation::manifests(&installation())).unwrap();
         server.load(&objects()).unwrap();
         let schedule = Arc::new(schedule);
@@ -324,6 +327,7 @@ impl World {
             match what {
                 Damaged::Bootstrap => named("secrets", &bootstrap),
                 Damaged::Provisioning => named("secrets", annotations[names::PROVISIONING_SECRET].as_str()?),
+                Damaged::Kubeconfig => named("secrets", &names::kubeconfig_secret_name(&id)),
                 Damaged::Account => named("serviceaccounts", &identity),
                 Damaged::Role => named("roles", &identity),
                 Damaged::Binding => named("rolebindings", &identity),
@@ -340,6 +344,7 @@ impl World {
         };
         let content = match what {
             Damaged::Bootstrap => json!({"data": {"cloud-config": "Z2FyYmFnZQ=="}}),
+            Damaged::Kubeconfig => json!({"data": {"kubeconfig": "Z2FyYmFnZQ=="}}),
             Damaged::Role => {
                 json!({"rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}]})
             }
@@ -580,6 +585,7 @@ impl World {
                 .documents("kube-system", name)
                 .ok_or(format!("{name} has no documents"))?;
             let provisioning = String::from_utf8(provisioning).unwrap();
+            self.kubeconfig_is_good(md["metadata"]["uid"].as_str().unwrap(), name, &provisioning)?;
             let password = format!("password {}", wanted.password);
             if !bootstrap.text.contains(&wanted.text) {
                 return Err(format!("{name} has not {}: {}", wanted.text, bootstrap.text));
@@ -591,6 +597,34 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// A machine that needs its tokens later finds a living one in its document, and another one in its kubeconfig.
+    fn kubeconfig_is_good(&self, uid: &str, name: &str, provisioning: &str) -> Result<(), String> {
+        let secret = names::kubeconfig_secret_name(&names::pool_id("kube-system", name, uid));
+        let token = osm_judges::user_data_files(provisioning)
+            .map_err(|complaints| complaints.to_string())?
+            .into_iter()
+            .find(|file| file.path == "/etc/join")
+            .and_then(|file| Some(file.content.split_once(' ')?.0.to_owned()));
+        let Some(token) = token else {
+            return match name == pool(1) {
+                true => Err(format!("{name} has no token in its provisioning document")),
+                false => Ok(()),
+            };
+        };
+        self.server.with(|state| {
+            let text = state
+                .object("secrets", CLOUD_INIT_SETTINGS, &secret)
+                .and_then(|secret| {
+                    let data = secret["data"]["kubeconfig"].as_str()?;
+                    String::from_utf8(STANDARD.decode(data).ok()?).ok()
+                });
+            let kubelet = text.ok_or(format!("{name} has no kubeconfig"))?;
+            let good = is_accepted(state, &token, &Purpose::Fetch(secret))
+                && is_accepted(state, &kubelet, &Purpose::Join);
+            good.then_some(()).ok_or(format!("{name} has dead tokens"))
+        })
     }
 
     /// Promises that were broken so far.
@@ -807,6 +841,49 @@ fn would_change(before: Option<&Value>, patch: &Value) -> bool {
     differs(before, patch)
 }
 
+/// What the templates of the profile have no words for: the provisioning stage of some pools needs the pool's tokens. Of pool 1 it always
+/// does, of pool 2 with every other profile.
+fn needs_tokens_later(object: &mut Value) {
+    const JOIN: &str = "/etc/join";
+    if object["kind"] != "OperatingSystemConfig" || object["spec"]["digest"].is_null() {
+        return;
+    }
+    let text = |file: &Value, key: &str| {
+        file.pointer(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let profile: Option<u64> = object["spec"]["bootstrapConfig"]["files"]
+        .as_array()
+        .and_then(|files| files.iter().find(|file| file["path"] == "/etc/text"))
+        .and_then(|file| {
+            let text = text(file, "/content/inline/data");
+            text.trim_start_matches("profile of ")
+                .trim_end_matches('.')
+                .parse()
+                .ok()
+        });
+    let name = text(object, "/metadata/name");
+    let config = |number| names::config_name(&pool(number), "kube-system");
+    let is_needed =
+        name == config(1) || (name == config(2) && profile.is_some_and(|profile| profile % 2 == 0));
+    let Some(files) = object
+        .pointer_mut("/spec/provisioningConfig/files")
+        .and_then(Value::as_array_mut)
+    else {
+        return;
+    };
+    if !is_needed || files.iter().any(|file| file["path"] == JOIN) {
+        return;
+    }
+    let join = "%%osm-late{api/token,raw}%% %%osm-late{kubelet/kubeconfig-secret-name,raw}%%";
+    files.push(json!({"path": JOIN, "permissions": 600, "content": {"inline": {"data": join}}}));
+    let late = json!({"id": "kubelet/kubeconfig-secret-name", "kind": "KubeconfigSecretName"});
+    object["spec"]["lateBound"].as_array_mut().unwrap().push(late);
+    object["spec"]["kubeletKubeconfig"] = json!("%%osm-late{kubelet/token,raw}%%");
+}
+
 /// machine-controller has made the MachineSet of the template that stands: it counts.
 fn stamp(state: &mut State, name: &str) {
     let Some(md) = state.object("machinedeployments", "kube-system", name) else {
@@ -828,7 +905,7 @@ fn stamp(state: &mut State, name: &str) {
 }
 
 /// osp-controller's part: it accepts the profile, or leaves the last good one and says why.
-fn judge(state: &mut State) {
+pub fn judge(state: &mut State) {
     let Some(stored) = state.object("operatingsystemprofiles", NAMESPACE, PROFILE) else {
         return;
     };

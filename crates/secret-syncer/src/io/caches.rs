@@ -15,8 +15,8 @@ use crate::model::gathered::OrphanBudget;
 use crate::model::legacy_token::LegacyToken;
 use crate::model::source::SourceData;
 use crate::model::view::{
-    self, BindingView, ConfigView, Meta, ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_PROVISIONING, RoleView,
-    SecretView,
+    self, BindingView, ConfigView, Meta, ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_KUBECONFIG,
+    ROLE_PROVISIONING, RoleView, SecretView,
 };
 
 pub struct Caches {
@@ -108,7 +108,12 @@ impl Caches {
                 objects.bootstrap = Some(secret);
             } else if secret.is(ROLE_EDGE_SCRIPT) && name == names.edge_script.as_deref() {
                 objects.edge_script = Some(secret);
-            } else if secret.is(ROLE_PROVISIONING) && secret.meta.name.starts_with("osm-provisioning-") {
+            } else if secret.is(ROLE_KUBECONFIG)
+                && secret.meta.name == names::kubeconfig_secret_name(secret.meta.pool().unwrap_or_default())
+            {
+                objects.kubeconfig = Some(secret);
+            } else if secret.is(ROLE_PROVISIONING) && secret.meta.name.starts_with(names::PROVISIONING_PREFIX)
+            {
                 objects.provisioning.push(secret);
             }
         }
@@ -163,9 +168,11 @@ impl Caches {
         uid
     }
 
-    pub fn wrote_role(&self, role: &Role) {
+    pub fn wrote_role(&self, role: &Role) -> RoleView {
+        let view = RoleView::of(role);
         let (key, version) = (watch::key(&role.metadata), Version::of(&role.metadata));
-        let _ = self.roles.wrote(&key, version, RoleView::of(role));
+        let _ = self.roles.wrote(&key, version, view.clone());
+        view
     }
 
     pub fn wrote_binding(&self, binding: &RoleBinding) {

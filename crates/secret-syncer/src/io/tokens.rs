@@ -1,4 +1,4 @@
-//! Issues the tokens of nodes, bound to a pool's provisioning Secret, and checks what they may do before they are published.
+//! Issues the tokens of nodes, bound to a Secret of their pool, and checks what they may do before they are published.
 
 use std::time::Duration;
 
@@ -13,18 +13,19 @@ use osm_runtime::request::failed;
 use crate::io::bootstrap_token;
 use crate::io::error::ApplyError;
 use crate::io::syncer::Syncer;
+use crate::model::gathered::Gathered;
 use crate::model::token_binding;
 use crate::model::tokens::{Issued, Tokens, granted};
+use crate::plan::renewal;
 use crate::plan::steps::Publish;
 
-/// Issues both tokens, bound to the provisioning Secret where they are ServiceAccounts', and checks that they open what a
-/// node needs.
+/// Issues both tokens, bound to the Secret with this name and uid where they are ServiceAccounts'.
 ///
 /// # Errors
-/// Requests that failed; [`ApplyError::RightMissing`], [`ApplyError::BootstrapTokenForbidden`].
+/// Requests that failed; [`ApplyError::BootstrapTokenForbidden`].
 pub async fn issue(
     syncer: &Syncer,
-    config: &str,
+    gathered: &Gathered,
     publish: &Publish,
     secret: (&str, &str),
 ) -> Result<Tokens, ApplyError> {
@@ -35,25 +36,34 @@ pub async fn issue(
         }
         NodeBootstrapKind::BootstrapToken => {
             let api = api.await?;
-            let kubelet = bootstrap_token::issue(syncer, config, publish, &api).await?;
+            let kubelet = bootstrap_token::issue(syncer, &gathered.name, publish, &api).await?;
             (api, kubelet)
         }
     };
-    syncer.clients.token_probe.may_read(&api.token, secret.0).await?;
-    let joins_by =
-        token_binding::joins_by(&publish.node_bootstrap, Some(NODE_BOOTSTRAP_ACCOUNT)).unwrap_or_default();
-    syncer
-        .clients
-        .token_probe
-        .may_join(&kubelet.token, joins_by)
-        .await?;
+    let (issued, life) = (api.issued.min(kubelet.issued), api.life.min(kubelet.life));
     Ok(Tokens {
-        issued: api.issued.min(kubelet.issued),
         expires: api.expires.min(kubelet.expires),
-        life: api.life.min(kubelet.life),
+        renew_at: renewal::renew_at(issued, life, &gathered.pool),
         api: api.token,
         kubelet: kubelet.token,
     })
+}
+
+/// Checks that the tokens open what a node needs: this Secret, and the cluster.
+///
+/// # Errors
+/// Requests that failed; [`ApplyError::RightMissing`].
+pub async fn check(
+    syncer: &Syncer,
+    publish: &Publish,
+    tokens: &Tokens,
+    secret: &str,
+) -> Result<(), ApplyError> {
+    let probe = &syncer.clients.token_probe;
+    probe.may_read(&tokens.api, secret).await?;
+    let joins_by =
+        token_binding::joins_by(&publish.node_bootstrap, Some(NODE_BOOTSTRAP_ACCOUNT)).unwrap_or_default();
+    probe.may_join(&tokens.kubelet, joins_by).await
 }
 
 async fn request(

@@ -34,6 +34,8 @@ pub struct ExistingObjects {
     pub bootstrap: Option<Arc<SecretView>>,
     /// The Secret with the script of an edge pool.
     pub edge_script: Option<Arc<SecretView>>,
+    /// The Secret that the tokens of some pools are bound to.
+    pub kubeconfig: Option<Arc<SecretView>>,
     /// Provisioning Secrets, by name.
     pub provisioning: Vec<Arc<SecretView>>,
     pub account: Option<Arc<Meta>>,
@@ -44,8 +46,9 @@ pub struct ExistingObjects {
 impl ExistingObjects {
     /// Every Secret, in the order in which a teardown deletes them.
     pub fn secrets(&self) -> impl Iterator<Item = &Arc<SecretView>> {
-        self.provisioning
+        self.kubeconfig
             .iter()
+            .chain(&self.provisioning)
             .chain(&self.edge_script)
             .chain(&self.bootstrap)
     }

@@ -46,6 +46,15 @@ pub struct Gathered {
     pub memory: PoolMemory,
 }
 
+impl Gathered {
+    /// Whether the tokens of its pool are bound to a kubeconfig Secret.
+    pub fn needs_kubeconfig_secret(&self) -> bool {
+        self.config
+            .as_ref()
+            .is_some_and(|config| config.needs_kubeconfig_secret)
+    }
+}
+
 /// A bootstrap Secret of another program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inherited {

@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use osm_render::LateValues;
 
-use crate::model::tokens::Issued;
+use crate::model::tokens::{Issued, Tokens};
 
 #[derive(Clone, Default)]
 pub struct PoolMemory {
@@ -17,6 +17,8 @@ pub struct PoolMemory {
     pub waiting_since: Option<Timestamp>,
     pub repairs: Option<Repairs>,
     pub unpublished: Option<Unpublished>,
+    /// Of a pool with a kubeconfig Secret.
+    pub tokens: Option<KeptTokens>,
     /// Name of a Secret of ours that an object of another owner holds.
     pub foreign_secret: Option<String>,
 }
@@ -26,6 +28,15 @@ pub struct PoolMemory {
 pub struct Repairs {
     pub last: Timestamp,
     pub count: u32,
+}
+
+/// The last tokens of a pool. Its provisioning document depends on them, so each publish with other tokens leaves one more Secret. With
+/// the same tokens, repairs and lasting failures leave none. There is no `Debug`, so that no log shows them.
+#[derive(Clone)]
+pub struct KeptTokens {
+    /// As the annotation [`osm_api::names::BOUND_TO`] of the kubeconfig Secret.
+    pub bound_to: String,
+    pub tokens: Tokens,
 }
 
 /// A bootstrap token that no document holds yet. The next attempt uses it, so that a lasting failure does not leave one Secret in

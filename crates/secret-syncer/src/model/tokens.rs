@@ -8,17 +8,16 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::TokenRequest;
 
 /// The two tokens of a pool. There is no `Debug`, so that no log shows them.
+#[derive(Clone)]
 pub struct Tokens {
     /// Opens the pool's own Secrets.
     pub api: String,
     /// May request a node's client certificate.
     pub kubelet: String,
-    /// When they were issued. This and the next two are by the API server's clock alone.
-    pub issued: Timestamp,
-    /// When the first of them expires, as the API server granted it.
+    /// When the first of them expires, as the API server granted it. This and the next are by the API server's clock alone.
     pub expires: Timestamp,
-    /// How long the first of them lives from when it was issued.
-    pub life: Duration,
+    /// When they are renewed.
+    pub renew_at: Timestamp,
 }
 
 /// A token and its life, by the API server's clock. There is no `Debug`, so that no log shows it.

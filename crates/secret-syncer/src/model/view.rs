@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -13,7 +14,7 @@ use osm_api::profile::CloudProvider;
 use osm_api::{PoolRef, condition, digest, names};
 
 use crate::model::hmac_key::{DATA_KEY, HmacKey};
-use crate::model::rbac;
+use crate::model::{kubeconfig_secret, rbac};
 
 /// An OperatingSystemConfig without its content.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +30,8 @@ pub struct ConfigView {
     pub machine_deployment: Option<PoolRef>,
     /// Machines of provider `edge` are set up by a script.
     pub is_edge: bool,
+    /// Its tokens are bound to a kubeconfig Secret.
+    pub needs_kubeconfig_secret: bool,
     pub late_bound: Vec<LateBound>,
     pub status: OperatingSystemConfigStatus,
     /// For Events.
@@ -46,6 +49,7 @@ impl ConfigView {
             made_in: config.annotations().get(names::CLUSTER_UID).cloned(),
             machine_deployment: content.pool(),
             is_edge: content.cloud_provider() == Some(CloudProvider::Edge),
+            needs_kubeconfig_secret: kubeconfig_secret::is_needed(content.content()),
             late_bound: content.late_bound().to_vec(),
             status: config.status.clone().unwrap_or_default(),
             reference: config.object_ref(&()),
@@ -149,7 +153,8 @@ impl Meta {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SecretView {
     pub meta: Meta,
-    /// SHA-256 of its only data entry, if that is a document or script; 64 hex characters, kept in memory only.
+    /// SHA-256 of its only data entry, if that is a document or script, or of all entries of a kubeconfig Secret; 64 hex characters,
+    /// kept in memory only.
     pub content: Option<String>,
     pub immutable: bool,
     /// The HMAC key, only on the Secret that holds it.
@@ -160,35 +165,54 @@ impl SecretView {
     pub fn of(secret: &Secret) -> Self {
         let meta = Meta::of(&secret.metadata);
         let data = secret.data.as_ref();
-        let is_key = meta.labels.get(names::ROLE).map(String::as_str) == Some(ROLE_KEY);
+        let role = meta.labels.get(names::ROLE).map(String::as_str);
+        let (is_key, has_kubeconfig) = (role == Some(ROLE_KEY), role == Some(ROLE_KUBECONFIG));
         let key = data
             .filter(|_| is_key)
             .and_then(|data| data.get(DATA_KEY))
             .and_then(|key| HmacKey::of(&key.0));
+        let document = || {
+            let data = data.filter(|data| data.len() == 1)?;
+            let document = data
+                .get(names::CLOUD_CONFIG_KEY)
+                .or(data.get(names::EDGE_SCRIPT_KEY))?;
+            Some(digest::sha256_hex(&document.0))
+        };
         Self {
-            content: data
-                .filter(|data| data.len() == 1)
-                .and_then(|data| {
-                    data.get(names::CLOUD_CONFIG_KEY)
-                        .or(data.get(names::EDGE_SCRIPT_KEY))
-                })
-                .map(|document| digest::sha256_hex(&document.0)),
+            content: match has_kubeconfig {
+                true => Some(digest_of_entries(data)),
+                false => document(),
+            },
             immutable: secret.immutable.unwrap_or(false),
             key,
             meta,
         }
     }
 
-    /// Whether it is for this purpose ([`ROLE_BOOTSTRAP`], [`ROLE_PROVISIONING`], [`ROLE_EDGE_SCRIPT`]).
+    /// Whether it is for this purpose ([`ROLE_BOOTSTRAP`], [`ROLE_PROVISIONING`], [`ROLE_KUBECONFIG`], [`ROLE_EDGE_SCRIPT`]).
     pub fn is(&self, role: &str) -> bool {
         self.meta.labels.get(names::ROLE).map(String::as_str) == Some(role)
     }
+}
+
+/// SHA-256 over the names and values of all data entries, in the order of the names. No entries and no data are the same.
+pub fn digest_of_entries(data: Option<&BTreeMap<String, ByteString>>) -> String {
+    let mut all = Vec::new();
+    for (name, value) in data.into_iter().flatten() {
+        for part in [name.as_bytes(), &value.0] {
+            all.extend((part.len() as u64).to_be_bytes());
+            all.extend(part);
+        }
+    }
+    digest::sha256_hex(&all)
 }
 
 /// Value of the label [`names::ROLE`] on bootstrap Secrets.
 pub const ROLE_BOOTSTRAP: &str = "bootstrap";
 /// Value of the label [`names::ROLE`] on provisioning Secrets.
 pub const ROLE_PROVISIONING: &str = "provisioning";
+/// Value of the label [`names::ROLE`] on kubeconfig Secrets.
+pub const ROLE_KUBECONFIG: &str = "kubeconfig";
 /// Value of the label [`names::ROLE`] on Secrets with the script of an edge pool.
 pub const ROLE_EDGE_SCRIPT: &str = "edge-script";
 /// Value of the label [`names::ROLE`] on the Secret with the HMAC key.

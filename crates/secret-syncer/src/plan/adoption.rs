@@ -6,7 +6,7 @@ use crate::model::found::{FoundSecret, Identity};
 use crate::model::gathered::{Gathered, NameHolder};
 use crate::model::hmac_key::HmacKey;
 use crate::model::seal::is_sealed;
-use crate::model::view::{ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, SecretView};
+use crate::model::view::{ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_KUBECONFIG, SecretView};
 use crate::plan::retention;
 
 /// What to do with what has our name.
@@ -45,10 +45,11 @@ pub fn replacement(existing: &SecretView) -> Replacement {
     }
 }
 
-/// A Secret whose name other programs know.
+/// A Secret whose name does not depend on its content: other programs or machines know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WellKnown {
     Bootstrap,
+    Kubeconfig,
     EdgeScript,
 }
 
@@ -56,6 +57,7 @@ impl WellKnown {
     pub fn role(self) -> &'static str {
         match self {
             Self::Bootstrap => ROLE_BOOTSTRAP,
+            Self::Kubeconfig => ROLE_KUBECONFIG,
             Self::EdgeScript => ROLE_EDGE_SCRIPT,
         }
     }
@@ -64,6 +66,7 @@ impl WellKnown {
     pub fn what(self) -> &'static str {
         match self {
             Self::Bootstrap => "the bootstrap Secret",
+            Self::Kubeconfig => "the kubeconfig Secret",
             Self::EdgeScript => "the Secret with the edge script",
         }
     }
@@ -75,11 +78,15 @@ pub fn of_well_known(gathered: &Gathered, known: WellKnown, found: &FoundSecret)
     if is_labelled && meta.config() == Some(gathered.name.as_str()) && found.view.is(known.role()) {
         return Adoption::GatherAgain;
     }
-    if is_labelled || lost_its_label(&gathered.pool, found) || is_sealed_by_us(&gathered.key, &found.view) {
+    if is_labelled
+        || lost_its_label(&gathered.pool, known, found)
+        || is_sealed_by_us(&gathered.key, &found.view)
+    {
         return Adoption::Take(replacement(&found.view));
     }
     let is_of_the_go_implementation = match known {
         WellKnown::Bootstrap => is_bootstrap_of_the_go_implementation(found),
+        WellKnown::Kubeconfig => false,
         WellKnown::EdgeScript => is_edge_script_of_the_go_implementation(found),
     };
     if is_of_the_go_implementation {
@@ -92,9 +99,10 @@ pub fn of_well_known(gathered: &Gathered, known: WellKnown, found: &FoundSecret)
     }
 }
 
-/// The pool's id is still on it, which no other program knows.
-fn lost_its_label(pool: &str, found: &FoundSecret) -> bool {
-    found.installation().is_none() && found.view.meta.pool() == Some(pool)
+/// The pool's id is still on it or in its name, which no other program knows.
+fn lost_its_label(pool: &str, known: WellKnown, found: &FoundSecret) -> bool {
+    let is_in_name = known == WellKnown::Kubeconfig;
+    found.installation().is_none() && (is_in_name || found.view.meta.pool() == Some(pool))
 }
 
 /// Another installation that took it over would have put its own seal on it.

@@ -8,10 +8,11 @@ use crate::model::existing::ExistingObjects;
 use crate::model::gathered::Gathered;
 use crate::model::ownership::OwnershipLabels;
 use crate::model::seal::{SEALED, is_sealed};
-use crate::model::token_binding::bound_to;
+use crate::model::token_binding::{bound_to, bound_to_kubeconfig};
 use crate::model::view::{ConfigView, Meta, SecretView};
 use crate::plan::cause::Cause;
 use crate::plan::inputs::Inputs;
+use crate::plan::kubeconfig_secret;
 
 /// What checks look at.
 pub struct Input<'a> {
@@ -28,7 +29,7 @@ pub struct Input<'a> {
 type Check = fn(&Input<'_>) -> Option<Cause>;
 
 /// Without a bootstrap Secret only the first one speaks.
-const CHAIN: [Check; 20] = [
+const CHAIN: [Check; 26] = [
     bootstrap_secret_does_not_exist,
     documents_are_not_verified_since_the_start,
     bootstrap_secret_has_another_revision,
@@ -44,10 +45,16 @@ const CHAIN: [Check; 20] = [
     edge_script_is_immutable,
     edge_script_lost_its_owner,
     edge_script_is_marked_as_orphan,
+    kubeconfig_secret_breaks_its_seal,
+    kubeconfig_secret_has_other_tokens,
+    kubeconfig_secret_is_immutable,
+    kubeconfig_secret_lost_its_owner,
+    kubeconfig_secret_is_marked_as_orphan,
     tokens_are_bound_to_other_objects,
     provisioning_secret_is_altered,
     renewal_is_due,
     role_does_not_open_the_provisioning_secret,
+    role_does_not_open_the_kubeconfig_secret,
     role_binding_does_not_bind,
 ];
 
@@ -72,6 +79,12 @@ impl Input<'_> {
     fn edge_script(&self) -> Option<&SecretView> {
         self.bootstrap().filter(|_| self.config.is_edge)?;
         self.existing().edge_script.as_deref()
+    }
+
+    /// The kubeconfig Secret of a pool that needs one and has a bootstrap Secret.
+    fn kubeconfig(&self) -> Option<&SecretView> {
+        self.bootstrap().filter(|_| self.config.needs_kubeconfig_secret)?;
+        self.existing().kubeconfig.as_deref()
     }
 
     /// The provisioning Secret that the bootstrap Secret names.
@@ -195,7 +208,42 @@ fn edge_script_is_marked_as_orphan(input: &Input<'_>) -> Option<Cause> {
     )
 }
 
-/// Tokens die with the ServiceAccount and with the provisioning Secret that they are bound to.
+fn kubeconfig_secret_breaks_its_seal(input: &Input<'_>) -> Option<Cause> {
+    because(
+        Cause::Altered,
+        !is_sealed(&input.gathered.key, input.kubeconfig()?),
+    )
+}
+
+fn kubeconfig_secret_has_other_tokens(input: &Input<'_>) -> Option<Cause> {
+    let (kubeconfig, bootstrap) = (input.kubeconfig()?, input.bootstrap()?);
+    because(
+        Cause::Altered,
+        !kubeconfig_secret::has_tokens_of(kubeconfig, bootstrap),
+    )
+}
+
+fn kubeconfig_secret_is_immutable(input: &Input<'_>) -> Option<Cause> {
+    because(Cause::Altered, input.kubeconfig()?.immutable)
+}
+
+fn kubeconfig_secret_lost_its_owner(input: &Input<'_>) -> Option<Cause> {
+    because(Cause::Altered, !input.owns(&input.kubeconfig()?.meta))
+}
+
+fn kubeconfig_secret_is_marked_as_orphan(input: &Input<'_>) -> Option<Cause> {
+    because(
+        Cause::Altered,
+        input
+            .kubeconfig()?
+            .meta
+            .annotation(names::ORPHANED_SINCE)
+            .is_some(),
+    )
+}
+
+/// Tokens die with the ServiceAccount and with the Secret that they are bound to. Either Secret that a pool needs is covered: its
+/// provisioning Secret, and the kubeconfig Secret.
 fn tokens_are_bound_to_other_objects(input: &Input<'_>) -> Option<Cause> {
     let recorded = input.bootstrap()?.meta.annotation(names::BOUND_TO);
     let account = input
@@ -204,7 +252,12 @@ fn tokens_are_bound_to_other_objects(input: &Input<'_>) -> Option<Cause> {
         .as_ref()
         .map(|account| account.uid.as_str());
     let document = input.provisioning().map(|secret| secret.meta.uid.as_str());
-    let current = bound_to(account, input.joins_by, document);
+    let current = if input.config.needs_kubeconfig_secret {
+        let kubeconfig = input.kubeconfig().map(|secret| secret.meta.uid.as_str());
+        bound_to_kubeconfig(account, input.joins_by, document, kubeconfig)
+    } else {
+        bound_to(account, input.joins_by, document)
+    };
     because(
         Cause::TokensDead,
         current.is_none() || recorded != current.as_deref(),
@@ -241,6 +294,16 @@ fn role_does_not_open_the_provisioning_secret(input: &Input<'_>) -> Option<Cause
     because(
         Cause::RoleAltered,
         !opened.is_some_and(|opened| opened.iter().any(|name| name == named)),
+    )
+}
+
+fn role_does_not_open_the_kubeconfig_secret(input: &Input<'_>) -> Option<Cause> {
+    let kubeconfig = &input.kubeconfig()?.meta.name;
+    let role = input.existing().role.as_ref();
+    let opened = role.and_then(|role| role.secrets.as_ref());
+    because(
+        Cause::RoleAltered,
+        !opened.is_some_and(|opened| opened.contains(kubeconfig)),
     )
 }
 
@@ -285,13 +348,22 @@ mod tests {
 
     /// Each check speaks of the situations of its table, and of a pool that is as it should be it says nothing.
     fn table(check: Check, cause: Cause, situations: &[(&str, Edit)]) {
+        table_of(published_edge, check, cause, situations);
+    }
+
+    fn table_of(of: fn() -> Gathered, check: Check, cause: Cause, situations: &[(&str, Edit)]) {
         assert_eq!(says(check, &published()), None, "published");
         assert_eq!(says(check, &published_edge()), None, "published, edge");
+        assert_eq!(
+            says(check, &published_late()),
+            None,
+            "published, with a kubeconfig Secret"
+        );
         if cause != Cause::Missing {
             assert_eq!(says(check, &fresh()), None, "nothing exists");
         }
         for (what, edit) in situations {
-            let mut gathered = published_edge();
+            let mut gathered = of();
             edit(&mut gathered);
             assert_eq!(says(check, &gathered), Some(cause), "{what}");
         }
@@ -457,6 +529,93 @@ mod tests {
     }
 
     #[test]
+    fn kubeconfig_secret_altered() {
+        let altered = |check, situations: &[(&str, Edit)]| {
+            table_of(published_late, check, Cause::Altered, situations);
+            // Where it is not needed it is only kept for a while.
+            for (what, edit) in situations {
+                let mut gathered = published_late();
+                edit_config(&mut gathered, |config| config.needs_kubeconfig_secret = false);
+                edit(&mut gathered);
+                assert_eq!(says(check, &gathered), None, "{what}, and not needed");
+            }
+        };
+        altered(
+            kubeconfig_secret_breaks_its_seal,
+            &[
+                ("other data", |g| {
+                    edit_kubeconfig(g, |s| s.content = Some("other".into()));
+                }),
+                ("bound to another", |g| {
+                    edit_kubeconfig(g, |s| annotate(s, names::BOUND_TO, "a/j/other"));
+                }),
+                ("no seal", |g| {
+                    edit_kubeconfig(g, |s| drop(s.meta.annotations.remove(names::CONTENT_MAC)));
+                }),
+            ],
+        );
+        altered(
+            kubeconfig_secret_has_other_tokens,
+            &[("an older one, put back by hand", |g| {
+                let key = g.key.clone();
+                edit_kubeconfig(g, |s| {
+                    annotate(s, names::EXPIRES, "2026-01-01T00:00:00Z");
+                    reseal(&key, s);
+                });
+            })],
+        );
+        altered(
+            kubeconfig_secret_is_immutable,
+            &[("locked", |g| edit_kubeconfig(g, |s| s.immutable = true))],
+        );
+        altered(
+            kubeconfig_secret_lost_its_owner,
+            &[("no labels", |g| {
+                edit_kubeconfig(g, |s| s.meta.labels.clear());
+            })],
+        );
+        altered(
+            kubeconfig_secret_is_marked_as_orphan,
+            &[("marked", |g| {
+                edit_kubeconfig(g, |s| annotate(s, names::ORPHANED_SINCE, "2026-01-01T00:00:00Z"));
+            })],
+        );
+    }
+
+    #[test]
+    fn tokens_dead_that_are_bound_to_a_kubeconfig_secret() {
+        table_of(
+            published_late,
+            tokens_are_bound_to_other_objects,
+            Cause::TokensDead,
+            &[
+                ("another account", |g| {
+                    g.existing.account = Some(Arc::new(meta("new", &[])))
+                }),
+                ("no node account", |g| g.node_account = None),
+                ("no document", |g| g.existing.provisioning.clear()),
+                ("another document of that name", |g| {
+                    Arc::make_mut(&mut g.existing.provisioning[0]).meta.uid = "other".into();
+                }),
+                ("no kubeconfig Secret", |g| g.existing.kubeconfig = None),
+                ("another kubeconfig Secret", |g| {
+                    edit_kubeconfig(g, |s| s.meta.uid = "other".into());
+                }),
+                ("not needed any more", |g| {
+                    edit_config(g, |config| config.needs_kubeconfig_secret = false);
+                }),
+            ],
+        );
+        table(
+            tokens_are_bound_to_other_objects,
+            Cause::TokensDead,
+            &[("needed from now on", |g| {
+                edit_config(g, |config| config.needs_kubeconfig_secret = true);
+            })],
+        );
+    }
+
+    #[test]
     fn tokens_dead() {
         table(
             tokens_are_bound_to_other_objects,
@@ -523,6 +682,21 @@ mod tests {
                 }),
                 ("opens another", |g| {
                     let secrets = Some(vec!["other".to_owned()]);
+                    g.existing.role = Some(Arc::new(RoleView {
+                        meta: meta("role", &[]),
+                        secrets,
+                    }));
+                }),
+            ],
+        );
+        table_of(
+            published_late,
+            role_does_not_open_the_kubeconfig_secret,
+            Cause::RoleAltered,
+            &[
+                ("deleted", |g| g.existing.role = None),
+                ("opens the document only", |g| {
+                    let secrets = Some(vec!["document".to_owned()]);
                     g.existing.role = Some(Arc::new(RoleView {
                         meta: meta("role", &[]),
                         secrets,

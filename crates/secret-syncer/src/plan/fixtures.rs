@@ -38,6 +38,7 @@ pub fn config() -> ConfigView {
         made_in: Some(WORKER.into()),
         machine_deployment: Some(PoolRef::machine_deployment("kube-system", "pool", "md-uid")),
         is_edge: false,
+        needs_kubeconfig_secret: false,
         late_bound: vec![],
         status: OperatingSystemConfigStatus {
             rendered: Some(Rendered {
@@ -140,6 +141,7 @@ pub fn published() -> Gathered {
             key: None,
         })),
         edge_script: None,
+        kubeconfig: None,
         provisioning: vec![document("document", hours(21))],
         account: Some(Arc::new(meta("account", &[]))),
         role: Some(Arc::new(RoleView {
@@ -174,9 +176,54 @@ pub fn edit_script(gathered: &mut Gathered, edit: impl FnOnce(&mut SecretView)) 
     edit(Arc::make_mut(gathered.existing.edge_script.as_mut().unwrap()));
 }
 
+pub fn edit_kubeconfig(gathered: &mut Gathered, edit: impl FnOnce(&mut SecretView)) {
+    edit(Arc::make_mut(gathered.existing.kubeconfig.as_mut().unwrap()));
+}
+
+/// Seals a Secret as it is.
+pub fn reseal(key: &HmacKey, secret: &mut SecretView) {
+    let content = secret.content.clone().unwrap();
+    let sealed = seal(key, &content, &secret.meta.annotations);
+    secret.meta.annotations.insert(names::CONTENT_MAC.into(), sealed);
+}
+
+/// A pool with a kubeconfig Secret, of which everything exists as it should.
+pub fn published_late() -> Gathered {
+    let mut gathered = published();
+    let key = gathered.key.clone();
+    edit_config(&mut gathered, |config| config.needs_kubeconfig_secret = true);
+    let annotate = |secret: &mut SecretView, name: &str, value: &str| {
+        secret.meta.annotations.insert(name.into(), value.into());
+    };
+    let (tokens, all) = (
+        "account-uid/node-account/kubeconfig-uid",
+        "account-uid/node-account/document-uid/kubeconfig-uid",
+    );
+    edit_bootstrap(&mut gathered, |bootstrap| {
+        annotate(bootstrap, names::BOUND_TO, all);
+        reseal(&key, bootstrap);
+    });
+    let mut kubeconfig = (**gathered.existing.bootstrap.as_ref().unwrap()).clone();
+    kubeconfig.meta.name = "kubeconfig".into();
+    kubeconfig.meta.uid = "kubeconfig-uid".into();
+    kubeconfig.content = Some("kubeconfig".into());
+    annotate(&mut kubeconfig, names::BOUND_TO, tokens);
+    annotate(&mut kubeconfig, names::KEEP_UNTIL, &hours(21).to_string());
+    reseal(&key, &mut kubeconfig);
+    let document = Arc::make_mut(&mut gathered.existing.provisioning[0]);
+    annotate(document, names::BOUND_TO, tokens);
+    gathered.existing.kubeconfig = Some(Arc::new(kubeconfig));
+    gathered.existing.role = Some(Arc::new(RoleView {
+        meta: meta("role", &[]),
+        secrets: Some(vec!["document".into(), "kubeconfig".into()]),
+    }));
+    gathered
+}
+
 /// Marks every Secret as an orphan.
 pub fn mark(objects: &mut ExistingObjects, since: Timestamp) {
-    for secret in objects.bootstrap.iter_mut().chain(&mut objects.provisioning) {
+    let secrets = objects.bootstrap.iter_mut().chain(&mut objects.kubeconfig);
+    for secret in secrets.chain(&mut objects.provisioning) {
         let annotations = &mut Arc::make_mut(secret).meta.annotations;
         annotations.insert(names::ORPHANED_SINCE.into(), since.to_string());
     }

@@ -12,6 +12,7 @@ pub mod error;
 pub mod hmac_key;
 pub mod inputs;
 pub mod join_right;
+pub mod kubeconfig_secret;
 pub mod legacy_tokens;
 pub mod messages;
 pub mod orphan_budget;
@@ -100,6 +101,9 @@ fn remember(gathered: &Gathered) -> PoolMemory {
     let mut memory = gathered.memory.clone();
     memory.waiting_since = waiting::since(memory.waiting_since, is_ready, gathered.now);
     memory.foreign_secret = foreign.map(|holder| holder.name.clone());
+    if !gathered.needs_kubeconfig_secret() {
+        memory.tokens = None;
+    }
     if let Ok(values) = &gathered.values
         && !values.is_empty()
     {
@@ -123,7 +127,7 @@ fn for_config(
         return Ok((Step::SetStatus(verdict), Some(MAX_REQUEUE_INTERVAL)));
     }
     if config.is_retired() {
-        memory.verified = None;
+        (memory.verified, memory.tokens) = (None, None);
         return Ok((teardown(gathered, config), None));
     }
     let Some(rendered) = config.confirmed() else {

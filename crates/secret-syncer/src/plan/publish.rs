@@ -13,7 +13,7 @@ use crate::model::tokens::Tokens;
 use crate::model::view::{ConfigView, published_from};
 use crate::plan::cause::Cause;
 use crate::plan::inputs::Inputs;
-use crate::plan::renewal;
+use crate::plan::kubeconfig_secret;
 use crate::plan::retention;
 use crate::plan::steps::{BindingStep, DocumentIdentity, KubeletIdentity, Publish};
 use crate::plan::worker_identity;
@@ -55,6 +55,10 @@ pub fn publish(subject: Subject<'_>, causes: Vec<Cause>) -> Publish {
         edge_script_name: config
             .is_edge
             .then(|| names::edge_script_secret_name(&md.name, &md.namespace)),
+        kubeconfig: config.needs_kubeconfig_secret.then(|| {
+            let keep_until = retention::keep_until(gathered.now, life);
+            kubeconfig_secret::provide(&gathered.existing, &gathered.pool, keep_until)
+        }),
         identity: names::pool_object("node", &gathered.pool),
         ownership: subject.ownership,
         account: gathered
@@ -109,20 +113,20 @@ impl Publish {
     /// Whether exactly these documents are published, and so nothing is to be done.
     pub fn is_published(&self, documents: &Documents) -> bool {
         self.unless.as_ref().is_some_and(|published| {
-            published.document_mac == documents.document_mac
-                && published.provisioning_secret == documents.provisioning_secret
+            // The name of a provisioning document with tokens is as new as they are; the MAC is of the same document without them.
+            let same_name =
+                self.kubeconfig.is_some() || published.provisioning_secret == documents.provisioning_secret;
+            published.document_mac == documents.document_mac && same_name
         })
     }
 
-    /// Annotations of the bootstrap Secret and of the Secret with the script, but for ownership and seal.
+    /// Annotations of the bootstrap Secret, of the kubeconfig Secret and of the Secret with the script, but for ownership and seal.
     pub fn annotations(
         &self,
-        pool: &str,
         documents: &Documents,
         tokens: &Tokens,
         bound_to: String,
     ) -> BTreeMap<String, String> {
-        let renew_at = renewal::renew_at(tokens.issued, tokens.life, pool);
         BTreeMap::from([
             (
                 names::MACHINE_DEPLOYMENT_REVISION.to_owned(),
@@ -140,7 +144,7 @@ impl Publish {
             ),
             (names::BOUND_TO.to_owned(), bound_to),
             (names::EXPIRES.to_owned(), tokens.expires.to_string()),
-            (names::RENEW_AT.to_owned(), renew_at.to_string()),
+            (names::RENEW_AT.to_owned(), tokens.renew_at.to_string()),
         ])
     }
 

@@ -11,7 +11,8 @@ use crate::model::documents::Documents;
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::Gathered;
 use crate::model::ownership::OwnershipLabels;
-use crate::model::view::{RoleView, SecretView};
+use crate::model::token_binding::is_api_token_dead;
+use crate::model::view::{ROLE_KUBECONFIG, ROLE_PROVISIONING, RoleView, SecretView};
 use crate::plan::steps::{DocumentStep, Keep, NarrowRole, RoleStep};
 
 /// A document is kept this much longer than the last token that may fetch it.
@@ -21,6 +22,13 @@ const KEPT_AFTER_EXPIRY: SignedDuration = SignedDuration::from_hours(1);
 pub fn keep_until(now: Timestamp, life: Duration) -> Timestamp {
     let keep = SignedDuration::try_from(life).unwrap_or(SignedDuration::from_hours(24)) + KEPT_AFTER_EXPIRY;
     now.saturating_add(keep).unwrap_or(Timestamp::MAX)
+}
+
+/// Until when a document has to be kept whose tokens expire then.
+pub fn kept_until_expiry(expires: Timestamp) -> Timestamp {
+    expires
+        .saturating_add(KEPT_AFTER_EXPIRY)
+        .unwrap_or(Timestamp::MAX)
 }
 
 /// Never earlier than what an earlier token was promised.
@@ -49,28 +57,58 @@ pub fn holds(secret: &SecretView, digest: &str) -> bool {
     secret.immutable && secret.content.as_deref() == Some(digest)
 }
 
-/// Provisioning Secrets that the live bootstrap Secret names, or that a living token may fetch.
+/// Secrets that a living token may fetch: provisioning Secrets, and the kubeconfig Secret. The provisioning Secret that the live
+/// bootstrap Secret names is one of them, and so is the kubeconfig Secret while it is needed. They are sorted by name.
 pub fn kept(gathered: &Gathered) -> Vec<&Arc<SecretView>> {
-    let named = named(&gathered.existing);
+    let existing = &gathered.existing;
     let is_kept = |secret: &&Arc<SecretView>| {
         // A Secret without a readable date was altered. It stays, because its tokens may be alive.
-        named == Some(secret.meta.name.as_str())
-            || secret
-                .meta
-                .time(names::KEEP_UNTIL)
-                .is_none_or(|until| gathered.now < until)
+        let in_time = secret
+            .meta
+            .time(names::KEEP_UNTIL)
+            .is_none_or(|until| gathered.now < until);
+        is_in_use(gathered, secret) || (in_time && !has_dead_tokens(existing, secret))
     };
-    gathered.existing.provisioning.iter().filter(is_kept).collect()
+    let mut kept: Vec<_> = of_tokens(existing).filter(is_kept).collect();
+    kept.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
+    kept
 }
 
-/// Names of the Secrets that the Role has to open once `document` is there.
-pub fn opened(kept: &[String], document: &str) -> Vec<String> {
-    let mut secrets = kept.to_vec();
-    if !secrets.iter().any(|name| name == document) {
-        secrets.push(document.to_owned());
-        secrets.sort_unstable();
+fn is_in_use(gathered: &Gathered, secret: &SecretView) -> bool {
+    let existing = &gathered.existing;
+    let is_kubeconfig = existing
+        .kubeconfig
+        .as_ref()
+        .is_some_and(|kubeconfig| kubeconfig.meta.uid == secret.meta.uid);
+    if is_kubeconfig {
+        gathered.needs_kubeconfig_secret()
+    } else {
+        named(existing) == Some(secret.meta.name.as_str())
     }
-    secrets
+}
+
+/// Everything that only the pool's tokens make useful.
+fn of_tokens(existing: &ExistingObjects) -> impl Iterator<Item = &Arc<SecretView>> {
+    existing.kubeconfig.iter().chain(&existing.provisioning)
+}
+
+/// Whether no living token may fetch a document before its time, since its tokens were bound to an object that was deleted. If such
+/// objects are deleted again and again, documents don't pile up.
+fn has_dead_tokens(existing: &ExistingObjects, secret: &SecretView) -> bool {
+    let (Some(account), Some(kubeconfig)) = (&existing.account, &existing.kubeconfig) else {
+        // Only what is shown is known to be another one.
+        return false;
+    };
+    let bound_to = secret.meta.annotation(names::BOUND_TO);
+    secret.meta.uid != kubeconfig.meta.uid
+        && bound_to.is_some_and(|to| is_api_token_dead(to, &account.uid, &kubeconfig.meta.uid))
+}
+
+/// Names of the Secrets that the Role has to open once these are there as well.
+pub fn opened(kept: &[String], new: &[&str]) -> Vec<String> {
+    let new = new.iter().map(|name| (*name).to_owned());
+    let secrets: BTreeSet<String> = kept.iter().cloned().chain(new).collect();
+    secrets.into_iter().collect()
 }
 
 /// How the Role comes to open exactly these Secrets.
@@ -87,32 +125,38 @@ pub fn open(existing: Option<&RoleView>, secrets: &[String]) -> RoleStep {
 /// Documents that the bootstrap Secret names or the Role opens, and that the watch does not show: they lost their label, or the watch
 /// lags. A living token may fetch them, and a Role made from what is shown would refuse it.
 pub fn out_of_sight(gathered: &Gathered) -> Vec<String> {
-    let ExistingObjects {
-        role, provisioning, ..
-    } = &gathered.existing;
-    let opened = role
+    let opened = gathered
+        .existing
+        .role
         .iter()
         .filter_map(|role| role.secrets.as_ref())
         .flatten()
         .map(String::as_str);
-    let is_shown = |name: &str| provisioning.iter().any(|secret| secret.meta.name == name);
+    let is_shown = |name: &str| of_tokens(&gathered.existing).any(|secret| secret.meta.name == name);
     let of_pool = names::provisioning_secret_name(&gathered.pool, "");
+    let kubeconfig = names::kubeconfig_secret_name(&gathered.pool);
     let lost: BTreeSet<&str> = named(&gathered.existing)
         .into_iter()
         .chain(opened)
-        .filter(|name| !is_shown(name) && name.starts_with(&of_pool))
+        .filter(|name| !is_shown(name) && (name.starts_with(&of_pool) || **name == kubeconfig))
         .collect();
     lost.into_iter().map(str::to_owned).collect()
+}
+
+/// The purpose of a Secret that [`out_of_sight`] names.
+pub fn role_of(name: &str) -> &'static str {
+    if name.starts_with(names::PROVISIONING_PREFIX) {
+        ROLE_PROVISIONING
+    } else {
+        ROLE_KUBECONFIG
+    }
 }
 
 /// What to delete, and what the Role is to open afterwards; and when the next document is outdated.
 pub fn tidy(gathered: &Gathered, ownership: &OwnershipLabels, is_edge: bool) -> (Keep, Option<Timestamp>) {
     let kept = kept(gathered);
     let names: Vec<String> = kept.iter().map(|secret| secret.meta.name.clone()).collect();
-    let outdated = gathered
-        .existing
-        .provisioning
-        .iter()
+    let outdated = of_tokens(&gathered.existing)
         .filter(|secret| !names.contains(&secret.meta.name))
         .chain(gathered.existing.edge_script.iter().filter(|_| !is_edge))
         .cloned()
@@ -127,10 +171,9 @@ pub fn tidy(gathered: &Gathered, ownership: &OwnershipLabels, is_edge: bool) -> 
         ownership: ownership.clone(),
         out_of_sight: out_of_sight(gathered),
     });
-    let named = named(&gathered.existing);
     let next = kept
         .iter()
-        .filter(|secret| named != Some(secret.meta.name.as_str()))
+        .filter(|secret| !is_in_use(gathered, secret))
         .filter_map(|secret| secret.meta.time(names::KEEP_UNTIL))
         .min();
     (
@@ -213,9 +256,10 @@ mod tests {
     #[test]
     fn the_role_opens_what_is_kept_and_the_new_document() {
         let kept = ["b".to_owned(), "c".to_owned()];
-        assert_eq!(opened(&kept, "a"), ["a", "b", "c"]);
-        assert_eq!(opened(&kept, "b"), ["b", "c"]);
-        assert_eq!(opened(&[], "a"), ["a"]);
+        assert_eq!(opened(&kept, &["a"]), ["a", "b", "c"]);
+        assert_eq!(opened(&kept, &["b"]), ["b", "c"]);
+        assert_eq!(opened(&[], &["a"]), ["a"]);
+        assert_eq!(opened(&kept, &["d", "a"]), ["a", "b", "c", "d"]);
     }
 
     #[test]

@@ -76,6 +76,8 @@ pub struct Publish {
     pub bootstrap_name: String,
     /// Name of the Secret with the script of an edge pool.
     pub edge_script_name: Option<String>,
+    /// The tokens are bound to this Secret. `None`: they are bound to the provisioning Secret.
+    pub kubeconfig: Option<KubeconfigSecret>,
     /// Name of the pool's ServiceAccount, Role and RoleBinding.
     pub identity: String,
     pub ownership: OwnershipLabels,
@@ -128,6 +130,29 @@ pub enum RoleStep {
     /// In one write, fenced by this resourceVersion.
     Replace {
         resource_version: String,
+    },
+}
+
+/// A Secret that tokens are bound to before the documents exist that contain them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KubeconfigSecret {
+    pub name: String,
+    pub step: KubeconfigSecretStep,
+    /// Until when it is kept once the pool no longer needs it.
+    pub keep_until: Timestamp,
+}
+
+/// How the kubeconfig Secret comes to exist. Its content is written later, in place.
+#[derive(Clone, Debug, PartialEq)]
+pub enum KubeconfigSecretStep {
+    /// Without content.
+    Create,
+    Keep {
+        secret: Arc<SecretView>,
+    },
+    /// It can't be changed: delete exactly this one, and create another one.
+    Recreate {
+        secret: Arc<SecretView>,
     },
 }
 

@@ -19,8 +19,7 @@ use crate::io::caches;
 use crate::io::error::ApplyError;
 use crate::io::syncer::Syncer;
 use crate::model::found::Identity;
-use crate::model::gathered::Gathered;
-use crate::model::view::ROLE_IDENTITY;
+use crate::model::view::{ROLE_IDENTITY, RoleView};
 use crate::plan::adoption::{IdentityAdoption, of_identity};
 use crate::plan::retention;
 use crate::plan::steps::{BindingStep, KubeletIdentity, Publish, RoleStep};
@@ -66,14 +65,14 @@ pub async fn account(syncer: &Syncer, publish: &Publish) -> Result<String, Apply
     Ok(syncer.caches.wrote_account(&created))
 }
 
-/// The Role opens exactly these Secrets.
+/// The Role opens exactly these Secrets. Returns what was written, if it was.
 pub async fn role(
     syncer: &Syncer,
-    gathered: &Gathered,
+    existing: Option<&RoleView>,
     publish: &Publish,
     secrets: &[String],
-) -> Result<(), ApplyError> {
-    let step = retention::open(gathered.existing.role.as_deref(), secrets);
+) -> Result<Option<RoleView>, ApplyError> {
+    let step = retention::open(existing, secrets);
     put_role(syncer, step, metadata(syncer, publish), secrets).await
 }
 
@@ -82,11 +81,11 @@ pub async fn put_role(
     step: RoleStep,
     mut metadata: ObjectMeta,
     secrets: &[String],
-) -> Result<(), ApplyError> {
+) -> Result<Option<RoleView>, ApplyError> {
     const WHAT: &str = "a pool's Role";
     let api: Api<Role> = syncer.clients.in_namespace();
     let written = match step {
-        RoleStep::Keep => return Ok(()),
+        RoleStep::Keep => return Ok(None),
         RoleStep::Create => create(syncer, &api, &objects::role(metadata, secrets), WHAT).await?,
         RoleStep::Replace { resource_version } => {
             let name = metadata.name.clone().unwrap_or_default();
@@ -97,8 +96,7 @@ pub async fn put_role(
                 .map_err(failed(WHAT))?
         }
     };
-    syncer.caches.wrote_role(&written);
-    Ok(())
+    Ok(Some(syncer.caches.wrote_role(&written)))
 }
 
 pub async fn binding(syncer: &Syncer, publish: &Publish) -> Result<(), ApplyError> {

@@ -1,6 +1,7 @@
 //! Carries out a plan, in the order that [`docs/rotation.md`](../../../../../docs/rotation.md) promises. It decides nothing.
 
 pub mod identity;
+pub mod kubeconfig_secret;
 pub mod objects;
 pub mod orphans;
 pub mod provisioning;

@@ -6,9 +6,13 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use osm_api::names;
 
+use crate::model::hmac_key::HmacKey;
 use crate::model::ownership::OwnershipLabels;
 use crate::model::rbac;
+use crate::model::seal::seal;
+use crate::model::view::SecretView;
 
 pub fn metadata(
     ownership: &OwnershipLabels,
@@ -49,14 +53,23 @@ pub fn binding(metadata: ObjectMeta, name: &str) -> RoleBinding {
     }
 }
 
-/// A Secret with one document or script, under this name of a data entry.
-pub fn secret(metadata: ObjectMeta, entry: &str, document: &str, immutable: bool) -> Secret {
-    let data = BTreeMap::from([(entry.to_owned(), ByteString(document.as_bytes().to_vec()))]);
+/// A Secret with one document, script or kubeconfig, under this name of a data entry; or with nothing.
+pub fn secret(metadata: ObjectMeta, entry: Option<(&str, &str)>, immutable: bool) -> Secret {
+    let data = entry.map(|(name, text)| (name.to_owned(), ByteString(text.as_bytes().to_vec())));
     Secret {
         metadata,
-        data: Some(data),
+        data: data.map(|data| BTreeMap::from([data])),
         type_: Some("Opaque".to_owned()),
         immutable: immutable.then_some(true),
         ..Secret::default()
     }
+}
+
+/// The Secret with a seal over its content and the annotations that later decisions rest on.
+pub fn sealed(key: &HmacKey, mut secret: Secret) -> Secret {
+    let content = SecretView::of(&secret).content.unwrap_or_default();
+    let annotations = secret.metadata.annotations.get_or_insert_default();
+    let seal = seal(key, &content, annotations);
+    annotations.insert(names::CONTENT_MAC.to_owned(), seal);
+    secret
 }

@@ -30,18 +30,33 @@ pub async fn provide(
     gathered: &Gathered,
     publish: &Publish,
     documents: &Documents,
+    promise: &Promise,
 ) -> Result<SecretView, ApplyError> {
-    match retention::provide(&gathered.existing, documents, publish.keep_until) {
-        DocumentStep::Extend { secret, keep_until } => extend(syncer, publish, &secret, keep_until).await,
+    match retention::provide(&gathered.existing, documents, promise.keep_until) {
+        DocumentStep::Extend { secret, keep_until } => {
+            extend(syncer, publish, &secret, keep_until, promise).await
+        }
         DocumentStep::Recreate { secret } => {
             teardown::secret(syncer, &secret).await?;
-            create(syncer, publish, documents).await
+            create(syncer, publish, documents, promise).await
         }
-        DocumentStep::Create => create(syncer, publish, documents).await,
+        DocumentStep::Create => create(syncer, publish, documents, promise).await,
     }
 }
 
-async fn create(syncer: &Syncer, publish: &Publish, documents: &Documents) -> Result<SecretView, ApplyError> {
+/// What a document promises to the tokens that may fetch it.
+pub struct Promise {
+    pub keep_until: Timestamp,
+    /// What the tokens inside the document are bound to; `None` where there are none.
+    pub bound_to: Option<String>,
+}
+
+async fn create(
+    syncer: &Syncer,
+    publish: &Publish,
+    documents: &Documents,
+    promise: &Promise,
+) -> Result<SecretView, ApplyError> {
     let (api, name) = (syncer.clients.secrets(), &documents.provisioning_secret);
     let mut metadata = objects::metadata(
         &publish.ownership,
@@ -50,20 +65,19 @@ async fn create(syncer: &Syncer, publish: &Publish, documents: &Documents) -> Re
         ROLE_PROVISIONING,
     );
     let annotations = metadata.annotations.get_or_insert_default();
-    annotations.insert(names::KEEP_UNTIL.to_owned(), publish.keep_until.to_string());
-    let secret = objects::secret(metadata, names::CLOUD_CONFIG_KEY, &documents.provisioning, true);
+    annotations.insert(names::KEEP_UNTIL.to_owned(), promise.keep_until.to_string());
+    if let Some(bound_to) = &promise.bound_to {
+        annotations.insert(names::BOUND_TO.to_owned(), bound_to.clone());
+    }
+    let entry = (names::CLOUD_CONFIG_KEY, documents.provisioning.as_str());
+    let secret = objects::secret(metadata, Some(entry), true);
     match api.create(&PostParams::default(), &secret).await {
         Ok(created) => Ok(syncer.caches.wrote_secret(&created)),
         Err(error) if already_exists(&error) => {
             let found = SecretView::of(&api.get(name).await.map_err(failed(WHAT))?);
             if adoption::is_our_document(&found, &documents.provisioning_digest) {
-                extend(
-                    syncer,
-                    publish,
-                    &found,
-                    retention::extended(&found, publish.keep_until),
-                )
-                .await
+                let keep_until = retention::extended(&found, promise.keep_until);
+                extend(syncer, publish, &found, keep_until, promise).await
             } else {
                 Err(ApplyError::ForeignSecret { name: name.clone() })
             }
@@ -78,6 +92,7 @@ async fn extend(
     publish: &Publish,
     secret: &SecretView,
     keep_until: Timestamp,
+    promise: &Promise,
 ) -> Result<SecretView, ApplyError> {
     let keep_until = keep_until.to_string();
     let owned = publish
@@ -90,6 +105,12 @@ async fn extend(
             (names::KEEP_UNTIL, Some(&keep_until)),
             (names::ORPHANED_SINCE, None),
         ])
+        .chain(
+            promise
+                .bound_to
+                .as_ref()
+                .map(|bound_to| (names::BOUND_TO, Some(bound_to))),
+        )
         .collect();
     let patch = json!({"metadata": {
         "resourceVersion": secret.meta.resource_version,
@@ -113,16 +134,17 @@ pub async fn label_again(
     names: &[String],
 ) -> Result<(), ApplyError> {
     const WHAT: &str = "a document that lost its label";
-    let labels = ownership.labels(&syncer.clients.installation, ROLE_PROVISIONING);
     let api = syncer.clients.secrets();
     let mut found = false;
     for name in names {
         let Some(secret) = api.get_opt(name).await.map_err(failed(WHAT))? else {
             continue;
         };
+        let role = retention::role_of(name);
         let patch = json!({"metadata": {
             "resourceVersion": secret.metadata.resource_version,
-            "labels": labels, "annotations": ownership.annotations,
+            "labels": ownership.labels(&syncer.clients.installation, role),
+            "annotations": ownership.annotations,
         }});
         let patched = api
             .patch(name, &PatchParams::default(), &Patch::Merge(&patch))

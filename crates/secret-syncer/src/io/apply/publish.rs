@@ -2,23 +2,24 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use osm_api::config::Published;
-use osm_api::{OperatingSystemConfigSpec, content, digest, names};
+use osm_api::{OperatingSystemConfigSpec, content, names};
 use osm_runtime::RequestError;
 use osm_runtime::request::failed;
 
-use crate::io::apply::{identity, objects, provisioning, well_known};
+use crate::io::apply::provisioning::Promise;
+use crate::io::apply::{identity, kubeconfig_secret, objects, provisioning, well_known};
 use crate::io::clients;
 use crate::io::error::ApplyError;
 use crate::io::syncer::Syncer;
 use crate::io::tokens;
 use crate::model::documents::Documents;
 use crate::model::gathered::Gathered;
-use crate::model::seal::seal;
-use crate::model::token_binding::bound_to;
+use crate::model::token_binding::{bound_to, bound_to_kubeconfig};
 use crate::model::tokens::Tokens;
+use crate::model::view::Meta;
 use crate::plan::adoption::WellKnown;
 use crate::plan::retention;
-use crate::plan::steps::Publish;
+use crate::plan::steps::{KubeconfigSecret, Publish};
 
 /// `None`: exactly this is published already.
 ///
@@ -75,71 +76,150 @@ async fn write(
     documents: &Documents,
 ) -> Result<Published, ApplyError> {
     provisioning::label_again(syncer, &publish.ownership, &publish.out_of_sight).await?;
-    let joins_by = identity::node_account(syncer, &publish.kubelets_join_by).await?;
-    let account = identity::account(syncer, publish).await?;
-    let document = provisioning::provide(syncer, gathered, publish, documents).await?;
-    let opened = retention::opened(&publish.kept, &document.meta.name);
-    identity::role(syncer, gathered, publish, &opened).await?;
-    // After its Role: the API server checks whether we hold the rights that we bind.
-    identity::binding(syncer, publish).await?;
-    let bound = (document.meta.name.as_str(), document.meta.uid.as_str());
-    let tokens = tokens::issue(syncer, &gathered.name, publish, bound).await?;
-    let bound_to = bound_to(Some(&account), Some(&joins_by), Some(&document.meta.uid)).unwrap_or_default();
-
-    let bootstrap = documents.bootstrap(&tokens)?;
-    let script = documents.edge_script(&tokens)?;
-    let sealed = |known, name: &str, entry, text: &str| {
-        sealed(
-            syncer,
-            gathered,
-            publish,
-            (documents, &tokens, &bound_to),
-            (known, name, entry, text),
-        )
+    let accounts = Accounts {
+        joins_by: identity::node_account(syncer, &publish.kubelets_join_by).await?,
+        account: identity::account(syncer, publish).await?,
     };
-    let secret = sealed(
-        WellKnown::Bootstrap,
-        &publish.bootstrap_name,
-        names::CLOUD_CONFIG_KEY,
-        &bootstrap,
-    );
+    let ready = match &publish.kubeconfig {
+        None => document_first(syncer, gathered, publish, documents, &accounts).await?,
+        Some(secret) => tokens_first(syncer, gathered, publish, documents, &accounts, secret).await?,
+    };
+    let Filled {
+        documents, tokens, ..
+    } = &ready;
+    let bootstrap = documents.bootstrap(tokens)?;
+    let script = documents.edge_script(tokens)?;
     let existing = &gathered.existing;
-    well_known::put(
+    let entry = (names::CLOUD_CONFIG_KEY, bootstrap.as_str());
+    let secret = ready.secret(
         syncer,
         gathered,
+        publish,
         WellKnown::Bootstrap,
-        existing.bootstrap.as_deref(),
-        secret,
-    )
-    .await?;
+        &publish.bootstrap_name,
+        Some(entry),
+    );
+    let replaced = existing.bootstrap.as_deref();
+    well_known::put(syncer, gathered, WellKnown::Bootstrap, replaced, secret).await?;
     syncer
         .memory
         .edit(&gathered.name, |memory| memory.unpublished = None);
     if let (Some(name), Some(script)) = (&publish.edge_script_name, script) {
-        let secret = sealed(WellKnown::EdgeScript, name, names::EDGE_SCRIPT_KEY, &script);
-        let existing = existing.edge_script.as_deref();
-        well_known::put(syncer, gathered, WellKnown::EdgeScript, existing, secret).await?;
+        let entry = (names::EDGE_SCRIPT_KEY, script.as_str());
+        let secret = ready.secret(
+            syncer,
+            gathered,
+            publish,
+            WellKnown::EdgeScript,
+            name,
+            Some(entry),
+        );
+        let replaced = existing.edge_script.as_deref();
+        well_known::put(syncer, gathered, WellKnown::EdgeScript, replaced, secret).await?;
     }
-    Ok(publish.result(documents, &tokens))
+    Ok(publish.result(documents, tokens))
 }
 
-/// A Secret with the annotations that later decisions rest on, sealed together with its text.
-fn sealed(
+/// What tokens are issued for.
+struct Accounts {
+    /// uid of the pool's ServiceAccount.
+    account: String,
+    /// What the kubelets' token rests on.
+    joins_by: String,
+}
+
+/// The tokens are bound to the provisioning Secret.
+async fn document_first(
     syncer: &Syncer,
     gathered: &Gathered,
     publish: &Publish,
-    (documents, tokens, bound_to): (&Documents, &Tokens, &str),
-    (known, name, entry, text): (WellKnown, &str, &str, &str),
-) -> Secret {
-    let mut metadata = objects::metadata(
-        &publish.ownership,
-        &syncer.clients.installation,
-        name,
-        known.role(),
-    );
-    let annotations = metadata.annotations.get_or_insert_default();
-    annotations.extend(publish.annotations(&gathered.pool, documents, tokens, bound_to.to_owned()));
-    let seal = seal(&gathered.key, &digest::sha256_hex(text.as_bytes()), annotations);
-    annotations.insert(names::CONTENT_MAC.to_owned(), seal);
-    objects::secret(metadata, entry, text, false)
+    documents: &Documents,
+    accounts: &Accounts,
+) -> Result<Filled, ApplyError> {
+    let promise = Promise {
+        keep_until: publish.keep_until,
+        bound_to: None,
+    };
+    let document = provisioning::provide(syncer, gathered, publish, documents, &promise).await?;
+    let Meta { name, uid, .. } = &document.meta;
+    let role = gathered.existing.role.as_deref();
+    identity::role(syncer, role, publish, &retention::opened(&publish.kept, &[name])).await?;
+    // After its Role: the API server checks whether we hold the rights that we bind.
+    identity::binding(syncer, publish).await?;
+    let tokens = tokens::issue(syncer, gathered, publish, (name, uid)).await?;
+    tokens::check(syncer, publish, &tokens, name).await?;
+    let bound_to = bound_to(Some(&accounts.account), Some(&accounts.joins_by), Some(uid));
+    Ok(Filled {
+        documents: documents.clone(),
+        tokens,
+        bound_to: bound_to.unwrap_or_default(),
+    })
+}
+
+/// The tokens are bound to the kubeconfig Secret, because the provisioning document depends on them.
+///
+/// Tokens are checked before a document contains them. Otherwise each attempt of a lasting failure would leave a document.
+async fn tokens_first(
+    syncer: &Syncer,
+    gathered: &Gathered,
+    publish: &Publish,
+    documents: &Documents,
+    accounts: &Accounts,
+    secret: &KubeconfigSecret,
+) -> Result<Filled, ApplyError> {
+    let Accounts { account, joins_by } = accounts;
+    let existing = kubeconfig_secret::provide(syncer, gathered, publish, secret).await?;
+    let bound = existing.meta.uid.clone();
+    let before = gathered.existing.role.as_deref();
+    let opened = retention::opened(&publish.kept, &[&secret.name]);
+    let widened = identity::role(syncer, before, publish, &opened).await?;
+    identity::binding(syncer, publish).await?;
+    let bound_to = bound_to(Some(account), Some(joins_by), Some(&bound)).unwrap_or_default();
+    let tokens = kubeconfig_secret::tokens(syncer, gathered, publish, &existing, &bound_to).await?;
+    let mut filled = Filled {
+        documents: documents.with_tokens(&tokens, &gathered.pool, &gathered.key)?,
+        tokens,
+        bound_to,
+    };
+    kubeconfig_secret::fill(syncer, gathered, publish, &existing, &filled, secret.keep_until).await?;
+
+    let promise = Promise {
+        keep_until: retention::kept_until_expiry(filled.tokens.expires),
+        bound_to: Some(filled.bound_to.clone()),
+    };
+    let document = provisioning::provide(syncer, gathered, publish, &filled.documents, &promise).await?;
+    let Meta { name, uid, .. } = &document.meta;
+    let opened = retention::opened(&publish.kept, &[&secret.name, name]);
+    identity::role(syncer, widened.as_ref().or(before), publish, &opened).await?;
+    tokens::check(syncer, publish, &filled.tokens, name).await?;
+    let bound_to = bound_to_kubeconfig(Some(account), Some(joins_by), Some(uid), Some(&bound));
+    filled.bound_to = bound_to.unwrap_or_default();
+    Ok(filled)
+}
+
+/// Documents with the tokens that they are written with.
+pub struct Filled {
+    pub documents: Documents,
+    pub tokens: Tokens,
+    /// Value of the annotation [`names::BOUND_TO`].
+    pub bound_to: String,
+}
+
+impl Filled {
+    /// A Secret with the annotations that later decisions rest on, sealed together with its only data entry.
+    pub fn secret(
+        &self,
+        syncer: &Syncer,
+        gathered: &Gathered,
+        publish: &Publish,
+        known: WellKnown,
+        name: &str,
+        entry: Option<(&str, &str)>,
+    ) -> Secret {
+        let installation = &syncer.clients.installation;
+        let mut metadata = objects::metadata(&publish.ownership, installation, name, known.role());
+        let annotations = publish.annotations(&self.documents, &self.tokens, self.bound_to.clone());
+        metadata.annotations.get_or_insert_default().extend(annotations);
+        objects::sealed(&gathered.key, objects::secret(metadata, entry, false))
+    }
 }

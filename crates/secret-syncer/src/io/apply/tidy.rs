@@ -14,7 +14,7 @@ use crate::plan::steps::Keep;
 pub async fn tidy(syncer: &Syncer, gathered: &Gathered, keep: &Keep) -> Result<(), ApplyError> {
     for secret in &keep.outdated {
         teardown::secret(syncer, secret).await?;
-        // True of a document that no living token may fetch, and of the script of a former edge pool.
+        // True of what no living token may fetch, and of the script of a former edge pool.
         tracing::info!(
             config = gathered.name,
             secret = secret.meta.name,

@@ -1,4 +1,4 @@
-//! Secrets whose names other programs know. Each is replaced in one write, so that its readers see the old document or the new one.
+//! Secrets whose names do not depend on their content. Each is replaced in one write, so that its readers see the old content or the new.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
@@ -26,7 +26,6 @@ pub async fn put(
     secret: Secret,
 ) -> Result<(), ApplyError> {
     let what = known.what();
-    let name = secret.metadata.name.clone().unwrap_or_default();
     if let Some(existing) = existing {
         match replacement(existing) {
             Replacement::InPlace { resource_version } => {
@@ -41,12 +40,34 @@ pub async fn put(
             }
         }
     }
+    match claim(syncer, gathered, known, &secret).await? {
+        Claim::Created(_) => Ok(()),
+        Claim::Found(found) => replace(syncer, secret, found.meta.resource_version, what).await,
+    }
+}
+
+/// The Secret that has a name now.
+pub enum Claim {
+    Created(SecretView),
+    /// It is ours, can be changed, and has other content.
+    Found(SecretView),
+}
+
+/// Creates the Secret, or adopts the one that has its name, as [`of_well_known`] decides.
+///
+/// # Errors
+/// Requests that failed; [`ApplyError::ForeignSecret`] where the name is taken.
+pub async fn claim(
+    syncer: &Syncer,
+    gathered: &Gathered,
+    known: WellKnown,
+    secret: &Secret,
+) -> Result<Claim, ApplyError> {
+    let what = known.what();
+    let name = secret.metadata.name.clone().unwrap_or_default();
     let api = syncer.clients.secrets();
-    match api.create(&PostParams::default(), &secret).await {
-        Ok(created) => {
-            syncer.caches.wrote_secret(&created);
-            return Ok(());
-        }
+    match api.create(&PostParams::default(), secret).await {
+        Ok(created) => return Ok(Claim::Created(syncer.caches.wrote_secret(&created))),
         Err(error) if already_exists(&error) => {}
         Err(error) => return Err(failed(what)(error).into()),
     }
@@ -56,20 +77,17 @@ pub async fn put(
             syncer.caches.wrote_secret(&found);
             Err(RequestError::Conflict { what }.into())
         }
-        Adoption::Take(Replacement::InPlace { resource_version }) => {
-            replace(syncer, secret, resource_version, what).await
-        }
+        Adoption::Take(Replacement::InPlace { .. }) => Ok(Claim::Found(SecretView::of(&found))),
         Adoption::Take(Replacement::Recreate {
             uid,
             resource_version,
         }) => {
             teardown::secret_of(syncer, &name, &uid, resource_version.as_deref(), what).await?;
             let created = api
-                .create(&PostParams::default(), &secret)
+                .create(&PostParams::default(), secret)
                 .await
                 .map_err(failed(what))?;
-            syncer.caches.wrote_secret(&created);
-            Ok(())
+            Ok(Claim::Created(syncer.caches.wrote_secret(&created)))
         }
         Adoption::Foreign => {
             // The next plan reports it, and waits for the name.

@@ -1,0 +1,104 @@
+//! What a Secret of its own needs to know of a rendered configuration: the kubelet's bootstrap kubeconfig, and the stages in which
+//! credentials are.
+
+use std::collections::BTreeSet;
+
+use osm_api::config::OperatingSystemConfigSpec;
+
+use crate::Stage;
+use crate::error::UserDataError;
+use crate::late_bound::{self, LateValues};
+
+/// The kubelet's bootstrap kubeconfig with `values` for its late-bound values; `None` where the configuration has none.
+///
+/// # Errors
+/// A late-bound value that is missing, that can't be written where its marker is, or that the configuration does not declare.
+pub fn kubelet_kubeconfig(
+    spec: &OperatingSystemConfigSpec,
+    values: &LateValues,
+) -> Result<Option<String>, UserDataError> {
+    let text = spec.kubelet_kubeconfig.as_ref();
+    text.map(|text| late_bound::fill(text, &"kubeletKubeconfig", &spec.late_bound, values))
+        .transpose()
+}
+
+/// Ids of the late-bound values that a stage refers to. It is empty where a reference is damaged: [`crate::user_data`] refuses such
+/// a stage.
+pub fn late_bound_ids(spec: &OperatingSystemConfigSpec, stage: Stage) -> BTreeSet<String> {
+    let config = match stage {
+        Stage::Bootstrap => &spec.bootstrap_config,
+        Stage::Provisioning => &spec.provisioning_config,
+    };
+    // JSON escapes no character of a marker.
+    let text = serde_json::to_string(config).unwrap_or_default();
+    let markers = late_bound::markers(&text).unwrap_or_default();
+    markers.into_iter().map(|marker| marker.id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use osm_api::config::{LateBound, LateBoundKind};
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec() -> OperatingSystemConfigSpec {
+        let late = |id: &str, kind| LateBound {
+            id: id.into(),
+            kind,
+            source: None,
+        };
+        let file = |data: &str| json!({"path": "/a", "content": {"inline": {"data": data}}});
+        OperatingSystemConfigSpec {
+            bootstrap_config: serde_json::from_value(json!({
+                "files": [file("%%osm-late{api/token,raw}%%\n\"quoted\" %%osm-late{a[0]/b:c-d,shell}%%")],
+            }))
+            .unwrap(),
+            provisioning_config: serde_json::from_value(json!({
+                "units": [{"name": "u.service", "content": "%%osm-late{unit,raw}%%",
+                    "dropIns": [{"name": "d.conf", "content": "%%osm-late{drop-in,raw}%%"}]}],
+                "modules": {"runcmd": ["%%osm-late{module,yaml}%%"]},
+            }))
+            .unwrap(),
+            late_bound: vec![late("kubelet/token", LateBoundKind::KubeletToken)],
+            ..OperatingSystemConfigSpec::default()
+        }
+    }
+
+    #[test]
+    fn each_stage_has_its_own_references_wherever_they_are() {
+        let ids = |spec: &OperatingSystemConfigSpec, stage| {
+            late_bound_ids(spec, stage)
+                .into_iter()
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let mut spec = spec();
+        assert_eq!(ids(&spec, Stage::Bootstrap), "a[0]/b:c-d api/token");
+        assert_eq!(ids(&spec, Stage::Provisioning), "drop-in module unit");
+        spec.provisioning_config.units[0].content = Some("%%osm-late{cut".into());
+        assert_eq!(ids(&spec, Stage::Provisioning), "", "damaged");
+        assert_eq!(ids(&OperatingSystemConfigSpec::default(), Stage::Bootstrap), "");
+    }
+
+    #[test]
+    fn a_kubeconfig_is_filled_like_a_document() {
+        let mut spec = spec();
+        let values = LateValues::from([("kubelet/token".to_owned(), "t0k3n".to_owned())]);
+        assert_eq!(kubelet_kubeconfig(&spec, &values), Ok(None));
+        spec.kubelet_kubeconfig = Some("token: %%osm-late{kubelet/token,yaml}%%\n".into());
+        assert_eq!(
+            kubelet_kubeconfig(&spec, &values),
+            Ok(Some("token: \"t0k3n\"\n".into()))
+        );
+        assert_eq!(
+            kubelet_kubeconfig(&spec, &LateValues::new()),
+            Err(UserDataError::MissingValue("kubelet/token".into()))
+        );
+        spec.late_bound.clear();
+        assert!(matches!(
+            kubelet_kubeconfig(&spec, &values),
+            Err(UserDataError::UnknownMarker { place }) if place == "kubeletKubeconfig"
+        ));
+    }
+}

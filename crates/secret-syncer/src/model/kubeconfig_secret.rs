@@ -1,0 +1,90 @@
+//! Which pools have a kubeconfig Secret.
+//!
+//! The tokens of a pool are bound to its provisioning Secret, unless the content of that Secret depends on the tokens, or a machine
+//! fetches the kubelet's token after it has fetched the provisioning document. The tokens of such a pool are bound to a Secret that
+//! exists before both documents: the kubeconfig Secret.
+
+use osm_api::config::{LateBoundKind, OperatingSystemConfigSpec};
+use osm_render::Stage;
+
+/// Whether the pool of this content needs one.
+pub fn is_needed(spec: &OperatingSystemConfigSpec) -> bool {
+    // Most contents have these kinds in the bootstrap stage only, so the other stage is searched for them.
+    let ids_of = |is_so: fn(LateBoundKind) -> bool| {
+        let of_kind = spec.late_bound.iter().filter(move |late| is_so(late.kind));
+        of_kind.map(|late| late.id.as_str())
+    };
+    if ids_of(|kind| kind == LateBoundKind::KubeconfigSecretName)
+        .next()
+        .is_some()
+    {
+        return true;
+    }
+    let in_provisioning = osm_render::late_bound_ids(spec, Stage::Provisioning);
+    ids_of(is_token).any(|id| in_provisioning.contains(id))
+}
+
+/// Whether a value is one of the pool's two tokens.
+pub fn is_token(kind: LateBoundKind) -> bool {
+    matches!(kind, LateBoundKind::ApiToken | LateBoundKind::KubeletToken)
+}
+
+#[cfg(test)]
+mod tests {
+    use osm_api::config::LateBound;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_pools_whose_provisioning_stage_needs_tokens_have_one() {
+        const API: &str = "%%osm-late{api/token,raw}%%";
+        const KUBELET: &str = "%%osm-late{kubelet/token,raw}%%";
+        const NAME: &str = "%%osm-late{kubelet/kubeconfig-secret-name,raw}%%";
+        const PASSWORD: &str = "%%osm-late{registry/r/password,toml}%%";
+        for (what, bootstrap, provisioning, expected) in [
+            ("no markers", "", "", false),
+            (
+                "tokens in the bootstrap document",
+                &format!("{API} {KUBELET}"),
+                PASSWORD,
+                false,
+            ),
+            ("the API token in both", API, API, true),
+            ("the kubelet's token later", API, KUBELET, true),
+            ("a kubeconfig that is fetched later", API, NAME, true),
+            (
+                "a kubeconfig that is fetched at once",
+                &format!("{API} {NAME}"),
+                "",
+                true,
+            ),
+        ] {
+            let kinds = [
+                (API, LateBoundKind::ApiToken),
+                (KUBELET, LateBoundKind::KubeletToken),
+                (NAME, LateBoundKind::KubeconfigSecretName),
+                (PASSWORD, LateBoundKind::RegistryPassword),
+            ];
+            let used = kinds
+                .iter()
+                .filter(|(marker, _)| bootstrap.contains(marker) || provisioning.contains(marker));
+            let late_bound = used.map(|(marker, kind)| LateBound {
+                id: marker["%%osm-late{".len()..].split(',').next().unwrap().into(),
+                kind: *kind,
+                source: None,
+            });
+            let stage = |data: &str| {
+                let files = json!({"files": [{"path": "/a", "content": {"inline": {"data": data}}}]});
+                serde_json::from_value(files).unwrap()
+            };
+            let spec = OperatingSystemConfigSpec {
+                late_bound: late_bound.collect(),
+                bootstrap_config: stage(bootstrap),
+                provisioning_config: stage(provisioning),
+                ..OperatingSystemConfigSpec::default()
+            };
+            assert_eq!(is_needed(&spec), expected, "{what}");
+        }
+    }
+}
