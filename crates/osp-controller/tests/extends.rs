@@ -1,5 +1,8 @@
 //! Profiles that extend others, against a real API server: they follow, and what was good stays.
 
+// The lints' exceptions for tests don't reach helpers of tests.
+#![allow(clippy::indexing_slicing)]
+
 // Other tests need the rest of it.
 #[allow(dead_code)]
 mod support;
