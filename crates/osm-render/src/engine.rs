@@ -30,6 +30,11 @@ pub(crate) trait Engine: Sync {
         false
     }
 
+    /// The kubelet's bootstrap kubeconfig, with a marker for its token, for nodes that fetch it from a Secret of its own.
+    fn kubelet_kubeconfig(&self, _: &ClusterEndpoint) -> Option<String> {
+        None
+    }
+
     /// Files that every profile in this language gets in a stage, though it does not list them. They are rendered already.
     fn files(&self, _: Stage, _: &Settings) -> Vec<File> {
         Vec::new()

@@ -78,6 +78,20 @@ pub(crate) fn is_external(pool: &Pool, settings: &Settings) -> bool {
     settings.cluster.external_cloud_provider && clouds::cloud(pool.cloud_provider).external
 }
 
+/// The token with which a kubelet requests its client certificate.
+pub(crate) fn kubelet_token() -> LateBound {
+    of_pool(KUBELET_TOKEN, LateBoundKind::KubeletToken)
+}
+
+/// A late-bound value that secret-syncer makes for the pool.
+fn of_pool(id: &str, kind: LateBoundKind) -> LateBound {
+    LateBound {
+        id: id.to_owned(),
+        kind,
+        source: None,
+    }
+}
+
 /// The late-bound values that the templates of a stage may refer to, by id.
 pub(crate) fn late_bound(
     stage: Stage,
@@ -86,24 +100,19 @@ pub(crate) fn late_bound(
     pool: &Pool,
 ) -> BTreeMap<String, LateBound> {
     let mut known = Vec::new();
-    let mut name = |id: &str, kind| {
-        known.push(LateBound {
-            id: id.to_owned(),
-            kind,
-            source: None,
-        });
-    };
     let go = engine == TemplateEngine::GoTemplate;
     if stage == Stage::Bootstrap || go {
-        name(API_TOKEN, LateBoundKind::ApiToken);
-        name(KUBELET_TOKEN, LateBoundKind::KubeletToken);
+        known.push(of_pool(API_TOKEN, LateBoundKind::ApiToken));
+        known.push(kubelet_token());
     }
     if stage == Stage::Bootstrap {
-        name(PROVISIONING_SECRET_NAME, LateBoundKind::ProvisioningSecretName);
-        name("provisioning/sha256", LateBoundKind::ProvisioningDigest);
+        let kind = LateBoundKind::ProvisioningSecretName;
+        known.push(of_pool(PROVISIONING_SECRET_NAME, kind));
+        known.push(of_pool("provisioning/sha256", LateBoundKind::ProvisioningDigest));
     }
     if go {
-        name(KUBECONFIG_SECRET_NAME, LateBoundKind::KubeconfigSecretName);
+        let kind = LateBoundKind::KubeconfigSecretName;
+        known.push(of_pool(KUBECONFIG_SECRET_NAME, kind));
     }
     if stage == Stage::Provisioning {
         known.extend(subscription::late_bound(pool));

@@ -21,6 +21,7 @@ use crate::downloads::{Catalogue, Download};
 use crate::engine::{Compiled, Engine, Failure, Inputs, Sources};
 use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 use crate::late_bound::{self, Marker};
+use crate::model::KUBECONFIG_SECRET_NAME;
 use crate::rendered_text::{Placements, RenderedText};
 use crate::reserved::RESERVED_PREFIX;
 use crate::user_data::{self, Reader};
@@ -200,6 +201,15 @@ impl Profile {
         }
         configure_network(reader, &mut bootstrap, pool)?;
 
+        let kubelet_kubeconfig = late_bound
+            .contains_key(KUBECONFIG_SECRET_NAME)
+            .then(|| engines::engine(self.spec.template_engine).kubelet_kubeconfig(cluster))
+            .flatten();
+        if kubelet_kubeconfig.is_some() {
+            let token = model::kubelet_token();
+            late_bound.entry(token.id.clone()).or_insert(token);
+        }
+
         let mut spec = OperatingSystemConfigSpec {
             os_name: Some(pool.operating_system),
             os_version: self.spec.os_version.clone(),
@@ -211,6 +221,7 @@ impl Profile {
             provisioning_config: provisioning,
             provisioning_utility: self.spec.provisioning_utility,
             late_bound: late_bound.into_values().collect(),
+            kubelet_kubeconfig,
             ..OperatingSystemConfigSpec::default()
         };
         let (digest, bytes) = digest_of(&mut spec);

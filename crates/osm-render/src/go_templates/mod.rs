@@ -17,6 +17,7 @@ use osm_gotemplate::{TemplateSet, Value, budget};
 use self::spelling::Spelling;
 use crate::Stage;
 use crate::budget::Budget;
+use crate::cluster_endpoint::ClusterEndpoint;
 use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Sources};
 use crate::late_bound;
 use crate::rendered_text::RenderedText;
@@ -62,6 +63,10 @@ impl Engine for GoTemplateEngine {
 
     fn keeps_empty_files(&self) -> bool {
         true
+    }
+
+    fn kubelet_kubeconfig(&self, cluster: &ClusterEndpoint) -> Option<String> {
+        Some(data::kubeconfig(cluster, Spelling::Marker))
     }
 
     fn files(&self, stage: Stage, settings: &Settings) -> Vec<File> {
