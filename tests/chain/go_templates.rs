@@ -1,8 +1,11 @@
 //! A profile in Go's template language, as clusters of the Go implementation have them, from its manifest to user data.
 
 use anyhow::{Context, Result};
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
+use kube::api::PostParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_testkit::{Options, machine_controller};
 use serde_json::json;
@@ -23,7 +26,8 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> Result<&'a str> {
 async fn an_existing_profile_works_as_it_is() -> Result<()> {
     let world = World::start(Options::default()).await?;
     let fetch = "TOKEN='{{ .Token }}' SECRET='{{ .SecretName }}' SERVER='{{ .ServerURL }}'\n";
-    let setup = "{{- template \"version\" }} on {{ .CloudProviderName }}{{ if .MaxPods }} with {{ .MaxPods }}{{ end }}\n";
+    let setup = "{{- template \"version\" }} on {{ .CloudProviderName }}{{ if .MaxPods }} with {{ .MaxPods }}{{ end }}\n\
+        SETUP_TOKEN='{{ .Token }}' KUBECONFIG='{{ .BootstrapKubeconfigSecretName }}'\n";
     world
         .apply(&json!({
             "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemProfile",
@@ -61,8 +65,28 @@ async fn an_existing_profile_works_as_it_is() -> Result<()> {
         document.contains("/etc/containerd/certs.d/docker.io/hosts.toml"),
         "{document}"
     );
+
+    // What its setup script then does: it fetches the kubeconfig with which the kubelet asks for a certificate.
+    let setup_token = between(document, "SETUP_TOKEN='", "'")?;
+    let node = Api::<Secret>::namespaced(world.plane.client(setup_token)?, CLOUD_INIT_SETTINGS);
+    let kubeconfig = node.get(between(document, "KUBECONFIG='", "'")?).await?;
+    let kubeconfig = kubeconfig.data.unwrap_or_default();
+    let kubeconfig = kubeconfig.get("kubeconfig").context("no kubeconfig")?;
+    let kubeconfig = Kubeconfig::from_yaml(std::str::from_utf8(&kubeconfig.0)?)?;
+    let kubelet = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let review: SelfSubjectAccessReview = serde_json::from_value(json!({"spec": {"resourceAttributes": {
+        "group": "certificates.k8s.io", "resource": "certificatesigningrequests", "verb": "create"}}}))?;
+    let review = Api::all(Client::try_from(kubelet)?)
+        .create(&PostParams::default(), &review)
+        .await?;
+    assert!(
+        review.status.is_some_and(|status| status.allowed),
+        "the kubelet can't join"
+    );
     let config = serde_json::to_string(&world.config("pool").await?)?;
-    assert!(!config.contains(token), "a token stands in the custom resource");
+    for token in [token, setup_token] {
+        assert!(!config.contains(token), "a token stands in the custom resource");
+    }
 
     // A mistake in a new version leaves what worked.
     let broken = json!({"spec": {"version": "v1.0.1", "provisioningConfig": {"templates": {"version": "{{ .KubletVersion }}"}}}});
