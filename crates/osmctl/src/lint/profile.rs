@@ -288,21 +288,24 @@ impl Reviewed {
                 problems.push(problem.hint("move what the first boot does not need to provisioningConfig"));
             }
         }
-        for (stage, path) in &self.readable {
+        // What comes from a profile that this one extends is for its author to correct.
+        let is_own = |stage: &str, path: &str| item.value.spec.extends.is_none() || writes(item, stage, path);
+        for (stage, path) in self.readable.iter().filter(|(stage, path)| is_own(stage, path)) {
             let message =
                 format!("{path}: the file contains a credential, and every user of the machine can read it");
             let problem = Problem::warning("readable-credential", at(stage, path), message);
             problems
                 .push(problem.hint("set permissions to 600; move a credential out of a unit into a file"));
         }
-        for path in &self.hidden_names {
+        for path in self.hidden_names.iter().filter(|path| is_own("bootstrap", path)) {
             let message = format!(
                 "{path}: machine-controller does not replace {MACHINE_NAME_PLACEHOLDER} in a file with encoding b64"
             );
             let problem = Problem::warning("machine-name", at("bootstrap", path), message);
             problems.push(problem.hint("remove encoding: b64"));
         }
-        for ((stage, path), (texts, mode)) in &self.scripts {
+        let scripts = self.scripts.iter();
+        for ((stage, path), (texts, mode)) in scripts.filter(|((stage, path), _)| is_own(stage, path)) {
             let place = at(stage, path);
             let source = source_of(item, stage, path);
             // Scripts of the library handle each error.
@@ -347,6 +350,16 @@ fn holds_credential(text: &str, config: &OperatingSystemConfigSpec) -> bool {
             )
         )
     })
+}
+
+/// Whether a profile itself writes a file or unit.
+fn writes(item: &Item<OperatingSystemProfile>, stage: &str, path: &str) -> bool {
+    let config = config_of(item, stage);
+    config.files.iter().any(|file| file.path == path)
+        || config
+            .units
+            .iter()
+            .any(|unit| path.strip_prefix("/etc/systemd/system/") == Some(&unit.name))
 }
 
 /// The template of a file.

@@ -113,6 +113,7 @@ pub(super) fn plain(value: &Value, durations_as_text: bool) -> Plain<'_> {
                         Some(time) => return Plain::Time(time),
                         None => value = named.value(),
                     },
+                    ("semver.Version", Some(text)) => return Plain::Text(text),
                     ("time.Duration", Some(text)) if durations_as_text => return Plain::Text(text),
                     // Kubernetes' duration has a method that writes it as text, for JSON alone.
                     ("v1.Duration", Some(text)) if !durations_as_text => return Plain::Text(text),
