@@ -604,3 +604,48 @@ async fn it_goes_when_no_token_may_fetch_it_and_with_its_pool_at_once() -> Resul
     })
     .await
 }
+
+/// As profiles of the Go implementation print them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_go_template_prints_both_tokens_in_the_provisioning_document() -> Result<()> {
+    let world = World::start(Options::default()).await?;
+    let file = |path: &str, data: &str| json!({"path": path, "content": {"inline": {"data": data}}});
+    world
+        .apply(&json!({
+            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemProfile",
+            "metadata": {"name": "existing", "namespace": NAMESPACE},
+            "spec": {
+                "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0",
+                "supportedCloudProviders": [{"name": "openstack"}],
+                "bootstrapConfig": {"files": [file("/etc/fetch", "{{ .Token }} {{ .SecretName }}")]},
+                "provisioningConfig": {"files": [
+                    file("/etc/token", "{{ .Token }}"),
+                    file("/etc/kubeconfig", "{{ .BootstrapKubeconfig }}"),
+                ]},
+            },
+        }))
+        .await?;
+    world.pool("p", "existing").await?;
+    world.stamp("p", 1).await?;
+    world.says("p", "Published", true, "Published").await?;
+    let content = |document: &str, path: &str| -> Result<String> {
+        let files = osm_judges::user_data_files(document).map_err(|verdict| anyhow::anyhow!("{verdict}"))?;
+        let file = files.into_iter().find(|file| file.path == path);
+        Ok(file.with_context(|| path.to_owned())?.content)
+    };
+    let bootstrap = world.bootstrap("p").await?.data.unwrap_or_default();
+    let bootstrap = String::from_utf8(bootstrap[names::CLOUD_CONFIG_KEY].0.clone())?;
+    let fetch = content(&bootstrap, "/etc/fetch")?;
+    let (token, name) = fetch.split_once(' ').context("token and name")?;
+    let secrets: Api<Secret> = Api::namespaced(world.plane.client(token)?, CLOUD_INIT_SETTINGS);
+    let document = secrets.get(name).await?.data.unwrap_or_default();
+    let document = String::from_utf8(document[names::CLOUD_CONFIG_KEY].0.clone())?;
+    assert_eq!(content(&document, "/etc/token")?, token);
+    let kubeconfig = content(&document, "/etc/kubeconfig")?;
+    let kubelet = kubeconfig.split_once("token: ").context("a token")?.1.trim();
+    assert!(world.is_alive(kubelet).await? && kubelet != token);
+    assert_eq!(documents(&world).await?.len(), 1);
+    let secret = names::kubeconfig_secret_name(&pool_id(&world).await?);
+    assert_eq!(secrets.get(&secret).await?.data, None);
+    Ok(())
+}

@@ -291,7 +291,7 @@ async fn a_cluster_of_the_go_implementation_is_taken_over_and_can_be_handed_back
     })
     .await?;
 
-    hand_back(world).await
+    Box::pin(hand_back(world)).await
 }
 
 /// What the Go implementation does with a pool that it finds: where an OperatingSystemConfig lacks its annotations, it deletes
