@@ -22,7 +22,7 @@ pub fn kubelet_kubeconfig(
         .transpose()
 }
 
-/// Ids of the late-bound values that a stage refers to. It is empty where a reference is damaged: [`crate::user_data`] refuses such
+/// Ids of the late-bound values that a stage refers to. It is empty where a reference is damaged: [`crate::user_data()`] refuses such
 /// a stage.
 pub fn late_bound_ids(spec: &OperatingSystemConfigSpec, stage: Stage) -> BTreeSet<String> {
     let config = match stage {

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use osm_api::names;
 
-use crate::io::apply::publish::Filled;
+use crate::io::apply::filled::Filled;
 use crate::io::apply::well_known::Claim;
 use crate::io::apply::{objects, teardown, well_known};
 use crate::io::error::ApplyError;

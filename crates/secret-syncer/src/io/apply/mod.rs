@@ -1,5 +1,6 @@
 //! Carries out a plan, in the order that [`docs/rotation.md`](../../../../../docs/rotation.md) promises. It decides nothing.
 
+pub mod filled;
 pub mod identity;
 pub mod kubeconfig_secret;
 pub mod objects;

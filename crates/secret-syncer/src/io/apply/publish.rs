@@ -1,13 +1,13 @@
 //! Publishes a pool, in an order in which no object ever refers to one that does not exist yet.
 
-use k8s_openapi::api::core::v1::Secret;
 use osm_api::config::Published;
 use osm_api::{OperatingSystemConfigSpec, content, names};
 use osm_runtime::RequestError;
 use osm_runtime::request::failed;
 
+use crate::io::apply::filled::Filled;
 use crate::io::apply::provisioning::Promise;
-use crate::io::apply::{identity, kubeconfig_secret, objects, provisioning, well_known};
+use crate::io::apply::{identity, kubeconfig_secret, provisioning, well_known};
 use crate::io::clients;
 use crate::io::error::ApplyError;
 use crate::io::syncer::Syncer;
@@ -15,7 +15,6 @@ use crate::io::tokens;
 use crate::model::documents::Documents;
 use crate::model::gathered::Gathered;
 use crate::model::token_binding::{bound_to, bound_to_kubeconfig};
-use crate::model::tokens::Tokens;
 use crate::model::view::Meta;
 use crate::plan::adoption::WellKnown;
 use crate::plan::retention;
@@ -195,31 +194,4 @@ async fn tokens_first(
     let bound_to = bound_to_kubeconfig(Some(account), Some(joins_by), Some(uid), Some(&bound));
     filled.bound_to = bound_to.unwrap_or_default();
     Ok(filled)
-}
-
-/// Documents with the tokens that they are written with.
-pub struct Filled {
-    pub documents: Documents,
-    pub tokens: Tokens,
-    /// Value of the annotation [`names::BOUND_TO`].
-    pub bound_to: String,
-}
-
-impl Filled {
-    /// A Secret with the annotations that later decisions rest on, sealed together with its only data entry.
-    pub fn secret(
-        &self,
-        syncer: &Syncer,
-        gathered: &Gathered,
-        publish: &Publish,
-        known: WellKnown,
-        name: &str,
-        entry: Option<(&str, &str)>,
-    ) -> Secret {
-        let installation = &syncer.clients.installation;
-        let mut metadata = objects::metadata(&publish.ownership, installation, name, known.role());
-        let annotations = publish.annotations(&self.documents, &self.tokens, self.bound_to.clone());
-        metadata.annotations.get_or_insert_default().extend(annotations);
-        objects::sealed(&gathered.key, objects::secret(metadata, entry, false))
-    }
 }
