@@ -14,15 +14,16 @@ const CERTS_D: &str = "/etc/containerd/certs.d";
 /// `config.toml`, of containerd 2. Credentials are late-bound values.
 pub(super) fn config(settings: &Settings, spelling: Spelling) -> String {
     let containerd = &settings.containerd;
-    let mut text = String::from(
-        "version = 3\n\n\
-         [metrics]\naddress = \"127.0.0.1:1338\"\n\n\
-         [plugins.\"io.containerd.cri.v1.images\"]\ndiscard_unpacked_layers = false\n",
-    );
+    let mut text = String::new();
     let mut add = |line: std::fmt::Arguments<'_>| {
         // Writing to a String never fails.
         let _ = text.write_fmt(line);
     };
+    add(format_args!(
+        "version = 3\n\n\
+         [metrics]\naddress = \"127.0.0.1:1338\"\n\n\
+         [plugins.\"io.containerd.cri.v1.images\"]\ndiscard_unpacked_layers = false\n"
+    ));
     if let Some(image) = &settings.pause_image {
         add(format_args!(
             "\n[plugins.\"io.containerd.cri.v1.images\".pinned_images]\nsandbox = {}\n",

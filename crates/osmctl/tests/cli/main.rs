@@ -7,6 +7,7 @@
 )]
 
 mod air_gap;
+mod cookbook;
 mod documents;
 mod input;
 mod lint;
