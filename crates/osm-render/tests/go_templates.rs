@@ -443,6 +443,20 @@ fn values_have_the_types_of_go() {
 }
 
 #[test]
+fn an_address_is_never_printed() {
+    let data = "{{ print .ServerURL .MaxPods }}";
+    let spec = profile(json!({}), json!({"files": [file("/a", data)]}));
+    let pool = pool("ubuntu", "aws", "1.34.2", "", true);
+    let error = render_for(&spec, &pool, &Settings::default()).unwrap_err();
+    assert!(
+        error.ends_with(
+            "error calling print: can't print the address of a *int32, which is different in each run"
+        ),
+        "{error}"
+    );
+}
+
+#[test]
 fn containerd_is_configured_as_the_go_implementation_does() {
     let stage = json!({"files": [file("/etc/containerd/config.toml", "{{ .ContainerRuntimeConfig }}")]});
     let pool = pool("ubuntu", "aws", "1.34.2", "", false);
@@ -512,4 +526,29 @@ fn a_profile_is_tried_with_samples_before_it_is_accepted() {
     );
     let error = tried("{{ if eq .NetworkIPFamily \"IPv6\" }}{{ .Nothing }}{{ end }}").unwrap_err();
     assert!(error.contains("IPv6") && error.contains(".Nothing"), "{error}");
+}
+
+#[test]
+fn the_page_translates_to_handlebars_what_gives_the_same() {
+    let page = include_str!("../../../docs/go-templates.md");
+    let (_, section) = page.split_once("\n## In Handlebars\n").unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `{{"));
+    let pool = pool("ubuntu", "aws", "1.34.2", "IPv4", true);
+    let settings = Settings::parse(EVERYTHING).unwrap();
+    let mut count = 0;
+    for row in rows {
+        let cells: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+        let [go, handlebars, result] = cells[..] else {
+            panic!("{row}")
+        };
+        for (engine, text) in [("GoTemplate", go), ("Handlebars", handlebars)] {
+            let mut spec = profile(json!({}), json!({"files": [file("/a", text)]}));
+            spec.template_engine = serde_json::from_value(json!(engine)).unwrap();
+            let rendered = render_for(&spec, &pool, &settings).unwrap();
+            let files = &rendered.spec.provisioning_config.files;
+            assert_eq!(content(files, "/a"), result, "{text}");
+        }
+        count += 1;
+    }
+    assert_eq!(count, 18);
 }

@@ -223,9 +223,12 @@ fn failure(template: &str, text: Option<&str>, error: &osm_gotemplate::Error) ->
 /// A problem without what a function says of its arguments, which may be secrets. What the template itself says is in the context.
 fn without_data(problem: &str) -> &str {
     const CALL: &str = "error calling ";
-    let Some(function) = problem.strip_prefix(CALL).and_then(|rest| rest.split(':').next()) else {
+    let Some((function, detail)) = problem.strip_prefix(CALL).and_then(|rest| rest.split_once(": ")) else {
         return problem;
     };
+    if detail.starts_with("can't print the address of ") {
+        return problem; // It names a type.
+    }
     problem
         .get(..CALL.len().saturating_add(function.len()))
         .unwrap_or(problem)
