@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use osm_api::profile::{
     ContainerRuntimeName, OperatingSystem, OperatingSystemProfileSpec, ProfileConfig, ProfileFile,
-    ProfileUnit, ProvisioningUtility,
+    ProfileUnit, ProvisioningUtility, TemplateEngine,
 };
 use serde_json::Value;
 
@@ -54,7 +54,7 @@ pub(crate) fn check(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileErro
     let reader = Reader::of(Some(spec.os_name), spec.provisioning_utility);
     Stage::ALL
         .into_iter()
-        .try_for_each(|stage| check_stage(stage, stage.config(spec), reader))
+        .try_for_each(|stage| check_stage(stage, stage.config(spec), reader, spec.template_engine))
 }
 
 fn invalid(path: impl Into<String>, problem: impl Into<String>) -> ProfileError {
@@ -64,7 +64,19 @@ fn invalid(path: impl Into<String>, problem: impl Into<String>) -> ProfileError 
     }
 }
 
-fn check_stage(stage: Stage, config: &ProfileConfig, reader: Reader) -> Result<(), ProfileError> {
+/// Whether Ignition would write a file to a place that is hidden once the machine runs. Profiles of the Go implementation do so in vain,
+/// and the file is left out with a warning. In others it is an error.
+pub(crate) fn is_hidden(reader: Reader, path: &str) -> bool {
+    let folders = ["/dev/", "/proc/", "/run/", "/sys/"];
+    reader == Reader::Ignition && folders.iter().any(|folder| path.starts_with(folder))
+}
+
+fn check_stage(
+    stage: Stage,
+    config: &ProfileConfig,
+    reader: Reader,
+    engine: TemplateEngine,
+) -> Result<(), ProfileError> {
     let name = stage.field();
     let runtimes = &config.supported_container_runtimes;
     if runtimes
@@ -86,7 +98,7 @@ fn check_stage(stage: Stage, config: &ProfileConfig, reader: Reader) -> Result<(
     for (place, file) in template_walk::files(name, config) {
         let place = place.to_string();
         check_file(&place, file)?;
-        check_file_for(reader, &place, file)?;
+        check_file_for(reader, engine, &place, file)?;
         let is_new = match file.remove {
             true => removed.insert(&file.path) && !paths.contains(&file.path),
             false => paths.insert(file.path.clone()) && !removed.contains(&file.path),
@@ -139,7 +151,12 @@ fn parents(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Refuses what would fail only on the machine, which then has no network to log in by.
-fn check_file_for(reader: Reader, place: &str, file: &ProfileFile) -> Result<(), ProfileError> {
+fn check_file_for(
+    reader: Reader,
+    engine: TemplateEngine,
+    place: &str,
+    file: &ProfileFile,
+) -> Result<(), ProfileError> {
     let below = |folders: &[&str]| folders.iter().any(|folder| file.path.starts_with(folder));
     let (program, unwritable, why) = match reader {
         Reader::CloudInit => return Ok(()),
@@ -150,7 +167,7 @@ fn check_file_for(reader: Reader, place: &str, file: &ProfileFile) -> Result<(),
         ),
         Reader::Ignition => (
             "Ignition",
-            below(&["/dev/", "/proc/", "/run/", "/sys/"]),
+            is_hidden(reader, &file.path) && engine != TemplateEngine::GoTemplate,
             "Ignition writes files before this file system is mounted; write the file from a unit",
         ),
     };

@@ -8,8 +8,8 @@ use osm_api::digest;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::pool::Pool;
 use osm_api::profile::{
-    AcceptedProfile, FileContent, MAX_CONTENT_BYTES, OperatingSystem, OperatingSystemProfileSpec,
-    ProfileConfig, stored_json_bytes,
+    AcceptedProfile, File, FileContent, MAX_CONTENT_BYTES, OperatingSystem, OperatingSystemProfileSpec,
+    ProfileConfig, TemplateEngine, stored_json_bytes,
 };
 use osm_api::settings::Settings;
 use parking_lot::Mutex;
@@ -25,7 +25,9 @@ use crate::model::KUBECONFIG_SECRET_NAME;
 use crate::rendered_text::{Placements, RenderedText};
 use crate::reserved::RESERVED_PREFIX;
 use crate::user_data::{self, Reader};
-use crate::{Stage, engines, kubelet, model, packages, size, static_network, subscription, template_walk};
+use crate::{
+    Stage, checks, engines, kubelet, model, packages, size, static_network, subscription, template_walk,
+};
 
 /// Share of a cloud's limit, in percent, above which a warning is given.
 const WARN_ABOVE_PERCENT: usize = 90;
@@ -342,6 +344,12 @@ impl Profile {
         if !engine.keeps_empty_files() {
             leave_out_empty_files(stage, config, &mut rendered);
         }
+        if language == TemplateEngine::GoTemplate {
+            let reader = Reader::of(Some(self.spec.os_name), self.spec.provisioning_utility);
+            rendering
+                .warnings
+                .extend(leave_out_hidden_files(reader, &mut rendered));
+        }
         for file in engine.files(stage, rendering.settings) {
             let before = rendered.files.len();
             rendered.files.retain(|other| other.path != file.path);
@@ -381,6 +389,18 @@ fn leave_out_empty_files(stage: Stage, config: &ProfileConfig, rendered: &mut St
         let by_itself = sources.next().is_none_or(|(_, source)| is_empty(&source.content));
         by_itself || !is_empty(&file.content)
     });
+}
+
+/// Leaves out the files that nobody would see on the machine, with a warning for each.
+fn leave_out_hidden_files(reader: Reader, rendered: &mut StageConfig) -> Vec<String> {
+    let hidden = |file: &mut File| checks::is_hidden(reader, &file.path);
+    let warning = |file: File| {
+        let path = file.path;
+        format!(
+            "{path} is left out: Ignition writes it before this file system is mounted; write it from a unit"
+        )
+    };
+    rendered.files.extract_if(.., hidden).map(warning).collect()
 }
 
 /// Adds the static network of the pool, if it has one, to the first document: without it there is no second.

@@ -12,7 +12,9 @@ mod common;
 use std::collections::BTreeMap;
 
 use osm_api::config::LateBoundKind;
-use osm_api::profile::{File, OperatingSystemProfileSpec};
+use osm_api::profile::{
+    File, OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility, TemplateEngine,
+};
 use osm_api::{Pool, Settings};
 use osm_render::{ClusterEndpoint, Rendered, compile, dry_run, resolve};
 use serde_json::{Value, json};
@@ -511,6 +513,29 @@ fn a_file_of_the_profile_gives_way_to_the_settings_with_a_warning() {
         "{:?}",
         rendered.warnings
     );
+}
+
+#[test]
+fn a_file_that_ignition_hides_is_left_out_with_a_warning() {
+    let path = "/proc/sys/kernel/panic";
+    let mut spec = profile(
+        json!({}),
+        json!({"files": [file(path, "10"), file("/etc/a", "a")]}),
+    );
+    spec.os_name = OperatingSystem::Flatcar;
+    spec.provisioning_utility = ProvisioningUtility::Ignition;
+    let pool = pool("flatcar", "aws", "1.34.2", "", false);
+    let rendered = render_for(&spec, &pool, &Settings::default()).unwrap();
+    let files = &rendered.spec.provisioning_config.files;
+    assert!(files.iter().all(|file| file.path != path) && !content(files, "/etc/a").is_empty());
+    let warnings = rendered.warnings.join("\n");
+    assert!(
+        warnings.contains("/proc/sys/kernel/panic is left out"),
+        "{warnings}"
+    );
+    spec.template_engine = TemplateEngine::None;
+    let error = render_for(&spec, &pool, &Settings::default()).unwrap_err();
+    assert!(error.contains("write the file from a unit"), "{error}");
 }
 
 #[test]
