@@ -316,6 +316,15 @@ fn a_template_that_takes_too_much_is_stopped() {
     }
 }
 
+#[test]
+fn many_templates_together_have_the_bounds_of_one() {
+    let copies = "{{ range until 100 }}{{ $x := repeat 100000 \"x\" }}{{ end }}";
+    let files: Vec<Value> = (0..20).map(|n| file(&format!("/{n}"), copies)).collect();
+    assert!(of_file(json!({}), copies).is_ok());
+    let error = rendered(&profile(json!({}), json!({"files": files}))).unwrap_err();
+    assert!(error.contains("functions make more than"), "{error}");
+}
+
 /// Each variable of the Go implementation, what it is in Handlebars, and whether both print the same for every pool.
 const VARIABLES: [(&str, &str); 26] = [
     ("{{ .KubeVersion }}", "v{{kubelet.version}}"),

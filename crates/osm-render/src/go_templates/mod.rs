@@ -22,11 +22,12 @@ use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Sources};
 use crate::late_bound;
 use crate::rendered_text::RenderedText;
 
-/// Most bytes that the functions of one template look at. A regular expression takes some hundred nanoseconds for each.
+/// Most bytes that functions look at while a stage is rendered. The budget of all engines allows more, but functions of Go's language take
+/// longer for a byte, such as regular expressions.
 const MAX_READ: usize = 64 * 1024 * 1024;
 
-/// Most bytes of the values that the functions of one template make.
-const MAX_COPIED: usize = 16 * 1024 * 1024;
+/// Most bytes of the values that functions make while a stage is rendered.
+const MAX_COPIED: usize = 64 * 1024 * 1024;
 
 /// What starts an action.
 const ACTION: &str = "{{";
@@ -43,6 +44,7 @@ impl Engine for GoTemplateEngine {
     }
 
     fn compile(&self, sources: &Sources<'_>, budget: &Budget<'_>) -> Result<Box<dyn Compiled>, Failure> {
+        let budget = &Charged::new(budget);
         let named = sources.partials.iter();
         let named = named.map(|(name, text)| Template::parse(name, text, budget));
         let texts = sources.texts.iter().map(|source| {
@@ -84,9 +86,9 @@ struct Template {
 }
 
 impl Template {
-    fn parse(name: &str, source: &str, budget: &Budget<'_>) -> Result<Self, Failure> {
+    fn parse(name: &str, source: &str, budget: &Charged<'_>) -> Result<Self, Failure> {
         let mut set = TemplateSet::new(name);
-        set.parse(name, source, &Charged::new(budget))
+        set.parse(name, source, budget)
             .map_err(|error| failure(name, None, &error))?;
         Ok(Self {
             name: name.to_owned(),
@@ -99,13 +101,14 @@ impl Template {
         &self,
         texts: &[(&str, String)],
         data: &Value,
-        budget: &Budget<'_>,
+        budget: &Charged<'_>,
     ) -> Result<String, osm_gotemplate::Error> {
         let mut set = self.set.clone();
         for (name, text) in texts {
             set.define_text(name, text);
         }
-        set.execute(&self.name, data, &Charged::new(budget))
+        budget.written.set(0);
+        set.execute(&self.name, data, budget)
     }
 }
 
@@ -129,6 +132,7 @@ enum Content {
 
 impl Compiled for Templates {
     fn render(&self, inputs: &Inputs<'_>, budget: &Budget<'_>) -> Result<Vec<RenderedText>, Failure> {
+        let budget = &Charged::new(budget);
         let with_markers = self.spelled(Spelling::Marker, inputs, budget)?;
         let with_others = self.spelled(Spelling::Other, inputs, budget)?;
         let rendered = self.texts.iter().zip(with_markers).zip(with_others);
@@ -153,7 +157,7 @@ impl Templates {
         &self,
         spelling: Spelling,
         inputs: &Inputs<'_>,
-        budget: &Budget<'_>,
+        budget: &Charged<'_>,
     ) -> Result<Vec<String>, Failure> {
         let data = data::files_data(inputs.pool, inputs.settings, inputs.cluster, spelling);
         let called = self
@@ -168,8 +172,8 @@ impl Templates {
             .collect::<Result<Vec<_>, Failure>>()?;
         let text = |text: &Text| match &text.content {
             Content::Verbatim(content) => {
-                let charged = Charged::new(budget);
-                let charged = budget::Budget::write(&charged, content.len());
+                budget.written.set(0);
+                let charged = budget::Budget::write(budget, content.len());
                 charged.map_err(|exhausted| Failure::of_text(&text.place, Located::nowhere(exhausted.0)))?;
                 Ok(content.clone())
             }
@@ -234,11 +238,12 @@ fn without_data(problem: &str) -> &str {
         .unwrap_or(problem)
 }
 
-/// The budget of one template. It has bounds of its own within the budget of the whole rendering.
+/// The budget of one stage. It has bounds of its own within the budget of the whole rendering.
 struct Charged<'b> {
     budget: &'b Budget<'b>,
     read: Cell<usize>,
     copied: Cell<usize>,
+    /// By the template that is rendered now.
     written: Cell<usize>,
 }
 
@@ -257,9 +262,7 @@ impl<'b> Charged<'b> {
 fn add(sum: &Cell<usize>, bytes: usize, limit: usize, what: &str) -> Result<(), budget::Exhausted> {
     sum.set(sum.get().saturating_add(bytes));
     if sum.get() > limit {
-        return Err(budget::Exhausted(format!(
-            "the template {what} more than {limit} bytes"
-        )));
+        return Err(budget::Exhausted(format!("{what} more than {limit} bytes")));
     }
     Ok(())
 }
@@ -274,17 +277,17 @@ impl budget::Budget for Charged<'_> {
     }
 
     fn read(&self, bytes: usize) -> Result<(), budget::Exhausted> {
-        add(&self.read, bytes, MAX_READ, "reads")?;
+        add(&self.read, bytes, MAX_READ, "functions read")?;
         self.budget.read(bytes).map_err(exhausted)
     }
 
     fn copy(&self, bytes: usize) -> Result<(), budget::Exhausted> {
-        add(&self.copied, bytes, MAX_COPIED, "makes")?;
+        add(&self.copied, bytes, MAX_COPIED, "functions make")?;
         self.budget.copy(bytes).map_err(exhausted)
     }
 
     fn write(&self, bytes: usize) -> Result<(), budget::Exhausted> {
-        add(&self.written, bytes, MAX_CONTENT_BYTES, "writes")?;
+        add(&self.written, bytes, MAX_CONTENT_BYTES, "the template writes")?;
         self.budget.write(bytes).map_err(exhausted)
     }
 }
