@@ -23,7 +23,7 @@ const RETRY: Duration = Duration::from_secs(3);
 const REVISION: u64 = 4;
 
 /// A profile in Go's template language, as users have them and as its defaults are.
-fn go_profile(name: &str) -> Value {
+fn go_profile(name: &str, version: &str) -> Value {
     json!({
         "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemProfile",
         "metadata": {"name": name, "namespace": NAMESPACE},
@@ -35,7 +35,7 @@ fn go_profile(name: &str) -> Value {
                     "content": {"inline": {"encoding": "b64", "data": "#!/bin/sh\necho {{ .Token }} {{ .SecretName }}\n"}}}],
                 "modules": {"runcmd": ["systemctl restart bootstrap.service"]},
             },
-            "provisioningConfig": {"files": [{"path": "/etc/version", "content": {"inline": {"data": "{{ .KubeVersion }}"}}}]},
+            "provisioningConfig": {"files": [{"path": "/etc/version", "content": {"inline": {"data": version}}}]},
         },
     })
 }
@@ -161,18 +161,24 @@ async fn a_cluster_of_the_go_implementation_is_taken_over_and_can_be_handed_back
         ..Options::default()
     })
     .await?;
-    // A default of its own, which ours replaces; one that a user wrote; and one of ours, which the user has switched to.
-    for profile in ["osp-ubuntu", "osp-custom"] {
-        world.apply(&go_profile(profile)).await?;
+    // A default of its own, which ours replaces; two that a user wrote, one of which ours refuses; and one of ours, which the user has
+    // switched to.
+    for (profile, version) in [
+        ("osp-ubuntu", "{{ .KubeVersion }}"),
+        ("osp-existing", "{{ .KubeVersion }}"),
+        ("osp-custom", "{{ env \"VERSION\" }}"),
+    ] {
+        world.apply(&go_profile(profile, version)).await?;
     }
     world
         .apply(&world::profile("osp-tiny", "v1.0.0", "one\n"))
         .await?;
     world.leave_a_getter().await?;
-    let names = ["default", "tiny", "custom"];
+    let names = ["default", "tiny", "existing", "custom"];
     for (pool, profile) in [
         ("default", "osp-ubuntu"),
         ("tiny", "osp-tiny"),
+        ("existing", "osp-existing"),
         ("custom", "osp-custom"),
     ] {
         go_pool(&world, pool, profile).await?;
@@ -184,8 +190,10 @@ async fn a_cluster_of_the_go_implementation_is_taken_over_and_can_be_handed_back
 
     // Pools that can be rendered are published by ours.
     let machine = world.machine("tiny", REVISION).await?;
-    world.says("default", "Published", true, "Published").await?;
-    for pool in ["default", "tiny"] {
+    for pool in ["default", "existing"] {
+        world.says(pool, "Published", true, "Published").await?;
+    }
+    for pool in ["default", "tiny", "existing"] {
         let secret = world.bootstrap(pool).await?;
         assert_eq!(secret.labels()[names::INSTALLATION], NAMESPACE);
         assert_eq!(
@@ -196,7 +204,8 @@ async fn a_cluster_of_the_go_implementation_is_taken_over_and_can_be_handed_back
     }
     let mut absent = observer.absences();
     absent.sort_unstable();
-    let replaced = ["default", "tiny"].map(|pool| names::bootstrap_secret_name(pool, "kube-system"));
+    let replaced =
+        ["default", "existing", "tiny"].map(|pool| names::bootstrap_secret_name(pool, "kube-system"));
     assert_eq!(absent, replaced);
     assert!(
         observer.longest_absence() < RETRY,
@@ -208,7 +217,7 @@ async fn a_cluster_of_the_go_implementation_is_taken_over_and_can_be_handed_back
     let rendered = world
         .says("custom", "Rendered", false, "ProfileNotAccepted")
         .await?;
-    assert!(rendered.contains("does not render GoTemplate"), "{rendered}");
+    assert!(rendered.contains("\"env\""), "{rendered}");
     assert!(
         rendered.contains("-l machinedeployment.k8s.io/name=kube-system-custom "),
         "{rendered}"
@@ -332,7 +341,7 @@ async fn hand_back(mut world: World) -> Result<()> {
     }
     // Its own writes pass our CustomResourceDefinitions: a default profile put back by PUT, without the fields of ours.
     let ours: OperatingSystemProfile = world.profiles().get("osp-ubuntu").await?;
-    let mut theirs = go_profile("osp-ubuntu");
+    let mut theirs = go_profile("osp-ubuntu", "{{ .KubeVersion }}");
     theirs["metadata"]["resourceVersion"] = json!(ours.resource_version());
     let stored = world
         .profiles()
