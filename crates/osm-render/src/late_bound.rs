@@ -86,7 +86,12 @@ impl fmt::Display for Encoding {
 
 /// `text` as one word of a POSIX shell; `None` where it has a NUL, which shells leave out or end at.
 pub(crate) fn shell(text: &str) -> Option<String> {
-    (!text.contains('\0')).then(|| format!("'{}'", text.replace('\'', r"'\''")))
+    (!text.contains('\0')).then(|| in_single_quotes(text))
+}
+
+/// `text` as one word of a POSIX shell, which must not have a NUL.
+pub(crate) fn in_single_quotes(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

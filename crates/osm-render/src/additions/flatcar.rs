@@ -4,6 +4,7 @@ use osm_api::profile::{Commands, ProfileConfig, ProfileUnit};
 use serde_json::Value;
 
 use super::{file, lines};
+use crate::late_bound::in_single_quotes;
 
 /// Adds a unit that applies kernel parameters and modules before the other units start.
 pub(super) fn apply_now(config: &mut ProfileConfig, command: &str) {
@@ -67,7 +68,7 @@ fn unit(name: &str, text: String) -> ProfileUnit {
 
 /// A command as a line of a script.
 fn line(command: &Value) -> String {
-    let quote = |word: &Value| format!("'{}'", word.as_str().unwrap_or_default().replace('\'', "'\\''"));
+    let quote = |word: &Value| in_single_quotes(word.as_str().unwrap_or_default());
     match command {
         Value::Array(words) => words.iter().map(quote).collect::<Vec<_>>().join(" "),
         text => text.as_str().unwrap_or_default().to_owned(),
