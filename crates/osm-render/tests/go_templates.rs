@@ -325,6 +325,14 @@ fn many_templates_together_have_the_bounds_of_one() {
     assert!(error.contains("functions make more than"), "{error}");
 }
 
+#[test]
+fn the_results_of_all_templates_together_are_bounded() {
+    let long = "{{ range until 300 }}{{ $.KubernetesCACert }}{{ $.KubernetesCACert }}{{ $.KubernetesCACert }}{{ $.KubernetesCACert }}{{ end }}";
+    let named: BTreeMap<String, &str> = (0..300).map(|n| (format!("n{n}"), long)).collect();
+    let error = of_file(json!(named), "").unwrap_err();
+    assert!(error.contains("the templates write more than"), "{error}");
+}
+
 /// Each variable of the Go implementation, what it is in Handlebars, and whether both print the same for every pool.
 const VARIABLES: [(&str, &str); 26] = [
     ("{{ .KubeVersion }}", "v{{kubelet.version}}"),

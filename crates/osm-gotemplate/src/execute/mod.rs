@@ -27,8 +27,7 @@ pub struct TemplateSet {
     trees: Trees,
 }
 
-/// Shared, so that a set is cheap to clone.
-type Trees = BTreeMap<Arc<str>, Arc<Tree>>;
+type Trees = BTreeMap<Arc<str>, Tree>;
 
 impl TemplateSet {
     /// An empty set. Go's errors name it.
@@ -60,7 +59,7 @@ impl TemplateSet {
 
     fn add(&mut self, name: Arc<str>, tree: Tree) {
         if !self.trees.contains_key(&name) || !tree.is_empty {
-            self.trees.insert(name, Arc::new(tree));
+            self.trees.insert(name, tree);
         }
     }
 
@@ -69,6 +68,21 @@ impl TemplateSet {
     /// # Errors
     /// There is no such template, it fails, or the budget is exhausted.
     pub fn execute(&self, name: &str, data: &Value, budget: &dyn Budget) -> Result<String, Error> {
+        self.execute_with(&Self::new(""), name, data, budget)
+    }
+
+    /// Executes a template, which can call those of `others`, too. As if they were added to this set, they replace templates with the same
+    /// name, unless they are blank.
+    ///
+    /// # Errors
+    /// As [`TemplateSet::execute`].
+    pub fn execute_with(
+        &self,
+        others: &Self,
+        name: &str,
+        data: &Value,
+        budget: &dyn Budget,
+    ) -> Result<String, Error> {
         let Some((name, tree)) = self.trees.get_key_value(name) else {
             let (name, set) = (format::quote(name), format::quote(&self.name));
             return Err(Error {
@@ -76,7 +90,7 @@ impl TemplateSet {
                 ..Error::default()
             });
         };
-        let state = state::State::new(&self.trees, name, tree, budget);
+        let state = state::State::new([&others.trees, &self.trees], name, tree, budget);
         state.execute(data).map_err(|error| *error)
     }
 
@@ -151,6 +165,23 @@ mod tests {
         }
         let output = set.execute("t", &Value::Nil, &limits);
         assert_eq!(output.as_deref(), Ok("{{ .Token }},old,"));
+    }
+
+    #[test]
+    fn templates_of_another_set_are_called_as_if_they_were_added() {
+        let limits = Limits::new(1_000, 10_000);
+        let (mut set, mut others) = (TemplateSet::new("t"), TemplateSet::new("others"));
+        let source = r#"{{define "a"}}old{{end}}{{define "b"}}old{{end}}{{template "a"}},{{template "b"}},{{template "c"}}"#;
+        set.parse("t", source, &limits).unwrap();
+        for (name, text) in [("a", "new"), ("b", " \n"), ("c", "")] {
+            others.define_text(name, text);
+        }
+        let output = set.execute_with(&others, "t", &Value::Nil, &limits);
+        assert_eq!(output.as_deref(), Ok("new,old,"));
+        assert!(
+            set.execute("t", &Value::Nil, &limits).is_err(),
+            "the set itself does not change"
+        );
     }
 
     #[test]

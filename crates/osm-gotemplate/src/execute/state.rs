@@ -17,7 +17,8 @@ const COMPARISONS: usize = 64;
 const LONG_NAME: usize = 64;
 
 pub(super) struct State<'t> {
-    pub(super) trees: &'t Trees,
+    /// Templates of the first take precedence, unless they are blank.
+    trees: [&'t Trees; 2],
     pub(super) budget: &'t dyn Budget,
     output: String,
     /// The template that is executed.
@@ -38,7 +39,7 @@ pub(super) struct Frame<'t> {
 }
 
 impl<'t> State<'t> {
-    pub(super) fn new(trees: &'t Trees, name: &'t str, tree: &'t Tree, budget: &'t dyn Budget) -> Self {
+    pub(super) fn new(trees: [&'t Trees; 2], name: &'t str, tree: &'t Tree, budget: &'t dyn Budget) -> Self {
         Self {
             trees,
             budget,
@@ -59,6 +60,13 @@ impl<'t> State<'t> {
         self.variables.push((0, dot.clone())); // `$`
         self.walk(&dot, &self.frame.tree.root)?;
         Ok(self.output)
+    }
+
+    /// The template that a name calls.
+    pub(super) fn template(&self, name: &str) -> Option<(&'t str, &'t Tree)> {
+        let [first, second] = self.trees.map(|trees| trees.get_key_value(name));
+        let found = first.filter(|(_, tree)| !tree.is_empty).or(second).or(first);
+        found.map(|(name, tree)| (&**name, tree))
     }
 
     pub(super) fn at(&mut self, part: Part<'t>) {

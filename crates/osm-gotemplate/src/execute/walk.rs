@@ -198,7 +198,7 @@ impl<'t> State<'t> {
     fn walk_template(&mut self, dot: &Reflected, include: &'t Include) -> Executed<Flow> {
         self.at(Part::Include(include));
         self.look_up(&include.name)?;
-        let Some((name, tree)) = self.trees.get_key_value(&*include.name) else {
+        let Some((name, tree)) = self.template(&include.name) else {
             return self.fail(format!("template {} not defined", format::quote(&include.name)));
         };
         self.enter()?; // Fails here, where the position is that of the call.

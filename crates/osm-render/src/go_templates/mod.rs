@@ -29,6 +29,9 @@ const MAX_READ: usize = 64 * 1024 * 1024;
 /// Most bytes of the values that functions make while a stage is rendered.
 const MAX_COPIED: usize = 64 * 1024 * 1024;
 
+/// Most bytes of all results of a stage together, with both spellings. What a stage may store is a small part of it.
+const MAX_WRITTEN: usize = 16 * MAX_CONTENT_BYTES;
+
 /// What starts an action.
 const ACTION: &str = "{{";
 
@@ -96,19 +99,15 @@ impl Template {
         })
     }
 
-    /// Renders it. `texts` are the results of the named templates.
+    /// Renders it. `called` are the results of the named templates.
     fn render(
         &self,
-        texts: &[(&str, String)],
+        called: &TemplateSet,
         data: &Value,
         budget: &Charged<'_>,
     ) -> Result<String, osm_gotemplate::Error> {
-        let mut set = self.set.clone();
-        for (name, text) in texts {
-            set.define_text(name, text);
-        }
         budget.written.set(0);
-        set.execute(&self.name, data, budget)
+        self.set.execute_with(called, &self.name, data, budget)
     }
 }
 
@@ -160,16 +159,13 @@ impl Templates {
         budget: &Charged<'_>,
     ) -> Result<Vec<String>, Failure> {
         let data = data::files_data(inputs.pool, inputs.settings, inputs.cluster, spelling);
-        let called = self
-            .named
-            .iter()
-            .map(|named| {
-                let result = named.render(&[], &data, budget);
-                let result = result.map_err(|error| failure(&named.name, None, &error))?;
-                refuse_second_evaluation(&named.name, &result, inputs)?;
-                Ok((named.name.as_str(), as_called(&result)))
-            })
-            .collect::<Result<Vec<_>, Failure>>()?;
+        let (mut called, nothing) = (TemplateSet::new("named"), TemplateSet::new("nothing"));
+        for named in &self.named {
+            let result = named.render(&nothing, &data, budget);
+            let result = result.map_err(|error| failure(&named.name, None, &error))?;
+            refuse_second_evaluation(&named.name, &result, inputs)?;
+            called.define_text(&named.name, &as_called(&result));
+        }
         let text = |text: &Text| match &text.content {
             Content::Verbatim(content) => {
                 budget.written.set(0);
@@ -245,6 +241,7 @@ struct Charged<'b> {
     copied: Cell<usize>,
     /// By the template that is rendered now.
     written: Cell<usize>,
+    all_written: Cell<usize>,
 }
 
 impl<'b> Charged<'b> {
@@ -254,6 +251,7 @@ impl<'b> Charged<'b> {
             read: Cell::new(0),
             copied: Cell::new(0),
             written: Cell::new(0),
+            all_written: Cell::new(0),
         }
     }
 }
@@ -288,6 +286,7 @@ impl budget::Budget for Charged<'_> {
 
     fn write(&self, bytes: usize) -> Result<(), budget::Exhausted> {
         add(&self.written, bytes, MAX_CONTENT_BYTES, "the template writes")?;
+        add(&self.all_written, bytes, MAX_WRITTEN, "the templates write")?;
         self.budget.write(bytes).map_err(exhausted)
     }
 }
