@@ -12,6 +12,7 @@ use osm_api::rbac::Service;
 use osm_runtime::replicas::membership::Live;
 use osm_sim::chaos::Watching;
 use osm_testkit::{Options, check, wait_for};
+use serde_json::json;
 
 use crate::world::{DEADLINE, NAMESPACE, World};
 
@@ -146,12 +147,13 @@ async fn replicas_share_pools_and_take_over_those_of_one_that_ends_or_dies() -> 
             Service::OscController => "condition=\"Rendered\"",
             Service::SecretSyncer => "condition=\"Published\"",
         };
-        let objects = match service {
-            Service::OspController => world.profiles().list(&ListParams::default()).await?.items.len(),
-            _ => POOLS,
-        };
         let what = format!("each object to be counted by one {}", service.name());
         wait_for(&what, DEADLINE, async || {
+            // The default profiles are created meanwhile.
+            let objects = match service {
+                Service::OspController => world.profiles().list(&ListParams::default()).await?.items.len(),
+                _ => POOLS,
+            };
             let (mut counted, mut owned) = (Vec::new(), 0.0);
             for number in &all {
                 counted.push(world.metric(service, *number, "osm_objects", condition).await?);
@@ -226,6 +228,129 @@ async fn replicas_share_pools_and_take_over_those_of_one_that_ends_or_dies() -> 
         "{:#?}",
         watching.observer().violations()
     );
+    Ok(())
+}
+
+/// What a replica lacks.
+enum Lack {
+    Settings,
+    Right,
+    Definitions,
+}
+
+impl World {
+    /// Takes a verb that these tests do not need from the Role of a service, or gives it back.
+    async fn grant_deletion_of_leases(&self, service: Service, granted: bool) -> Result<()> {
+        let mut objects = osm_testkit::installation::manifests(self.installed.installation());
+        objects.retain(|object| {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            ["Role", "ClusterRole"].iter().any(|kind| object["kind"] == *kind)
+                && name.contains(service.name())
+        });
+        for rule in objects
+            .iter_mut()
+            .filter_map(|object| object["rules"].as_array_mut())
+            .flatten()
+        {
+            let is_of_leases = rule["resources"] == json!(["leases"]);
+            if let Some(verbs) = rule["verbs"].as_array_mut().filter(|_| is_of_leases && !granted) {
+                verbs.retain(|verb| *verb != "delete");
+            }
+        }
+        osm_testkit::installation::apply(&self.plane, &objects).await
+    }
+
+    /// The old replica goes on with every object, and the new one, which is not ready, has reconciled none.
+    async fn keeps_everything(&self, service: Service, lack: &Lack, revision: u64) -> Result<()> {
+        match lack {
+            // It may not even read them, so it is not in step and has no Lease.
+            Lack::Settings => {
+                wait_for("the new replica to miss its settings", DEADLINE, async || {
+                    let (code, body) = self.installed.get((service, 1), "/readyz").await?;
+                    check(code == 503 && body.contains("not-there"))
+                })
+                .await?;
+            }
+            Lack::Right | Lack::Definitions => self.sees(service, &[0, 1], 2).await?,
+        }
+        let everything: Vec<String> = (0..POOLS).map(pool).collect();
+        self.rotate(&everything, revision).await?;
+        let expected = POOLS + usize::from(service == Service::SecretSyncer);
+        wait_for("the old replica to count every object", DEADLINE, async || {
+            let owned = self.metric(service, 0, "osm_owned_objects", "").await?;
+            check(owned as usize == expected)
+        })
+        .await?;
+        let owned = self.metric(service, 1, "osm_owned_objects", "").await?;
+        let mut written = 0.0;
+        for resource in [
+            "secrets",
+            "operatingsystemconfigs",
+            "operatingsystemconfigs/status",
+        ] {
+            for verb in ["create", "update", "patch"] {
+                let of = format!("resource=\"{resource}\",verb=\"{verb}\"");
+                written += self.metric(service, 1, "osm_api_requests_total", &of).await?;
+            }
+        }
+        ensure!(
+            owned == 0.0 && written == 0.0,
+            "{owned} objects, {written} writes"
+        );
+        ensure!(
+            !self.installed.is_ready((service, 1)).await,
+            "the new replica is ready"
+        );
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_replica_that_is_not_ready_leaves_every_object_to_the_old_one() -> Result<()> {
+    let mut world = world(&[]).await?;
+    let crd = "operatingsystemconfigs.operatingsystemmanager.k8c.io";
+    let mut revision = 2;
+    for service in [Service::OscController, Service::SecretSyncer] {
+        for lack in [Lack::Settings, Lack::Right, Lack::Definitions] {
+            match lack {
+                Lack::Settings => {
+                    world
+                        .installed
+                        .start_with_settings((service, 1), "not-there")
+                        .await?
+                }
+                Lack::Right => {
+                    world.grant_deletion_of_leases(service, false).await?;
+                    world.installed.start((service, 1)).await?;
+                }
+                Lack::Definitions => {
+                    world
+                        .drop_field("OperatingSystemConfig", crd, "kubeletKubeconfig")
+                        .await?;
+                    world.installed.start((service, 1)).await?;
+                }
+            }
+            world.keeps_everything(service, &lack, revision).await?;
+            revision += 1;
+            // Once it is ready it gets its share.
+            match lack {
+                Lack::Settings => {
+                    world.installed.kill9((service, 1))?;
+                    world.installed.start((service, 1)).await?;
+                }
+                Lack::Right => world.grant_deletion_of_leases(service, true).await?,
+                Lack::Definitions => world.install_crds().await?,
+            }
+            wait_for("the new replica to get its share", DEADLINE, async || {
+                check(world.metric(service, 1, "osm_owned_objects", "").await? > 0.0)
+            })
+            .await
+            .map_err(|error| error.context(world.installed.logs()))?;
+            let status = world.installed.terminate((service, 1), DEADLINE).await?;
+            assert!(status.success());
+            world.sees(service, &[0], 1).await?;
+        }
+    }
     Ok(())
 }
 

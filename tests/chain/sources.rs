@@ -5,13 +5,19 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use k8s_openapi::api::rbac::v1::Role;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use osm_api::condition;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::Service;
 use osm_testkit::installation::IDENTITIES;
 use osm_testkit::{Options, check, wait_for};
 use serde_json::{Value, json};
 
-use crate::world::{UserData, World, machine_deployment, profile};
+use crate::credentials::bring_renewal_near;
+use crate::world::{DEADLINE, UserData, World, machine_deployment, profile};
 
 /// "Seconds", on a machine that has other things to do.
 const FOLLOWED_WITHIN: Duration = Duration::from_secs(20);
@@ -87,6 +93,102 @@ pub async fn grant_config_map(world: &World, name: &str) -> Result<()> {
             "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "sources"},
             "subjects": [{"kind": "ServiceAccount", "name": Service::SecretSyncer.name(), "namespace": IDENTITIES}]}))
         .await
+}
+
+/// The message of a condition `Published` that is False for this reason, once it says that what is published is renewed.
+async fn kept(world: &World, reason: &str) -> Result<()> {
+    let what = format!("{reason}, and what is published to be kept");
+    let kept = wait_for(&what, DEADLINE, async || {
+        let status = world.config("p").await?.status.unwrap_or_default();
+        let published = condition::find(&status.conditions, "Published").cloned();
+        check(published.is_some_and(|published| {
+            published.status == "False"
+                && published.reason == reason
+                && published.message.contains("kept and its credentials are renewed")
+        }))
+    });
+    kept.await.map_err(|error| error.context(world.installed.logs()))
+}
+
+/// What is published is renewed and restored by a process that knows nothing of before.
+async fn outlives_a_restart(world: &mut World, reason: &str) -> Result<()> {
+    let before = world.machine("p", 1).await?;
+    world.installed.kill9(Service::SecretSyncer)?;
+    let soon = bring_renewal_near(world, "p").await?;
+    world.installed.start(Service::SecretSyncer).await?;
+    kept(world, reason).await?;
+    let renewed = world
+        .machine_with("p", 1, |machine| machine.api_token != before.api_token)
+        .await?;
+    assert!(Timestamp::now() >= soon, "renewed before its time");
+    assert!(world.fetch(&renewed).await?.contains("first-plain"));
+
+    world
+        .delete(
+            &world.secrets(),
+            &names::bootstrap_secret_name("p", "kube-system"),
+        )
+        .await?;
+    let again = world
+        .machine_with("p", 1, |machine| machine.api_token != renewed.api_token)
+        .await?;
+    let roles: Api<Role> = world.api(CLOUD_INIT_SETTINGS);
+    let identity = world.bootstrap("p").await?.labels()[names::POOL].clone();
+    world.delete(&roles, &format!("osm-node-{identity}")).await?;
+    let last = world
+        .machine_with("p", 1, |machine| machine.api_token != again.api_token)
+        .await?;
+    assert_eq!(last.provisioning_secret, before.provisioning_secret);
+    kept(world, reason).await?;
+
+    let (_, metrics) = world.installed.get(Service::SecretSyncer, "/metrics").await?;
+    let name = "osm_credentials_earliest_expiry_timestamp_seconds ";
+    let expiry = metrics.lines().find_map(|line| line.strip_prefix(name));
+    let expiry: i64 = expiry.context(name)?.parse::<f64>()? as i64;
+    let expected: Timestamp = world.bootstrap("p").await?.annotations()[names::EXPIRES].parse()?;
+    assert_eq!(expiry, expected.as_second());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_published_is_renewed_and_restored_without_sources_settings_and_config() -> Result<()> {
+    let mut world = World::start(Options::default()).await?;
+    let settings = json!({"containerd": {"registries": [
+        {"host": "plain.example", "credentials": {"name": "plain"}}]}})
+    .to_string();
+    world.set_settings(&settings).await?;
+    let (_, source) = sources("first").into_iter().nth(1).context("a source")?;
+    world.apply(&source).await?;
+    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+    world.pool("p", "osp-tiny").await?;
+    world.stamp("p", 1).await?;
+    world.says("p", "Published", true, "Published").await?;
+
+    world.delete(&world.secrets(), "plain").await?;
+    outlives_a_restart(&mut world, "SourceMissing").await?;
+
+    world.take_settings().await?;
+    outlives_a_restart(&mut world, "SettingsMissing").await?;
+    world.set_settings(&settings).await?;
+    world.apply(&source).await?;
+    world.says("p", "Published", true, "Published").await?;
+
+    // Edited by hand while nobody is there to put it right.
+    world.installed.kill9(Service::OscController)?;
+    let edit = json!({"spec": {"digest": "by hand", "bootstrapConfig": {"files": []}}});
+    world
+        .configs()
+        .patch(
+            &names::config_name("p", "kube-system"),
+            &PatchParams::default(),
+            &Patch::Merge(&edit),
+        )
+        .await?;
+    outlives_a_restart(&mut world, "AwaitingRendering").await?;
+    world.installed.start(Service::OscController).await?;
+    world.says("p", "Published", true, "Published").await?;
+    assert!(!world.installed.logs().contains("first-plain"));
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,8 +1,9 @@
 //! Problems at the start of a service: `/readyz` reports them, the service keeps running, and works without a restart once they are fixed.
 
 use anyhow::{Result, ensure};
+use kube::api::ListParams;
 use osm_api::rbac::{ClusterKind, Service};
-use osm_testkit::{ControlPlane, Options, wait_for};
+use osm_testkit::{ControlPlane, Options, check, wait_for};
 
 use crate::world::{DEADLINE, World, authority};
 
@@ -63,6 +64,44 @@ async fn missing_definitions_and_wrong_settings_are_named_all_at_once() -> Resul
     world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
     world.pool("pool", "osp-tiny").await?;
     world.stamp("pool", 1).await?;
+    world.machine("pool", 1).await?;
+    Ok(())
+}
+
+/// The API server would drop what they do not have, and the rest would be confirmed and published.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_rendered_with_older_definitions() -> Result<()> {
+    let mut world = World::start_without_services(Options::default()).await?;
+    let name = "operatingsystemconfigs.operatingsystemmanager.k8c.io";
+    world
+        .drop_field("OperatingSystemConfig", name, "kubeletKubeconfig")
+        .await?;
+    world.installed.start_all().await?;
+    world
+        .waits_for(
+            Service::OscController,
+            &["they lack OperatingSystemConfig.spec.kubeletKubeconfig"],
+        )
+        .await?;
+    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+    world.pool("pool", "osp-tiny").await?;
+    world.stamp("pool", 1).await?;
+    wait_for("osc-controller to refuse to write", DEADLINE, async || {
+        let (_, metrics) = world.installed.get(Service::OscController, "/metrics").await?;
+        check(metrics.lines().any(|line| {
+            line.starts_with("osm_reconciles_total") && line.contains("reason=\"DefinitionsOutdated\"")
+        }))
+    })
+    .await?;
+    assert!(
+        world
+            .configs()
+            .list(&ListParams::default())
+            .await?
+            .items
+            .is_empty()
+    );
+    world.install_crds().await?;
     world.machine("pool", 1).await?;
     Ok(())
 }

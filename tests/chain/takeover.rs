@@ -23,7 +23,7 @@ const RETRY: Duration = Duration::from_secs(3);
 const REVISION: u64 = 4;
 
 /// A profile in Go's template language, as users have them and as its defaults are.
-fn go_profile(name: &str, version: &str) -> Value {
+pub fn go_profile(name: &str, version: &str) -> Value {
     json!({
         "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemProfile",
         "metadata": {"name": name, "namespace": NAMESPACE},

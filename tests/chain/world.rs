@@ -528,6 +528,32 @@ impl World {
         .await
     }
 
+    /// Takes a field of the spec out of a CustomResourceDefinition, as an older version of it, and waits until the API server shows that.
+    pub async fn drop_field(&self, kind: &str, name: &str, field: &str) -> Result<()> {
+        let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+        let patch = serde_json::from_value(json!([
+            // Rules that speak of the field.
+            {"op": "remove", "path": format!("{spec}/x-kubernetes-validations")},
+            {"op": "remove", "path": format!("{spec}/properties/{field}")},
+        ]))?;
+        crds.patch(name, &PatchParams::default(), &Patch::<()>::Json(patch))
+            .await?;
+        wait_for("the older definition to be served", DEADLINE, async || {
+            let url = format!("/openapi/v3/apis/{}/v1alpha1", names::GROUP);
+            let request = http::Request::get(url).body(Vec::new())?;
+            let document: Value = self.client.request(request).await?;
+            let schemas = document.pointer("/components/schemas").and_then(Value::as_object);
+            let of_kind = schemas
+                .into_iter()
+                .flatten()
+                .find(|(schema, _)| schema.rsplit('.').next() == Some(kind));
+            let fields = of_kind.and_then(|(_, schema)| schema.pointer("/properties/spec/properties"));
+            check(fields.is_some_and(|fields| fields.get(field).is_none()))
+        })
+        .await
+    }
+
     pub async fn install_crds(&self) -> Result<()> {
         self.plane.install_crds(&installation::crds()).await
     }

@@ -13,4 +13,5 @@ mod installing;
 mod node;
 mod page;
 mod rendering;
+mod tutorial;
 mod two_in_one;

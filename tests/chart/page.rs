@@ -31,7 +31,7 @@ use crate::node;
 const DEADLINE: Duration = Duration::from_secs(300);
 
 /// The text of all fenced blocks of a kind, in order.
-fn blocks(page: &str, kind: &str) -> Vec<String> {
+pub fn blocks(page: &str, kind: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut lines = page.lines();
     while let Some(line) = lines.next() {
@@ -60,14 +60,14 @@ fn indented(page: &str, section: &str, by: usize) -> Result<String> {
 }
 
 /// Somebody with kubectl and Helm, a folder, and clusters in the kubeconfig, the first of which is the current one.
-struct Person<'a> {
+pub struct Person<'a> {
     clusters: Vec<&'a ControlPlane>,
     folder: ScratchDir,
-    environment: BTreeMap<&'static str, String>,
+    pub environment: BTreeMap<&'static str, String>,
 }
 
 impl<'a> Person<'a> {
-    async fn new(clusters: Vec<(&str, &'a ControlPlane)>) -> Result<Self> {
+    pub async fn new(clusters: Vec<(&str, &'a ControlPlane)>) -> Result<Self> {
         let folder = ScratchDir::new("osm-page-")?;
         let kubeconfig = folder.path().join("kubeconfig");
         std::fs::write(&kubeconfig, contexts(&clusters)?.to_string())?;
@@ -92,7 +92,7 @@ impl<'a> Person<'a> {
     }
 
     /// Does what a page says; gives what is printed.
-    async fn run(&self, script: &str) -> Result<String> {
+    pub async fn run(&self, script: &str) -> Result<String> {
         let mut command = tokio::process::Command::new("sh");
         command
             .args(["-eu", "-c", script])

@@ -126,6 +126,15 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
             &ClusterKind::ALL,
         ),
         (
+            vec!["--set=customProfiles=true,profileNamespaces={team}"],
+            Installation {
+                custom_profiles: true,
+                profile_namespaces: namespaces(&["team"]),
+                ..base()
+            },
+            &ClusterKind::ALL,
+        ),
+        (
             vec![
                 "--set=profileNamespaces={osm,team,team,other}",
                 "--set=settingsConfigMap.name=mine",

@@ -6,8 +6,9 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use osm_api::config::OperatingSystemConfig;
 use osm_api::{MachineDeployment, PoolRef, names};
+use osm_runtime::cache::Version;
 use osm_runtime::request::failed;
-use osm_runtime::{RequestError, error};
+use osm_runtime::{RequestError, error, read};
 use serde_json::json;
 
 use crate::finalizer::Finalizer;
@@ -73,7 +74,15 @@ async fn write_object(
                 Ok(created) => Ok(Some(state.wrote(created))),
                 Err(error) if error::already_exists(&error) => {
                     // The watch has not shown it yet. The next plan needs it.
-                    state.wrote(api.get(name).await.map_err(failed("the OperatingSystemConfig"))?);
+                    let found = read::get(
+                        &api,
+                        name,
+                        |config| (Version::of(&config.metadata), ConfigView::of(config)),
+                        |config| (Version::of(&config.metadata), ConfigView::unreadable(config)),
+                    );
+                    if let Some((version, view)) = found.await.map_err(failed("the OperatingSystemConfig"))? {
+                        state.saw(version, view);
+                    }
                     Err(RequestError::Conflict {
                         what: "the OperatingSystemConfig",
                     })

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use osm_api::cluster_endpoint::Discovered;
 use osm_runtime::cache::Cache;
-use osm_runtime::followed::Followed;
+use parking_lot::Mutex;
 
-use crate::endpoint::Discovered;
 use crate::view::{ConfigView, PoolView, ProfileView};
 
 pub struct Caches {
@@ -16,8 +16,8 @@ pub struct Caches {
     pub profiles: BTreeMap<String, Arc<Cache<ProfileView>>>,
     /// OperatingSystemConfigs of the installation's namespace.
     pub configs: Arc<Cache<ConfigView>>,
-    /// Settings documents of the ConfigMaps that pools name.
-    pub pool_settings: Followed<Option<String>>,
+    /// Settings documents of the ConfigMaps that pools name, by namespace. A namespace is watched from the first time that a pool in it names one.
+    pub pool_settings: Mutex<BTreeMap<String, Arc<Cache<Option<String>>>>>,
     pub cluster_info: Arc<Cache<Discovered>>,
     pub endpoint_slices: Arc<Cache<Discovered>>,
 }
@@ -34,7 +34,7 @@ impl Caches {
             })),
             profiles: profiles.collect(),
             configs: Arc::default(),
-            pool_settings: Followed::new("pool-settings"),
+            pool_settings: Mutex::default(),
             cluster_info: Arc::default(),
             endpoint_slices: Arc::default(),
         }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use osm_api::profile::AcceptedProfile;
 use osm_render::{Profile, ProfileError};
 use parking_lot::Mutex;
-use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::OnceCell;
-use tokio::task::block_in_place;
+
+use crate::planning::Planning;
 
 /// A compiled profile, or why it does not compile.
 pub type Compiled = Result<Arc<Profile>, ProfileError>;
@@ -36,18 +36,20 @@ impl CompiledProfiles {
         }
     }
 
-    /// Compiles an accepted profile, or waits for the reconcile that does. A new content drops the profiles that are not among
-    /// those `in_use` (by digest).
+    /// Compiles an accepted profile in a thread of `planning`, or waits for the reconcile that does. A new content drops the profiles
+    /// that are not among those `in_use` (by digest).
     pub async fn get(
         &self,
+        planning: &Planning,
         accepted: &AcceptedProfile,
         in_use: impl FnOnce() -> HashSet<String>,
     ) -> Compiled {
         let profile = self.slot(&accepted.digest, in_use);
-        profile
-            .get_or_init(async || blocking(|| (self.compile)(accepted)))
-            .await
-            .clone()
+        let compile = async || {
+            let (compile, accepted) = (self.compile, accepted.clone());
+            planning.run(&Arc::default(), move || compile(&accepted)).await
+        };
+        profile.get_or_init(compile).await.clone()
     }
 
     fn slot(&self, digest: &str, in_use: impl FnOnce() -> HashSet<String>) -> Arc<OnceCell<Compiled>> {
@@ -58,15 +60,6 @@ impl CompiledProfiles {
         let mut profiles = self.profiles.lock();
         profiles.retain(|digest, _| in_use.contains(digest));
         profiles.entry(digest.to_owned()).or_default().clone()
-    }
-}
-
-/// Does work that takes long, while other tasks go on. A runtime of one thread can't do that. Tests of the whole protocol use one,
-/// so that they can be repeated.
-fn blocking<T>(work: impl FnOnce() -> T) -> T {
-    match Handle::current().runtime_flavor() {
-        RuntimeFlavor::MultiThread => block_in_place(work),
-        _ => work(),
     }
 }
 
@@ -107,7 +100,9 @@ mod tests {
             ("a", "c", 4),
         ] {
             let _ = profiles
-                .get(&accepted(digest), || HashSet::from([in_use.to_owned()]))
+                .get(&Planning::default(), &accepted(digest), || {
+                    HashSet::from([in_use.to_owned()])
+                })
                 .await;
             assert_eq!(COMPILED.load(Ordering::SeqCst), compiled, "{digest}");
         }
@@ -123,7 +118,11 @@ mod tests {
             refused()
         }));
         let get = |profiles: Arc<CompiledProfiles>| async move {
-            profiles.get(&accepted("a"), HashSet::new).await.map(drop)
+            let planning = Planning::default();
+            profiles
+                .get(&planning, &accepted("a"), HashSet::new)
+                .await
+                .map(drop)
         };
         let reconciles = [tokio::spawn(get(profiles.clone())), tokio::spawn(get(profiles))];
         let other = tokio::spawn(async {

@@ -1,15 +1,17 @@
 //! Reads everything that one reconcile needs.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use jiff::Timestamp;
 use kube::Api;
 use osm_api::profile::{AcceptedProfile, OperatingSystemProfile};
-use osm_api::{MachineDeployment, PoolRef};
+use osm_api::{MachineDeployment, PoolRef, Reason};
 use osm_render::ClusterEndpoint;
 use osm_runtime::cache::{Cache, Version};
+use osm_runtime::error::Failure as _;
 use osm_runtime::request::failed;
-use osm_runtime::{RequestError, error, status, watch};
+use osm_runtime::{RequestError, read, status};
 use tokio::time::Instant;
 
 use crate::compiled::Compiled;
@@ -45,6 +47,8 @@ pub struct Gathered {
     pub waiting: Option<Waiting>,
     /// Whether finalizers of the Go implementation are to be removed.
     pub removes_finalizers: bool,
+    /// Set as soon as nobody waits for the plan any more, which ends rendering.
+    pub abandoned: Arc<AtomicBool>,
 }
 
 /// Whether the pool of a config still exists.
@@ -71,6 +75,10 @@ pub enum ProfileLookup {
     },
     /// This installation does not read profiles in the namespace.
     Unread {
+        namespace: String,
+    },
+    /// It may not read them.
+    Forbidden {
         namespace: String,
     },
     Found(Box<FoundProfile>),
@@ -143,6 +151,7 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError>
         endpoint,
         waiting: state.memory.waiting(name),
         removes_finalizers: cluster.installation.go_finalizers,
+        abandoned: Arc::default(),
     })
 }
 
@@ -182,10 +191,15 @@ async fn catch_up(
     if number(&known.revision) <= number(&owner.revision) {
         return Ok(());
     }
-    let live = api(state, &known.pool).get_opt(&known.pool.name).await;
-    let live = live
-        .map_err(failed("reading the MachineDeployment"))?
-        .map(|live| PoolView::of(&live));
+    let pools = api(state, &known.pool);
+    let live = read::get(
+        &pools,
+        &known.pool.name,
+        |md| PoolView::of(&md),
+        PoolView::unreadable,
+    )
+    .await;
+    let live = live.map_err(failed("reading the MachineDeployment"))?;
     if let Some(live) = live.filter(|live| live.pool_ref.uid == known.pool.uid) {
         *owner = Arc::new(live);
     }
@@ -244,8 +258,14 @@ async fn profile(
     };
     // Machines boot with what a new revision is rendered from for a long time. If its profile was edited just before, the
     // watch of profiles can lag behind that of MachineDeployments.
-    if owner.has_new_revision(config) {
-        refresh(state, profiles, (&namespace, &name), since).await?;
+    let is_listed = profiles.is_listed();
+    if owner.has_new_revision(config) || !is_listed {
+        match refresh(state, profiles, (&namespace, &name), since).await {
+            Err(error) if !is_listed && error.reason() == Reason::Forbidden => {
+                return Ok(ProfileLookup::Forbidden { namespace });
+            }
+            refreshed => refreshed?,
+        }
     }
     let Some(view) = profiles.get(&format!("{namespace}/{name}")) else {
         return Ok(ProfileLookup::Missing { namespace, name });
@@ -279,16 +299,18 @@ async fn refresh(
     let began = Instant::now();
     let api: Api<OperatingSystemProfile> =
         Api::namespaced(state.cluster.management.client.clone(), namespace);
-    match api.get(name).await {
-        Ok(profile) => {
-            let (key, version) = (watch::key(&profile.metadata), Version::of(&profile.metadata));
-            if profiles.wrote(&key, version, ProfileView::of(profile)).is_some() {
-                state.wake_users_of(&key);
-            }
+    let found = read::get(
+        &api,
+        name,
+        |profile| (Version::of(&profile.metadata), ProfileView::of(profile)),
+        |profile| (Version::of(&profile.metadata), ProfileView::unreadable(profile)),
+    );
+    // The watch reports deletions.
+    if let Some((version, view)) = found.await.map_err(failed("reading the profile"))? {
+        let key = format!("{namespace}/{name}");
+        if profiles.wrote(&key, version, view).is_some() {
+            state.wake_users_of(&key);
         }
-        // The watch reports deletions.
-        Err(error) if error::is_code(&error, 404) => {}
-        Err(error) => return Err(failed("reading the profile")(error)),
     }
     *last_read = Some(began);
     Ok(())

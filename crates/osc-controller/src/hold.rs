@@ -29,6 +29,11 @@ pub enum Hold {
     )]
     ProfileNamespaceNotRead(String),
     #[error(
+        "osc-controller may not read profiles in namespace {0}; grant it access to that namespace, or remove the namespace from \
+         --profile-namespaces"
+    )]
+    ProfileNamespaceForbidden(String),
+    #[error(
         "OperatingSystemProfile {0} does not exist; create it, or name another one in the MachineDeployment's annotation {annotation}",
         annotation = names::PROFILE
     )]
@@ -58,9 +63,10 @@ impl Hold {
             Self::PoolSettings(problem) => problem.reason(),
             Self::SettingsMissing => Reason::SettingsMissing,
             Self::EndpointUnknown => Reason::EndpointUnknown,
-            Self::ProfileUnnamed | Self::ProfileNamespaceNotRead(_) | Self::ProfileMissing(_) => {
-                Reason::ProfileNotFound
-            }
+            Self::ProfileUnnamed
+            | Self::ProfileNamespaceNotRead(_)
+            | Self::ProfileNamespaceForbidden(_)
+            | Self::ProfileMissing(_) => Reason::ProfileNotFound,
             Self::ProfileNotAccepted { .. } => Reason::ProfileNotAccepted,
             Self::Profile { source, .. } => source.reason(),
             Self::Render { source, .. } => source.reason(),

@@ -13,13 +13,13 @@
 pub mod apply;
 pub mod caches;
 pub mod compiled;
-pub mod endpoint;
 pub mod finalizer;
 pub mod gather;
 pub mod hold;
 pub mod memory;
 pub mod metrics;
 pub mod plan;
+pub mod planning;
 pub mod pool_settings;
 pub mod report;
 pub mod state;
@@ -53,7 +53,16 @@ pub async fn run(process: Arc<Process>, cluster: Cluster) -> anyhow::Result<()> 
 /// Reconciles the OperatingSystemConfig of this name; returns when to reconcile it again.
 async fn reconcile(state: State, name: String) -> Result<Option<Duration>, RequestError> {
     let gathered = gather::gather(&state, &name).await?;
-    let plan = plan::plan(&gathered);
+    let abandoned = gathered.abandoned.clone();
+    let make = move || {
+        let plan = plan::plan(&gathered);
+        (gathered, plan)
+    };
+    let (gathered, plan) = state.planning.run(&abandoned, make).await;
+    if let Some(problem) = state.cluster.outdated_definitions.problem() {
+        // The API server would drop fields, and what is left would be confirmed and published.
+        return Err(RequestError::DefinitionsOutdated { problem });
+    }
     let applied = apply::apply(&state, &gathered, plan).await?;
     report::report(&state, &gathered, &applied).await?;
     apply::release_finalizers(&state, &applied.remove_finalizers).await?;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use osm_api::Reason;
+use osm_api::cluster_endpoint::Discovered;
 use parking_lot::Mutex;
 
 use crate::compiled::CompiledProfiles;
-use crate::endpoint::Discovered;
 
 /// The number of profiles for which [`Memory::last_read`] remembers a time.
 const MAX_REMEMBERED_READS: usize = 1024;

@@ -10,8 +10,7 @@ use osm_api::condition::{RENDERED, Verdict};
 use osm_api::config::{OperatingSystemConfigSpec, ProfileRef, Rendered, Retired};
 use osm_api::content::{self, RenderedFor};
 use osm_api::profile::{AcceptedProfile, CloudProvider};
-use osm_api::{Pool, PoolRef, Reason, names};
-use osm_render::{ClusterEndpoint, Profile};
+use osm_api::{PoolRef, Reason, names, pool};
 use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 use osm_runtime::settings::Current;
 
@@ -346,6 +345,9 @@ fn render(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>) ->
         ProfileLookup::Unread { namespace } => {
             return Err(Hold::ProfileNamespaceNotRead(namespace.clone()));
         }
+        ProfileLookup::Forbidden { namespace } => {
+            return Err(Hold::ProfileNamespaceForbidden(namespace.clone()));
+        }
         ProfileLookup::Missing { namespace, name } => {
             return Err(Hold::ProfileMissing(format!("{namespace}/{name}")));
         }
@@ -375,23 +377,18 @@ fn render(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>) ->
     if waits_for_revision(owner, config) {
         return Err(Hold::WaitingForRevision);
     }
-    content(pool, settings, endpoint, found, (accepted, compiled), late)
+    let rendered = compiled.render_unless(&gathered.abandoned, pool, &settings.settings, endpoint);
+    let rendered = rendered.map_err(|source| Hold::Render { profile, source })?;
+    Ok(Box::new(content(rendered, settings, found, accepted, late)))
 }
 
 fn content(
-    pool: &Pool,
+    rendered: osm_render::Rendered,
     settings: &Current,
-    endpoint: &ClusterEndpoint,
     found: &FoundProfile,
-    (accepted, compiled): (&AcceptedProfile, &Profile),
+    accepted: &AcceptedProfile,
     late: bool,
-) -> Result<Box<Content>, Hold> {
-    let rendered = compiled
-        .render(pool, &settings.settings, endpoint)
-        .map_err(|source| Hold::Render {
-            profile: format!("{}/{}", found.namespace, found.name),
-            source,
-        })?;
+) -> Content {
     let mut message = format!("rendered from profile {} {}", found.name, accepted.version);
     if late {
         message.push_str("; the profile's newest edit was not validated in time and is not used");
@@ -410,12 +407,12 @@ fn content(
         digest: accepted.digest.clone(),
         template_engine: accepted.template_engine,
     };
-    Ok(Box::new(Content {
+    Content {
         rendered,
         profile,
         settings_digest: settings.digest.clone(),
         message,
-    }))
+    }
 }
 
 /// Since when the owner's revision waits for its profile, given what was remembered.
@@ -456,7 +453,8 @@ fn waits_for_revision(owner: &PoolView, config: Option<&ConfigView>) -> bool {
     known
         .filter(|known| known.revision.is_some())
         .is_some_and(|known| {
-            owner.revision == known.revision && owner.template_digest != known.template_digest
+            owner.revision == known.revision
+                && pool::template_differs(&owner.template_digest, &known.template_digest)
         })
 }
 

@@ -98,6 +98,7 @@ fn gathered() -> Gathered {
         }),
         waiting: None,
         removes_finalizers: false,
+        abandoned: Arc::default(),
     }
 }
 

@@ -4,12 +4,15 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, ResourceExt};
 use osm_api::names::{SETTINGS, SETTINGS_KEY};
 use osm_api::pool_settings::{PoolSettings, PoolSettingsError};
 use osm_api::{Reason, digest};
-use osm_runtime::RequestError;
+use osm_runtime::cache::{Cache, Version};
 use osm_runtime::request::failed;
 use osm_runtime::settings::Current;
+use osm_runtime::watch::Watch;
+use osm_runtime::{RequestError, read};
 
 use crate::state::State;
 use crate::view::PoolView;
@@ -114,15 +117,74 @@ async fn config_map(
     namespace: &str,
     name: &str,
 ) -> Result<Option<Option<String>>, RequestError> {
-    let (waker, of) = (state.clone(), namespace.to_owned());
-    let wake = move || waker.wake(|pool| pool.pool_ref.namespace == of && pool.settings.is_some());
-    let found = state
+    // Before the read, so that the watch shows every change after it.
+    let shown = watched(state, namespace);
+    let key = format!("{namespace}/{name}");
+    if let Some(document) = shown.get(&key) {
+        return Ok(Some((*document).clone()));
+    }
+    let maps: Api<ConfigMap> = Api::namespaced(state.cluster.worker.client.clone(), namespace);
+    let found = read::get(
+        &maps,
+        name,
+        |map| (Version::of(&map.metadata), document(map)),
+        |unreadable| (Version::of(&unreadable.metadata), None),
+    );
+    let found = found
+        .await
+        .map_err(failed("reading the ConfigMap of a pool's settings"))?;
+    Ok(found.map(|(version, document)| {
+        // This reconcile uses what it has read.
+        let _ = shown.wrote(&key, version, document.clone());
+        document
+    }))
+}
+
+/// What the watch of a namespace's ConfigMaps shows. It keeps only those that a pool names. The namespaces are those of
+/// `--pool-settings-namespaces`.
+fn watched(state: &State, namespace: &str) -> Arc<Cache<Option<String>>> {
+    // Held until the watch is there, so that two workers do not start two.
+    let mut all = state.caches.pool_settings.lock();
+    if let Some(shown) = all.get(namespace) {
+        return shown.clone();
+    }
+    let shown = Arc::default();
+    all.insert(namespace.to_owned(), Arc::clone(&shown));
+    let (namer, waker) = (state.clone(), state.clone());
+    Watch::each_namespace(&state.cluster.worker, namespace, "pool-settings")
+        .project(move |map: ConfigMap| {
+            let (namespace, name) = (map.namespace().unwrap_or_default(), map.name_any());
+            let is_named = namer
+                .caches
+                .pools
+                .any(|pool| pool.names_settings(&namespace, &name));
+            is_named.then(|| document(map))
+        })
+        .into_cache(&shown)
+        .on_change(move |change| {
+            if let Some((namespace, name)) = change.key.split_once('/') {
+                waker.wake(|pool| pool.names_settings(namespace, name));
+            }
+        })
+        .unawaited()
+        .spawn(&state.cluster);
+    shown
+}
+
+/// A pool has changed, or is gone. Forgets the ConfigMap that it named if no other pool names it.
+pub fn forget(state: &State, before: &PoolView) {
+    let namespace = &before.pool_ref.namespace;
+    let Some(name) = &before.settings_map else { return };
+    if !state
         .caches
-        .pool_settings
-        .get(&state.cluster, namespace, name, document, wake)
-        .await;
-    let found = found.map_err(failed("reading the ConfigMap of a pool's settings"))?;
-    Ok(found.map(|document| (*document).clone()))
+        .pools
+        .any(|pool| pool.names_settings(namespace, name))
+    {
+        let all = state.caches.pool_settings.lock();
+        if let Some(shown) = all.get(namespace) {
+            shown.forget(&format!("{namespace}/{name}"));
+        }
+    }
 }
 
 fn document(map: ConfigMap) -> Option<String> {

@@ -87,7 +87,9 @@ async fn write_status(
         &status,
     )
     .await;
-    state.wrote(applied.map_err(failed("the OperatingSystemConfig's status"))?);
+    if let Some(config) = applied.map_err(failed("the OperatingSystemConfig's status"))? {
+        state.wrote(config);
+    }
     Ok(())
 }
 
@@ -95,12 +97,7 @@ async fn write_status(
 async fn report_change(state: &State, gathered: &Gathered, verdict: &Verdict, subject: Option<&PoolRef>) {
     let config = gathered.config.as_ref();
     let before = config.and_then(|config| condition::find(&config.status.conditions, condition::RENDERED));
-    let unchanged = before.is_some_and(|before| {
-        verdict.reason == *before.reason
-            && before.message == verdict.message
-            && (before.status == "True") == verdict.status
-    });
-    if unchanged {
+    if before.is_some_and(|before| verdict.is_reported_by(before)) {
         return;
     }
     tracing::info!(

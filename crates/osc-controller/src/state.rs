@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::Api;
+use osm_api::cluster_endpoint;
 use osm_api::condition::{self, Verdict};
 use osm_api::config::OperatingSystemConfig;
 use osm_api::profile::AcceptedProfile;
@@ -17,9 +18,9 @@ use osm_runtime::{Cluster, Process, watch};
 
 use crate::caches::Caches;
 use crate::compiled::Compiled;
-use crate::endpoint;
 use crate::memory::Memory;
 use crate::metrics::Sizes;
+use crate::planning::Planning;
 use crate::view::{ConfigView, PoolView};
 
 /// Cheap to clone.
@@ -42,6 +43,7 @@ pub struct Inner {
     pub memory: Memory,
     pub conditions: Arc<ConditionGauge>,
     pub sizes: Sizes,
+    pub planning: Planning,
     pub foreign_cluster: ForeignCluster,
 }
 
@@ -56,6 +58,7 @@ impl State {
             memory: Memory::default(),
             conditions: ConditionGauge::new(&process.metrics),
             sizes: Sizes::new(&process.metrics)?,
+            planning: Planning::default(),
             foreign_cluster: ForeignCluster::new(cluster),
         })))
     }
@@ -95,8 +98,13 @@ impl Inner {
 
     /// Records what the API server returned for a write of this controller.
     pub fn wrote(&self, config: OperatingSystemConfig) -> ConfigView {
-        let (key, version) = (watch::key(&config.metadata), Version::of(&config.metadata));
-        let view = ConfigView::of(config);
+        let version = Version::of(&config.metadata);
+        self.saw(version, ConfigView::of(config))
+    }
+
+    /// Records what the API server returned for a read of this controller.
+    pub fn saw(&self, version: Version, view: ConfigView) -> ConfigView {
+        let key = watch::key(&view.metadata);
         let change = self.caches.configs.wrote(&key, version, view.clone());
         // The answer can hold what others wrote in the meantime, and the watch does not report it again.
         if let Some(Change {
@@ -140,14 +148,14 @@ impl Inner {
             .config()
             .root_cert
             .as_deref()
-            .and_then(endpoint::pem);
-        endpoint::choose(settings, &sources, own_ca.as_deref())
+            .and_then(cluster_endpoint::pem);
+        cluster_endpoint::choose(settings, &sources, own_ca.as_deref())
     }
 
     pub async fn compiled(&self, accepted: &AcceptedProfile) -> Compiled {
         self.memory
             .compiled
-            .get(accepted, || self.caches.accepted_digests())
+            .get(&self.planning, accepted, || self.caches.accepted_digests())
             .await
     }
 

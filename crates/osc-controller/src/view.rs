@@ -5,9 +5,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigStatus, ProfileRef};
 use osm_api::content::{ContentView, RenderedFor};
+use osm_api::machine_deployment::MachineDeploymentSpec;
 use osm_api::pool::PoolError;
-use osm_api::profile::{AcceptedProfile, CloudProvider, OperatingSystemProfile};
+use osm_api::pool_settings::PoolSettings;
+use osm_api::profile::{
+    AcceptedProfile, CloudProvider, OperatingSystemProfile, OperatingSystemProfileStatus,
+};
 use osm_api::{MachineDeployment, Pool, PoolRef, condition, names, pool};
+use osm_runtime::object::Unreadable;
 
 /// An OperatingSystemConfig without its content.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,6 +41,15 @@ impl ConfigView {
             profile,
             status: config.status.unwrap_or_default(),
         }
+    }
+
+    /// The view of a config that can't be decoded. Its digest is left out, so that it is rendered again.
+    pub fn unreadable(unreadable: &Unreadable<'_>) -> Self {
+        let mut config = OperatingSystemConfig::new("", unreadable.part("spec"));
+        config.metadata = unreadable.metadata.clone();
+        config.spec.digest = None;
+        config.status = Some(unreadable.part("status"));
+        Self::of(config)
     }
 
     /// The part that others than this controller write.
@@ -102,12 +116,25 @@ pub struct ProfileView {
 
 impl ProfileView {
     pub fn of(profile: OperatingSystemProfile) -> Self {
-        let status = profile.status.unwrap_or_default();
+        Self::new(&profile.metadata, profile.status.unwrap_or_default())
+    }
+
+    /// The view of a profile that can't be decoded. Its spec is not needed.
+    pub fn unreadable(unreadable: &Unreadable<'_>) -> Self {
+        let mut view = Self::new(&unreadable.metadata, unreadable.part("status"));
+        if view.accepted.is_none() {
+            view.refusal
+                .get_or_insert_with(|| format!("it can't be read: {}", unreadable.problem));
+        }
+        view
+    }
+
+    fn new(metadata: &ObjectMeta, status: OperatingSystemProfileStatus) -> Self {
         let refusal = condition::find(&status.conditions, condition::ACCEPTED)
             .filter(|accepted| accepted.status != "True")
             .map(|accepted| accepted.message.clone());
         Self {
-            generation: profile.metadata.generation.unwrap_or(0),
+            generation: metadata.generation.unwrap_or(0),
             judged: status.observed_generation.unwrap_or(0),
             accepted: status.accepted,
             refusal,
@@ -132,6 +159,8 @@ pub struct PoolView {
     pub named_profile: (Option<String>, Option<String>),
     /// Text of the annotation with the pool's settings.
     pub settings: Option<String>,
+    /// Name of the ConfigMap that those settings name, in the namespace of the pool.
+    pub settings_map: Option<String>,
     /// The cloud is known even where the rest of the pool cannot be read.
     pub cloud_provider: Option<CloudProvider>,
     pub pool: Result<Pool, PoolError>,
@@ -154,6 +183,10 @@ impl PoolView {
             .iter()
             .position(|finalizer| finalizer == names::GO_FINALIZER);
         let deleted = md.metadata.deletion_timestamp.as_ref().map(|time| time.0);
+        let settings = annotation(names::SETTINGS);
+        let named = settings
+            .as_deref()
+            .and_then(|text| PoolSettings::parse(text).ok());
         Self {
             pool_ref: PoolRef::from(md),
             // The API server records it with a resolution of one second.
@@ -165,12 +198,23 @@ impl PoolView {
             revision: pool::revision(md).map(str::to_owned),
             template_digest: pool::template_digest(md),
             named_profile: (annotation(names::PROFILE_NAMESPACE), annotation(names::PROFILE)),
-            settings: annotation(names::SETTINGS),
+            settings,
+            settings_map: named.and_then(|settings| settings.config_map),
             cloud_provider: pool::cloud_provider(md),
             pool: Pool::read(md),
             deleted_with_go_finalizer: deleted
                 .zip(finalizer)
                 .map(|(since, index)| DeletedWithGoFinalizer { since, index }),
+        }
+    }
+
+    /// The view of a MachineDeployment that can't be decoded. Its metadata can.
+    pub fn unreadable(unreadable: &Unreadable<'_>) -> Self {
+        let mut md = MachineDeployment::new("", MachineDeploymentSpec::default());
+        md.metadata = unreadable.metadata.clone();
+        Self {
+            pool: Err(PoolError::Unreadable(unreadable.problem.to_string())),
+            ..Self::of(&md)
         }
     }
 
@@ -186,6 +230,11 @@ impl PoolView {
             ))
         })?;
         Some((namespace.unwrap_or_else(|| default_namespace.to_owned()), name))
+    }
+
+    /// Whether its settings name this ConfigMap.
+    pub fn names_settings(&self, namespace: &str, name: &str) -> bool {
+        self.pool_ref.namespace == namespace && self.settings_map.as_deref() == Some(name)
     }
 
     /// Whether machine-controller has stamped a revision that the content of `config` was not rendered for.

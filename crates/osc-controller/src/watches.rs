@@ -3,15 +3,19 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use osm_api::MachineDeployment;
+use osm_api::cluster_endpoint::Discovered;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::profile::OperatingSystemProfile;
 use osm_runtime::cache::Change;
 use osm_runtime::settings_watch;
 use osm_runtime::watch::Watch;
 
-use crate::endpoint::Discovered;
+use crate::pool_settings;
 use crate::state::State;
 use crate::view::{ConfigView, PoolView, ProfileView};
+
+/// EndpointSlices of the API server. Each has up to 1,000 addresses.
+const MAX_SLICES: usize = 100;
 
 pub fn start(state: &State) {
     machine_deployments(state);
@@ -24,10 +28,14 @@ pub fn start(state: &State) {
     // A new kubeconfig may bring a new CA.
     let (waker, mut changes) = (state.clone(), state.cluster.worker.changes());
     let shutdown = state.cluster.shutdown.clone();
-    tokio::spawn(async move {
+    let end = shutdown.clone();
+    let supervisor = state.cluster.supervisor();
+    supervisor.spawn("changes of the kubeconfig", &end, async move {
         while let Some(Ok(())) = shutdown.run_until_cancelled(changes.changed()).await {
             waker.wake(|_| true);
         }
+        // A configuration that is not followed never changes.
+        shutdown.cancelled().await;
     });
 }
 
@@ -35,11 +43,15 @@ fn machine_deployments(state: &State) {
     let waker = state.clone();
     Watch::all(&state.cluster.worker, "machinedeployments")
         .project(|md: MachineDeployment| Some(PoolView::of(&md)))
+        .unreadable(|md| Some(PoolView::unreadable(md)))
         .into_cache(&state.caches.pools)
         .on_change(move |change: Change<PoolView>| {
             if let (Some(gone), None) = (&change.old, &change.new) {
                 waker.no_longer_rejected(&gone.pool_ref.uid);
                 waker.memory.forget_finalizer(&gone.pool_ref.uid);
+            }
+            if let Some(before) = &change.old {
+                pool_settings::forget(&waker, before);
             }
             for pool in [change.old, change.new].into_iter().flatten() {
                 waker.queue.add(pool.pool_ref.config_name());
@@ -56,6 +68,7 @@ fn configs(state: &State) {
         "operatingsystemconfigs",
     )
     .project(|config: OperatingSystemConfig| Some(ConfigView::of(config)))
+    .unreadable(|config| Some(ConfigView::unreadable(config)))
     .into_cache(&state.caches.configs)
     .on_change(move |change| {
         if let Some((_, name)) = change.key.split_once('/') {
@@ -70,8 +83,11 @@ fn profiles(state: &State) {
         let waker = state.clone();
         Watch::each_namespace(&state.cluster.management, namespace, "operatingsystemprofiles")
             .project(|profile: OperatingSystemProfile| Some(ProfileView::of(profile)))
+            .unreadable(|profile| Some(ProfileView::unreadable(profile)))
             .into_cache(cache)
             .on_change(move |change| waker.wake_users_of(&change.key))
+            // A namespace that can't be read holds up only the pools that use its profiles.
+            .unawaited_if(namespace != state.cluster.namespace())
             .spawn(&state.cluster);
     }
 }
@@ -88,6 +104,7 @@ fn endpoints(state: &State) {
     let waker = state.clone();
     Watch::namespaced(&state.cluster.worker, "default", "endpointslices")
         .labels("kubernetes.io/service-name=kubernetes")
+        .at_most(MAX_SLICES)
         .project(|slice: EndpointSlice| Some(Discovered::from_endpoint_slice(&slice)))
         .into_cache(&state.caches.endpoint_slices)
         .on_change(move |_| waker.wake(|_| true))

@@ -44,6 +44,15 @@ impl Verdict {
     }
 }
 
+impl Verdict {
+    /// Whether a condition reports the same already, except for its times and generation.
+    pub fn is_reported_by(&self, condition: &Condition) -> bool {
+        self.reason == *condition.reason
+            && (condition.status == "True") == self.status
+            && condition.message == clip(&self.message, MAX_MESSAGE)
+    }
+}
+
 /// The condition of the given type.
 pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == type_)
@@ -94,6 +103,20 @@ mod tests {
         };
         let third = failed.condition(&[second], Some(2), Timestamp::from_second(30).unwrap());
         assert_eq!(third.last_transition_time.0.as_second(), 30);
+    }
+
+    #[test]
+    fn what_is_reported_is_known_even_if_its_message_is_cut() {
+        let mut verdict = Verdict {
+            type_: RENDERED,
+            status: false,
+            reason: Reason::InvalidAnnotation,
+            message: "x".repeat(MAX_MESSAGE + 1),
+        };
+        let condition = verdict.condition(&[], None, Timestamp::UNIX_EPOCH);
+        assert!(verdict.is_reported_by(&condition));
+        verdict.message.replace_range(..1, "y");
+        assert!(!verdict.is_reported_by(&condition));
     }
 
     #[test]

@@ -142,7 +142,7 @@ pub struct MachineDeploymentRef {
     /// Revision that machine-controller stamped. It is absent before the first revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// SHA-256 of `spec.template` that the content was rendered from.
+    /// Digest of the part of `spec.template` that the content was rendered from. It does not depend on credentials.
     pub template_digest: String,
 }
 

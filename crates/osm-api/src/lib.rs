@@ -1,21 +1,24 @@
 //! Types, names and contracts that the services share. No I/O.
 //!
-//! - [`profile`] and [`config`]: the two custom resources; [`content`]: how a config is read; [`definitions`]: what
+//! - [`profile`] and [`config`]: the two custom resources; [`custom_profile`]: KKP's kind of profile; [`content`]: how a config is read; [`definitions`]: what
 //!   `crds/` is generated from.
 //! - [`machine_deployment`], [`provider_spec`], [`pool`]: what is read of a MachineDeployment; [`pool_ref`]: its identity.
-//! - [`settings`]: the one settings document of an installation.
+//! - [`settings`]: the one settings document of an installation; [`cluster_endpoint`]: the API server that nodes find by it.
 //! - [`kubelet_value`]: quantities, durations and thresholds as the kubelet reads them.
 //! - [`names`], [`condition`], [`reason`], [`rbac`]: object names, conditions with their owners, their reasons, and each service's rights.
 //!
 //! This crate must not talk to anything: it knows shapes and rules, not clients.
 
+pub mod cluster_endpoint;
 pub mod condition;
 pub mod config;
 pub mod content;
+pub mod custom_profile;
 pub mod definitions;
 pub mod digest;
 mod files_and_units;
 pub mod kubelet_value;
+pub mod labels;
 pub mod machine_deployment;
 pub mod names;
 pub mod pool;
@@ -30,7 +33,9 @@ pub mod reason;
 pub mod settings;
 pub mod strict;
 
+pub use cluster_endpoint::ClusterEndpoint;
 pub use config::{OperatingSystemConfig, OperatingSystemConfigSpec, OperatingSystemConfigStatus};
+pub use custom_profile::CustomOperatingSystemProfile;
 pub use machine_deployment::MachineDeployment;
 pub use pool::Pool;
 pub use pool_ref::PoolRef;

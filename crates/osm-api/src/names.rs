@@ -19,6 +19,8 @@ pub const CLOUD_INIT_SETTINGS: &str = "cloud-init-settings";
 pub const KUBE_SYSTEM: &str = "kube-system";
 /// Key of the document in both Secrets. Fixed by machine-controller.
 pub const CLOUD_CONFIG_KEY: &str = "cloud-config";
+/// Key of a provisioning Secret: what the published documents were generated from, except for tokens. No machine reads it.
+pub const CONTENT_KEY: &str = "content.json";
 /// Annotation on a bootstrap Secret that machine-controller compares with its MachineSet's revision.
 pub const MACHINE_DEPLOYMENT_REVISION: &str = "k8c.io/machine-deployment-revision";
 /// Annotation with which machine-controller stamps a MachineDeployment's revision.
@@ -31,6 +33,8 @@ pub const PROFILE: &str = "k8c.io/operating-system-profile";
 pub const PROFILE_NAMESPACE: &str = "k8c.io/operating-system-profile-namespace";
 /// Prefix of annotations that carry kubelet settings of one pool.
 pub const KUBELET_CONFIG_PREFIX: &str = "v1.kubelet-config.machine-controller.kubermatic.io/";
+/// What all spellings of [`KUBELET_CONFIG_PREFIX`] have in common.
+pub const KUBELET_CONFIG: &str = "kubelet-config.machine-controller.kubermatic.io";
 /// Annotation on a MachineDeployment: settings in which its pool differs from the installation's, a partial settings
 /// document.
 pub const SETTINGS: &str = "operatingsystemmanager.k8c.io/settings";
@@ -57,6 +61,8 @@ pub const INSTALLATION: &str = "operatingsystemmanager.k8c.io/installation";
 pub const ROLE: &str = "operatingsystemmanager.k8c.io/role";
 /// Label on Leases: the service whose replica has it.
 pub const REPLICA_OF: &str = "operatingsystemmanager.k8c.io/replica-of";
+/// Label on Leases, instead of [`REPLICA_OF`]: the service whose replica has it and owns no object while another replica is ready.
+pub const STANDBY_OF: &str = "operatingsystemmanager.k8c.io/standby-of";
 /// Annotation: name of the OperatingSystemConfig that an object was created for.
 pub const CONFIG: &str = "operatingsystemmanager.k8c.io/config";
 /// Annotation: `namespace/name` of the MachineDeployment.
@@ -68,6 +74,8 @@ pub const CLUSTER_UID: &str = "operatingsystemmanager.k8c.io/cluster-uid";
 pub const MANAGEMENT_CLUSTER_UID: &str = "operatingsystemmanager.k8c.io/management-cluster-uid";
 /// Label on default profiles.
 pub const DEFAULT_PROFILE: &str = "operatingsystemmanager.k8c.io/default-profile";
+/// Label on OperatingSystemProfiles that are copies of a CustomOperatingSystemProfile of the same name.
+pub const CUSTOM_PROFILE: &str = "operatingsystemmanager.k8c.io/custom-profile";
 
 /// The one ServiceAccount in `cloud-init-settings` whose tokens may request node client certificates.
 pub const NODE_BOOTSTRAP_ACCOUNT: &str = "osm-node-bootstrap";
@@ -110,6 +118,15 @@ pub const SETTINGS_KEY: &str = "settings.yaml";
 
 /// Longest name of a Kubernetes object of the kinds used here.
 pub const MAX_NAME: usize = 253;
+
+/// Whether a text is a DNS subdomain of lower-case letters, digits and `-`, as names of objects are.
+pub(crate) fn is_dns_subdomain(text: &str) -> bool {
+    let end = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let label = |label: &str| {
+        label.starts_with(end) && label.ends_with(end) && label.chars().all(|c| end(c) || c == '-')
+    };
+    text.len() <= MAX_NAME && text.split('.').all(label)
+}
 
 /// Name of the OperatingSystemConfig of a MachineDeployment. Not unique: `a-b` in `c` and `a` in `b-c` share one.
 pub fn config_name(machine_deployment: &str, namespace: &str) -> String {

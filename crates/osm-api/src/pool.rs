@@ -3,16 +3,19 @@
 use std::collections::BTreeMap;
 
 use semver::Version;
-use serde::Serialize;
 use serde_json::Value;
 
 use crate::machine_deployment::MachineDeployment;
 use crate::profile::{CloudProvider, OperatingSystem, ProvisioningUtility};
 use crate::provider_spec::{Network, OperatingSystemSpec, ProviderSpec};
 use crate::reason::Reason;
-use crate::{digest, kubelet_value, names, strict};
+use crate::{digest, names, strict};
 
 mod annotations;
+mod kubelet_annotations;
+
+pub use annotations::{OF_POOLS, PoolAnnotation};
+pub use kubelet_annotations::{KUBELET_ANNOTATIONS, KubeletAnnotation, KubeletSettings};
 
 /// A pool of machines, independent of where it was read from.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,27 +42,6 @@ pub struct Pool {
     pub kubelet: KubeletSettings,
     /// Annotations and labels of the MachineDeployment that have no effect where they are.
     pub warnings: Vec<String>,
-}
-
-/// Kubelet settings that a pool's annotations may carry.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[allow(missing_docs)]
-pub struct KubeletSettings {
-    pub system_reserved: Option<BTreeMap<String, String>>,
-    pub kube_reserved: Option<BTreeMap<String, String>>,
-    pub eviction_hard: Option<BTreeMap<String, String>>,
-    pub container_log_max_size: Option<String>,
-    pub container_log_max_files: Option<i32>,
-    pub max_pods: Option<i32>,
-    #[serde(rename = "imageGCHighThresholdPercent")]
-    pub image_gc_high_threshold_percent: Option<i32>,
-    #[serde(rename = "imageGCLowThresholdPercent")]
-    pub image_gc_low_threshold_percent: Option<i32>,
-    #[serde(rename = "imageMinimumGCAge")]
-    pub image_minimum_gc_age: Option<String>,
-    #[serde(rename = "imageMaximumGCAge")]
-    pub image_maximum_gc_age: Option<String>,
 }
 
 /// Why a MachineDeployment cannot be read as a pool.
@@ -90,6 +72,8 @@ pub enum PoolError {
     InvalidKubeletVersion,
     #[error("annotation {key}: {problem}")]
     InvalidAnnotation { key: String, problem: String },
+    #[error("the MachineDeployment can't be read: {0}")]
+    Unreadable(String),
 }
 
 impl PoolError {
@@ -102,6 +86,7 @@ impl PoolError {
             Self::InvalidOperatingSystemSpec(_) => Reason::InvalidOperatingSystemSpec,
             Self::MissingKubeletVersion | Self::InvalidKubeletVersion => Reason::InvalidKubeletVersion,
             Self::InvalidAnnotation { .. } => Reason::InvalidAnnotation,
+            Self::Unreadable(_) => Reason::ObjectUnreadable,
         }
     }
 }
@@ -162,10 +147,51 @@ impl Pool {
     }
 }
 
-/// SHA-256 of a MachineDeployment's `spec.template`.
+/// Fields of the provider spec that rendering reads.
+const RENDERED_FIELDS: [&str; 6] = [
+    "cloudProvider",
+    "network",
+    "operatingSystem",
+    "operatingSystemSpec",
+    "overwriteCloudConfig",
+    "sshPublicKeys",
+];
+
+/// Fields of the operating system's spec that never become part of a config, because they open something.
+pub const SECRET_FIELDS: [&str; 2] = ["rhelSubscriptionManagerPassword", "rhelActivationKey"];
+
+/// Start of a [`template_digest`]. Digests without it are of an older version, which read more fields.
+const TEMPLATE_DIGEST: &str = "v2:";
+
+/// Whether two template digests belong to different templates. Digests of different versions can't be compared.
+pub fn template_differs(digest: &str, other: &str) -> bool {
+    let comparable = [digest, other]
+        .iter()
+        .all(|digest| digest.starts_with(TEMPLATE_DIGEST));
+    comparable && digest != other
+}
+
+/// `v2:` and SHA-256 of what rendering reads of a MachineDeployment's `spec.template`. The credentials of the cloud and of a subscription are not
+/// part of it: whoever can read the digest and knows the rest could guess them.
 pub fn template_digest(md: &MachineDeployment) -> String {
+    let machine = md.spec.template.get("spec").unwrap_or(&Value::Null);
+    let provider = machine.pointer("/providerSpec/value");
+    let field = |name: &'static str| Some((name, provider?.get(name)?.clone()));
+    let mut read: BTreeMap<&str, Value> = RENDERED_FIELDS.into_iter().filter_map(field).collect();
+    let system = read.get_mut("operatingSystemSpec").and_then(Value::as_object_mut);
+    for (name, value) in system.into_iter().flatten() {
+        let is_reference = value.is_object() && value.get("value").is_none();
+        if SECRET_FIELDS.contains(&name.as_str()) && !is_reference {
+            // Only whether there is one decides what is rendered.
+            let text = value.get("value").unwrap_or(value).as_str();
+            *value = Value::Bool(text.is_some_and(|text| !text.is_empty()));
+        }
+    }
+    let kubelet = machine.pointer("/versions/kubelet").cloned();
+    read.extend(kubelet.map(|version| ("kubelet", version)));
     // A JSON tree always has a digest.
-    digest::of(&md.spec.template).unwrap_or_default()
+    let digest = digest::of(&read).unwrap_or_default();
+    format!("{TEMPLATE_DIGEST}{digest}")
 }
 
 /// Cloud provider that a MachineDeployment names, even where nothing else of it can be read as a [`Pool`].
@@ -239,112 +265,6 @@ fn distinct(keys: Vec<String>) -> Result<Vec<String>, PoolError> {
     Ok(seen)
 }
 
-impl KubeletSettings {
-    fn read(annotations: &BTreeMap<String, String>) -> Result<Self, PoolError> {
-        let mut settings = Self::default();
-        for (key, value) in annotations {
-            if let Some(name) = key.strip_prefix(names::KUBELET_CONFIG_PREFIX) {
-                let bad = |problem| PoolError::InvalidAnnotation {
-                    key: key.clone(),
-                    problem,
-                };
-                settings.set(name, value).map_err(bad)?;
-            }
-        }
-        settings.check_together()?;
-        Ok(settings)
-    }
-
-    /// Sets the value of one annotation, if the kubelet accepts it.
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let number = |least: i32, most: i32| match value.parse::<i32>() {
-            Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),
-            _ if most == i32::MAX => Err(format!("must be a whole number from {least}")),
-            _ => Err(format!("must be a whole number from {least} to {most}")),
-        };
-        let pairs = |separator, check: fn(&str, &str) -> Result<(), &'static str>| {
-            let pairs = parse_pairs(value, separator)?;
-            for (key, value) in &pairs {
-                check(key, value).map_err(|problem| format!("{key}: {problem}"))?;
-            }
-            Ok::<_, String>(Some(pairs))
-        };
-        let duration = || match kubelet_value::duration(value) {
-            Some(0..) => Ok(Some(value.to_owned())),
-            _ => Err(kubelet_value::NO_DURATION.to_owned()),
-        };
-        match name {
-            "SystemReserved" => self.system_reserved = pairs('=', kubelet_value::reservation)?,
-            "KubeReserved" => self.kube_reserved = pairs('=', kubelet_value::reservation)?,
-            "EvictionHard" => self.eviction_hard = pairs('<', kubelet_value::eviction_threshold)?,
-            "ContainerLogMaxSize" => {
-                kubelet_value::log_size(value)?;
-                self.container_log_max_size = Some(value.to_owned());
-            }
-            "ContainerLogMaxFiles" => self.container_log_max_files = number(2, i32::MAX)?,
-            "MaxPods" => self.max_pods = number(0, i32::MAX)?,
-            "ImageGCHighThresholdPercent" => self.image_gc_high_threshold_percent = number(0, 100)?,
-            "ImageGCLowThresholdPercent" => self.image_gc_low_threshold_percent = number(0, 100)?,
-            "ImageMinimumGCAge" => self.image_minimum_gc_age = duration()?,
-            "ImageMaximumGCAge" => self.image_maximum_gc_age = duration()?,
-            _ => return Err("is not a kubelet setting that an annotation can carry; remove it".to_owned()),
-        }
-        Ok(())
-    }
-
-    /// Checks rules of the kubelet that span several values.
-    fn check_together(&self) -> Result<(), PoolError> {
-        let bad = |name: &str, problem: &str| {
-            let key = format!("{}{name}", names::KUBELET_CONFIG_PREFIX);
-            Err(PoolError::InvalidAnnotation {
-                key,
-                problem: problem.to_owned(),
-            })
-        };
-        let (low, high) = (
-            self.image_gc_low_threshold_percent,
-            self.image_gc_high_threshold_percent,
-        );
-        if !kubelet_value::image_gc_percents(low.map(i64::from), high.map(i64::from)) {
-            let name = if low.is_some() {
-                "ImageGCLowThresholdPercent"
-            } else {
-                "ImageGCHighThresholdPercent"
-            };
-            return bad(name, kubelet_value::IMAGE_GC_PERCENTS);
-        }
-        if !kubelet_value::image_gc_ages(
-            self.image_minimum_gc_age.as_deref(),
-            self.image_maximum_gc_age.as_deref(),
-        ) {
-            return bad("ImageMaximumGCAge", kubelet_value::IMAGE_GC_AGES);
-        }
-        Ok(())
-    }
-}
-
-/// Whether a text has the form of a resource or signal, such as `memory` or `nodefs.available`. YAML parsers refuse keys of
-/// more than 1024 characters.
-fn is_name(text: &str) -> bool {
-    (1..=253).contains(&text.len())
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-._/".contains(c))
-}
-
-fn parse_pairs(text: &str, separator: char) -> Result<BTreeMap<String, String>, String> {
-    text.split(',')
-        .map(|pair| match pair.split_once(separator) {
-            Some((key, value)) if is_name(key.trim()) && !value.trim().is_empty() => {
-                Ok((key.trim().to_owned(), value.trim().to_owned()))
-            }
-            _ => Err(format!(
-                "must be a list such as cpu{separator}200m,memory{separator}200Mi"
-            )),
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -369,6 +289,52 @@ mod tests {
                 "network": {"ipFamily": ""},
             }},
         })
+    }
+
+    #[test]
+    fn the_template_digest_depends_on_what_is_rendered_and_on_no_credential() {
+        let of = |change: &dyn Fn(&mut Value)| {
+            let mut spec = good();
+            let value = spec.pointer_mut("/providerSpec/value").unwrap();
+            value["operatingSystemSpec"] =
+                json!({"rhelSubscriptionManagerPassword": "a", "rhelActivationKey": {"value": "a"}});
+            change(&mut spec);
+            template_digest(&machine_deployment(spec, json!({})))
+        };
+        let set = |pointer: &'static str, to: Value| {
+            move |spec: &mut Value| *spec.pointer_mut(pointer).unwrap() = to.clone()
+        };
+        let (before, value) = (of(&|_| ()), "/providerSpec/value/operatingSystemSpec");
+        assert!(before.starts_with("v2:") && before.len() == 67);
+        for same in [
+            set(
+                "/providerSpec/value/cloudProviderSpec",
+                json!({"secretAccessKey": "hunter3"}),
+            ),
+            set(
+                value,
+                json!({"rhelSubscriptionManagerPassword": {"value": "b"}, "rhelActivationKey": "b"}),
+            ),
+        ] {
+            assert_eq!(of(&same), before);
+        }
+        for other in [
+            set("/versions/kubelet", json!("v1.34.3")),
+            set("/providerSpec/value/sshPublicKeys", json!([])),
+            set("/providerSpec/value/network", json!({"ipFamily": "IPv6"})),
+            set(
+                value,
+                json!({"rhelSubscriptionManagerPassword": "", "rhelActivationKey": "a"}),
+            ),
+            set(value, json!({"rhelActivationKey": "a"})),
+            set(
+                value,
+                json!({"rhelSubscriptionManagerPassword": {"secretKeyRef": {"name": "a"}}, "rhelActivationKey": "a"}),
+            ),
+        ] {
+            assert!(template_differs(&of(&other), &before));
+        }
+        assert!(!template_differs(&before, "0123"), "an older version made it");
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub struct Installation {
     /// Whether osc-controller removes the [finalizer](crate::names::GO_FINALIZER) of the Go implementation from
     /// MachineDeployments that are being deleted, where that no longer runs.
     pub go_finalizers: bool,
+    /// Whether osp-controller copies the CustomOperatingSystemProfiles of its namespaces into OperatingSystemProfiles.
+    pub custom_profiles: bool,
 }
 
 impl Installation {
@@ -56,6 +58,7 @@ impl Default for Installation {
             pool_settings_namespaces: vec![KUBE_SYSTEM.to_owned()],
             bootstrap_tokens: false,
             go_finalizers: false,
+            custom_profiles: false,
         }
     }
 }
@@ -226,7 +229,11 @@ fn osp_controller(installation: &Installation) -> Vec<Grant> {
         )
     };
     let events = || events("Events: a profile is refused or accepted again, a default profile was restored");
-    let own = vec![
+    let custom = || {
+        let why = "only with `--custom-profiles`: the custom profiles to copy";
+        rule(GROUP, &["customoperatingsystemprofiles"], &READ_ALL, why)
+    };
+    let mut own = vec![
         read(),
         rule(
             GROUP,
@@ -239,13 +246,20 @@ fn osp_controller(installation: &Installation) -> Vec<Grant> {
         leases(),
         events(),
     ];
+    own.extend(installation.custom_profiles.then(custom));
     let own = [
         ClusterKind::Management.within(&installation.namespace, own),
         identity_of(ClusterKind::Management),
     ];
-    let further = installation
-        .further_namespaces()
-        .map(|other| ClusterKind::Management.within(other, vec![read(), status(), events()]));
+    let further = installation.further_namespaces().map(|other| {
+        let mut rights = vec![read(), status(), events()];
+        if installation.custom_profiles {
+            let why = "only with `--custom-profiles`: copies of custom profiles are written";
+            let verbs = ["get", "create", "update"];
+            rights.extend([custom(), rule(GROUP, &["operatingsystemprofiles"], &verbs, why)]);
+        }
+        ClusterKind::Management.within(other, rights)
+    });
     own.into_iter().chain(further).collect()
 }
 

@@ -25,7 +25,12 @@ pub enum Reason {
     ClusterChanged,
     Conflict,
     ContentTooLarge,
+    CustomProfileCopied,
+    CustomProfileInvalid,
+    CustomProfileNameTaken,
+    CustomProfileVersionUnchanged,
     DefaultProfileRestored,
+    DefinitionsOutdated,
     EndpointUnknown,
     ExtendsInvalid,
     FieldsDropped,
@@ -46,6 +51,7 @@ pub enum Reason {
     NamespaceMissing,
     NodeRightMissing,
     NotTakenOver,
+    ObjectUnreadable,
     Panic,
     PoolSettingsInvalid,
     PoolSettingsMissing,
@@ -66,6 +72,7 @@ pub enum Reason {
     TemplateInvalid,
     Timeout,
     TokenWithoutEnd,
+    TooManyDocuments,
     Undone,
     UnknownCloudProvider,
     UnknownMarker,
@@ -113,6 +120,7 @@ const LOG: Carrier = Carrier::Log(&[
     Service::OscController,
     Service::SecretSyncer,
 ]);
+const CUSTOM_PROFILE: Carrier = Carrier::Event(Service::OspController, "CustomOperatingSystemProfile");
 const OF_POOL: Carrier = Carrier::Event(Service::OscController, "MachineDeployment");
 
 const NEW_VERSION: &str = "Correct the profile and give it a new `spec.version`.";
@@ -187,6 +195,31 @@ impl Reason {
                 "The profile or the rendered configuration is larger than 512 KiB, which is the most that the services store.",
                 "Shorten the profile and give it a new `spec.version`, or shorten the settings.",
             ),
+            Self::CustomProfileCopied => Row {
+                messages: &[
+                    "osp-controller copied the custom profile into the OperatingSystemProfile of the same name",
+                ],
+                ..row(
+                    &[CUSTOM_PROFILE],
+                    "osp-controller copied the [custom profile](templates.md#custom-profiles-of-kkp) after a problem.",
+                    "",
+                )
+            },
+            Self::CustomProfileInvalid => row(
+                &[CUSTOM_PROFILE],
+                "The spec of the [custom profile](templates.md#custom-profiles-of-kkp) is invalid. The OperatingSystemProfile keeps its spec.",
+                "Correct the fields that the message names.",
+            ),
+            Self::CustomProfileNameTaken => row(
+                &[CUSTOM_PROFILE],
+                "The [custom profile](templates.md#custom-profiles-of-kkp) has the name of a default profile, or of an OperatingSystemProfile that another author created.",
+                "Create the custom profile under another name, or delete the OperatingSystemProfile.",
+            ),
+            Self::CustomProfileVersionUnchanged => row(
+                &[CUSTOM_PROFILE],
+                "The spec of the [custom profile](templates.md#custom-profiles-of-kkp) changed without a new version. The OperatingSystemProfile keeps its spec.",
+                "Give the custom profile a new `spec.version`.",
+            ),
             Self::DefaultProfileRestored => Row {
                 messages: &[
                     "{profile} is a default profile: osp-controller replaced version {version} with {default}; to change it, extend or copy it under another name",
@@ -198,6 +231,11 @@ impl Reason {
                     "[Extend](templates.md#change-one-thing-extends) or copy the profile under another name.",
                 )
             },
+            Self::DefinitionsOutdated => row(
+                &[SECRETS, Carrier::Log(&[Service::OscController])],
+                "The CustomResourceDefinitions are older than the service, and the API server would drop fields. osc-controller writes nothing, and secret-syncer publishes no new content. What is published is kept and renewed.",
+                "Apply the CustomResourceDefinitions of this version.",
+            ),
             Self::EndpointUnknown => row(
                 &[CONFIG],
                 "osc-controller cannot find the address and the CA of the API server that new nodes connect to.",
@@ -309,6 +347,11 @@ impl Reason {
                 &[SECRETS],
                 "The Go implementation created the config, and osc-controller has not rendered it. New machines boot with the old user data until its bootstrap token expires.",
                 "Correct what the condition `Rendered` of the same object reports; see [migration](migration.md#before).",
+            ),
+            Self::ObjectUnreadable => row(
+                &[PROFILE, CONFIG, SECRETS],
+                "The object is nested too deeply, is too large, or has a value that this version does not know. Other objects are not affected.",
+                "Correct the field that the message names. If a newer version wrote it, upgrade to that version again.",
             ),
             Self::Panic => Row {
                 messages: &["the reconcile panicked; please report this"],
@@ -464,6 +507,11 @@ impl Reason {
                 &[Carrier::Event(Service::SecretSyncer, "Secret")],
                 "A Secret of another program in `cloud-init-settings` holds a token that never expires.",
                 "Follow the message, which reports whether machines still need the token; see [migration](migration.md#5-delete-the-non-expiring-token).",
+            ),
+            Self::TooManyDocuments => row(
+                &[SECRETS],
+                "The content of the pool changes so often that too many provisioning documents are kept at once. Valid tokens may still fetch them, so none is deleted.",
+                "Find out what changes the content. New content is published once a document has expired; see [limits](limits.md).",
             ),
             Self::Undone => row(
                 &[SECRETS],

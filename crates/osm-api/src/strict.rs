@@ -177,10 +177,15 @@ fn without_values(message: &str) -> String {
     if keeps.iter().any(|prefix| message.starts_with(prefix)) {
         return message.to_owned();
     }
-    match message.split_once("expected ") {
-        Some((_, expected)) => format!("expected {expected}"),
-        None => "not a valid value".to_owned(),
-    }
+    // A value can contain these words as well, but what serde expects is at the end.
+    let expected = match message.strip_prefix("expected ") {
+        Some(own_rule) => Some(own_rule),
+        None => message.rsplit_once(", expected ").map(|(_, expected)| expected),
+    };
+    expected.map_or_else(
+        || "not a valid value".to_owned(),
+        |expected| format!("expected {expected}"),
+    )
 }
 
 fn at<'a>(value: &'a mut Value, path: &[String]) -> Option<&'a mut Value> {
@@ -218,6 +223,18 @@ mod tests {
     struct Inner {
         flag: bool,
         list: Vec<i32>,
+    }
+
+    #[test]
+    fn a_value_that_reads_like_a_message_is_not_repeated() {
+        for value in [
+            "x expected SECRET",
+            "SECRET, expected i32",
+            "SECRET`, expected one of `a",
+        ] {
+            let errors = decode::<Document>(json!({"number": value, "inner": value})).unwrap_err();
+            assert_eq!(errors, ["number: expected i32", "inner: expected struct Inner"]);
+        }
     }
 
     #[test]

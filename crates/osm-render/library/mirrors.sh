@@ -2,8 +2,8 @@ write_mirrors() {
 : none, unless here
 {{#each containerd.registries}}
 {{#if mirrors}}
-mkdir -p /etc/containerd/certs.d/{{shell directory}}
-cat >/etc/containerd/certs.d/{{shell directory}}/hosts.toml <<'EOF'
+mkdir -p /etc/containerd/certs.d/{{shell directory}} || return 1
+cat >/etc/containerd/certs.d/{{shell directory}}/hosts.toml <<'EOF' || return 1
 {{#if server}}
 server = {{toml server}}
 {{/if}}

@@ -94,7 +94,7 @@ prepare_network() {
   {
     grep -svi -e '^https\{0,1\}_proxy=' -e '^no_proxy=' /etc/environment
     grep -v '^#' /etc/osm/proxy.env
-  } >/etc/environment.new
+  } >/etc/environment.new || return 1
   chmod 644 /etc/environment.new && mv -f /etc/environment.new /etc/environment
   {{/if}}
 }
@@ -102,8 +102,8 @@ prepare_network() {
 
 {{#if (eq os.family "redhat")}}
 trust_host_ca() {
-  mkdir -p /etc/pki/ca-trust/source/anchors
-  cat >/etc/pki/ca-trust/source/anchors/osm.pem <<'END-OF-BUNDLE'
+  mkdir -p /etc/pki/ca-trust/source/anchors || return 1
+  cat >/etc/pki/ca-trust/source/anchors/osm.pem <<'END-OF-BUNDLE' || return 1
 {{trim hostCABundle}}
 END-OF-BUNDLE
   try update-ca-trust extract
@@ -113,12 +113,12 @@ END-OF-BUNDLE
 trust_host_ca() {
   {{#if (eq os.family "flatcar")}}
   rm -f /etc/ssl/certs/osm-*.pem
-  mkdir -p /etc/ssl/certs
-  awk '/-BEGIN CERTIFICATE-/ { n++ } n { print > ("/etc/ssl/certs/osm-" n ".pem") }' <<'END-OF-BUNDLE'
+  mkdir -p /etc/ssl/certs || return 1
+  awk '/-BEGIN CERTIFICATE-/ { n++ } n { print > ("/etc/ssl/certs/osm-" n ".pem") }' <<'END-OF-BUNDLE' || return 1
   {{else}}
   rm -f /usr/local/share/ca-certificates/osm-*.crt
-  mkdir -p /usr/local/share/ca-certificates
-  awk '/-BEGIN CERTIFICATE-/ { n++ } n { print > ("/usr/local/share/ca-certificates/osm-" n ".crt") }' <<'END-OF-BUNDLE'
+  mkdir -p /usr/local/share/ca-certificates || return 1
+  awk '/-BEGIN CERTIFICATE-/ { n++ } n { print > ("/usr/local/share/ca-certificates/osm-" n ".crt") }' <<'END-OF-BUNDLE' || return 1
   {{/if}}
 {{trim hostCABundle}}
 END-OF-BUNDLE
@@ -130,8 +130,8 @@ END-OF-BUNDLE
 {{> lib/mirrors.sh}}
 
 write_files() {
-  mkdir -p /etc/cni/net.d /etc/containerd/conf.d /etc/kubernetes/manifests /opt/bin "$downloads"
-  write_mirrors
+  mkdir -p /etc/cni/net.d /etc/containerd/conf.d /etc/kubernetes/manifests /opt/bin "$downloads" || return 1
+  write_mirrors || return 1
   {{#if overwriteCloudConfig}}
   (umask 077 && base64 -d >/etc/kubernetes/cloud-config.new <<'EOF'
 {{b64 overwriteCloudConfig}}
@@ -209,7 +209,20 @@ start_services() {
     systemctl start osm-health.timer
 }
 
+# What downloads and services need on the disk.
+prepare_files() {
+  prepare_network || return 1
+  {{#if hostCABundle}}
+  trust_host_ca || return 1
+  {{/if}}
+  write_files
+}
+
 setup() {
+  if ! prepare_files 2>"$work/files"; then
+    complain files "can't write the node's files: $(last "$work/files" 2)"
+    return 1
+  fi
   {{#if (eq os.family "flatcar")}}
   check_containerd || return 1
   {{/if}}
@@ -239,11 +252,6 @@ prepare_kernel
 {{#if (eq os.family "redhat")}}
 prepare_selinux
 {{/if}}
-prepare_network
-{{#if hostCABundle}}
-trust_host_ca
-{{/if}}
-write_files
 until setup; do
   pause
 done

@@ -4,16 +4,29 @@
 //! must fail before it takes memory or time. What is known before the work is charged before: steps, depth, sources, the arguments
 //! of a function, the values that an engine clones, and output. The result of a function is charged once it exists.
 //!
-//! The copies that the library of an engine makes by itself are not charged. Only tests set the flag so far.
+//! What the library of an engine copies before a budget sees it is bounded by the checks of that engine.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Most steps: elements of templates, counted as often as a loop runs them.
 pub(crate) const MAX_STEPS: u64 = 1_000_000;
 
-/// Most bytes that are read, and copied, and written, in all steps together. [`MAX_STEPS`] alone allows far more, because a single step
-/// can take a MiB.
-pub(crate) const MAX_BYTES: u64 = 4 * 1024 * 1024 * 1024;
+/// Most bytes that helpers and functions look at. [`MAX_STEPS`] alone allows far more, because a single step can look at half a MiB.
+pub(crate) const MAX_READ: u64 = 64 * MIB;
+
+/// Most bytes that are copied, or made by helpers and functions. All of them can be in memory together.
+pub(crate) const MAX_COPIED: u64 = 16 * MIB;
+
+/// Most bytes of output. What may be stored is a small part of it.
+pub(crate) const MAX_WRITTEN: u64 = 8 * MIB;
+
+/// How many times as much as one pool all sample pools of a profile may take together. Usual profiles take a hundredth.
+pub(crate) const MAX_SAMPLES: u64 = 4;
+
+const MIB: u64 = 1024 * 1024;
+
+/// Most elements of all templates of a profile: texts, tags, and the values in tags.
+pub(crate) const MAX_ELEMENTS: u64 = 50_000;
 
 /// Deepest nesting of blocks and included templates together. Engines recurse, and an overflowing stack can't be caught.
 pub(crate) const MAX_DEPTH: usize = 48;
@@ -23,16 +36,20 @@ pub(crate) const MAX_DEPTH: usize = 48;
 pub(crate) enum Exhausted {
     #[error("rendering takes more than {MAX_STEPS} steps: the template has too many loops")]
     Steps,
-    #[error("rendering reads more than {MAX_BYTES} bytes")]
+    #[error("helpers or functions read more than {MAX_READ} bytes")]
     Read,
-    #[error("rendering copies more than {MAX_BYTES} bytes")]
+    #[error("helpers or functions copy or make more than {MAX_COPIED} bytes")]
     Copied,
-    #[error("rendering writes more than {MAX_BYTES} bytes")]
+    #[error("the templates write more than {MAX_WRITTEN} bytes")]
     Written,
+    #[error("the templates of the profile have more than {MAX_ELEMENTS} texts, tags and values together")]
+    Elements,
     #[error("blocks and included templates are nested more than {MAX_DEPTH} deep")]
     Depth,
     #[error("rendering was cancelled")]
     Cancelled,
+    #[error("rendering all sample pools takes more than {MAX_SAMPLES} times as much as one pool may take")]
+    Samples,
 }
 
 /// What is left to use. One budget holds for all templates of a pool, and one for all templates of a profile that is compiled.
@@ -41,8 +58,26 @@ pub(crate) struct Budget<'a> {
     read: AtomicU64,
     copied: AtomicU64,
     written: AtomicU64,
+    elements: AtomicU64,
     depth: AtomicUsize,
     cancelled: &'a AtomicBool,
+    /// What all renderings together have left, if they are bounded together.
+    all: Option<&'a Allowance>,
+}
+
+/// What the renderings of all sample pools have left together: steps, and bytes of all kinds.
+pub(crate) struct Allowance {
+    steps: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Allowance {
+    pub(crate) fn of_samples() -> Self {
+        Self {
+            steps: AtomicU64::new(MAX_SAMPLES * MAX_STEPS),
+            bytes: AtomicU64::new(MAX_SAMPLES * (MAX_READ + MAX_COPIED + MAX_WRITTEN)),
+        }
+    }
 }
 
 impl<'a> Budget<'a> {
@@ -50,31 +85,50 @@ impl<'a> Budget<'a> {
     pub(crate) fn new(cancelled: &'a AtomicBool) -> Self {
         Self {
             steps: AtomicU64::new(MAX_STEPS),
-            read: AtomicU64::new(MAX_BYTES),
-            copied: AtomicU64::new(MAX_BYTES),
-            written: AtomicU64::new(MAX_BYTES),
+            read: AtomicU64::new(MAX_READ),
+            copied: AtomicU64::new(MAX_COPIED),
+            written: AtomicU64::new(MAX_WRITTEN),
+            elements: AtomicU64::new(MAX_ELEMENTS),
             depth: AtomicUsize::new(MAX_DEPTH),
             cancelled,
+            all: None,
+        }
+    }
+
+    /// A budget that is part of what several renderings may use.
+    pub(crate) fn part_of(self, all: &'a Allowance) -> Self {
+        Self {
+            all: Some(all),
+            ..self
         }
     }
 
     pub(crate) fn step(&self, steps: u64) -> Result<(), Exhausted> {
-        self.charge(&self.steps, steps, Exhausted::Steps)
+        self.charge(&self.steps, steps, Exhausted::Steps)?;
+        self.charge_all(|all| &all.steps, steps)
     }
 
     /// Charges input that the engine looks at: sources, and values that a function is given.
     pub(crate) fn read(&self, bytes: usize) -> Result<(), Exhausted> {
-        self.charge(&self.read, widened(bytes), Exhausted::Read)
+        self.charge(&self.read, widened(bytes), Exhausted::Read)?;
+        self.charge_all(|all| &all.bytes, widened(bytes))
     }
 
     /// Charges values that the engine clones, or that a function has made. They take memory until the text is done.
     pub(crate) fn copy(&self, bytes: usize) -> Result<(), Exhausted> {
-        self.charge(&self.copied, widened(bytes), Exhausted::Copied)
+        self.charge(&self.copied, widened(bytes), Exhausted::Copied)?;
+        self.charge_all(|all| &all.bytes, widened(bytes))
     }
 
     /// Charges output.
     pub(crate) fn write(&self, bytes: usize) -> Result<(), Exhausted> {
-        self.charge(&self.written, widened(bytes), Exhausted::Written)
+        self.charge(&self.written, widened(bytes), Exhausted::Written)?;
+        self.charge_all(|all| &all.bytes, widened(bytes))
+    }
+
+    /// Charges elements of a template that is parsed.
+    pub(crate) fn hold(&self, elements: u64) -> Result<(), Exhausted> {
+        self.charge(&self.elements, elements, Exhausted::Elements)
     }
 
     /// Goes one level deeper, until the level is dropped.
@@ -83,6 +137,11 @@ impl<'a> Budget<'a> {
             .depth
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         left.map(|_| Level(&self.depth)).map_err(|_| Exhausted::Depth)
+    }
+
+    fn charge_all(&self, left: fn(&Allowance) -> &AtomicU64, amount: u64) -> Result<(), Exhausted> {
+        self.all
+            .map_or(Ok(()), |all| self.charge(left(all), amount, Exhausted::Samples))
     }
 
     fn charge(&self, left: &AtomicU64, amount: u64, exhausted: Exhausted) -> Result<(), Exhausted> {
@@ -119,19 +178,31 @@ mod tests {
     fn each_kind_of_use_has_a_bound_of_its_own() {
         let never = AtomicBool::new(false);
         let budget = Budget::new(&never);
-        let all = usize::try_from(MAX_BYTES).unwrap();
         assert_eq!(budget.step(MAX_STEPS), Ok(()));
         assert_eq!(budget.step(1), Err(Exhausted::Steps));
-        let charges: [(Charge<'_>, Exhausted); 3] = [
-            (Budget::read, Exhausted::Read),
-            (Budget::copy, Exhausted::Copied),
-            (Budget::write, Exhausted::Written),
+        let charges: [(Charge<'_>, u64, Exhausted); 3] = [
+            (Budget::read, MAX_READ, Exhausted::Read),
+            (Budget::copy, MAX_COPIED, Exhausted::Copied),
+            (Budget::write, MAX_WRITTEN, Exhausted::Written),
         ];
-        for (charge, exhausted) in charges {
-            assert_eq!(charge(&budget, all), Ok(()));
+        for (charge, all, exhausted) in charges {
+            assert_eq!(charge(&budget, usize::try_from(all).unwrap()), Ok(()));
             assert_eq!(charge(&budget, 1), Err(exhausted));
         }
+        assert_eq!(budget.hold(MAX_ELEMENTS), Ok(()));
+        assert_eq!(budget.hold(1), Err(Exhausted::Elements));
         assert_eq!(budget.step(0), Ok(()));
+    }
+
+    #[test]
+    fn all_samples_have_a_bound_together() {
+        let (never, all) = (AtomicBool::new(false), Allowance::of_samples());
+        let budget = || Budget::new(&never).part_of(&all);
+        for _ in 0..MAX_SAMPLES {
+            assert_eq!(budget().step(MAX_STEPS), Ok(()));
+        }
+        assert_eq!(budget().step(1), Err(Exhausted::Samples));
+        assert_eq!(budget().write(1), Ok(()));
     }
 
     #[test]

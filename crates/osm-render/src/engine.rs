@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use crate::Stage;
 use crate::budget::Budget;
-use crate::cluster_endpoint::ClusterEndpoint;
 use crate::downloads::Catalogue;
 use crate::rendered_text::{Placements, RenderedText};
+use osm_api::ClusterEndpoint;
 
 /// A template language.
 pub(crate) trait Engine: Sync {

@@ -7,7 +7,7 @@ use osm_api::config::OperatingSystemConfigSpec;
 
 use crate::Stage;
 use crate::error::UserDataError;
-use crate::late_bound::{self, LateValues};
+use crate::late_bound::{self, Filling, LateValues};
 
 /// The kubelet's bootstrap kubeconfig with `values` for its late-bound values; `None` where the configuration has none.
 ///
@@ -18,8 +18,15 @@ pub fn kubelet_kubeconfig(
     values: &LateValues,
 ) -> Result<Option<String>, UserDataError> {
     let text = spec.kubelet_kubeconfig.as_ref();
-    text.map(|text| late_bound::fill(text, &"kubeletKubeconfig", &spec.late_bound, values))
-        .transpose()
+    text.map(|text| {
+        late_bound::fill(
+            text,
+            &"kubeletKubeconfig",
+            &spec.late_bound,
+            Filling::Values(values),
+        )
+    })
+    .transpose()
 }
 
 /// Ids of the late-bound values that a stage refers to. It is empty where a reference is damaged: [`crate::user_data()`] refuses such

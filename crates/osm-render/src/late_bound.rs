@@ -56,6 +56,16 @@ impl Encoding {
         Self::parse(name).filter(|encoding| *encoding != Self::Text)
     }
 
+    /// A description of the value in the place of it: with the quotes of the encoding, and readable in every one.
+    fn describe(self, mask: &str) -> String {
+        match self {
+            Self::Raw | Self::B64 | Self::Text => mask.to_owned(),
+            Self::Toml | Self::Yaml | Self::Json | Self::Shell => {
+                self.encode(mask).unwrap_or_else(|| mask.to_owned())
+            }
+        }
+    }
+
     /// `None` where the value can't be written raw, or in a shell.
     fn encode(self, value: &str) -> Option<String> {
         match self {
@@ -165,12 +175,37 @@ pub(crate) fn markers(text: &str) -> Result<Vec<Marker>, Damaged> {
     Ok(parts(text)?.into_iter().filter_map(markers).collect())
 }
 
+/// What replaces markers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Filling<'a> {
+    /// Values, in the encoding that each marker names.
+    Values(&'a LateValues),
+    /// Descriptions of the values, for people.
+    Masks(&'a LateValues),
+}
+
+impl Filling<'_> {
+    fn write(self, Marker { id, encoding }: Marker) -> Result<String, UserDataError> {
+        let (Self::Values(texts) | Self::Masks(texts)) = self;
+        let Some(text) = texts.get(&id) else {
+            return Err(UserDataError::MissingValue(id));
+        };
+        if let Self::Masks(_) = self {
+            return Ok(encoding.describe(text));
+        }
+        encoding.encode(text).ok_or(match encoding {
+            Encoding::Shell => UserDataError::Nul(id),
+            _ => UserDataError::NotRaw(id),
+        })
+    }
+}
+
 /// Fills the markers of `text`; `place` names the text in errors.
 pub(crate) fn fill(
     text: &str,
     place: &dyn fmt::Display,
     declared: &[LateBound],
-    values: &LateValues,
+    filling: Filling<'_>,
 ) -> Result<String, UserDataError> {
     let unknown = || UserDataError::UnknownMarker {
         place: place.to_string(),
@@ -179,18 +214,11 @@ pub(crate) fn fill(
     for part in parts(text).map_err(|Damaged| unknown())? {
         match part {
             Part::Text(text) => filled.push_str(text),
-            Part::Marker(Marker { id, encoding }) => {
-                if !declared.iter().any(|late| late.id == id) {
+            Part::Marker(marker) => {
+                if !declared.iter().any(|late| late.id == marker.id) {
                     return Err(unknown());
                 }
-                let value = values
-                    .get(&id)
-                    .ok_or_else(|| UserDataError::MissingValue(id.clone()))?;
-                let encoded = encoding.encode(value).ok_or(match encoding {
-                    Encoding::Shell => UserDataError::Nul(id),
-                    _ => UserDataError::NotRaw(id),
-                })?;
-                filled.push_str(&encoded);
+                filled.push_str(&filling.write(marker)?);
             }
         }
     }
@@ -234,6 +262,41 @@ pub(crate) fn stand_ins(declared: &[LateBound]) -> LateValues {
         .iter()
         .map(|late| (late.id.clone(), late.id.replace([':', '[', ']'], "-")))
         .collect()
+}
+
+/// Descriptions of the values of `declared`, such as `<registry password of docker.io>`. Each begins with `<` and ends with `>`.
+pub(crate) fn masks(declared: &[LateBound]) -> LateValues {
+    declared
+        .iter()
+        .map(|late| (late.id.clone(), format!("<{}>", description(late))))
+        .collect()
+}
+
+fn description(late: &LateBound) -> String {
+    let source = late.source.as_ref();
+    let with_key = |what: &str| match source {
+        Some(source) => format!("{what} {}", source.key),
+        None => format!("{what} {}", late.id),
+    };
+    let key = |kind: &str| match source {
+        Some(source) => format!(
+            "key {} of {kind} {}/{}",
+            source.key, source.namespace, source.name
+        ),
+        None => format!("key of a {kind}"),
+    };
+    match late.kind {
+        LateBoundKind::ApiToken => "API token of the pool".to_owned(),
+        LateBoundKind::KubeletToken => "bootstrap token of the kubelet".to_owned(),
+        LateBoundKind::ProvisioningSecretName => "name of the provisioning Secret".to_owned(),
+        LateBoundKind::ProvisioningDigest => "SHA-256 of the provisioning document".to_owned(),
+        LateBoundKind::KubeconfigSecretName => "name of the kubeconfig Secret".to_owned(),
+        LateBoundKind::RegistryUsername => with_key("registry user name of"),
+        LateBoundKind::RegistryPassword => with_key("registry password of"),
+        LateBoundKind::SecretKey => key("Secret"),
+        LateBoundKind::ConfigMapKey => key("ConfigMap"),
+        LateBoundKind::OperatingSystemSpecField => with_key("operatingSystemSpec field"),
+    }
 }
 
 /// Values as large as they get, which no compression makes smaller.

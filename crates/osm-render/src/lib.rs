@@ -17,7 +17,6 @@ mod additions;
 mod budget;
 mod checks;
 mod clouds;
-mod cluster_endpoint;
 mod defaults;
 mod downloads;
 mod engine;
@@ -47,10 +46,10 @@ mod user_data;
 mod verbatim;
 pub mod yaml;
 
+pub use osm_api::ClusterEndpoint;
 use osm_api::profile::{OperatingSystemProfileSpec, ProfileConfig};
 
 pub use clouds::{Encoding, delivery};
-pub use cluster_endpoint::ClusterEndpoint;
 pub use defaults::{blessed_version, default_manifests, default_name, defaults};
 pub use downloads::{Artefact, Download};
 pub use error::{ProfileError, RenderError, TemplatePosition, UserDataError};
@@ -64,7 +63,8 @@ pub use resolve::{resolve, resolve_on};
 pub use samples::{dry_run, dry_run_with, full_sample, plain_pools, sample_pools, stand_in_cluster};
 pub use size::{Counted, SizeLimit, size_limit};
 pub use user_data::{
-    MachineFile, MachineStage, MachineUnit, edge_script, machine_stage, placeholders, user_data,
+    MachineFile, MachineStage, MachineUnit, edge_script, machine_stage, masked_machine_stage, masks,
+    placeholders, user_data,
 };
 
 /// A stage of a machine's setup.

@@ -10,9 +10,9 @@ use osm_api::provider_spec::IpFamily;
 use osm_api::settings::{ARCHITECTURES, Registry, Settings};
 use serde_json::{Map, Value, json};
 
-use crate::cluster_endpoint::ClusterEndpoint;
 use crate::downloads::{Artefact, Source};
 use crate::{Stage, clouds, kubelet, subscription, systems};
+use osm_api::ClusterEndpoint;
 
 /// Ids of late-bound values.
 pub(crate) const API_TOKEN: &str = "api/token";
@@ -59,7 +59,7 @@ pub(crate) fn data(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) 
             "ipv6": family != IpFamily::IPv4,
             "dualStack": matches!(family, IpFamily::IPv4IPv6 | IpFamily::IPv6IPv4),
         },
-        "proxy": {"http": settings.proxy.http, "noProxy": settings.proxy.no_proxy},
+        "proxy": {"http": settings.proxy.http, "noProxy": no_proxy(settings, cluster)},
         "hostCABundle": settings.host_ca_bundle,
         "pauseImage": settings.pause_image,
         "initialTaints": settings.initial_taints,
@@ -71,6 +71,38 @@ pub(crate) fn data(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) 
         "downloads": downloads(pool, settings),
         "packages": {"enabled": settings.packages.enabled},
     })
+}
+
+/// Destinations that nodes reach without the proxy. The API server is always one: the kubelet and the bootstrap use the proxy, too, and
+/// few proxies let them pass.
+pub(crate) fn no_proxy(settings: &Settings, cluster: &ClusterEndpoint) -> Option<String> {
+    let listed = settings.proxy.no_proxy.as_deref();
+    let host = settings
+        .proxy
+        .http
+        .as_ref()
+        .and_then(|_| host(&cluster.api_server));
+    match (listed, host) {
+        (None, host) => host.map(str::to_owned),
+        (Some(listed), Some(host)) if !listed.split(',').any(|listed| listed == host) => {
+            Some(format!("{listed},{host}"))
+        }
+        (Some(listed), _) => Some(listed.to_owned()),
+    }
+}
+
+/// The host of a URL, without the brackets of an IPv6 address.
+fn host(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let authority = rest.split('/').next()?;
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(ipv6) => ipv6.split_once(']')?,
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    let is_port = port.is_empty() || port.strip_prefix(':')?.parse::<u16>().is_ok();
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
+    let is_host = host.contains(|c: char| c.is_ascii_alphanumeric()) && host.chars().all(plain);
+    Some(host).filter(|_| is_port && is_host)
 }
 
 /// Whether a cloud controller manager outside of Kubernetes initialises the nodes.
@@ -188,4 +220,38 @@ fn downloads(pool: &Pool, settings: &Settings) -> Value {
         (artefact.name().to_owned(), download)
     };
     Artefact::ALL.into_iter().map(of).collect::<Map<_, _>>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_api_server_is_reached_without_the_proxy() {
+        let of = |http: Option<&str>, listed: Option<&str>, api_server: &str| {
+            let mut settings = Settings::default();
+            settings.proxy.http = http.map(str::to_owned);
+            settings.proxy.no_proxy = listed.map(str::to_owned);
+            let cluster = ClusterEndpoint {
+                api_server: api_server.to_owned(),
+                ca: String::new(),
+            };
+            no_proxy(&settings, &cluster)
+        };
+        let proxy = Some("http://proxy:3128");
+        for (listed, api_server, expected) in [
+            (None, "https://api.example:6443", "api.example"),
+            (Some(".svc"), "https://10.0.0.1:6443/path", ".svc,10.0.0.1"),
+            (Some(".svc,10.0.0.1"), "https://10.0.0.1:6443", ".svc,10.0.0.1"),
+            (Some(".svc"), "https://[fd00::1]:6443", ".svc,fd00::1"),
+        ] {
+            assert_eq!(of(proxy, listed, api_server).as_deref(), Some(expected));
+        }
+        assert_eq!(
+            of(None, Some(".svc"), "https://api").as_deref(),
+            Some(".svc"),
+            "there is no proxy"
+        );
+        assert_eq!(of(proxy, None, "https://a\"b,c"), None, "this is no host");
+    }
 }

@@ -16,7 +16,6 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::budget::Budget;
-use crate::cluster_endpoint::ClusterEndpoint;
 use crate::downloads::{Catalogue, Download};
 use crate::engine::{Compiled, Engine, Failure, Inputs, Sources};
 use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
@@ -28,6 +27,7 @@ use crate::user_data::{self, Reader};
 use crate::{
     Stage, checks, engines, kubelet, model, packages, size, static_network, subscription, template_walk,
 };
+use osm_api::ClusterEndpoint;
 
 /// Share of a cloud's limit, in percent, above which a warning is given.
 const WARN_ABOVE_PERCENT: usize = 90;
@@ -144,6 +144,30 @@ impl Profile {
         settings: &Settings,
         cluster: &ClusterEndpoint,
     ) -> Result<Rendered, RenderError> {
+        self.render_unless(&AtomicBool::new(false), pool, settings, cluster)
+    }
+
+    /// As [`Profile::render`], and fails soon after another thread sets `cancelled`.
+    ///
+    /// # Errors
+    /// As [`Profile::render`], and that it was cancelled.
+    pub fn render_unless(
+        &self,
+        cancelled: &AtomicBool,
+        pool: &Pool,
+        settings: &Settings,
+        cluster: &ClusterEndpoint,
+    ) -> Result<Rendered, RenderError> {
+        self.render_within(Budget::new(cancelled), pool, settings, cluster)
+    }
+
+    pub(crate) fn render_within(
+        &self,
+        budget: Budget<'_>,
+        pool: &Pool,
+        settings: &Settings,
+        cluster: &ClusterEndpoint,
+    ) -> Result<Rendered, RenderError> {
         let mut warnings = self.suits(pool)?;
         warnings.extend(pool.warnings.iter().cloned());
         let kubelet = kubelet::check(pool, &settings.kubelet);
@@ -160,7 +184,6 @@ impl Profile {
         );
         let data = model::data(pool, settings, cluster);
         check_reserved(pool, &data)?;
-        let never = AtomicBool::new(false);
         let downloads = Catalogue::new(&settings.downloads, &pool.kubelet_version);
         let mut rendering = Rendering {
             pool,
@@ -168,7 +191,7 @@ impl Profile {
             cluster,
             data: &data,
             downloads: &downloads,
-            budget: Budget::new(&never),
+            budget,
             late_bound: BTreeMap::new(),
             warnings,
         };
@@ -462,7 +485,14 @@ fn check_reserved(pool: &Pool, data: &Value) -> Result<(), RenderError> {
     let find = |is: &dyn Fn(&str) -> bool| {
         let key = pool.ssh_public_keys.iter().position(|key| is(key));
         let key = key.map(|i| format!("sshPublicKeys[{i}]"));
-        key.or_else(|| late_bound::find(data, &is).map(|path| format!("template data.{path}")))
+        let subscription = || {
+            let mut texts = subscription::plain_texts(pool);
+            texts
+                .find(|(_, text)| is(text))
+                .map(|(field, _)| format!("operatingSystemSpec.{field}"))
+        };
+        key.or_else(subscription)
+            .or_else(|| late_bound::find(data, &is).map(|path| format!("template data.{path}")))
     };
     // Nearly no input has such text. So the first pass looks for a character that all of them have, in chunks that the compiler
     // vectorises.

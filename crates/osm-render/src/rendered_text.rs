@@ -18,6 +18,14 @@ pub(crate) struct RenderedText {
     pub(crate) markers: Vec<Marker>,
 }
 
+/// Why an output whose data contain markers is refused.
+pub(crate) enum NotCopied {
+    /// Something that looks like a marker is none.
+    Cut,
+    /// The stage has no late-bound value with this id.
+    OtherStage(String),
+}
+
 /// The markers that the templates of a stage may place.
 pub(crate) struct Placements<'a> {
     known: &'a BTreeMap<String, LateBound>,
@@ -59,12 +67,10 @@ impl<'a> Placements<'a> {
     }
 
     /// The output of one template whose data contain markers, if all that look like markers are.
-    pub(crate) fn copied(&self, content: String) -> Result<RenderedText, String> {
-        let markers = late_bound::markers(&content).map_err(|_| {
-            "a credential, or a name that is known only when user data is published, is cut: print it as a whole".to_owned()
-        })?;
+    pub(crate) fn copied(&self, content: String) -> Result<RenderedText, NotCopied> {
+        let markers = late_bound::markers(&content).map_err(|_| NotCopied::Cut)?;
         match markers.iter().find(|marker| !self.known.contains_key(&marker.id)) {
-            Some(marker) => Err(format!("{} can't be used in this stage", marker.id)),
+            Some(marker) => Err(NotCopied::OtherStage(marker.id.clone())),
             None => Ok(RenderedText { content, markers }),
         }
     }

@@ -5,6 +5,7 @@ use osm_api::profile::{
     AcceptedProfile, AcceptedSpec, BaseProfile, MAX_CONTENT_BYTES, OperatingSystemProfileSpec,
     stored_json_bytes,
 };
+use serde_json::Value;
 
 use crate::engine::Engine;
 use crate::error::ProfileError;
@@ -78,10 +79,39 @@ fn recorded(bases: &[Base]) -> Result<Vec<BaseProfile>, ProfileError> {
 /// Checks size and text of a whole spec.
 fn check_text(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileError> {
     let tree = serde_json::to_value(spec).map_err(|_| unwritable())?;
+    check_depth(&tree)?;
     check_size(&tree.to_string())?;
     match late_bound::find_reserved(&tree) {
         Some(path) => Err(ProfileError::ReservedText { path }),
         None => Ok(()),
+    }
+}
+
+/// The deepest nesting of a spec. The services read objects of up to 128 levels, and `status.accepted.spec` and an OperatingSystemConfig have a
+/// few more than the spec.
+const MAX_DEPTH: usize = 100;
+
+fn check_depth(spec: &Value) -> Result<(), ProfileError> {
+    match spec
+        .as_object()
+        .into_iter()
+        .flatten()
+        .find(|(_, field)| depth(field) >= MAX_DEPTH)
+    {
+        None => Ok(()),
+        Some((field, _)) => Err(ProfileError::Invalid {
+            path: field.clone(),
+            problem: format!("nested too deeply; remove levels until spec has at most {MAX_DEPTH}"),
+        }),
+    }
+}
+
+/// Levels of lists and objects.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
+        _ => 0,
     }
 }
 

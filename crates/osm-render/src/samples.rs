@@ -1,6 +1,7 @@
 //! Sample pools and settings. Templates fail in branches, so a profile is rendered with samples before a real pool uses it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 
 use osm_api::pool::{KubeletSettings, Pool};
 use osm_api::profile::{CloudProvider, OperatingSystemProfileSpec};
@@ -8,10 +9,11 @@ use osm_api::provider_spec::{ConfigVar, IpFamily, Network, OperatingSystemSpec};
 use osm_api::settings::Settings;
 use semver::Version;
 
-use crate::cluster_endpoint::ClusterEndpoint;
+use crate::budget::{Allowance, Budget};
 use crate::error::RenderError;
 use crate::profile::{Profile, Rendered};
 use crate::{kubelet, late_bound};
+use osm_api::ClusterEndpoint;
 
 /// A settings document with everything set.
 const FULL_SETTINGS: &str = r#"
@@ -164,13 +166,15 @@ pub fn dry_run_with<E: From<RenderError>>(
     let full = Settings::parse(FULL_SETTINGS).unwrap_or_default();
     let defaults = Settings::default();
     let cluster = stand_in_cluster();
+    let (never, allowance) = (AtomicBool::new(false), Allowance::of_samples());
     for (label, pool) in representatives(profile.spec()) {
         for (pool, settings, how) in [
             (pool.clone(), &defaults, "default settings"),
             (with_everything(&pool), &full, "everything set"),
         ] {
             let sample = format!("{label}, {how}");
-            match profile.render(&pool, settings, &cluster) {
+            let budget = Budget::new(&never).part_of(&allowance);
+            match profile.render_within(budget, &pool, settings, &cluster) {
                 Ok(rendered) => look(&sample, &rendered)?,
                 Err(error) => {
                     return Err(RenderError::Sample {

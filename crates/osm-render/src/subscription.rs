@@ -68,6 +68,10 @@ impl<'p> Fields<'p> {
     fn has_key(&self) -> bool {
         !self.organization.value.is_empty() && !self.key.value.is_empty()
     }
+
+    fn all(self) -> [Field<'p>; 4] {
+        [self.user, self.password, self.organization, self.key]
+    }
 }
 
 /// What the pool's subscription needs filled in, whether or not it is complete.
@@ -75,16 +79,8 @@ pub(crate) fn late_bound(pool: &Pool) -> Vec<LateBound> {
     if pool.operating_system != OperatingSystem::Rhel {
         return Vec::new();
     }
-    let Fields {
-        user,
-        password,
-        organization,
-        key,
-    } = Fields::of(pool);
-    [user, password, organization, key]
-        .iter()
-        .filter_map(|field| field.late_bound(pool))
-        .collect()
+    let fields = Fields::of(pool).all().into_iter();
+    fields.filter_map(|field| field.late_bound(pool)).collect()
 }
 
 /// What has to be filled in for the module that [`configure`] adds.
@@ -142,6 +138,16 @@ impl Field<'_> {
             .to_string(),
         }
     }
+}
+
+/// The texts that the module contains as the MachineDeployment gives them, with the names of their fields.
+pub(crate) fn plain_texts(pool: &Pool) -> impl Iterator<Item = (&'static str, &str)> {
+    let fields = Fields::of(pool).all().into_iter();
+    let plain = fields.filter_map(|field| match field.value {
+        ConfigVar::Text(text) if !is_secret(field.id) => Some((field.name, text.as_str())),
+        _ => None,
+    });
+    plain.chain([("rhelSatelliteServer", pool.os.rhel_satellite_server.as_str())])
 }
 
 /// Whether machines of the pool register.

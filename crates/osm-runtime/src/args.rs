@@ -63,6 +63,7 @@ impl CommonArgs {
             pool_settings_namespaces: Vec::new(),
             bootstrap_tokens: false,
             go_finalizers: false,
+            custom_profiles: false,
         }
     }
 

@@ -27,6 +27,8 @@ struct Inner<V> {
     gone: VecDeque<Tombstone>,
     /// Counts lists. An object that a finished list has not shown is deleted.
     epoch: u64,
+    /// A list has ended.
+    is_listed: bool,
 }
 
 #[derive(Debug)]
@@ -90,6 +92,7 @@ impl<V> Cache<V> {
             groups: BTreeMap::new(),
             gone: VecDeque::new(),
             epoch: 0,
+            is_listed: false,
         };
         Self {
             inner: Mutex::new(inner),
@@ -126,6 +129,11 @@ impl<V> Cache<V> {
         self.len() == 0
     }
 
+    /// Whether a list has ended. Before that, an object that is not here may exist.
+    pub fn is_listed(&self) -> bool {
+        self.inner.lock().is_listed
+    }
+
     /// All values that `wanted` takes.
     pub fn select(&self, wanted: impl Fn(&V) -> bool) -> Vec<Arc<V>> {
         self.inner
@@ -135,6 +143,20 @@ impl<V> Cache<V> {
             .filter(|entry| wanted(&entry.value))
             .map(|entry| entry.value.clone())
             .collect()
+    }
+
+    /// Whether `wanted` takes any value.
+    pub fn any(&self, wanted: impl Fn(&V) -> bool) -> bool {
+        self.inner
+            .lock()
+            .entries
+            .values()
+            .any(|entry| wanted(&entry.value))
+    }
+
+    /// Drops an object that is no longer of interest. It still exists.
+    pub fn forget(&self, key: &str) {
+        self.inner.lock().remove(key, self.group_of);
     }
 
     /// Records an object that the server returned for a write or a live read of this controller.
@@ -170,6 +192,7 @@ impl<V> Cache<V> {
     /// A list has ended. Objects that it has not shown are deleted, unless they were written since it began.
     pub(crate) fn list_ended(&self) -> Vec<Change<V>> {
         let mut inner = self.inner.lock();
+        inner.is_listed = true;
         let epoch = inner.epoch;
         let gone: Vec<String> = inner
             .entries

@@ -15,8 +15,9 @@ use parking_lot::Mutex;
 use tower::{BoxError, Layer, Service};
 
 use crate::Metrics;
+use crate::answer::{Bounded, Bounds};
 use crate::connection_role::ConnectionRole;
-use crate::readiness::{Gates, ProblemGate};
+use crate::readiness::{CREDENTIALS, Gates, ProblemGate};
 use crate::server_time::ServerTime;
 
 /// A watch without any event or bookmark for this long is dead.
@@ -93,6 +94,12 @@ impl Observe {
         )
     }
 
+    fn bounded<B>(&self, response: Response<B>, what: (&'static str, String)) -> Response<Bounded<B>> {
+        let cluster = (self.role.label(), self.role.name());
+        let bounds = Bounds::new(&self.metrics, cluster, what, response.status().is_success());
+        response.map(|body| Bounded::new(body, bounds))
+    }
+
     fn note(&self, verb: &'static str, resource: &str, code: u16, took: Duration) {
         self.metrics
             .requested(self.role.label(), verb, resource, code, took);
@@ -122,7 +129,7 @@ pub(crate) struct Credentials {
 impl Credentials {
     /// `origin`: where they come from, as messages name it.
     pub(crate) fn new(gates: &Gates, role: ConnectionRole, origin: &str) -> Self {
-        let mut gate = ProblemGate::new(gates.gate(format!("credentials{}", role.place())), role.label());
+        let mut gate = ProblemGate::new(gates.gate(format!("{CREDENTIALS}{}", role.place())), role.label());
         gate.resolve();
         let problem = format!(
             "the API server of {} rejects the credentials of {origin} (401), because they are expired or revoked. Replace \
@@ -178,9 +185,9 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send + 'static,
 {
-    type Response = Response<B>;
+    type Response = Response<Bounded<B>>;
     type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<B>, BoxError>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut task::Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(context).map_err(Into::into)
@@ -200,7 +207,7 @@ where
             }
             let code = answer.as_ref().map_or(0, |response| response.status().as_u16());
             observe.note(verb, &resource, code, started.elapsed());
-            answer
+            answer.map(|response| observe.bounded(response, (verb, resource)))
         })
     }
 }

@@ -6,8 +6,10 @@ use osm_api::rbac::Installation;
 use tokio_util::sync::CancellationToken;
 
 use crate::connection_role::ConnectionRole;
+use crate::outdated_definitions::OutdatedDefinitions;
 use crate::readiness::Gates;
 use crate::relist::Relist;
+use crate::supervisor::Supervisor;
 use crate::{Connection, Process, settings};
 
 /// One worker cluster, with the management cluster that its profiles, configs and settings are in. Cheap to clone.
@@ -24,6 +26,8 @@ pub struct Cluster {
     pub gates: Gates,
     /// Lists everything again in every watch of this cluster.
     pub relist: Relist,
+    /// Whether the CustomResourceDefinitions are known to be too old.
+    pub outdated_definitions: OutdatedDefinitions,
     /// Cancelled when the process stops, or this cluster is no longer served.
     pub shutdown: CancellationToken,
 }
@@ -49,10 +53,16 @@ impl Cluster {
                 settings,
                 gates,
                 relist,
+                outdated_definitions: OutdatedDefinitions::default(),
                 shutdown,
             },
             sender,
         )
+    }
+
+    /// Starts tasks that must not end before the service does.
+    pub fn supervisor(&self) -> Supervisor {
+        Supervisor::new(&self.gates, &self.process.shutdown)
     }
 
     /// Each connection once.

@@ -15,14 +15,18 @@ use kube::{Api, Client, Config, ResourceExt};
 use osm_api::names::KUBE_SYSTEM;
 use osm_api::rbac::Service;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tower::{BoxError, ServiceBuilder};
 
 use crate::client::{self, Observe};
 use crate::connection_role::ConnectionRole;
 use crate::events::Events;
+use crate::list_watch::{MAX_OBJECTS, Selection};
 use crate::server_time::ServerTime;
 use crate::{Environment, Metrics};
+
+/// Lists that are read from a cluster at the same time. Each takes as much memory as the largest page.
+const PARALLEL_LISTS: usize = 2;
 
 /// The connection to a cluster. Cheap to clone.
 #[derive(Clone)]
@@ -38,6 +42,8 @@ pub struct Connection {
     observe: Observe,
     current: watch::Receiver<Arc<Config>>,
     uid: Arc<OnceLock<String>>,
+    /// Bounds the lists that are read at the same time.
+    lists: Arc<Semaphore>,
 }
 
 impl Connection {
@@ -102,6 +108,7 @@ impl Connection {
             observe,
             current,
             uid: Arc::default(),
+            lists: Arc::new(Semaphore::new(PARALLEL_LISTS)),
         }
     }
 
@@ -142,6 +149,18 @@ impl Connection {
     /// The uid that [`Self::uid`] has read, if it has yet.
     pub(crate) fn known_uid(&self) -> Option<&String> {
         self.uid.get()
+    }
+
+    /// All objects at a path of the API.
+    pub(crate) fn selection(&self, path: String) -> Selection {
+        Selection {
+            client: self.client.clone(),
+            lists: self.lists.clone(),
+            path,
+            labels: None,
+            fields: None,
+            most: MAX_OBJECTS,
+        }
     }
 
     /// A client with another configuration, to try it out.

@@ -6,15 +6,15 @@
 
 use std::time::Duration;
 
-use kube::CustomResourceExt;
+use kube::{CustomResourceExt, Resource};
 use osm_api::rbac::Service;
-use osm_api::{OperatingSystemConfig, OperatingSystemProfile, names};
+use osm_api::{CustomOperatingSystemProfile, OperatingSystemConfig, OperatingSystemProfile, names};
 use serde_json::Value;
 
 use crate::Cluster;
 use crate::backoff::Backoff;
 use crate::error::{brief, is_code};
-use crate::readiness::ProblemGate;
+use crate::readiness::{DEFINITIONS, ProblemGate};
 
 /// Delay until the next check while the result is unclear, and once more after an upgrade: other API servers may serve new
 /// definitions a little later.
@@ -38,31 +38,35 @@ const MAX_NAMED_FIELDS: usize = 3;
 /// authenticated client, so the checks need no permission on CustomResourceDefinitions.
 pub fn spawn(cluster: &Cluster) {
     let role = cluster.management.role();
-    let mut gate = ProblemGate::new(cluster.gates.gate("CustomResourceDefinitions"), role.label());
-    let (connection, service, shutdown) = (
+    let mut gate = ProblemGate::new(cluster.gates.gate(DEFINITIONS), role.label());
+    let (connection, needs, shutdown) = (
         cluster.management.clone(),
-        cluster.process.service,
+        Needs::of(cluster),
         cluster.shutdown.clone(),
     );
+    let outdated = cluster.outdated_definitions.clone();
     let (relist, environment) = (cluster.relist.clone(), cluster.process.environment.clone());
-    tokio::spawn(async move {
+    let end = shutdown.clone();
+    cluster.supervisor().spawn("CustomResourceDefinitions", &end, async move {
         let mut changes = connection.changes();
         let mut history = CheckHistory::default();
         let mut backoff = Backoff::new(&environment, FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             changes.mark_unchanged();
             let answer = match published(&connection.client).await {
-                Ok(published) => problem(service, &published).map_or(Answer::Good, Answer::Bad),
+                Ok(published) => problem(&needs, &published).map_or(Answer::Good, Answer::Bad),
                 Err(error) if is_code(&error, 404) => Answer::Bad(format!("missing; {ADVICE}")),
                 Err(error) => Answer::None(format!("can't be checked yet: {}", brief(&error))),
             };
             let again = match history.judge(answer) {
                 Conclusion::Good => {
+                    outdated.note(None);
                     gate.resolve();
                     backoff.reset();
                     HEALTHY_INTERVAL
                 }
                 Conclusion::Repaired(again) => {
+                    outdated.note(None);
                     gate.resolve();
                     backoff.reset();
                     tracing::info!(
@@ -74,6 +78,7 @@ pub fn spawn(cluster: &Cluster) {
                 }
                 Conclusion::Unclear => RECHECK_DELAY,
                 Conclusion::Bad(problem) => {
+                    outdated.note(history.known_bad().then(|| problem.clone()));
                     gate.report(problem);
                     backoff.failed()
                 }
@@ -90,6 +95,24 @@ pub fn spawn(cluster: &Cluster) {
             }
         }
     });
+}
+
+/// The definitions that a service needs.
+struct Needs {
+    service: Service,
+    /// KKP's kind of profile. KKP installs its definition, so that its version does not matter here.
+    custom_profiles: bool,
+}
+
+impl Needs {
+    fn of(cluster: &Cluster) -> Self {
+        let service = cluster.process.service;
+        let custom_profiles = service == Service::OspController && cluster.installation.custom_profiles;
+        Self {
+            service,
+            custom_profiles,
+        }
+    }
 }
 
 /// The result of one look at the definitions.
@@ -123,6 +146,11 @@ struct CheckHistory {
 }
 
 impl CheckHistory {
+    /// Whether the definitions themselves are bad, as opposed to an API server that does not show them.
+    fn known_bad(&self) -> bool {
+        self.bad > 0
+    }
+
     fn judge(&mut self, answer: Answer) -> Conclusion {
         match answer {
             Answer::Good => {
@@ -164,7 +192,24 @@ async fn published(client: &kube::Client) -> Result<Value, kube::Error> {
 }
 
 /// What is missing and what to do; `None` if nothing is.
-fn problem(service: Service, published: &Value) -> Option<String> {
+fn problem(needs: &Needs, published: &Value) -> Option<String> {
+    outdated(needs.service, published).or_else(|| {
+        let custom = CustomOperatingSystemProfile::kind(&());
+        let is_missing = needs.custom_profiles && schema(published, &custom).is_none();
+        is_missing.then(|| {
+            format!("{custom} is missing; install the definition of KKP, or remove --custom-profiles")
+        })
+    })
+}
+
+/// The published schema of a kind.
+fn schema<'a>(published: &'a Value, kind: &str) -> Option<&'a Value> {
+    let of_kind = |name: &String| name.rsplit('.').next() == Some(kind);
+    let mut schemas = published.as_object()?.iter();
+    schemas.find(|(name, _)| of_kind(name)).map(|(_, schema)| schema)
+}
+
+fn outdated(service: Service, published: &Value) -> Option<String> {
     let profiles = ("OperatingSystemProfile", OperatingSystemProfile::crd());
     let configs = ("OperatingSystemConfig", OperatingSystemConfig::crd());
     let needed = match service {
@@ -174,13 +219,7 @@ fn problem(service: Service, published: &Value) -> Option<String> {
     };
     let mut missing = Vec::new();
     for (kind, crd) in needed {
-        let served = published.as_object().and_then(|schemas| {
-            let of_kind = |name: &&String| name.rsplit('.').next() == Some(kind);
-            schemas
-                .iter()
-                .find(|(name, _)| of_kind(name))
-                .map(|(_, schema)| schema)
-        });
+        let served = schema(published, kind);
         let ours = crd
             .spec
             .versions
@@ -305,17 +344,40 @@ mod tests {
         let (profiles, configs) = (OperatingSystemProfile::crd(), OperatingSystemConfig::crd());
         let all = published_by(&[profiles.clone(), configs]);
         for service in Service::ALL {
-            assert_eq!(problem(service, &all), None);
+            assert_eq!(outdated(service, &all), None);
         }
         let half = published_by(&[profiles]);
-        assert_eq!(problem(Service::OspController, &half), None);
+        assert_eq!(outdated(Service::OspController, &half), None);
         for service in [Service::OscController, Service::SecretSyncer] {
-            let problem = problem(service, &half).unwrap();
+            let problem = outdated(service, &half).unwrap();
             assert!(
                 problem.contains("OperatingSystemConfig") && problem.ends_with(ADVICE),
                 "{problem}"
             );
         }
+    }
+
+    #[test]
+    fn the_definition_of_custom_profiles_is_missed_by_those_who_copy_them() {
+        let profiles = OperatingSystemProfile::crd();
+        let mut custom = profiles.clone();
+        custom.spec.names.kind = "CustomOperatingSystemProfile".to_owned();
+        let (without, with) = (
+            published_by(std::slice::from_ref(&profiles)),
+            published_by(&[profiles, custom]),
+        );
+        let needs = |custom_profiles| Needs {
+            service: Service::OspController,
+            custom_profiles,
+        };
+        assert_eq!(problem(&needs(false), &without), None);
+        assert_eq!(problem(&needs(true), &with), None);
+        let problem = problem(&needs(true), &without).unwrap();
+        assert!(
+            problem.contains("CustomOperatingSystemProfile is missing")
+                && problem.contains("--custom-profiles"),
+            "{problem}"
+        );
     }
 
     #[test]

@@ -3,7 +3,17 @@
 use std::error::Error;
 use std::fmt::Display;
 
+use std::time::Duration;
+
 use osm_api::Reason;
+use osm_api::condition::clip;
+
+use crate::answer::Exceeded;
+
+/// Longest delay before a failed reconcile is repeated, where a retry alone may help.
+pub const LONGEST_DELAY: Duration = Duration::from_secs(30);
+/// The same where something has to be put right first, and then wakes the object: a watch, the settings, or readiness.
+pub const LONGEST_DELAY_OF_PERMANENT: Duration = Duration::from_secs(600);
 
 /// Why a reconcile failed.
 pub trait Failure: Display + Send {
@@ -11,16 +21,40 @@ pub trait Failure: Display + Send {
     fn reason(&self) -> Reason;
     /// Another writer changed an object between the read and the write. The reconcile is repeated; this is no failure.
     fn is_conflict(&self) -> bool;
+    /// The delay grows up to this.
+    fn longest_delay(&self) -> Duration {
+        LONGEST_DELAY
+    }
+    /// The delay that the API server has asked for.
+    fn retry_after(&self) -> Option<Duration> {
+        None
+    }
 }
 
-/// The API server's message, or else the whole chain of causes. kube's outer errors say only "failed to perform initial
-/// object list", and others repeat their source.
+/// The longest text of an error. A server may answer with a long one.
+const MAX_TEXT: usize = 2048;
+
+/// The API server's message, or else the whole chain of causes. Some errors repeat their source. A decoder's message may quote the answer, and
+/// so a credential: only the place is kept.
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(kube::Error::Api(status)) = error.downcast_ref() {
-            return format!("{} ({})", status.message, status.code);
+        match error.downcast_ref() {
+            Some(kube::Error::Api(status)) => {
+                return clip(&format!("{} ({})", status.message, status.code), MAX_TEXT);
+            }
+            Some(kube::Error::SerdeError(error)) => {
+                return format!(
+                    "the API server's answer can't be decoded (line {}, column {})",
+                    error.line(),
+                    error.column()
+                );
+            }
+            _ => {}
+        }
+        if let Some(exceeded) = error.downcast_ref::<Exceeded>() {
+            return exceeded.to_string();
         }
         let own = error.to_string();
         if !text.contains(&own) {
@@ -28,12 +62,21 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
         }
         next = error.source();
     }
-    text
+    clip(&text, MAX_TEXT)
 }
 
 /// An error of the API client in one line.
 pub fn brief(error: &kube::Error) -> String {
     chain(error)
+}
+
+/// The delay that an overloaded server has asked for.
+pub fn retry_after(error: &kube::Error) -> Option<Duration> {
+    let kube::Error::Api(status) = error else {
+        return None;
+    };
+    let seconds = status.details.as_ref()?.retry_after_seconds;
+    (status.code == 429 && seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }
 
 /// Whether the server answered with this HTTP status code.

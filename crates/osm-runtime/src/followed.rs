@@ -1,5 +1,5 @@
-//! Single objects of the worker cluster that are named by others, each followed by a watch of its own from the first time it
-//! is read.
+//! Single objects of the worker cluster that are named by others. Each is followed by a watch of its own from the first time it is read until
+//! nothing names it any more.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,16 +7,31 @@ use std::sync::Arc;
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Resource};
 use parking_lot::Mutex;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::Cluster;
 use crate::cache::Cache;
 use crate::watch::{Watch, Watchable};
+use crate::{Cluster, read};
+
+/// The largest number of objects that are followed. Each takes a connection. Others are read whenever they are needed.
+pub const MAX_FOLLOWED: usize = 200;
 
 /// What the watches show, by kind, namespace and name of the object.
 pub struct Followed<V> {
     /// For logs and metrics.
     what: &'static str,
-    shown: Mutex<HashMap<String, Arc<Cache<V>>>>,
+    shown: Mutex<HashMap<String, Follow<V>>>,
+}
+
+/// One object that is followed until this is dropped.
+struct Follow<V> {
+    cache: Arc<Cache<V>>,
+    _end: DropGuard,
+}
+
+/// Key of an object: `Kind/namespace/name`.
+pub fn key(kind: &str, namespace: &str, name: &str) -> String {
+    format!("{kind}/{namespace}/{name}")
 }
 
 impl<V: Send + Sync + 'static> Followed<V> {
@@ -31,7 +46,7 @@ impl<V: Send + Sync + 'static> Followed<V> {
     /// none (`None`). `on_change` is called for every change from the first call on.
     ///
     /// # Errors
-    /// Those of the request.
+    /// Those of the request; an object that can't be decoded.
     pub async fn get<K>(
         &self,
         cluster: &Cluster,
@@ -47,7 +62,18 @@ impl<V: Send + Sync + 'static> Followed<V> {
             return Ok(Some(shown));
         }
         let api: Api<K> = Api::namespaced(cluster.worker.client.clone(), namespace);
-        Ok(api.get_opt(name).await?.map(|object| Arc::new(project(object))))
+        let found = read::get(
+            &api,
+            name,
+            |object| Ok(Arc::new(project(object))),
+            |unreadable| Err(kube::Error::Service(unreadable.problem.to_string().into())),
+        );
+        found.await?.transpose()
+    }
+
+    /// Ends the watches of all objects that `used` does not take, by [`key`].
+    pub fn keep(&self, used: impl Fn(&str) -> bool) {
+        self.shown.lock().retain(|key, _| used(key));
     }
 
     /// Returns what the watch shows, and starts it where there is none.
@@ -62,21 +88,29 @@ impl<V: Send + Sync + 'static> Followed<V> {
     where
         K: Watchable + Resource<Scope = NamespaceResourceScope>,
     {
-        let key = format!("{namespace}/{name}");
+        let key = key(&K::kind(&()), namespace, name);
         // Held until the watch is there, so that two workers do not start two.
         let mut all = self.shown.lock();
-        if let Some(shown) = all.get(&format!("{}/{key}", K::kind(&()))) {
-            return shown.get(&key);
+        if let Some(shown) = all.get(&key) {
+            return shown.cache.get(&format!("{namespace}/{name}"));
         }
-        let cache = Arc::default();
+        if all.len() >= MAX_FOLLOWED {
+            return None;
+        }
+        let (cache, end) = (Arc::default(), cluster.shutdown.child_token());
         Watch::namespaced(&cluster.worker, namespace, self.what)
             .named(name)
             .project(move |object| Some(project(object)))
             .into_cache(&cache)
             .on_change(move |_| on_change())
             .unawaited()
+            .until(&end)
             .spawn(cluster);
-        all.insert(format!("{}/{key}", K::kind(&())), cache);
+        let follow = Follow {
+            cache,
+            _end: CancellationToken::drop_guard(end),
+        };
+        all.insert(key, follow);
         None
     }
 }

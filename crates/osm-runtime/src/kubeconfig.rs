@@ -21,6 +21,7 @@ use crate::connection::{self, Connection};
 use crate::connection_role::ConnectionRole;
 use crate::error::brief;
 use crate::readiness::{Gates, ProblemGate};
+use crate::supervisor::Supervisor;
 
 /// Interval between two looks at a file. Kubernetes itself takes up to a minute to bring a changed Secret into a pod.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -178,7 +179,8 @@ impl Follower {
         };
         gate.resolve();
         let connection = follower.connection.clone();
-        tokio::spawn(follower.follow(gate, shutdown.clone()));
+        let follow = follower.follow(gate, shutdown.clone());
+        Supervisor::new(gates, shutdown).spawn(flag, shutdown, follow);
         Ok(Some(connection))
     }
 

@@ -4,7 +4,7 @@
 //!
 //! # Why not `kube::runtime::Controller`
 //!
-//! The services use kube's client and its `watcher`. They have a cache, a queue and a runner of their own, for five reasons:
+//! The services use kube's client. They have a [watch](list_watch), a cache, a queue and a runner of their own, for six reasons:
 //!
 //! 1. **Controllers read their own writes.** A reflector's store lags behind the controller's own writes, so that a reconcile
 //!    would repeat them. [`cache::Cache`] records each write with the resourceVersion of the answer; the newer version wins.
@@ -16,10 +16,13 @@
 //!    failures. Events during the back-off don't lengthen it.
 //! 5. **The model tests are deterministic.** Keys, timers and random numbers come from [`queue`] and [`environment`], so that a
 //!    seed reproduces a run. `Controller` schedules within streams that a test can't order.
+//! 6. **One object affects no other, and a server can't exhaust the memory.** [`object`] decodes each object from its own text, and
+//!    [`answer`] bounds what a server may send.
 
 #![allow(missing_docs)] // Not published: a doc comment that only repeats the name helps nobody.
 
 pub mod admin;
+pub mod answer;
 pub mod args;
 mod backoff;
 pub mod cache;
@@ -34,9 +37,13 @@ pub mod events;
 pub mod followed;
 pub mod foreign_cluster;
 pub mod kubeconfig;
+pub mod list_watch;
 pub mod metrics;
+pub mod object;
+pub mod outdated_definitions;
 pub mod process;
 pub mod queue;
+pub mod read;
 pub mod readiness;
 pub mod relist;
 pub mod replicas;
@@ -48,6 +55,7 @@ pub mod service;
 pub mod settings;
 pub mod settings_watch;
 pub mod status;
+pub mod supervisor;
 pub mod telemetry;
 pub mod watch;
 

@@ -21,6 +21,7 @@ pub struct Metrics {
     reconcile_seconds: HistogramVec,
     requests: IntCounterVec,
     request_seconds: HistogramVec,
+    answers_refused: IntCounterVec,
     watch_errors: IntCounterVec,
     invalid_objects: IntCounterVec,
     /// Objects by condition and reason, as last reconciled.
@@ -94,15 +95,19 @@ impl Metrics {
                 ),
                 &["verb"],
             )?,
+            answers_refused: IntCounterVec::new(
+                Opts::new(
+                    "api_answers_refused_total",
+                    "Answers of the API server that exceeded a limit of bytes or time and were not read to the end.",
+                ),
+                &["cluster", "resource", "limit"],
+            )?,
             watch_errors: IntCounterVec::new(
                 Opts::new("watch_errors_total", "Watches that failed."),
                 &["cluster", "kind"],
             )?,
             invalid_objects: IntCounterVec::new(
-                Opts::new(
-                    "invalid_objects_total",
-                    "Objects that do not match their schema and are ignored.",
-                ),
+                Opts::new("invalid_objects_total", "Objects that cannot be decoded."),
                 &["kind"],
             )?,
             objects: IntGaugeVec::new(
@@ -129,11 +134,12 @@ impl Metrics {
             process: Registry::new(),
         };
         metrics.process.register(Box::new(ProcessCollector::for_self()))?;
-        let all: [Box<dyn prometheus::core::Collector>; 11] = [
+        let all: [Box<dyn prometheus::core::Collector>; 12] = [
             Box::new(metrics.reconciles.clone()),
             Box::new(metrics.reconcile_seconds.clone()),
             Box::new(metrics.requests.clone()),
             Box::new(metrics.request_seconds.clone()),
+            Box::new(metrics.answers_refused.clone()),
             Box::new(metrics.watch_errors.clone()),
             Box::new(metrics.invalid_objects.clone()),
             Box::new(metrics.objects.clone()),
@@ -179,6 +185,13 @@ impl Metrics {
                 .with_label_values(&[verb])
                 .observe(took.as_secs_f64());
         }
+    }
+
+    /// Counts an answer that exceeded its `limit`, `bytes` or `time`.
+    pub fn answer_refused(&self, cluster: &str, resource: &str, limit: &str) {
+        self.answers_refused
+            .with_label_values(&[cluster, resource, limit])
+            .inc();
     }
 
     /// Counts a broken watch.

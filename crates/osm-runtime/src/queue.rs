@@ -12,8 +12,38 @@ use crate::Environment;
 
 /// Delay after the first failure; doubled by each further one.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
-/// Longest delay.
-const LONGEST_DELAY: Duration = Duration::from_secs(30);
+/// The same failure is logged this many times in a row, and then only counted.
+const LOGGED_FAILURES: u32 = 2;
+
+/// A failed attempt, as the queue sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// When the key is worked on again.
+    pub delay: Duration,
+    /// The same failure was logged before, often enough.
+    pub is_known: bool,
+}
+
+/// Consecutive failures of a key.
+#[derive(Debug, Default)]
+struct Failures {
+    /// Those that have lengthened the delay.
+    count: u32,
+    reason: &'static str,
+    /// Those with this reason.
+    alike: u32,
+}
+
+impl Failures {
+    /// Notes a failure; returns whether it is known.
+    fn note(&mut self, reason: &'static str) -> bool {
+        if self.reason != reason {
+            (self.reason, self.alike) = (reason, 0);
+        }
+        self.alike = self.alike.saturating_add(1);
+        self.alike > LOGGED_FAILURES
+    }
+}
 
 /// Keys to be reconciled. Memory is bounded by the number of distinct keys.
 #[derive(Debug)]
@@ -32,7 +62,7 @@ struct State<K> {
     dirty: HashSet<K>,
     timers: BTreeMap<(Instant, u64), K>,
     timer_of: HashMap<K, (Instant, u64)>,
-    failures: HashMap<K, u32>,
+    failures: HashMap<K, Failures>,
     sequence: u64,
 }
 
@@ -95,47 +125,61 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// Work on `key` has succeeded; `again` sets its timer.
-    pub fn done(&self, key: &K, again: Option<Duration>) {
+    /// Work on `key` has succeeded; `again` sets its timer. Returns how often it had failed, if not all of that was logged.
+    pub fn done(&self, key: &K, again: Option<Duration>) -> Option<u32> {
         let mut state = self.state.lock();
-        state.failures.remove(key);
+        let failures = state.failures.remove(key);
         state.finish(key, again);
         drop(state);
         self.changed.notify_one();
+        failures
+            .filter(|failures| failures.alike > LOGGED_FAILURES)
+            .map(|failures| failures.alike)
     }
 
-    /// Work on `key` has failed and is repeated after a delay, which grows with each consecutive failure. Returns the delay.
+    /// Work on `key` has failed for this reason and is repeated after a delay, which grows with each consecutive failure up to `longest`,
+    /// and is at least what the API server has asked for.
     ///
     /// An attempt that an event caused before the delay was over does not lengthen it. Otherwise a burst of events during an
     /// outage would postpone the recovery.
-    pub fn failed(&self, key: &K) -> Duration {
+    pub fn failed(
+        &self,
+        key: &K,
+        reason: &'static str,
+        longest: Duration,
+        asked: Option<Duration>,
+    ) -> Failed {
         let mut state = self.state.lock();
         let pending = state
             .timer_of
             .get(key)
             .map(|(at, _)| at.saturating_duration_since(Instant::now()));
-        let delay = match pending.filter(|_| state.failures.contains_key(key)) {
-            Some(left) => left,
+        let pending = pending.filter(|_| state.failures.contains_key(key));
+        let failures = state.failures.entry(key.clone()).or_default();
+        let is_known = failures.note(reason);
+        let delay = match pending {
+            // The failure before may have been one that is repeated rarely.
+            Some(left) => left.min(longest),
             None => {
-                let failures = state.failures.entry(key.clone()).or_insert(0);
-                *failures = failures.saturating_add(1);
-                delay(*failures, self.environment.fraction())
+                failures.count = failures.count.saturating_add(1);
+                delay(failures.count, longest, self.environment.fraction())
             }
         };
+        let delay = delay.max(asked.unwrap_or_default().min(longest));
         state.finish(key, Some(delay));
         drop(state);
         self.changed.notify_one();
-        delay
+        Failed { delay, is_known }
     }
 }
 
-/// Delay after the n-th consecutive failure: doubled each time, times a random factor from 0.75 to 1.25.
-fn delay(failures: u32, random: f64) -> Duration {
+/// Delay after the n-th consecutive failure: doubled each time up to `longest`, times a random factor from 0.75 to 1.25.
+fn delay(failures: u32, longest: Duration, random: f64) -> Duration {
     let doubled = FIRST_DELAY.saturating_mul(
         1u32.checked_shl(failures.saturating_sub(1).min(16))
             .unwrap_or(u32::MAX),
     );
-    doubled.min(LONGEST_DELAY).mul_f64(0.75 + random / 2.0)
+    doubled.min(longest).mul_f64(0.75 + random / 2.0)
 }
 
 impl<K: Clone + Eq + Hash> State<K> {
@@ -179,7 +223,12 @@ impl<K: Clone + Eq + Hash> State<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::{LONGEST_DELAY, LONGEST_DELAY_OF_PERMANENT};
     use futures::FutureExt;
+
+    fn fail(queue: &Queue<&'static str>, key: &'static str) -> Duration {
+        queue.failed(&key, "reason", LONGEST_DELAY, None).delay
+    }
 
     fn try_next(queue: &Queue<&'static str>) -> Option<&'static str> {
         queue.next().now_or_never()
@@ -226,7 +275,7 @@ mod tests {
         let mut last = Duration::ZERO;
         for _ in 0..6 {
             let key = queue.next().await;
-            let delay = queue.failed(&key);
+            let delay = fail(&queue, key);
             assert!(delay > last.mul_f64(1.1), "{delay:?} after {last:?}");
             last = delay;
         }
@@ -234,22 +283,75 @@ mod tests {
         queue.done(&key, None);
         queue.add("a");
         let key = queue.next().await;
-        assert!(queue.failed(&key) < Duration::from_secs(1));
-        assert!(delay(1000, 1.0) <= LONGEST_DELAY.mul_f64(1.25));
+        assert!(fail(&queue, key) < Duration::from_secs(1));
+        for longest in [LONGEST_DELAY, LONGEST_DELAY_OF_PERMANENT] {
+            assert!(delay(1000, longest, 1.0) == longest.mul_f64(1.25));
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn events_do_not_lengthen_the_delay() {
         let queue = Queue::new(&Environment::default());
         queue.add("a");
-        let first = queue.failed(&queue.next().await);
+        let key = queue.next().await;
+        let first = fail(&queue, key);
         for _ in 0..20 {
             queue.add("a");
-            let delay = queue.failed(&queue.next().await);
+            let key = queue.next().await;
+            let delay = fail(&queue, key);
             assert!(delay <= first, "{delay:?} after {first:?}");
         }
         // Once the delay is over, the next failure counts.
-        assert!(queue.failed(&queue.next().await) > first);
+        let key = queue.next().await;
+        assert!(fail(&queue, key) > first);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_known_from_the_third_time_on_until_another_one_or_a_success() {
+        let queue = Queue::new(&Environment::default());
+        for (reason, known) in [
+            ("a", false),
+            ("a", false),
+            ("a", true),
+            ("a", true),
+            ("b", false),
+            ("a", false),
+        ] {
+            queue.add("key");
+            let key = queue.next().await;
+            let failed = queue.failed(&key, reason, LONGEST_DELAY, None);
+            assert_eq!(failed.is_known, known, "{reason}");
+        }
+        queue.add("key");
+        assert_eq!(queue.done(&queue.next().await, None), None, "each was logged");
+        for _ in 0..5 {
+            queue.add("key");
+            let key = queue.next().await;
+            fail(&queue, key);
+        }
+        queue.add("key");
+        assert_eq!(queue.done(&queue.next().await, None), Some(5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_retried_rarely_does_not_delay_what_may_pass_and_a_server_is_given_the_time_it_asks_for()
+    {
+        let queue = Queue::new(&Environment::default());
+        queue.add("a");
+        let mut last = Duration::ZERO;
+        for _ in 0..14 {
+            let key = queue.next().await;
+            last = queue.failed(&key, "a", LONGEST_DELAY_OF_PERMANENT, None).delay;
+        }
+        assert!(last >= LONGEST_DELAY_OF_PERMANENT.mul_f64(0.75), "{last:?}");
+        queue.add("a");
+        let key = queue.next().await;
+        assert!(fail(&queue, key) <= LONGEST_DELAY);
+
+        queue.add("b");
+        let asked = Some(Duration::from_secs(7));
+        let key = queue.next().await;
+        assert_eq!(queue.failed(&key, "b", LONGEST_DELAY, asked).delay.as_secs(), 7);
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,6 +5,15 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+/// Start of the name of the gate of a replica's own Lease.
+pub const LEASE: &str = "Lease";
+/// Start of the names of the gates of rights.
+pub const RIGHTS: &str = "rights";
+/// Name of the gate of the CustomResourceDefinitions.
+pub const DEFINITIONS: &str = "CustomResourceDefinitions";
+/// Start of the names of the gates of credentials.
+pub const CREDENTIALS: &str = "credentials";
+
 /// What a service waits for.
 #[derive(Clone, Debug)]
 pub struct Readiness {
@@ -78,6 +87,23 @@ impl Gates {
     /// Returns once every gate of this cluster whose name starts with `prefix` is open.
     pub async fn opened(&self, prefix: &str) {
         self.readiness.opened(&format!("{}{prefix}", self.prefix)).await;
+    }
+
+    /// Names of the closed gates of this cluster.
+    pub fn closed(&self) -> Vec<String> {
+        self.names(&self.readiness.waiting.borrow())
+    }
+
+    /// Returns once the names of the closed gates fulfil this.
+    pub async fn until(&self, is_so: impl Fn(&[String]) -> bool) {
+        let mut waiting = self.readiness.waiting.subscribe();
+        // The sender lives as long as `self`, so that this can't fail.
+        let _ = waiting.wait_for(|waiting| is_so(&self.names(waiting))).await;
+    }
+
+    fn names(&self, waiting: &BTreeMap<String, String>) -> Vec<String> {
+        let names = waiting.keys().filter_map(|name| name.strip_prefix(&self.prefix));
+        names.map(str::to_owned).collect()
     }
 }
 

@@ -1,8 +1,10 @@
 //! The ways in which a request to the API server fails that make a difference to a controller.
 
+use std::time::Duration;
+
 use osm_api::Reason;
 
-use crate::error::{self, Failure};
+use crate::error::{self, Failure, LONGEST_DELAY, LONGEST_DELAY_OF_PERMANENT};
 
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
@@ -27,6 +29,11 @@ pub enum RequestError {
         /// The object or the operation.
         what: &'static str,
         source: Box<kube::Error>,
+    },
+    #[error("nothing is written because of the CustomResourceDefinitions: {problem}")]
+    DefinitionsOutdated {
+        /// Which fields they lack, and what to do.
+        problem: String,
     },
 }
 
@@ -55,7 +62,7 @@ impl RequestError {
         match self {
             Self::Failed { source, .. } => !error::is_code(source, 403),
             Self::Conflict { .. } => true,
-            Self::NamespaceMissing { .. } => false,
+            Self::NamespaceMissing { .. } | Self::DefinitionsOutdated { .. } => false,
         }
     }
 }
@@ -67,10 +74,25 @@ impl Failure for RequestError {
             Self::Failed { .. } => Reason::RequestFailed,
             Self::Conflict { .. } => Reason::Conflict,
             Self::NamespaceMissing { .. } => Reason::NamespaceMissing,
+            Self::DefinitionsOutdated { .. } => Reason::DefinitionsOutdated,
         }
     }
 
     fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict { .. })
+    }
+
+    fn longest_delay(&self) -> Duration {
+        match self.may_pass() {
+            true => LONGEST_DELAY,
+            false => LONGEST_DELAY_OF_PERMANENT,
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Failed { source, .. } => error::retry_after(source),
+            _ => None,
+        }
     }
 }

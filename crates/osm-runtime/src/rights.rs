@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 use crate::error::brief;
-use crate::readiness::ProblemGate;
+use crate::readiness::{ProblemGate, RIGHTS};
 use crate::{Cluster, Connection, settings};
 
 /// Pauses while rights are missing. At the very start they may just have been granted.
@@ -36,7 +36,7 @@ pub fn spawn(cluster: &Cluster) {
             gate: {
                 let role = connection.role();
                 ProblemGate::new(
-                    cluster.gates.gate(format!("rights{}", role.place())),
+                    cluster.gates.gate(format!("{RIGHTS}{}", role.place())),
                     role.label(),
                 )
             },
@@ -45,7 +45,9 @@ pub fn spawn(cluster: &Cluster) {
             installation: cluster.installation.clone(),
             backoff: Backoff::new(&process.environment, FIRST_PAUSE, LONGEST_PAUSE),
         };
-        tokio::spawn(check.run(cluster.settings.clone(), cluster.shutdown.clone()));
+        let what = format!("rights{}", connection.role().place());
+        let run = check.run(cluster.settings.clone(), cluster.shutdown.clone());
+        cluster.supervisor().spawn(what, &cluster.shutdown, run);
     }
 }
 

@@ -10,11 +10,15 @@ use std::time::{Duration, Instant};
 use osm_api::Reason;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::Failure;
+use crate::error::{Failure, LONGEST_DELAY};
 use crate::metrics::{Metrics, Outcome};
-use crate::queue::Queue;
-use crate::replicas::{OnChange, Replicas};
+use crate::queue::{Failed, Queue};
+use crate::readiness::LEASE;
+use crate::replicas::{OnChange, Replicas, fitness};
 use crate::{Cluster, watch};
+
+/// A replica joins the others as soon as it is ready, and after this time in any case: it may be the only one.
+const MAX_JOIN_DELAY: Duration = Duration::from_secs(5);
 
 /// At shutdown, the Lease is given up after this time even if reconciles still run, so that the other replicas can take over.
 const MAX_HANDOVER_DELAY: Duration = Duration::from_secs(2);
@@ -47,7 +51,8 @@ pub struct Limits {
 }
 
 /// Waits until every watch is in step, then reconciles the keys of this replica until shutdown. Before that, an object that no
-/// watch has shown yet would look like a deleted one. The replicas that serve `installation` divide the keys.
+/// watch has shown yet would look like a deleted one. The replicas that serve `installation` divide the keys; one that is not ready gets
+/// none while another one is.
 pub async fn work<K, S, F, Fut, E>(
     cluster: &Cluster,
     installation: &str,
@@ -62,11 +67,14 @@ pub async fn work<K, S, F, Fut, E>(
     E: Failure + 'static,
 {
     let (member, shutdown) = (Replicas::watch(cluster, installation), cluster.shutdown.clone());
-    if shutdown
-        .run_until_cancelled(cluster.gates.opened(watch::GATE))
-        .await
-        .is_none()
-    {
+    let ready = async {
+        cluster.gates.opened(watch::GATE).await;
+        let all_open = cluster
+            .gates
+            .until(|closed| closed.iter().all(|gate| gate == LEASE));
+        let _ = tokio::time::timeout(MAX_JOIN_DELAY, all_open).await;
+    };
+    if shutdown.run_until_cancelled(ready).await.is_none() {
         return;
     }
     let process = &cluster.process;
@@ -75,6 +83,9 @@ pub async fn work<K, S, F, Fut, E>(
         timeout: process.args.reconcile_timeout(),
     };
     let replicas = member.replicas().clone();
+    let wake = wake_when_well(cluster.clone(), queue.clone(), shared.clone());
+    let stop = shutdown.clone();
+    tokio::spawn(async move { stop.run_until_cancelled(wake).await });
     let mut joined = member.join(wakes(queue.clone(), shared.clone()));
     let worked = CancellationToken::new();
     let work = async {
@@ -98,6 +109,17 @@ pub async fn work<K, S, F, Fut, E>(
         joined.leave().await;
     };
     tokio::join!(work, leave);
+}
+
+/// Queues every key of this replica whenever a missing right or the like has been put right. Nothing else would tell of it, and failures
+/// that only a person can put right are retried rarely.
+async fn wake_when_well<K: Key>(cluster: Cluster, queue: Arc<Queue<K>>, shared: impl Shared<K>) {
+    let is_unwell = |closed: &[String]| closed.iter().any(|gate| fitness::is_vital(gate));
+    loop {
+        cluster.gates.until(is_unwell).await;
+        cluster.gates.until(|closed| !is_unwell(closed)).await;
+        shared.known().into_iter().for_each(|key| queue.add(key));
+    }
 }
 
 /// Queues the keys that this replica now owns, to be reconciled, and those that it has lost, to be released.
@@ -149,28 +171,38 @@ pub async fn run<K, S, F, Fut, E>(
                 let started = Instant::now();
                 // A task of its own, so that a panic ends this reconcile and nothing else.
                 let task = tokio::spawn(tokio::time::timeout(limits.timeout, reconcile(key.clone())));
+                let failed = |reason: &'static str| queue.failed(&key, reason, LONGEST_DELAY, None);
                 let (outcome, reason) = match task.await {
                     Ok(Ok(Ok(again))) => {
-                        queue.done(&key, again);
+                        if let Some(failures) = queue.done(&key, again) {
+                            tracing::info!(object = %key, failures, "the reconcile succeeds again");
+                        }
                         (Outcome::Success, "")
                     }
                     Ok(Ok(Err(error))) if error.is_conflict() => {
-                        let delay = queue.failed(&key);
+                        let reason = error.reason().as_str();
+                        let delay = failed(reason).delay;
                         tracing::debug!(object = %key, %error, ?delay, "another writer changed the object; the reconcile is repeated");
-                        (Outcome::Conflict, error.reason().as_str())
+                        (Outcome::Conflict, reason)
                     }
                     Ok(Ok(Err(error))) => {
-                        let delay = queue.failed(&key);
-                        tracing::warn!(object = %key, reason = %error.reason(), %error, ?delay, "reconcile failed");
-                        (Outcome::Failure, error.reason().as_str())
+                        let reason = error.reason().as_str();
+                        let Failed { delay, is_known } =
+                            queue.failed(&key, reason, error.longest_delay(), error.retry_after());
+                        if is_known {
+                            tracing::debug!(object = %key, reason, %error, ?delay, "reconcile failed");
+                        } else {
+                            tracing::warn!(object = %key, reason, %error, ?delay, "reconcile failed");
+                        }
+                        (Outcome::Failure, reason)
                     }
                     Ok(Err(_)) => {
-                        let delay = queue.failed(&key);
+                        let delay = failed(Reason::Timeout.as_str()).delay;
                         tracing::warn!(object = %key, limit = ?limits.timeout, ?delay, "the reconcile exceeded its time limit");
                         (Outcome::Timeout, Reason::Timeout.as_str())
                     }
                     Err(error) => {
-                        let delay = queue.failed(&key);
+                        let delay = failed(Reason::Panic.as_str()).delay;
                         tracing::error!(object = %key, panic = error.is_panic(), ?delay, "the reconcile panicked; please report this");
                         (Outcome::Panic, Reason::Panic.as_str())
                     }

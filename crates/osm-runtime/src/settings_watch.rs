@@ -19,42 +19,39 @@ pub fn spawn(cluster: &Cluster, sender: settings::Sender) {
         .gate(format!("settings ({place}, key {SETTINGS_KEY})"));
     gate.close(format!("create it; an empty {SETTINGS_KEY} means the defaults"));
     let valid = cluster.process.metrics.settings_valid.clone();
-    let changed = move |change: Change<Option<String>>| {
-        let text = change.new.map(|text| (*text).clone());
-        match settings::read(text.map(Option::unwrap_or_default)) {
-            Ok(current) => {
-                gate.open();
-                valid.set(1);
-                let changed = sender.send_if_modified(|last| {
-                    let differs = last.as_deref() != Some(&current);
-                    if differs {
-                        *last = Some(Arc::new(current));
-                    }
-                    differs
-                });
-                if changed {
-                    tracing::info!(from = place, "settings are in force");
+    let changed = move |change: Change<settings::Document>| match settings::read(change.new.as_deref()) {
+        Ok(current) => {
+            gate.open();
+            valid.set(1);
+            let changed = sender.send_if_modified(|last| {
+                let differs = last.as_deref() != Some(&current);
+                if differs {
+                    *last = Some(Arc::new(current));
                 }
+                differs
+            });
+            if changed {
+                tracing::info!(from = place, "settings are in force");
             }
-            Err(problem) => {
-                gate.close(problem.to_string());
-                valid.set(0);
-                let refused = format!("{place}, key {SETTINGS_KEY}: {}", problem.in_one_line());
-                sender.send_if_modified(|last| match last {
-                    Some(current) if current.refused.as_ref() != Some(&refused) => {
-                        Arc::make_mut(current).refused = Some(refused);
-                        true
-                    }
-                    _ => false,
-                });
-                let kept = sender.borrow().is_some();
-                tracing::error!(from = place, kept_last_good = kept, "{problem}");
-            }
+        }
+        Err(problem) => {
+            gate.close(problem.to_string());
+            valid.set(0);
+            let refused = format!("{place}, key {SETTINGS_KEY}: {}", problem.in_one_line());
+            sender.send_if_modified(|last| match last {
+                Some(current) if current.refused.as_ref() != Some(&refused) => {
+                    Arc::make_mut(current).refused = Some(refused);
+                    true
+                }
+                _ => false,
+            });
+            let kept = sender.borrow().is_some();
+            tracing::error!(from = place, kept_last_good = kept, "{problem}");
         }
     };
     Watch::namespaced(&cluster.management, cluster.namespace(), "settings")
         .named(&name)
-        .project(|map: ConfigMap| Some(map.data.and_then(|mut data| data.remove(SETTINGS_KEY))))
+        .project(|map: ConfigMap| Some(settings::document(map)))
         .on_change(changed)
         .spawn(cluster);
 }
@@ -62,9 +59,12 @@ pub fn spawn(cluster: &Cluster, sender: settings::Sender) {
 /// Calls `changed` whenever other settings come into force or are refused.
 pub fn on_change(cluster: &Cluster, changed: impl Fn() + Send + 'static) {
     let (mut settings, shutdown) = (cluster.settings.clone(), cluster.shutdown.clone());
-    tokio::spawn(async move {
-        while let Some(Ok(())) = shutdown.run_until_cancelled(settings.changed()).await {
-            changed();
-        }
-    });
+    let end = shutdown.clone();
+    cluster
+        .supervisor()
+        .spawn("changes of the settings", &end, async move {
+            while let Some(Ok(())) = shutdown.run_until_cancelled(settings.changed()).await {
+                changed();
+            }
+        });
 }

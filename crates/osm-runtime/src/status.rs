@@ -3,15 +3,20 @@
 use std::fmt::Debug;
 
 use kube::api::{PartialObjectMeta, Patch, PatchParams};
+use kube::core::Request;
 use kube::{Api, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use crate::read;
+
 /// Applies `status` as the fields of `manager`; what this manager owned and leaves out is removed.
 ///
 /// The resourceVersion makes the write fail with 409 if the object has changed, or was replaced by another one of the same
 /// name. A uid would not: the API server ignores it in a server-side apply.
+///
+/// Returns the object as it is now; `None` if it can't be decoded.
 ///
 /// # Errors
 /// Those of the request; 404 if the object no longer exists.
@@ -21,17 +26,20 @@ pub async fn apply<K>(
     name: &str,
     resource_version: &str,
     status: &impl Serialize,
-) -> Result<K, kube::Error>
+) -> Result<Option<K>, kube::Error>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned,
 {
     let patch = json!({
         "apiVersion": K::api_version(&()), "kind": K::kind(&()),
         "metadata": {"name": name, "resourceVersion": resource_version},
         "status": status,
     });
-    api.patch_status(name, &PatchParams::apply(manager).force(), &Patch::Apply(&patch))
-        .await
+    let params = PatchParams::apply(manager).force();
+    let request =
+        Request::new(api.resource_url()).patch_subresource("status", name, &params, &Patch::Apply(&patch));
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    read::send(api, request, Some, |_| None).await
 }
 
 /// Reads an object's metadata from the API server. `None` only if the 404 is about this very object. A missing

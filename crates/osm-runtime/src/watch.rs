@@ -1,16 +1,14 @@
 //! Keeps a cache in step with the API server.
 
+use std::collections::HashMap;
 use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream::BoxStream;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::DeserializeGuard;
-use kube::runtime::watcher;
-use kube::{Api, Resource};
+use kube::Resource;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -19,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::Backoff;
 use crate::cache::{Cache, Change, Version};
 use crate::connection_role::ConnectionRole;
+use crate::list_watch::{self, Event, Item, ListWatch, Selection};
+use crate::object::Unreadable;
 use crate::readiness::Gate;
 use crate::{Cluster, Connection, Metrics, error};
 
@@ -30,7 +30,10 @@ const MAX_FAULT_GAP: Duration = Duration::from_secs(180);
 
 /// Pauses after failures of a watch.
 const FIRST_PAUSE: Duration = Duration::from_millis(800);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The largest number of objects that can't be decoded and that the log names, for each watch.
+const MAX_REPORTED: usize = 1000;
 
 /// Start of the names of the gates that open once a watch is in step.
 pub const GATE: &str = "watch of ";
@@ -50,19 +53,19 @@ impl<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + '
 
 /// Which objects are watched.
 pub struct Watch<K> {
-    api: Api<DeserializeGuard<K>>,
-    config: watcher::Config,
+    selection: Selection,
     /// For logs, metrics and readiness.
     what: &'static str,
     /// Part of the gate's name where several namespaces are watched.
     namespace: Option<String>,
     role: ConnectionRole,
+    kind: PhantomData<fn() -> K>,
 }
 
 impl<K: Watchable> Watch<K> {
     /// All objects of the cluster. `what` names them in logs, metrics and readiness.
     pub fn all(connection: &Connection, what: &'static str) -> Self {
-        Self::of(connection, what, Api::all(connection.client.clone()))
+        Self::of(connection, what, K::url_path(&(), None))
     }
 
     /// The objects of a namespace.
@@ -70,11 +73,7 @@ impl<K: Watchable> Watch<K> {
     where
         K: Resource<Scope = NamespaceResourceScope>,
     {
-        Self::of(
-            connection,
-            what,
-            Api::namespaced(connection.client.clone(), namespace),
-        )
+        Self::of(connection, what, K::url_path(&(), Some(namespace)))
     }
 
     /// The objects of one of several namespaces that are watched. Readiness waits for each of them, and names it.
@@ -88,31 +87,37 @@ impl<K: Watchable> Watch<K> {
         }
     }
 
-    fn of(connection: &Connection, what: &'static str, api: Api<DeserializeGuard<K>>) -> Self {
+    fn of(connection: &Connection, what: &'static str, path: String) -> Self {
         Self {
-            api,
-            config: watcher::Config::default(),
+            selection: connection.selection(path),
             what,
             namespace: None,
             role: connection.role(),
+            kind: PhantomData,
         }
     }
 
     /// Only those with these labels.
     pub fn labels(mut self, selector: &str) -> Self {
-        self.config = self.config.labels(selector);
+        self.selection.labels = Some(selector.to_owned());
         self
     }
 
     /// Only those with these fields.
     pub fn fields(mut self, selector: &str) -> Self {
-        self.config = self.config.fields(selector);
+        self.selection.fields = Some(selector.to_owned());
         self
     }
 
     /// Only the one of this name.
     pub fn named(self, name: &str) -> Self {
-        self.fields(&format!("metadata.name={name}"))
+        self.fields(&format!("metadata.name={name}")).at_most(1)
+    }
+
+    /// There can't be more of them. A server that shows more does not work.
+    pub fn at_most(mut self, objects: usize) -> Self {
+        self.selection.most = objects;
+        self
     }
 
     /// Reduces each object to what decisions need; `None`: it is of no interest.
@@ -120,9 +125,11 @@ impl<K: Watchable> Watch<K> {
         Projection {
             watch: self,
             project: Box::new(project),
+            unreadable: Box::new(|_| None),
             cache: Arc::default(),
             on_change: Box::new(|_| ()),
             awaited: true,
+            end: None,
         }
     }
 }
@@ -131,12 +138,16 @@ impl<K: Watchable> Watch<K> {
 pub struct Projection<K, V> {
     watch: Watch<K>,
     project: Project<K, V>,
+    unreadable: ProjectUnreadable<V>,
     cache: Arc<Cache<V>>,
     on_change: Box<dyn Fn(Change<V>) + Send + Sync>,
     awaited: bool,
+    /// Cancelled when the watch is to end before the service does.
+    end: Option<CancellationToken>,
 }
 
 type Project<K, V> = Box<dyn Fn(K) -> Option<V> + Send + Sync>;
+type ProjectUnreadable<V> = Box<dyn Fn(&Unreadable<'_>) -> Option<V> + Send + Sync>;
 
 impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
     /// Keeps the values in this cache.
@@ -155,7 +166,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
         }
     }
 
-    /// Readiness does not wait for the first complete list: for a watch that starts later than the others.
+    /// Readiness does not wait for the first complete list: for a watch that starts later than the others, or that only some objects need.
     pub fn unawaited(self) -> Self {
         Self {
             awaited: false,
@@ -163,37 +174,65 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
         }
     }
 
+    /// What is kept of an object that can't be decoded. Without this, such an object is ignored, but for a metric and a line in the log.
+    pub fn unreadable(self, project: impl Fn(&Unreadable<'_>) -> Option<V> + Send + Sync + 'static) -> Self {
+        Self {
+            unreadable: Box::new(project),
+            ..self
+        }
+    }
+
+    /// The watch ends when `end` is cancelled, not only with the service.
+    pub fn until(self, end: &CancellationToken) -> Self {
+        Self {
+            end: Some(end.clone()),
+            ..self
+        }
+    }
+
+    /// As [`Self::unawaited`], if it is so.
+    pub fn unawaited_if(self, unawaited: bool) -> Self {
+        if unawaited { self.unawaited() } else { self }
+    }
+
     /// Watches until shutdown, in a task of its own.
     pub fn spawn(self, cluster: &Cluster) {
         let Watch {
-            api,
-            config,
+            selection,
             what,
             namespace,
             role,
+            ..
         } = self.watch;
-        let gate = self
-            .awaited
-            .then(|| cluster.gates.gate(gate_name(what, namespace.as_deref(), role)));
+        let name = gate_name(what, namespace.as_deref(), role);
+        let gate = self.awaited.then(|| cluster.gates.gate(&name));
+        let end = self.end.unwrap_or_else(|| cluster.shutdown.clone());
+        let most = selection.most;
         let running = RunningWatch {
-            api,
-            config,
-            what,
-            cluster: role.label(),
-            project: self.project,
-            cache: self.cache,
-            on_change: self.on_change,
-            metrics: cluster.process.metrics.clone(),
-            shutdown: cluster.shutdown.clone(),
+            source: ListWatch::new(selection),
+            end: end.clone(),
             relist: cluster.relist.subscribe(),
             backoff: Backoff::new(&cluster.process.environment, FIRST_PAUSE, LONGEST_PAUSE),
-            health: Health {
-                gate,
-                in_step: false,
-                fault: None,
+            shown: Shown {
+                what,
+                cluster: role.label(),
+                most,
+                project: self.project,
+                unreadable: self.unreadable,
+                cache: self.cache,
+                on_change: self.on_change,
+                metrics: cluster.process.metrics.clone(),
+                health: Health {
+                    gate,
+                    in_step: false,
+                    fault: None,
+                },
+                reported: HashMap::new(),
+                is_full: false,
+                lives: false,
             },
         };
-        tokio::spawn(running.run());
+        cluster.supervisor().spawn(name, &end, running.run());
     }
 }
 
@@ -204,75 +243,93 @@ fn gate_name(what: &str, namespace: Option<&str>, role: ConnectionRole) -> Strin
 
 /// A watch that runs.
 struct RunningWatch<K, V> {
-    api: Api<DeserializeGuard<K>>,
-    config: watcher::Config,
-    what: &'static str,
-    cluster: &'static str,
-    project: Project<K, V>,
-    cache: Arc<Cache<V>>,
-    on_change: Box<dyn Fn(Change<V>) + Send + Sync>,
-    metrics: Metrics,
-    shutdown: CancellationToken,
+    source: ListWatch<K>,
+    end: CancellationToken,
     relist: watch::Receiver<()>,
     backoff: Backoff,
-    health: Health,
+    shown: Shown<K, V>,
 }
-
-type Events<K> = BoxStream<'static, watcher::Result<watcher::Event<DeserializeGuard<K>>>>;
 
 impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
     async fn run(mut self) {
-        let mut events = self.list_and_watch();
         loop {
-            let event = tokio::select! {
+            let shown = &mut self.shown;
+            let mut show = |event: Event<'_, K>| shown.show(event);
+            let stepped = tokio::select! {
                 biased;
-                () = self.shutdown.cancelled() => return,
+                () = self.end.cancelled() => return,
                 Ok(()) = self.relist.changed() => {
-                    events = self.list_and_watch();
+                    self.source.list_again();
                     continue;
                 }
-                Some(event) = events.next() => event,
-                else => return,
+                stepped = self.source.step(&mut show) => stepped,
             };
-            match event {
-                Ok(event) => {
-                    self.health.lives();
-                    self.show(event);
-                    self.backoff.reset();
+            let stepped = match std::mem::take(&mut self.shown.is_full) {
+                true => Err(list_watch::Error::TooMany(self.shown.most)),
+                false => stepped,
+            };
+            if std::mem::take(&mut self.shown.lives) {
+                self.shown.health.lives();
+                self.backoff.reset();
+            }
+            if let Err(error) = stepped {
+                let list_again = self.shown.failed(&error);
+                let pause = tokio::time::sleep(self.backoff.failed());
+                if self.end.run_until_cancelled(pause).await.is_none() {
+                    return;
                 }
-                Err(error) => {
-                    let list_again = self.failed(&error);
-                    let pause = tokio::time::sleep(self.backoff.failed());
-                    if self.shutdown.run_until_cancelled(pause).await.is_none() {
-                        return;
-                    }
-                    if list_again {
-                        events = self.list_and_watch();
-                    }
+                if list_again {
+                    self.source.list_again();
                 }
             }
         }
     }
+}
 
-    fn list_and_watch(&self) -> Events<K> {
-        watcher(self.api.clone(), self.config.clone()).boxed()
-    }
+/// What a watch has shown.
+struct Shown<K, V> {
+    what: &'static str,
+    cluster: &'static str,
+    /// The largest number of objects.
+    most: usize,
+    project: Project<K, V>,
+    unreadable: ProjectUnreadable<V>,
+    cache: Arc<Cache<V>>,
+    on_change: Box<dyn Fn(Change<V>) + Send + Sync>,
+    metrics: Metrics,
+    health: Health,
+    /// resourceVersions of the objects that can't be decoded, as they were last reported, by key.
+    reported: HashMap<String, String>,
+    /// There are more objects than are kept.
+    is_full: bool,
+    /// The last step has shown that the watch works.
+    lives: bool,
+}
 
-    fn show(&mut self, event: watcher::Event<DeserializeGuard<K>>) {
+impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
+    fn show(&mut self, event: Event<'_, K>) {
+        // A list that begins or goes on may still fail.
+        self.lives = !matches!(event, Event::ListBegins | Event::Listed(_));
         let change = match event {
-            watcher::Event::Init => {
+            Event::Bookmark => None,
+            Event::ListBegins => {
                 self.cache.list_begins();
                 None
             }
-            watcher::Event::InitApply(object) | watcher::Event::Apply(object) => match self.read(object) {
-                (key, version, Some(value)) => self.cache.shown(&key, version, value),
+            Event::Listed(object) | Event::Applied(object) => match self.read(object) {
+                (key, version, Some(value)) => self.keep(&key, version, value),
                 (key, version, None) => self.cache.gone(&key, &version),
             },
-            watcher::Event::Delete(object) => {
-                let (key, version, _) = self.read(object);
-                self.cache.gone(&key, &version)
+            Event::Deleted(object) => {
+                let meta = match &object {
+                    Ok(object) => object.meta(),
+                    Err(unreadable) => &unreadable.metadata,
+                };
+                let key = key(meta);
+                self.reported.remove(&key);
+                self.cache.gone(&key, &Version::of(meta))
             }
-            watcher::Event::InitDone => {
+            Event::ListEnded => {
                 self.cache.list_ended().into_iter().for_each(&self.on_change);
                 tracing::debug!(
                     cluster = self.cluster,
@@ -289,28 +346,50 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
         }
     }
 
-    fn read(&self, object: DeserializeGuard<K>) -> (String, Version, Option<V>) {
-        match object.0 {
+    fn keep(&mut self, key: &str, version: Version, value: V) -> Option<Change<V>> {
+        if self.cache.len() >= self.most && self.cache.get(key).is_none() {
+            self.is_full = true;
+            return None;
+        }
+        self.cache.shown(key, version, value)
+    }
+
+    fn read(&mut self, object: Item<'_, K>) -> (String, Version, Option<V>) {
+        match object {
             Ok(object) => {
                 let (key, version) = (key(object.meta()), Version::of(object.meta()));
+                self.reported.remove(&key);
                 (key, version, (self.project)(object))
             }
-            Err(invalid) => {
-                self.metrics.invalid_object(self.what);
-                let key = key(&invalid.metadata);
-                tracing::warn!(
-                    cluster = self.cluster,
-                    kind = self.what,
-                    object = key,
-                    "the object does not match its schema and is ignored; correct it"
-                );
-                (key, Version::of(&invalid.metadata), None)
+            Err(unreadable) => {
+                let (key, version) = (key(&unreadable.metadata), Version::of(&unreadable.metadata));
+                self.report(&key, &unreadable);
+                (key, version, (self.unreadable)(&unreadable))
             }
         }
     }
 
+    /// Counts and logs it, once for each resourceVersion. The log names so many objects and no more.
+    fn report(&mut self, key: &str, unreadable: &Unreadable<'_>) {
+        let version = unreadable.metadata.resource_version.clone().unwrap_or_default();
+        if self.reported.get(key) == Some(&version) {
+            return;
+        }
+        self.metrics.invalid_object(self.what);
+        if self.reported.len() < MAX_REPORTED || self.reported.contains_key(key) {
+            tracing::warn!(
+                cluster = self.cluster,
+                kind = self.what,
+                object = key,
+                "the object can't be read: {}",
+                unreadable.problem
+            );
+            self.reported.insert(key.to_owned(), version);
+        }
+    }
+
     /// Returns whether to list everything again.
-    fn failed(&mut self, error: &watcher::Error) -> bool {
+    fn failed(&mut self, error: &list_watch::Error) -> bool {
         self.metrics.watch_failed(self.cluster, self.what);
         tracing::warn!(
             cluster = self.cluster,
@@ -325,8 +404,11 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
 /// Whether a watch could not be restarted where it had stopped. An API server that was away may come back with a restored
 /// store. It accepts a watch from a resourceVersion that it has not reached yet, and shows nothing. So the watch lists
 /// everything again.
-fn has_not_restarted(error: &watcher::Error) -> bool {
-    matches!(error, watcher::Error::WatchStartFailed(_))
+fn has_not_restarted(error: &list_watch::Error) -> bool {
+    matches!(
+        error,
+        list_watch::Error::Start(_) | list_watch::Error::EndedAtOnce | list_watch::Error::TooMany(_)
+    )
 }
 
 /// Keeps the gate of a watch true.
@@ -367,7 +449,7 @@ impl Health {
 
     /// A watch that stays broken closes its gate. Returns whether it does. Only a new list then shows that it works again,
     /// since a watch is silent as long as nothing happens.
-    fn failed(&mut self, error: &watcher::Error, now: Instant) -> bool {
+    fn failed(&mut self, error: &list_watch::Error, now: Instant) -> bool {
         let before = self.fault.filter(|fault| now - fault.last < MAX_FAULT_GAP);
         let fault = Fault {
             since: before.map_or(now, |fault| fault.since),
@@ -414,8 +496,8 @@ mod tests {
         }
     }
 
-    fn error() -> watcher::Error {
-        watcher::Error::NoResourceVersion
+    fn error() -> list_watch::Error {
+        list_watch::Error::EndedAtOnce
     }
 
     fn in_step(readiness: &Readiness) -> Health {

@@ -386,7 +386,8 @@ async fn configs(client: &Client, seen: &mut Outcomes) -> Result<()> {
         "published": {"digest": "d", "revision": "1", "bootstrapSecret": "b", "provisioningSecret": "p", "credentialExpires": "e"}});
     let apply = async |manager: &str, name: &str, content: &Value| {
         let version = configs.get("c").await?.resource_version().unwrap_or_default();
-        status::apply(&configs, manager, name, &version, content).await
+        let applied = status::apply(&configs, manager, name, &version, content).await;
+        applied.map(|config| config.expect("a config that can be decoded"))
     };
     for (what, manager, content) in [
         ("status of one manager", "one", one(1, Some("1"))),
@@ -488,7 +489,9 @@ async fn configs(client: &Client, seen: &mut Outcomes) -> Result<()> {
     let version = before.resource_version().unwrap();
     seen.note(
         "status of the one before",
-        status::apply(&configs, "one", "c", &version, &one(3, None)).await,
+        status::apply(&configs, "one", "c", &version, &one(3, None))
+            .await
+            .map(|config| config.expect("a config that can be decoded")),
     );
     Ok(())
 }

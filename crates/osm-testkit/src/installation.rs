@@ -307,6 +307,18 @@ impl Installed {
         self.start_as(pod.into(), &installation, &[]).await
     }
 
+    /// Starts a service as this installation, but with these `--settings`.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_with_settings(&mut self, pod: impl Into<Pod>, settings: &str) -> Result<()> {
+        let installation = Installation {
+            settings: settings.to_owned(),
+            ..self.installation.clone()
+        };
+        self.start_as(pod.into(), &installation, &[]).await
+    }
+
     /// Starts secret-syncer as this installation, but with a `--namespace` in which there is nothing.
     ///
     /// # Errors
@@ -360,6 +372,9 @@ impl Installed {
         let profile_namespaces = installation.profile_namespaces.join(",");
         if service != Service::SecretSyncer && !profile_namespaces.is_empty() {
             args.extend(["--profile-namespaces", &profile_namespaces]);
+        }
+        if service == Service::OspController {
+            args.extend(installation.custom_profiles.then_some("--custom-profiles"));
         }
         let pool_settings_namespaces = installation.pool_settings_namespaces.join(",");
         if service == Service::OscController {
@@ -587,14 +602,31 @@ pub fn binaries() -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os("OSM_BIN_DIR") {
         return Ok(folder.into());
     }
-    let built = BUILT.get_or_init(|| build().map_err(|error| format!("{error:#}")));
+    let built = BUILT.get_or_init(|| {
+        let services = Service::ALL.map(Service::name);
+        build(&services).map_err(|error| format!("{error:#}"))
+    });
     built.clone().map_err(anyhow::Error::msg)
 }
 
-fn build() -> Result<PathBuf> {
-    let packages = Service::ALL
-        .iter()
-        .flat_map(|service| ["--package", service.name()]);
+/// The program osmctl, from the same folder as [`binaries`].
+///
+/// # Errors
+/// A build that fails.
+pub fn osmctl() -> Result<PathBuf> {
+    let folder = match std::env::var_os("OSM_BIN_DIR") {
+        Some(folder) => folder.into(),
+        None => build(&["osmctl"])?,
+    };
+    Ok(folder.join("osmctl"))
+}
+
+/// Builds the programs of these packages in the profile of the running program; returns their folder.
+///
+/// # Errors
+/// A build that fails.
+pub fn build(packages: &[&str]) -> Result<PathBuf> {
+    let packages = packages.iter().flat_map(|package| ["--package", package]);
     let status = osm_judges::cargo_tool::cargo()
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
         .args(["build", "--quiet"])
@@ -603,7 +635,7 @@ fn build() -> Result<PathBuf> {
         .context("cargo can't be run")?;
     ensure!(
         status.success(),
-        "the services can't be built: cargo build says why"
+        "the programs can't be built: cargo build says why"
     );
     // target/debug/deps/test-… → target/debug
     let program = std::env::current_exe()?;

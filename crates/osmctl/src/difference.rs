@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use similar::{ChangeTag, TextDiff};
 
+use crate::output::{self, BOLD, CYAN, GREEN, RED};
 use crate::tree::Tree;
 
 /// How long the comparison of two texts may look for the smallest difference.
@@ -11,12 +12,6 @@ const MAX_TIME: Duration = Duration::from_secs(2);
 
 /// Unchanged lines around a change.
 const CONTEXT: usize = 3;
-
-const BOLD: &str = "\x1b[1m";
-const RED: &str = "\x1b[31m";
-const GREEN: &str = "\x1b[32m";
-const CYAN: &str = "\x1b[36m";
-const RESET: &str = "\x1b[0m";
 
 /// A file that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,20 +48,33 @@ impl Difference {
         }
     }
 
+    /// Lines that are added and removed.
+    pub fn changed_lines(&self) -> (usize, usize) {
+        let (old, new) = self.texts();
+        let diff = TextDiff::configure().timeout(MAX_TIME).diff_lines(old, new);
+        let count = |tag| {
+            diff.iter_all_changes()
+                .filter(|change| change.tag() == tag)
+                .count()
+        };
+        (count(ChangeTag::Insert), count(ChangeTag::Delete))
+    }
+
+    fn texts(&self) -> (&str, &str) {
+        (
+            self.old.as_deref().unwrap_or_default(),
+            self.new.as_deref().unwrap_or_default(),
+        )
+    }
+
     /// As a unified diff.
     pub fn unified(&self, with_color: bool) -> String {
-        let paint = |color: &str, text: &str| match with_color {
-            true => format!("{color}{text}{RESET}"),
-            false => text.to_owned(),
-        };
+        let paint = |color: &str, text: &str| output::paint(color, text, with_color);
         let side = |prefix: &str, text: &Option<String>| match text {
             Some(_) => format!("{prefix}/{}", self.path),
             None => "/dev/null".to_owned(),
         };
-        let (old, new) = (
-            self.old.as_deref().unwrap_or_default(),
-            self.new.as_deref().unwrap_or_default(),
-        );
+        let (old, new) = self.texts();
         let diff = TextDiff::configure().timeout(MAX_TIME).diff_lines(old, new);
         let mut text = paint(
             BOLD,
@@ -83,12 +91,12 @@ impl Difference {
                     ChangeTag::Equal => (" ", ""),
                 };
                 let line = change.value().strip_suffix('\n').unwrap_or(change.value());
-                let line = format!("{sign}{}", visible(line, with_color));
-                text.push_str(&if color.is_empty() {
-                    line
-                } else {
-                    paint(color, &line)
-                });
+                // On a terminal, a file must not send control characters of its own.
+                let line = match with_color {
+                    true => format!("{sign}{}", output::visible(line)),
+                    false => format!("{sign}{line}"),
+                };
+                text.push_str(&paint(color, &line));
                 text.push('\n');
                 if change.missing_newline() {
                     text.push_str("\\ No newline at end of file\n");
@@ -96,22 +104,5 @@ impl Difference {
             }
         }
         text
-    }
-}
-
-/// On a terminal, a file must not send control characters of its own.
-fn visible(line: &str, is_terminal: bool) -> String {
-    match is_terminal {
-        true => line
-            .chars()
-            .map(|c| {
-                if c.is_control() && c != '\t' {
-                    '\u{fffd}'
-                } else {
-                    c
-                }
-            })
-            .collect(),
-        false => line.to_owned(),
     }
 }

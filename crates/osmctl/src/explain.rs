@@ -3,12 +3,13 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use osm_gotemplate::functions::{self, Function, Parameter, REFUSED};
 use osm_render::reference::{FIELDS, GO_VARIABLES, HELPERS, LATE_VALUES};
 use serde_json::{Value, json};
 
-use crate::output;
+use crate::output::Format;
+use crate::{output, since};
 
 /// Most similar names in an error.
 const MAX_SIMILAR: usize = 5;
@@ -37,15 +38,7 @@ pub struct Explain {
     output: Format,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Format {
-    /// For people
-    Text,
-    /// For programs
-    Json,
-}
-
-/// Something that templates can use.
+/// Something that templates can use, or a function that they cannot call.
 #[derive(Clone, Debug)]
 struct Entry {
     group: &'static str,
@@ -186,7 +179,15 @@ impl Entry {
             Some((example, None)) => text.push_str(&format!("    Example: {}\n", quoted(example))),
             None => {}
         }
+        if let Some(version) = self.since() {
+            text.push_str(&format!("    Since:   {version}\n"));
+        }
         text
+    }
+
+    /// The first version that has it.
+    fn since(&self) -> Option<&'static str> {
+        since::version(self.group, self.name)
     }
 
     fn json(&self) -> Value {
@@ -201,6 +202,7 @@ impl Entry {
             "meaning": self.meaning,
             "example": example,
             "result": result,
+            "since": self.since(),
         })
     }
 }
@@ -281,7 +283,28 @@ fn similar(entries: &[Entry], topic: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    #[test]
+    fn every_entry_has_a_version_and_every_version_an_entry() {
+        let known: BTreeSet<(&str, &str)> = entries()
+            .iter()
+            .filter(|entry| entry.group != "refused")
+            .map(|entry| (entry.group, entry.name))
+            .collect();
+        for (group, name) in &known {
+            assert!(
+                since::version(group, name).is_some(),
+                "{name}: name its version in since.rs, group {group}"
+            );
+        }
+        let listed: Vec<_> = since::tests::names().collect();
+        let without_entry: Vec<_> = listed.iter().filter(|name| !known.contains(*name)).collect();
+        assert!(without_entry.is_empty(), "{without_entry:?}");
+        assert_eq!(listed.len(), known.len(), "a name has several versions");
+    }
 
     #[test]
     fn every_entry_is_in_a_listed_group_and_complete() {

@@ -1,9 +1,11 @@
-//! `osmctl` runs the code of the controllers offline. Each subcommand has its module.
+//! `osmctl` runs the code of the controllers offline, and reads clusters. It never writes to a cluster. Each subcommand has its module.
 //!
 //! ```text
 //! problem ← yaml_tree, source, origin ← input ← profiles ← pools ← tree ← difference   shared; each uses only what is before it
-//! output                                                                               writing for people and programs
-//! render, lint, diff, …                                                                the subcommands
+//! input ← snapshot ← cluster                                                           what a cluster holds; only `cluster` does I/O
+//! snapshot ← chain                                                                     what a pool waits for
+//! output, parallel                                                                     writing for people and programs
+//! render, lint, diff, status, …                                                        the subcommands
 //! ```
 
 use std::path::Path;
@@ -13,10 +15,15 @@ use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 mod bases;
+mod chain;
+mod cluster;
+mod credentials;
 mod diff;
 mod difference;
 mod documents;
+mod events;
 mod explain;
+mod import;
 mod input;
 mod lint;
 mod mirror_settings;
@@ -24,15 +31,21 @@ mod new;
 mod nodes;
 mod origin;
 mod output;
+mod parallel;
 mod pools;
 mod problem;
 mod profiles;
 mod render;
 mod schema;
+mod show;
+mod since;
+mod snapshot;
 mod source;
+mod status;
 mod test;
 mod tree;
 mod urls;
+mod why;
 mod yaml_tree;
 
 use crate::problem::Problems;
@@ -43,7 +56,7 @@ const PLUGIN: &str = "kubectl-osm";
 /// How people call the plugin.
 const PLUGIN_CALL: &str = "kubectl osm";
 
-/// Show what Operating System Manager generates from profiles and MachineDeployments, without a cluster
+/// Show what Operating System Manager generates from profiles and MachineDeployments, and what a cluster waits for
 #[derive(Parser)]
 #[command(name = "osmctl", version, arg_required_else_help = true)]
 #[command(after_help = "Exit codes: 0 success, 1 invalid input, 2 usage error.")]
@@ -63,6 +76,11 @@ enum Command {
     Schema(schema::Schema),
     Urls(urls::Urls),
     MirrorSettings(mirror_settings::MirrorSettings),
+    Status(status::Status),
+    Why(why::Why),
+    Show(show::Show),
+    Events(events::Events),
+    Import(import::Import),
     Completions(documents::Completions),
     Man(documents::Man),
 }
@@ -79,6 +97,11 @@ impl Command {
             Self::Schema(schema) => schema.run(),
             Self::Urls(urls) => urls.run(),
             Self::MirrorSettings(settings) => settings.run(),
+            Self::Status(status) => status.run(),
+            Self::Why(why) => why.run(),
+            Self::Show(show) => show.run(),
+            Self::Events(events) => events.run(),
+            Self::Import(import) => import.run(),
             Self::Completions(completions) => completions.run(definition),
             Self::Man(man) => man.run(definition),
         }
@@ -111,9 +134,9 @@ fn main() -> ExitCode {
         Ok(cli) => cli.command,
         Err(error) => error.exit(),
     };
-    // As of `kubectl diff`: 1 reports differences.
+    // As of `kubectl diff`: 1 is a result.
     let failure = match command {
-        Command::Diff(_) => ExitCode::from(2),
+        Command::Diff(_) | Command::Why(_) | Command::Import(_) => ExitCode::from(diff::ERROR),
         _ => ExitCode::FAILURE,
     };
     command.run(definition()).unwrap_or_else(|error| {

@@ -4,6 +4,8 @@ use std::io::{ErrorKind, IsTerminal, Write};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use jiff::Timestamp;
+use serde_json::Value;
 
 /// Between two columns of a table.
 const GAP: &str = "   ";
@@ -15,6 +17,15 @@ pub fn print(text: &str) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => result.context("can't write to standard output"),
     }
+}
+
+/// For whom a command prints.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Format {
+    /// For people
+    Text,
+    /// For programs
+    Json,
 }
 
 /// When to colour.
@@ -49,6 +60,20 @@ pub fn warnings<'a>(warnings: impl IntoIterator<Item = &'a String>) {
     }
 }
 
+pub const BOLD: &str = "\x1b[1m";
+pub const RED: &str = "\x1b[31m";
+pub const GREEN: &str = "\x1b[32m";
+pub const CYAN: &str = "\x1b[36m";
+const RESET: &str = "\x1b[0m";
+
+/// `text` in a colour.
+pub fn paint(color: &str, text: &str, with_color: bool) -> String {
+    match with_color && !color.is_empty() {
+        true => format!("{color}{text}{RESET}"),
+        false => text.to_owned(),
+    }
+}
+
 /// A number with its noun.
 pub fn count(number: usize, noun: &str) -> String {
     match number {
@@ -57,12 +82,38 @@ pub fn count(number: usize, noun: &str) -> String {
     }
 }
 
+/// A document for programs.
+pub fn json(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+/// A time without fractions of a second.
+pub fn timestamp(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second())
+        .unwrap_or(time)
+        .to_string()
+}
+
+/// A text that fits a cell of a table.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// `text` without control characters that a terminal would act on.
+pub fn visible(text: &str) -> String {
+    let shown = |c: char| match c.is_control() && c != '\t' && c != '\n' {
+        true => '\u{fffd}',
+        false => c,
+    };
+    text.chars().map(shown).collect()
+}
+
 /// Lines with aligned columns.
 pub fn table<const COLUMNS: usize>(lines: &[[String; COLUMNS]]) -> String {
     let mut widths = [0; COLUMNS];
     for line in lines {
         for (width, cell) in widths.iter_mut().zip(line) {
-            *width = cell.chars().count().max(*width);
+            *width = columns(cell).max(*width);
         }
     }
     let mut text = String::new();
@@ -70,12 +121,20 @@ pub fn table<const COLUMNS: usize>(lines: &[[String; COLUMNS]]) -> String {
         let cells: Vec<String> = line
             .iter()
             .zip(widths)
-            .map(|(cell, width)| format!("{cell:width$}"))
+            .map(|(cell, width)| format!("{cell}{:1$}", "", width - columns(cell)))
             .collect();
         text.push_str(cells.join(GAP).trim_end());
         text.push('\n');
     }
     text
+}
+
+/// Columns of a terminal that a text takes, without the codes of colours.
+fn columns(text: &str) -> usize {
+    let mut parts = text.split("\x1b[");
+    let first = parts.next().unwrap_or_default();
+    let rest = parts.map(|part| part.split_once('m').map_or(part, |(_, rest)| rest));
+    first.chars().count() + rest.map(|part| part.chars().count()).sum::<usize>()
 }
 
 #[cfg(test)]
@@ -86,5 +145,13 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let lines = [["A", "LONG", "C"], ["wide", "b", ""]].map(|line| line.map(str::to_owned));
         assert_eq!(table(&lines), "A      LONG   C\nwide   b\n");
+    }
+
+    #[test]
+    fn colours_take_no_columns() {
+        let painted = paint(RED, "ab", true);
+        assert_eq!(columns(&painted), 2);
+        let lines = [[painted, "c".to_owned()], ["wide".to_owned(), "d".to_owned()]];
+        assert_eq!(table(&lines), format!("{RED}ab{RESET}     c\nwide   d\n"));
     }
 }

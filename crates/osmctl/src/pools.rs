@@ -14,7 +14,7 @@ use osm_api::settings::Settings;
 use osm_api::{MachineDeployment, PoolRef};
 use osm_render::{ClusterEndpoint, LateValues, MachineStage, Stage};
 
-use crate::input::{Item, Manifests};
+use crate::input::{Item, Manifests, SettingsMap};
 use crate::problem::{Place, Problem, Problems};
 use crate::profiles::Chosen;
 
@@ -55,40 +55,50 @@ pub fn select(
     let given = profile.map(|argument| Chosen::given(argument, &manifests.profiles));
     let given = given.transpose()?.map(Rc::new);
     let mut chosen: BTreeMap<[Option<String>; 3], Rc<Chosen>> = BTreeMap::new();
+    let mut profile = |value: &MachineDeployment, pool: &Pool| -> Result<Rc<Chosen>> {
+        let annotation = |key| pool::annotation(value, key).map(str::to_owned);
+        let system = format!("{} {}", pool.operating_system, pool.provisioning_utility());
+        let key = [
+            annotation(names::PROFILE),
+            annotation(names::PROFILE_NAMESPACE),
+            Some(system),
+        ];
+        if let Some(known) = given.as_ref().or_else(|| chosen.get(&key)) {
+            return Ok(Rc::clone(known));
+        }
+        let found = Rc::new(Chosen::of(value, pool, &manifests.profiles, sources)?);
+        chosen.insert(key, Rc::clone(&found));
+        Ok(found)
+    };
     let (mut selected, mut problems) = (Vec::new(), Vec::new());
     for item in &manifests.machine_deployments {
-        let mut of_pool = || -> Result<Selected> {
-            let (pool, settings) = (read(item)?, settings_of(item, manifests, settings)?);
-            let value = &item.value;
-            let annotation = |key| pool::annotation(value, key).map(str::to_owned);
-            let system = format!("{} {}", pool.operating_system, pool.provisioning_utility());
-            let key = [
-                annotation(names::PROFILE),
-                annotation(names::PROFILE_NAMESPACE),
-                Some(system),
-            ];
-            let profile = match given.as_ref().or_else(|| chosen.get(&key)) {
-                Some(known) => Rc::clone(known),
-                None => {
-                    let found = Chosen::of(value, &pool, &manifests.profiles, sources)?;
-                    let found = Rc::new(found);
-                    chosen.insert(key, Rc::clone(&found));
-                    found
-                }
-            };
-            Ok(Selected {
-                pool_ref: PoolRef::from(value),
-                pool,
-                profile,
-                settings,
-                revision: pool::revision(value).map(str::to_owned),
-                template_digest: pool::template_digest(value),
-                place: item.origin.place("metadata.name"),
-            })
-        };
-        collect(of_pool(), &mut selected, &mut problems)?;
+        let one = select_one(item, &manifests.settings_maps, settings, &mut profile);
+        collect(one, &mut selected, &mut problems)?;
     }
     finish(selected, problems)
+}
+
+/// Reads one MachineDeployment, and finds its settings. `profile` finds its profile.
+///
+/// # Errors
+/// All problems of the pool, or what `profile` fails with.
+pub fn select_one(
+    item: &Item<MachineDeployment>,
+    maps: &[Item<SettingsMap>],
+    settings: &Settings,
+    profile: &mut impl FnMut(&MachineDeployment, &Pool) -> Result<Rc<Chosen>>,
+) -> Result<Selected> {
+    let (pool, settings) = (read(item)?, settings_of(item, maps, settings)?);
+    let value = &item.value;
+    Ok(Selected {
+        pool_ref: PoolRef::from(value),
+        profile: profile(value, &pool)?,
+        pool,
+        settings,
+        revision: pool::revision(value).map(str::to_owned),
+        template_digest: pool::template_digest(value),
+        place: item.origin.place("metadata.name"),
+    })
 }
 
 /// Keeps results, and problems; any other error ends the command.
@@ -134,7 +144,7 @@ fn read(item: &Item<MachineDeployment>) -> Result<Pool> {
 /// The settings of a pool, as osc-controller merges them.
 fn settings_of(
     item: &Item<MachineDeployment>,
-    manifests: &Manifests,
+    maps: &[Item<SettingsMap>],
     installation: &Settings,
 ) -> Result<Settings> {
     let Some(text) = pool::annotation(&item.value, names::SETTINGS) else {
@@ -157,11 +167,11 @@ fn settings_of(
     let map = match &settings.config_map {
         None => None,
         Some(wanted) => {
-            let mut maps = manifests.settings_maps.iter().map(|item| &item.value);
+            let mut maps = maps.iter().map(|item| &item.value);
             let found = maps.find(|map| map.name == *wanted && map.namespace == namespace);
             Some(found.ok_or_else(|| {
                 failed(format!(
-                    "annotation {}: the inputs contain no ConfigMap {namespace}/{wanted} with the key {SETTINGS_KEY}; add it",
+                    "annotation {}: there is no ConfigMap {namespace}/{wanted} with the key {SETTINGS_KEY}; add it",
                     names::SETTINGS
                 ))
             })?)
@@ -178,29 +188,35 @@ fn settings_of(
 pub fn render(selected: &[Selected]) -> Result<Vec<RenderedPool>> {
     let (mut rendered, mut problems) = (Vec::new(), Vec::new());
     for one in selected {
-        let result = one
-            .profile
-            .render(&one.pool, &one.settings, &endpoint(&one.settings).0);
-        let result = result.map(|result| {
-            let mut config = result.spec;
-            let rendered_for = RenderedFor {
-                pool: one.pool_ref.clone(),
-                revision: one.revision.clone(),
-                template_digest: one.template_digest.clone(),
-            };
-            rendered_for.store(&mut config);
-            config.profile = Some(one.profile.reference());
-            RenderedPool {
-                pool_ref: one.pool_ref.clone(),
-                values: osm_render::placeholders(&config),
-                config,
-                warnings: result.warnings,
-                place: one.place.clone(),
-            }
-        });
-        collect(result, &mut rendered, &mut problems)?;
+        collect(one.render(), &mut rendered, &mut problems)?;
     }
     finish(rendered, problems)
+}
+
+impl Selected {
+    /// Renders the pool.
+    ///
+    /// # Errors
+    /// The first problem of the profile with this pool.
+    pub fn render(&self) -> Result<RenderedPool> {
+        let endpoint = endpoint(&self.settings).0;
+        let rendered = self.profile.render(&self.pool, &self.settings, &endpoint)?;
+        let mut config = rendered.spec;
+        let rendered_for = RenderedFor {
+            pool: self.pool_ref.clone(),
+            revision: self.revision.clone(),
+            template_digest: self.template_digest.clone(),
+        };
+        rendered_for.store(&mut config);
+        config.profile = Some(self.profile.reference());
+        Ok(RenderedPool {
+            pool_ref: self.pool_ref.clone(),
+            values: osm_render::placeholders(&config),
+            config,
+            warnings: rendered.warnings,
+            place: self.place.clone(),
+        })
+    }
 }
 
 /// The API server of settings, with placeholders for the fields that they do not set, and the names of these fields.
@@ -250,6 +266,17 @@ pub fn warn(selected: &[Selected], rendered: &[RenderedPool]) {
 }
 
 impl RenderedPool {
+    /// What a stored config contains.
+    pub fn stored(pool_ref: PoolRef, config: &OperatingSystemConfigSpec, place: Place) -> Self {
+        Self {
+            pool_ref,
+            values: osm_render::placeholders(config),
+            config: config.clone(),
+            warnings: Vec::new(),
+            place,
+        }
+    }
+
     /// The document of a stage, with placeholders for credentials.
     ///
     /// # Errors

@@ -103,8 +103,27 @@ impl Chosen {
         Self::compile(&item, written)
     }
 
+    /// A profile as osp-controller accepted it.
+    ///
+    /// # Errors
+    /// A profile that this release can't compile.
+    pub fn accepted(name: &str, namespace: &str, accepted: &AcceptedProfile, origin: Origin) -> Result<Self> {
+        let profile = osm_render::compile(accepted)
+            .map_err(|error| of_profile(name, error.reason().as_str(), origin.start(), &error.to_string()))?;
+        Ok(Self {
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+            accepted: accepted.clone(),
+            profile,
+            origin,
+        })
+    }
+
     /// Compiles a profile, which may extend those that are `written`, and built-in ones.
-    fn compile(
+    ///
+    /// # Errors
+    /// The first mistake of the profile.
+    pub fn compile(
         item: &Item<OperatingSystemProfile>,
         written: &[Item<OperatingSystemProfile>],
     ) -> Result<Self> {

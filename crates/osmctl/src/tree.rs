@@ -14,7 +14,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use osm_render::{Stage, yaml};
+use osm_render::{MachineStage, Stage, yaml};
 use serde_json::{Map, Value, json};
 
 use crate::pools::RenderedPool;
@@ -62,32 +62,37 @@ impl Tree {
     pub fn of(pools: &[RenderedPool], stages: &[Stage]) -> Result<Self> {
         let mut tree = Self::default();
         for pool in pools {
-            let (namespace, name) = (folder(&pool.pool_ref.namespace)?, folder(&pool.pool_ref.name)?);
             for stage in stages {
-                let machine = pool.machine(*stage)?;
-                let top = format!("{namespace}/{name}/{}", stage_name(*stage));
-                let overview = yaml::write(&overview(&machine)).map_err(anyhow::Error::msg)?;
-                let overview = Entry {
-                    text: overview,
-                    mode: 0o644,
-                };
-                if tree.0.insert(format!("{top}.yaml"), overview).is_some() {
-                    bail!(
-                        "the inputs contain MachineDeployment {namespace}/{name} twice; remove one of the two"
-                    );
-                }
-                for file in machine.files {
-                    // The owner can always read it, or the folder could not be compared.
-                    let mode = u32::from_str_radix(&file.mode, 8).unwrap_or(0o644) & 0o777 | 0o400;
-                    let entry = Entry {
-                        text: file.text,
-                        mode,
-                    };
-                    tree.0.insert(format!("{top}{}", file.path), entry);
+                let pool_folder = pool_folder(&pool.pool_ref.namespace, &pool.pool_ref.name)?;
+                if !tree.add(&pool_folder, *stage, pool.machine(*stage)?)? {
+                    bail!("the inputs contain MachineDeployment {pool_folder} twice; remove one of the two");
                 }
             }
         }
         Ok(tree)
+    }
+
+    /// Adds what a stage puts on the machines of a pool, below `folder`. Returns whether the stage is new.
+    ///
+    /// # Errors
+    /// A document that can't be written.
+    pub fn add(&mut self, folder: &str, stage: Stage, machine: MachineStage) -> Result<bool> {
+        let top = format!("{folder}/{}", stage_name(stage));
+        let overview = Entry {
+            text: yaml::write(&overview(&machine)).map_err(anyhow::Error::msg)?,
+            mode: 0o644,
+        };
+        let is_new = self.0.insert(format!("{top}.yaml"), overview).is_none();
+        for file in machine.files {
+            // The owner can always read it, or the folder could not be compared.
+            let mode = u32::from_str_radix(&file.mode, 8).unwrap_or(0o644) & 0o777 | 0o400;
+            let entry = Entry {
+                text: file.text,
+                mode,
+            };
+            self.0.insert(format!("{top}{}", file.path), entry);
+        }
+        Ok(is_new)
     }
 
     /// Writes the tree. It replaces what osmctl wrote to the folder before, and nothing else.
@@ -164,19 +169,30 @@ impl Tree {
     }
 }
 
+/// The folder of a pool.
+///
+/// # Errors
+/// A namespace or name that is no name of an object.
+pub fn pool_folder(namespace: &str, name: &str) -> Result<String> {
+    Ok(format!("{}/{}", folder(namespace)?, folder(name)?))
+}
+
 /// A namespace or name that is one folder.
-fn folder(name: &str) -> Result<&str> {
+///
+/// # Errors
+/// A name that is no name of an object.
+pub fn folder(name: &str) -> Result<&str> {
     let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
     if name.is_empty() || name.starts_with('.') || name.len() > 253 || !name.chars().all(known) {
         bail!(
-            "a MachineDeployment needs a metadata.name and a metadata.namespace of lower case letters, digits, - and .; correct them"
+            "an object needs a metadata.name and a metadata.namespace of lower case letters, digits, - and .; correct them"
         );
     }
     Ok(name)
 }
 
 /// What a document contains besides the texts of files.
-fn overview(machine: &osm_render::MachineStage) -> Value {
+pub fn overview(machine: &MachineStage) -> Value {
     let modes: Map<String, Value> = machine
         .files
         .iter()

@@ -1,4 +1,4 @@
-//! Executes a plan: creates or restores a default profile. It makes no choices.
+//! Executes a plan: writes a default profile, or the copy of a custom profile. It makes no choices.
 
 use kube::api::PostParams;
 use osm_api::OperatingSystemProfile;
@@ -6,48 +6,97 @@ use osm_runtime::request::failed;
 use osm_runtime::{RequestError, error};
 
 use crate::Error;
+use crate::custom_profile::{Problem, Step};
 use crate::default_profile::{Install, Restore};
 use crate::gather::Gathered;
 use crate::plan::Plan;
 use crate::state::State;
 
-/// Installs the default profile if the plan contains that.
+/// What was done for the copy of a custom profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copied {
+    /// It was up to date.
+    Kept,
+    /// It was created.
+    Created,
+    /// It was replaced.
+    Updated,
+}
+
+/// What was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// `None` if there is no custom profile.
+    pub copy: Option<Result<Copied, Problem>>,
+}
+
+/// Installs the default profile, or writes the copy, if the plan contains that.
 ///
 /// # Errors
 /// Failed requests; [`RequestError::Conflict`] if the stored profile is not the one that was gathered.
-pub async fn apply(state: &State, gathered: &Gathered, plan: &Plan) -> Result<(), Error> {
-    let written = match &plan.install {
-        None => return Ok(()),
-        Some(Install::Create(profile)) => create(state, gathered, profile).await?,
-        Some(Install::Restore(plan)) => restore(state, gathered, plan).await?,
+pub async fn apply(state: &State, gathered: &Gathered, plan: &Plan) -> Result<Applied, Error> {
+    match &plan.install {
+        None => {}
+        Some(Install::Create(profile)) => {
+            let created = create(state, gathered, profile, &DEFAULT).await?;
+            wrote(state, gathered, created);
+        }
+        Some(Install::Restore(plan)) => {
+            let restored = restore(state, gathered, plan).await?;
+            wrote(state, gathered, restored);
+        }
+    }
+    let copy = match plan.copy.clone() {
+        Some(Ok(step)) => Some(copy(state, gathered, &step).await?),
+        Some(Err(problem)) => Some(Err(problem)),
+        None => None,
     };
-    state.wrote(written);
-    // The next reconcile validates the profile.
-    state.queue.add(gathered.key());
-    Ok(())
+    Ok(Applied { copy })
 }
+
+/// The next reconcile validates the profile.
+fn wrote(state: &State, gathered: &Gathered, profile: OperatingSystemProfile) {
+    state.wrote(profile);
+    state.queue.add(gathered.key());
+}
+
+/// How errors name what is written.
+struct Named {
+    what: &'static str,
+    reading: &'static str,
+    creating: &'static str,
+    replacing: &'static str,
+}
+
+const DEFAULT: Named = Named {
+    what: "the default profile",
+    reading: "reading the default profile",
+    creating: "creating the default profile",
+    replacing: "restoring the default profile",
+};
+
+const COPY: Named = Named {
+    what: "the copy of the custom profile",
+    reading: "reading the copy of the custom profile",
+    creating: "creating the copy of the custom profile",
+    replacing: "updating the copy of the custom profile",
+};
 
 async fn create(
     state: &State,
     gathered: &Gathered,
     profile: &OperatingSystemProfile,
+    named: &Named,
 ) -> Result<OperatingSystemProfile, Error> {
     let api = state.profile_api(&gathered.namespace);
     match api.create(&PostParams::default(), profile).await {
         Ok(created) => Ok(created),
         Err(error) if error::already_exists(&error) => {
             // The watch is behind. With the object from the API server, the next plan is made for what exists.
-            state.wrote(
-                api.get(&gathered.name)
-                    .await
-                    .map_err(failed("reading the default profile"))?,
-            );
-            Err(RequestError::Conflict {
-                what: "the default profile",
-            }
-            .into())
+            state.wrote(api.get(&gathered.name).await.map_err(failed(named.reading))?);
+            Err(RequestError::Conflict { what: named.what }.into())
         }
-        Err(error) => Err(failed("creating the default profile")(error).into()),
+        Err(error) => Err(failed(named.creating)(error).into()),
     }
 }
 
@@ -56,26 +105,75 @@ async fn restore(
     gathered: &Gathered,
     plan: &Restore,
 ) -> Result<OperatingSystemProfile, Error> {
+    let mut profile = plan.profile.clone();
+    let Some(version) = &plan.interim_version else {
+        return replace(state, gathered, &profile, &DEFAULT).await;
+    };
+    let mut first = profile.clone();
+    first.spec.version.clone_from(version);
+    let first = replace(state, gathered, &first, &DEFAULT).await?;
+    profile.metadata.resource_version = first.metadata.resource_version;
+    replace(state, gathered, &profile, &DEFAULT).await
+}
+
+/// Replaces the stored profile, unless the API server would drop fields: the watch would show each write as a difference, and cause the
+/// next one.
+async fn replace(
+    state: &State,
+    gathered: &Gathered,
+    profile: &OperatingSystemProfile,
+    named: &Named,
+) -> Result<OperatingSystemProfile, Error> {
     let api = state.profile_api(&gathered.namespace);
-    let replace = async |profile: &OperatingSystemProfile, dry_run: bool| {
+    let send = async |dry_run: bool| {
         let params = PostParams {
             dry_run,
             ..PostParams::default()
         };
         let replaced = api.replace(&gathered.name, &params, profile).await;
-        replaced.map_err(failed("restoring the default profile"))
+        replaced.map_err(failed(named.replacing))
     };
-    let mut profile = plan.profile.clone();
-    let mut first = profile.clone();
-    if let Some(version) = &plan.interim_version {
-        first.spec.version.clone_from(version);
+    if send(true).await?.spec != profile.spec {
+        return Err(Error::FieldsDropped { what: named.what });
     }
-    // A server that drops fields must not be written to. The watch would show each write as a difference, and cause the next one.
-    if replace(&first, true).await?.spec != first.spec {
-        return Err(Error::FieldsDropped);
+    Ok(send(false).await?)
+}
+
+/// Writes the copy. The API server's schema is the last check of a custom profile: what it refuses, the author must correct.
+async fn copy(state: &State, gathered: &Gathered, step: &Step) -> Result<Result<Copied, Problem>, Error> {
+    let (written, copied) = match step {
+        Step::Keep => return Ok(Ok(Copied::Kept)),
+        Step::Create(profile) => (create(state, gathered, profile, &COPY).await, Copied::Created),
+        Step::Update(profile) => (replace(state, gathered, profile, &COPY).await, Copied::Updated),
+    };
+    match written {
+        Ok(profile) => {
+            wrote(state, gathered, profile);
+            Ok(Ok(copied))
+        }
+        Err(error) => refused_fields(&error)
+            .map(|mistakes| Err(Problem::Invalid { mistakes }))
+            .ok_or(error),
     }
-    if plan.interim_version.is_some() {
-        profile.metadata.resource_version = replace(&first, false).await?.metadata.resource_version;
-    }
-    Ok(replace(&profile, false).await?)
+}
+
+/// The fields that the API server refuses as invalid. Its message is left out, because it repeats values.
+fn refused_fields(error: &Error) -> Option<String> {
+    let Error::Request(RequestError::Failed { source, .. }) = error else {
+        return None;
+    };
+    let kube::Error::Api(status) = source.as_ref() else {
+        return None;
+    };
+    let causes = status
+        .details
+        .as_ref()
+        .filter(|_| status.code == 422)?
+        .causes
+        .iter();
+    let mut fields: Vec<String> = causes
+        .map(|cause| format!("the API server refuses {} ({})", cause.field, cause.reason))
+        .collect();
+    fields.dedup();
+    Some(fields.join("; "))
 }

@@ -9,6 +9,7 @@ use osm_render::{Base, ProfileError, ProfileKey};
 use osm_validate::Refusal;
 
 use crate::default_profile;
+use crate::stored_profile::StoredProfile;
 
 /// The profiles that a profile extends.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,14 +25,14 @@ pub(crate) struct Sources<'a> {
     /// Namespace of the installation, whose profiles all others may extend.
     pub(crate) installation: &'a str,
     /// The stored profile with a key `namespace/name`.
-    pub(crate) stored: &'a dyn Fn(&str) -> Option<Arc<OperatingSystemProfile>>,
+    pub(crate) stored: &'a dyn Fn(&str) -> Option<Arc<StoredProfile>>,
     /// Whether osp-controller is about to install a default profile of this name.
     pub(crate) is_coming: &'a dyn Fn(&str) -> bool,
 }
 
 impl Sources<'_> {
     /// The profile that a profile in `namespace` means by `name`.
-    fn find(&self, namespace: &str, name: &str) -> Option<Arc<OperatingSystemProfile>> {
+    fn find(&self, namespace: &str, name: &str) -> Option<Arc<StoredProfile>> {
         let stored = |namespace: &str| {
             let stored = (self.stored)(&format!("{namespace}/{name}"));
             stored.filter(|stored| !default_profile::is_deleted(stored))
@@ -129,7 +130,7 @@ mod tests {
     }
     use Stored::{Accepted, Deleting, Edited, New, Refused};
 
-    fn stored(path: &str, extends: Option<&str>, state: Stored) -> (String, Arc<OperatingSystemProfile>) {
+    fn stored(path: &str, extends: Option<&str>, state: Stored) -> (String, Arc<StoredProfile>) {
         let (namespace, name) = path.split_once('/').unwrap();
         let mut stored = OperatingSystemProfile::new(name, profile("v1.0.0"));
         stored.spec.extends = extends.map(str::to_owned);
@@ -157,7 +158,7 @@ mod tests {
                 accepted: None,
             });
         }
-        (path.to_owned(), Arc::new(stored))
+        (path.to_owned(), Arc::new(stored.into()))
     }
 
     /// The bases of `own/a`, which extends `b`.

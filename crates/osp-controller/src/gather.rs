@@ -1,15 +1,18 @@
 //! Reads everything that one reconcile needs. It sends no request, because the watches have all objects.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec};
+use osm_api::OperatingSystemProfileSpec;
 use osm_render::ProfileKey;
 use osm_validate::{Outcome, Refusal};
 
 use crate::bases::{self, Bases, Sources};
+use crate::custom_profile::{self, CustomProfile};
 use crate::default_profile;
 use crate::state::State;
+use crate::stored_profile::StoredProfile;
 
 /// The input of a plan.
 #[derive(Clone, Debug)]
@@ -21,10 +24,14 @@ pub struct Gathered {
     /// Name of the profile.
     pub name: String,
     /// The stored profile.
-    pub stored: Option<Arc<OperatingSystemProfile>>,
+    pub stored: Option<Arc<StoredProfile>>,
     /// The default profile of this name. `None` if there is none, if the settings disable it, or if the settings, which could
     /// disable it, are not known yet.
     pub default: Option<OperatingSystemProfileSpec>,
+    /// The CustomOperatingSystemProfile of this name, if custom profiles are copied.
+    pub custom: Option<Arc<CustomProfile>>,
+    /// Whether a default profile has this name, enabled or not.
+    pub is_default: bool,
     /// The outcome of validating the stored profile; `None` if the profile is not [kept](Self::kept), or waits for another one.
     pub validation: Option<Outcome>,
     /// Name of the profile that it extends and that must be validated first.
@@ -37,15 +44,23 @@ impl Gathered {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// The stored profile, unless it is being deleted or about to be replaced by the default. Only a kept profile is validated.
-    pub fn kept(&self) -> Option<&Arc<OperatingSystemProfile>> {
+    /// What to do for the copy of the custom profile; `None` if there is no custom profile.
+    pub fn copy(&self) -> Option<Result<custom_profile::Step, custom_profile::Problem>> {
+        let custom = self.custom.as_deref()?;
+        let stored = self.stored.as_deref().map(Deref::deref);
+        custom_profile::copy(custom, stored, self.is_default)
+    }
+
+    /// The stored profile, unless it is being deleted or about to be replaced by the default or by a newer copy. Only a kept profile is validated.
+    pub fn kept(&self) -> Option<&Arc<StoredProfile>> {
         let stored = self
             .stored
             .as_ref()
             .filter(|stored| !default_profile::is_deleted(stored))?;
-        default_profile::install(&self.name, Some(stored), self.default.as_ref())
-            .is_none()
-            .then_some(stored)
+        let is_restored =
+            default_profile::install(&self.name, Some(stored.as_ref()), self.default.as_ref()).is_some();
+        let is_updated = matches!(self.copy(), Some(Ok(custom_profile::Step::Update(_))));
+        (!is_restored && !is_updated).then_some(stored)
     }
 }
 
@@ -56,16 +71,21 @@ pub async fn gather(state: &State, key: &str) -> Gathered {
     // Default profiles are installed only in the namespace of the installation.
     let is_installation = namespace == state.cluster.installation.namespace;
     let default = is_installation.then(|| state.default_profile(name)).flatten();
+    let is_default = is_installation && state.has_default(name);
     let mut gathered = Gathered {
         now: state.process.environment.now(),
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         stored,
         default,
+        custom: state.custom_profile(key),
+        is_default,
         validation: None,
         awaited: None,
     };
-    if let Some(kept) = gathered.kept().cloned() {
+    if let Some(refusal) = gathered.kept().and_then(|kept| kept.refusal()) {
+        gathered.validation = Some(Err(refusal));
+    } else if let Some(kept) = gathered.kept().cloned() {
         let of = ProfileKey {
             namespace: gathered.namespace.clone(),
             name: gathered.name.clone(),

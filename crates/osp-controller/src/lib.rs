@@ -1,25 +1,28 @@
 //! osp-controller installs the default OperatingSystemProfiles, and validates every profile before a pool uses it.
 //!
-//! It owns the whole status of every OperatingSystemProfile, and the spec of the default profiles. It has no rights on Secrets.
+//! It owns the whole status of every OperatingSystemProfile, the spec of the default profiles, and the copies of custom profiles. It has no
+//! rights on Secrets.
 //!
 //! A reconcile is `gather → plan → apply → report`. [`gather`] has [`validate`] check the stored profile, [`plan`] makes all
-//! decisions, [`apply`] installs default profiles, and [`report`] alone writes status, Events, metrics and logs.
+//! decisions, [`apply`] writes default profiles and copies, and [`report`] alone writes status, Events, metrics and logs.
 
 pub mod apply;
 pub mod bases;
 pub mod crds;
+pub mod custom_profile;
 pub mod default_profile;
 pub mod gather;
 pub mod plan;
 pub mod report;
 pub mod state;
+pub mod stored_profile;
 pub mod validate;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use osm_api::Reason;
-use osm_runtime::error::Failure;
+use osm_runtime::error::{Failure, LONGEST_DELAY_OF_PERMANENT};
 use osm_runtime::runner;
 use osm_runtime::{Cluster, Process, RequestError};
 
@@ -34,22 +37,38 @@ pub const FIELD_MANAGER: &str = "osp-controller";
 pub enum Error {
     #[error(transparent)]
     Request(#[from] RequestError),
-    #[error(
-        "the API server drops fields of the default profile; apply the CustomResourceDefinitions of this version"
-    )]
-    FieldsDropped,
+    #[error("the API server drops fields of {what}; apply the CustomResourceDefinitions of this version")]
+    FieldsDropped {
+        /// The profile that osp-controller writes.
+        what: &'static str,
+    },
 }
 
 impl Failure for Error {
     fn reason(&self) -> Reason {
         match self {
             Self::Request(error) => error.reason(),
-            Self::FieldsDropped => Reason::FieldsDropped,
+            Self::FieldsDropped { .. } => Reason::FieldsDropped,
         }
     }
 
     fn is_conflict(&self) -> bool {
         matches!(self, Self::Request(error) if error.is_conflict())
+    }
+
+    fn longest_delay(&self) -> Duration {
+        match self {
+            Self::Request(error) => error.longest_delay(),
+            // Once the definitions are newer, readiness wakes every profile.
+            Self::FieldsDropped { .. } => LONGEST_DELAY_OF_PERMANENT,
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Request(error) => error.retry_after(),
+            Self::FieldsDropped { .. } => None,
+        }
     }
 }
 
@@ -66,11 +85,11 @@ pub async fn run(process: Arc<Process>, cluster: Cluster) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Installs or validates the profile with this key, `namespace/name`.
+/// Installs, copies or validates the profile with this key, `namespace/name`.
 async fn reconcile(state: State, key: String) -> Result<Option<Duration>, Error> {
     let gathered = gather::gather(&state, &key).await;
     let plan = plan::plan(&gathered);
-    apply::apply(&state, &gathered, &plan).await?;
-    report::report(&state, &gathered, &plan).await?;
+    let applied = apply::apply(&state, &gathered, &plan).await?;
+    report::report(&state, &gathered, &plan, &applied).await?;
     Ok(None)
 }

@@ -20,6 +20,10 @@ struct Args {
     common: CommonArgs,
     #[command(flatten)]
     profiles: ProfileArgs,
+    /// Copy the CustomOperatingSystemProfiles of KKP in all these namespaces into OperatingSystemProfiles, and keep the copies up to
+    /// date.
+    #[arg(long, env = "OSM_CUSTOM_PROFILES")]
+    custom_profiles: bool,
 }
 
 #[derive(Subcommand)]
@@ -39,6 +43,7 @@ fn main() -> ExitCode {
     }
     let installation = Installation {
         profile_namespaces: args.profiles.profile_namespaces,
+        custom_profiles: args.custom_profiles,
         ..args.common.installation()
     };
     osm_runtime::service::main(

@@ -7,6 +7,7 @@ use osm_api::profile::{AcceptedProfile, OperatingSystemProfileStatus};
 use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec, Reason};
 use osm_validate::Outcome;
 
+use crate::custom_profile::{Problem, Step};
 use crate::default_profile::{self, Install};
 use crate::gather::Gathered;
 
@@ -15,6 +16,8 @@ use crate::gather::Gathered;
 pub struct Plan {
     /// How to install the default profile; `None` if it is in place, or if there is none.
     pub install: Option<Install>,
+    /// What to do for the copy of a custom profile, or why it is not copied; `None` if there is no custom profile.
+    pub copy: Option<Result<Step, Problem>>,
     /// The verdict on the stored profile; `None` if the profile is not kept.
     pub verdict: Option<Verdict>,
     /// The status to write; `None` if it is up to date.
@@ -45,8 +48,19 @@ pub enum Transition {
 
 /// Decides what to do.
 pub fn plan(gathered: &Gathered) -> Plan {
+    Plan {
+        copy: gathered.copy(),
+        ..for_profile(gathered)
+    }
+}
+
+fn for_profile(gathered: &Gathered) -> Plan {
     let stored = gathered.stored.as_deref();
-    if let Some(install) = default_profile::install(&gathered.name, stored, gathered.default.as_ref()) {
+    if let Some(install) = default_profile::install(
+        &gathered.name,
+        stored.map(|stored| &**stored),
+        gathered.default.as_ref(),
+    ) {
         return Plan {
             install: Some(install),
             ..Plan::default()

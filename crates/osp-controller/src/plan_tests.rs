@@ -1,4 +1,5 @@
 use super::*;
+use crate::custom_profile::CustomProfile;
 use crate::default_profile::{INTERIM_VERSION, Restore, is_labelled, label};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -41,15 +42,19 @@ fn stored(version: &str) -> Gathered {
         now: Timestamp::from_second(100).unwrap(),
         namespace: "kube-system".into(),
         name: "osp-ubuntu".into(),
-        stored: Some(Arc::new(stored)),
+        stored: Some(Arc::new(stored.into())),
         default: None,
+        custom: None,
+        is_default: false,
         validation: None,
         awaited: None,
     }
 }
 
 fn change(gathered: &mut Gathered, change: impl FnOnce(&mut OperatingSystemProfile)) {
-    change(Arc::make_mut(gathered.stored.as_mut().unwrap()));
+    let mut stored: OperatingSystemProfile = (**gathered.stored.take().unwrap()).clone();
+    change(&mut stored);
+    gathered.stored = Some(Arc::new(stored.into()));
 }
 
 /// The state after the plan was executed, a second later.
@@ -429,8 +434,9 @@ fn the_verdict_stays_while_another_profile_is_awaited() {
         verdict,
         status,
         awaited,
+        copy,
     } = plan(&gathered);
-    assert_eq!((install, verdict, status), (None, None, None));
+    assert_eq!((install, verdict, status, copy), (None, None, None, None));
     assert_eq!(awaited.as_deref(), Some("base"));
 }
 
@@ -510,4 +516,43 @@ fn a_status_that_was_tampered_with_is_restored() {
     assert_eq!(update(&gathered).status.accepted, Some(accepted("v1.0.0")));
     change(&mut gathered, |stored| stored.status = None);
     assert_eq!(update(&gathered).status.accepted, Some(accepted("v1.0.0")));
+}
+
+#[test]
+fn a_copy_is_validated_once_it_is_up_to_date() {
+    let custom = |version: &str| {
+        let object = json!({
+            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "CustomOperatingSystemProfile",
+            "metadata": {"name": "mine", "namespace": "kube-system", "uid": "source"}, "spec": profile(version),
+        });
+        Some(Arc::new(CustomProfile::new(
+            serde_json::from_value(object).unwrap(),
+        )))
+    };
+    let mut gathered = Gathered {
+        name: "mine".to_owned(),
+        stored: None,
+        custom: custom("v1.0.0"),
+        ..stored("v1.0.0")
+    };
+    let Some(Ok(Step::Create(created))) = plan(&gathered).copy else {
+        panic!()
+    };
+    gathered.stored = Some(Arc::new(created.into()));
+    gathered.validation = Some(Ok(accepted("v1.0.0")));
+    let kept = plan(&gathered);
+    assert_eq!(kept.copy, Some(Ok(Step::Keep)));
+    assert!(kept.status.is_some());
+
+    gathered.custom = custom("v1.1.0");
+    assert!(gathered.kept().is_none());
+    let updated = plan(&gathered);
+    assert!(matches!(updated.copy, Some(Ok(Step::Update(_)))));
+    assert_eq!((updated.verdict, updated.status), (None, None));
+
+    // With the name of a default profile, the stored profile is validated all the same.
+    gathered.is_default = true;
+    let refused = plan(&gathered);
+    assert!(matches!(refused.copy, Some(Err(Problem::DefaultName { .. }))));
+    assert!(refused.status.is_some());
 }

@@ -7,17 +7,19 @@ use osm_api::condition::{ACCEPTED, Verdict};
 use osm_runtime::request::failed;
 use osm_runtime::status;
 
+use crate::apply::{Applied, Copied};
+use crate::custom_profile::{CustomProfile, Problem};
 use crate::default_profile::{Install, Restore};
 use crate::gather::Gathered;
 use crate::plan::{Plan, StatusUpdate, Transition};
-use crate::state::State;
+use crate::state::{COPIED, State};
 use crate::{Error, FIELD_MANAGER};
 
 /// Reports what a reconcile has found and done.
 ///
 /// # Errors
 /// The status cannot be written. Nothing is reported then, and the next reconcile tries again.
-pub async fn report(state: &State, gathered: &Gathered, plan: &Plan) -> Result<(), Error> {
+pub async fn report(state: &State, gathered: &Gathered, plan: &Plan, applied: &Applied) -> Result<(), Error> {
     if let Some(update) = &plan.status {
         write_status(state, gathered, update).await?;
     }
@@ -34,6 +36,11 @@ pub async fn report(state: &State, gathered: &Gathered, plan: &Plan) -> Result<(
             );
         }
         (None, None) => state.conditions.forget(&key, ACCEPTED),
+    }
+    match (&gathered.custom, &applied.copy) {
+        (Some(custom), Some(Ok(copied))) => report_copied(state, &key, custom, *copied).await,
+        (Some(custom), Some(Err(problem))) => report_problem(state, &key, custom, problem).await,
+        _ => state.forget_copy(&key),
     }
     if let Some(install) = &plan.install {
         report_install(state, gathered, install).await;
@@ -52,7 +59,9 @@ async fn write_status(state: &State, gathered: &Gathered, update: &StatusUpdate)
         ..
     } = update;
     let written = status::apply(&api, FIELD_MANAGER, &gathered.name, resource_version, status).await;
-    state.wrote(written.map_err(failed("writing the status of the profile"))?);
+    if let Some(profile) = written.map_err(failed("writing the status of the profile"))? {
+        state.wrote(profile);
+    }
     Ok(())
 }
 
@@ -81,6 +90,34 @@ async fn report_install(state: &State, gathered: &Gathered, install: &Install) {
         Install::Restore(Restore { notice: None, .. }) => {
             tracing::info!(profile, "replaced the default profile of another release");
         }
+    }
+}
+
+async fn report_copied(state: &State, profile: &str, custom: &CustomProfile, copied: Copied) {
+    let reason = Reason::CustomProfileCopied;
+    state.conditions.count(profile, COPIED, true, reason);
+    match copied {
+        Copied::Kept => {}
+        Copied::Created => tracing::info!(profile, "created the copy of the custom profile"),
+        Copied::Updated => tracing::info!(profile, "updated the copy of the custom profile"),
+    }
+    let recovered = state.problems.lock().remove(profile).is_some();
+    if recovered {
+        let note =
+            "osp-controller copied the custom profile into the OperatingSystemProfile of the same name";
+        let events = &state.cluster.management.events;
+        events.recovery(&custom.about, reason, note).await;
+    }
+}
+
+async fn report_problem(state: &State, profile: &str, custom: &CustomProfile, problem: &Problem) {
+    let reason = problem.reason();
+    state.conditions.count(profile, COPIED, false, reason);
+    let before = state.problems.lock().insert(profile.to_owned(), problem.clone());
+    if before.as_ref() != Some(problem) {
+        tracing::warn!(profile, %reason, "{problem}");
+        let events = &state.cluster.management.events;
+        events.warning(&custom.about, reason, &problem.to_string()).await;
     }
 }
 

@@ -1,20 +1,26 @@
 //! The watches of this controller, and which change adds which profile to the queue.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use kube::{Api, ResourceExt};
 use osm_api::condition::ACCEPTED;
-use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec};
+use osm_api::{CustomOperatingSystemProfile, OperatingSystemProfile, OperatingSystemProfileSpec};
 use osm_runtime::cache::{Cache, Version};
 use osm_runtime::metrics::ConditionGauge;
 use osm_runtime::queue::Queue;
 use osm_runtime::runner::Shared;
 use osm_runtime::watch::{self, Watch};
 use osm_runtime::{Cluster, Process, settings_watch};
+use parking_lot::Mutex;
 
+use crate::custom_profile::{CustomProfile, Problem};
 use crate::default_profile;
+use crate::stored_profile::StoredProfile;
 use crate::validate::Validator;
+
+/// Value of the metric label `condition` for custom profiles. They have no condition, because they have no status.
+pub const COPIED: &str = "Copied";
 
 /// What all reconciles share. Clones are cheap.
 #[derive(Clone)]
@@ -38,7 +44,11 @@ pub struct Inner {
     pub queue: Arc<Queue<String>>,
     /// Profiles by namespace, grouped by the name that they extend. They are cached whole, because the spec is validated and the
     /// last accepted copy in the status is kept.
-    pub profiles: BTreeMap<String, Arc<Cache<OperatingSystemProfile>>>,
+    pub profiles: BTreeMap<String, Arc<Cache<StoredProfile>>>,
+    /// CustomOperatingSystemProfiles by namespace; empty unless they are copied.
+    pub custom_profiles: BTreeMap<String, Arc<Cache<CustomProfile>>>,
+    /// The problem of each custom profile that was last reported, by key: a custom profile has no status that could hold it.
+    pub problems: Mutex<HashMap<String, Problem>>,
     pub conditions: Arc<ConditionGauge>,
     pub validator: Validator,
 }
@@ -46,10 +56,15 @@ pub struct Inner {
 impl State {
     /// Starts the watches.
     pub fn start(process: &Arc<Process>, cluster: &Cluster) -> Self {
-        let namespaces = cluster.installation.namespaces_of_profiles().into_iter();
+        let namespaces = cluster.installation.namespaces_of_profiles();
+        let custom = namespaces.iter().filter(|_| cluster.installation.custom_profiles);
+        let custom_profiles = custom
+            .map(|namespace| ((*namespace).to_owned(), Arc::default()))
+            .collect();
         let profiles = namespaces
+            .into_iter()
             .map(|namespace| {
-                let cache = Cache::grouped(|profile: &OperatingSystemProfile| profile.spec.extends.clone());
+                let cache = Cache::grouped(|profile: &StoredProfile| profile.spec.extends.clone());
                 (namespace.to_owned(), Arc::new(cache))
             })
             .collect();
@@ -59,6 +74,8 @@ impl State {
             defaults: osm_render::defaults(),
             queue: Arc::new(Queue::new(&process.environment)),
             profiles,
+            custom_profiles,
+            problems: Mutex::default(),
             conditions: ConditionGauge::new(&process.metrics),
             validator: Validator::default(),
         }));
@@ -71,12 +88,26 @@ impl State {
         for (namespace, cache) in &self.profiles {
             let state = self.clone();
             Watch::each_namespace(&cluster.management, namespace, "operatingsystemprofiles")
-                .project(|profile| Some(trim(profile)))
+                .project(|profile: OperatingSystemProfile| Some(StoredProfile::from(profile)))
+                .unreadable(|profile| Some(StoredProfile::unreadable(profile)))
                 .into_cache(cache)
                 .on_change(move |change| {
                     state.enqueue_extending(&change.key);
                     state.queue.add(change.key);
                 })
+                // A namespace that can't be read holds up only its own profiles.
+                .unawaited_if(namespace != cluster.namespace())
+                .spawn(cluster);
+        }
+
+        for (namespace, cache) in &self.custom_profiles {
+            let state = self.clone();
+            // Other profiles are reconciled while KKP's definition is missing, so no reconcile waits for this watch.
+            Watch::each_namespace(&cluster.management, namespace, "customoperatingsystemprofiles")
+                .project(|object: CustomOperatingSystemProfile| Some(CustomProfile::new(object)))
+                .into_cache(cache)
+                .on_change(move |change| state.queue.add(change.key))
+                .unawaited()
                 .spawn(cluster);
         }
 
@@ -103,8 +134,13 @@ impl Shared<String> for State {
     fn known(&self) -> Vec<String> {
         let profiles = self.profiles.values().flat_map(|cache| cache.select(|_| true));
         let stored = profiles.map(|profile| watch::key(&profile.metadata));
+        let custom = self
+            .custom_profiles
+            .values()
+            .flat_map(|cache| cache.select(|_| true));
         stored
             .chain(self.keys_of_defaults())
+            .chain(custom.map(|custom| custom.key()))
             .collect::<BTreeSet<String>>()
             .into_iter()
             .collect()
@@ -113,6 +149,7 @@ impl Shared<String> for State {
     fn released(&self, key: &String) {
         self.conditions.forget(key, ACCEPTED);
         self.validator.forget(key);
+        self.forget_copy(key);
     }
 }
 
@@ -123,9 +160,26 @@ impl Inner {
     }
 
     /// The profile with this key, `namespace/name`.
-    pub fn profile(&self, key: &str) -> Option<Arc<OperatingSystemProfile>> {
+    pub fn profile(&self, key: &str) -> Option<Arc<StoredProfile>> {
         let (namespace, _) = key.split_once('/')?;
         self.profiles.get(namespace)?.get(key)
+    }
+
+    /// The custom profile with this key, `namespace/name`.
+    pub fn custom_profile(&self, key: &str) -> Option<Arc<CustomProfile>> {
+        let (namespace, _) = key.split_once('/')?;
+        self.custom_profiles.get(namespace)?.get(key)
+    }
+
+    /// Drops what is counted and remembered for the copy with this key.
+    pub fn forget_copy(&self, key: &str) {
+        self.conditions.forget(key, COPIED);
+        self.problems.lock().remove(key);
+    }
+
+    /// Whether there is a default profile of this name, enabled or not.
+    pub fn has_default(&self, name: &str) -> bool {
+        self.defaults.iter().any(|(default, _)| default == name)
     }
 
     /// The default profile of this name, unless the settings disable it or are not known yet.
@@ -138,8 +192,7 @@ impl Inner {
     /// Whether this service installs a default profile of this name, or may do so once it knows the settings.
     pub fn may_install(&self, name: &str) -> bool {
         let settings_are_known = self.cluster.settings.borrow().is_some();
-        let is_default = || self.defaults.iter().any(|(default, _)| default == name);
-        self.default_profile(name).is_some() || (!settings_are_known && is_default())
+        self.default_profile(name).is_some() || (!settings_are_known && self.has_default(name))
     }
 
     /// Queues the profiles that may extend the one with this key. Those that extend them follow when their status changes.
@@ -166,7 +219,7 @@ impl Inner {
         {
             // The result may contain a change of another client, which the watch will not show again.
             let generation = profile.metadata.generation;
-            let change = cache.wrote(&key, version, trim(profile));
+            let change = cache.wrote(&key, version, profile.into());
             if change.is_some() {
                 self.enqueue_extending(&key);
             }
@@ -176,10 +229,4 @@ impl Inner {
             }
         }
     }
-}
-
-/// Drops what is never read. Annotations stay, because restoring a default profile writes the metadata back.
-fn trim(mut profile: OperatingSystemProfile) -> OperatingSystemProfile {
-    profile.metadata.managed_fields = None;
-    profile
 }

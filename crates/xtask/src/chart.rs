@@ -68,6 +68,7 @@ fn rights() -> Result<String> {
         pool_settings_namespaces: vec!["{poolSettingsNamespaces}".to_owned()],
         bootstrap_tokens: false,
         go_finalizers: false,
+        custom_profiles: false,
     };
     let wanted = [
         (
@@ -81,6 +82,13 @@ fn rights() -> Result<String> {
             "goFinalizers",
             Installation {
                 go_finalizers: true,
+                ..none.clone()
+            },
+        ),
+        (
+            "customProfiles",
+            Installation {
+                custom_profiles: true,
                 ..none.clone()
             },
         ),
@@ -376,7 +384,7 @@ mod tests {
             for (before, page) in text.match_indices("docs/").map(|(at, _)| text.split_at(at)) {
                 let page: String = page
                     .chars()
-                    .take_while(|c| !c.is_whitespace() && *c != ')')
+                    .take_while(|c| !c.is_whitespace() && !matches!(c, ')' | '#'))
                     .collect();
                 assert!(before.ends_with("/blob/main/"), "{file}: {page}");
                 let page = page.trim_end_matches('.');

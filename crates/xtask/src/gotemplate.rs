@@ -1,5 +1,6 @@
 //! `cargo xtask gotemplate`: compares osm-gotemplate with Go's `text/template`, and records what Go renders.
 
+use std::hash::{BuildHasher, RandomState};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -33,9 +34,9 @@ enum Task {
         /// Seconds to compare
         #[arg(long, default_value_t = 60, value_name = "N")]
         seconds: u64,
-        /// Seed of the generator
-        #[arg(long, default_value_t = 1, value_name = "NUMBER")]
-        seed: u64,
+        /// Seed of the generator; a random one if not set
+        #[arg(long, value_name = "NUMBER")]
+        seed: Option<u64>,
     },
     /// Measure the same profile with Go and with osm-gotemplate
     Bench,
@@ -50,6 +51,8 @@ impl Gotemplate {
         match self.command {
             Task::Record => record().await,
             Task::Fuzz { seconds, seed } => {
+                let seed = seed.unwrap_or_else(|| RandomState::new().hash_one(seconds));
+                println!("seed {seed}");
                 tokio::task::spawn_blocking(move || compare(seconds, seed)).await?
             }
             Task::Bench => measure().await,

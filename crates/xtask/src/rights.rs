@@ -86,6 +86,7 @@ fn page() -> Result<String> {
         pool_settings_namespaces: vec![flag("--pool-settings-namespaces")],
         bootstrap_tokens: true,
         go_finalizers: true,
+        custom_profiles: true,
     };
     let mut page = INTRODUCTION.to_owned();
     for service in Service::ALL {

@@ -6,10 +6,37 @@ use serde_json::Value;
 
 use super::PoolError;
 use crate::machine_deployment::MachineDeployment;
-use crate::names;
+use crate::names::{self, KUBELET_CONFIG};
 
-/// What all spellings of the prefix of kubelet settings have in common.
-const KUBELET_CONFIG: &str = "kubelet-config.machine-controller.kubermatic.io";
+/// An annotation of a MachineDeployment that selects something.
+pub struct PoolAnnotation {
+    /// Its key.
+    pub key: &'static str,
+    /// What it selects.
+    pub meaning: &'static str,
+    /// A valid value.
+    pub example: &'static str,
+}
+
+/// The annotations that only the MachineDeployment itself can carry. Those with kubelet settings are
+/// [`KUBELET_ANNOTATIONS`](super::KUBELET_ANNOTATIONS).
+pub const OF_POOLS: [PoolAnnotation; 3] = [
+    PoolAnnotation {
+        key: names::PROFILE,
+        meaning: "Name of the OperatingSystemProfile. The default is osp- and the operating system.",
+        example: "osp-ubuntu",
+    },
+    PoolAnnotation {
+        key: names::PROFILE_NAMESPACE,
+        meaning: "Namespace of the OperatingSystemProfile. The default is the namespace of the installation.",
+        example: "team",
+    },
+    PoolAnnotation {
+        key: names::SETTINGS,
+        meaning: "Settings of this pool, a part of the settings document in YAML. fromConfigMap names a ConfigMap with more.",
+        example: "pauseImage: registry.example.com/pause:3.10",
+    },
+];
 
 type Annotations = BTreeMap<String, String>;
 
@@ -44,9 +71,7 @@ pub(super) fn misplaced(md: &MachineDeployment) -> Vec<String> {
     let own = md.metadata.annotations.clone().unwrap_or_default();
     let template = entries(&md.spec.template, "/metadata/annotations");
     let kubelet = |key: &str| key.contains(KUBELET_CONFIG);
-    let of_pools = |key: &str| {
-        [names::PROFILE, names::PROFILE_NAMESPACE, names::SETTINGS].contains(&key) || kubelet(key)
-    };
+    let of_pools = |key: &str| OF_POOLS.iter().any(|known| known.key == key) || kubelet(key);
     let mut warnings = Vec::new();
     for key in own.keys().chain(template.keys()) {
         if kubelet(key) && !key.starts_with(names::KUBELET_CONFIG_PREFIX) {

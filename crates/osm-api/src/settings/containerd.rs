@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::validation::{HTTP, Problems, URL, URL_RULE, is_host, is_object_name, is_url};
+use super::validation::{HTTP, Problems, URL, URL_RULE, is_host, is_url};
 use crate::names::CLOUD_INIT_SETTINGS;
+use crate::names::is_dns_subdomain;
 
 /// Host that means every registry that is not listed.
 const DEFAULT_HOST: &str = "_default";
@@ -92,12 +93,12 @@ impl Registry {
             );
             problems.check(
                 format!("{path}.namespace"),
-                is_object_name(namespace),
+                is_dns_subdomain(namespace),
                 "must be the name of a namespace",
             );
             problems.check(
                 format!("{path}.name"),
-                is_object_name(name),
+                is_dns_subdomain(name),
                 "must be the name of a Secret",
             );
         }

@@ -30,7 +30,7 @@ pub use self::kubelet::KubeletDefaults;
 pub use self::packages::{Apt, Packages, Yum, YumRepository};
 pub use self::proxy::Proxy;
 pub use self::taint::{Taint, TaintEffect};
-use self::validation::{PEM, Problems, certificates};
+use self::validation::{IMAGE_RULE, PEM, Problems, certificates, is_image};
 use crate::strict;
 
 /// Settings of one cluster's nodes.
@@ -106,6 +106,12 @@ impl Settings {
         if let Some(pem) = &self.host_ca_bundle {
             problems.check("hostCaBundle", certificates(pem).is_some(), PEM);
         }
+        if let Some(image) = &self.pause_image {
+            problems.check("pauseImage", is_image(image), IMAGE_RULE);
+        }
+        for (i, taint) in self.initial_taints.iter().enumerate() {
+            taint.validate(&format!("initialTaints[{i}]"), &mut problems);
+        }
         self.kubelet.validate(&mut problems);
         self.containerd.validate(&mut problems);
         self.packages.validate(&mut problems);
@@ -148,6 +154,8 @@ mod tests {
     fn all_mistakes_at_once_of_meaning() {
         let text = r#"
 cluster: {apiServer: "http://plain", caBundle: "no", dnsIPs: []}
+pauseImage: "Registry.example/Pause:3.10"
+initialTaints: [{key: "not a key!", effect: NoSchedule}, {key: a, value: "no value!", effect: NoSchedule}]
 proxy: {http: "http://user:secret@proxy:3128", noProxy: "a, b"}
 containerd:
   registries:
@@ -163,6 +171,9 @@ credentials: {tokenLifetimeHours: 0, nodeBootstrap: {groups: ["system:bootstrapp
             "cluster.apiServer",
             "cluster.caBundle",
             "cluster.dnsIPs",
+            "pauseImage",
+            "initialTaints[0].key",
+            "initialTaints[1].value",
             "proxy.http",
             "proxy.noProxy",
             "containerd.registries[0].mirrors[0].url",

@@ -2,8 +2,6 @@
 
 use std::fmt::Display;
 
-use crate::names::MAX_NAME;
-
 /// What a schema can say of a URL before [`is_url`] judges it.
 pub(super) const URL: &str = "^https?://[^/@]+(/|$)";
 
@@ -53,16 +51,54 @@ pub(super) fn certificates(text: &str) -> Option<String> {
     (!inside && !found.is_empty()).then_some(found)
 }
 
-/// The name of an object of Kubernetes.
-pub(super) fn is_object_name(text: &str) -> bool {
-    let part = |part: &str| {
-        part.starts_with(|c: char| c.is_ascii_alphanumeric())
-            && part.ends_with(|c: char| c.is_ascii_alphanumeric())
-            && part
-                .chars()
-                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+pub(super) const IMAGE_RULE: &str =
+    "must be an image, such as registry.example/pause:3.10 or registry.example/pause@sha256:…";
+
+/// Whether a text has the form of an image's reference: `[host[:port]/]path[:tag][@digest]`
+/// (<https://github.com/distribution/reference>).
+pub(super) fn is_image(text: &str) -> bool {
+    let (name, digest) = text
+        .split_once('@')
+        .map_or((text, None), |(name, digest)| (name, Some(digest)));
+    let is_digest = |digest: &str| {
+        let hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+        digest
+            .strip_prefix("sha256:")
+            .is_some_and(|sum| sum.len() == 64 && sum.chars().all(hex))
     };
-    text.len() <= MAX_NAME && text.split('.').all(part)
+    let tag_at = name
+        .rfind(':')
+        .filter(|at| !name.get(*at..).is_some_and(|rest| rest.contains('/')));
+    let (name, tag) = match tag_at.and_then(|at| name.split_at_checked(at)) {
+        Some((name, tag)) => (name, tag.strip_prefix(':')),
+        None => (name, None),
+    };
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_tag = |tag: &str| {
+        tag.len() <= 128 && tag.starts_with(word) && tag.chars().all(|c| word(c) || matches!(c, '.' | '-'))
+    };
+    let (host, path) = match name.split_once('/') {
+        Some((host, path)) if host.contains(['.', ':']) || host == "localhost" => (Some(host), path),
+        _ => (None, name),
+    };
+    let is_host = |host: &str| {
+        let (host, port) = host
+            .split_once(':')
+            .map_or((host, None), |(host, port)| (host, Some(port)));
+        let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+        !host.is_empty() && host.chars().all(inner) && port.is_none_or(|port| port.parse::<u16>().is_ok())
+    };
+    let end = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_part = |part: &str| {
+        part.starts_with(end)
+            && part.ends_with(end)
+            && part.chars().all(|c| end(c) || matches!(c, '.' | '_' | '-'))
+    };
+    name.len() <= 255
+        && host.is_none_or(is_host)
+        && path.split('/').all(is_part)
+        && tag.is_none_or(is_tag)
+        && digest.is_none_or(is_digest)
 }
 
 /// A group that the API server takes from a bootstrap token.

@@ -18,10 +18,10 @@ use serde_json::json;
 
 use super::containerd;
 use super::spelling::Spelling;
-use crate::cluster_endpoint::ClusterEndpoint;
 use crate::late_bound::Encoding;
 use crate::model::{self, API_TOKEN, KUBECONFIG_SECRET_NAME, KUBELET_TOKEN, PROVISIONING_SECRET_NAME};
 use crate::subscription;
+use osm_api::ClusterEndpoint;
 
 /// Fields of a struct, in the order of their declaration.
 type Fields = Vec<(Rc<str>, Value)>;
@@ -37,6 +37,27 @@ pub(super) fn files_data(
     all.extend(of_kubelet(pool));
     all.extend(of_systems(pool, spelling));
     pointer_to(structure("resources.filesData", all))
+}
+
+/// Why a stage has no late-bound value with this id, by the name of its variable.
+pub(super) fn of_other_stage(id: &str) -> String {
+    let of_subscription = |field: &str| {
+        format!(
+            ".RhelConfig.{field} can be used only in provisioningConfig, with the complete subscription of a MachineDeployment; \
+             move this text there, or complete the subscription"
+        )
+    };
+    match id {
+        PROVISIONING_SECRET_NAME => {
+            ".SecretName can be used only in bootstrapConfig; move this text there, or remove the variable"
+                .to_owned()
+        }
+        subscription::USER => of_subscription("RHELSubscriptionManagerUser"),
+        subscription::PASSWORD => of_subscription("RHELSubscriptionManagerPassword"),
+        subscription::ORGANIZATION => of_subscription("RHELOrganizationName"),
+        subscription::ACTIVATION_KEY => of_subscription("RHELActivationKey"),
+        id => format!("{id} can't be used in this stage; remove the variable that prints it"),
+    }
 }
 
 /// A kubeconfig with the token by which a kubelet joins.
@@ -101,7 +122,10 @@ fn of_cluster(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint, spell
         ("ExternalCloudProvider", Value::Bool(external)),
         ("InitialTaints", text(&taints(&settings.initial_taints))),
         ("HTTPProxy", text_or_nil(settings.proxy.http.as_deref())),
-        ("NoProxy", text_or_nil(settings.proxy.no_proxy.as_deref())),
+        (
+            "NoProxy",
+            text_or_nil(model::no_proxy(settings, cluster).as_deref()),
+        ),
         (
             "ContainerRuntimeConfig",
             text(&containerd::config(settings, spelling)),

@@ -17,20 +17,10 @@ use osm_gotemplate::{TemplateSet, Value, budget};
 use self::spelling::Spelling;
 use crate::Stage;
 use crate::budget::Budget;
-use crate::cluster_endpoint::ClusterEndpoint;
 use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Sources};
 use crate::late_bound;
-use crate::rendered_text::RenderedText;
-
-/// Most bytes that functions look at while a stage is rendered. The budget of all engines allows more, but functions of Go's language take
-/// longer for a byte, such as regular expressions.
-const MAX_READ: usize = 64 * 1024 * 1024;
-
-/// Most bytes of the values that functions make while a stage is rendered.
-const MAX_COPIED: usize = 64 * 1024 * 1024;
-
-/// Most bytes of all results of a stage together, with both spellings. What a stage may store is a small part of it.
-const MAX_WRITTEN: usize = 16 * MAX_CONTENT_BYTES;
+use crate::rendered_text::{NotCopied, RenderedText};
+use osm_api::ClusterEndpoint;
 
 /// What starts an action.
 const ACTION: &str = "{{";
@@ -111,6 +101,15 @@ impl Template {
     }
 }
 
+fn not_copied(refused: &NotCopied) -> String {
+    match refused {
+        NotCopied::Cut => {
+            "a credential, or a name that is known only when user data is published, is cut: print it as a whole".to_owned()
+        }
+        NotCopied::OtherStage(id) => data::of_other_stage(id),
+    }
+}
+
 /// The templates of one stage.
 struct Templates {
     /// Those that files can call.
@@ -144,7 +143,8 @@ impl Compiled for Templates {
                             .to_owned(),
                     ));
                 }
-                inputs.late_bound.copied(marked).map_err(fail)
+                let copied = inputs.late_bound.copied(marked);
+                copied.map_err(|refused| fail(not_copied(&refused)))
             })
             .collect()
     }
@@ -234,35 +234,20 @@ fn without_data(problem: &str) -> &str {
         .unwrap_or(problem)
 }
 
-/// The budget of one stage. It has bounds of its own within the budget of the whole rendering.
+/// The budget of the rendering, as the interpreter charges it.
 struct Charged<'b> {
     budget: &'b Budget<'b>,
-    read: Cell<usize>,
-    copied: Cell<usize>,
-    /// By the template that is rendered now.
+    /// Bytes that the template has written that is rendered now.
     written: Cell<usize>,
-    all_written: Cell<usize>,
 }
 
 impl<'b> Charged<'b> {
     fn new(budget: &'b Budget<'b>) -> Self {
         Self {
             budget,
-            read: Cell::new(0),
-            copied: Cell::new(0),
             written: Cell::new(0),
-            all_written: Cell::new(0),
         }
     }
-}
-
-/// Adds to a sum that may not become larger than `limit`.
-fn add(sum: &Cell<usize>, bytes: usize, limit: usize, what: &str) -> Result<(), budget::Exhausted> {
-    sum.set(sum.get().saturating_add(bytes));
-    if sum.get() > limit {
-        return Err(budget::Exhausted(format!("{what} more than {limit} bytes")));
-    }
-    Ok(())
 }
 
 fn exhausted(exhausted: crate::budget::Exhausted) -> budget::Exhausted {
@@ -275,18 +260,19 @@ impl budget::Budget for Charged<'_> {
     }
 
     fn read(&self, bytes: usize) -> Result<(), budget::Exhausted> {
-        add(&self.read, bytes, MAX_READ, "functions read")?;
         self.budget.read(bytes).map_err(exhausted)
     }
 
     fn copy(&self, bytes: usize) -> Result<(), budget::Exhausted> {
-        add(&self.copied, bytes, MAX_COPIED, "functions make")?;
         self.budget.copy(bytes).map_err(exhausted)
     }
 
     fn write(&self, bytes: usize) -> Result<(), budget::Exhausted> {
-        add(&self.written, bytes, MAX_CONTENT_BYTES, "the template writes")?;
-        add(&self.all_written, bytes, MAX_WRITTEN, "the templates write")?;
+        self.written.set(self.written.get().saturating_add(bytes));
+        if self.written.get() > MAX_CONTENT_BYTES {
+            let problem = format!("the template writes more than {MAX_CONTENT_BYTES} bytes");
+            return Err(budget::Exhausted(problem));
+        }
         self.budget.write(bytes).map_err(exhausted)
     }
 }

@@ -40,7 +40,9 @@ pub(super) fn register<'reg: 'rc, 'rc>(rc: &mut RenderContext<'reg, 'rc>, sessio
     }
 }
 
-fn argument<'h, 'rc>(
+/// The first argument. All arguments that are not part of the data were copied for this call, and are charged.
+pub(super) fn argument<'h, 'rc>(
+    session: &Session<'_>,
     helper: &'h Helper<'rc>,
     name: &'static str,
 ) -> Result<&'h PathAndJson<'rc>, RenderError> {
@@ -48,10 +50,13 @@ fn argument<'h, 'rc>(
         .param(0)
         .ok_or(RenderErrorReason::ParamNotFoundForIndex(name, 0))?;
     if value.is_value_missing() {
-        Err(RenderError::strict_error(value.relative_path()))
-    } else {
-        Ok(value)
+        return Err(RenderError::strict_error(value.relative_path()));
     }
+    let arguments = helper.params().iter().chain(helper.hash().values());
+    arguments
+        .filter(|argument| argument.context_path().is_none())
+        .try_for_each(|copied| session.copies(copied.value()))?;
+    Ok(value)
 }
 
 struct Condition<'a> {
@@ -72,7 +77,7 @@ impl HelperDef for Condition<'_> {
         let zero = helper
             .hash_get("includeZero")
             .is_some_and(|zero| zero.value().is_truthy(false));
-        let holds = argument(helper, self.name)?.value().is_truthy(zero) == self.when;
+        let holds = argument(self.session, helper, self.name)?.value().is_truthy(zero) == self.when;
         let branch = if holds {
             helper.template()
         } else {
@@ -83,7 +88,7 @@ impl HelperDef for Condition<'_> {
 }
 
 /// A block whose paths start at `base`, or at `key` in it.
-fn scope<'rc>(
+pub(super) fn scope<'rc>(
     session: &Session<'_>,
     base: &PathAndJson<'rc>,
     key: Option<(&str, &Value)>,
@@ -103,6 +108,21 @@ fn scope<'rc>(
     Ok(block)
 }
 
+/// Gives a name to the value that a block's paths start at. Only what is part of the data can be named without a copy.
+fn name_value<'rc>(
+    session: &Session<'_>,
+    params: &mut BlockParams<'rc>,
+    name: &'rc str,
+    base: &PathAndJson<'rc>,
+    value: &Value,
+) -> HelperResult {
+    if base.context_path().is_some() {
+        return params.add_path(name, Vec::new());
+    }
+    session.copies(value)?;
+    params.add_value(name, value.clone())
+}
+
 struct With<'a> {
     session: &'a Session<'a>,
 }
@@ -116,7 +136,7 @@ impl HelperDef for With<'_> {
         rc: &mut RenderContext<'reg, 'rc>,
         out: &mut dyn Output,
     ) -> HelperResult {
-        let value = argument(helper, "with")?;
+        let value = argument(self.session, helper, "with")?;
         if !value.value().is_truthy(false) {
             return self.session.render(helper.inverse(), registry, context, rc, out);
         }
@@ -126,8 +146,7 @@ impl HelperDef for With<'_> {
         }
         if let Some(name) = helper.block_param() {
             let mut params = BlockParams::new();
-            self.session.copies(value.value())?;
-            params.add_value(name, value.value().clone())?;
+            name_value(self.session, &mut params, name, value, value.value())?;
             block.set_block_params(params);
         }
         rc.push_block(block);
@@ -151,7 +170,7 @@ impl HelperDef for Each<'_> {
         rc: &mut RenderContext<'reg, 'rc>,
         out: &mut dyn Output,
     ) -> HelperResult {
-        let list = argument(helper, "each")?;
+        let list = argument(self.session, helper, "each")?;
         let items: Vec<(Value, &Value)> = match list.value() {
             Value::Null => Vec::new(),
             Value::Array(items) => items
@@ -180,11 +199,9 @@ impl HelperDef for Each<'_> {
             }
             let mut params = BlockParams::new();
             if let Some(name) = helper.block_param() {
-                self.session.copies(item)?;
-                params.add_value(name, item.clone())?;
+                name_value(self.session, &mut params, name, list, item)?;
             } else if let Some((name, of_key)) = helper.block_param_pair() {
-                self.session.copies(item)?;
-                params.add_value(name, item.clone())?;
+                name_value(self.session, &mut params, name, list, item)?;
                 params.add_value(of_key, key)?;
             }
             block.set_block_params(params);
@@ -210,7 +227,7 @@ impl HelperDef for Late<'_> {
         _: &mut RenderContext<'reg, 'rc>,
     ) -> Result<ScopedJson<'rc>, RenderError> {
         let fail = |problem: &str| RenderError::from(RenderErrorReason::Other(format!("late: {problem}")));
-        let id = argument(helper, lint::LATE)?
+        let id = argument(self.session, helper, lint::LATE)?
             .value()
             .as_str()
             .ok_or_else(|| fail("the id must be text"))?;
@@ -220,7 +237,7 @@ impl HelperDef for Late<'_> {
             .late_bound
             .place(id, encoding)
             .map_err(|problem| fail(&problem))?;
-        Ok(ScopedJson::Derived(Value::String(marker)))
+        self.session.made(Value::String(marker))
     }
 }
 
@@ -238,12 +255,15 @@ impl HelperDef for Url<'_> {
         _: &'rc Context,
         _: &mut RenderContext<'reg, 'rc>,
     ) -> Result<ScopedJson<'rc>, RenderError> {
-        let name = argument(helper, self.name)?.value().as_str().unwrap_or_default();
+        let name = argument(self.session, helper, self.name)?
+            .value()
+            .as_str()
+            .unwrap_or_default();
         let architecture = helper
             .hash_get("arch")
             .and_then(|architecture| architecture.value().as_str());
         match self.session.downloads.url(name, architecture, self.part) {
-            Ok(url) => Ok(ScopedJson::Derived(Value::String(url))),
+            Ok(url) => self.session.made(Value::String(url)),
             Err(problem) => Err(RenderErrorReason::Other(format!("{}: {problem}", self.name)).into()),
         }
     }

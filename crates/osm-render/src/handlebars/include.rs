@@ -1,29 +1,25 @@
 //! Including templates, without a copy of all data.
 //!
-//! Handlebars copies all data for an included template, which takes longer than everything else in rendering. An inclusion is plain
-//! if it has no parameters, and nothing before it on its line by which its lines would be indented. If every inclusion of a stage is
-//! plain, rendering in place gives the same text without the copy. An included template can then also use `../` of the place where it
-//! is included, which a copy does not have.
+//! For each inclusion, the crate copies the data that the included template sees, and each field that the template reads from the
+//! copy once more. That takes longer than everything else in rendering, and no budget sees it. So every inclusion becomes a call
+//! of [`Include`], which renders the template where it is included. It copies only parameters, and charges them.
 
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
-
-use ::handlebars::template::{DecoratorTemplate, HelperTemplate, Parameter, TemplateElement};
 use ::handlebars::{
-    Context, Handlebars, Helper, HelperDef, HelperResult, Output, Path, RenderContext, RenderErrorReason,
-    Renderable, Template,
+    BlockContext, BlockParams, Context, Handlebars, Helper, HelperDef, HelperResult, Output, RenderContext,
+    RenderError, RenderErrorReason, Renderable,
 };
-use serde_json::Value;
 
-use crate::engine::Located;
+use super::Limited;
+use super::blocks::scope;
+use super::session::Session;
 
-/// Name of the helper. Templates can't use it: `lint` does not know it.
-pub(super) const INCLUDE: &str = "include in place";
+/// Renders the template that its first parameter names, with each line indented by the second. A third parameter is the data that
+/// the template sees, and named parameters are fields in addition.
+pub(super) struct Include<'a> {
+    pub(super) session: &'a Session<'a>,
+}
 
-/// Renders the template that it names.
-pub(super) struct Include;
-
-impl HelperDef for Include {
+impl HelperDef for Include<'_> {
     fn call<'reg: 'rc, 'rc>(
         &self,
         helper: &Helper<'rc>,
@@ -32,90 +28,76 @@ impl HelperDef for Include {
         rc: &mut RenderContext<'reg, 'rc>,
         out: &mut dyn Output,
     ) -> HelperResult {
-        let name = helper
-            .param(0)
-            .and_then(|name| name.value().as_str())
-            .unwrap_or_default();
+        let text = |index| helper.param(index).and_then(|param| param.value().as_str());
+        let (name, indent) = (text(0).unwrap_or_default(), text(1).unwrap_or_default());
         let template = registry.get_template(name);
         let template = template.ok_or_else(|| RenderErrorReason::PartialNotFound(name.to_owned()))?;
-        template.render(registry, context, rc, out)
+        let block = self.block(helper, rc)?;
+        let has_block = block.is_some();
+        block.into_iter().for_each(|block| rc.push_block(block));
+        if indent.is_empty() {
+            template.render(registry, context, rc, out)?;
+        } else {
+            let mut included = Limited::new(self.session.budget);
+            template.render(registry, context, rc, &mut included)?;
+            out.write(&indented(&included.text, indent))?;
+        }
+        if has_block {
+            rc.pop_block();
+        }
+        Ok(())
     }
 }
 
-/// Replaces every inclusion in the templates of a stage by [`Include`], where that does not change what any of them gives.
-pub(super) fn in_place(templates: &mut BTreeMap<String, Template>) {
-    if templates.values().all(all_plain) {
-        templates.values_mut().for_each(replace);
-    }
-}
-
-fn all_plain(template: &Template) -> bool {
-    template.elements.iter().all(|element| match element {
-        TemplateElement::PartialExpression(partial) => plain(partial).is_some(),
-        TemplateElement::HelperBlock(helper) => helper.template.iter().chain(&helper.inverse).all(all_plain),
-        _ => true,
-    })
-}
-
-fn replace(template: &mut Template) {
-    for element in &mut template.elements {
-        match element {
-            TemplateElement::PartialExpression(partial) => {
-                if let Some(include) = plain(partial).and_then(include) {
-                    *element = include;
+impl Include<'_> {
+    /// What the parameters change of what the template sees.
+    fn block<'rc>(
+        &self,
+        helper: &Helper<'rc>,
+        rc: &RenderContext<'_, 'rc>,
+    ) -> Result<Option<BlockContext<'rc>>, RenderError> {
+        let (data, fields) = (helper.param(2), helper.hash());
+        if data.is_none() && fields.is_empty() {
+            return Ok(None);
+        }
+        let around = rc.block();
+        let mut block = match (data, around) {
+            (Some(data), _) if data.is_value_missing() => {
+                return Err(RenderError::strict_error(data.relative_path()));
+            }
+            (Some(data), _) => scope(self.session, data, None)?,
+            (None, Some(around)) => {
+                let mut block = BlockContext::new();
+                block.base_path_mut().clone_from(around.base_path());
+                if let Some(value) = around.base_value() {
+                    self.session.copies(value)?;
+                    block.set_base_value(value.clone());
                 }
+                block
             }
-            TemplateElement::HelperBlock(helper) => {
-                helper
-                    .template
-                    .iter_mut()
-                    .chain(&mut helper.inverse)
-                    .for_each(replace);
+            (None, None) => BlockContext::new(),
+        };
+        if let Some(around) = around {
+            block.local_variables_mut().clone_from(around.local_variables());
+        }
+        let mut params = BlockParams::new();
+        for (name, value) in fields {
+            if value.is_value_missing() {
+                return Err(RenderError::strict_error(value.relative_path()));
             }
-            _ => {}
+            self.session.copies(value.value())?;
+            params.add_value(name, value.value().clone())?;
         }
+        block.set_block_params(params);
+        Ok(Some(block))
     }
 }
 
-/// The name of what is included, if it is included plainly.
-fn plain(partial: &DecoratorTemplate) -> Option<&str> {
-    let plain = partial.params.is_empty()
-        && partial.hash.is_empty()
-        && partial.template.is_none()
-        && partial.indent.as_deref().unwrap_or_default().is_empty();
-    name(&partial.name).ok().filter(|_| plain)
-}
-
-/// What includes a template in place.
-fn include(name: &str) -> Option<TemplateElement> {
-    // The parser builds what has no public constructor.
-    static INCLUSION: LazyLock<Option<TemplateElement>> =
-        LazyLock::new(|| Template::compile("{{x \"\"}}").ok()?.elements.pop());
-    let mut expression = INCLUSION.clone()?;
-    if let TemplateElement::Expression(helper) = &mut expression {
-        helper.name = Parameter::Name(INCLUDE.to_owned());
-        helper.params = vec![Parameter::Literal(Value::String(name.to_owned()))];
-    }
-    Some(expression)
-}
-
-/// The template that an element includes in place.
-pub(super) fn included(helper: &HelperTemplate) -> Option<&str> {
-    match (&helper.name, helper.params.first()) {
-        (Parameter::Name(name), Some(Parameter::Literal(Value::String(included)))) if name == INCLUDE => {
-            Some(included)
-        }
-        _ => None,
-    }
-}
-
-/// The name of a helper or partial.
-pub(super) fn name(parameter: &Parameter) -> Result<&str, Located> {
-    match parameter {
-        Parameter::Name(name) => Ok(name),
-        Parameter::Path(Path::Relative((_, raw)) | Path::Local((_, _, raw))) => Ok(raw),
-        _ => Err(Located::nowhere(
-            "the name of a helper or partial can't be computed".to_owned(),
-        )),
-    }
+/// Indents every line that is not empty.
+fn indented(text: &str, indent: &str) -> String {
+    let line = |line: &str| match line.trim_end_matches(['\r', '\n']) {
+        "" => line.to_owned(),
+        _ => format!("{indent}{line}"),
+    };
+    text.split_inclusive('\n').map(line).collect()
 }

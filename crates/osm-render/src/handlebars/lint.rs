@@ -1,17 +1,21 @@
 //! Checks on a stage's parsed templates: only known helpers, only existing partials, no cycle, and a bound on what
 //! including them can grow to.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ::handlebars::Template;
 use ::handlebars::template::{HelperTemplate, Parameter, TemplateElement};
 
-use super::include::{self, name};
+use super::element::{self, name};
 use crate::budget::MAX_DEPTH;
 use crate::engine::{Failure, Located};
 
 /// Most elements that a template may have with everything included that it includes.
 pub(super) const MAX_WEIGHT: u64 = 50_000;
+
+/// Most values that an expression may have, with those of the expressions in it. Each can be a text of the largest size that a helper
+/// gives, and all of them are in memory together.
+pub(super) const MAX_VALUES: u64 = 32;
 
 /// Helpers that open a block.
 pub(super) const BLOCK_HELPERS: [&str; 4] = ["if", "unless", "each", "with"];
@@ -53,6 +57,31 @@ pub(super) fn check(template: &Template) -> Result<(), Located> {
     Ok(())
 }
 
+/// Elements of a template, with those of its blocks, and the values in its tags.
+pub(super) fn elements(template: &Template) -> u64 {
+    let of = |element: &TemplateElement| match element {
+        TemplateElement::Expression(helper) | TemplateElement::HtmlExpression(helper) => {
+            parameters_weight(helper)
+        }
+        TemplateElement::HelperBlock(helper) => {
+            let branches = helper.template.iter().chain(&helper.inverse);
+            parameters_weight(helper) + branches.map(elements).sum::<u64>()
+        }
+        TemplateElement::PartialExpression(partial) => partial
+            .params
+            .iter()
+            .chain(partial.hash.values())
+            .map(weigh)
+            .sum(),
+        _ => 0,
+    };
+    1 + template
+        .elements
+        .iter()
+        .map(|element| 1 + of(element))
+        .sum::<u64>()
+}
+
 fn element_is_known(element: &TemplateElement) -> Result<(), Located> {
     match element {
         TemplateElement::RawString(_) | TemplateElement::Comment(_) => Ok(()),
@@ -72,11 +101,12 @@ fn element_is_known(element: &TemplateElement) -> Result<(), Located> {
         }
         TemplateElement::PartialExpression(partial) => {
             name(&partial.name)?;
-            partial
-                .params
-                .iter()
-                .chain(partial.hash.values())
-                .try_for_each(parameter)
+            if partial.params.len() > 1 {
+                return Err(Located::nowhere(
+                    "an included template takes at most one value without a name".to_owned(),
+                ));
+            }
+            values(&partial.params, &partial.hash)
         }
         _ => Err(Located::nowhere(
             "decorators, inline partials and partial blocks are not supported".to_owned(),
@@ -104,11 +134,18 @@ fn expression(helper: &HelperTemplate) -> Result<(), Located> {
 }
 
 fn parameters(helper: &HelperTemplate) -> Result<(), Located> {
-    helper
-        .params
-        .iter()
-        .chain(helper.hash.values())
-        .try_for_each(parameter)
+    values(&helper.params, &helper.hash)
+}
+
+/// Checks the values of an expression.
+fn values(params: &[Parameter], hash: &HashMap<String, Parameter>) -> Result<(), Located> {
+    let values = || params.iter().chain(hash.values());
+    if values().map(weigh).sum::<u64>() > MAX_VALUES {
+        return Err(Located::nowhere(format!(
+            "an expression has more than {MAX_VALUES} values: split it"
+        )));
+    }
+    values().try_for_each(parameter)
 }
 
 fn parameter(parameter: &Parameter) -> Result<(), Located> {
@@ -244,7 +281,7 @@ pub(super) fn own_weight(template: &Template, costs: &BTreeMap<String, Cost>) ->
                 .map_or(0, |cost| cost.weight),
             TemplateElement::Expression(helper)
             | TemplateElement::HtmlExpression(helper)
-            | TemplateElement::HelperBlock(helper) => match include::included(helper) {
+            | TemplateElement::HelperBlock(helper) => match element::included(helper) {
                 Some(name) => costs.get(name).map_or(0, |cost| cost.weight),
                 None => parameters_weight(helper),
             },
@@ -255,12 +292,16 @@ pub(super) fn own_weight(template: &Template, costs: &BTreeMap<String, Cost>) ->
 }
 
 fn parameters_weight(helper: &HelperTemplate) -> u64 {
-    let weigh = |parameter: &Parameter| match parameter {
+    helper.params.iter().chain(helper.hash.values()).map(weigh).sum()
+}
+
+/// A value, with those of the expressions in it.
+fn weigh(parameter: &Parameter) -> u64 {
+    match parameter {
         Parameter::Subexpression(sub) => match sub.as_element() {
             TemplateElement::Expression(helper) => 1 + parameters_weight(helper),
             _ => 1,
         },
         _ => 1,
-    };
-    helper.params.iter().chain(helper.hash.values()).map(weigh).sum()
+    }
 }

@@ -11,6 +11,8 @@ use ::handlebars::{
 };
 use osm_api::profile::MAX_CONTENT_BYTES;
 
+use self::include::Include;
+use self::print::Print;
 use self::session::Session;
 use crate::budget::Budget;
 use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Source, Sources};
@@ -18,8 +20,11 @@ use crate::library;
 use crate::rendered_text::RenderedText;
 
 mod blocks;
+mod element;
 mod include;
 mod lint;
+mod print;
+mod rewrite;
 mod scan;
 mod session;
 #[cfg(test)]
@@ -66,7 +71,7 @@ impl Engine for HandlebarsEngine {
             let template = text.map_or(failure.template, |text| text.place.clone());
             Failure { template, ..failure }
         })?;
-        include::in_place(&mut templates);
+        rewrite::rewrite(&mut templates);
         let mut registry = registry();
         for (name, template) in templates {
             registry.register_template(&name, template);
@@ -83,10 +88,10 @@ fn registry() -> Handlebars<'static> {
     let mut registry = Handlebars::new();
     registry.set_strict_mode(true);
     registry.register_escape_fn(no_escape);
-    for name in ["log", "raw"].iter().chain(&lint::BLOCK_HELPERS) {
+    let built_in = ["log", "raw"].iter().chain(&lint::BLOCK_HELPERS);
+    for name in built_in.chain(&lint::VALUE_HELPERS) {
         registry.unregister_helper(name);
     }
-    registry.register_helper(include::INCLUDE, Box::new(include::Include));
     registry
 }
 
@@ -113,6 +118,8 @@ fn parse(name: &str, source: &str, budget: &Budget<'_>) -> Result<Template, Loca
         }
     })?;
     lint::check(&template)?;
+    let held = budget.hold(lint::elements(&template));
+    held.map_err(|exhausted| Located::nowhere(exhausted.to_string()))?;
     Ok(template)
 }
 
@@ -152,6 +159,8 @@ impl Compiled for Templates {
         let context = Context::from(inputs.data.clone());
         let mut rc = RenderContext::new(None);
         blocks::register(&mut rc, &session);
+        rc.register_local_helper(element::INCLUDE, Box::new(Include { session: &session }));
+        rc.register_local_helper(element::PRINT, Box::new(Print { session: &session }));
         values::register(&mut rc, &session);
         self.texts
             .iter()
@@ -179,10 +188,7 @@ impl Templates {
             .registry
             .get_template(&text.key)
             .ok_or_else(|| here("was not compiled"))?;
-        let mut out = Limited {
-            text: String::new(),
-            budget: session.budget,
-        };
+        let mut out = Limited::new(session.budget);
         // The crate's code is not ours: a panic in it fails this template, and not the service.
         let rendered = catch_unwind(AssertUnwindSafe(|| {
             rc.set_trailing_newline(false);
@@ -226,6 +232,15 @@ fn explain(error: &RenderError) -> String {
 struct Limited<'b> {
     text: String,
     budget: &'b Budget<'b>,
+}
+
+impl<'b> Limited<'b> {
+    fn new(budget: &'b Budget<'b>) -> Self {
+        Self {
+            text: String::new(),
+            budget,
+        }
+    }
 }
 
 impl Output for Limited<'_> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ::handlebars::{
     Context, Handlebars, HelperResult, Output, RenderContext, RenderError, RenderErrorReason, Renderable,
-    Template,
+    ScopedJson, Template,
 };
 use serde_json::Value;
 
@@ -43,7 +43,13 @@ impl Session<'_> {
         self.budget.read(size(value)).map_err(exhausted)
     }
 
-    /// Charges a value before a helper clones it, or after a helper has made it.
+    /// The result of a helper, which is charged.
+    pub(super) fn made<'rc>(&self, value: Value) -> Result<ScopedJson<'rc>, RenderError> {
+        self.copies(&value)?;
+        Ok(ScopedJson::Derived(value))
+    }
+
+    /// Charges a value that is cloned.
     pub(super) fn copies(&self, value: &Value) -> Result<(), RenderError> {
         self.budget.copy(size(value)).map_err(exhausted)
     }

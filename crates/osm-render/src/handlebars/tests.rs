@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::budget::{Exhausted, MAX_BYTES, MAX_DEPTH, MAX_STEPS};
+use crate::budget::{Exhausted, MAX_COPIED, MAX_DEPTH, MAX_READ, MAX_STEPS, MAX_WRITTEN};
 use crate::downloads::Catalogue;
 use crate::rendered_text::Placements;
 
@@ -154,7 +154,7 @@ fn mistakes_are_found_and_located() {
     refused("{{#if map.typo}}x{{/if}}", "no field \"map.typo\"");
     refused("{{#if (or yes typo)}}x{{/if}}", "no field \"typo\"");
     refused("{{#each typo}}x{{/each}}", "no field \"typo\"");
-    refused("{{#if (eq typo 1)}}x{{/if}}", "eq: an argument");
+    refused("{{#if (eq typo 1)}}x{{/if}}", "no field \"typo\"");
     refused("{{shell typo}}", "no field \"typo\"");
     refused("{{unknown text}}", "there is no helper \"unknown\"");
     refused("{{#if (unknown text)}}{{/if}}", "there is no helper \"unknown\"");
@@ -246,8 +246,8 @@ fn late_values_become_markers_that_must_survive() {
 }
 
 #[test]
-fn what_is_included_in_place_is_the_same() {
-    let plain = [
+fn what_is_included_is_rendered_in_its_place() {
+    let partials = [
         (
             "outer",
             "{{#each map}}\n{{> inner}}\n{{/each}}\nend of {{quote}}\n",
@@ -257,14 +257,34 @@ fn what_is_included_in_place_is_the_same() {
             "{{@key}}={{n}} {{#each @root.list}}{{> deepest}}{{/each}}\n",
         ),
         ("deepest", "{{this}}{{@index}}{{@root.number}};"),
+        ("named", "{{a}}{{b.n}}{{number}}"),
+        ("lines", "one\n\n{{text}}{{> two}}"),
+        ("two", "two\n  {{> three}}\n"),
+        ("three", "three\n"),
     ];
-    let source = "{{#if yes}}\n{{> outer}}\n{{/if}}\n{{> outer}}{{~> deepest2}}";
-    let with = |more: &[(&str, &str)]| render_with(&[&plain[..], more].concat(), source);
-    let in_place = with(&[("deepest2", "x")]);
-    // One inclusion that is not plain, and nothing is in place.
-    for copied in ["{{> deepest3 a=1}}", "  {{> deepest3}}"] {
-        let copied = with(&[("deepest2", "x"), ("deepest3", ""), ("unused", copied)]);
-        assert_eq!(in_place.as_ref().ok(), copied.as_ref().ok());
+    for (source, expected) in [
+        (
+            "{{#if yes}}\n{{> outer}}\n{{/if}}\n{{> three}}",
+            "a=1 x00;y10;\nb= x00;y10;\nend of it's \"x\"\nthree\n",
+        ),
+        ("{{> named a=\"x\" b=map.a}}", "x10"),
+        ("{{#with map}}{{> named a=b.n b=a number=1}}{{/with}}", "11"),
+        (
+            "{{#each map as |v k|}}{{> named a=k b=v number=@index}}{{/each}}",
+            "a10b1",
+        ),
+        ("{{#with map}}{{> named map.a a=1 b=2 number=3}}{{/with}}", ""),
+        ("{{> deepest map.a}}", ""),
+        ("{{#each list}}{{> deepest}}{{/each}}", "x00;y10;"),
+        ("  {{> lines}}\nend", "  one\n\n  a\n\n  b\n  two\n    three\nend"),
+        ("x {{> three}}", "x three\n"),
+    ] {
+        let rendered = render_with(&partials, source);
+        if expected.is_empty() {
+            rendered.unwrap_err();
+        } else {
+            assert_eq!(rendered.as_deref(), Ok(expected), "{source}");
+        }
     }
     let error = render_with(
         &[("a", "{{#if yes}}{{> b}}{{/if}}"), ("b", "\n {{typo}}")],
@@ -272,7 +292,91 @@ fn what_is_included_in_place_is_the_same() {
     )
     .unwrap_err();
     assert!(error.starts_with("b Some((2, 2))"), "{error}");
-    assert!(render("{{include in place}}").is_err() && render("{{#each list}}{{> a}}{{/each}}").is_err());
+    for internal in [
+        "{{include in place}}",
+        "{{print in place}}",
+        "{{#each list}}{{> a}}{{/each}}",
+    ] {
+        assert!(render(internal).is_err(), "{internal}");
+    }
+    refused("{{> a list map}}", "at most one value without a name");
+}
+
+#[test]
+fn comparisons_are_those_of_handlebars() {
+    let mut plain = Handlebars::new();
+    plain.register_escape_fn(no_escape);
+    let values = [
+        "null",
+        "yes",
+        "number",
+        "text",
+        "list",
+        "map",
+        "1",
+        "1.5",
+        "-2",
+        "18446744073709551615",
+        "\"1\"",
+        "\"1.5\"",
+        "\"a\"",
+        "\"\"",
+        "true",
+        "false",
+    ];
+    for helper in ["eq", "ne", "gt", "gte", "lt", "lte"] {
+        for a in values {
+            for b in values {
+                let source = format!("{{{{{helper} {a} {b}}}}}");
+                let expected = plain.render_template(&source, &data()).unwrap();
+                assert_eq!(render(&source), Ok(expected), "{source}");
+            }
+        }
+    }
+    for value in values {
+        for source in [format!("{{{{not {value}}}}}"), format!("{{{{len {value}}}}}")] {
+            let expected = plain.render_template(&source, &data()).unwrap();
+            assert_eq!(render(&source), Ok(expected), "{source}");
+        }
+    }
+    assert_eq!(
+        render("{{lookup list 1}}{{lookup (lookup map \"a\") \"n\"}}").unwrap(),
+        "y1"
+    );
+    refused("{{lookup list 2}}", "lookup: there is no such key or item");
+    refused("{{lookup map 1}}", "lookup: there is no such key or item");
+}
+
+#[test]
+fn lists_and_maps_are_not_printed() {
+    for value in ["list", "map", "{{list}}", "lookup map \"a\""] {
+        let source = if value.starts_with('{') {
+            value.to_owned()
+        } else {
+            format!("{{{{{value}}}}}")
+        };
+        let rendered = render(&source);
+        assert!(
+            rendered.is_err() || value.starts_with("lookup"),
+            "{source}: {rendered:?}"
+        );
+    }
+    refused("{{list}}", "a list or a map can't be printed");
+}
+
+#[test]
+fn an_expression_has_few_values() {
+    let values = |values: usize| format!("{{{{concat{}}}}}", " quote".repeat(values));
+    assert!(render(&values(32)).is_ok());
+    refused(&values(33), "more than 32 values");
+    refused(
+        &format!("{{{{concat (concat{}) quote}}}}", " quote".repeat(31)),
+        "more than 32 values",
+    );
+    refused(
+        &format!("{{{{> p a=(concat{})}}}}", " quote".repeat(32)),
+        "more than 32 values",
+    );
 }
 
 #[test]
@@ -526,30 +630,44 @@ fn what_rendering_uses_is_charged() {
     let within = |spend: &dyn Fn(&Budget<'_>) -> Result<(), Exhausted>, source: &str| {
         let budget = Budget::new(&never);
         spend(&budget).unwrap();
-        render_within(&budget, &[], source)
+        render_within(&budget, &[("p", "")], source)
     };
-    let all = usize::try_from(MAX_BYTES).unwrap();
+    let [readable, copyable, writable] =
+        [MAX_READ, MAX_COPIED, MAX_WRITTEN].map(|most| usize::try_from(most).unwrap());
     let text = "a {{concat quote \"12\"}} b";
     // The template itself, its two texts, and the expression with its two arguments.
     assert!(within(&|budget| budget.step(MAX_STEPS - 6), text).is_ok());
     let error = within(&|budget| budget.step(MAX_STEPS - 5), text).unwrap_err();
     assert!(error.contains("too many loops"), "{error}");
     let written = "a it's \"x\"12 b".len();
-    assert!(within(&|budget| budget.write(all - written), text).is_ok());
-    let error = within(&|budget| budget.write(all - written + 1), text).unwrap_err();
-    assert!(error.contains("writes more than"), "{error}");
+    assert!(within(&|budget| budget.write(writable - written), text).is_ok());
+    let error = within(&|budget| budget.write(writable - written + 1), text).unwrap_err();
+    assert!(error.contains("write more than"), "{error}");
     // The source, and what the helper is given.
     let read = text.len() + "it's \"x\"12".len();
-    assert!(within(&|budget| budget.read(all - read), text).is_ok());
-    let error = within(&|budget| budget.read(all - read + 1), text).unwrap_err();
-    assert!(error.contains("reads more than"), "{error}");
+    assert!(within(&|budget| budget.read(readable - read), text).is_ok());
+    let error = within(&|budget| budget.read(readable - read + 1), text).unwrap_err();
+    assert!(error.contains("read more than"), "{error}");
     for copies in [
         text,
-        "{{#each list as |v|}}{{/each}}",
+        "{{#if (trim quote)}}{{/if}}",
+        "{{#if yes includeZero=(not quote)}}{{/if}}",
         "{{#with (trim quote)}}{{/with}}",
+        "{{#with (lookup map \"a\") as |v|}}{{/with}}",
+        "{{#each (lookup map \"a\") as |v|}}{{/each}}",
+        "{{eq quote text}}",
+        "{{late \"api/token\" as=\"raw\"}}",
+        "{{> p a=quote}}",
     ] {
-        let error = within(&|budget| budget.copy(all), copies).unwrap_err();
-        assert!(error.contains("copies more than"), "{error}");
+        let error = within(&|budget| budget.copy(copyable), copies).unwrap_err();
+        assert!(error.contains("copy or make more than"), "{copies}: {error}");
+    }
+    // What is named is not copied.
+    for named in [
+        "{{#each list as |v|}}{{v}}{{/each}}",
+        "{{#with map as |v|}}{{v.a.n}}{{/with}}",
+    ] {
+        assert!(within(&|budget| budget.copy(copyable), named).is_ok());
     }
     let budget = Budget::new(&never);
     let _levels: Vec<_> = (2..MAX_DEPTH).map(|_| budget.descend().unwrap()).collect();
@@ -561,8 +679,8 @@ fn what_rendering_uses_is_charged() {
 #[test]
 fn joined_texts_stop_at_the_largest_value() {
     let concat = |texts: usize| format!("{{{{len (concat{})}}}}", " wide".repeat(texts));
-    assert_eq!(render(&concat(10)).unwrap(), "1000000");
-    refused(&concat(11), "concat: gives more than");
+    assert_eq!(render(&concat(5)).unwrap(), "500000");
+    refused(&concat(6), "concat: gives more than");
     refused("{{len (join many wide)}}", "join: gives more than");
     assert_eq!(
         render("{{join list \"\"}}{{len (join many \"--\")}}").unwrap(),

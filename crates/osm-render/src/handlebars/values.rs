@@ -1,19 +1,23 @@
 //! Helpers that give a value: the same value for the same arguments, nothing else. No message repeats an argument.
 
+use std::cmp::Ordering;
+
 use ::handlebars::{
     Context, Handlebars, Helper, HelperDef, JsonTruthy, RenderContext, RenderError, RenderErrorReason,
     ScopedJson,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use osm_api::profile::MAX_CONTENT_BYTES;
 use semver::{Version, VersionReq};
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::session::Session;
 use crate::{late_bound, yaml};
 
-/// Largest value that a helper gives, in bytes: nested helpers can double it each time.
-const MAX_VALUE: usize = 1024 * 1024;
+/// Largest value that a helper gives, in bytes. Nothing larger can be stored. The engine clones values before a budget sees them: as many
+/// as an expression has, which `lint` bounds.
+const MAX_VALUE: usize = MAX_CONTENT_BYTES;
 
 type Outcome = Result<Value, String>;
 
@@ -27,7 +31,52 @@ struct ValueHelper {
 
 const ANY: usize = usize::MAX;
 
-static HELPERS: [ValueHelper; 12] = [
+static HELPERS: [ValueHelper; 21] = [
+    ValueHelper {
+        name: "eq",
+        arguments: (2, 2),
+        run: |args| Ok(Value::Bool(first(args)? == second(args)?)),
+    },
+    ValueHelper {
+        name: "ne",
+        arguments: (2, 2),
+        run: |args| Ok(Value::Bool(first(args)? != second(args)?)),
+    },
+    ValueHelper {
+        name: "gt",
+        arguments: (2, 2),
+        run: |args| compared(args, Ordering::is_gt),
+    },
+    ValueHelper {
+        name: "gte",
+        arguments: (2, 2),
+        run: |args| compared(args, Ordering::is_ge),
+    },
+    ValueHelper {
+        name: "lt",
+        arguments: (2, 2),
+        run: |args| compared(args, Ordering::is_lt),
+    },
+    ValueHelper {
+        name: "lte",
+        arguments: (2, 2),
+        run: |args| compared(args, Ordering::is_le),
+    },
+    ValueHelper {
+        name: "not",
+        arguments: (1, 1),
+        run: |args| Ok(Value::Bool(!first(args)?.is_truthy(false))),
+    },
+    ValueHelper {
+        name: "len",
+        arguments: (1, 1),
+        run: len,
+    },
+    ValueHelper {
+        name: "lookup",
+        arguments: (2, 2),
+        run: lookup,
+    },
     ValueHelper {
         name: "and",
         arguments: (2, ANY),
@@ -129,10 +178,9 @@ impl HelperDef for Call<'_> {
             .try_for_each(|argument| self.session.reads(argument))?;
         // The result can be many times as large as the arguments only in `indent`, `join` and `concat`, which stop by themselves.
         let value = run(&arguments).map_err(fail)?;
-        self.session.copies(&value)?;
         match value.as_str() {
             Some(text) if text.len() > MAX_VALUE => Err(fail(too_large())),
-            _ => Ok(ScopedJson::Derived(value)),
+            _ => self.session.made(value),
         }
     }
 }
@@ -169,6 +217,48 @@ fn scalar(value: &Value) -> Result<String, String> {
 
 fn too_large() -> String {
     format!("gives more than {MAX_VALUE} bytes")
+}
+
+/// Compares two numbers, two texts or two conditions. A text is compared with a number as a number. Values of other types are neither
+/// equal nor different in size.
+fn compared(args: &[&Value], holds: fn(Ordering) -> bool) -> Outcome {
+    let numbers = |a: &Number, b: &Number| match (a.as_i128(), b.as_i128()) {
+        (Some(a), Some(b)) => Some(a.cmp(&b)),
+        _ => a.as_f64()?.partial_cmp(&b.as_f64()?),
+    };
+    let parsed = |text: &String| text.parse::<Number>().ok();
+    let ordering = match (first(args)?, second(args)?) {
+        (Value::Number(a), Value::Number(b)) => numbers(a, b),
+        (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
+        (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
+        (Value::Number(a), Value::String(b)) => parsed(b).and_then(|b| numbers(a, &b)),
+        (Value::String(a), Value::Number(b)) => parsed(a).and_then(|a| numbers(&a, b)),
+        _ => None,
+    };
+    Ok(Value::Bool(ordering.is_some_and(holds)))
+}
+
+fn len(args: &[&Value]) -> Outcome {
+    Ok(Value::from(match first(args)? {
+        Value::Array(items) => items.len(),
+        Value::Object(fields) => fields.len(),
+        Value::String(text) => text.len(),
+        _ => 0,
+    }))
+}
+
+fn lookup(args: &[&Value]) -> Outcome {
+    let key = second(args)?;
+    let value = match first(args)? {
+        Value::Array(items) => key
+            .as_u64()
+            .and_then(|index| items.get(usize::try_from(index).ok()?)),
+        Value::Object(fields) => key.as_str().and_then(|key| fields.get(key)),
+        _ => None,
+    };
+    value
+        .cloned()
+        .ok_or_else(|| "there is no such key or item".to_owned())
 }
 
 fn shell(args: &[&Value]) -> Outcome {

@@ -1,6 +1,7 @@
 //! What a kubelet wants of values beyond their types: it exits at start over any other.
 
 use osm_api::kubelet_value::{self, NO_DURATION, duration};
+use osm_api::labels;
 
 type Check = Result<(), &'static str>;
 
@@ -111,6 +112,8 @@ const RULES: &[(&str, Rule)] = &[
         "registerWithTaints[].effect",
         Rule::OneOf(&["NoSchedule", "PreferNoSchedule", "NoExecute"]),
     ),
+    ("registerWithTaints[].key", Rule::Text(label_key)),
+    ("registerWithTaints[].value", Rule::Text(label_value)),
     ("registryBurst", FROM_0),
     ("registryPullQPS", FROM_0),
     ("runOnce", Rule::False),
@@ -149,6 +152,14 @@ fn between(text: &str, least: &str, most: Option<&str>, problem: &'static str) -
 
 fn not_negative(text: &str) -> Check {
     between(text, "0", None, "must not be negative")
+}
+
+fn label_key(text: &str) -> Check {
+    labels::is_key(text).then_some(()).ok_or(labels::KEY_RULE)
+}
+
+fn label_value(text: &str) -> Check {
+    labels::is_value(text).then_some(()).ok_or(labels::VALUE_RULE)
 }
 
 fn shutdown(text: &str) -> Check {

@@ -192,6 +192,16 @@ fn each_mistake_is_told_with_its_path_and_without_its_value() {
             "must be one of",
         ),
         (
+            "{registerWithTaints: [{key: s77 s77, effect: NoSchedule}]}",
+            "registerWithTaints[0].key",
+            "must be a label key",
+        ),
+        (
+            "{registerWithTaints: [{key: a, value: s77 s77, effect: NoSchedule}]}",
+            "registerWithTaints[0].value",
+            "must be a label value",
+        ),
+        (
             "{registerWithTaints: [{effect: NoSchedule}]}",
             "registerWithTaints[0].key",
             "is missing",

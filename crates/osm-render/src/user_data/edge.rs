@@ -9,7 +9,7 @@ use osm_api::profile::CloudProvider;
 
 use super::{Filled, Reader, cloud_init};
 use crate::error::UserDataError;
-use crate::late_bound::LateValues;
+use crate::late_bound::{Filling, LateValues};
 use crate::{Stage, library};
 
 const SCRIPT: &str = include_str!("edge.sh");
@@ -36,7 +36,7 @@ pub fn edge_script(
     if !is_edge || Reader::of(spec.os_name, spec.provisioning_utility) != Reader::CloudInit {
         return Ok(None);
     }
-    let mut filled = Filled::new(spec, Stage::Bootstrap, values)?;
+    let mut filled = Filled::new(spec, Stage::Bootstrap, Filling::Values(values))?;
     // The script fills it in: a pool may have more than one machine.
     filled.name = Some(MACHINE_NAME_PLACEHOLDER.to_owned());
     let document = cloud_init::write_for_owned(filled)?;

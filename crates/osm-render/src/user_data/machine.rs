@@ -9,7 +9,7 @@ use super::{
 };
 use crate::Stage;
 use crate::error::UserDataError;
-use crate::late_bound::LateValues;
+use crate::late_bound::{Filling, LateValues};
 
 /// What a stage puts on a machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,8 +51,28 @@ pub fn machine_stage(
     stage: Stage,
     values: &LateValues,
 ) -> Result<MachineStage, UserDataError> {
+    filled_machine_stage(spec, stage, Filling::Values(values))
+}
+
+/// [`machine_stage`] with a description in the place of each late-bound value, such as `<registry password of docker.io>`. It is the same
+/// text in every encoding, also where a marker asks for base64. Never use it for a machine.
+///
+/// # Errors
+/// As there.
+pub fn masked_machine_stage(
+    spec: &OperatingSystemConfigSpec,
+    stage: Stage,
+) -> Result<MachineStage, UserDataError> {
+    filled_machine_stage(spec, stage, Filling::Masks(&super::masks(spec)))
+}
+
+fn filled_machine_stage(
+    spec: &OperatingSystemConfigSpec,
+    stage: Stage,
+    filling: Filling<'_>,
+) -> Result<MachineStage, UserDataError> {
     let reader = Reader::of(spec.os_name, spec.provisioning_utility);
-    let filled = Filled::new(spec, stage, values)?;
+    let filled = Filled::new(spec, stage, filling)?;
     let files = own_files(reader, stage, &filled);
     let of_profile = filled.files.iter().map(|file| MachineFile {
         path: file.path.clone(),
@@ -240,5 +260,37 @@ mod tests {
         assert_eq!(units, [("a.service", true), ("b.service", false)]);
         assert_eq!(machine.files.len(), 1);
         assert_eq!(machine.other["timezone"], "UTC");
+    }
+
+    #[test]
+    fn masks_are_readable_in_every_encoding_and_show_no_value() {
+        let late = |id: &str, kind: &str, key: &str| json!({"id": id, "kind": kind, "source": {"namespace": "n", "name": "s", "key": key}});
+        let encodings = ["raw", "toml", "yaml", "json", "shell", "b64"];
+        let lines = encodings
+            .map(|encoding| format!("{encoding} %%osm-late{{registry/docker.io/password,{encoding}}}%%"));
+        let spec: OperatingSystemConfigSpec = serde_json::from_value(json!({
+            "osName": "ubuntu", "cloudProvider": {"name": "aws"},
+            "provisioningConfig": {
+                "files": [{"path": "/a", "content": {"inline": {"encoding": "b64", "data": lines.join("\n")}}}],
+                "modules": {"runcmd": ["login %%osm-late{secret/k,text}%%"]},
+            },
+            "lateBound": [
+                late("registry/docker.io/password", "RegistryPassword", "docker.io"), late("secret/k", "SecretKey", "k"),
+            ],
+        }))
+        .unwrap();
+        let machine = masked_machine_stage(&spec, Stage::Provisioning).unwrap();
+        let mask = "<registry password of docker.io>";
+        let expected = [
+            format!("raw {mask}"),
+            format!("toml \"{mask}\""),
+            format!("yaml \"{mask}\""),
+            format!("json \"{mask}\""),
+            format!("shell '{mask}'"),
+            format!("b64 {mask}"),
+        ];
+        assert_eq!(machine.files[0].text.lines().collect::<Vec<_>>(), expected);
+        assert_eq!(machine.other["runcmd"], json!(["login <key k of Secret n/s>"]));
+        assert!(crate::masks(&spec).values().any(|text| text == mask));
     }
 }

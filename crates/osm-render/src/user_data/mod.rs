@@ -10,7 +10,7 @@ use osm_api::profile::{CloudProvider, DropIn, OperatingSystem, ProfileUnit, Prov
 use serde_json::{Map, Value};
 
 use crate::error::UserDataError;
-use crate::late_bound::{self, LateValues};
+use crate::late_bound::{self, Filling, LateValues};
 use crate::template_walk::{self, Path, Place};
 use crate::{Stage, clouds};
 
@@ -24,7 +24,7 @@ mod unit_text;
 mod users;
 
 pub use edge::edge_script;
-pub use machine::{MachineFile, MachineStage, MachineUnit, machine_stage};
+pub use machine::{MachineFile, MachineStage, MachineUnit, machine_stage, masked_machine_stage};
 
 /// The program that reads a document, each with a language of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub fn user_data(
     stage: Stage,
     values: &LateValues,
 ) -> Result<String, UserDataError> {
-    let filled = Filled::new(spec, stage, values)?;
+    let filled = Filled::new(spec, stage, Filling::Values(values))?;
     match Reader::of(spec.os_name, spec.provisioning_utility) {
         Reader::CloudInit => cloud_init::write(stage, filled),
         Reader::CoreosCloudinit => coreos_cloudinit::write(stage, &filled),
@@ -101,6 +101,11 @@ pub fn user_data(
 /// Readable stand-ins for late-bound values, for previews. Never use them for a machine.
 pub fn placeholders(spec: &OperatingSystemConfigSpec) -> LateValues {
     late_bound::stand_ins(&spec.late_bound)
+}
+
+/// What [`masked_machine_stage`] shows in the places of late-bound values, by their ids.
+pub fn masks(spec: &OperatingSystemConfigSpec) -> LateValues {
+    late_bound::masks(&spec.late_bound)
 }
 
 /// What machine-controller replaces in a bootstrap document: its placeholder, and the same as a URL has it.
@@ -145,14 +150,14 @@ impl Filled {
     fn new(
         spec: &OperatingSystemConfigSpec,
         stage: Stage,
-        values: &LateValues,
+        filling: Filling<'_>,
     ) -> Result<Self, UserDataError> {
         let config = match stage {
             Stage::Bootstrap => &spec.bootstrap_config,
             Stage::Provisioning => &spec.provisioning_config,
         };
         let fill = |place: &dyn fmt::Display, text: &str| {
-            let filled = late_bound::fill(text, place, &spec.late_bound, values)?;
+            let filled = late_bound::fill(text, place, &spec.late_bound, filling)?;
             if stage == Stage::Bootstrap
                 && has_machine_name(&filled)
                 && machine_names(&filled) != machine_names(text)

@@ -18,42 +18,78 @@ const DEAD_LEASE_RETENTION: Duration = Duration::from_secs(900);
 
 /// Replicas that are alive, by the names of their Leases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Live(BTreeSet<String>);
+pub struct Live {
+    /// Those that are [fit](super::fitness).
+    fit: BTreeSet<String>,
+    /// The others. They own keys only while no replica is fit.
+    standby: BTreeSet<String>,
+}
 
 impl Live {
     /// The replica that owns a key: the same for all that see the same replicas. A replica that starts or ends moves only its own
     /// keys (rendezvous hashing). `None`: no replica is alive.
     pub fn owner(&self, key: &str) -> Option<&str> {
         let weight = |replica: &&String| sha256(format!("{replica} {key}").as_bytes());
-        self.0.iter().max_by_key(weight).map(String::as_str)
+        let owners = if self.fit.is_empty() {
+            &self.standby
+        } else {
+            &self.fit
+        };
+        owners.iter().max_by_key(weight).map(String::as_str)
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.fit.len() + self.standby.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
-    /// Their names, in order.
+    /// Their names.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(String::as_str)
+        self.fit.iter().chain(&self.standby).map(String::as_str)
+    }
+
+    /// Names of those that own no key while another replica is fit.
+    pub fn standby(&self) -> impl Iterator<Item = &str> {
+        self.standby.iter().map(String::as_str)
+    }
+
+    pub fn contains(&self, replica: &str) -> bool {
+        self.fit.contains(replica) || self.standby.contains(replica)
+    }
+
+    fn add(&mut self, replica: &str, is_fit: bool) {
+        let group = if is_fit { &mut self.fit } else { &mut self.standby };
+        group.insert(replica.to_owned());
     }
 }
 
+/// Of replicas that are fit.
 impl<S: Into<String>> FromIterator<S> for Live {
     fn from_iter<I: IntoIterator<Item = S>>(names: I) -> Self {
-        Self(names.into_iter().map(Into::into).collect())
+        Self {
+            fit: names.into_iter().map(Into::into).collect(),
+            standby: BTreeSet::new(),
+        }
     }
+}
+
+/// Another replica, as its Lease shows it.
+#[derive(Debug)]
+struct Other {
+    /// When its Lease was last seen to change.
+    seen: Instant,
+    is_fit: bool,
 }
 
 /// What one replica knows of the others.
 #[derive(Debug)]
 pub struct Membership {
     own: String,
-    /// When the Lease of each other replica was last seen to change.
-    others: BTreeMap<String, Instant>,
+    is_fit: bool,
+    others: BTreeMap<String, Other>,
     /// As last judged; empty before.
     live: Live,
     /// When a change of any Lease was last seen.
@@ -64,6 +100,7 @@ impl Membership {
     pub fn new(own: &str, now: Instant) -> Self {
         Self {
             own: own.to_owned(),
+            is_fit: false,
             others: BTreeMap::new(),
             live: Live::default(),
             heard: now,
@@ -71,11 +108,21 @@ impl Membership {
     }
 
     /// A Lease is new, or has changed.
-    pub fn changed(&mut self, replica: &str, now: Instant) {
+    pub fn changed(&mut self, replica: &str, is_fit: bool, now: Instant) {
         self.heard = now;
         if replica != self.own {
-            self.others.insert(replica.to_owned(), now);
+            self.others
+                .insert(replica.to_owned(), Other { seen: now, is_fit });
         }
+    }
+
+    /// Whether this replica is fit; returns whether that has changed.
+    pub fn set_fit(&mut self, is_fit: bool) -> bool {
+        std::mem::replace(&mut self.is_fit, is_fit) != is_fit
+    }
+
+    pub fn is_fit(&self) -> bool {
+        self.is_fit
     }
 
     /// A Lease was deleted.
@@ -88,9 +135,9 @@ impl Membership {
     /// last judgement, or was never judged, starts again.
     pub fn trust(&mut self, now: Instant) {
         self.heard = now;
-        for (name, seen) in &mut self.others {
-            if self.live.is_empty() || self.live.0.contains(name) {
-                *seen = now;
+        for (name, other) in &mut self.others {
+            if self.live.is_empty() || self.live.contains(name) {
+                other.seen = now;
             }
         }
     }
@@ -98,11 +145,15 @@ impl Membership {
     /// The replicas that are alive now. This replica always is.
     pub fn judge(&mut self, now: Instant) -> &Live {
         let hears = self.hears(now);
-        let lives = |(name, seen): &(&String, &Instant)| {
-            now.saturating_duration_since(**seen) < EXPIRY || (!hears && self.live.0.contains(*name))
-        };
-        let others = self.others.iter().filter(lives).map(|(name, _)| name.clone());
-        self.live = others.chain([self.own.clone()]).collect();
+        let mut live = Live::default();
+        live.add(&self.own, self.is_fit);
+        for (name, other) in &self.others {
+            let is_recent = now.saturating_duration_since(other.seen) < EXPIRY;
+            if is_recent || (!hears && self.live.contains(name)) {
+                live.add(name, other.is_fit);
+            }
+        }
+        self.live = live;
         &self.live
     }
 
@@ -113,7 +164,7 @@ impl Membership {
 
     /// When the next replica may expire.
     pub fn due(&self, now: Instant) -> Option<Instant> {
-        let live = |(name, seen): (&String, &Instant)| self.live.0.contains(name).then_some(*seen + EXPIRY);
+        let live = |(name, other): (&String, &Other)| self.live.contains(name).then_some(other.seen + EXPIRY);
         self.others
             .iter()
             .filter_map(live)
@@ -123,10 +174,10 @@ impl Membership {
 
     /// Replicas whose Leases are to be deleted.
     pub fn forgotten(&self, now: Instant) -> Vec<String> {
-        let long_dead = |seen: &Instant| now.saturating_duration_since(*seen) >= DEAD_LEASE_RETENTION;
+        let long_dead = |other: &Other| now.saturating_duration_since(other.seen) >= DEAD_LEASE_RETENTION;
         self.others
             .iter()
-            .filter(|(_, seen)| long_dead(seen))
+            .filter(|(_, other)| long_dead(other))
             .map(|(name, _)| name.clone())
             .collect()
     }

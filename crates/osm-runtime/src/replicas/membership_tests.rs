@@ -5,6 +5,12 @@ fn live(names: &[&str]) -> Live {
     names.iter().copied().collect()
 }
 
+fn fit(own: &str, now: Instant) -> Membership {
+    let mut membership = Membership::new(own, now);
+    membership.set_fit(true);
+    membership
+}
+
 fn keys(count: usize) -> Vec<String> {
     (0..count)
         .map(|number| format!("pool-{number}-kube-system-config"))
@@ -50,17 +56,17 @@ proptest! {
     #[test]
     fn views_agree_once_everybody_is_heard(lags in prop::collection::vec((0..9000_u64, 0..9000_u64), 1..30)) {
         let begin = Instant::now();
-        let mut views = ["a", "b"].map(|own| Membership::new(own, begin));
+        let mut views = ["a", "b"].map(|own| fit(own, begin));
         let mut now = begin;
         for (first, second) in lags {
             for (view, lag) in views.iter_mut().zip([first, second]) {
                 view.judge(now + Duration::from_millis(lag));
-                view.changed(if view.own == "a" { "b" } else { "a" }, now + Duration::from_millis(lag));
+                view.changed(if view.own == "a" { "b" } else { "a" }, true, now + Duration::from_millis(lag));
             }
             now += Duration::from_millis(first.max(second));
         }
         let [a, b] = views.each_mut().map(|view| {
-            view.changed(if view.own == "a" { "b" } else { "a" }, now);
+            view.changed(if view.own == "a" { "b" } else { "a" }, true, now);
             view.judge(now).clone()
         });
         prop_assert_eq!(&a, &b);
@@ -85,24 +91,24 @@ impl Clock {
 /// Lets our own renewals be seen each second.
 fn renew(membership: &mut Membership, clock: &Clock, from: u64, to: u64) {
     for millis in (from..=to).step_by(1000) {
-        membership.changed("me", clock.after(millis));
+        membership.changed("me", true, clock.after(millis));
     }
 }
 
 #[test]
 fn a_replica_lives_as_long_as_its_lease_changes() {
     let clock = Clock(Instant::now());
-    let mut membership = Membership::new("me", clock.after(0));
-    membership.changed("a", clock.after(0));
+    let mut membership = fit("me", clock.after(0));
+    membership.changed("a", true, clock.after(0));
     assert_eq!(*membership.judge(clock.after(0)), live(&["a", "me"]));
-    membership.changed("a", clock.after(3000));
+    membership.changed("a", true, clock.after(3000));
     renew(&mut membership, &clock, 0, 6000);
     assert_eq!(*membership.judge(clock.after(6999)), live(&["a", "me"]));
     assert_eq!(membership.due(clock.after(6999)), Some(clock.after(7000)));
     assert_eq!(*membership.judge(clock.after(7000)), live(&["me"]));
     assert_eq!(membership.due(clock.after(7000)), None);
     // It was only slow.
-    membership.changed("a", clock.after(7100));
+    membership.changed("a", true, clock.after(7100));
     assert_eq!(*membership.judge(clock.after(7100)), live(&["a", "me"]));
     membership.gone("a", clock.after(7200));
     assert_eq!(*membership.judge(clock.after(7200)), live(&["me"]));
@@ -111,8 +117,8 @@ fn a_replica_lives_as_long_as_its_lease_changes() {
 #[test]
 fn who_hears_nothing_takes_nobody_for_dead() {
     let clock = Clock(Instant::now());
-    let mut membership = Membership::new("me", clock.after(0));
-    membership.changed("a", clock.after(0));
+    let mut membership = fit("me", clock.after(0));
+    membership.changed("a", true, clock.after(0));
     membership.judge(clock.after(0));
     assert_eq!(*membership.judge(clock.after(60_000)), live(&["a", "me"]));
     assert_eq!(
@@ -121,16 +127,16 @@ fn who_hears_nothing_takes_nobody_for_dead() {
         "there is nothing to wait for but news"
     );
     // Our own Lease was seen to change, and a's was not: that is news.
-    membership.changed("me", clock.after(60_001));
+    membership.changed("me", true, clock.after(60_001));
     assert_eq!(*membership.judge(clock.after(60_001)), live(&["me"]));
 }
 
 #[test]
 fn after_an_absence_the_living_have_their_time_again_and_the_dead_have_not() {
     let clock = Clock(Instant::now());
-    let mut membership = Membership::new("me", clock.after(0));
-    membership.changed("dead", clock.after(0));
-    membership.changed("a", clock.after(3000));
+    let mut membership = fit("me", clock.after(0));
+    membership.changed("dead", true, clock.after(0));
+    membership.changed("a", true, clock.after(3000));
     membership.trust(clock.after(5000));
     assert_eq!(
         *membership.judge(clock.after(5000)),
@@ -138,7 +144,7 @@ fn after_an_absence_the_living_have_their_time_again_and_the_dead_have_not() {
         "nobody was judged before"
     );
     for millis in (6000..10_000).step_by(1000) {
-        membership.changed("a", clock.after(millis));
+        membership.changed("a", true, clock.after(millis));
     }
     assert_eq!(*membership.judge(clock.after(9100)), live(&["a", "me"]));
     membership.trust(clock.after(100_000));
@@ -150,9 +156,68 @@ fn after_an_absence_the_living_have_their_time_again_and_the_dead_have_not() {
 #[test]
 fn leases_of_the_long_dead_are_named_and_no_others() {
     let clock = Clock(Instant::now());
-    let mut membership = Membership::new("me", clock.after(0));
-    membership.changed("a", clock.after(0));
-    membership.changed("b", clock.after(60_000));
+    let mut membership = fit("me", clock.after(0));
+    membership.changed("a", true, clock.after(0));
+    membership.changed("b", true, clock.after(60_000));
     assert!(membership.forgotten(clock.after(899_000)).is_empty());
     assert_eq!(membership.forgotten(clock.after(901_000)), ["a"]);
+}
+
+fn shared(fit: &[&str], standby: &[&str]) -> Live {
+    let mut live = live(fit);
+    standby.iter().for_each(|name| live.add(name, false));
+    live
+}
+
+#[test]
+fn who_is_not_fit_owns_keys_only_if_nobody_is() {
+    for (fit, standby, owners) in [
+        (vec!["a"], vec!["b"], vec!["a"]),
+        (vec!["a", "b"], vec!["c"], vec!["a", "b"]),
+        (vec![], vec!["a"], vec!["a"]),
+        (vec![], vec!["a", "b"], vec!["a", "b"]),
+    ] {
+        let live = shared(&fit, &standby);
+        let keys = keys(100);
+        let found: BTreeSet<_> = keys.iter().filter_map(|key| live.owner(key)).collect();
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), owners, "{live:?}");
+    }
+}
+
+proptest! {
+    /// Whatever is believed of whom: those that see the same Leases name the same owner, and it lives.
+    #[test]
+    fn there_is_one_owner_while_any_replica_lives(fit in prop::collection::vec(any::<bool>(), 1..5), key in ".{0,20}") {
+        let begin = Instant::now();
+        let name = |number: usize| format!("replica-{number}");
+        let mut owners = BTreeSet::new();
+        for own in 0..fit.len() {
+            let mut view = Membership::new(&name(own), begin);
+            view.set_fit(fit[own]);
+            for (other, fit) in fit.iter().enumerate() {
+                view.changed(&name(other), *fit, begin);
+            }
+            owners.insert(view.judge(begin).owner(&key).map(str::to_owned));
+        }
+        prop_assert_eq!(owners.len(), 1, "{:?}", owners);
+        let owner = owners.pop_first().flatten();
+        let is_fit = (0..fit.len()).find(|number| owner == Some(name(*number))).map(|number| fit[number]);
+        prop_assert_eq!(is_fit, Some(fit.contains(&true)));
+    }
+}
+
+#[test]
+fn who_steps_back_gives_up_its_keys_and_gets_them_back() {
+    let clock = Clock(Instant::now());
+    let mut membership = Membership::new("me", clock.after(0));
+    membership.changed("a", true, clock.after(0));
+    assert_eq!(*membership.judge(clock.after(0)), shared(&["a"], &["me"]));
+    assert!(membership.set_fit(true) && !membership.set_fit(true));
+    assert_eq!(*membership.judge(clock.after(1)), live(&["a", "me"]));
+    membership.changed("a", false, clock.after(2));
+    assert_eq!(*membership.judge(clock.after(2)), shared(&["me"], &["a"]));
+    assert!(membership.set_fit(false));
+    assert_eq!(*membership.judge(clock.after(3)), shared(&[], &["a", "me"]));
+    membership.gone("a", clock.after(4));
+    assert_eq!(*membership.judge(clock.after(4)), shared(&[], &["me"]));
 }

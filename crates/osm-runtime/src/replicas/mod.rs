@@ -10,9 +10,12 @@
 //!   not alone.
 //! - A replica that could not renew in time (the API server was unavailable, or the process was stopped) must expect that others
 //!   have taken over. It starts no reconcile until it has renewed its Lease.
+//! - A replica that is not [fit](fitness) has another label on its Lease. It owns keys only while no fit replica lives. Versions that do
+//!   not know this label see no Lease.
 //! - At shutdown, a replica deletes its Lease and the others take over at once. After a crash the Lease is left behind; any
 //!   other replica deletes it after a quarter of an hour.
 
+pub mod fitness;
 pub mod membership;
 
 use std::collections::BTreeMap;
@@ -32,10 +35,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, Change};
-use crate::readiness::Gate;
+use crate::readiness::{Gate, LEASE};
 use crate::watch::Watch;
 use crate::{Cluster, CommonArgs, Environment, error};
 
+use self::fitness::Fitness;
 use self::membership::{EXPIRY, Live, Membership};
 
 /// Interval of renewals while there are other replicas.
@@ -124,6 +128,7 @@ impl Replicas {
         let only = Self::new("only");
         let live = std::iter::once("only").collect();
         let good_until = Some(Instant::now() + Duration::from_secs(1_000_000));
+        only.membership().set_fit(true);
         *only.0.lease.lock() = LeaseState { live, good_until };
         only
     }
@@ -158,46 +163,64 @@ impl Replicas {
     pub fn watch(cluster: &Cluster, installation: &str) -> Member {
         let process = &cluster.process;
         let replicas = Self::new(&name(process.service, &process.args, &process.environment));
-        let labels = BTreeMap::from([
-            (names::INSTALLATION.to_owned(), installation.to_owned()),
-            (names::REPLICA_OF.to_owned(), process.service.name().to_owned()),
-        ]);
-        let selector: Vec<String> = labels
-            .iter()
-            .map(|(key, value)| format!("{key}={value}"))
-            .collect();
-        let leases: Arc<Cache<Fence>> = Arc::default();
+        let service = process.service.name();
+        let leases: Arc<Cache<SeenLease>> = Arc::default();
         let observer = replicas.clone();
-        let changed = move |change: Change<Fence>| {
+        let changed = move |change: Change<SeenLease>| {
             let name = change
                 .key
                 .split_once('/')
                 .map_or(change.key.as_str(), |(_, name)| name);
             let (mut membership, now) = (observer.membership(), Instant::now());
             match change.new {
-                Some(_) => membership.changed(name, now),
+                Some(lease) => membership.changed(name, lease.is_fit, now),
                 None => membership.gone(name, now),
             }
             drop(membership);
             observer.0.lease_changed.notify_one();
         };
         Watch::namespaced(&cluster.management, cluster.namespace(), "leases")
-            .labels(&selector.join(","))
-            .project(|lease: Lease| Some(Fence::of(&lease.metadata)))
+            .labels(&format!("{}={installation}", names::INSTALLATION))
+            .project(move |lease: Lease| SeenLease::of(&lease.metadata, service))
             .into_cache(&leases)
             .on_change(changed)
             .spawn(cluster);
-        let gate = cluster.gates.gate("Lease");
+        let gate = cluster.gates.gate(LEASE);
         Member {
             cluster: cluster.clone(),
             api: Api::namespaced(cluster.management.client.clone(), cluster.namespace()),
-            labels,
+            installation: installation.to_owned(),
             leases,
             replicas,
+            fitness: Fitness::default(),
             held: None,
             clean_up_at: Instant::now() + CLEANUP_INTERVAL,
             gate,
         }
+    }
+}
+
+/// A Lease of a replica of this service.
+#[derive(Clone, Debug)]
+struct SeenLease {
+    fence: Fence,
+    is_fit: bool,
+}
+
+impl SeenLease {
+    /// `None`: it is another service's.
+    fn of(meta: &ObjectMeta, service: &str) -> Option<Self> {
+        let is = |label: &str| {
+            let labels = meta.labels.as_ref();
+            labels
+                .and_then(|labels| labels.get(label))
+                .is_some_and(|of| of == service)
+        };
+        let is_fit = is(names::REPLICA_OF);
+        (is_fit || is(names::STANDBY_OF)).then(|| Self {
+            fence: Fence::of(meta),
+            is_fit,
+        })
     }
 }
 
@@ -232,10 +255,11 @@ impl Fence {
 pub struct Member {
     cluster: Cluster,
     api: Api<Lease>,
-    labels: BTreeMap<String, String>,
+    installation: String,
     /// The Leases of all replicas, as the watch shows them.
-    leases: Arc<Cache<Fence>>,
+    leases: Arc<Cache<SeenLease>>,
     replicas: Replicas,
+    fitness: Fitness,
     /// This replica's Lease as it was last written.
     held: Option<Fence>,
     clean_up_at: Instant,
@@ -292,6 +316,12 @@ impl Member {
         self.replicas.membership().trust(Instant::now());
         let mut renew_at = Instant::now();
         loop {
+            let closed = self.cluster.gates.closed();
+            let is_fit = self.fitness.judge(&closed, Instant::now());
+            if self.replicas.membership().set_fit(is_fit) {
+                self.report_fitness(is_fit, &closed);
+                renew_at = Instant::now();
+            }
             if Instant::now() >= renew_at {
                 renew_at = self.renew(&changed).await;
             }
@@ -303,7 +333,7 @@ impl Member {
                 continue;
             }
             let due = self.replicas.membership().due(Instant::now());
-            let next = [due, Some(renew_at), Some(self.clean_up_at)]
+            let next = [due, self.fitness.due(), Some(renew_at), Some(self.clean_up_at)]
                 .into_iter()
                 .flatten()
                 .min()
@@ -312,10 +342,37 @@ impl Member {
                 biased;
                 () = leaving.cancelled() => break,
                 () = lease_changed => {}
+                () = self.cluster.gates.until(|now| *now != closed) => {}
                 () = tokio::time::sleep_until(next) => {}
             }
         }
         self.give_back().await;
+    }
+
+    fn report_fitness(&self, is_fit: bool, closed: &[String]) {
+        let own = &self.replicas.0.own;
+        if is_fit {
+            tracing::info!(own, "this replica is ready for its share of the work");
+        } else {
+            tracing::warn!(
+                own,
+                ?closed,
+                "this replica leaves the work to others that are ready, if there are any"
+            );
+        }
+    }
+
+    fn labels(&self) -> BTreeMap<String, String> {
+        let is_fit = self.replicas.membership().is_fit();
+        let role = if is_fit {
+            names::REPLICA_OF
+        } else {
+            names::STANDBY_OF
+        };
+        BTreeMap::from([
+            (names::INSTALLATION.to_owned(), self.installation.clone()),
+            (role.to_owned(), self.cluster.process.service.name().to_owned()),
+        ])
     }
 
     /// Renews the Lease; returns when to do it again.
@@ -412,7 +469,7 @@ impl Member {
         let lease = Lease {
             metadata: ObjectMeta {
                 name: Some(own.clone()),
-                labels: Some(self.labels.clone()),
+                labels: Some(self.labels()),
                 uid: fence.uid.clone(),
                 resource_version: fence.resource_version.clone(),
                 owner_references: self.owner(),
@@ -463,8 +520,10 @@ impl Member {
         let owned = self.count(changed(&self.replicas, before, &live));
         if known != live {
             let replicas = live.iter().collect::<Vec<_>>().join(", ");
+            let standby = live.standby().collect::<Vec<_>>().join(", ");
             tracing::info!(
                 replicas,
+                standby,
                 owned,
                 own = self.replicas.0.own,
                 "these replicas share the work"
@@ -502,7 +561,8 @@ impl Member {
             let Some(lease) = self.leases.get(&key) else {
                 continue;
             };
-            let deleted = tokio::time::timeout(WRITE_TIMEOUT, self.api.delete(&name, &lease.delete())).await;
+            let deleted =
+                tokio::time::timeout(WRITE_TIMEOUT, self.api.delete(&name, &lease.fence.delete())).await;
             if matches!(deleted, Ok(Ok(_))) {
                 tracing::info!(
                     lease = name,

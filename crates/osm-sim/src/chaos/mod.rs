@@ -210,9 +210,12 @@ async fn kill(installed: &mut Installed, kills: &AtomicU32, mut random: StdRng) 
     }
 }
 
+/// A pool gets new content of the same revision less than twenty times a day; beyond that it would wait.
+const EDITS: u32 = 15;
+
 /// Edits profile and credentials now and then.
 async fn people(site: &Site, mut random: StdRng) {
-    for round in 1.. {
+    for round in 1..=EDITS {
         tokio::time::sleep(Duration::from_millis(random.random_range(2000..9000))).await;
         let object = match random.random_bool(0.5) {
             true => login(round),
@@ -226,6 +229,7 @@ async fn people(site: &Site, mut random: StdRng) {
         // The next edit is as good.
         let _ = installation::apply(&site.plane, &[object]).await;
     }
+    std::future::pending().await
 }
 
 /// Tells how far it is.

@@ -518,10 +518,11 @@ impl Observer {
         } else if self.excused.contains_key(&id) {
             // What somebody has damaged may have to be made anew.
         } else if kind == "Secret" {
-            let valid = self
-                .probes
-                .iter()
-                .find(|probe| probe.needs == name && at < probe.expires);
+            // What is refused by now has no probe any more: the token to fetch it with may be dead, and the one to join with alive.
+            let valid = self.probes.iter().find(|probe| {
+                let fetches = matches!(probe.purpose, Purpose::Fetch(_));
+                fetches && probe.needs == name && at < probe.expires
+            });
             if let Some(expires) = valid.map(|probe| probe.expires) {
                 let what = format!("Secret {name} was deleted, and a token may fetch it until {expires}");
                 self.broken(at, Invariant::Kept, what);

@@ -110,6 +110,28 @@ pub struct State {
     /// The last requests and what became of them.
     trace: VecDeque<String>,
     admission: Option<Admission>,
+    /// The latest lists that have further pages.
+    unlisted: VecDeque<Unlisted>,
+    /// Counts those.
+    lists: u64,
+}
+
+/// What a list has not shown yet, all as it was when the list began.
+#[derive(Clone)]
+struct Unlisted {
+    /// Value of `continue`.
+    token: String,
+    version: u64,
+    items: Vec<Value>,
+}
+
+/// How many lists may be continued.
+const MAX_UNLISTED: usize = 64;
+
+fn set_continue(metadata: &mut Value, token: &str) {
+    if let Some(fields) = metadata.as_object_mut() {
+        fields.insert("continue".to_owned(), json!(token));
+    }
 }
 
 /// Changes an object on its way into the storage, as mutating admission does.
@@ -135,6 +157,8 @@ impl State {
             requests: 0,
             trace: VecDeque::new(),
             admission: None,
+            unlisted: VecDeque::new(),
+            lists: 0,
         }
     }
 
@@ -351,25 +375,49 @@ impl State {
         })
     }
 
-    fn list(&self, kind: &'static Kind, namespace: &str, request: &Request) -> Result<Value, Failure> {
-        if !request.query("resourceVersion").is_empty() || !request.query("continue").is_empty() {
-            return Err(Failure::unsupported("a list from a cache, or its next page"));
+    fn list(&mut self, kind: &'static Kind, namespace: &str, request: &Request) -> Result<Value, Failure> {
+        if !request.query("resourceVersion").is_empty() {
+            return Err(Failure::unsupported("a list from a cache"));
         }
-        let filter = Filter::of(kind, namespace, request)?;
-        let items: Vec<&Value> = self
-            .all(kind.plural)
-            .filter(|object| filter.fits(object))
-            .collect();
-        if request
-            .query("limit")
-            .parse::<usize>()
-            .is_ok_and(|limit| limit > 0 && items.len() > limit)
-        {
-            return Err(Failure::unsupported("a list of several pages"));
+        let token = request.query("continue");
+        let mut list = if token.is_empty() {
+            let filter = Filter::of(kind, namespace, request)?;
+            let items = self.all(kind.plural).filter(|object| filter.fits(object));
+            Unlisted {
+                token: String::new(),
+                version: self.version,
+                items: items.cloned().collect(),
+            }
+        } else {
+            let found = self.unlisted.iter().position(|list| list.token == token);
+            found
+                .and_then(|at| self.unlisted.get(at))
+                .cloned()
+                .ok_or_else(|| {
+                    Failure::new(
+                        410,
+                        "Expired",
+                        "the provided continue parameter is too old".to_owned(),
+                    )
+                })?
+        };
+        let limit = request.query("limit").parse().unwrap_or(0);
+        let page: Vec<Value> = match limit {
+            0 => list.items.drain(..).collect(),
+            limit => list.items.drain(..limit.min(list.items.len())).collect(),
+        };
+        let mut metadata = json!({"resourceVersion": list.version.to_string()});
+        if !list.items.is_empty() {
+            self.lists += 1;
+            list.token = self.lists.to_string();
+            set_continue(&mut metadata, &list.token);
+            self.unlisted.push_back(list);
+            if self.unlisted.len() > MAX_UNLISTED {
+                self.unlisted.pop_front();
+            }
         }
         Ok(
-            json!({"apiVersion": kind.api_version(), "kind": format!("{}List", kind.kind),
-            "metadata": {"resourceVersion": self.version.to_string()}, "items": items}),
+            json!({"apiVersion": kind.api_version(), "kind": format!("{}List", kind.kind), "metadata": metadata, "items": page}),
         )
     }
 

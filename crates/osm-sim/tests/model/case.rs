@@ -75,8 +75,10 @@ pub enum Act {
     BrokenSettings,
     /// The registry's password changes.
     Password,
-    /// The Secret with the password is deleted.
+    /// The Secret with the password is deleted, until the password changes.
     NoPassword,
+    /// osc-controller is killed, and starts again so many minutes later.
+    NoOscController(u32),
     /// From now on tokens live at most so many hours.
     ShortenTokens(u16),
     Damage(usize, Damaged, How),
@@ -156,7 +158,8 @@ fn act() -> impl Strategy<Value = Act> {
         2 => (1..48u16, proptest::prelude::any::<bool>()).prop_map(|(hours, registry)| Act::Settings(hours, registry)),
         1 => Just(Act::BrokenSettings),
         1 => Just(Act::Password),
-        1 => Just(Act::NoPassword),
+        2 => Just(Act::NoPassword),
+        1 => (1..1200u32).prop_map(Act::NoOscController),
         1 => (1..48u16).prop_map(Act::ShortenTokens),
         4 => (pool(), damaged(), how()).prop_map(|(pool, what, how)| Act::Damage(pool, what, how)),
         1 => pool().prop_map(Act::DeleteConfig),

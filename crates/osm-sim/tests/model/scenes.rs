@@ -6,7 +6,7 @@ use osm_api::names;
 
 use crate::case::{Act, Case, Damaged, How, POOLS, Trouble, Which};
 use crate::fault_schedule::FaultSchedule;
-use crate::world::{World, alone, judge, live_through, play};
+use crate::world::{World, alone, judge, live_through, play, pool};
 
 const HOUR: u64 = 3600;
 
@@ -101,6 +101,106 @@ fn an_orphan_whose_deletion_was_missed_is_collected_after_a_day() {
         tokio::time::sleep(Duration::from_secs(60)).await;
         good(&world).await;
     });
+}
+
+/// Each edit of the profile is new content of the same revision, and leaves a document that a valid token may fetch.
+#[test]
+fn new_content_waits_until_a_document_has_expired_and_a_new_revision_does_not() {
+    alone(async {
+        let world = calm();
+        world.create_pool(0);
+        world.pass(Duration::from_secs(60)).await;
+        let edit = async || {
+            world.edit_profile();
+            world.server.with(judge);
+            world.pass(Duration::from_secs(20)).await;
+        };
+        let documents = || {
+            world.server.with(|state| {
+                let secrets = state.all("secrets");
+                let name = |secret: &serde_json::Value| secret["metadata"]["name"].to_string();
+                secrets
+                    .filter(|secret| name(secret).contains("osm-provisioning-"))
+                    .count()
+            })
+        };
+        for _ in 0..25 {
+            edit().await;
+        }
+        assert_eq!(documents(), 20, "{}", world.story());
+        assert!(world.wanted().is_err(), "the last ones wait");
+        world.edit_template(0, 0);
+        world.pass(Duration::from_secs(20)).await;
+        world.wanted().unwrap();
+        edit().await;
+        assert!(world.wanted().is_err() && documents() == 21);
+        // What is published is renewed all the time, and the first documents go.
+        hours(&world, 30).await;
+        world.broken().unwrap();
+        assert!(documents() < 20, "{}", documents());
+        world.wanted().unwrap();
+        world.end_of_faults().await;
+        world.pass(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
+/// Without the values, the config and the settings: tokens live as long as they are renewed.
+#[test]
+fn what_is_published_is_renewed_and_restored_for_days_without_sources_settings_and_osc_controller() {
+    type Loss = fn(&World);
+    let losses: [(&str, Loss); 4] = [
+        ("no password", |world| world.delete_password()),
+        ("no settings", |world| world.delete_settings()),
+        ("an edited config", |world| {
+            world.kill(Which::OscController, 0, Duration::from_secs(100 * HOUR));
+            (0..POOLS).for_each(|number| world.edit_config(number));
+        }),
+        ("no password and a new template", |world| {
+            world.delete_password();
+            world.kill(Which::SecretSyncer, 0, Duration::from_secs(1));
+            (0..POOLS).for_each(|number| world.edit_template(number, 0));
+        }),
+    ];
+    for (what, lose) in losses {
+        alone(async move {
+            let world = calm();
+            (0..POOLS).for_each(|number| world.create_pool(number));
+            hours(&world, 1).await;
+            lose(&world);
+            for round in 0..3 {
+                // Another pod that remembers nothing, and then two of them.
+                world.kill(Which::SecretSyncer, 0, Duration::from_millis(501));
+                world.scale_one(Which::SecretSyncer, 2);
+                world.pass(Duration::from_secs(20)).await;
+                world.scale_one(Which::SecretSyncer, 1);
+                let damaged = [
+                    Damaged::Role,
+                    Damaged::Bootstrap,
+                    Damaged::Account,
+                    Damaged::Binding,
+                ];
+                for number in 0..POOLS {
+                    // One of the old revision is not put back while a new one is waited for: the status may lag behind it.
+                    let damaged = match damaged[(round + number) % 4] {
+                        Damaged::Bootstrap if what.ends_with("template") => Damaged::Role,
+                        other => other,
+                    };
+                    world.damage(number, damaged, How::Delete);
+                }
+                hours(&world, 12).await;
+                for number in 0..POOLS {
+                    let name = names::bootstrap_secret_name(&pool(number), "kube-system");
+                    assert!(world.secret(&name).is_some(), "{what}: {name}: {}", world.story());
+                }
+                let broken = world.broken();
+                broken.unwrap_or_else(|broken| panic!("{what}: {broken}\n\n{}", world.story()));
+            }
+            world.end_of_faults().await;
+            world.pass(Duration::from_secs(300)).await;
+            good(&world).await;
+        });
+    }
 }
 
 #[test]

@@ -204,6 +204,10 @@ impl World {
         before
     }
 
+    pub fn scale_one(&self, which: Which, count: usize) {
+        self.service(which).scale(count);
+    }
+
     fn later(&self, millis: u32, act: impl FnOnce(&mut State) + Send + 'static) {
         let server = self.server.clone();
         let task = tokio::spawn(async move {
@@ -284,11 +288,17 @@ impl World {
         self.server.with(|state| put(state, "configmaps", NAMESPACE, map));
     }
 
-    fn set_password(&self) {
+    pub fn set_password(&self) {
         let mut wanted = self.wanted.lock().unwrap();
         wanted.password += 1;
         let secret = password(wanted.password);
         self.server.with(|state| put(state, "secrets", REGISTRY, secret));
+    }
+
+    pub fn delete_password(&self) {
+        let _ = self
+            .server
+            .with(|state| state.delete("secrets", REGISTRY, "login"));
     }
 
     pub fn delete_config(&self, number: usize) {
@@ -296,6 +306,20 @@ impl World {
         let _ = self
             .server
             .with(|state| state.delete("operatingsystemconfigs", NAMESPACE, &name));
+    }
+
+    pub fn edit_config(&self, number: usize) {
+        let edit = json!({"spec": {"digest": "by hand", "bootstrapConfig": {"files": []}}});
+        let name = self.config(number);
+        let _ = self
+            .server
+            .with(|state| state.patch("operatingsystemconfigs", NAMESPACE, &name, &edit));
+    }
+
+    pub fn delete_settings(&self) {
+        let _ = self
+            .server
+            .with(|state| state.delete("configmaps", NAMESPACE, &installation().settings));
     }
 
     /// A Secret of `cloud-init-settings`.
@@ -445,28 +469,21 @@ impl World {
                 self.server.with(|state| put(state, "configmaps", NAMESPACE, map));
             }
             Act::Password => self.set_password(),
-            Act::NoPassword => {
-                let _ = self
-                    .server
-                    .with(|state| state.delete("secrets", REGISTRY, "login"));
-                tokio::time::sleep(Duration::from_secs(20)).await;
-                self.set_password();
+            Act::NoPassword => self.delete_password(),
+            Act::NoOscController(minutes) => {
+                let away = Duration::from_secs(60 * u64::from(minutes));
+                self.scale_one(Which::OscController, 1);
+                self.kill(Which::OscController, 0, away);
             }
             Act::ShortenTokens(hours) => self.server.with(|state| {
                 state.shorten_tokens(jiff::SignedDuration::from_hours(hours.into()));
             }),
             Act::Damage(number, what, how) => self.damage(number, what, how),
             Act::DeleteConfig(number) => self.delete_config(number),
-            Act::EditConfig(number) => {
-                let edit = json!({"spec": {"digest": "by hand", "bootstrapConfig": {"files": []}}});
-                let name = self.config(number);
-                let _ = self
-                    .server
-                    .with(|state| state.patch("operatingsystemconfigs", NAMESPACE, &name, &edit));
-            }
+            Act::EditConfig(number) => self.edit_config(number),
             Act::Kill(which, one, away) => self.kill(which, one, Duration::from_millis(away.into())),
             Act::Freeze(which, one, millis) => self.freeze(which, one, millis),
-            Act::Scale(which, count) => self.service(which).scale(count),
+            Act::Scale(which, count) => self.scale_one(which, count),
             Act::Lost(seconds) => {
                 self.lose(true);
                 tokio::time::sleep(Duration::from_secs(seconds.into())).await;
@@ -482,9 +499,13 @@ impl World {
             task.await.unwrap();
         }
         self.set_settings(24);
+        self.set_password();
         self.edit_profile();
         self.server.with(judge);
         self.schedule.calm_down();
+        // One that is away for hours comes back.
+        self.scale_one(Which::OscController, 0);
+        self.scale_one(Which::OscController, 1);
         self.server.with(|state| state.remark("the end of faults"));
         // Two crashes in a row, and everything that follows.
         self.pass(Duration::from_secs(60)).await;

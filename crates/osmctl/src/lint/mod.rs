@@ -121,12 +121,7 @@ fn checked(manifests: &Manifests) -> String {
 
 /// All problems of manifests that could be read.
 fn check(manifests: &Manifests, sources: &[PathBuf], with_shellcheck: bool) -> Result<Vec<Problem>> {
-    let shellcheck = if with_shellcheck {
-        scripts::Shellcheck::find()
-    } else {
-        None
-    };
-    let mut problems = profile::check_all(&manifests.profiles, shellcheck.as_ref())?;
+    let mut problems = profile::check_all(&manifests.profiles, with_shellcheck)?;
     for origin in manifests.settings.iter().map(|item| &item.origin) {
         problems.extend(yaml_traps::check(origin, ""));
     }

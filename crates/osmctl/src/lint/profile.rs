@@ -1,9 +1,9 @@
 //! Checks one profile: by the code of osp-controller, and by what a reviewer would comment on about the rendered samples.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::thread;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use osm_api::OperatingSystemProfile;
 use osm_api::config::{LateBoundKind, OperatingSystemConfigSpec, StageConfig};
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
@@ -16,6 +16,7 @@ use super::yaml_traps;
 use crate::bases::Bases;
 use crate::input::Item;
 use crate::origin::{self, Step};
+use crate::parallel;
 use crate::problem::Problem;
 use crate::tree::stage_name;
 
@@ -38,45 +39,32 @@ const DECIMAL_MODES: [(i32, &str); 4] = [(416, "640"), (420, "644"), (436, "664"
 ///
 /// # Errors
 /// A check that panics.
-pub fn check_all(
-    profiles: &[Item<OperatingSystemProfile>],
-    shellcheck: Option<&Shellcheck>,
-) -> Result<Vec<Problem>> {
+pub fn check_all(profiles: &[Item<OperatingSystemProfile>], with_shellcheck: bool) -> Result<Vec<Problem>> {
     let mut problems = Vec::new();
     let mut work = Vec::new();
-    for item in profiles {
+    for (index, item) in profiles.iter().enumerate() {
         problems.extend(yaml_traps::check(&item.origin, "spec"));
         // Origins are not shared among threads.
         let name = item.value.metadata.name.clone().unwrap_or_default();
-        work.push((name, item.value.spec.clone()));
+        work.push((index, name, item.value.spec.clone()));
     }
+    // The one with the most samples first, so that no thread starts it last.
+    work.sort_by_key(|(_, _, spec)| Reverse(spec.supported_cloud_providers.len()));
     let bases = Bases::of(profiles);
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(8);
-    let found = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|first| {
-                let (work, bases) = (&work, &bases);
-                let own = move || {
-                    let own = work.iter().enumerate().skip(first).step_by(threads);
-                    own.map(|(index, (name, spec))| (index, attempt(name, spec, bases)))
-                        .collect::<Vec<_>>()
-                };
-                scope.spawn(own)
-            })
-            .collect();
-        workers
-            .into_iter()
-            .map(|worker| {
-                worker
-                    .join()
-                    .map_err(|_| anyhow!("a check failed; report this defect with the profile"))
-            })
-            .collect::<Result<Vec<_>>>()
-    })?;
-    let mut found: Vec<_> = found.into_iter().flatten().collect();
-    found.sort_by_key(|(index, _)| *index);
-    for (item, (_, result)) in profiles.iter().zip(found) {
-        problems.extend(check(item, result, &bases, shellcheck));
+    let found = parallel::map(&work, |(_, name, spec)| attempt(name, spec, &bases))?;
+    let order = work.iter().map(|(index, ..)| *index);
+    let found: BTreeMap<usize, Result<Reviewed, Box<Refusal>>> = order.zip(found).collect();
+    let reviewed = || {
+        let results = profiles.iter().zip(found.values());
+        results.filter_map(|(item, result)| Some((item, result.as_ref().ok()?)))
+    };
+    let mut shellcheck = None;
+    if with_shellcheck {
+        let texts = reviewed().flat_map(|(item, reviewed)| reviewed.texts_to_check(item));
+        shellcheck = Some(Shellcheck::run(&texts.collect())?);
+    }
+    for (item, result) in profiles.iter().zip(found.into_values()) {
+        problems.extend(check(item, result, &bases, shellcheck.as_ref())?);
     }
     Ok(problems)
 }
@@ -87,7 +75,7 @@ fn check(
     first: Result<Reviewed, Box<Refusal>>,
     bases: &Bases,
     shellcheck: Option<&Shellcheck>,
-) -> Vec<Problem> {
+) -> Result<Vec<Problem>> {
     let mut problems = of_spec(item);
     let name = item.value.metadata.name.as_deref().unwrap_or_default();
     let mut spec = serde_json::to_value(&item.value.spec).unwrap_or_default();
@@ -96,8 +84,15 @@ fn check(
     loop {
         let refusal = match result {
             Ok(reviewed) => {
-                problems.extend(reviewed.problems(item, shellcheck));
-                return problems;
+                // The scripts of a profile with errors are known only now.
+                let of_rest = match shellcheck.filter(|_| !seen.is_empty()) {
+                    Some(_) => Some(Shellcheck::run(
+                        &reviewed.texts_to_check(item).into_iter().collect(),
+                    )?),
+                    None => None,
+                };
+                problems.extend(reviewed.problems(item, of_rest.as_ref().or(shellcheck)));
+                return Ok(problems);
             }
             Err(refusal) => refusal,
         };
@@ -107,20 +102,20 @@ fn check(
             .and_then(|position| origin::steps_to_text(item.origin.node()?.get("spec")?, position));
         let is_new = steps.clone().is_none_or(|steps| seen.insert(steps));
         if !is_new {
-            return problems;
+            return Ok(problems);
         }
         problems.push(problem_of(item, &refusal));
         let text = steps
             .as_ref()
             .and_then(|steps| origin::part_mut(&mut spec, steps));
         let Some(text) = text.filter(|text| text.is_string() && problems.len() < MAX_ERRORS) else {
-            return problems;
+            return Ok(problems);
         };
         // An enabled unit needs this section.
         let is_unit = matches!(steps.as_deref(), Some([.., Step::Key(key)]) if key == "content");
         *text = serde_json::Value::from(if is_unit { "[Install]\n" } else { "" });
         let Ok(without) = serde_json::from_value::<OperatingSystemProfileSpec>(spec.clone()) else {
-            return problems;
+            return Ok(problems);
         };
         result = attempt(name, &without, bases);
     }
@@ -275,6 +270,15 @@ impl Reviewed {
         }
     }
 
+    /// The texts that shellcheck reads: those of the profile's own scripts.
+    fn texts_to_check(&self, item: &Item<OperatingSystemProfile>) -> Vec<String> {
+        let own = self.scripts.iter().filter(|((stage, path), _)| {
+            is_own(item, stage, path) && !is_library_part(source_of(item, stage, path))
+        });
+        own.flat_map(|(_, (texts, _))| scripts::to_check(texts).cloned())
+            .collect()
+    }
+
     fn problems(&self, item: &Item<OperatingSystemProfile>, shellcheck: Option<&Shellcheck>) -> Vec<Problem> {
         let origin = &item.origin;
         let at = |stage: &str, path: &str| origin.place_in_spec(&position(item, stage, path));
@@ -288,8 +292,7 @@ impl Reviewed {
                 problems.push(problem.hint("move what the first boot does not need to provisioningConfig"));
             }
         }
-        // What comes from a profile that this one extends is for its author to correct.
-        let is_own = |stage: &str, path: &str| item.value.spec.extends.is_none() || writes(item, stage, path);
+        let is_own = |stage: &str, path: &str| is_own(item, stage, path);
         for (stage, path) in self.readable.iter().filter(|(stage, path)| is_own(stage, path)) {
             let message =
                 format!("{path}: the file contains a credential, and every user of the machine can read it");
@@ -317,7 +320,7 @@ impl Reviewed {
                 &place,
             ));
             if let Some(shellcheck) = shellcheck.filter(|_| !is_library_part(source)) {
-                problems.extend(shellcheck.check(path, texts, &place));
+                problems.extend(shellcheck.problems(path, texts, &place));
             }
         }
         problems
@@ -350,6 +353,11 @@ fn holds_credential(text: &str, config: &OperatingSystemConfigSpec) -> bool {
             )
         )
     })
+}
+
+/// What comes from a profile that this one extends is for its author to correct.
+fn is_own(item: &Item<OperatingSystemProfile>, stage: &str, path: &str) -> bool {
+    item.value.spec.extends.is_none() || writes(item, stage, path)
 }
 
 /// Whether a profile itself writes a file or unit.

@@ -1,14 +1,16 @@
 //! What a reviewer would say about a script.
 
-use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{ErrorKind, Read, Write};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
 use osm_render::RESERVED_PREFIX;
 use serde_json::Value;
 
+use crate::parallel;
 use crate::problem::{Place, Problem};
 
 /// Shells whose option `-e` ends a script at the first error.
@@ -78,30 +80,43 @@ fn goes_on_after_errors(text: &str) -> bool {
     commands.len() > 1 && !has_e(options) && !commands.into_iter().any(sets)
 }
 
-/// The program shellcheck.
-pub struct Shellcheck(());
+/// The texts of a script that shellcheck reads.
+pub fn to_check(texts: &BTreeSet<String>) -> impl Iterator<Item = &String> {
+    let shell_scripts = texts.iter().filter(|text| shell(text).is_some());
+    shell_scripts.take(MAX_CHECKED)
+}
+
+/// What shellcheck found.
+pub struct Shellcheck {
+    /// By text: the findings without their place, or why there are none.
+    found: BTreeMap<String, Result<Vec<Problem>, String>>,
+}
 
 impl Shellcheck {
-    /// The program, if it is installed.
-    pub fn find() -> Option<Self> {
-        let mut command = Command::new("shellcheck");
-        let command = command.arg("--version").stdin(Stdio::null());
-        let output = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-        output.is_ok_and(|status| status.success()).then_some(Self(()))
+    /// Runs shellcheck once for each text, several at a time. Without the program, nothing is found.
+    ///
+    /// # Errors
+    /// A thread that panics.
+    pub fn run(texts: &BTreeSet<String>) -> Result<Self> {
+        let texts: Vec<&String> = texts.iter().collect();
+        let found = parallel::map(&texts, |text| match shell(text) {
+            Some((shell, _)) => run(shell, &without_markers(text)),
+            None => Ok(Vec::new()),
+        })?;
+        let texts = texts.into_iter().cloned();
+        Ok(Self {
+            found: texts.zip(found).collect(),
+        })
     }
 
-    /// Runs it on the rendered texts of a script.
-    pub fn check(&self, path: &str, texts: &BTreeSet<String>, place: &Place) -> Vec<Problem> {
-        let shell_scripts = texts.iter().filter_map(|text| Some((shell(text)?.0, text)));
+    /// The findings in the rendered texts of a script.
+    pub fn problems(&self, path: &str, texts: &BTreeSet<String>, place: &Place) -> Vec<Problem> {
         let mut problems: Vec<Problem> = Vec::new();
-        for (shell, text) in shell_scripts.take(MAX_CHECKED) {
-            let found = run(shell, &without_markers(text)).unwrap_or_else(|problem| {
-                vec![Problem::warning(
-                    "shellcheck",
-                    place.clone(),
-                    format!("{path}: {problem}"),
-                )]
-            });
+        for result in to_check(texts).filter_map(|text| self.found.get(text)) {
+            let found = match result {
+                Ok(found) => found.clone(),
+                Err(problem) => vec![Problem::warning("shellcheck", place.clone(), problem.clone())],
+            };
             for mut problem in found {
                 problem.place = place.clone();
                 problem.message = format!("{path}, {}", problem.message);
@@ -133,7 +148,7 @@ fn without_markers(text: &str) -> String {
 fn run(shell: &str, text: &str) -> Result<Vec<Problem>, String> {
     let shell = if shell == "ash" { "dash" } else { shell };
     let failed = |error: std::io::Error| format!("shellcheck can't be run: {error}");
-    let mut child = Command::new("shellcheck")
+    let child = Command::new("shellcheck")
         .args([
             "--norc",
             "--format=json1",
@@ -145,8 +160,11 @@ fn run(shell: &str, text: &str) -> Result<Vec<Problem>, String> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        .spawn()
-        .map_err(failed)?;
+        .spawn();
+    let mut child = match child {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        child => child.map_err(failed)?,
+    };
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
     let text = text.to_owned();
     let writer = thread::spawn(move || stdin.map(|mut stdin| stdin.write_all(text.as_bytes())));

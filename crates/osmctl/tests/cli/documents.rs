@@ -59,7 +59,12 @@ fn everything_in_templates_is_explained() {
     );
     assert!(text("trimSuffix").contains("trimSuffix(string, string) string"));
     assert!(text(".KubeVersion").contains(".KubeVersion (string)"));
-    assert!(text("env").contains("env reads the environment"));
+    let refused = text("env");
+    assert!(
+        refused.contains("env reads the environment") && !refused.contains("Since:"),
+        "{refused}"
+    );
+    assert!(text("kubelet.version").ends_with("    Since:   0.1.0\n"));
     let eq = text("eq");
     assert!(
         eq.contains("{{eq cloud.name \"aws\"}}") && eq.contains("eq(any, ...any) bool"),
@@ -71,7 +76,7 @@ fn everything_in_templates_is_explained() {
             .as_array()
             .unwrap()
             .iter()
-            .any(|entry| entry["name"] == "api/token")
+            .any(|entry| entry["name"] == "api/token" && entry["since"] == "0.1.0")
     );
     let output = osmctl(&["explain", "kubelet.versoin"], "");
     assert_eq!(output.status.code(), Some(1));
@@ -106,6 +111,44 @@ fn schemas_accept_what_is_right_and_nothing_else() {
     for (file, text) in osm_render::default_manifests() {
         let document = osm_render::yaml::read(text).unwrap().remove(0);
         fits(&profile, &document, file);
+    }
+}
+
+#[test]
+fn the_schema_of_annotations_is_that_of_the_code() {
+    let output = osmctl(&["schema", "machinedeployment-annotations"], "");
+    let schema: Value = serde_json::from_str(out(&output)).unwrap();
+    let (own, template) = (
+        &schema["properties"]["metadata"]["properties"]["annotations"],
+        &schema["properties"]["spec"]["properties"]["template"]["properties"]["metadata"]["properties"]["annotations"],
+    );
+    let profile = "k8c.io/operating-system-profile";
+    assert!(own["properties"][profile].is_object() && template["properties"][profile].is_null());
+    // What the schema gives as an example is what the code reads, and an annotation that the schema refuses is refused by the code.
+    let properties = own["properties"].as_object().unwrap();
+    assert_eq!(
+        properties.len(),
+        3 + template["properties"].as_object().unwrap().len()
+    );
+    let annotations: String = properties
+        .iter()
+        .filter(|(key, _)| key.contains("kubelet-config"))
+        .map(|(key, schema)| format!("{key}: {}, ", schema["examples"][0]))
+        .collect();
+    let linted = |annotations: &str| {
+        let metadata = format!("metadata: {{annotations: {{{annotations}}}, ");
+        let input = super::MACHINE_DEPLOYMENT.replace("metadata: {", &metadata);
+        osmctl(&["lint", "-", "--warnings-as-errors"], &input)
+    };
+    let good = linted(&annotations);
+    assert!(good.status.success(), "{}{}", out(&good), err(&good));
+    for wrong in [
+        "v1.kubelet-config.machine-controller.kubermatic.io/PodsPerCore",
+        "kubelet-config.machine-controller.kubermatic.io/MaxPods",
+    ] {
+        let keys = own["propertyNames"]["anyOf"][0]["enum"].as_array().unwrap();
+        assert!(!keys.contains(&wrong.into()));
+        assert!(!linted(&format!("{wrong}: '5'")).status.success(), "{wrong}");
     }
 }
 

@@ -305,7 +305,7 @@ fn settings_come_from_documents_config_maps_and_annotations_of_pools() {
     let without = setting(document).replace("name: ours", "name: others");
     let output = osmctl(&["render", "-", "--stage", "provisioning"], &without);
     assert!(
-        err(&output).contains("the inputs contain no ConfigMap kube-system/ours"),
+        err(&output).contains("there is no ConfigMap kube-system/ours"),
         "{}",
         err(&output)
     );

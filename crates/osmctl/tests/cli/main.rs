@@ -7,6 +7,7 @@
 )]
 
 mod air_gap;
+mod cluster;
 mod cookbook;
 mod documents;
 mod input;

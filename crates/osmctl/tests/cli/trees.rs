@@ -192,10 +192,15 @@ fn a_diff_is_file_by_file_and_its_exit_codes_are_those_of_kubectl() {
         let output = diff(wrong);
         assert!(output.status.code().is_some_and(|code| code > 1), "{wrong:?}");
     }
-    let output = osmctl(&["diff", &old, &new], "");
+    let empty = write(
+        folder.path(),
+        "settings.yaml",
+        "pauseImage: registry.example/pause:3.10\n",
+    );
+    let output = osmctl(&["diff", &empty, &new], "");
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        err(&output).contains("contains no MachineDeployment; add the pools with -f"),
+        err(&output).contains("contains no profile and no MachineDeployment"),
         "{}",
         err(&output)
     );
@@ -206,6 +211,50 @@ fn a_diff_is_file_by_file_and_its_exit_codes_are_those_of_kubectl() {
     assert!(osmctl(&["render", &pool, &old, "-o", &to], "").status.success());
     let written = osmctl(&["diff", folder.to_str().unwrap(), &new, "-f", &pool], "");
     assert_eq!(out(&written), out(&output_of(&old, &new, &pool)));
+}
+
+#[test]
+fn profiles_without_pools_are_compared_with_sample_pools() {
+    let folder = tempfile::tempdir().unwrap();
+    let profile = |data: &str| {
+        let clouds = PROFILE.replace(
+            "[{name: openstack}]",
+            "[{name: openstack}, {name: aws}, {name: hetzner}]",
+        );
+        clouds.replace("echo {{shell kubelet.version}}", data)
+    };
+    let old = write(folder.path(), "old.yaml", &profile("echo"));
+    let diff = |new: &str| {
+        osmctl(
+            &[
+                "diff",
+                &old,
+                &write(folder.path(), "new.yaml", &profile(new)),
+                "-o",
+                "names",
+            ],
+            "",
+        )
+    };
+    for (new, changed) in [
+        (
+            "echo {{kubelet.version}}",
+            "SAMPLES/osp-ubuntu/*/provisioning.yaml",
+        ),
+        (
+            "echo{{#if proxy.http}} {{proxy.http}}{{/if}}",
+            "SAMPLES/osp-ubuntu/{aws-everything-set,hetzner-everything-set,openstack-everything-set}/provisioning.yaml",
+        ),
+        (
+            "echo{{#if (eq cloud.name \\\"aws\\\")}} aws{{/if}}",
+            "SAMPLES/osp-ubuntu/{aws,aws-everything-set}/provisioning.yaml",
+        ),
+    ] {
+        let output = diff(new);
+        assert_eq!(output.status.code(), Some(1), "{new}: {}", err(&output));
+        assert_eq!(out(&output), format!("changed {changed}\n"));
+    }
+    assert_eq!(diff("echo").status.code(), Some(0));
 }
 
 fn output_of(old: &str, new: &str, pool: &str) -> std::process::Output {

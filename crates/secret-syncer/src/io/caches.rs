@@ -1,19 +1,20 @@
 //! What the watches have shown, and our own writes.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_runtime::cache::{Cache, Version};
+use osm_runtime::followed::{self, Followed};
 use osm_runtime::watch;
-use parking_lot::Mutex;
 
 use crate::model::existing::{ExistingObjects, WellKnownNames};
 use crate::model::gathered::OrphanBudget;
 use crate::model::legacy_token::LegacyToken;
-use crate::model::source::SourceData;
+use crate::model::source::{SourceData, kind_of};
 use crate::model::view::{
     self, BindingView, ConfigView, Meta, ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_KUBECONFIG,
     ROLE_PROVISIONING, RoleView, SecretView,
@@ -29,8 +30,11 @@ pub struct Caches {
     pub roles: Arc<Cache<RoleView>>,
     pub bindings: Arc<Cache<BindingView>>,
     pub legacy_tokens: Arc<Cache<LegacyToken>>,
-    /// Objects that documents take values from, each with a watch of its own: `Secret/namespace/name` → what it shows.
-    pub sources: Mutex<HashMap<String, Arc<Cache<SourceData>>>>,
+    /// Secrets and ConfigMaps that documents take values from.
+    pub sources: Followed<SourceData>,
+    /// MachineDeployments that documents take values from.
+    pub machine_deployments: Arc<Cache<SourceData>>,
+    pub machine_deployments_watched: AtomicBool,
 }
 
 impl Default for Caches {
@@ -42,9 +46,20 @@ impl Default for Caches {
             roles: Arc::new(Cache::grouped(|role| role.meta.config().map(str::to_owned))),
             bindings: Arc::new(Cache::grouped(|binding| binding.meta.config().map(str::to_owned))),
             legacy_tokens: Arc::default(),
-            sources: Mutex::default(),
+            sources: Followed::new("sources"),
+            machine_deployments: Arc::default(),
+            machine_deployments_watched: AtomicBool::new(false),
         }
     }
+}
+
+/// Whether documents of this config take values from the object with this [key](followed::key).
+pub fn uses_source(config: &ConfigView, key: &str) -> bool {
+    config
+        .late_bound
+        .iter()
+        .filter_map(|late| Some((late.kind, late.source.as_ref()?)))
+        .any(|(kind, source)| followed::key(kind_of(kind), &source.namespace, &source.name) == key)
 }
 
 /// Key in the caches of an object in `cloud-init-settings`.
@@ -53,6 +68,14 @@ pub fn key(name: &str) -> String {
 }
 
 impl Caches {
+    /// A config has changed, or is gone. Ends the watches of objects that it used, and that no other config uses.
+    pub fn end_unused_sources(&self, before: &ConfigView) {
+        if before.late_bound.iter().any(|late| late.source.is_some()) {
+            self.sources
+                .keep(|key| self.configs.any(|config| uses_source(config, key)));
+        }
+    }
+
     /// Names of all configs, with those that are gone and of which objects are left.
     pub fn config_names(&self) -> BTreeSet<String> {
         let configs = self.configs.select(|_| true);

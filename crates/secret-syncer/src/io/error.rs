@@ -1,18 +1,25 @@
 //! Why a reconcile failed: an error for each step.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use osm_api::Reason;
 use osm_runtime::RequestError;
-use osm_runtime::error::Failure;
+use osm_runtime::error::{Failure, LONGEST_DELAY, LONGEST_DELAY_OF_PERMANENT};
 use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 
 use crate::model::documents::DocumentError;
 use crate::plan::error::PlanError;
 use crate::plan::messages;
+use crate::plan::retention::MAX_DOCUMENTS_WITH_REVISIONS;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    #[error(
+        "the OperatingSystemConfig can't be read, and nothing is published or renewed: {0}; osc-controller replaces it if it can render \
+         the pool"
+    )]
+    Unreadable(String),
     #[error(transparent)]
     Gather(#[from] GatherError),
     #[error(transparent)]
@@ -46,6 +53,8 @@ pub enum ApplyError {
         "secret-syncer may not create Secrets in kube-system, which the settings' credentials.nodeBootstrap.kind requires; apply this version's roles with bootstrap tokens, or set it to serviceAccountToken"
     )]
     BootstrapTokenForbidden,
+    #[error("{}", messages::too_many_documents(MAX_DOCUMENTS_WITH_REVISIONS, None))]
+    TooManyDocuments,
     #[error("{}", messages::foreign_secret_message(name))]
     ForeignSecret { name: String },
     #[error(transparent)]
@@ -66,6 +75,7 @@ impl ApplyError {
             Self::RightMissing { .. } => Reason::NodeRightMissing,
             Self::ClusterChanged(_) => CLUSTER_CHANGED,
             Self::BootstrapTokenForbidden => Reason::BootstrapTokenForbidden,
+            Self::TooManyDocuments => Reason::TooManyDocuments,
             Self::ForeignSecret { .. } => Reason::ForeignSecret,
             Self::Document(error) => error.reason(),
         }
@@ -91,7 +101,7 @@ impl Error {
             Self::Gather(GatherError::Request(error)) | Self::Report(error) => Some(error),
             Self::Gather(GatherError::HmacKey(error)) => error.request(),
             Self::Apply(error) => error.request(),
-            Self::Plan(_) => None,
+            Self::Unreadable(_) | Self::Plan(_) => None,
         }
     }
 }
@@ -99,6 +109,7 @@ impl Error {
 impl Failure for Error {
     fn reason(&self) -> Reason {
         match self {
+            Self::Unreadable(_) => Reason::ObjectUnreadable,
             Self::Gather(GatherError::Request(error)) | Self::Report(error) => error.reason(),
             Self::Gather(GatherError::HmacKey(error)) => error.reason(),
             Self::Plan(error) => error.reason(),
@@ -108,5 +119,20 @@ impl Failure for Error {
 
     fn is_conflict(&self) -> bool {
         self.request().is_some_and(Failure::is_conflict)
+    }
+
+    fn longest_delay(&self) -> Duration {
+        match self {
+            // Nothing shows that a webhook is gone, or that a cluster is the right one again.
+            Self::Plan(PlanError::AlteredAgain { .. }) | Self::Apply(ApplyError::ClusterChanged(_)) => {
+                LONGEST_DELAY
+            }
+            _ if self.may_pass() => LONGEST_DELAY,
+            _ => LONGEST_DELAY_OF_PERMANENT,
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        self.request().and_then(Failure::retry_after)
     }
 }

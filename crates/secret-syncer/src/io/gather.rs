@@ -1,6 +1,8 @@
 //! Reads everything that one reconcile needs. It writes nothing, neither to the API server nor to memory. Of an object that a config
 //! takes values from, the first read starts a watch.
 
+use std::sync::Arc;
+
 use kube::ResourceExt;
 use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
 use osm_render::LateValues;
@@ -14,13 +16,16 @@ use crate::io::memory::KeyMemory;
 use crate::io::sources;
 use crate::io::syncer::Syncer;
 use crate::model::existing::WellKnownNames;
-use crate::model::gathered::{Clusters, Gathered, Inherited, NameHolder};
+use crate::model::gathered::{Clusters, Gathered, Inherited, NameHolder, Published, PublishedRecord};
+use crate::model::published_content::PublishedDocument;
 use crate::model::source::{Allowed, SourceError};
 use crate::model::view::ConfigView;
+use crate::plan::hold;
 
 /// `None`: the HMAC key is not known yet. The reconcile of the key requeues every config once it is.
 ///
-/// Requests are made only for values in objects of other owners, and for Secrets that are not ours.
+/// Requests are made only for values in objects of other owners, for Secrets that are not ours, and for what is published while new content
+/// is held back.
 ///
 /// # Errors
 /// Requests that failed; a failed reconcile of the HMAC key.
@@ -52,7 +57,7 @@ pub async fn gather(syncer: &Syncer, name: &str) -> Result<Option<Gathered>, Gat
         _ => None,
     };
     let settings = clients.cluster.settings.borrow().clone();
-    Ok(Some(Gathered {
+    let mut gathered = Gathered {
         now: clients.cluster.worker.server_time.now(),
         name: name.to_owned(),
         installation: clients.installation.clone(),
@@ -76,7 +81,28 @@ pub async fn gather(syncer: &Syncer, name: &str) -> Result<Option<Gathered>, Gat
         name_holder,
         key,
         memory,
-    }))
+        published: None,
+        outdated_definitions: clients.cluster.outdated_definitions.problem(),
+    };
+    if let Some(record) = hold::needed_record(&gathered) {
+        gathered.published = published(clients, &gathered, record).await?;
+    }
+    Ok(Some(gathered))
+}
+
+/// `None`: the provisioning Secret does not exist, or does not hold what this program needs.
+async fn published(
+    clients: &Clients,
+    gathered: &Gathered,
+    record: PublishedRecord,
+) -> Result<Option<Arc<Published>>, GatherError> {
+    let name = &record.provisioning_secret;
+    let found = clients.secrets().get_opt(name).await;
+    let data = found
+        .map_err(failed("reading the provisioning Secret"))?
+        .and_then(|secret| secret.data);
+    let document = data.and_then(|data| PublishedDocument::read(name, &data, &gathered.pool, &gathered.key));
+    Ok(document.map(|document| Arc::new(Published { record, document })))
 }
 
 async fn values(syncer: &Syncer, config: &ConfigView) -> Result<LateValues, SourceError> {

@@ -2,17 +2,20 @@
 
 use std::time::Duration;
 
-use osm_api::Reason;
+use jiff::Timestamp;
 use osm_api::condition::{self, PUBLISHED, Verdict};
 use osm_api::config::{OperatingSystemConfigStatus, Published};
+use osm_api::{Reason, names};
 use osm_runtime::error::Failure;
 use osm_runtime::request::failed;
 use osm_runtime::{RequestError, status};
 
 use crate::io::apply::orphans::OrphanOutcome;
 use crate::io::apply::{Applied, Status};
+use crate::io::caches;
 use crate::io::error::Error;
 use crate::io::syncer::Syncer;
+use crate::model::existing::WellKnownNames;
 use crate::model::view::ConfigView;
 use crate::plan::announcement::{Announcement, event, is_change, is_reported};
 use crate::plan::{legacy_tokens, messages};
@@ -48,6 +51,7 @@ pub async fn report(
         syncer.forget(name);
         return outcome.map(|applied| applied.again);
     };
+    reporting.note_expiry(name, expiry(syncer, &config));
     match outcome {
         Ok(applied) => {
             reporting.succeeded(name);
@@ -65,7 +69,6 @@ pub async fn report(
                     }));
                 }
                 let (verdict, published) = verdict_of(status, &config);
-                reporting.note_expiry(name, published.as_ref());
                 set_status(syncer, &config, applied.degraded.unwrap_or(verdict), published)
                     .await
                     .map_err(Error::Report)?;
@@ -84,6 +87,18 @@ pub async fn report(
             Err(error)
         }
     }
+}
+
+/// When the credentials of a pool expire: as its bootstrap Secret has it, and as its status has it where that is missing.
+fn expiry(syncer: &Syncer, config: &ConfigView) -> Option<Timestamp> {
+    if config.is_retired() {
+        return None;
+    }
+    let known = WellKnownNames::of(&config.name, config.machine_deployment.as_ref());
+    let bootstrap = syncer.caches.secrets.get(&caches::key(&known.bootstrap?));
+    let of_secret = bootstrap.and_then(|secret| secret.meta.time(names::EXPIRES));
+    let status = config.status.published.as_ref();
+    of_secret.or_else(|| status?.credential_expires.parse().ok())
 }
 
 /// The condition and `status.published`.
@@ -147,7 +162,9 @@ async fn set_status(
     };
     let (api, version) = (syncer.clients.configs(), &config.resource_version);
     let written = status::apply(&api, FIELD_MANAGER, &config.name, version, &status).await;
-    syncer.wrote_config(&written.map_err(failed("the OperatingSystemConfig's status"))?);
+    if let Some(config) = written.map_err(failed("the OperatingSystemConfig's status"))? {
+        syncer.wrote_config(&config);
+    }
     if is_change(before, &verdict) {
         tracing::info!(
             config = config.name,

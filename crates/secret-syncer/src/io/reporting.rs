@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use osm_api::condition::PUBLISHED;
-use osm_api::config::Published;
 use osm_runtime::foreign_cluster::ForeignCluster;
 use osm_runtime::metrics::ConditionGauge;
 use osm_runtime::{Cluster, Process};
@@ -70,8 +69,7 @@ impl Reporting {
     }
 
     /// When the credentials of a pool expire; `None`: it has none, or another replica counts them.
-    pub fn note_expiry(&self, config: &str, published: Option<&Published>) {
-        let expiry = published.and_then(|published| published.credential_expires.parse::<Timestamp>().ok());
+    pub fn note_expiry(&self, config: &str, expiry: Option<Timestamp>) {
         let mut expiries = self.expiries.lock();
         expiries.note(config, expiry.map(Timestamp::as_second));
         self.earliest_expiry.set(expiries.first());

@@ -1,18 +1,16 @@
 //! Reads values in objects of other owners, where [`Allowed`] permits it, and watches those objects from then on.
 
 use std::collections::BTreeMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 use osm_api::MachineDeployment;
 use osm_api::config::{LateBound, LateBoundSource};
-use osm_runtime::cache::Cache;
-use osm_runtime::error;
-use osm_runtime::watch::{Watch, Watchable};
+use osm_runtime::watch::Watch;
+use osm_runtime::{error, followed, read};
 
+use crate::io::caches;
 use crate::io::syncer::Syncer;
 use crate::model::source::{Allowed, SourceData, SourceError, SourceProblem, kind_of, value_of};
 
@@ -41,94 +39,78 @@ async fn value(
 ) -> Result<String, SourceError> {
     let failed = |problem| SourceError::new(late, source, problem);
     allowed.check(late.kind, source).map_err(failed)?;
-    let data = data(syncer, kind_of(late.kind), source).await.map_err(|error| {
-        failed(if error::is_code(&error, 404) {
-            SourceProblem::Missing
-        } else {
-            SourceProblem::Unreadable(error::brief(&error))
-        })
-    })?;
+    let data = data(syncer, kind_of(late.kind), source)
+        .await
+        .map_err(|error| failed(SourceProblem::Unreadable(error::brief(&error))))?
+        .ok_or_else(|| failed(SourceProblem::Missing))?;
     value_of(late.kind, source, &data).map_err(failed)
 }
 
-/// From the watch where it has the object; else from the API server, whose answer says why it is not available.
+/// From the watch where it has the object; else from the API server. `None`: there is none.
 async fn data(
     syncer: &Syncer,
     kind: &'static str,
     source: &LateBoundSource,
-) -> Result<Arc<SourceData>, kube::Error> {
+) -> Result<Option<Arc<SourceData>>, kube::Error> {
     let LateBoundSource { namespace, name, .. } = source;
-    let followed = syncer
-        .caches
-        .sources
-        .lock()
-        .get(&format!("{kind}/{namespace}/{name}"))
-        .cloned();
-    match followed {
-        Some(cache) => {
-            if let Some(data) = cache.get(&format!("{namespace}/{name}")) {
-                return Ok(data);
-            }
+    let (cluster, sources) = (&syncer.clients.cluster, &syncer.caches.sources);
+    let (waker, key) = (syncer.clone(), followed::key(kind, namespace, name));
+    let wake = move || waker.wake(|config| caches::uses_source(config, &key));
+    match kind {
+        "ConfigMap" => {
+            sources
+                .get(cluster, namespace, name, SourceData::of_config_map, wake)
+                .await
         }
-        None => follow(syncer, kind, source),
+        "MachineDeployment" => machine_deployment(syncer, namespace, name).await,
+        _ => {
+            sources
+                .get(cluster, namespace, name, SourceData::of_secret, wake)
+                .await
+        }
+    }
+}
+
+async fn machine_deployment(
+    syncer: &Syncer,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Arc<SourceData>>, kube::Error> {
+    watch_machine_deployments(syncer);
+    if let Some(shown) = syncer
+        .caches
+        .machine_deployments
+        .get(&format!("{namespace}/{name}"))
+    {
+        return Ok(Some(shown));
     }
     let client = syncer.clients.cluster.worker.client.clone();
-    Ok(Arc::new(match kind {
-        "ConfigMap" => {
-            SourceData::of_config_map(Api::<ConfigMap>::namespaced(client, namespace).get(name).await?)
-        }
-        "MachineDeployment" => SourceData::of_machine_deployment(
-            &Api::<MachineDeployment>::namespaced(client, namespace)
-                .get(name)
-                .await?,
-        ),
-        _ => SourceData::of_secret(Api::<Secret>::namespaced(client, namespace).get(name).await?),
-    }))
+    let pools: Api<MachineDeployment> = Api::namespaced(client, namespace);
+    let found = read::get(
+        &pools,
+        name,
+        |md: MachineDeployment| Ok(Arc::new(SourceData::of_machine_deployment(&md))),
+        |unreadable| Err(kube::Error::Service(unreadable.problem.to_string().into())),
+    );
+    found.await?.transpose()
 }
 
-/// Starts to watch the object, unless it is watched already.
-fn follow(syncer: &Syncer, kind: &'static str, source: &LateBoundSource) {
-    let LateBoundSource { namespace, name, .. } = source;
-    let cache = Arc::<Cache<SourceData>>::default();
-    match syncer
+/// Watches all MachineDeployments, unless they are watched already. Of these, only the texts of RHEL subscriptions are kept.
+fn watch_machine_deployments(syncer: &Syncer) {
+    if syncer
         .caches
-        .sources
-        .lock()
-        .entry(format!("{kind}/{namespace}/{name}"))
+        .machine_deployments_watched
+        .swap(true, Ordering::Relaxed)
     {
-        // Another worker was faster.
-        Entry::Occupied(_) => return,
-        Entry::Vacant(place) => place.insert(cache.clone()),
-    };
-    match kind {
-        "ConfigMap" => watch::<ConfigMap>(syncer, source, &cache, SourceData::of_config_map),
-        "MachineDeployment" => watch::<MachineDeployment>(syncer, source, &cache, |md| {
-            SourceData::of_machine_deployment(&md)
-        }),
-        _ => watch::<Secret>(syncer, source, &cache, SourceData::of_secret),
+        return;
     }
-}
-
-/// A change requeues every config that refers to the object.
-fn watch<K>(
-    syncer: &Syncer,
-    source: &LateBoundSource,
-    cache: &Arc<Cache<SourceData>>,
-    data: fn(K) -> SourceData,
-) where
-    K: Watchable + kube::Resource<Scope = NamespaceResourceScope>,
-{
     let (cluster, waker) = (&syncer.clients.cluster, syncer.clone());
-    let (namespace, name) = (source.namespace.clone(), source.name.clone());
-    Watch::namespaced(&cluster.worker, &source.namespace, "sources")
-        .named(&source.name)
-        .project(move |object: K| Some(data(object)))
-        .into_cache(cache)
-        .on_change(move |_| {
-            waker.wake(|config| {
-                let mut sources = config.late_bound.iter().filter_map(|late| late.source.as_ref());
-                sources.any(|source| source.namespace == namespace && source.name == name)
-            });
+    Watch::all(&cluster.worker, "machinedeployments")
+        .project(|md: MachineDeployment| SourceData::of_subscription(&md))
+        .into_cache(&syncer.caches.machine_deployments)
+        .on_change(move |change| {
+            let key = format!("MachineDeployment/{}", change.key);
+            waker.wake(|config| caches::uses_source(config, &key));
         })
         .unawaited()
         .spawn(cluster);

@@ -84,6 +84,9 @@ impl Syncer {
         if !self.caches.legacy_tokens.is_empty() {
             self.queue.add(Key::LegacyTokens);
         }
+        if let Some(before) = &old {
+            self.caches.end_unused_sources(before);
+        }
         if old.is_none_or(|old| old.of_others() != new.of_others()) {
             self.queue.add(Key::Config(new.name.clone()));
         }

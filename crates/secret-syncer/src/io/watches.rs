@@ -52,8 +52,12 @@ fn configs(syncer: &Syncer) {
     let namespace = &cluster.installation.namespace;
     Watch::namespaced(&cluster.management, namespace, "operatingsystemconfigs")
         .project(|config: OperatingSystemConfig| Some(ConfigView::of(&config)))
+        .unreadable(|config| Some(ConfigView::unreadable(config)))
         .into_cache(&syncer.caches.configs)
         .on_change(move |change| {
+            if let Some(before) = &change.old {
+                waker.caches.end_unused_sources(before);
+            }
             for config in change.new.iter().chain(&change.old).take(1) {
                 waker.queue.add(Key::Config(config.name.clone()));
             }

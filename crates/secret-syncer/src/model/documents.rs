@@ -7,7 +7,9 @@ use osm_render::{LateValues, Stage, UserDataError};
 
 use crate::model::hmac_key::HmacKey;
 use crate::model::kubeconfig_secret;
+use crate::model::published_content::{PublishedContent, PublishedDocument, provisioning_secret_name};
 use crate::model::tokens::Tokens;
+use crate::model::view::digest_of_entries;
 
 /// Stand-in for a token while documents are compared.
 const NO_TOKEN: &str = "token";
@@ -45,9 +47,12 @@ impl DocumentError {
 #[derive(Clone)]
 pub struct Documents {
     spec: OperatingSystemConfigSpec,
+    published_content: PublishedContent,
     values: LateValues,
-    /// In a pool with a kubeconfig Secret this and the next two are those of [`Self::with_tokens`], or stand-ins.
+    /// In a pool with a kubeconfig Secret this and the next three are those of [`Self::with_tokens`], or stand-ins.
     pub provisioning: String,
+    /// What these documents are generated from, as the provisioning Secret holds it; `None` where it would be too large.
+    pub content: Option<String>,
     /// SHA-256 of the provisioning document.
     pub provisioning_digest: String,
     /// Name of the Secret for the provisioning document.
@@ -63,10 +68,38 @@ impl Documents {
     /// Values that are missing or don't fit their encoding.
     pub fn make(
         spec: &OperatingSystemConfigSpec,
-        mut values: LateValues,
+        values: LateValues,
         pool: &str,
         key: &HmacKey,
     ) -> Result<Self, DocumentError> {
+        let mut documents = Self::unfilled(spec, values, pool);
+        documents.fill_provisioning(pool, key)?;
+        documents.identify(key)
+    }
+
+    /// The documents that are published, for other tokens.
+    ///
+    /// # Errors
+    /// As [`Self::make`].
+    pub fn published(
+        published: &PublishedDocument,
+        pool: &str,
+        key: &HmacKey,
+    ) -> Result<Self, DocumentError> {
+        let (spec, values) = (published.content.spec(), published.content.values());
+        if kubeconfig_secret::is_needed(spec) {
+            // Its provisioning document depends on the tokens.
+            return Self::make(spec, values.clone(), pool, key);
+        }
+        let mut documents = Self::unfilled(spec, values.clone(), pool);
+        documents.provisioning = published.document.clone();
+        documents.name_provisioning(pool, key);
+        documents.identify(key)
+    }
+
+    /// Without the provisioning document, and what depends on it.
+    fn unfilled(spec: &OperatingSystemConfigSpec, mut values: LateValues, pool: &str) -> Self {
+        let content = PublishedContent::of(spec, &values);
         let kubeconfig_secret = names::kubeconfig_secret_name(pool);
         for late in &spec.late_bound {
             let value = match late.kind {
@@ -76,24 +109,29 @@ impl Documents {
             };
             values.insert(late.id.clone(), value.to_owned());
         }
-        let mut documents = Self {
+        Self {
             spec: spec.clone(),
+            published_content: content,
             values,
             provisioning: String::new(),
+            content: None,
             provisioning_digest: String::new(),
             provisioning_secret: String::new(),
             document_mac: String::new(),
-        };
-        documents.fill_provisioning(pool, key)?;
-        let bootstrap = documents.document(Stage::Bootstrap, &documents.values)?;
-        documents.document_mac = if kubeconfig_secret::is_needed(spec) {
-            let kubeconfig = documents.fill_kubeconfig(&documents.values)?.unwrap_or_default();
-            let parts = [&bootstrap, &documents.provisioning, &kubeconfig];
+        }
+    }
+
+    /// With the MAC.
+    fn identify(mut self, key: &HmacKey) -> Result<Self, DocumentError> {
+        let bootstrap = self.document(Stage::Bootstrap, &self.values)?;
+        self.document_mac = if kubeconfig_secret::is_needed(&self.spec) {
+            let kubeconfig = self.fill_kubeconfig(&self.values)?.unwrap_or_default();
+            let parts = [&bootstrap, &self.provisioning, &kubeconfig];
             key.mac(&parts.map(String::as_bytes))
         } else {
             key.mac(&[bootstrap.as_bytes()])
         };
-        Ok(documents)
+        Ok(self)
     }
 
     /// The same documents with these tokens in the provisioning document, too.
@@ -110,8 +148,15 @@ impl Documents {
     /// Fills in the provisioning document, its name and its digest.
     fn fill_provisioning(&mut self, pool: &str, key: &HmacKey) -> Result<(), DocumentError> {
         self.provisioning = self.document(Stage::Provisioning, &self.values)?;
-        let mac = key.mac(&[self.provisioning.as_bytes()]);
-        self.provisioning_secret = names::provisioning_secret_name(pool, &mac);
+        self.name_provisioning(pool, key);
+        Ok(())
+    }
+
+    /// Fills in what depends on the provisioning document.
+    fn name_provisioning(&mut self, pool: &str, key: &HmacKey) {
+        self.content = self.published_content.entry(self.provisioning.len());
+        self.provisioning_secret =
+            provisioning_secret_name(pool, key, &self.provisioning, self.content.as_deref());
         self.provisioning_digest = digest::sha256_hex(self.provisioning.as_bytes());
         for late in &self.spec.late_bound {
             let value = match late.kind {
@@ -121,7 +166,27 @@ impl Documents {
             };
             self.values.insert(late.id.clone(), value.clone());
         }
-        Ok(())
+    }
+
+    /// The data entries of the provisioning Secret.
+    pub fn provisioning_entries(&self) -> Vec<(&'static str, &str)> {
+        let content = self.content.as_deref();
+        let document = (names::CLOUD_CONFIG_KEY, self.provisioning.as_str());
+        std::iter::once(document)
+            .chain(content.map(|content| (names::CONTENT_KEY, content)))
+            .collect()
+    }
+
+    /// As [`SecretView::content`](crate::model::view::SecretView::content) of the provisioning Secret.
+    pub fn entries_digest(&self) -> String {
+        match &self.content {
+            None => self.provisioning_digest.clone(),
+            Some(_) => digest_of_entries(
+                self.provisioning_entries()
+                    .into_iter()
+                    .map(|(name, text)| (name, text.as_bytes())),
+            ),
+        }
     }
 
     fn document(&self, stage: Stage, values: &LateValues) -> Result<String, DocumentError> {

@@ -10,6 +10,7 @@ use osm_render::LateValues;
 use crate::model::existing::ExistingObjects;
 use crate::model::hmac_key::HmacKey;
 use crate::model::memory::PoolMemory;
+use crate::model::published_content::PublishedDocument;
 use crate::model::source::SourceError;
 use crate::model::view::ConfigView;
 
@@ -38,6 +39,10 @@ pub struct Gathered {
     pub inherited: Option<Inherited>,
     /// The Secret that held one of our names at the last attempt, if it still exists.
     pub name_holder: Option<NameHolder>,
+    /// What is published, where new content is held back and what is published can be renewed without it.
+    pub published: Option<Arc<Published>>,
+    /// Why the CustomResourceDefinitions are known to be too old.
+    pub outdated_definitions: Option<String>,
     /// `None` while no valid settings are known.
     pub credentials: Option<Credentials>,
     pub key: HmacKey,
@@ -49,10 +54,31 @@ pub struct Gathered {
 impl Gathered {
     /// Whether the tokens of its pool are bound to a kubeconfig Secret.
     pub fn needs_kubeconfig_secret(&self) -> bool {
-        self.config
-            .as_ref()
-            .is_some_and(|config| config.needs_kubeconfig_secret)
+        let of_config = |config: &Arc<ConfigView>| config.needs_kubeconfig_secret;
+        let of_published = |published: &Arc<Published>| published.document.content.needs_kubeconfig_secret();
+        self.config.as_ref().is_some_and(of_config) || self.published.as_ref().is_some_and(of_published)
     }
+}
+
+/// What is published for a pool, with all that documents with other tokens are generated from.
+#[derive(Clone, Debug)]
+pub struct Published {
+    pub record: PublishedRecord,
+    pub document: PublishedDocument,
+}
+
+/// What the bootstrap Secret or the status records about what is published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishedRecord {
+    /// Name of the provisioning Secret.
+    pub provisioning_secret: String,
+    pub revision: String,
+    /// Digest of the content of the config; empty where it is not known.
+    pub digest: String,
+    /// As the annotation [`osm_api::names::PUBLISHED_FROM`]; empty where it is not known, so that new content is published.
+    pub published_from: String,
+    /// As the annotation [`osm_api::names::INPUTS_MAC`]; the same.
+    pub inputs_mac: String,
 }
 
 /// A bootstrap Secret of another program.

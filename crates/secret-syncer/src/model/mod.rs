@@ -10,6 +10,7 @@ pub mod kubeconfig_secret;
 pub mod legacy_token;
 pub mod memory;
 pub mod ownership;
+pub mod published_content;
 pub mod rbac;
 pub mod seal;
 pub mod source;

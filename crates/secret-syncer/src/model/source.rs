@@ -177,6 +177,13 @@ impl SourceData {
         let texts = pool::operating_system_spec_texts(md).into_iter();
         Self(texts.map(|(field, text)| (field, text.into_bytes())).collect())
     }
+
+    /// The texts of a RHEL subscription; `None`: the MachineDeployment has none.
+    pub fn of_subscription(md: &MachineDeployment) -> Option<Self> {
+        let mut data = Self::of_machine_deployment(md);
+        data.0.retain(|field, _| field.starts_with("rhel"));
+        (!data.0.is_empty()).then_some(data)
+    }
 }
 
 fn text(data: &SourceData, key: &str) -> Option<String> {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -12,6 +11,7 @@ use osm_api::config::{LateBound, OperatingSystemConfig, OperatingSystemConfigSta
 use osm_api::content::{self, ContentView};
 use osm_api::profile::CloudProvider;
 use osm_api::{PoolRef, condition, digest, names};
+use osm_runtime::object::Unreadable;
 
 use crate::model::hmac_key::{DATA_KEY, HmacKey};
 use crate::model::{kubeconfig_secret, rbac};
@@ -34,6 +34,8 @@ pub struct ConfigView {
     pub needs_kubeconfig_secret: bool,
     pub late_bound: Vec<LateBound>,
     pub status: OperatingSystemConfigStatus,
+    /// Why it can't be decoded. The other fields have what can be.
+    pub unreadable: Option<String>,
     /// For Events.
     pub reference: ObjectReference,
 }
@@ -52,8 +54,24 @@ impl ConfigView {
             needs_kubeconfig_secret: kubeconfig_secret::is_needed(content.content()),
             late_bound: content.late_bound().to_vec(),
             status: config.status.clone().unwrap_or_default(),
+            unreadable: None,
             reference: config.object_ref(&()),
         }
+    }
+
+    pub fn unreadable(unreadable: &Unreadable<'_>) -> Self {
+        let mut config = OperatingSystemConfig::new("", unreadable.part("spec"));
+        config.metadata = unreadable.metadata.clone();
+        config.status = Some(unreadable.part("status"));
+        Self {
+            unreadable: Some(unreadable.problem.to_string()),
+            ..Self::of(&config)
+        }
+    }
+
+    /// Why nothing can be published or renewed for it. A retired config needs neither.
+    pub fn hold(&self) -> Option<&str> {
+        self.unreadable.as_deref().filter(|_| !self.is_retired())
     }
 
     /// What other writers change: osc-controller, and users.
@@ -98,13 +116,8 @@ impl ConfigView {
 
     /// `uid/generation`, as recorded on the bootstrap Secret.
     pub fn published_from(&self) -> String {
-        published_from(&self.uid, self.generation)
+        format!("{}/{}", self.uid, self.generation)
     }
-}
-
-/// `uid/generation`, as recorded on the bootstrap Secret.
-pub fn published_from(uid: &str, generation: i64) -> String {
-    format!("{uid}/{generation}")
 }
 
 /// Metadata that every view has.
@@ -153,8 +166,8 @@ impl Meta {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SecretView {
     pub meta: Meta,
-    /// SHA-256 of its only data entry, if that is a document or script, or of all entries of a kubeconfig Secret; 64 hex characters,
-    /// kept in memory only.
+    /// SHA-256 of its only data entry, if that is a document or script, or of all entries of a kubeconfig Secret and of a document with
+    /// its content; 64 hex characters, kept in memory only.
     pub content: Option<String>,
     pub immutable: bool,
     /// The HMAC key, only on the Secret that holds it.
@@ -171,18 +184,26 @@ impl SecretView {
             .filter(|_| is_key)
             .and_then(|data| data.get(DATA_KEY))
             .and_then(|key| HmacKey::of(&key.0));
-        let document = || {
-            let data = data.filter(|data| data.len() == 1)?;
-            let document = data
-                .get(names::CLOUD_CONFIG_KEY)
-                .or(data.get(names::EDGE_SCRIPT_KEY))?;
-            Some(digest::sha256_hex(&document.0))
+        let entries = data.into_iter().flatten();
+        let all = || {
+            digest_of_entries(
+                entries
+                    .clone()
+                    .map(|(name, value)| (name.as_str(), value.0.as_slice())),
+            )
+        };
+        let names: Vec<&str> = entries.clone().map(|(name, _)| name.as_str()).collect();
+        let content = match names.as_slice() {
+            _ if has_kubeconfig => Some(all()),
+            [names::CLOUD_CONFIG_KEY | names::EDGE_SCRIPT_KEY] => entries
+                .clone()
+                .next()
+                .map(|(_, document)| digest::sha256_hex(&document.0)),
+            [names::CLOUD_CONFIG_KEY, names::CONTENT_KEY] => Some(all()),
+            _ => None,
         };
         Self {
-            content: match has_kubeconfig {
-                true => Some(digest_of_entries(data)),
-                false => document(),
-            },
+            content,
             immutable: secret.immutable.unwrap_or(false),
             key,
             meta,
@@ -195,11 +216,11 @@ impl SecretView {
     }
 }
 
-/// SHA-256 over the names and values of all data entries, in the order of the names. No entries and no data are the same.
-pub fn digest_of_entries(data: Option<&BTreeMap<String, ByteString>>) -> String {
+/// SHA-256 over the names and values of all data entries, which come in the order of their names. No entries and no data are the same.
+pub fn digest_of_entries<'a>(entries: impl Iterator<Item = (&'a str, &'a [u8])>) -> String {
     let mut all = Vec::new();
-    for (name, value) in data.into_iter().flatten() {
-        for part in [name.as_bytes(), &value.0] {
+    for (name, value) in entries {
+        for part in [name.as_bytes(), value] {
             all.extend((part.len() as u64).to_be_bytes());
             all.extend(part);
         }

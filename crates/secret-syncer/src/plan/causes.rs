@@ -9,20 +9,27 @@ use crate::model::gathered::Gathered;
 use crate::model::ownership::OwnershipLabels;
 use crate::model::seal::{SEALED, is_sealed};
 use crate::model::token_binding::{bound_to, bound_to_kubeconfig};
-use crate::model::view::{ConfigView, Meta, SecretView};
+use crate::model::view::{Meta, SecretView};
 use crate::plan::cause::Cause;
-use crate::plan::inputs::Inputs;
 use crate::plan::kubeconfig_secret;
 
 /// What checks look at.
 pub struct Input<'a> {
     pub gathered: &'a Gathered,
-    pub config: &'a ConfigView,
-    pub revision: &'a str,
-    pub inputs: &'a Inputs,
+    pub is_edge: bool,
+    pub needs_kubeconfig_secret: bool,
+    /// What is to be published; `None`: what is published already.
+    pub wanted: Option<Wanted<'a>>,
     pub ownership: &'a OwnershipLabels,
     /// What the token of kubelets has to rest on; `None`: it does not exist.
     pub joins_by: Option<&'a str>,
+}
+
+/// New content, as the bootstrap Secret is to record it.
+pub struct Wanted<'a> {
+    pub revision: &'a str,
+    pub published_from: String,
+    pub inputs_mac: &'a str,
 }
 
 /// `None`: no reason to publish.
@@ -77,13 +84,13 @@ impl Input<'_> {
 
     /// The script of an edge pool that has a bootstrap Secret.
     fn edge_script(&self) -> Option<&SecretView> {
-        self.bootstrap().filter(|_| self.config.is_edge)?;
+        self.bootstrap().filter(|_| self.is_edge)?;
         self.existing().edge_script.as_deref()
     }
 
     /// The kubeconfig Secret of a pool that needs one and has a bootstrap Secret.
     fn kubeconfig(&self) -> Option<&SecretView> {
-        self.bootstrap().filter(|_| self.config.needs_kubeconfig_secret)?;
+        self.bootstrap().filter(|_| self.needs_kubeconfig_secret)?;
         self.existing().kubeconfig.as_deref()
     }
 
@@ -112,10 +119,9 @@ fn bootstrap_secret_does_not_exist(input: &Input<'_>) -> Option<Cause> {
 /// Another version of this program may fill documents in another way, so each process compares them once.
 fn documents_are_not_verified_since_the_start(input: &Input<'_>) -> Option<Cause> {
     input.bootstrap()?;
-    because(
-        Cause::Unverified,
-        input.gathered.memory.verified.as_ref() != Some(&input.inputs.mac),
-    )
+    let verified = input.gathered.memory.verified.as_deref();
+    let wanted = input.wanted.as_ref()?;
+    because(Cause::Unverified, verified != Some(wanted.inputs_mac))
 }
 
 fn bootstrap_secret_has_another_revision(input: &Input<'_>) -> Option<Cause> {
@@ -123,17 +129,23 @@ fn bootstrap_secret_has_another_revision(input: &Input<'_>) -> Option<Cause> {
         .bootstrap()?
         .meta
         .annotation(names::MACHINE_DEPLOYMENT_REVISION);
-    because(Cause::NewRevision, revision != Some(input.revision))
+    because(
+        Cause::NewRevision,
+        revision != Some(input.wanted.as_ref()?.revision),
+    )
 }
 
 fn bootstrap_secret_has_other_inputs(input: &Input<'_>) -> Option<Cause> {
     let mac = input.bootstrap()?.meta.annotation(names::INPUTS_MAC);
-    because(Cause::NewContent, mac != Some(&input.inputs.mac))
+    because(Cause::NewContent, mac != Some(input.wanted.as_ref()?.inputs_mac))
 }
 
 fn bootstrap_secret_is_of_another_generation(input: &Input<'_>) -> Option<Cause> {
     let from = input.bootstrap()?.meta.annotation(names::PUBLISHED_FROM);
-    because(Cause::NewContent, from != Some(&input.config.published_from()))
+    because(
+        Cause::NewContent,
+        from != Some(&input.wanted.as_ref()?.published_from),
+    )
 }
 
 fn bootstrap_secret_breaks_its_seal(input: &Input<'_>) -> Option<Cause> {
@@ -165,10 +177,7 @@ fn bootstrap_secret_is_marked_as_orphan(input: &Input<'_>) -> Option<Cause> {
 
 fn edge_script_does_not_exist(input: &Input<'_>) -> Option<Cause> {
     input.bootstrap()?;
-    because(
-        Cause::Altered,
-        input.config.is_edge && input.edge_script().is_none(),
-    )
+    because(Cause::Altered, input.is_edge && input.edge_script().is_none())
 }
 
 fn edge_script_breaks_its_seal(input: &Input<'_>) -> Option<Cause> {
@@ -252,7 +261,7 @@ fn tokens_are_bound_to_other_objects(input: &Input<'_>) -> Option<Cause> {
         .as_ref()
         .map(|account| account.uid.as_str());
     let document = input.provisioning().map(|secret| secret.meta.uid.as_str());
-    let current = if input.config.needs_kubeconfig_secret {
+    let current = if input.needs_kubeconfig_secret {
         let kubeconfig = input.kubeconfig().map(|secret| secret.meta.uid.as_str());
         bound_to_kubeconfig(account, input.joins_by, document, kubeconfig)
     } else {
@@ -337,9 +346,13 @@ mod tests {
         let joins_by = gathered.node_account.as_deref();
         let input = Input {
             gathered,
-            config,
-            revision: "1",
-            inputs: &inputs,
+            is_edge: config.is_edge,
+            needs_kubeconfig_secret: config.needs_kubeconfig_secret,
+            wanted: Some(Wanted {
+                revision: "1",
+                published_from: config.published_from(),
+                inputs_mac: &inputs.mac,
+            }),
             ownership: &ownership,
             joins_by,
         };

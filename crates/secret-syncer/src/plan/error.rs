@@ -1,8 +1,8 @@
 //! Why there is no plan.
 
 use osm_api::Reason;
+use osm_api::condition::Verdict;
 
-use crate::model::source::SourceError;
 use crate::plan::cause::Cause;
 
 #[derive(Debug, thiserror::Error)]
@@ -11,8 +11,9 @@ pub enum PlanError {
         "published objects are altered repeatedly ({cause:?}); look for what changes Secrets, Roles or ServiceAccounts in cloud-init-settings, such as a mutating webhook"
     )]
     AlteredAgain { cause: Cause },
-    #[error(transparent)]
-    Source(SourceError),
+    /// New content is held back, and nothing is published.
+    #[error("{}", .0.message)]
+    Held(Verdict),
 }
 
 impl PlanError {
@@ -20,7 +21,7 @@ impl PlanError {
     pub fn reason(&self) -> Reason {
         match self {
             Self::AlteredAgain { .. } => Reason::AlteredAgain,
-            Self::Source(error) => error.reason(),
+            Self::Held(verdict) => verdict.reason,
         }
     }
 }

@@ -50,6 +50,7 @@ pub fn config() -> ConfigView {
             }),
             ..Default::default()
         },
+        unreadable: None,
         reference: Default::default(),
     }
 }
@@ -80,6 +81,8 @@ pub fn fresh() -> Gathered {
         key: HmacKey::new([7; 32]),
         worker_confirmed: None,
         memory: PoolMemory::default(),
+        published: None,
+        outdated_definitions: None,
     }
 }
 

@@ -7,7 +7,6 @@ use osm_render::LateValues;
 use crate::model::documents;
 use crate::model::gathered::Gathered;
 use crate::model::source::SourceError;
-use crate::plan::error::PlanError;
 
 /// Everything that a pool's documents are made from besides their content. `Debug` does not show the values.
 #[derive(Clone, Default)]
@@ -29,8 +28,8 @@ impl fmt::Debug for Inputs {
 /// renewed; but only if they hold everything that the content now refers to.
 ///
 /// # Errors
-/// [`PlanError::Source`] where there are neither.
-pub fn choose(gathered: &Gathered) -> Result<Inputs, PlanError> {
+/// Why a value is not available, where there are neither.
+pub fn choose(gathered: &Gathered) -> Result<Inputs, SourceError> {
     let config = gathered.config.as_ref();
     let Some((config, rendered)) = config.and_then(|config| Some((config, config.to_publish()?))) else {
         return Ok(Inputs::default());
@@ -42,7 +41,7 @@ pub fn choose(gathered: &Gathered) -> Result<Inputs, PlanError> {
             let last = gathered.memory.last_values.as_ref();
             match last.filter(|last| referred.all(|late| last.contains_key(&late.id))) {
                 Some(last) => (last.clone(), Some(problem.clone())),
-                None => return Err(PlanError::Source(problem.clone())),
+                None => return Err(problem.clone()),
             }
         }
     };

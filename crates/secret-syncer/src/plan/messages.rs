@@ -1,11 +1,11 @@
 //! What the condition `Published` and Events say. Each message is `WHAT STATE; WHAT TO DO`.
 
+use jiff::Timestamp;
 use osm_api::condition::{PUBLISHED, REASON_UNDONE, Verdict};
 use osm_api::{Reason, names};
 
 use crate::model::gathered::{Gathered, Inherited};
 use crate::model::source::SourceError;
-use crate::model::view::ConfigView;
 
 pub fn not_published(reason: Reason, message: impl Into<String>) -> Verdict {
     Verdict {
@@ -57,20 +57,49 @@ pub fn awaiting_rendering() -> Verdict {
     not_published(Reason::AwaitingRendering, message)
 }
 
-pub fn unconfirmed_generation(config: &ConfigView) -> Verdict {
-    let until = match &config.status.published {
-        Some(published) => {
-            format!(
-                "; credentials published before expire at {}",
-                published.credential_expires
-            )
-        }
-        None => String::new(),
-    };
-    let message = format!(
-        "osc-controller has not confirmed the newest generation of this config; see its condition Rendered{until}"
-    );
+pub fn unconfirmed_generation() -> Verdict {
+    let message =
+        "osc-controller has not confirmed the newest generation of this config; see its condition Rendered";
     not_published(Reason::AwaitingRendering, message)
+}
+
+/// `problem`: which fields the definitions lack, and what to do.
+pub fn outdated_definitions(problem: &str) -> String {
+    format!("new content is not published because of the CustomResourceDefinitions: {problem}")
+}
+
+/// `expiry`: when the next document goes.
+pub fn too_many_documents(documents: usize, expiry: Option<Timestamp>) -> String {
+    let until = expiry
+        .map(|at| format!(" (the first at {at})"))
+        .unwrap_or_default();
+    format!(
+        "the pool has {documents} provisioning documents that valid tokens may fetch; new content waits until one of them has \
+         expired{until}. Find out what changes the content so often, such as edits of the profile, the settings or an annotation"
+    )
+}
+
+/// New content is held back, and what is published is renewed and restored meanwhile.
+pub fn kept_and_renewed(held: &Verdict) -> Verdict {
+    not_published(
+        held.reason,
+        format!(
+            "{}. Until then the published user data is kept and its credentials are renewed",
+            held.message
+        ),
+    )
+}
+
+/// New content is held back, and what is published can't be renewed. `expires` is when its credentials expire.
+pub fn kept_until(held: &Verdict, expires: &str) -> Verdict {
+    not_published(
+        held.reason,
+        format!(
+            "{}. Until then the published user data is kept, but its credentials, which expire at {expires}, can't be renewed: \
+             the provisioning Secret is missing, or another version of secret-syncer wrote it",
+            held.message
+        ),
+    )
 }
 
 pub fn awaiting_revision() -> Verdict {

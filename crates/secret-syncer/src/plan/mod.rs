@@ -10,6 +10,7 @@ pub mod causes;
 pub mod credentials;
 pub mod error;
 pub mod hmac_key;
+pub mod hold;
 pub mod inputs;
 pub mod join_right;
 pub mod kubeconfig_secret;
@@ -18,6 +19,7 @@ pub mod messages;
 pub mod orphan_budget;
 pub mod orphans;
 pub mod publish;
+pub mod remember;
 pub mod renewal;
 pub mod repair_limit;
 pub mod retention;
@@ -29,26 +31,29 @@ pub mod worker_identity;
 #[cfg(test)]
 mod fixtures;
 #[cfg(test)]
+mod hold_tests;
+#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use osm_api::names;
+use osm_api::condition::Verdict;
+use osm_api::{PoolRef, names};
 use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 
-use crate::model::gathered::{Clusters, Gathered};
+use crate::model::gathered::Gathered;
 use crate::model::memory::PoolMemory;
 use crate::model::ownership::OwnershipLabels;
 use crate::model::token_binding::joins_by;
 use crate::model::view::ConfigView;
 use crate::plan::causes::{Input, causes};
 use crate::plan::error::PlanError;
-use crate::plan::inputs::Inputs;
-use crate::plan::publish::Subject;
+use crate::plan::hold::Hold;
+use crate::plan::publish::{Subject, Target};
+use crate::plan::remember::remember;
 use crate::plan::steps::{Plan, Step};
 use crate::plan::timing::{MAX_REQUEUE_INTERVAL, until};
-use crate::plan::waiting::{REPORT_AFTER, REPORT_UNCONFIRMED_AFTER, wait};
 
 /// Decides what is to be done for one OperatingSystemConfig, and for what was made for its predecessors; and what to remember from now
 /// on, which holds without a plan as well.
@@ -59,13 +64,16 @@ pub fn plan(gathered: &Gathered) -> (PoolMemory, Result<Plan, PlanError>) {
 }
 
 /// # Errors
-/// Values that are not available, and repairs that don't last.
+/// Content that is held back, where nothing is published; repairs that don't last.
 fn plan_with(gathered: &Gathered, memory: &mut PoolMemory) -> Result<Plan, PlanError> {
-    let inputs = inputs::choose(gathered)?;
-    let (step, again) = match &gathered.config {
-        Some(config) => for_config(gathered, config, &inputs, memory)?,
+    let Decision {
+        step,
+        degraded,
+        again,
+    } = match &gathered.config {
+        Some(config) => for_config(gathered, config, memory)?,
         // Without a config its pool is not known either: everything of that name is among the orphans.
-        None => (Step::None, None),
+        None => Decision::of(Step::None, None),
     };
     let (mut orphans, orphans_again) = orphans::orphans(gathered);
     // Without a confirmed generation it is not known what belongs to whom; a teardown deletes the orphans as well.
@@ -81,7 +89,6 @@ fn plan_with(gathered: &Gathered, memory: &mut PoolMemory) -> Result<Plan, PlanE
         _ => orphans::of_another_cluster(gathered)
             .map(|pool| messages::published_through_another_cluster(gathered, pool)),
     };
-    let degraded = inputs.problem.as_ref().map(messages::values_of_last_time);
     let again = [orphans_again, again].into_iter().flatten().min();
     Ok(Plan {
         step,
@@ -92,90 +99,131 @@ fn plan_with(gathered: &Gathered, memory: &mut PoolMemory) -> Result<Plan, PlanE
     })
 }
 
-/// What follows from what was gathered, whatever is decided.
-fn remember(gathered: &Gathered) -> PoolMemory {
-    let rendered = gathered.config.as_ref().and_then(|config| config.to_publish());
-    let is_ready = rendered.is_some_and(|rendered| rendered.revision.is_some());
-    let holder = gathered.name_holder.as_ref();
-    let foreign = holder.filter(|holder| adoption::is_still_foreign(holder, &gathered.installation));
-    let mut memory = gathered.memory.clone();
-    memory.waiting_since = waiting::since(memory.waiting_since, is_ready, gathered.now);
-    memory.foreign_secret = foreign.map(|holder| holder.name.clone());
-    if !gathered.needs_kubeconfig_secret() {
-        memory.tokens = None;
+/// What is done for the pool of the config.
+struct Decision {
+    step: Step,
+    /// As [`Plan::degraded`].
+    degraded: Option<Verdict>,
+    again: Option<Duration>,
+}
+
+impl Decision {
+    fn of(step: Step, again: Option<Duration>) -> Self {
+        Self {
+            step,
+            degraded: None,
+            again,
+        }
     }
-    if let Ok(values) = &gathered.values
-        && !values.is_empty()
-    {
-        memory.last_values = Some(values.clone());
-    }
-    memory
 }
 
 fn for_config(
     gathered: &Gathered,
     config: &Arc<ConfigView>,
-    inputs: &Inputs,
     memory: &mut PoolMemory,
-) -> Result<(Step, Option<Duration>), PlanError> {
+) -> Result<Decision, PlanError> {
     let Some(md) = &config.machine_deployment else {
         return Ok(not_taken_over(gathered, config));
     };
-    let Clusters { management, worker } = &gathered.clusters;
+    let worker = &gathered.clusters.worker;
     if let Some(was) = config.made_in.as_ref().filter(|made_in| *made_in != worker) {
         let verdict = messages::not_published(CLUSTER_CHANGED, messages::cluster_changed(was, worker));
-        return Ok((Step::SetStatus(verdict), Some(MAX_REQUEUE_INTERVAL)));
+        return Ok(Decision::of(Step::SetStatus(verdict), Some(MAX_REQUEUE_INTERVAL)));
     }
     if config.is_retired() {
         (memory.verified, memory.tokens) = (None, None);
-        return Ok((teardown(gathered, config), None));
+        return Ok(Decision::of(teardown(gathered, config), None));
     }
-    let Some(rendered) = config.confirmed() else {
-        let (after, verdict) = match &config.status.rendered {
-            None => (REPORT_AFTER, messages::awaiting_rendering()),
-            // It is osc-controller's turn: it corrects what others wrote.
-            Some(_) => (REPORT_UNCONFIRMED_AFTER, messages::unconfirmed_generation(config)),
+    match hold::of(gathered, config) {
+        Some(hold) => while_held(gathered, config, md, &hold, memory),
+        None => new_content(gathered, config, md, memory),
+    }
+}
+
+fn new_content(
+    gathered: &Gathered,
+    config: &ConfigView,
+    md: &PoolRef,
+    memory: &mut PoolMemory,
+) -> Result<Decision, PlanError> {
+    let (Some(rendered), Ok(inputs)) = (config.confirmed(), inputs::choose(gathered)) else {
+        return Ok(Decision::of(Step::None, None));
+    };
+    let mut decision = keep_or_publish(
+        gathered,
+        config,
+        md,
+        Target::New {
+            rendered,
+            inputs: &inputs,
+        },
+        memory,
+    )?;
+    decision.degraded = inputs.problem.as_ref().map(messages::values_of_last_time);
+    Ok(decision)
+}
+
+/// What is published is kept, renewed and restored while new content is held back.
+fn while_held(
+    gathered: &Gathered,
+    config: &ConfigView,
+    md: &PoolRef,
+    hold: &Hold,
+    memory: &mut PoolMemory,
+) -> Result<Decision, PlanError> {
+    if let Some(left) = hold.is_early(gathered.now, memory.waiting_since) {
+        return Ok(Decision::of(Step::None, Some(left)));
+    }
+    let Some(published) = &gathered.published else {
+        return match &config.status.published {
+            Some(published) => {
+                let verdict = messages::kept_until(&hold.verdict, &published.credential_expires);
+                Ok(Decision::of(Step::SetStatus(verdict), Some(MAX_REQUEUE_INTERVAL)))
+            }
+            None if hold.is_failure() => Err(PlanError::Held(hold.verdict.clone())),
+            None => Ok(Decision::of(Step::SetStatus(hold.verdict.clone()), None)),
         };
-        return Ok(wait(gathered.now, memory.waiting_since, after, verdict));
     };
-    // Machines of an edge pool are not created by machine-controller, so nothing sets a revision for them.
-    let without = config.is_edge.then_some("");
-    let Some(revision) = rendered.revision.as_deref().or(without) else {
-        return Ok(wait(
-            gathered.now,
-            memory.waiting_since,
-            REPORT_AFTER,
-            messages::awaiting_revision(),
-        ));
-    };
+    let mut decision = keep_or_publish(gathered, config, md, Target::Published(published), memory)?;
+    decision.degraded = Some(messages::kept_and_renewed(&hold.verdict));
+    Ok(decision)
+}
+
+fn keep_or_publish(
+    gathered: &Gathered,
+    config: &ConfigView,
+    md: &PoolRef,
+    wanted: Target<'_>,
+    memory: &mut PoolMemory,
+) -> Result<Decision, PlanError> {
     if let Some(name) = &memory.foreign_secret {
-        return Ok((
-            Step::SetStatus(messages::foreign_secret(name)),
+        let verdict = messages::foreign_secret(name);
+        return Ok(Decision::of(
+            Step::SetStatus(verdict),
             Some(FOREIGN_SECRET_INTERVAL),
         ));
     }
     let credentials = credentials::in_force(gathered);
-    let ownership = OwnershipLabels::new(&gathered.name, &gathered.pool, management, md);
+    let ownership = OwnershipLabels::new(&gathered.name, &gathered.pool, &gathered.clusters.management, md);
     let joins_by = joins_by(&credentials.node_bootstrap, gathered.node_account.as_deref());
-    let (ownership_ref, joins_by_ref) = (&ownership, joins_by.as_deref());
     let causes = causes(&Input {
         gathered,
-        config,
-        revision,
-        inputs,
-        ownership: ownership_ref,
-        joins_by: joins_by_ref,
+        is_edge: wanted.is_edge(config),
+        needs_kubeconfig_secret: wanted.needs_kubeconfig_secret(config),
+        wanted: wanted.as_new(config),
+        ownership: &ownership,
+        joins_by: joins_by.as_deref(),
     });
     if causes.is_empty() {
-        let (mut keep, next) = retention::tidy(gathered, &ownership, config.is_edge);
-        keep.published = publish::published(gathered, rendered);
+        let (mut keep, next) = retention::tidy(gathered, &ownership, wanted.is_edge(config));
+        keep.published = publish::published(gathered, wanted.digest());
         let bootstrap = gathered.existing.bootstrap.as_ref();
         let renewal = bootstrap.and_then(|secret| secret.meta.time(names::RENEW_AT));
         let next = [next, renewal].into_iter().flatten().min();
         let again = next.map_or(MAX_REQUEUE_INTERVAL, |at| {
             until(gathered.now, at).min(MAX_REQUEUE_INTERVAL)
         });
-        return Ok((Step::Keep(keep), Some(again)));
+        return Ok(Decision::of(Step::Keep(keep), Some(again)));
     }
     let repairs = repair_limit::count(&causes, memory.repairs, gathered.now)
         .map_err(|cause| PlanError::AlteredAgain { cause })?;
@@ -184,26 +232,25 @@ fn for_config(
         gathered,
         config,
         md,
-        rendered,
-        revision,
-        inputs,
+        wanted,
         credentials: &credentials,
         ownership,
         joins_by,
     };
-    Ok((Step::Publish(Box::new(publish::publish(subject, causes))), None))
+    let publish = publish::publish(subject, causes);
+    Ok(Decision::of(Step::Publish(Box::new(publish)), None))
 }
 
 /// A name that another owner holds is looked at again this often: nothing is watched that would show its release.
 const FOREIGN_SECRET_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the Go implementation made is left unchanged until osc-controller can render it.
-fn not_taken_over(gathered: &Gathered, config: &ConfigView) -> (Step, Option<Duration>) {
+fn not_taken_over(gathered: &Gathered, config: &ConfigView) -> Decision {
     if !config.is_claimed() {
-        return (Step::None, None);
+        return Decision::of(Step::None, None);
     }
     let verdict = messages::not_taken_over(gathered.inherited.as_ref());
-    (Step::SetStatus(verdict), Some(MAX_REQUEUE_INTERVAL))
+    Decision::of(Step::SetStatus(verdict), Some(MAX_REQUEUE_INTERVAL))
 }
 
 /// Everything of the config's name, but for what another management cluster published.

@@ -1,21 +1,23 @@
 //! How a pool is published.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use osm_api::config::{Published, Rendered};
+use osm_api::config::{self, Rendered};
 use osm_api::settings::Credentials;
 use osm_api::{PoolRef, names};
 
 use crate::model::documents::Documents;
-use crate::model::gathered::Gathered;
+use crate::model::gathered::{Gathered, Published};
 use crate::model::ownership::OwnershipLabels;
 use crate::model::tokens::Tokens;
-use crate::model::view::{ConfigView, published_from};
+use crate::model::view::ConfigView;
 use crate::plan::cause::Cause;
+use crate::plan::causes::Wanted;
 use crate::plan::inputs::Inputs;
 use crate::plan::kubeconfig_secret;
 use crate::plan::retention;
-use crate::plan::steps::{BindingStep, DocumentIdentity, KubeletIdentity, Publish};
+use crate::plan::steps::{BindingStep, Content, DocumentIdentity, KubeletIdentity, Publish};
 use crate::plan::worker_identity;
 
 /// A config that is to be published, with what is decided about it so far.
@@ -23,12 +25,84 @@ pub struct Subject<'a> {
     pub gathered: &'a Gathered,
     pub config: &'a ConfigView,
     pub md: &'a PoolRef,
-    pub rendered: &'a Rendered,
-    pub revision: &'a str,
-    pub inputs: &'a Inputs,
+    pub wanted: Target<'a>,
     pub credentials: &'a Credentials,
     pub ownership: OwnershipLabels,
     pub joins_by: Option<String>,
+}
+
+/// What is to be published.
+pub enum Target<'a> {
+    /// The content of the config.
+    New {
+        rendered: &'a Rendered,
+        inputs: &'a Inputs,
+    },
+    /// What is published already, with other tokens.
+    Published(&'a Arc<Published>),
+}
+
+impl Target<'_> {
+    pub fn revision(&self) -> &str {
+        match self {
+            Self::New { rendered, .. } => rendered.revision.as_deref().unwrap_or_default(),
+            Self::Published(published) => &published.record.revision,
+        }
+    }
+
+    pub fn digest(&self) -> &str {
+        match self {
+            Self::New { rendered, .. } => &rendered.digest,
+            Self::Published(published) => &published.record.digest,
+        }
+    }
+
+    pub fn is_edge(&self, config: &ConfigView) -> bool {
+        match self {
+            Self::New { .. } => config.is_edge,
+            Self::Published(published) => published.document.content.is_edge(),
+        }
+    }
+
+    pub fn needs_kubeconfig_secret(&self, config: &ConfigView) -> bool {
+        match self {
+            Self::New { .. } => config.needs_kubeconfig_secret,
+            Self::Published(published) => published.document.content.needs_kubeconfig_secret(),
+        }
+    }
+
+    /// What the bootstrap Secret has to record; `None` for what it is known to record.
+    pub fn as_new<'b>(&'b self, config: &ConfigView) -> Option<Wanted<'b>> {
+        matches!(self, Self::New { .. }).then(|| Wanted {
+            revision: self.revision(),
+            published_from: self.published_from(config),
+            inputs_mac: self.inputs_mac(),
+        })
+    }
+
+    fn content(&self, config: &ConfigView) -> Content {
+        match self {
+            Self::New { inputs, .. } => Content::Config {
+                generation: config.generation,
+                values: inputs.values.clone(),
+            },
+            Self::Published(published) => Content::Published(Arc::clone(published)),
+        }
+    }
+
+    fn published_from(&self, config: &ConfigView) -> String {
+        match self {
+            Self::New { .. } => config.published_from(),
+            Self::Published(published) => published.record.published_from.clone(),
+        }
+    }
+
+    fn inputs_mac(&self) -> &str {
+        match self {
+            Self::New { inputs, .. } => &inputs.mac,
+            Self::Published(published) => &published.record.inputs_mac,
+        }
+    }
 }
 
 pub fn publish(subject: Subject<'_>, causes: Vec<Cause>) -> Publish {
@@ -36,26 +110,27 @@ pub fn publish(subject: Subject<'_>, causes: Vec<Cause>) -> Publish {
         gathered,
         config,
         md,
-        rendered,
+        wanted,
         credentials,
         ..
     } = subject;
     let life = credentials.token_lifetime();
     Publish {
         uid: config.uid.clone(),
-        generation: config.generation,
-        revision: subject.revision.to_owned(),
-        digest: rendered.digest.clone(),
-        inputs: subject.inputs.clone(),
+        content: wanted.content(config),
+        revision: wanted.revision().to_owned(),
+        digest: wanted.digest().to_owned(),
+        published_from: wanted.published_from(config),
+        inputs_mac: wanted.inputs_mac().to_owned(),
         unless: (causes == [Cause::Unverified])
             .then(|| published_documents(gathered))
             .flatten(),
         confirm_worker: worker_identity::has_to_be_confirmed(&causes, gathered.worker_confirmed),
         bootstrap_name: names::bootstrap_secret_name(&md.name, &md.namespace),
-        edge_script_name: config
-            .is_edge
+        edge_script_name: wanted
+            .is_edge(config)
             .then(|| names::edge_script_secret_name(&md.name, &md.namespace)),
-        kubeconfig: config.needs_kubeconfig_secret.then(|| {
+        kubeconfig: wanted.needs_kubeconfig_secret(config).then(|| {
             let keep_until = retention::keep_until(gathered.now, life);
             kubeconfig_secret::provide(&gathered.existing, &gathered.pool, keep_until)
         }),
@@ -83,6 +158,8 @@ pub fn publish(subject: Subject<'_>, causes: Vec<Cause>) -> Publish {
             .into_iter()
             .map(|secret| secret.meta.name.clone())
             .collect(),
+        // Repairs and renewals may need another one, and are no content that anybody chose.
+        has_room: retention::has_room(retention::documents(gathered), true),
         out_of_sight: retention::out_of_sight(gathered),
         causes,
     }
@@ -98,10 +175,10 @@ fn published_documents(gathered: &Gathered) -> Option<DocumentIdentity> {
 }
 
 /// What the status says of a pool about which nothing is to be done.
-pub fn published(gathered: &Gathered, rendered: &Rendered) -> Option<Published> {
+pub fn published(gathered: &Gathered, digest: &str) -> Option<config::Published> {
     let meta = &gathered.existing.bootstrap.as_ref()?.meta;
-    Some(Published {
-        digest: rendered.digest.clone(),
+    Some(config::Published {
+        digest: digest.to_owned(),
         revision: meta.annotation(names::MACHINE_DEPLOYMENT_REVISION)?.to_owned(),
         bootstrap_secret: meta.name.clone(),
         provisioning_secret: meta.annotation(names::PROVISIONING_SECRET)?.to_owned(),
@@ -120,6 +197,17 @@ impl Publish {
         })
     }
 
+    /// Whether this may be published while the config is like that: of a pool that exists, and with the content that was planned.
+    pub fn is_allowed(&self, config: &ConfigView) -> bool {
+        let is_planned = match self.content {
+            Content::Config { generation, .. } => {
+                config.generation == generation && config.confirmed().is_some()
+            }
+            Content::Published(_) => true,
+        };
+        config.uid == self.uid && is_planned && !config.is_retired()
+    }
+
     /// Annotations of the bootstrap Secret, of the kubeconfig Secret and of the Secret with the script, but for ownership and seal.
     pub fn annotations(
         &self,
@@ -132,11 +220,8 @@ impl Publish {
                 names::MACHINE_DEPLOYMENT_REVISION.to_owned(),
                 self.revision.clone(),
             ),
-            (
-                names::PUBLISHED_FROM.to_owned(),
-                published_from(&self.uid, self.generation),
-            ),
-            (names::INPUTS_MAC.to_owned(), self.inputs.mac.clone()),
+            (names::PUBLISHED_FROM.to_owned(), self.published_from.clone()),
+            (names::INPUTS_MAC.to_owned(), self.inputs_mac.clone()),
             (names::DOCUMENT_MAC.to_owned(), documents.document_mac.clone()),
             (
                 names::PROVISIONING_SECRET.to_owned(),
@@ -149,8 +234,8 @@ impl Publish {
     }
 
     /// What the status says once everything is written.
-    pub fn result(&self, documents: &Documents, tokens: &Tokens) -> Published {
-        Published {
+    pub fn result(&self, documents: &Documents, tokens: &Tokens) -> config::Published {
+        config::Published {
             digest: self.digest.clone(),
             revision: self.revision.clone(),
             bootstrap_secret: self.bootstrap_name.clone(),

@@ -18,6 +18,12 @@ use crate::plan::steps::{DocumentStep, Keep, NarrowRole, RoleStep};
 /// A document is kept this much longer than the last token that may fetch it.
 const KEPT_AFTER_EXPIRY: SignedDuration = SignedDuration::from_hours(1);
 
+/// New content of the same revision waits while a pool has this many documents, until one of them has expired: whoever may edit an
+/// annotation or a profile can change the content as often as they like, and nothing is deleted that a valid token may fetch.
+const MAX_DOCUMENTS: usize = 20;
+/// No pool has more documents than this. A new revision, for which machine-controller waits, is published up to this many.
+pub const MAX_DOCUMENTS_WITH_REVISIONS: usize = 100;
+
 /// Until when a document has to be kept whose tokens are asked for `life` at `now`.
 pub fn keep_until(now: Timestamp, life: Duration) -> Timestamp {
     let keep = SignedDuration::try_from(life).unwrap_or(SignedDuration::from_hours(24)) + KEPT_AFTER_EXPIRY;
@@ -44,7 +50,7 @@ pub fn provide(existing: &ExistingObjects, documents: &Documents, keep_until: Ti
     let named = |secret: &&Arc<SecretView>| secret.meta.name == documents.provisioning_secret;
     match existing.provisioning.iter().find(named).cloned() {
         None => DocumentStep::Create,
-        Some(secret) if holds(&secret, &documents.provisioning_digest) => {
+        Some(secret) if holds(&secret, &documents.entries_digest()) => {
             let keep_until = extended(&secret, keep_until);
             DocumentStep::Extend { secret, keep_until }
         }
@@ -52,7 +58,7 @@ pub fn provide(existing: &ExistingObjects, documents: &Documents, keep_until: Ti
     }
 }
 
-/// Whether a Secret holds the document with this SHA-256, and always will.
+/// Whether a Secret holds the entries with this digest, and always will.
 pub fn holds(secret: &SecretView, digest: &str) -> bool {
     secret.immutable && secret.content.as_deref() == Some(digest)
 }
@@ -72,6 +78,38 @@ pub fn kept(gathered: &Gathered) -> Vec<&Arc<SecretView>> {
     let mut kept: Vec<_> = of_tokens(existing).filter(is_kept).collect();
     kept.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
     kept
+}
+
+/// How many provisioning Secrets of the pool are kept.
+pub fn documents(gathered: &Gathered) -> usize {
+    let kubeconfig = gathered
+        .existing
+        .kubeconfig
+        .as_ref()
+        .map(|secret| &secret.meta.uid);
+    let kept = kept(gathered);
+    kept.iter()
+        .filter(|secret| Some(&secret.meta.uid) != kubeconfig)
+        .count()
+}
+
+/// Whether a pool with so many documents may get another one.
+pub fn has_room(documents: usize, has_new_revision: bool) -> bool {
+    let most = if has_new_revision {
+        MAX_DOCUMENTS_WITH_REVISIONS
+    } else {
+        MAX_DOCUMENTS
+    };
+    documents < most
+}
+
+/// When the next document of a pool goes that is no longer in use.
+pub fn next_expiry(gathered: &Gathered) -> Option<Timestamp> {
+    let kept = kept(gathered);
+    let unused = kept.iter().filter(|secret| !is_in_use(gathered, secret));
+    unused
+        .filter_map(|secret| secret.meta.time(names::KEEP_UNTIL))
+        .min()
 }
 
 fn is_in_use(gathered: &Gathered, secret: &SecretView) -> bool {
@@ -171,18 +209,13 @@ pub fn tidy(gathered: &Gathered, ownership: &OwnershipLabels, is_edge: bool) -> 
         ownership: ownership.clone(),
         out_of_sight: out_of_sight(gathered),
     });
-    let next = kept
-        .iter()
-        .filter(|secret| !is_in_use(gathered, secret))
-        .filter_map(|secret| secret.meta.time(names::KEEP_UNTIL))
-        .min();
     (
         Keep {
             outdated,
             narrow,
             published: None,
         },
-        next,
+        next_expiry(gathered),
     )
 }
 
@@ -214,6 +247,20 @@ mod tests {
             content: Some("digest".into()),
             immutable: true,
             key: None,
+        }
+    }
+
+    #[test]
+    fn new_content_leaves_room_for_new_revisions() {
+        for (documents, new_content, new_revision) in [
+            (0, true, true),
+            (19, true, true),
+            (20, false, true),
+            (99, false, true),
+            (100, false, false),
+        ] {
+            assert_eq!(has_room(documents, false), new_content, "{documents}");
+            assert_eq!(has_room(documents, true), new_revision, "{documents}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! What is to be done. A plan leaves no choice to the layer that carries it out.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,12 +8,13 @@ use jiff::Timestamp;
 use osm_api::condition::Verdict;
 use osm_api::config::Published;
 use osm_api::settings::NodeBootstrap;
+use osm_render::LateValues;
 
 use crate::model::existing::ExistingObjects;
+use crate::model::gathered;
 use crate::model::ownership::OwnershipLabels;
 use crate::model::view::SecretView;
 use crate::plan::cause::Cause;
-use crate::plan::inputs::Inputs;
 
 pub struct Plan {
     /// For the pool of the config.
@@ -62,13 +64,15 @@ pub struct NarrowRole {
 #[derive(Clone, Debug)]
 pub struct Publish {
     pub causes: Vec<Cause>,
-    /// uid and generation of the config whose content is to be published; no other content may be.
+    /// uid of the config.
     pub uid: String,
-    pub generation: i64,
+    pub content: Content,
     pub revision: String,
     /// Digest of the content.
     pub digest: String,
-    pub inputs: Inputs,
+    /// As the annotations of these names.
+    pub published_from: String,
+    pub inputs_mac: String,
     /// Publish nothing where the content yields exactly these documents.
     pub unless: Option<DocumentIdentity>,
     /// Before any write, the worker cluster has to confirm that it still is the one that the watches showed.
@@ -92,9 +96,30 @@ pub struct Publish {
     pub keep_until: Timestamp,
     /// Names of provisioning Secrets that stay because a living token may fetch them.
     pub kept: Vec<String>,
+    /// Whether the pool may get one more of them.
+    pub has_room: bool,
     /// Names of documents that the watch does not show though tokens may fetch them. Each that exists is labelled again, and
     /// everything is then gathered again.
     pub out_of_sight: Vec<String>,
+}
+
+/// What is published.
+#[derive(Clone)]
+pub enum Content {
+    /// Of the config at exactly this generation, with these values of sources.
+    Config { generation: i64, values: LateValues },
+    /// What is published already.
+    Published(Arc<gathered::Published>),
+}
+
+/// Without the values.
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config { generation, .. } => write!(f, "Config({generation})"),
+            Self::Published(published) => published.document.fmt(f),
+        }
+    }
 }
 
 /// What identifies a pool's documents, tokens excepted.

@@ -53,12 +53,19 @@ pub fn binding(metadata: ObjectMeta, name: &str) -> RoleBinding {
     }
 }
 
-/// A Secret with one document, script or kubeconfig, under this name of a data entry; or with nothing.
-pub fn secret(metadata: ObjectMeta, entry: Option<(&str, &str)>, immutable: bool) -> Secret {
-    let data = entry.map(|(name, text)| (name.to_owned(), ByteString(text.as_bytes().to_vec())));
+/// A Secret with these texts, by the names of its data entries.
+pub fn secret<'a>(
+    metadata: ObjectMeta,
+    entries: impl IntoIterator<Item = (&'a str, &'a str)>,
+    immutable: bool,
+) -> Secret {
+    let entries = entries.into_iter();
+    let data: BTreeMap<_, _> = entries
+        .map(|(name, text)| (name.to_owned(), ByteString(text.as_bytes().to_vec())))
+        .collect();
     Secret {
         metadata,
-        data: data.map(|data| BTreeMap::from([data])),
+        data: (!data.is_empty()).then_some(data),
         type_: Some("Opaque".to_owned()),
         immutable: immutable.then_some(true),
         ..Secret::default()

@@ -40,6 +40,7 @@ pub async fn provide(
             teardown::secret(syncer, &secret).await?;
             create(syncer, publish, documents, promise).await
         }
+        DocumentStep::Create if !publish.has_room => Err(ApplyError::TooManyDocuments),
         DocumentStep::Create => create(syncer, publish, documents, promise).await,
     }
 }
@@ -69,13 +70,12 @@ async fn create(
     if let Some(bound_to) = &promise.bound_to {
         annotations.insert(names::BOUND_TO.to_owned(), bound_to.clone());
     }
-    let entry = (names::CLOUD_CONFIG_KEY, documents.provisioning.as_str());
-    let secret = objects::secret(metadata, Some(entry), true);
+    let secret = objects::secret(metadata, documents.provisioning_entries(), true);
     match api.create(&PostParams::default(), &secret).await {
         Ok(created) => Ok(syncer.caches.wrote_secret(&created)),
         Err(error) if already_exists(&error) => {
             let found = SecretView::of(&api.get(name).await.map_err(failed(WHAT))?);
-            if adoption::is_our_document(&found, &documents.provisioning_digest) {
+            if adoption::is_our_document(&found, &documents.entries_digest()) {
                 let keep_until = retention::extended(&found, promise.keep_until);
                 extend(syncer, publish, &found, keep_until, promise).await
             } else {

@@ -1,7 +1,7 @@
 //! Publishes a pool, in an order in which no object ever refers to one that does not exist yet.
 
 use osm_api::config::Published;
-use osm_api::{OperatingSystemConfigSpec, content, names};
+use osm_api::{OperatingSystemConfig, content, names};
 use osm_runtime::RequestError;
 use osm_runtime::request::failed;
 
@@ -15,10 +15,10 @@ use crate::io::tokens;
 use crate::model::documents::Documents;
 use crate::model::gathered::Gathered;
 use crate::model::token_binding::{bound_to, bound_to_kubeconfig};
-use crate::model::view::Meta;
+use crate::model::view::{ConfigView, Meta};
 use crate::plan::adoption::WellKnown;
 use crate::plan::retention;
-use crate::plan::steps::{KubeconfigSecret, Publish};
+use crate::plan::steps::{Content, KubeconfigSecret, Publish};
 
 /// `None`: exactly this is published already.
 ///
@@ -33,38 +33,50 @@ pub async fn publish(
         clients::confirm(&syncer.clients.cluster.worker, &gathered.clusters.worker).await?;
         syncer.memory.confirm_worker();
     }
-    let content = fetch(syncer, &gathered.name, publish).await?;
-    let documents = Documents::make(
-        &content,
-        publish.inputs.values.clone(),
-        &gathered.pool,
-        &gathered.key,
-    )?;
+    let config = fetch(syncer, &gathered.name, publish).await?;
+    let (pool, key) = (&gathered.pool, &gathered.key);
+    let documents = match &publish.content {
+        Content::Config { values, .. } => {
+            Documents::make(&content::into_content(config), values.clone(), pool, key)?
+        }
+        Content::Published(published) => Documents::published(&published.document, pool, key)?,
+    };
     let published = match publish.is_published(&documents) {
         true => None,
         false => Some(write(syncer, gathered, publish, &documents).await?),
     };
-    syncer.memory.edit(&gathered.name, |memory| {
-        memory.verified = Some(publish.inputs.mac.clone())
-    });
+    if let Content::Config { .. } = publish.content {
+        syncer.memory.edit(&gathered.name, |memory| {
+            memory.verified = Some(publish.inputs_mac.clone())
+        });
+    }
     Ok(published)
 }
 
-/// The content of exactly the generation that osc-controller has confirmed.
-async fn fetch(
-    syncer: &Syncer,
-    name: &str,
-    publish: &Publish,
-) -> Result<OperatingSystemConfigSpec, ApplyError> {
-    const WHAT: &str = "the OperatingSystemConfig";
-    let config = syncer.clients.configs().get(name).await.map_err(failed(WHAT))?;
+const CONFIG: &str = "the OperatingSystemConfig";
+
+/// The config as it is now.
+///
+/// # Errors
+/// A conflict where it may not be published as planned any more.
+async fn fetch(syncer: &Syncer, name: &str, publish: &Publish) -> Result<OperatingSystemConfig, ApplyError> {
+    let config = syncer.clients.configs().get(name).await.map_err(failed(CONFIG))?;
     syncer.wrote_config(&config);
-    if config.metadata.generation == Some(publish.generation)
-        && config.metadata.uid.as_ref() == Some(&publish.uid)
-    {
-        Ok(content::into_content(config))
+    confirm(publish, &ConfigView::of(&config))?;
+    Ok(config)
+}
+
+/// Nothing more is published for a pool whose end was seen since the config was fetched.
+fn confirm_again(syncer: &Syncer, name: &str, publish: &Publish) -> Result<(), ApplyError> {
+    let config = syncer.caches.configs.get(&syncer.clients.config_key(name));
+    config.map_or(Ok(()), |config| confirm(publish, &config))
+}
+
+fn confirm(publish: &Publish, config: &ConfigView) -> Result<(), ApplyError> {
+    if publish.is_allowed(config) {
+        Ok(())
     } else {
-        Err(RequestError::Conflict { what: WHAT }.into())
+        Err(RequestError::Conflict { what: CONFIG }.into())
     }
 }
 
@@ -86,6 +98,7 @@ async fn write(
     let Filled {
         documents, tokens, ..
     } = &ready;
+    confirm_again(syncer, &gathered.name, publish)?;
     let bootstrap = documents.bootstrap(tokens)?;
     let script = documents.edge_script(tokens)?;
     let existing = &gathered.existing;

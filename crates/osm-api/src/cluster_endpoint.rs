@@ -8,8 +8,17 @@ use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::config::Kubeconfig;
-use osm_api::Settings;
-use osm_render::ClusterEndpoint;
+
+use crate::Settings;
+
+/// How the nodes of a pool reach their API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterEndpoint {
+    /// `https://host:port`.
+    pub api_server: String,
+    /// PEM bundle that verifies it.
+    pub ca: String,
+}
 
 /// What one source in the cluster says about the API server. Either part can be unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +30,7 @@ pub struct Discovered {
 }
 
 impl Discovered {
+    /// Reads `kube-public/cluster-info`. Text that is no kubeconfig says nothing.
     pub fn from_cluster_info(map: &ConfigMap) -> Self {
         let cluster = map
             .data

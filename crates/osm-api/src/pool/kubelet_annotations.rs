@@ -1,0 +1,379 @@
+//! The annotations that carry kubelet settings of a pool: one table of what they are, how they are read, and what editors check.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::PoolError;
+use crate::{kubelet_value, names};
+
+/// Kubelet settings that a pool's annotations may carry.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs)]
+pub struct KubeletSettings {
+    pub system_reserved: Option<BTreeMap<String, String>>,
+    pub kube_reserved: Option<BTreeMap<String, String>>,
+    pub eviction_hard: Option<BTreeMap<String, String>>,
+    pub container_log_max_size: Option<String>,
+    pub container_log_max_files: Option<i32>,
+    pub max_pods: Option<i32>,
+    #[serde(rename = "imageGCHighThresholdPercent")]
+    pub image_gc_high_threshold_percent: Option<i32>,
+    #[serde(rename = "imageGCLowThresholdPercent")]
+    pub image_gc_low_threshold_percent: Option<i32>,
+    #[serde(rename = "imageMinimumGCAge")]
+    pub image_minimum_gc_age: Option<String>,
+    #[serde(rename = "imageMaximumGCAge")]
+    pub image_maximum_gc_age: Option<String>,
+}
+
+/// An annotation that carries a kubelet setting.
+pub struct KubeletAnnotation {
+    /// What follows [`KUBELET_CONFIG_PREFIX`](names::KUBELET_CONFIG_PREFIX).
+    pub name: &'static str,
+    /// What it sets.
+    pub meaning: &'static str,
+    /// A valid value.
+    pub example: &'static str,
+    shape: Shape,
+}
+
+type Field<T> = fn(&mut KubeletSettings) -> &mut Option<T>;
+
+/// How a value is read, and where it is kept.
+enum Shape {
+    /// Comma-separated pairs of a name and a value.
+    Pairs {
+        separator: char,
+        check: fn(&str, &str) -> Result<(), &'static str>,
+        field: Field<BTreeMap<String, String>>,
+    },
+    /// A whole number in this range. The pattern matches the same numbers.
+    Number {
+        least: i32,
+        most: i32,
+        pattern: &'static str,
+        field: Field<i32>,
+    },
+    /// A size of a log file.
+    Size(Field<String>),
+    /// A duration of at least 0.
+    Duration(Field<String>),
+}
+
+const fn annotation(
+    name: &'static str,
+    meaning: &'static str,
+    example: &'static str,
+    shape: Shape,
+) -> KubeletAnnotation {
+    KubeletAnnotation {
+        name,
+        meaning,
+        example,
+        shape,
+    }
+}
+
+const fn reservations(field: Field<BTreeMap<String, String>>) -> Shape {
+    Shape::Pairs {
+        separator: '=',
+        check: kubelet_value::reservation,
+        field,
+    }
+}
+
+const fn percent(field: Field<i32>) -> Shape {
+    Shape::Number {
+        least: 0,
+        most: 100,
+        pattern: r"^([+]?0*(100|[1-9]?[0-9])|-0+)$",
+        field,
+    }
+}
+
+/// Every annotation that carries a kubelet setting.
+#[rustfmt::skip] // A row each.
+pub const KUBELET_ANNOTATIONS: &[KubeletAnnotation] = &[
+    annotation("SystemReserved", "Resources for the system.", "cpu=200m,memory=200Mi", reservations(|to| &mut to.system_reserved)),
+    annotation("KubeReserved", "Resources for Kubernetes.", "cpu=200m,memory=200Mi", reservations(|to| &mut to.kube_reserved)),
+    annotation(
+        "EvictionHard",
+        "Thresholds at which the kubelet evicts pods.",
+        "memory.available<100Mi,nodefs.available<10%",
+        Shape::Pairs { separator: '<', check: kubelet_value::eviction_threshold, field: |to| &mut to.eviction_hard },
+    ),
+    annotation("ContainerLogMaxSize", "Size at which a container's log is rotated.", "100Mi", Shape::Size(|to| &mut to.container_log_max_size)),
+    annotation(
+        "ContainerLogMaxFiles",
+        "Logs to keep of each container; at least 2.",
+        "5",
+        Shape::Number { least: 2, most: i32::MAX, pattern: r"^[+]?0*([2-9]|[1-9][0-9]{1,9})$", field: |to| &mut to.container_log_max_files },
+    ),
+    annotation(
+        "MaxPods",
+        "Most pods of a node.",
+        "110",
+        Shape::Number { least: 0, most: i32::MAX, pattern: r"^([+]?0*[0-9]{1,10}|-0+)$", field: |to| &mut to.max_pods },
+    ),
+    annotation(
+        "ImageGCHighThresholdPercent",
+        "Disk usage at which images are removed; above ImageGCLowThresholdPercent.",
+        "85",
+        percent(|to| &mut to.image_gc_high_threshold_percent),
+    ),
+    annotation(
+        "ImageGCLowThresholdPercent",
+        "Disk usage down to which images are removed.",
+        "80",
+        percent(|to| &mut to.image_gc_low_threshold_percent),
+    ),
+    annotation("ImageMinimumGCAge", "Age before which no image is removed.", "2m", Shape::Duration(|to| &mut to.image_minimum_gc_age)),
+    annotation(
+        "ImageMaximumGCAge",
+        "Age at which an unused image is removed; longer than ImageMinimumGCAge.",
+        "24h",
+        Shape::Duration(|to| &mut to.image_maximum_gc_age),
+    ),
+];
+
+impl KubeletAnnotation {
+    /// The whole key.
+    pub fn key(&self) -> String {
+        format!("{}{}", names::KUBELET_CONFIG_PREFIX, self.name)
+    }
+
+    /// A regular expression that matches every valid value, and not the usual mistakes.
+    pub fn pattern(&self) -> String {
+        match self.shape {
+            Shape::Pairs { separator, .. } => {
+                let pair =
+                    format!(r"[ \t]*[-._/A-Za-z0-9]+[ \t]*{separator}[ \t]*[-+.0-9][-+.%A-Za-z0-9]*[ \t]*");
+                format!("^{pair}(,{pair})*$")
+            }
+            Shape::Number { pattern, .. } => pattern.to_owned(),
+            Shape::Size(_) => r"^[-+]?[.0-9]+([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]+)?$".to_owned(),
+            Shape::Duration(_) => r"^[-+]?(0|([.0-9]+(ns|us|µs|μs|ms|s|m|h))+)$".to_owned(),
+        }
+    }
+
+    /// Sets the field of this annotation, if the kubelet accepts the value.
+    fn set(&self, settings: &mut KubeletSettings, value: &str) -> Result<(), String> {
+        match self.shape {
+            Shape::Pairs {
+                separator,
+                check,
+                field,
+            } => {
+                let pairs = parse_pairs(value, separator)?;
+                for (key, value) in &pairs {
+                    check(key, value).map_err(|problem| format!("{key}: {problem}"))?;
+                }
+                *field(settings) = Some(pairs);
+            }
+            Shape::Number {
+                least, most, field, ..
+            } => {
+                *field(settings) = Some(number(value, least, most)?);
+            }
+            Shape::Size(field) => {
+                kubelet_value::log_size(value)?;
+                *field(settings) = Some(value.to_owned());
+            }
+            Shape::Duration(field) => {
+                if !matches!(kubelet_value::duration(value), Some(0..)) {
+                    return Err(kubelet_value::NO_DURATION.to_owned());
+                }
+                *field(settings) = Some(value.to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn number(value: &str, least: i32, most: i32) -> Result<i32, String> {
+    match value.parse::<i32>() {
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        _ if most == i32::MAX => Err(format!("must be a whole number from {least}")),
+        _ => Err(format!("must be a whole number from {least} to {most}")),
+    }
+}
+
+impl KubeletSettings {
+    pub(super) fn read(annotations: &BTreeMap<String, String>) -> Result<Self, PoolError> {
+        let mut settings = Self::default();
+        for (key, value) in annotations {
+            if let Some(name) = key.strip_prefix(names::KUBELET_CONFIG_PREFIX) {
+                let bad = |problem| PoolError::InvalidAnnotation {
+                    key: key.clone(),
+                    problem,
+                };
+                let known = KUBELET_ANNOTATIONS.iter().find(|known| known.name == name);
+                let known = known.ok_or_else(|| {
+                    bad("is not a kubelet setting that an annotation can carry; remove it".to_owned())
+                })?;
+                known.set(&mut settings, value).map_err(bad)?;
+            }
+        }
+        settings.check_together()?;
+        Ok(settings)
+    }
+
+    /// Checks rules of the kubelet that span several values.
+    fn check_together(&self) -> Result<(), PoolError> {
+        let bad = |name: &str, problem: &str| {
+            let key = format!("{}{name}", names::KUBELET_CONFIG_PREFIX);
+            Err(PoolError::InvalidAnnotation {
+                key,
+                problem: problem.to_owned(),
+            })
+        };
+        let (low, high) = (
+            self.image_gc_low_threshold_percent,
+            self.image_gc_high_threshold_percent,
+        );
+        if !kubelet_value::image_gc_percents(low.map(i64::from), high.map(i64::from)) {
+            let name = if low.is_some() {
+                "ImageGCLowThresholdPercent"
+            } else {
+                "ImageGCHighThresholdPercent"
+            };
+            return bad(name, kubelet_value::IMAGE_GC_PERCENTS);
+        }
+        if !kubelet_value::image_gc_ages(
+            self.image_minimum_gc_age.as_deref(),
+            self.image_maximum_gc_age.as_deref(),
+        ) {
+            return bad("ImageMaximumGCAge", kubelet_value::IMAGE_GC_AGES);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a text has the form of a resource or signal, such as `memory` or `nodefs.available`. YAML parsers refuse keys of
+/// more than 1024 characters.
+fn is_name(text: &str) -> bool {
+    (1..=253).contains(&text.len())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-._/".contains(c))
+}
+
+fn parse_pairs(text: &str, separator: char) -> Result<BTreeMap<String, String>, String> {
+    text.split(',')
+        .map(|pair| match pair.split_once(separator) {
+            Some((key, value)) if is_name(key.trim()) && !value.trim().is_empty() => {
+                Ok((key.trim().to_owned(), value.trim().to_owned()))
+            }
+            _ => Err(format!(
+                "must be a list such as cpu{separator}200m,memory{separator}200Mi"
+            )),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use regex::Regex;
+
+    use super::*;
+
+    fn is_read(row: &KubeletAnnotation, value: &str) -> bool {
+        row.set(&mut KubeletSettings::default(), value).is_ok()
+    }
+
+    #[test]
+    fn each_example_sets_a_field_of_its_own() {
+        let mut all = KubeletSettings::default();
+        for row in KUBELET_ANNOTATIONS {
+            let before = all.clone();
+            row.set(&mut all, row.example).unwrap();
+            assert_ne!(all, before, "{}", row.name);
+            assert!(row.meaning.ends_with('.'), "{}", row.name);
+        }
+        assert!(all.check_together().is_ok());
+    }
+
+    #[test]
+    fn patterns_match_what_is_read_and_no_usual_mistake() {
+        let values = [
+            "0",
+            "1",
+            "2",
+            "3",
+            "9",
+            "10",
+            "050",
+            "+5",
+            "-0",
+            "100",
+            "101",
+            "2147483647",
+            "99",
+            "-1",
+            "1.5",
+            "many",
+            "",
+            " 5",
+            "5%",
+            "100Mi",
+            "100 Mi",
+            "100MB",
+            "1e3",
+            "1E",
+            "0.5Gi",
+            ".5Gi",
+            "+1Ki",
+            "1m",
+            "2m",
+            "1h30m",
+            "-1m",
+            "1.5h",
+            ".5s",
+            "30",
+            "30 s",
+            "1d",
+            "1us",
+            "1µs",
+            "1μs",
+            "+0",
+            "-0s",
+            "cpu=200m",
+            "cpu = 200m , memory=1.5Gi",
+            "cpu=200m,",
+            "cpu",
+            "cpu=",
+            "=1",
+            "cpu:200m",
+            "memory.available<100Mi",
+            "memory.available<10%,nodefs.available < 1e9",
+            "memory.available<",
+            "memory.available=100Mi",
+            "pid=+1000",
+            "memory.available<1.5e1%",
+        ];
+        for row in KUBELET_ANNOTATIONS {
+            let pattern = Regex::new(&row.pattern()).unwrap();
+            for value in values.into_iter().chain([row.example]) {
+                let (read, matched) = (is_read(row, value), pattern.is_match(value));
+                assert!(matched || !read, "{}: {value} is valid", row.name);
+            }
+            // Rules that need arithmetic, or names of resources, are left to osmctl lint.
+            for mistake in [
+                "",
+                "many",
+                " 5",
+                "30 s",
+                "cpu",
+                "cpu=",
+                "=1",
+                "cpu:200m",
+                "cpu=200m,",
+                "memory.available<",
+            ] {
+                assert!(!pattern.is_match(mistake), "{}: {mistake} matches", row.name);
+            }
+        }
+    }
+}

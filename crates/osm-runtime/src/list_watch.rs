@@ -1,0 +1,377 @@
+//! Lists the objects of a kind in pages, and watches what changes from then on.
+//!
+//! `kube::runtime::watcher` does the same. It decodes a page as a whole, so that one object which can't be decoded hides all others, and it has
+//! no bounds.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
+use http::HeaderValue;
+use http::header::ACCEPT_ENCODING;
+use kube::Client;
+use kube::Resource;
+use kube::api::{ListParams, WatchParams};
+use kube::core::{Request, Status};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::answer::{is_exceeded, is_too_large};
+use crate::object::{self, Unreadable};
+
+/// The largest number of objects that one watch keeps.
+pub const MAX_OBJECTS: usize = 50_000;
+
+/// Objects in a page of a list. Most are smaller than 40 KiB, so that a page is smaller than 2 MiB.
+pub const PAGE: u32 = 50;
+
+/// The API server ends a watch after this time.
+const WATCH_SECONDS: u32 = 290;
+
+/// A watch without a line for this long is started again.
+const MAX_SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
+
+/// A watch that ends sooner has failed: it would be started again without a pause.
+const SHORTEST_WATCH: Duration = Duration::from_secs(5);
+
+/// An object, or its metadata if it can't be decoded.
+pub(crate) type Item<'a, K> = Result<K, Unreadable<'a>>;
+
+/// What the API server shows.
+pub(crate) enum Event<'a, K> {
+    /// A new list begins. An object that it does not show is deleted.
+    ListBegins,
+    Listed(Item<'a, K>),
+    ListEnded,
+    Applied(Item<'a, K>),
+    Deleted(Item<'a, K>),
+    /// Nothing has changed.
+    Bookmark,
+}
+
+/// Why a list or a watch failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the list failed: {0}")]
+    List(#[source] kube::Error),
+    #[error("the watch did not start: {0}")]
+    Start(#[source] kube::Error),
+    #[error("reading the answer failed: {0}")]
+    Read(#[source] std::io::Error),
+    #[error("the API server ended the watch: {} ({})", .0.message, .0.code)]
+    Ended(Box<Status>),
+    #[error("the API server ended the watch at once")]
+    EndedAtOnce,
+    #[error("the answer is not {0} of the Kubernetes API")]
+    Malformed(&'static str),
+    #[error("there are more than {0} objects; delete those that are not needed")]
+    TooMany(usize),
+}
+
+/// Where the objects are, and which of them are wanted.
+#[derive(Clone)]
+pub(crate) struct Selection {
+    pub(crate) client: Client,
+    /// Bounds the lists that are read from this cluster at the same time.
+    pub(crate) lists: Arc<Semaphore>,
+    pub(crate) path: String,
+    pub(crate) labels: Option<String>,
+    pub(crate) fields: Option<String>,
+    /// The largest number of objects.
+    pub(crate) most: usize,
+}
+
+/// A list, and the watch that follows it.
+pub(crate) struct ListWatch<K> {
+    selection: Selection,
+    page: u32,
+    state: State,
+    kind: PhantomData<fn() -> K>,
+}
+
+type Lines = Pin<Box<dyn AsyncBufRead + Send>>;
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Start,
+    /// The next page is to be read.
+    List { token: Option<String>, listed: usize },
+    /// Everything up to this resourceVersion is known.
+    Known(String),
+    Watching {
+        version: String,
+        lines: Lines,
+        since: Instant,
+    },
+}
+
+impl<K> ListWatch<K>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    pub(crate) fn new(selection: Selection) -> Self {
+        Self {
+            selection,
+            page: PAGE,
+            state: State::Start,
+            kind: PhantomData,
+        }
+    }
+
+    /// The next step lists everything again.
+    pub(crate) fn list_again(&mut self) {
+        self.state = State::Start;
+    }
+
+    /// Goes on by one page or one line, and passes on what that shows. After an error, the next step lists everything again or starts the
+    /// watch again, as the error requires.
+    ///
+    /// # Errors
+    /// Requests that failed, and answers that can't be used.
+    pub(crate) async fn step(&mut self, show: &mut (impl FnMut(Event<'_, K>) + Send)) -> Result<(), Error> {
+        // Where an error returns, the state is `Start`, unless it is set before.
+        match std::mem::take(&mut self.state) {
+            State::Start => {
+                show(Event::ListBegins);
+                self.list(None, 0, show).await
+            }
+            State::List { token, listed } => self.list(token, listed, show).await,
+            State::Known(version) => self.watch(version).await,
+            State::Watching {
+                version,
+                lines,
+                since,
+            } => self.line(version, lines, since, show).await,
+        }
+    }
+
+    async fn list(
+        &mut self,
+        token: Option<String>,
+        listed: usize,
+        show: &mut (impl FnMut(Event<'_, K>) + Send),
+    ) -> Result<(), Error> {
+        // The semaphore is never closed. The permit is held until the page is decoded.
+        let _permit = self.selection.lists.clone().acquire_owned().await;
+        let text = match self.selection.page(self.page, token.clone()).await {
+            Ok(text) => text,
+            Err(error) if self.page > 1 && is_too_large(&error) => {
+                self.page = (self.page / 10).max(1);
+                self.state = State::List { token, listed };
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let Page { metadata, items } = serde_json::from_str(&text).map_err(|_| Error::Malformed("a list"))?;
+        let listed = listed + items.0.len();
+        if listed > self.selection.most {
+            return Err(Error::TooMany(self.selection.most));
+        }
+        for item in items.0 {
+            let item = object::decode(item.get()).map_err(|_| Error::Malformed("an object"))?;
+            show(Event::Listed(item));
+            tokio::task::consume_budget().await;
+        }
+        let token = metadata.continue_.filter(|token| !token.is_empty());
+        self.state = match token {
+            Some(token) => State::List {
+                token: Some(token),
+                listed,
+            },
+            None => {
+                let version = metadata.resource_version.filter(|version| !version.is_empty());
+                let version = version.ok_or(Error::Malformed("a list with a resourceVersion"))?;
+                show(Event::ListEnded);
+                State::Known(version)
+            }
+        };
+        Ok(())
+    }
+
+    async fn watch(&mut self, version: String) -> Result<(), Error> {
+        let lines = self.selection.lines(&version).await;
+        self.state = State::Known(version.clone());
+        self.state = State::Watching {
+            version,
+            lines: lines?,
+            since: Instant::now(),
+        };
+        Ok(())
+    }
+
+    async fn line(
+        &mut self,
+        version: String,
+        mut lines: Lines,
+        since: Instant,
+        show: &mut (impl FnMut(Event<'_, K>) + Send),
+    ) -> Result<(), Error> {
+        let mut line = Vec::new();
+        let read = tokio::time::timeout(MAX_SILENCE, lines.read_until(b'\n', &mut line)).await;
+        if !line.ends_with(b"\n") {
+            self.state = State::Known(version);
+            return match read {
+                Ok(Err(error)) if is_exceeded(&error) => Err(Error::Read(error)),
+                _ if since.elapsed() < SHORTEST_WATCH => Err(Error::EndedAtOnce),
+                // The connection ended. The next one starts at once: an API server that restarts refuses it, and everything is listed again.
+                _ => Ok(()),
+            };
+        }
+        let malformed = || Error::Malformed("an event");
+        let text = std::str::from_utf8(&line).map_err(|_| malformed())?;
+        let Line { type_, object } = serde_json::from_str(text).map_err(|_| malformed())?;
+        let version = match type_ {
+            EventType::Bookmark => {
+                let Bookmark { metadata } = serde_json::from_str(object.get()).map_err(|_| malformed())?;
+                show(Event::Bookmark);
+                metadata.resource_version
+            }
+            EventType::Error => {
+                let status: Status = serde_json::from_str(object.get()).map_err(|_| malformed())?;
+                if status.code != 410 {
+                    self.state = State::Known(version);
+                }
+                return Err(Error::Ended(Box::new(status)));
+            }
+            EventType::Added | EventType::Modified | EventType::Deleted => {
+                let item = object::decode::<K>(object.get()).map_err(|_| malformed())?;
+                let meta = match &item {
+                    Ok(object) => object.meta(),
+                    Err(unreadable) => &unreadable.metadata,
+                };
+                let version = meta.resource_version.clone();
+                show(match type_ {
+                    EventType::Deleted => Event::Deleted(item),
+                    _ => Event::Applied(item),
+                });
+                version
+            }
+        };
+        let version = version
+            .filter(|version| !version.is_empty())
+            .ok_or_else(malformed)?;
+        self.state = State::Watching {
+            version,
+            lines,
+            since,
+        };
+        Ok(())
+    }
+}
+
+impl Selection {
+    async fn page(&self, limit: u32, token: Option<String>) -> Result<String, Error> {
+        let params = ListParams {
+            label_selector: self.labels.clone(),
+            field_selector: self.fields.clone(),
+            limit: Some(limit),
+            continue_token: token,
+            ..ListParams::default()
+        };
+        let request = Request::new(&self.path).list(&params);
+        let request = request.map_err(|error| Error::List(kube::Error::BuildRequest(error)))?;
+        let body = self.client.request_stream(request).await.map_err(Error::List)?;
+        let mut text = String::new();
+        std::pin::pin!(body)
+            .read_to_string(&mut text)
+            .await
+            .map_err(Error::Read)?;
+        Ok(text)
+    }
+
+    async fn lines(&self, version: &str) -> Result<Lines, Error> {
+        let params = WatchParams {
+            label_selector: self.labels.clone(),
+            field_selector: self.fields.clone(),
+            timeout: Some(WATCH_SECONDS),
+            bookmarks: true,
+            send_initial_events: false,
+        };
+        let request = Request::new(&self.path).watch(&params, version);
+        let mut request = request.map_err(|error| Error::Start(kube::Error::BuildRequest(error)))?;
+        let identity = HeaderValue::from_static("identity");
+        request.headers_mut().insert(ACCEPT_ENCODING, identity);
+        let body = self.client.request_stream(request).await.map_err(Error::Start)?;
+        Ok(Box::pin(body))
+    }
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(default)]
+    metadata: PageMeta,
+    #[serde(borrow)]
+    items: Items<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageMeta {
+    resource_version: Option<String>,
+    #[serde(rename = "continue")]
+    continue_: Option<String>,
+}
+
+/// At most one more than [`MAX_OBJECTS`]. An API server may ignore the limit of a page.
+#[derive(Default)]
+struct Items<'a>(Vec<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct List<'a>(PhantomData<&'a ()>);
+        impl<'de: 'a, 'a> Visitor<'de> for List<'a> {
+            type Value = Items<'a>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_unit<E>(self) -> Result<Items<'a>, E> {
+                Ok(Items::default())
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Items<'a>, A::Error> {
+                let mut items = Vec::new();
+                while items.len() <= MAX_OBJECTS {
+                    let Some(item) = list.next_element()? else {
+                        return Ok(Items(items));
+                    };
+                    items.push(item);
+                }
+                while list.next_element::<serde::de::IgnoredAny>()?.is_some() {}
+                Ok(Items(items))
+            }
+        }
+        deserializer.deserialize_any(List(PhantomData))
+    }
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "type")]
+    type_: EventType,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+enum EventType {
+    Added,
+    Modified,
+    Deleted,
+    Bookmark,
+    Error,
+}
+
+#[derive(Deserialize)]
+struct Bookmark {
+    metadata: PageMeta,
+}

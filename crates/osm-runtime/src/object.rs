@@ -1,0 +1,269 @@
+//! Objects as an API server sends them. Each is decoded from its own text, so that an object that can't be decoded affects no other.
+//!
+//! `serde_json` decodes at most 128 levels of nesting, and an API server accepts objects that are much deeper. So the text of an object is
+//! found without a look into it, and its metadata is decoded without the rest.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+
+/// The largest object that is decoded, in bytes of JSON. etcd takes 1.5 MiB by default, and JSON may need more bytes for the same object.
+pub const MAX_OBJECT_BYTES: usize = 4 * 1024 * 1024;
+
+/// Segments of a path in a message. The rest of a long path is left out.
+const MAX_PATH: usize = 8;
+
+/// The longest name of a field in a message.
+const MAX_FIELD: usize = 64;
+
+/// An object that can't be decoded.
+#[derive(Debug)]
+pub struct Unreadable<'a> {
+    /// All of it but `managedFields` and `ownerReferences`.
+    pub metadata: ObjectMeta,
+    /// What is wrong, and where. It repeats no value.
+    pub problem: Problem,
+    text: &'a str,
+}
+
+/// Why an object can't be decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// It is larger than [`MAX_OBJECT_BYTES`].
+    TooLarge,
+    /// It is nested too deeply, inside the field at this path.
+    TooDeep(String),
+    /// The field at this path has a value of another type, or one that this version does not know.
+    Unknown(String),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge => write!(
+                f,
+                "it has more than {} MiB of JSON; make it smaller",
+                MAX_OBJECT_BYTES >> 20
+            ),
+            Self::TooDeep(path) => {
+                write!(
+                    f,
+                    "{path} is nested too deeply; remove levels until at most 100 are left"
+                )
+            }
+            Self::Unknown(path) => write!(
+                f,
+                "this version does not know the value of {path}; correct the value, or upgrade to the version that knows it"
+            ),
+        }
+    }
+}
+
+impl Unreadable<'_> {
+    /// The fields of one part of the object, such as `status`, without those that can't be decoded.
+    pub fn part<T: DeserializeOwned + Default>(&self, name: &str) -> T {
+        let parts: BTreeMap<String, &RawValue> = serde_json::from_str(self.text).unwrap_or_default();
+        let fields: BTreeMap<String, &RawValue> = parts
+            .get(name)
+            .and_then(|part| serde_json::from_str(part.get()).ok())
+            .unwrap_or_default();
+        let readable: BTreeMap<String, &RawValue> = fields
+            .into_iter()
+            .filter(|(field, value)| decode_map::<T>(&BTreeMap::from([(field.clone(), *value)])).is_some())
+            .collect();
+        decode_map(&readable).unwrap_or_default()
+    }
+}
+
+fn decode_map<T: DeserializeOwned>(fields: &BTreeMap<String, &RawValue>) -> Option<T> {
+    let text = serde_json::to_string(fields).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// Decodes an object.
+///
+/// # Errors
+/// The object can't be decoded. The outer error: not even its metadata can.
+pub fn decode<K: DeserializeOwned>(text: &str) -> Result<Result<K, Unreadable<'_>>, serde_json::Error> {
+    let problem = if text.len() > MAX_OBJECT_BYTES {
+        Problem::TooLarge
+    } else {
+        match serde_json::from_str(text) {
+            Ok(object) => return Ok(Ok(object)),
+            Err(_) => problem::<K>(text),
+        }
+    };
+    let Head { metadata } = serde_json::from_str(text)?;
+    if metadata.name.is_none() {
+        return Err(serde::de::Error::custom("it has no name"));
+    }
+    Ok(Err(Unreadable {
+        metadata: metadata.into(),
+        problem,
+        text,
+    }))
+}
+
+/// Decodes it once more, for the path of the error: that takes time, which readable objects do not need.
+fn problem<K: DeserializeOwned>(text: &str) -> Problem {
+    let mut json = serde_json::Deserializer::from_str(text);
+    match serde_path_to_error::deserialize::<_, K>(&mut json) {
+        // A second time it would succeed only if decoding were not deterministic.
+        Ok(_) => Problem::Unknown("the object".to_owned()),
+        Err(error) => {
+            let path = shortened(error.path());
+            match error.inner().classify() {
+                Category::Syntax => Problem::TooDeep(path),
+                _ => Problem::Unknown(path),
+            }
+        }
+    }
+}
+
+fn shortened(path: &serde_path_to_error::Path) -> String {
+    use serde_path_to_error::Segment;
+    let mut text = String::new();
+    for segment in path.iter().take(MAX_PATH) {
+        match segment {
+            Segment::Seq { index } => text.push_str(&format!("[{index}]")),
+            Segment::Map { key } => {
+                let dot = if text.is_empty() { "" } else { "." };
+                text.push_str(dot);
+                text.extend(key.chars().take(MAX_FIELD));
+            }
+            Segment::Enum { .. } | Segment::Unknown => {}
+        }
+    }
+    if text.is_empty() {
+        "the object".to_owned()
+    } else {
+        text
+    }
+}
+
+/// What of an object can be decoded in any case.
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default)]
+    metadata: Metadata,
+}
+
+/// [`ObjectMeta`] without the fields that can be deep or large without need.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    annotations: Option<BTreeMap<String, String>>,
+    labels: Option<BTreeMap<String, String>>,
+    finalizers: Option<Vec<String>>,
+}
+
+impl From<Metadata> for ObjectMeta {
+    fn from(metadata: Metadata) -> Self {
+        Self {
+            name: metadata.name,
+            namespace: metadata.namespace,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            generation: metadata.generation,
+            creation_timestamp: metadata.creation_timestamp,
+            deletion_timestamp: metadata.deletion_timestamp,
+            annotations: metadata.annotations,
+            labels: metadata.labels,
+            finalizers: metadata.finalizers,
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use osm_api::MachineDeployment;
+    use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigSpec, OperatingSystemConfigStatus};
+
+    use super::*;
+
+    fn deep(levels: usize) -> String {
+        format!("{}{}", "[".repeat(levels), "]".repeat(levels))
+    }
+
+    fn machine_deployment(spec: &str) -> String {
+        format!(
+            r#"{{"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
+                "spec": {{"template": {{"spec": {{"providerSpec": {{"value": {{"operatingSystemSpec": {spec}}}}}}}}}}},
+                "metadata": {{"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "7", "generation": 3,
+                    "annotations": {{"a": "b"}}, "managedFields": [{{"fieldsV1": {}}}]}}}}"#,
+            deep(1000)
+        )
+    }
+
+    #[test]
+    fn a_deep_object_keeps_its_metadata_and_its_place_is_named() {
+        let text = machine_deployment(&format!(r#"{{"x": {}}}"#, deep(200)));
+        let unreadable = decode::<MachineDeployment>(&text).unwrap().unwrap_err();
+        let meta = &unreadable.metadata;
+        assert_eq!(
+            (meta.name.as_deref(), meta.namespace.as_deref()),
+            (Some("p"), Some("n"))
+        );
+        assert_eq!(
+            (meta.uid.as_deref(), meta.resource_version.as_deref()),
+            (Some("u"), Some("7"))
+        );
+        assert_eq!(meta.generation, Some(3));
+        assert_eq!(
+            unreadable.problem.to_string(),
+            "spec.template.spec.providerSpec.value.operatingSystemSpec.x[0] is nested too deeply; remove levels until at most 100 are left"
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_without_the_value() {
+        let config = r#"{"apiVersion": "x", "kind": "y", "metadata": {"name": "c"}, "spec": {"osName": "hunter2", "osVersion": "1",
+            "lateBound": [{"id": "a", "kind": "hunter2"}]}, "status": {"retired": {"uid": "u", "generation": 1}, "published": "hunter2"}}"#;
+        let unreadable = decode::<OperatingSystemConfig>(config).unwrap().unwrap_err();
+        let problem = unreadable.problem.to_string();
+        assert!(
+            problem.contains("the value of spec.osName;") && !problem.contains("hunter2"),
+            "{problem}"
+        );
+        // What can be decoded is.
+        let spec: OperatingSystemConfigSpec = unreadable.part("spec");
+        assert_eq!(
+            (spec.os_name, spec.os_version.as_str(), spec.late_bound.len()),
+            (None, "1", 0)
+        );
+        let status: OperatingSystemConfigStatus = unreadable.part("status");
+        assert_eq!(status.retired.map(|retired| retired.uid).as_deref(), Some("u"));
+        assert_eq!(status.published, None);
+    }
+
+    #[test]
+    fn a_large_object_is_not_decoded_and_garbage_is_an_error() {
+        let text = machine_deployment(&format!(r#"{{"x": "{}"}}"#, "x".repeat(MAX_OBJECT_BYTES)));
+        let unreadable = decode::<MachineDeployment>(&text).unwrap().unwrap_err();
+        assert_eq!(unreadable.problem, Problem::TooLarge);
+        assert_eq!(unreadable.metadata.name.as_deref(), Some("p"));
+        for garbage in [
+            "",
+            "x",
+            "[]",
+            "{",
+            r#"{"metadata": 1}"#,
+            r#"{"metadata": {"name": 1}}"#,
+        ] {
+            assert!(decode::<MachineDeployment>(garbage).is_err(), "{garbage}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Single objects, read from the API server. An object that can't be decoded is no failed request.
+
+use kube::api::GetParams;
+use kube::core::Request;
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+
+use crate::error::is_code;
+use crate::object::{self, Unreadable};
+
+/// Reads the object of this name and reduces it, as [`crate::watch::Projection`] does; `None`: there is none.
+///
+/// # Errors
+/// Those of the request.
+pub async fn get<K: Resource<DynamicType = ()> + Clone + DeserializeOwned, V>(
+    api: &Api<K>,
+    name: &str,
+    project: impl FnOnce(K) -> V,
+    unreadable: impl FnOnce(&Unreadable<'_>) -> V,
+) -> Result<Option<V>, kube::Error> {
+    let request = Request::new(api.resource_url()).get(name, &GetParams::default());
+    match send(
+        api,
+        request.map_err(kube::Error::BuildRequest)?,
+        project,
+        unreadable,
+    )
+    .await
+    {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if is_code(&error, 404) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Sends a request whose answer is an object, and reduces the object.
+///
+/// # Errors
+/// Those of the request.
+pub(crate) async fn send<K: Resource<DynamicType = ()> + Clone + DeserializeOwned, V>(
+    api: &Api<K>,
+    request: http::Request<Vec<u8>>,
+    project: impl FnOnce(K) -> V,
+    unreadable: impl FnOnce(&Unreadable<'_>) -> V,
+) -> Result<V, kube::Error> {
+    let text = api.clone().into_client().request_text(request).await?;
+    let object = object::decode(&text).map_err(kube::Error::SerdeError)?;
+    Ok(match object {
+        Ok(object) => project(object),
+        Err(cannot) => unreadable(&cannot),
+    })
+}

@@ -1,0 +1,618 @@
+//! What a pool waits for: the chain from its MachineDeployment to its Secrets, in which each link follows from those before it.
+//!
+//! A pool is well if its Secrets hold what the newest MachineDeployment, profile and settings ask for. So a refused edit of a profile is
+//! not well, although machines boot with the version before it.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt;
+use osm_api::condition::{self, ACCEPTED, PUBLISHED, RENDERED};
+use osm_api::content::ContentView;
+use osm_api::names::SETTINGS;
+use osm_api::pool::{self, Pool};
+use osm_api::pool_settings::PoolSettings;
+use osm_api::settings::SettingsError;
+use osm_api::{MachineDeployment, OperatingSystemConfig, OperatingSystemProfile, PoolRef, Reason, Settings};
+use serde_json::{Value, json};
+
+use crate::snapshot::{ClusterPool, Part, Snapshot, event_time};
+
+const CHECK_OSP: &str = "Check whether osp-controller runs.";
+const CHECK_OSC: &str = "Check whether osc-controller runs.";
+const CHECK_SYNCER: &str = "Check whether secret-syncer runs.";
+const CHECK_MACHINE_CONTROLLER: &str = "Check whether machine-controller runs.";
+
+/// Reasons with which osc-controller refuses a pool that gets no config. Only Events have them.
+const REJECTIONS: [Reason; 3] = [Reason::NameConflict, Reason::NameTooLong, Reason::ClusterChanged];
+
+/// A link of the chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// What it is: `MachineDeployment`, `profile`, `settings`, `config`, `Secrets`.
+    pub name: &'static str,
+    /// The object behind it, as far as it is known.
+    pub object: String,
+    pub state: State,
+}
+
+/// How a link is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// With what a person may want to know about it.
+    Well(String),
+    NotWell(Problem),
+    /// It could not be read.
+    Unknown,
+}
+
+/// Why a link is not well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Reason of a condition, or a name with hyphens for what only osmctl finds.
+    pub reason: String,
+    pub message: String,
+    pub next_step: String,
+}
+
+impl Problem {
+    fn new(reason: impl Into<String>, message: impl Into<String>, next_step: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            message: message.into(),
+            next_step: next_step.into(),
+        }
+    }
+
+    /// With the next step of the table of reasons.
+    fn of(reason: Reason, message: impl Into<String>) -> Self {
+        Self::new(reason.as_str(), message, next_step(reason.as_str()))
+    }
+
+    /// What a condition reports.
+    fn reported(condition: &Condition) -> Self {
+        let (reason, message) = (&condition.reason, &condition.message);
+        Self::new(reason, message, next_step(reason))
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        json!({"reason": self.reason, "message": self.message, "nextStep": self.next_step})
+    }
+}
+
+type Outcome = Result<String, Problem>;
+
+/// The next step for a reason, in plain text.
+fn next_step(reason: &str) -> String {
+    let found = Reason::all().find(|known| known.as_str() == reason);
+    match found.map(|reason| reason.row().remedy) {
+        None | Some("") => "Wait a minute, and look again.".to_owned(),
+        Some(remedy) => without_links(remedy),
+    }
+}
+
+/// Markdown with the texts of its links alone.
+fn without_links(markdown: &str) -> String {
+    let (mut text, mut rest) = (String::new(), markdown);
+    while let Some((before, after)) = rest.split_once('[') {
+        text.push_str(before);
+        let link = after
+            .split_once("](")
+            .and_then(|(shown, target)| Some((shown, target.split_once(')')?.1)));
+        match link {
+            Some((shown, after)) => {
+                text.push_str(shown);
+                rest = after;
+            }
+            None => {
+                text.push('[');
+                rest = after;
+            }
+        }
+    }
+    text.push_str(rest);
+    text
+}
+
+/// The chain of a pool at the time `now`.
+pub fn chain(snapshot: &Snapshot, pool: &ClusterPool<'_>, now: Timestamp) -> Vec<Link> {
+    let mut links = Vec::new();
+    let mut add = |name, object: String, outcome: Option<Outcome>| {
+        let state = match outcome {
+            Some(Ok(detail)) => State::Well(detail),
+            Some(Err(problem)) => State::NotWell(problem),
+            None => State::Unknown,
+        };
+        links.push(Link { name, object, state });
+    };
+    let outcome = match pool.machine_deployment {
+        Some(md) => Some(machine_deployment(md)),
+        None => absent(snapshot, Part::MachineDeployments, || gone(pool)),
+    };
+    add("MachineDeployment", pool.to_string(), outcome);
+    if let Some(md) = pool.machine_deployment {
+        let name = snapshot.profile_name(md);
+        let object = name
+            .as_ref()
+            .map(|(namespace, name)| format!("{namespace}/{name}"));
+        let outcome = name.and_then(|(namespace, name)| profile(snapshot, &namespace, &name));
+        add("profile", object.unwrap_or_default(), outcome);
+        let object = format!("{}/{}", snapshot.namespace, snapshot.settings_config_map);
+        add("settings", object, settings(snapshot, md));
+        let object = PoolRef::from(md).config_name();
+        add("config", object, config(snapshot, pool, md));
+    }
+    let outcome = pool.config.map(|config| secrets(config, pool, now));
+    let bootstrap = pool
+        .config
+        .and_then(published)
+        .map(|to| to.bootstrap_secret.clone());
+    add("Secrets", bootstrap.unwrap_or_default(), outcome);
+    links
+}
+
+/// What the absence of an object means; `None` if objects of this part could not be read, so that it may exist.
+fn absent(snapshot: &Snapshot, part: Part, problem: impl FnOnce() -> Problem) -> Option<Outcome> {
+    (!snapshot.lacks(part)).then(|| Err(problem()))
+}
+
+/// The first link that is not well.
+pub fn first_problem(links: &[Link]) -> Option<(&Link, &Problem)> {
+    links.iter().find_map(|link| match &link.state {
+        State::NotWell(problem) => Some((link, problem)),
+        _ => None,
+    })
+}
+
+fn gone(pool: &ClusterPool<'_>) -> Problem {
+    let is_retired = pool
+        .config
+        .and_then(|config| config.status.as_ref())
+        .is_some_and(|status| status.retired.is_some());
+    match is_retired {
+        true => Problem::of(
+            Reason::Retired,
+            "the MachineDeployment is gone; secret-syncer deletes everything that was published for it",
+        ),
+        false => Problem::new(
+            "no-machine-deployment",
+            "the MachineDeployment does not exist, and its config was not retired yet",
+            "If it lasts longer than a minute, check --worker-context, and whether osc-controller runs.",
+        ),
+    }
+}
+
+fn machine_deployment(md: &MachineDeployment) -> Outcome {
+    if let Err(error) = Pool::read(md) {
+        return Err(Problem::of(error.reason(), error.to_string()));
+    }
+    match pool::revision(md) {
+        Some(revision) => Ok(format!("revision {revision}")),
+        None => Err(Problem::new(
+            Reason::AwaitingRevision.as_str(),
+            "machine-controller has not stamped a revision yet",
+            CHECK_MACHINE_CONTROLLER,
+        )),
+    }
+}
+
+fn profile(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<Outcome> {
+    match snapshot.profile((namespace, name)) {
+        Some(profile) => Some(accepted(profile)),
+        None => absent(snapshot, Part::Profiles, || {
+            let message = format!("profile {namespace}/{name} does not exist");
+            Problem::of(Reason::ProfileNotFound, message)
+        }),
+    }
+}
+
+fn accepted(profile: &OperatingSystemProfile) -> Outcome {
+    let status = profile.status.clone().unwrap_or_default();
+    let generation = profile.metadata.generation.unwrap_or(0);
+    let accepted = condition::find(&status.conditions, ACCEPTED);
+    match accepted.filter(|_| status.observed_generation.unwrap_or(0) >= generation) {
+        None => {
+            let version = &profile.spec.version;
+            let message = format!("osp-controller has not validated version {version} of the profile yet");
+            Err(Problem::new(
+                Reason::WaitingForProfile.as_str(),
+                message,
+                CHECK_OSP,
+            ))
+        }
+        Some(accepted) if accepted.status == "True" => Ok(profile.spec.version.clone()),
+        Some(refused) => {
+            let mut problem = Problem::reported(refused);
+            if let Some(last) = &status.accepted {
+                problem
+                    .message
+                    .push_str(&format!("; version {} stays in use", last.version));
+            }
+            Err(problem)
+        }
+    }
+}
+
+fn settings(snapshot: &Snapshot, md: &MachineDeployment) -> Option<Outcome> {
+    match &snapshot.settings {
+        Some(text) => Some(settings_of_pool(snapshot, text, md)),
+        None => absent(snapshot, Part::Settings, || {
+            let (namespace, name) = (&snapshot.namespace, &snapshot.settings_config_map);
+            let message = format!("ConfigMap {namespace}/{name} does not exist, or has no settings document");
+            Problem::of(Reason::SettingsMissing, message)
+        }),
+    }
+}
+
+fn settings_of_pool(snapshot: &Snapshot, installation: &str, md: &MachineDeployment) -> Outcome {
+    let installation = Settings::parse(installation).map_err(|SettingsError(mistakes)| {
+        Problem::new(
+            "settings-invalid",
+            mistakes.join("; "),
+            "Correct the settings; `osmctl lint` checks them.",
+        )
+    })?;
+    let Some(text) = pool::annotation(md, SETTINGS) else {
+        return Ok(String::new());
+    };
+    let invalid = |error: osm_api::pool_settings::PoolSettingsError| {
+        Problem::of(Reason::PoolSettingsInvalid, error.to_string())
+    };
+    let settings = PoolSettings::parse(text).map_err(invalid)?;
+    let namespace = md.namespace().unwrap_or_default();
+    let map = match &settings.config_map {
+        None => None,
+        Some(name) => {
+            let mut maps = snapshot.settings_maps.iter();
+            let found = maps.find(|map| map.namespace == namespace && map.name == *name);
+            if found.is_none() && !snapshot.lacks(Part::PoolSettings) {
+                let message =
+                    format!("ConfigMap {namespace}/{name} does not exist, or has no settings document");
+                return Err(Problem::of(Reason::PoolSettingsMissing, message));
+            }
+            found
+        }
+    };
+    settings
+        .merge(&installation, map.map(|map| map.text.as_str()))
+        .map_err(invalid)?;
+    Ok("with settings of the pool".to_owned())
+}
+
+fn config(snapshot: &Snapshot, pool: &ClusterPool<'_>, md: &MachineDeployment) -> Option<Outcome> {
+    if let Some(holder) = &pool.holder {
+        let message = format!(
+            "its config belongs to MachineDeployment {holder} with uid {}",
+            holder.uid
+        );
+        return Some(Err(Problem::of(Reason::NameConflict, message)));
+    }
+    match pool.config {
+        Some(config) => Some(rendered(config, pool, md)),
+        None => absent(snapshot, Part::Configs, || {
+            rejection(snapshot, md).unwrap_or_else(|| {
+                Problem::new(
+                    "no-config",
+                    "osc-controller has not created the config of the pool yet",
+                    CHECK_OSC,
+                )
+            })
+        }),
+    }
+}
+
+fn rendered(config: &OperatingSystemConfig, pool: &ClusterPool<'_>, md: &MachineDeployment) -> Outcome {
+    let status = config.status.clone().unwrap_or_default();
+    let Some(rendered) = condition::find(&status.conditions, RENDERED) else {
+        let (reason, message) = match pool.is_of_the_go_implementation() {
+            true => (
+                Reason::NotTakenOver,
+                "the Go implementation created the config, and osc-controller has not rendered it",
+            ),
+            false => (
+                Reason::AwaitingRendering,
+                "osc-controller has not rendered the config yet",
+            ),
+        };
+        return Err(Problem::new(reason.as_str(), message, CHECK_OSC));
+    };
+    if rendered.status != "True" || rendered.reason != Reason::Rendered.as_str() {
+        return Err(Problem::reported(rendered));
+    }
+    let view = ContentView::of(config);
+    let Some(content) = view.publishable() else {
+        return Err(Problem::new(
+            Reason::AwaitingRendering.as_str(),
+            "another client has edited the config, and osc-controller has not restored it yet",
+            CHECK_OSC,
+        ));
+    };
+    if content.revision.as_deref() != pool::revision(md) {
+        return Err(Problem::new(
+            Reason::AwaitingRendering.as_str(),
+            "osc-controller has not rendered the newest revision of the MachineDeployment yet",
+            CHECK_OSC,
+        ));
+    }
+    Ok(rendered.message.clone())
+}
+
+/// Why osc-controller refuses the pool, as its newest Event reports.
+fn rejection(snapshot: &Snapshot, md: &MachineDeployment) -> Option<Problem> {
+    let uid = md.uid();
+    let about = |event: &&k8s_openapi::api::core::v1::Event| event.involved_object.uid == uid;
+    let of_kind = |event: &k8s_openapi::api::core::v1::Event| {
+        REJECTIONS
+            .into_iter()
+            .find(|reason| event.reason.as_deref() == Some(reason.as_str()))
+    };
+    let events = snapshot.events.iter().filter(about);
+    let rejections = events.filter_map(|event| Some((event_time(event), of_kind(event)?, event)));
+    let (_, reason, event) = rejections.max_by_key(|(time, ..)| *time)?;
+    Some(Problem::of(reason, event.message.clone().unwrap_or_default()))
+}
+
+fn published(config: &OperatingSystemConfig) -> Option<&osm_api::config::Published> {
+    config.status.as_ref()?.published.as_ref()
+}
+
+fn secrets(config: &OperatingSystemConfig, pool: &ClusterPool<'_>, now: Timestamp) -> Outcome {
+    let status = config.status.clone().unwrap_or_default();
+    let Some(condition) = condition::find(&status.conditions, PUBLISHED) else {
+        return Err(Problem::new(
+            "not-published",
+            "secret-syncer has not published the config yet",
+            CHECK_SYNCER,
+        ));
+    };
+    if condition.status != "True" {
+        return Err(Problem::reported(condition));
+    }
+    let revision = pool
+        .machine_deployment
+        .and_then(pool::revision)
+        .unwrap_or_default();
+    if !ContentView::of(config).is_published(revision) {
+        return Err(Problem::new(
+            "not-published",
+            "secret-syncer has not published the newest content yet",
+            CHECK_SYNCER,
+        ));
+    }
+    let expires = published(config)
+        .map(|published| published.credential_expires.clone())
+        .unwrap_or_default();
+    match expires.parse::<Timestamp>() {
+        Ok(time) if time <= now => Err(Problem::new(
+            "credentials-expired",
+            format!("the credentials expired at {expires}, and secret-syncer has not renewed them"),
+            CHECK_SYNCER,
+        )),
+        _ => Ok(format!("credentials expire at {expires}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::from_value;
+
+    use super::*;
+    use crate::snapshot::Unread;
+    use crate::snapshot::fixtures::{condition, machine_deployment as deployment, snapshot};
+
+    type Break = fn(&mut Snapshot);
+
+    /// What is broken, how, and the link and reason that are found.
+    type Case = (&'static str, Break, Option<(&'static str, &'static str)>);
+
+    fn now() -> Timestamp {
+        "2026-02-01T00:00:00Z".parse().unwrap()
+    }
+
+    fn status(snapshot: &mut Snapshot) -> &mut osm_api::OperatingSystemConfigStatus {
+        snapshot.configs[0].status.as_mut().unwrap()
+    }
+
+    fn set(snapshot: &mut Snapshot, value: Value) {
+        let new: Condition = from_value(value).unwrap();
+        let conditions = &mut status(snapshot).conditions;
+        conditions.retain(|known| known.type_ != new.type_);
+        conditions.push(new);
+    }
+
+    #[test]
+    fn the_first_link_that_is_not_well_is_found() {
+        let cases: [Case; 19] = [
+            ("nothing", |_| {}, None),
+            (
+                "no revision",
+                |s| {
+                    s.machine_deployments[0]
+                        .metadata
+                        .annotations
+                        .as_mut()
+                        .unwrap()
+                        .remove(osm_api::names::REVISION);
+                },
+                Some(("MachineDeployment", "AwaitingRevision")),
+            ),
+            (
+                "an invalid MachineDeployment",
+                |s| s.machine_deployments[0].spec.template = json!({}),
+                Some(("MachineDeployment", "InvalidProviderSpec")),
+            ),
+            (
+                "no profile",
+                |s| s.profiles.clear(),
+                Some(("profile", "ProfileNotFound")),
+            ),
+            (
+                "a profile that is not validated",
+                |s| s.profiles[0].metadata.generation = Some(3),
+                Some(("profile", "WaitingForProfile")),
+            ),
+            (
+                "a refused profile",
+                |s| {
+                    let refused = condition("Accepted", false, "TemplateInvalid", "no such field");
+                    s.profiles[0].status.as_mut().unwrap().conditions = vec![from_value(refused).unwrap()];
+                },
+                Some(("profile", "TemplateInvalid")),
+            ),
+            (
+                "no settings",
+                |s| s.settings = None,
+                Some(("settings", "SettingsMissing")),
+            ),
+            (
+                "invalid settings",
+                |s| s.settings = Some("pauseImag: x".to_owned()),
+                Some(("settings", "settings-invalid")),
+            ),
+            (
+                "settings of the pool that are missing",
+                |s| {
+                    let annotations = s.machine_deployments[0].metadata.annotations.as_mut().unwrap();
+                    annotations.insert(SETTINGS.to_owned(), "fromConfigMap: mine".to_owned());
+                },
+                Some(("settings", "PoolSettingsMissing")),
+            ),
+            (
+                "invalid settings of the pool",
+                |s| {
+                    let annotations = s.machine_deployments[0].metadata.annotations.as_mut().unwrap();
+                    annotations.insert(SETTINGS.to_owned(), "pauseImag: x".to_owned());
+                },
+                Some(("settings", "PoolSettingsInvalid")),
+            ),
+            ("no config", |s| s.configs.clear(), Some(("config", "no-config"))),
+            (
+                "a pool that is rejected",
+                |s| {
+                    s.configs.clear();
+                    let event = json!({"metadata": {}, "reason": "NameTooLong", "message": "shorten it",
+                        "involvedObject": {"uid": s.machine_deployments[0].metadata.uid}});
+                    s.events = vec![from_value(event).unwrap()];
+                },
+                Some(("config", "NameTooLong")),
+            ),
+            (
+                "a config that is not rendered",
+                |s| set(s, condition("Rendered", false, "TemplateFailed", "line 3")),
+                Some(("config", "TemplateFailed")),
+            ),
+            (
+                "an edited config",
+                |s| s.configs[0].metadata.generation = Some(3),
+                Some(("config", "AwaitingRendering")),
+            ),
+            (
+                "a config of the revision before",
+                |s| status(s).rendered.as_mut().unwrap().revision = Some("2".to_owned()),
+                Some(("config", "AwaitingRendering")),
+            ),
+            (
+                "a config of the Go implementation",
+                |s| {
+                    s.configs[0].spec.machine_deployment = None;
+                    s.configs[0].status = None;
+                },
+                Some(("config", "NotTakenOver")),
+            ),
+            (
+                "Secrets that are not published",
+                |s| set(s, condition("Published", false, "ForeignSecret", "delete it")),
+                Some(("Secrets", "ForeignSecret")),
+            ),
+            (
+                "Secrets with the content before",
+                |s| status(s).published.as_mut().unwrap().digest = "before".to_owned(),
+                Some(("Secrets", "not-published")),
+            ),
+            (
+                "credentials that are expired",
+                |s| {
+                    status(s).published.as_mut().unwrap().credential_expires =
+                        "2026-01-31T00:00:00Z".to_owned()
+                },
+                Some(("Secrets", "credentials-expired")),
+            ),
+        ];
+        for (what, break_it, expected) in cases {
+            let mut snapshot = snapshot();
+            break_it(&mut snapshot);
+            let pools = snapshot.pools();
+            let links = chain(&snapshot, &pools[0], now());
+            let found = first_problem(&links);
+            assert_eq!(
+                found.map(|(link, problem)| (link.name, problem.reason.as_str())),
+                expected,
+                "{what}: {links:#?}"
+            );
+            if let Some((_, problem)) = found {
+                let Problem {
+                    message, next_step, ..
+                } = problem;
+                assert!(
+                    !message.is_empty() && next_step.ends_with('.') && !next_step.contains("]("),
+                    "{problem:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_not_called_missing() {
+        let mut snapshot = snapshot();
+        snapshot.profiles.clear();
+        snapshot.settings = None;
+        snapshot.unread = [Part::Profiles, Part::Settings]
+            .map(|part| Unread {
+                part,
+                message: String::new(),
+            })
+            .to_vec();
+        let links = chain(&snapshot, &snapshot.pools()[0], now());
+        assert_eq!(first_problem(&links), None);
+        let unknown = links
+            .iter()
+            .filter(|link| link.state == State::Unknown)
+            .map(|link| link.name);
+        assert_eq!(unknown.collect::<Vec<_>>(), ["profile", "settings"]);
+
+        // What was read is judged all the same.
+        snapshot.profiles = vec![crate::snapshot::fixtures::profile()];
+        snapshot.profiles[0].metadata.generation = Some(3);
+        let links = chain(&snapshot, &snapshot.pools()[0], now());
+        assert_eq!(first_problem(&links).unwrap().0.name, "profile");
+    }
+
+    #[test]
+    fn a_pool_that_is_gone_is_being_retired() {
+        let mut snapshot = snapshot();
+        snapshot.machine_deployments = vec![deployment("kube-system", "other")];
+        let reason = |snapshot: &Snapshot| {
+            let pools = snapshot.pools();
+            let gone = pools.iter().find(|pool| pool.name == "workers").unwrap();
+            first_problem(&chain(snapshot, gone, now()))
+                .unwrap()
+                .1
+                .reason
+                .clone()
+        };
+        assert_eq!(reason(&snapshot), "no-machine-deployment");
+        status(&mut snapshot).retired = Some(osm_api::config::Retired {
+            uid: "uid-kube-system-workers".to_owned(),
+            generation: 2,
+        });
+        assert_eq!(reason(&snapshot), "Retired");
+    }
+
+    #[test]
+    fn links_of_the_table_of_reasons_become_plain_text() {
+        assert_eq!(
+            without_links("See [a](b.md#c) and [d](e), [f]."),
+            "See a and d, [f]."
+        );
+    }
+}

@@ -1,0 +1,205 @@
+//! Reads objects within a time limit: all of a kind, in pages, or one.
+
+use std::time::Duration;
+
+use kube::api::{DynamicObject, ListParams};
+use kube::core::ApiResource;
+use kube::{Api, Client, Resource, ResourceExt};
+use osm_api::strict;
+use serde::de::DeserializeOwned;
+
+use super::connect::Connection;
+use super::failure::{Cause, Failure};
+use super::progress::Progress;
+
+/// Most objects of an answer.
+const PAGE: u32 = 500;
+
+/// Which objects to list.
+pub struct List<'k> {
+    kind: &'k ApiResource,
+    /// `None`: all namespaces.
+    namespace: Option<String>,
+    params: ListParams,
+}
+
+/// The objects of a list.
+pub struct Listed<K> {
+    pub objects: Vec<K>,
+    /// Objects that can't be decoded: which, why, and the next step.
+    pub problems: Vec<String>,
+}
+
+impl<'k> List<'k> {
+    pub fn everywhere(kind: &'k ApiResource) -> Self {
+        Self {
+            kind,
+            namespace: None,
+            params: ListParams::default().limit(PAGE),
+        }
+    }
+
+    pub fn within(kind: &'k ApiResource, namespace: &str) -> Self {
+        Self {
+            namespace: Some(namespace.to_owned()),
+            ..Self::everywhere(kind)
+        }
+    }
+
+    pub fn labels(self, selector: &str) -> Self {
+        Self {
+            params: self.params.labels(selector),
+            ..self
+        }
+    }
+
+    pub fn fields(self, selector: impl AsRef<str>) -> Self {
+        Self {
+            params: self.params.fields(selector.as_ref()),
+            ..self
+        }
+    }
+
+    /// As RBAC names it: the resource with its group, and where.
+    fn what(&self) -> String {
+        what(self.kind, self.namespace.as_deref())
+    }
+}
+
+fn what(kind: &ApiResource, namespace: Option<&str>) -> String {
+    let resource = match kind.group.as_str() {
+        "" => kind.plural.clone(),
+        group => format!("{}.{group}", kind.plural),
+    };
+    match namespace {
+        Some(namespace) => format!("{resource} in namespace {namespace}"),
+        None => format!("{resource} in all namespaces"),
+    }
+}
+
+/// Reads from one cluster.
+pub struct Reader<'a> {
+    client: Client,
+    timeout: Duration,
+    progress: &'a Progress,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(connection: &Connection, timeout: Duration, progress: &'a Progress) -> Self {
+        Self {
+            client: connection.client.clone(),
+            timeout,
+            progress,
+        }
+    }
+
+    /// All objects of a list. One that can't be decoded does not hide the others.
+    ///
+    /// # Errors
+    /// A request that failed.
+    pub async fn list<K: DeserializeOwned>(&self, list: &List<'_>) -> Result<Listed<K>, Failure> {
+        let api: Api<DynamicObject> = match &list.namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, list.kind),
+            None => Api::all_with(self.client.clone(), list.kind),
+        };
+        let mut listed = Listed {
+            objects: Vec::new(),
+            problems: Vec::new(),
+        };
+        let (mut params, what) = (list.params.clone(), list.what());
+        loop {
+            let shown = match listed.objects.len() {
+                0 => what.clone(),
+                known => format!("{what} ({known} so far)"),
+            };
+            let page = match self.request("list", &what, &shown, api.list(&params)).await {
+                Ok(page) => page,
+                // The API server has forgotten where the next page begins. Without pages, the list is consistent again.
+                Err(Failed::Expired) => {
+                    listed.objects.clear();
+                    listed.problems.clear();
+                    params = ListParams {
+                        limit: None,
+                        continue_token: None,
+                        ..params
+                    };
+                    continue;
+                }
+                Err(Failed::For(failure)) => return Err(failure),
+            };
+            for object in page.items {
+                listed.take(object, list.kind);
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => return Ok(listed),
+            }
+        }
+    }
+
+    /// One object; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// A request that failed.
+    pub async fn get<K>(&self, namespace: &str, name: &str) -> Result<Option<K>, Failure>
+    where
+        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let kind = ApiResource::erase::<K>(&());
+        let what = format!("{} {name} in namespace {namespace}", kind.plural);
+        match self.request("get", &what, &what, api.get_opt(name)).await {
+            Ok(found) => Ok(found),
+            Err(Failed::Expired) => Ok(None),
+            Err(Failed::For(failure)) => Err(failure),
+        }
+    }
+
+    async fn request<T>(
+        &self,
+        action: &'static str,
+        what: &str,
+        shown: &str,
+        request: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, Failed> {
+        let request = tokio::time::timeout(self.timeout, request);
+        let cause = match self.progress.during(shown, request).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(kube::Error::Api(status))) if status.code == 410 => return Err(Failed::Expired),
+            Ok(Err(error)) => Cause::of(&error),
+            Err(_) => Cause::Timeout(self.timeout),
+        };
+        Err(Failed::For(Failure {
+            action,
+            what: what.to_owned(),
+            cause,
+        }))
+    }
+}
+
+enum Failed {
+    /// 410 Gone: the continue token is too old.
+    Expired,
+    For(Failure),
+}
+
+impl<K: DeserializeOwned> Listed<K> {
+    fn take(&mut self, object: DynamicObject, kind: &ApiResource) {
+        let name = match object.namespace() {
+            Some(namespace) => format!("{namespace}/{}", object.name_any()),
+            None => object.name_any(),
+        };
+        // What was decoded from JSON has a JSON form.
+        match strict::decode(serde_json::to_value(object).unwrap_or_default()) {
+            Ok(object) => self.objects.push(object),
+            Err(problems) => self.problems.push(format!(
+                "{} {name} cannot be read: {}; correct it, or use the osmctl of the release that wrote it",
+                kind.kind,
+                problems.join("; ")
+            )),
+        }
+    }
+}

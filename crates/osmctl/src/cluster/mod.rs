@@ -1,0 +1,324 @@
+//! Reads a cluster into a [`Snapshot`]. This module alone does I/O with an API server, and it only reads.
+//!
+//! ```text
+//! progress   what osmctl waits for, on a terminal
+//! failure    what a failed request means, and the next step
+//! connect    flags → clients
+//! list       all objects of a kind, in pages
+//! ```
+
+mod connect;
+mod failure;
+mod list;
+mod progress;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::{ConfigMap, Event};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Resource, ResourceExt};
+use osm_api::cluster_endpoint::Discovered;
+use osm_api::names::{self, KUBE_SYSTEM, SETTINGS_CONFIG_MAP, SETTINGS_KEY};
+use osm_api::pool_settings::PoolSettings;
+use osm_api::{MachineDeployment, OperatingSystemProfile, pool};
+
+use self::failure::Failure;
+use self::list::{List, Listed, Reader};
+use self::progress::Progress;
+use crate::input::SettingsMap;
+use crate::snapshot::{Part, Snapshot, Unread};
+
+/// Flags that select the cluster.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Cluster")]
+pub struct Flags {
+    /// Kubeconfig file [default: $KUBECONFIG, or ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig [default: its current context]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Namespace of the installation
+    #[arg(short, long, default_value = KUBE_SYSTEM)]
+    namespace: String,
+    /// ConfigMap with the settings of the installation
+    #[arg(long, value_name = "NAME", default_value = SETTINGS_CONFIG_MAP)]
+    settings_config_map: String,
+    /// Kubeconfig file of the worker cluster, if the MachineDeployments have another cluster [default: --kubeconfig]
+    #[arg(long, value_name = "FILE")]
+    worker_kubeconfig: Option<PathBuf>,
+    /// Context of the worker cluster
+    #[arg(long, value_name = "NAME")]
+    worker_context: Option<String>,
+    /// Time limit of a request, such as 10s or 1m
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = timeout)]
+    request_timeout: Duration,
+}
+
+fn timeout(text: &str) -> Result<Duration, String> {
+    let wrong = || "is not a duration; use a form such as 10s or 1m".to_owned();
+    let duration: SignedDuration = text.parse().map_err(|_| wrong())?;
+    match Duration::try_from(duration) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err(wrong()),
+    }
+}
+
+/// What a command needs besides MachineDeployments and configs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Needs {
+    pub profiles: bool,
+    pub custom_profiles: bool,
+    /// Settings of the installation and of pools.
+    pub settings: bool,
+    /// Address and CA of the API server, as nodes find it.
+    pub endpoint: bool,
+    pub events: bool,
+}
+
+/// Reads a cluster.
+///
+/// # Errors
+/// No connection, or MachineDeployments or configs that can't be listed. The snapshot names everything else that can't be read.
+pub fn read(flags: &Flags, needs: Needs) -> Result<Snapshot> {
+    // Only commands that read a cluster pay for a runtime.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the client of the API server")?;
+    runtime.block_on(read_all(flags, needs))
+}
+
+async fn read_all(flags: &Flags, needs: Needs) -> Result<Snapshot> {
+    let progress = Progress::new();
+    let management = connect::management(flags).await?;
+    let worker = connect::worker(flags).await?;
+    let worker = worker.as_ref().unwrap_or(&management);
+    let mut gatherer = Gatherer {
+        management: Reader::new(&management, flags.request_timeout, &progress),
+        worker: Reader::new(worker, flags.request_timeout, &progress),
+        snapshot: Snapshot {
+            namespace: flags.namespace.clone(),
+            settings_config_map: flags.settings_config_map.clone(),
+            own_ca: worker.ca.clone(),
+            ..Snapshot::default()
+        },
+    };
+    gatherer.machine_deployments().await?;
+    gatherer.configs().await?;
+    if needs.profiles {
+        gatherer.profiles().await;
+    }
+    if needs.custom_profiles {
+        gatherer.custom_profiles().await;
+    }
+    if needs.settings {
+        gatherer.settings().await;
+        gatherer.pool_settings().await;
+    }
+    if needs.endpoint {
+        gatherer.endpoint().await;
+    }
+    if needs.events {
+        gatherer.events().await;
+    }
+    Ok(gatherer.snapshot)
+}
+
+/// Reads one part after the other.
+struct Gatherer<'a> {
+    management: Reader<'a>,
+    worker: Reader<'a>,
+    snapshot: Snapshot,
+}
+
+impl Gatherer<'_> {
+    async fn machine_deployments(&mut self) -> Result<()> {
+        let kind = ApiResource::erase::<MachineDeployment>(&());
+        let listed = match self.worker.list(&List::everywhere(&kind)).await {
+            // A person may have rights in this namespace alone.
+            Err(failure) if failure.is_forbidden() => {
+                let here = self.worker.list(&List::within(&kind, KUBE_SYSTEM)).await;
+                match here {
+                    Ok(listed) => {
+                        self.note(Part::MachineDeployments, failure.to_string());
+                        listed
+                    }
+                    Err(_) => return Err(failure.into()),
+                }
+            }
+            result => result?,
+        };
+        self.snapshot.machine_deployments = self.kept(Part::MachineDeployments, listed);
+        Ok(())
+    }
+
+    async fn configs(&mut self) -> Result<()> {
+        let kind = ApiResource::erase::<osm_api::OperatingSystemConfig>(&());
+        let namespace = self.snapshot.namespace.clone();
+        let listed = self.management.list(&List::within(&kind, &namespace)).await?;
+        self.snapshot.configs = self.kept(Part::Configs, listed);
+        Ok(())
+    }
+
+    /// Those of the installation, and of the namespaces that MachineDeployments name.
+    async fn profiles(&mut self) {
+        let kind = ApiResource::erase::<OperatingSystemProfile>(&());
+        for namespace in self.profile_namespaces() {
+            match self.management.list(&List::within(&kind, &namespace)).await {
+                Ok(listed) => {
+                    let found = self.kept(Part::Profiles, listed);
+                    self.snapshot.profiles.extend(found);
+                }
+                Err(failure) => self.note(Part::Profiles, failure.to_string()),
+            }
+        }
+    }
+
+    fn profile_namespaces(&self) -> BTreeSet<String> {
+        let named = self.snapshot.machine_deployments.iter();
+        named
+            .filter_map(|md| pool::annotation(md, names::PROFILE_NAMESPACE))
+            .map(str::to_owned)
+            .chain([self.snapshot.namespace.clone()])
+            .collect()
+    }
+
+    async fn custom_profiles(&mut self) {
+        let kind = GroupVersionKind::gvk(names::GROUP, "v1alpha1", "CustomOperatingSystemProfile");
+        let kind = ApiResource::from_gvk(&kind);
+        let mut result = self.management.list(&List::everywhere(&kind)).await;
+        if result.as_ref().is_err_and(Failure::is_forbidden) {
+            let namespace = self.snapshot.namespace.clone();
+            result = self.management.list(&List::within(&kind, &namespace)).await;
+        }
+        match result {
+            Ok(listed) => self.snapshot.custom_profiles = self.kept(Part::CustomProfiles, listed),
+            // Few clusters have this kind.
+            Err(failure) if failure.is_not_found() => {}
+            Err(failure) => self.note(Part::CustomProfiles, failure.to_string()),
+        }
+    }
+
+    async fn settings(&mut self) {
+        let Snapshot {
+            namespace,
+            settings_config_map,
+            ..
+        } = &self.snapshot;
+        let map = self
+            .management
+            .get::<ConfigMap>(namespace, settings_config_map)
+            .await;
+        match map {
+            Ok(map) => self.snapshot.settings = map.and_then(document),
+            Err(failure) => self.note(Part::Settings, failure.to_string()),
+        }
+    }
+
+    async fn pool_settings(&mut self) {
+        let wanted: BTreeSet<(String, String)> = self
+            .snapshot
+            .machine_deployments
+            .iter()
+            .filter_map(|md| {
+                let settings = PoolSettings::parse(pool::annotation(md, names::SETTINGS)?).ok()?;
+                Some((md.namespace()?, settings.config_map?))
+            })
+            .collect();
+        for (namespace, name) in wanted {
+            match self.worker.get::<ConfigMap>(&namespace, &name).await {
+                Ok(map) => {
+                    let map = map.and_then(document).map(|text| SettingsMap {
+                        namespace,
+                        name,
+                        text,
+                    });
+                    self.snapshot.settings_maps.extend(map);
+                }
+                Err(failure) => self.note(Part::PoolSettings, failure.to_string()),
+            }
+        }
+    }
+
+    async fn endpoint(&mut self) {
+        match self.worker.get::<ConfigMap>("kube-public", "cluster-info").await {
+            Ok(map) => {
+                let found = map.as_ref().map(Discovered::from_cluster_info);
+                self.snapshot.endpoints.extend(found);
+            }
+            Err(failure) => self.note(Part::Endpoint, failure.to_string()),
+        }
+        let kind = ApiResource::erase::<EndpointSlice>(&());
+        let slices = List::within(&kind, "default").labels("kubernetes.io/service-name=kubernetes");
+        match self.worker.list::<EndpointSlice>(&slices).await {
+            Ok(listed) => {
+                let slices = self.kept(Part::Endpoint, listed);
+                let mut found: Vec<Discovered> = slices.iter().map(Discovered::from_endpoint_slice).collect();
+                found.sort_unstable();
+                self.snapshot.endpoints.extend(found);
+            }
+            Err(failure) => self.note(Part::Endpoint, failure.to_string()),
+        }
+    }
+
+    async fn events(&mut self) {
+        let kind = ApiResource::erase::<Event>(&());
+        let of_pools: BTreeSet<String> = self
+            .snapshot
+            .machine_deployments
+            .iter()
+            .filter_map(ResourceExt::namespace)
+            .collect();
+        for namespace in of_pools {
+            let list = List::within(&kind, &namespace).fields("involvedObject.kind=MachineDeployment");
+            let result = self.worker.list(&list).await;
+            self.keep_events(result);
+        }
+        for namespace in self.profile_namespaces() {
+            for about in [
+                osm_api::OperatingSystemConfig::kind(&()),
+                OperatingSystemProfile::kind(&()),
+            ] {
+                let list = List::within(&kind, &namespace).fields(format!("involvedObject.kind={about}"));
+                let result = self.management.list(&list).await;
+                self.keep_events(result);
+            }
+        }
+    }
+
+    fn keep_events(&mut self, result: Result<Listed<Event>, Failure>) {
+        match result {
+            Ok(listed) => {
+                let found = self.kept(Part::Events, listed);
+                self.snapshot.events.extend(found);
+            }
+            Err(failure) => self.note(Part::Events, failure.to_string()),
+        }
+    }
+
+    /// The objects of a list that can be read. The snapshot names the others.
+    fn kept<K>(&mut self, part: Part, listed: Listed<K>) -> Vec<K> {
+        for problem in listed.problems {
+            self.note(part, problem);
+        }
+        listed.objects
+    }
+
+    fn note(&mut self, part: Part, message: String) {
+        let unread = Unread { part, message };
+        if !self.snapshot.unread.contains(&unread) {
+            self.snapshot.unread.push(unread);
+        }
+    }
+}
+
+fn document(map: ConfigMap) -> Option<String> {
+    map.data.and_then(|mut data| data.remove(SETTINGS_KEY))
+}

@@ -1,0 +1,177 @@
+//! `osmctl diff`: what machines of each pool would get that they don't get now.
+//!
+//! ```text
+//! samples   pools for profiles that come without MachineDeployments
+//! live      a cluster, and what it would have
+//! ```
+
+mod live;
+mod samples;
+
+pub use live::with_endpoint;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use osm_render::Stage;
+use serde_json::{Value, json};
+
+use crate::difference::{self, Difference};
+use crate::output::{self, Color};
+use crate::tree::Tree;
+use crate::{cluster, input, pools};
+
+/// Exit code of an error, as of `kubectl diff`.
+pub const ERROR: u8 = 2;
+
+/// Show what machines of each pool would get that they do not get now
+///
+/// Without --cluster, two PATHs are required: OLD and NEW. Each is a file or folder with profiles, MachineDeployments and settings, or a
+/// folder that `osmctl render -o dir=` wrote.
+/// The command renders both sides and compares the files of the machines, their modes, their units, and the rest of the documents.
+/// If neither side has MachineDeployments, sample pools of each cloud provider are rendered: with defaults, and with everything set.
+/// The inputs of -f belong to both sides: with the pools there, OLD and NEW need to contain only what differs.
+///
+/// With --cluster, the old side is what the OperatingSystemConfigs of the cluster contain.
+/// The PATHs contain what is new. Everything else is that of the cluster: MachineDeployments, accepted profiles and settings.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  # What a change of a profile does to the machines of a cluster
+  osmctl diff --cluster new-profile.yaml
+
+  # What two versions of a profile render to
+  osmctl diff old-profile.yaml new-profile.yaml
+
+  # The same for the pools in a file
+  osmctl diff -f pools.yaml old-profile.yaml new-profile.yaml
+
+  # What an upgrade of OSM changes, before you upgrade
+  osmctl-0.1 render pools.yaml -o dir=before
+  osmctl diff before pools.yaml
+
+Exit codes: 0 no differences, 1 differences, more than 1 an error.")]
+pub struct Diff {
+    /// OLD and NEW; with --cluster, what is new
+    #[arg(value_name = "PATH", required_unless_present = "cluster")]
+    paths: Vec<PathBuf>,
+    /// Compare with what the machines of a cluster get now
+    #[arg(long)]
+    cluster: bool,
+    /// With --cluster: only this pool, NAME or NAMESPACE/NAME of a MachineDeployment; can be repeated
+    #[arg(long, value_name = "POOL", requires = "cluster")]
+    pool: Vec<String>,
+    /// File or folder that belongs to both sides; can be repeated
+    #[arg(short, long, value_name = "PATH", conflicts_with = "cluster")]
+    filename: Vec<PathBuf>,
+    /// Settings document of both sides [default: the one in the inputs, or the default settings]. With --cluster: of the new side
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+    /// When to colour
+    #[arg(long, value_enum, default_value_t = Color::Auto)]
+    color: Color,
+    #[command(flatten)]
+    flags: cluster::Flags,
+}
+
+/// Two sides, and whether a part of them could not be compared.
+struct Sides {
+    old: Tree,
+    new: Tree,
+    is_incomplete: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// Unified diffs
+    Text,
+    /// Names of the files that differ
+    Names,
+    /// Differences as JSON, with the texts of both sides
+    Json,
+}
+
+impl Diff {
+    /// Compares and prints.
+    pub fn run(self) -> Result<ExitCode> {
+        let Sides {
+            old,
+            new,
+            is_incomplete,
+        } = self.sides()?;
+        let mut differences = difference::between(&old, &new);
+        samples::merge(&mut differences, [&old, &new]);
+        output::print(&match self.output {
+            Format::Text => {
+                let color = self.color.is_on();
+                differences.iter().map(|one| one.unified(color)).collect()
+            }
+            Format::Names => differences
+                .iter()
+                .map(|one| format!("{} {}\n", one.kind(), one.path))
+                .collect(),
+            Format::Json => json(&differences),
+        })?;
+        Ok(match differences.is_empty() {
+            _ if is_incomplete => ExitCode::from(ERROR),
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        })
+    }
+
+    fn sides(&self) -> Result<Sides> {
+        if self.cluster {
+            return live::sides(&self.flags, &self.paths, self.settings.as_deref(), &self.pool);
+        }
+        let [old, new] = self.paths.as_slice() else {
+            bail!(
+                "the command compares two PATHs, OLD and NEW, but {} are given; provide both, or --cluster",
+                self.paths.len()
+            );
+        };
+        Ok(Sides {
+            old: self.side(old)?,
+            new: self.side(new)?,
+            is_incomplete: false,
+        })
+    }
+
+    fn side(&self, path: &Path) -> Result<Tree> {
+        if let Some(tree) = Tree::read(path)? {
+            return Ok(tree);
+        }
+        let sources: Vec<PathBuf> = [path.to_owned()]
+            .into_iter()
+            .chain(self.filename.iter().cloned())
+            .collect();
+        let manifests = input::manifests(&sources)?;
+        if manifests.machine_deployments.is_empty() && manifests.profiles.is_empty() {
+            bail!(
+                "{} contains no profile and no MachineDeployment; provide one, or a folder that `osmctl render -o dir=` wrote",
+                path.display()
+            );
+        }
+        if manifests.machine_deployments.is_empty() {
+            let of_side = || format!("side {}", path.display());
+            return samples::tree(&manifests.profiles).with_context(of_side);
+        }
+        let settings = input::settings(&manifests, self.settings.as_deref())?.settings;
+        let of_side = || format!("side {}", path.display());
+        let selected = pools::select(&manifests, &sources, &settings, None).with_context(of_side)?;
+        let rendered = pools::render(&selected).with_context(of_side)?;
+        Tree::of(&rendered, &Stage::ALL)
+    }
+}
+
+fn json(differences: &[Difference]) -> String {
+    let differences: Vec<Value> = differences
+        .iter()
+        .map(|one| json!({"path": one.path, "change": one.kind(), "old": one.old, "new": one.new}))
+        .collect();
+    format!("{:#}\n", json!({"differences": differences}))
+}

@@ -1,0 +1,119 @@
+//! Since which version of Operating System Manager templates can use each name. A test fails for a name without a version.
+//!
+//! A new field, helper, late-bound value, variable or function needs a row: add it to the row of the version that will be released next,
+//! in the group in which `osmctl explain` lists it.
+
+/// The names of a group that a release has added.
+struct Added {
+    version: &'static str,
+    group: &'static str,
+    /// Separated by blanks.
+    names: &'static str,
+}
+
+#[rustfmt::skip] // Names fill lines.
+const ADDED: &[Added] = &[
+    Added {
+        version: "0.1.0",
+        group: "data",
+        names: "\
+            kubelet.version kubelet.minor kubelet.featureGates kubelet.configuration kubelet.systemReserved \
+            kubelet.kubeReserved kubelet.evictionHard kubelet.containerLogMaxSize kubelet.containerLogMaxFiles \
+            kubelet.maxPods kubelet.imageGCHighThresholdPercent kubelet.imageGCLowThresholdPercent \
+            kubelet.imageMinimumGCAge kubelet.imageMaximumGCAge cloud.name cloud.external cloud.nodeName cloud.guestAgent \
+            os.name os.family os.selinux os.python.first os.python.otherwise os.distUpgradeOnBoot os.disableAutoUpdate \
+            os.disableLocksmithD os.disableUpdateEngine cluster.apiServer cluster.ca cluster.dnsIPs cluster.dnsDomain \
+            pool.name pool.namespace network.ipFamily network.ipv4 network.ipv6 network.dualStack proxy.http proxy.noProxy \
+            hostCABundle pauseImage initialTaints initialTaints[].key initialTaints[].value initialTaints[].effect \
+            overwriteCloudConfig containerd.registries containerd.registries[].host containerd.registries[].server \
+            containerd.registries[].directory containerd.registries[].credentials containerd.registries[].mirrors \
+            containerd.registries[].mirrors[].url containerd.registries[].mirrors[].skipVerify \
+            containerd.registries[].mirrors[].overridePath containerd.deviceOwnershipFromSecurityContext \
+            downloads.kubelet.baseURL downloads.kubelet.sha256.amd64 downloads.kubelet.sha256.arm64 \
+            downloads.containerd.version downloads.containerd.baseURL downloads.containerd.sha256.amd64 \
+            downloads.containerd.sha256.arm64 downloads.runc.version downloads.runc.baseURL downloads.runc.sha256.amd64 \
+            downloads.runc.sha256.arm64 downloads.cni.version downloads.cni.baseURL downloads.cni.sha256.amd64 \
+            downloads.cni.sha256.arm64 downloads.crictl.version downloads.crictl.baseURL downloads.crictl.sha256.amd64 \
+            downloads.crictl.sha256.arm64 packages.enabled",
+    },
+    Added {
+        version: "0.1.0",
+        group: "helpers",
+        names: "\
+            if unless each with eq ne gt gte lt lte not len lookup and or semver indent json toml yaml shell b64 join trim \
+            concat late download-url checksum-url",
+    },
+    Added {
+        version: "0.1.0",
+        group: "late",
+        names: "\
+            api/token kubelet/token provisioning/secret-name provisioning/sha256 rhel/username rhel/password \
+            rhel/organization rhel/activation-key registry/HOST/username registry/HOST/password",
+    },
+    Added {
+        version: "0.1.0",
+        group: "variables",
+        names: "\
+            .KubeVersion .KubeReserved .SystemReserved .EvictionHard .MaxPods .ImageGCHighThresholdPercent \
+            .ImageGCLowThresholdPercent .ContainerLogMaxSize .ContainerLogMaxFiles .ImageMinimumGCAge .ImageMaximumGCAge \
+            .KubeletFeatureGates .CloudProviderName .ExternalCloudProvider .InTreeCCMAvailable .CloudConfig .ClusterDNSIPs \
+            .KubernetesCACert .ServerURL .HostCACert .HTTPProxy .NoProxy .PauseImage .InitialTaints .NetworkIPFamily \
+            .NetworkConfig .ContainerRuntime .ContainerRuntimeConfig .UbuntuConfig .RockyLinuxConfig .AmazonLinuxConfig \
+            .FlatcarConfig .RhelConfig .Token .SecretName .BootstrapKubeconfig .BootstrapKubeconfigSecretName \
+            .KubeletConfiguration .KubeletSystemdUnit .CNIVersion .ServerAddress .ContainerRuntimeAuthConfig \
+            .RHSubscription",
+    },
+    Added {
+        version: "0.1.0",
+        group: "functions",
+        names: "\
+            and call html index js len not or print printf println urlquery eq ge gt le lt ne date dateInZone date_in_zone \
+            htmlDate htmlDateInZone toDate mustToDate dateModify date_modify mustDateModify must_date_modify unixEpoch \
+            duration durationRound dict get set unset hasKey pluck keys values pick omit merge mustMerge mergeOverwrite \
+            mustMergeOverwrite dig deepCopy mustDeepCopy b32dec b32enc b64dec b64enc fromJson fromJsonArray fromToml \
+            fromYaml fromYamlArray mustFromJson mustToJson mustToPrettyJson mustToRawJson toJson toPrettyJson toRawJson \
+            toToml toYaml sha1sum sha256sum sha512sum adler32sum list tuple append push mustAppend mustPush prepend \
+            mustPrepend concat first mustFirst last mustLast rest mustRest initial mustInitial reverse mustReverse compact \
+            mustCompact uniq mustUniq without mustWithout has mustHas slice mustSlice chunk mustChunk sortAlpha toStrings \
+            join atoi int int64 float64 toDecimal add add1 sub mul div mod max biggest min maxf minf addf add1f subf mulf \
+            divf ceil floor round until untilStep seq base osBase dir osDir clean osClean ext osExt isAbs osIsAbs \
+            regexMatch mustRegexMatch regexFind mustRegexFind regexFindAll mustRegexFindAll regexReplaceAll \
+            mustRegexReplaceAll regexReplaceAllLiteral mustRegexReplaceAllLiteral regexSplit mustRegexSplit regexQuoteMeta \
+            abbrev abbrevboth trunc substr trim trimAll trimall trimPrefix trimSuffix upper lower title untitle swapcase \
+            snakecase kebabcase camelcase initials nospace repeat replace contains hasPrefix hasSuffix quote squote cat \
+            indent nindent wrap wrapWith plural toString splitList split splitn typeOf typeIs typeIsLike kindOf kindIs \
+            deepEqual default empty coalesce all any ternary hello fail urlParse urlJoin semver semverCompare",
+    },
+];
+
+/// The first version that has this name in this group; `None` if no row has it.
+pub fn version(group: &str, name: &str) -> Option<&'static str> {
+    let mut rows = ADDED.iter().filter(|added| added.group == group);
+    let row = rows.find(|added| added.names.split_whitespace().any(|added| added == name))?;
+    Some(row.version)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// Every name of the table: group and name.
+    pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
+        let of = |added: &'static Added| added.names.split_whitespace().map(|name| (added.group, name));
+        ADDED.iter().flat_map(of)
+    }
+
+    #[test]
+    fn versions_are_released_or_the_next() {
+        let next = semver::Version::parse(env!("CARGO_PKG_VERSION")).unwrap();
+        for added in ADDED {
+            assert!(
+                semver::Version::parse(added.version).unwrap() <= next,
+                "{}",
+                added.version
+            );
+        }
+        assert_eq!(version("data", "kubelet.version"), Some("0.1.0"));
+        assert_eq!(version("helpers", "kubelet.version"), None);
+    }
+}

@@ -1,0 +1,422 @@
+//! What a cluster holds, as plain data, and the pools in it. The module `cluster` reads it. What commands make of it are pure functions.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Event;
+use kube::ResourceExt;
+use osm_api::cluster_endpoint::{self, Discovered};
+use osm_api::content::ContentView;
+use osm_api::pool::{self, Pool};
+use osm_api::{
+    ClusterEndpoint, MachineDeployment, OperatingSystemConfig, OperatingSystemProfile, PoolRef, Settings,
+    names,
+};
+
+use crate::input::SettingsMap;
+
+/// Most pools that a message about an unknown name lists.
+const MAX_NAMED: usize = 5;
+
+/// Namespace of MachineDeployments whose namespace is not given.
+const DEFAULT_NAMESPACE: &str = names::KUBE_SYSTEM;
+
+/// What was read of a cluster, or of a management and a worker cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Namespace of the installation.
+    pub namespace: String,
+    pub machine_deployments: Vec<MachineDeployment>,
+    pub configs: Vec<OperatingSystemConfig>,
+    /// Those of the installation, and of the namespaces that MachineDeployments name.
+    pub profiles: Vec<OperatingSystemProfile>,
+    /// CustomOperatingSystemProfiles, which have the same schema.
+    pub custom_profiles: Vec<OperatingSystemProfile>,
+    /// Name of the ConfigMap with the settings of the installation.
+    pub settings_config_map: String,
+    /// The settings document of the installation.
+    pub settings: Option<String>,
+    /// ConfigMaps with the settings of pools.
+    pub settings_maps: Vec<SettingsMap>,
+    /// Where the API server's address and CA are found, the best first.
+    pub endpoints: Vec<Discovered>,
+    /// The CA with which osmctl itself verifies the worker cluster.
+    pub own_ca: Option<String>,
+    /// Events about MachineDeployments, configs and profiles.
+    pub events: Vec<Event>,
+    /// What could not be read.
+    pub unread: Vec<Unread>,
+}
+
+/// A kind of object, or a part of a cluster, that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    MachineDeployments,
+    Configs,
+    Profiles,
+    CustomProfiles,
+    Settings,
+    PoolSettings,
+    Endpoint,
+    Events,
+}
+
+/// Something that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    pub part: Part,
+    /// What, why, and the next step.
+    pub message: String,
+}
+
+impl Snapshot {
+    /// Whether something of this part could not be read, so that what is absent may exist.
+    pub fn lacks(&self, part: Part) -> bool {
+        self.unread.iter().any(|unread| unread.part == part)
+    }
+
+    /// Reports on standard error what could not be read.
+    pub fn warn(&self) {
+        for unread in &self.unread {
+            eprintln!("osmctl: warning: {}", unread.message);
+        }
+    }
+
+    /// What could not be read, for programs.
+    pub fn unread_json(&self) -> Vec<&str> {
+        self.unread.iter().map(|unread| unread.message.as_str()).collect()
+    }
+
+    /// The pools, in order of their names: every MachineDeployment, and every config that has none.
+    pub fn pools(&self) -> Vec<ClusterPool<'_>> {
+        let mut pools: Vec<ClusterPool<'_>> = self
+            .machine_deployments
+            .iter()
+            .map(|md| self.of_machine_deployment(md))
+            .collect();
+        let has_pool = |config: &&OperatingSystemConfig| {
+            let known =
+                |pool: &ClusterPool<'_>| pool.config.is_some_and(|known| std::ptr::eq(known, *config));
+            pools.iter().any(known)
+        };
+        let others: Vec<ClusterPool<'_>> = self
+            .configs
+            .iter()
+            .filter(|config| !has_pool(config))
+            .map(ClusterPool::of_config)
+            .collect();
+        pools.extend(others);
+        pools.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        pools
+    }
+
+    fn of_machine_deployment<'a>(&'a self, md: &'a MachineDeployment) -> ClusterPool<'a> {
+        let pool = PoolRef::from(md);
+        let named = self
+            .configs
+            .iter()
+            .find(|config| config.name_any() == pool.config_name());
+        let holder = named.and_then(|config| ContentView::of(config).pool());
+        let holder = holder.filter(|holder| holder.uid != pool.uid);
+        ClusterPool {
+            config: named.filter(|_| holder.is_none()),
+            machine_deployment: Some(md),
+            namespace: pool.namespace,
+            name: pool.name,
+            holder,
+        }
+    }
+
+    /// The profile of this namespace and name.
+    pub fn profile(&self, (namespace, name): (&str, &str)) -> Option<&OperatingSystemProfile> {
+        let is_it = |profile: &&OperatingSystemProfile| {
+            profile.name_any() == name && profile.namespace().as_deref() == Some(namespace)
+        };
+        self.profiles.iter().find(is_it)
+    }
+
+    /// Namespace and name of the profile that a MachineDeployment asks for, as osc-controller finds it. It is absent if no annotation
+    /// names it and the MachineDeployment is invalid.
+    pub fn profile_name(&self, md: &MachineDeployment) -> Option<(String, String)> {
+        let annotation = |key| pool::annotation(md, key).map(str::to_owned);
+        let name = annotation(names::PROFILE).or_else(|| {
+            let pool = Pool::read(md).ok()?;
+            let system = pool.operating_system.as_str();
+            Some(osm_render::default_name(system, pool.provisioning_utility()))
+        })?;
+        let namespace = annotation(names::PROFILE_NAMESPACE).unwrap_or_else(|| self.namespace.clone());
+        Some((namespace, name))
+    }
+
+    /// How nodes reach the API server with these settings, as osc-controller finds it.
+    pub fn endpoint(&self, settings: &Settings) -> Option<ClusterEndpoint> {
+        cluster_endpoint::choose(settings, &self.endpoints, self.own_ca.as_deref())
+    }
+}
+
+/// When an Event was last seen.
+pub fn event_time(event: &Event) -> Option<Timestamp> {
+    let series = event
+        .series
+        .as_ref()
+        .and_then(|series| series.last_observed_time.as_ref());
+    series
+        .map(|time| time.0)
+        .or_else(|| event.last_timestamp.as_ref().map(|time| time.0))
+        .or_else(|| event.event_time.as_ref().map(|time| time.0))
+        .or_else(|| event.metadata.creation_timestamp.as_ref().map(|time| time.0))
+}
+
+/// A pool of a cluster: a MachineDeployment, its config, or both.
+#[derive(Clone, Debug)]
+pub struct ClusterPool<'a> {
+    /// Namespace of the MachineDeployment; empty for a config that does not name one.
+    pub namespace: String,
+    /// Name of the MachineDeployment, or else of the config.
+    pub name: String,
+    pub machine_deployment: Option<&'a MachineDeployment>,
+    pub config: Option<&'a OperatingSystemConfig>,
+    /// The other pool that has the config of this name.
+    pub holder: Option<PoolRef>,
+}
+
+impl<'a> ClusterPool<'a> {
+    fn of_config(config: &'a OperatingSystemConfig) -> Self {
+        let pool = ContentView::of(config).pool();
+        let (namespace, name) = match pool {
+            Some(pool) => (pool.namespace, pool.name),
+            None => (String::new(), config.name_any()),
+        };
+        Self {
+            namespace,
+            name,
+            machine_deployment: None,
+            config: Some(config),
+            holder: None,
+        }
+    }
+
+    /// Whether the Go implementation created the config, and osc-controller has not rendered it.
+    pub fn is_of_the_go_implementation(&self) -> bool {
+        self.config
+            .is_some_and(|config| ContentView::of(config).pool().is_none())
+    }
+}
+
+/// `namespace/name`.
+impl fmt::Display for ClusterPool<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+/// A name that does not identify a pool.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownPool {
+    #[error(
+        "the cluster has no MachineDeployment; check --context, or --worker-context if the machines have another cluster"
+    )]
+    NoPools,
+    #[error("MachineDeployment {wanted} does not exist; the nearest names are {}", .nearest.join(", "))]
+    NotFound { wanted: String, nearest: Vec<String> },
+    #[error("{} MachineDeployments are named {wanted}; select one of {}", .found.len(), .found.join(", "))]
+    Ambiguous { wanted: String, found: Vec<String> },
+}
+
+/// The pool that a person means: `NAMESPACE/NAME`, or `NAME` in kube-system, or else the only one of this name.
+///
+/// # Errors
+/// No such pool, or several.
+pub fn find<'p, 'a>(pools: &'p [ClusterPool<'a>], wanted: &str) -> Result<&'p ClusterPool<'a>, UnknownPool> {
+    if pools.is_empty() {
+        return Err(UnknownPool::NoPools);
+    }
+    let (namespace, name) = match wanted.split_once('/') {
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (None, wanted),
+    };
+    let is_in = |namespace: &str| {
+        let is_it = |pool: &&ClusterPool<'_>| pool.name == name && pool.namespace == namespace;
+        pools.iter().find(is_it)
+    };
+    if let Some(found) = is_in(namespace.unwrap_or(DEFAULT_NAMESPACE)) {
+        return Ok(found);
+    }
+    let named: Vec<&ClusterPool<'_>> = pools
+        .iter()
+        .filter(|pool| namespace.is_none() && pool.name == name)
+        .collect();
+    match named.as_slice() {
+        [one] => Ok(one),
+        [] => Err(UnknownPool::NotFound {
+            wanted: wanted.to_owned(),
+            nearest: nearest(pools, wanted),
+        }),
+        several => Err(UnknownPool::Ambiguous {
+            wanted: wanted.to_owned(),
+            found: several.iter().map(ToString::to_string).collect(),
+        }),
+    }
+}
+
+fn nearest(pools: &[ClusterPool<'_>], wanted: &str) -> Vec<String> {
+    let compared = |pool: &ClusterPool<'_>| match wanted.contains('/') {
+        true => pool.to_string(),
+        false => pool.name.clone(),
+    };
+    let mut ranked: Vec<(usize, String)> = pools
+        .iter()
+        .map(|pool| (strsim::levenshtein(&compared(pool), wanted), pool.to_string()))
+        .collect();
+    ranked.sort_unstable();
+    ranked.into_iter().take(MAX_NAMED).map(|(_, name)| name).collect()
+}
+
+#[cfg(test)]
+pub mod fixtures {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    pub fn machine_deployment(namespace: &str, name: &str) -> MachineDeployment {
+        serde_json::from_value(json!({
+            "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
+            "metadata": {"name": name, "namespace": namespace, "uid": format!("uid-{namespace}-{name}"),
+                "annotations": {names::PROFILE: "osp-tiny", names::REVISION: "3"}},
+            "spec": {"template": {"spec": {
+                "versions": {"kubelet": "1.34.2"},
+                "providerSpec": {"value": {"cloudProvider": "openstack", "operatingSystem": "ubuntu",
+                    "operatingSystemSpec": {"distUpgradeOnBoot": false}}},
+            }}},
+        }))
+        .unwrap()
+    }
+
+    pub fn condition(type_: &str, status: bool, reason: &str, message: &str) -> Value {
+        json!({"type": type_, "status": if status { "True" } else { "False" }, "reason": reason, "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 2})
+    }
+
+    /// The config of a pool that is rendered and published.
+    pub fn config(md: &MachineDeployment) -> OperatingSystemConfig {
+        let pool = PoolRef::from(md);
+        serde_json::from_value(json!({
+            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemConfig",
+            "metadata": {"name": pool.config_name(), "namespace": "osm", "generation": 2},
+            "spec": {
+                "osName": "ubuntu", "cloudProvider": {"name": "openstack"}, "digest": "d",
+                "machineDeployment": {"namespace": pool.namespace, "name": pool.name, "uid": pool.uid, "revision": "3",
+                    "templateDigest": "t"},
+                "profile": {"namespace": "osm", "name": "osp-tiny", "version": "v1.0.0", "digest": "p"},
+            },
+            "status": {
+                "conditions": [condition("Rendered", true, "Rendered", "rendered from profile osp-tiny v1.0.0"),
+                    condition("Published", true, "Published", "user data is published")],
+                "rendered": {"generation": 2, "digest": "d", "revision": "3"},
+                "published": {"digest": "d", "revision": "3", "bootstrapSecret": "b", "provisioningSecret": "p",
+                    "credentialExpires": "2026-03-01T00:00:00Z"},
+            },
+        }))
+        .unwrap()
+    }
+
+    pub fn profile() -> OperatingSystemProfile {
+        serde_json::from_value(json!({
+            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemProfile",
+            "metadata": {"name": "osp-tiny", "namespace": "osm", "generation": 2},
+            "spec": {"osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0", "templateEngine": "Handlebars",
+                "supportedCloudProviders": [{"name": "openstack"}],
+                "provisioningConfig": {"files": [{"path": "/etc/kubelet-version", "permissions": 644,
+                    "content": {"inline": {"data": "{{kubelet.version}}\n"}}}]}},
+            "status": {"observedGeneration": 2, "conditions": [condition("Accepted", true, "Accepted", "accepted")]},
+        }))
+        .unwrap()
+    }
+
+    /// A cluster in which everything is well.
+    pub fn snapshot() -> Snapshot {
+        let md = machine_deployment("kube-system", "workers");
+        Snapshot {
+            namespace: "osm".to_owned(),
+            configs: vec![config(&md)],
+            machine_deployments: vec![md],
+            profiles: vec![profile()],
+            settings_config_map: names::SETTINGS_CONFIG_MAP.to_owned(),
+            settings: Some(String::new()),
+            ..Snapshot::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fixtures::{config, machine_deployment, snapshot};
+    use super::*;
+
+    fn with(pools: &[(&str, &str)]) -> Snapshot {
+        let machine_deployments = pools
+            .iter()
+            .map(|(namespace, name)| machine_deployment(namespace, name));
+        Snapshot {
+            machine_deployments: machine_deployments.collect(),
+            ..Snapshot::default()
+        }
+    }
+
+    #[test]
+    fn a_pool_is_found_by_what_people_write() {
+        let snapshot = with(&[
+            ("kube-system", "a"),
+            ("team", "a"),
+            ("team", "b"),
+            ("x", "c"),
+            ("y", "c"),
+        ]);
+        let pools = snapshot.pools();
+        let cases = [
+            ("a", Ok("kube-system/a")),
+            ("team/a", Ok("team/a")),
+            ("b", Ok("team/b")),
+            (
+                "c",
+                Err("2 MachineDeployments are named c; select one of x/c, y/c"),
+            ),
+            (
+                "team/bb",
+                Err("MachineDeployment team/bb does not exist; the nearest names are team/b, team/a"),
+            ),
+            (
+                "kube-system/b",
+                Err("MachineDeployment kube-system/b does not exist; the nearest names are kube-system/a"),
+            ),
+        ];
+        for (wanted, expected) in cases {
+            match (find(&pools, wanted), expected) {
+                (Ok(found), Ok(name)) => assert_eq!(found.to_string(), name),
+                (Err(error), Err(text)) => assert!(error.to_string().starts_with(text), "{error}"),
+                (found, _) => panic!("{wanted}: {found:?}"),
+            }
+        }
+        assert_eq!(find(&[], "a").unwrap_err(), UnknownPool::NoPools);
+    }
+
+    #[test]
+    fn a_config_belongs_to_the_pool_whose_uid_it_has() {
+        let mut snapshot = snapshot();
+        let pools = snapshot.pools();
+        assert!(pools[0].config.is_some() && pools.len() == 1);
+        // Recreated under the same name: the config is that of the pool that is gone.
+        let other = machine_deployment("elsewhere", "gone");
+        let mut config = config(&other);
+        config.metadata.name = snapshot.configs[0].metadata.name.clone();
+        snapshot.configs = vec![config];
+        let pools = snapshot.pools();
+        let names: Vec<String> = pools.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["elsewhere/gone", "kube-system/workers"]);
+        assert_eq!(pools[1].holder.as_ref().unwrap().name, "gone");
+        assert!(pools[1].config.is_none() && pools[0].machine_deployment.is_none());
+    }
+}

@@ -1,0 +1,335 @@
+//! `osmctl status`: the pools of a cluster, and what each waits for.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use osm_api::condition::{self, PUBLISHED, RENDERED};
+use osm_api::config::{OperatingSystemConfigStatus, ProfileRef, Published};
+use osm_api::content::ContentView;
+use osm_api::pool;
+use serde_json::{Value, json};
+
+use crate::chain::{self, Link, Problem};
+use crate::output::{Color, Format};
+use crate::snapshot::{ClusterPool, Snapshot};
+use crate::{cluster, output, snapshot, why};
+
+/// Stands for what does not exist.
+const NONE: &str = "-";
+
+/// List the pools of a cluster, and what each waits for
+///
+/// With POOL, the command prints everything about one pool.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  # All pools
+  osmctl status
+
+  # One pool
+  osmctl status kube-system/workers
+
+  # The machines have another cluster than the installation
+  osmctl status --context seed -n cluster-x7k2 --worker-kubeconfig user-cluster.kubeconfig")]
+pub struct Status {
+    /// Pool: NAME or NAMESPACE/NAME of a MachineDeployment [default: all]
+    pool: Option<String>,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+    /// When to colour
+    #[arg(long, value_enum, default_value_t = Color::Auto)]
+    color: Color,
+    #[command(flatten)]
+    cluster: cluster::Flags,
+}
+
+/// A pool with its chain.
+struct Row<'a> {
+    pool: &'a ClusterPool<'a>,
+    links: Vec<Link>,
+}
+
+impl Status {
+    /// Reads the cluster and prints.
+    pub fn run(self) -> Result<ExitCode> {
+        let needs = cluster::Needs {
+            profiles: true,
+            settings: true,
+            events: true,
+            ..cluster::Needs::default()
+        };
+        let snapshot = cluster::read(&self.cluster, needs)?;
+        let pools = snapshot.pools();
+        let now = Timestamp::now();
+        let row = |pool| Row {
+            pool,
+            links: chain::chain(&snapshot, pool, now),
+        };
+        snapshot.warn();
+        let color = self.color.is_on();
+        let text = match (&self.pool, self.output) {
+            (Some(name), Format::Text) => row(snapshot::find(&pools, name)?).details(color),
+            (Some(name), Format::Json) => output::json(&row(snapshot::find(&pools, name)?).json()),
+            (None, Format::Text) => table(&pools.iter().map(row).collect::<Vec<_>>(), &snapshot, color),
+            (None, Format::Json) => {
+                let pools: Vec<Value> = pools.iter().map(|pool| row(pool).json()).collect();
+                output::json(&json!({"pools": pools, "unread": snapshot.unread_json()}))
+            }
+        };
+        output::print(&text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn table(rows: &[Row<'_>], snapshot: &Snapshot, with_color: bool) -> String {
+    if rows.is_empty() {
+        return format!(
+            "No MachineDeployments, and no OperatingSystemConfigs in namespace {}. If the installation has another namespace, set -n.\n",
+            snapshot.namespace
+        );
+    }
+    let head = [
+        "NAMESPACE",
+        "POOL",
+        "PROFILE",
+        "VERSION",
+        "REVISION",
+        "RENDERED",
+        "PUBLISHED",
+        "EXPIRES",
+        "WAITS FOR",
+    ];
+    let lines = rows.iter().map(|row| row.line(with_color));
+    let lines: Vec<_> = std::iter::once(head.map(str::to_owned)).chain(lines).collect();
+    output::table(&lines)
+}
+
+impl Row<'_> {
+    fn status(&self) -> Option<&OperatingSystemConfigStatus> {
+        self.pool.config?.status.as_ref()
+    }
+
+    fn condition(&self, type_: &str) -> Option<&Condition> {
+        condition::find(&self.status()?.conditions, type_)
+    }
+
+    fn profile(&self) -> Option<&ProfileRef> {
+        ContentView::of(self.pool.config?).profile()
+    }
+
+    fn revision(&self) -> Option<&str> {
+        self.pool.machine_deployment.and_then(pool::revision)
+    }
+
+    fn published(&self) -> Option<&Published> {
+        self.status()?.published.as_ref()
+    }
+
+    fn problem(&self) -> Option<(&Link, &Problem)> {
+        chain::first_problem(&self.links)
+    }
+
+    fn line(&self, with_color: bool) -> [String; 9] {
+        let text = |text: Option<&str>| text.unwrap_or(NONE).to_owned();
+        let reason = |type_| text(self.condition(type_).map(|found| found.reason.as_str()));
+        let waits_for = match self.problem() {
+            None => output::paint(output::GREEN, NONE, with_color),
+            Some((link, problem)) => {
+                let text = format!("{}: {}", link.name, problem.reason);
+                output::paint(output::RED, &text, with_color)
+            }
+        };
+        [
+            text(Some(self.pool.namespace.as_str()).filter(|name| !name.is_empty())),
+            self.pool.name.clone(),
+            text(self.profile().map(|profile| profile.name.as_str())),
+            text(self.profile().map(|profile| profile.version.as_str())),
+            text(self.revision()),
+            reason(RENDERED),
+            reason(PUBLISHED),
+            text(self.published().map(|to| to.credential_expires.as_str())),
+            waits_for,
+        ]
+    }
+
+    fn details(&self, with_color: bool) -> String {
+        let mut lines = vec![("Pool", self.pool.to_string())];
+        if let Some(profile) = self.profile() {
+            let ProfileRef {
+                namespace,
+                name,
+                version,
+                ..
+            } = profile;
+            lines.push(("Profile", format!("{namespace}/{name} {version}")));
+        }
+        lines.extend(self.revision().map(|revision| ("Revision", revision.to_owned())));
+        for type_ in [RENDERED, PUBLISHED] {
+            if let Some(found) = self.condition(type_) {
+                let since = output::timestamp(found.last_transition_time.0);
+                let text = format!(
+                    "{} since {since}: {}: {}",
+                    found.status, found.reason, found.message
+                );
+                lines.push((
+                    if type_ == RENDERED {
+                        "Rendered"
+                    } else {
+                        "Published"
+                    },
+                    text,
+                ));
+            }
+        }
+        if let Some(rendered) = self.status().and_then(|status| status.rendered.as_ref()) {
+            lines.push(("Digest", rendered.digest.clone()));
+            lines.extend(
+                rendered
+                    .settings_digest
+                    .clone()
+                    .map(|digest| ("Settings", digest)),
+            );
+            lines.extend(rendered.user_data_bytes.map(|bytes| {
+                let text = format!(
+                    "bootstrap {} bytes, provisioning {} bytes",
+                    bytes.bootstrap, bytes.provisioning
+                );
+                ("User data", text)
+            }));
+        }
+        if let Some(published) = self.published() {
+            lines.push((
+                "Secrets",
+                format!(
+                    "{}, {}",
+                    published.bootstrap_secret, published.provisioning_secret
+                ),
+            ));
+            lines.push(("Published revision", published.revision.clone()));
+            lines.push((
+                "Credentials",
+                format!("expire at {}", published.credential_expires),
+            ));
+        }
+        let lines: Vec<[String; 2]> = lines
+            .into_iter()
+            .map(|(name, text)| [format!("{name}:"), output::visible(&output::one_line(&text))])
+            .collect();
+        let chain = why::text(&self.pool.to_string(), &self.links, with_color);
+        format!("{}\n{chain}", output::table(&lines))
+    }
+
+    fn json(&self) -> Value {
+        let condition = |type_| {
+            self.condition(type_).map(|found| {
+                json!({
+                    "status": found.status, "reason": found.reason, "message": found.message,
+                    "since": found.last_transition_time.0.to_string(),
+                })
+            })
+        };
+        let waits_for = self.problem().map(|(link, problem)| {
+            let mut value = problem.json();
+            if let Some(fields) = value.as_object_mut() {
+                fields.insert("link".to_owned(), link.name.into());
+            }
+            value
+        });
+        json!({
+            "namespace": self.pool.namespace,
+            "name": self.pool.name,
+            "profile": self.profile(),
+            "revision": self.revision(),
+            "rendered": condition(RENDERED),
+            "published": condition(PUBLISHED),
+            "credentialExpires": self.published().map(|to| &to.credential_expires),
+            "secrets": self.published().map(|to| [&to.bootstrap_secret, &to.provisioning_secret]),
+            "waitsFor": waits_for,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::fixtures;
+
+    fn at() -> Timestamp {
+        "2026-02-01T00:00:00Z".parse().unwrap()
+    }
+
+    fn rows<'a>(snapshot: &Snapshot, pools: &'a [ClusterPool<'a>]) -> Vec<Row<'a>> {
+        let row = |pool| Row {
+            pool,
+            links: chain::chain(snapshot, pool, at()),
+        };
+        pools.iter().map(row).collect()
+    }
+
+    #[test]
+    fn the_table_has_what_each_pool_waits_for() {
+        let mut snapshot = fixtures::snapshot();
+        snapshot
+            .machine_deployments
+            .push(fixtures::machine_deployment("team", "new"));
+        let pools = snapshot.pools();
+        let text = table(&rows(&snapshot, &pools), &snapshot, false);
+        let words =
+            |line: usize| -> Vec<&str> { text.lines().nth(line).unwrap().split_whitespace().collect() };
+        assert_eq!(
+            words(1),
+            [
+                "kube-system",
+                "workers",
+                "osp-tiny",
+                "v1.0.0",
+                "3",
+                "Rendered",
+                "Published",
+                "2026-03-01T00:00:00Z",
+                "-"
+            ]
+        );
+        assert_eq!(
+            words(2),
+            [
+                "team",
+                "new",
+                "-",
+                "-",
+                "3",
+                "-",
+                "-",
+                "-",
+                "config:",
+                "no-config"
+            ]
+        );
+        assert!(table(&[], &snapshot, false).contains("No MachineDeployments"));
+    }
+
+    #[test]
+    fn details_and_json_have_the_conditions() {
+        let snapshot = fixtures::snapshot();
+        let pools = snapshot.pools();
+        let rows = rows(&snapshot, &pools);
+        let text = rows[0].details(false);
+        for part in [
+            "Profile:              osm/osp-tiny v1.0.0\n",
+            "True since 2026-01-01T00:00:00Z: Rendered: rendered from profile",
+            "expire at 2026-03-01T00:00:00Z",
+            "kube-system/workers is well.",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let json = rows[0].json();
+        assert_eq!(
+            (&json["waitsFor"], &json["rendered"]["reason"]),
+            (&Value::Null, &json!("Rendered"))
+        );
+    }
+}

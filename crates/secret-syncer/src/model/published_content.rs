@@ -1,0 +1,130 @@
+//! What the published documents of a pool were generated from, tokens excepted. The provisioning Secret holds it beside its document, so
+//! that tokens can be renewed and Secrets restored while the config or the sources of its values can't be used.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use k8s_openapi::ByteString;
+use osm_api::config::{OperatingSystemConfigSpec, StageConfig};
+use osm_api::names;
+use osm_api::profile::CloudProvider;
+use osm_render::{LateValues, Stage};
+use serde::{Deserialize, Serialize};
+
+use crate::model::hmac_key::HmacKey;
+use crate::model::kubeconfig_secret;
+
+/// Most bytes of both entries of a provisioning Secret; etcd refuses requests above 1.5 MiB, and the API server Secrets above 1 MiB.
+const MAX_BYTES: usize = 1_000_000;
+
+/// The parts of a content that documents with other tokens depend on, with the values of sources that these parts refer to. There is no
+/// `Debug`, so that no log shows values.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct PublishedContent {
+    spec: OperatingSystemConfigSpec,
+    values: LateValues,
+}
+
+impl PublishedContent {
+    /// `values` are those of sources. The provisioning stage is left out unless its document has tokens: without them, the document
+    /// itself serves.
+    pub fn of(spec: &OperatingSystemConfigSpec, values: &LateValues) -> Self {
+        let mut spec = spec.clone();
+        // Contents that differ only in these yield the same documents.
+        (spec.digest, spec.profile, spec.os_version) = (None, None, String::new());
+        if let Some(cloud) = &mut spec.cloud_provider {
+            cloud.spec = None;
+        }
+        if let Some(md) = &mut spec.machine_deployment {
+            (md.revision, md.template_digest) = (None, String::new());
+        }
+        if !kubeconfig_secret::is_needed(&spec) {
+            spec.provisioning_config = StageConfig::default();
+            let used = osm_render::late_bound_ids(&spec, Stage::Bootstrap);
+            spec.late_bound.retain(|late| used.contains(&late.id));
+        }
+        let of_source = |id: &str| {
+            let mut late_bound = spec.late_bound.iter();
+            late_bound.any(|late| late.id == id && late.source.is_some())
+        };
+        let values = values.iter().filter(|(id, _)| of_source(id));
+        let values = values.map(|(id, value)| (id.clone(), value.clone())).collect();
+        Self { spec, values }
+    }
+
+    /// For the entry of the Secret whose document has so many bytes; `None` where the Secret would be too large.
+    pub fn entry(&self, document_bytes: usize) -> Option<String> {
+        let json = serde_json::to_string(self).ok()?;
+        (json.len().saturating_add(document_bytes) <= MAX_BYTES).then_some(json)
+    }
+
+    pub fn spec(&self) -> &OperatingSystemConfigSpec {
+        &self.spec
+    }
+
+    pub fn values(&self) -> &LateValues {
+        &self.values
+    }
+
+    pub fn is_edge(&self) -> bool {
+        let cloud = self.spec.cloud_provider.as_ref();
+        cloud.is_some_and(|cloud| cloud.name == CloudProvider::Edge)
+    }
+
+    pub fn needs_kubeconfig_secret(&self) -> bool {
+        kubeconfig_secret::is_needed(&self.spec)
+    }
+}
+
+/// Name of the Secret with this provisioning document and content of a pool: nothing else has this name.
+pub fn provisioning_secret_name(
+    pool: &str,
+    key: &HmacKey,
+    provisioning: &str,
+    content: Option<&str>,
+) -> String {
+    let parts: Vec<&[u8]> = std::iter::once(provisioning)
+        .chain(content)
+        .map(str::as_bytes)
+        .collect();
+    names::provisioning_secret_name(pool, &key.mac(&parts))
+}
+
+/// A provisioning document that is published, with its content. `Debug` shows only the name of the Secret.
+#[derive(Clone)]
+pub struct PublishedDocument {
+    /// Name of the provisioning Secret.
+    pub secret: String,
+    pub document: String,
+    pub content: PublishedContent,
+}
+
+impl PublishedDocument {
+    /// From the data entries of the Secret with this name. `None`: the name is not that of these entries, or another version of this
+    /// program wrote a content that this one would write in another way.
+    pub fn read(
+        secret: &str,
+        entries: &BTreeMap<String, ByteString>,
+        pool: &str,
+        key: &HmacKey,
+    ) -> Option<Self> {
+        let text = |name: &str| std::str::from_utf8(&entries.get(name)?.0).ok();
+        let (document, json) = (text(names::CLOUD_CONFIG_KEY)?, text(names::CONTENT_KEY)?);
+        if secret != provisioning_secret_name(pool, key, document, Some(json)) {
+            return None;
+        }
+        let content: PublishedContent = serde_json::from_str(json).ok()?;
+        let again = PublishedContent::of(&content.spec, &content.values);
+        (again.entry(document.len()).as_deref() == Some(json)).then(|| Self {
+            secret: secret.to_owned(),
+            document: document.to_owned(),
+            content,
+        })
+    }
+}
+
+impl fmt::Debug for PublishedDocument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublishedDocument({})", self.secret)
+    }
+}

@@ -1,0 +1,143 @@
+//! Why the content of a config is not published now. What is published already is kept meanwhile: its tokens are renewed, and what is
+//! damaged is restored from the [content](crate::model::published_content) in the provisioning Secret.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use osm_api::condition::Verdict;
+use osm_api::{Reason, names};
+
+use crate::model::existing::ExistingObjects;
+use crate::model::gathered::{Gathered, PublishedRecord};
+use crate::model::ownership::OwnershipLabels;
+use crate::model::seal::is_sealed;
+use crate::model::view::ConfigView;
+use crate::plan::remember::remember;
+use crate::plan::waiting::{self, REPORT_AFTER, REPORT_UNCONFIRMED_AFTER};
+use crate::plan::{inputs, messages, retention};
+
+/// New content is held back.
+#[derive(Debug)]
+pub struct Hold {
+    pub verdict: Verdict,
+    /// Short waits for another controller are normal and are not reported.
+    report_after: SignedDuration,
+}
+
+impl Hold {
+    fn now(reason: Reason, message: String) -> Self {
+        Self {
+            verdict: messages::not_published(reason, message),
+            report_after: SignedDuration::ZERO,
+        }
+    }
+
+    /// Whether it is more than the turn of another controller.
+    pub fn is_failure(&self) -> bool {
+        self.report_after.is_zero()
+    }
+
+    /// How long it is still too early to act on it.
+    pub fn is_early(&self, now: Timestamp, since: Option<Timestamp>) -> Option<Duration> {
+        waiting::is_early(now, since, self.report_after)
+    }
+}
+
+/// Why the content of this config is held back; `None`: it may be published. `config` is of a pool that exists.
+pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
+    let Some(rendered) = config.confirmed() else {
+        let (report_after, verdict) = match &config.status.rendered {
+            None => (REPORT_AFTER, messages::awaiting_rendering()),
+            // It is osc-controller's turn: it corrects what others wrote.
+            Some(_) => (REPORT_UNCONFIRMED_AFTER, messages::unconfirmed_generation()),
+        };
+        return Some(Hold {
+            verdict,
+            report_after,
+        });
+    };
+    // Machines of an edge pool are not created by machine-controller, so nothing sets a revision for them.
+    if rendered.revision.is_none() && !config.is_edge {
+        return Some(Hold {
+            verdict: messages::awaiting_revision(),
+            report_after: REPORT_AFTER,
+        });
+    }
+    if let Some(problem) = &gathered.outdated_definitions {
+        return Some(Hold::now(
+            Reason::DefinitionsOutdated,
+            messages::outdated_definitions(problem),
+        ));
+    }
+    let inputs = match inputs::choose(gathered) {
+        Ok(inputs) => inputs,
+        Err(problem) => return Some(Hold::now(problem.reason(), problem.to_string())),
+    };
+    let bootstrap = &gathered.existing.bootstrap.as_deref()?.meta;
+    let is_new = bootstrap.annotation(names::INPUTS_MAC) != Some(&inputs.mac);
+    let revision = rendered.revision.as_deref().unwrap_or_default();
+    let has_new_revision = bootstrap.annotation(names::MACHINE_DEPLOYMENT_REVISION) != Some(revision);
+    let kept = retention::documents(gathered);
+    (is_new && !retention::has_room(kept, has_new_revision)).then(|| {
+        Hold::now(
+            Reason::TooManyDocuments,
+            messages::too_many_documents(kept, retention::next_expiry(gathered)),
+        )
+    })
+}
+
+/// What the cluster says is published for the pool of a config; `None` where nothing trustworthy does.
+///
+/// Annotations of a bootstrap Secret that was altered prove nothing. Without it, the status speaks; but the status may lag behind, so
+/// only if it is of the revision that machines are created with. A revision never goes back.
+pub fn record(gathered: &Gathered, config: &ConfigView) -> Option<PublishedRecord> {
+    let status = config.status.published.as_ref();
+    let md = config.machine_deployment.as_ref()?;
+    let ownership = OwnershipLabels::new(&gathered.name, &gathered.pool, &gathered.clusters.management, md);
+    let ExistingObjects { bootstrap, .. } = &gathered.existing;
+    let trusted = bootstrap
+        .as_deref()
+        .filter(|secret| is_sealed(&gathered.key, secret) && ownership.are_on(&secret.meta));
+    if let Some(secret) = trusted {
+        let of = |name: &str| secret.meta.annotation(name).map(str::to_owned);
+        return Some(PublishedRecord {
+            provisioning_secret: of(names::PROVISIONING_SECRET)?,
+            revision: of(names::MACHINE_DEPLOYMENT_REVISION)?,
+            digest: status
+                .map(|published| published.digest.clone())
+                .unwrap_or_default(),
+            published_from: of(names::PUBLISHED_FROM).unwrap_or_default(),
+            inputs_mac: of(names::INPUTS_MAC).unwrap_or_default(),
+        });
+    }
+    let revision = config
+        .status
+        .rendered
+        .as_ref()?
+        .revision
+        .as_deref()
+        .unwrap_or_default();
+    let published = status.filter(|published| published.revision == revision)?;
+    Some(PublishedRecord {
+        provisioning_secret: published.provisioning_secret.clone(),
+        revision: published.revision.clone(),
+        digest: published.digest.clone(),
+        published_from: String::new(),
+        inputs_mac: String::new(),
+    })
+}
+
+/// What has to be read of what is published, because new content is held back.
+pub fn needed_record(gathered: &Gathered) -> Option<PublishedRecord> {
+    let config = gathered.config.as_deref()?;
+    let is_of_another = config
+        .made_in
+        .as_ref()
+        .is_some_and(|made_in| *made_in != gathered.clusters.worker);
+    if config.machine_deployment.is_none() || config.is_retired() || is_of_another {
+        return None;
+    }
+    let since = remember(gathered).waiting_since;
+    of(gathered, config).filter(|hold| hold.is_early(gathered.now, since).is_none())?;
+    record(gathered, config)
+}

@@ -1,0 +1,166 @@
+//! Connections and watches do not grow with what pools name: a watch ends with the last pool that needs it.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_api::rbac::Service;
+use osm_testkit::{Options, check, wait_for};
+use serde_json::json;
+
+use crate::world::{DEADLINE, World, machine_deployment, profile};
+
+/// Requests at the same time have connections of their own, which stay open for a while.
+const OF_WORKERS: usize = 12;
+
+/// An idle connection is closed after 90 seconds.
+const IDLE_CLOSED: Duration = Duration::from_secs(150);
+
+impl World {
+    /// Open sockets of a service.
+    fn sockets(&self, service: Service) -> Result<usize> {
+        let pid = self.installed.process(service)?.pid();
+        let files = std::fs::read_dir(format!("/proc/{pid}/fd"))?;
+        Ok(files
+            .flatten()
+            .filter_map(|file| std::fs::read_link(file.path()).ok())
+            .filter(|target| target.to_string_lossy().starts_with("socket:"))
+            .count())
+    }
+
+    async fn has_sockets(&self, service: Service, most: usize) -> Result<()> {
+        let what = format!("at most {most} sockets of {}", service.name());
+        wait_for(&what, IDLE_CLOSED, async || {
+            let now = self.sockets(service)?;
+            ensure!(now <= most, "{now}");
+            Ok(Some(()))
+        })
+        .await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn config_maps_of_pools_are_watched_once() -> Result<()> {
+    const MAPS: usize = 40;
+    let world = World::start(Options::default()).await?;
+    world
+        .accepted_profile("osp-tiny", "v1.0.0", "{{cluster.dnsDomain}}\n")
+        .await?;
+    for i in 0..=MAPS {
+        let document = format!("cluster: {{dnsDomain: domain-{i}.example}}");
+        world
+            .apply(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("map-{i}"), "namespace": "kube-system"},
+                "data": {names::SETTINGS_KEY: document}}))
+            .await?;
+    }
+    world.pool("p", "osp-tiny").await?;
+    world.stamp("p", 1).await?;
+    let name_map = async |i: usize| {
+        let annotation =
+            json!({"metadata": {"annotations": {names::SETTINGS: format!("fromConfigMap: map-{i}")}}});
+        world.patch_pool("p", annotation).await?;
+        // Of one revision, only some contents are kept.
+        let revision = u64::try_from(i)? + 1;
+        world.stamp("p", revision).await?;
+        let domain = format!("domain-{i}.example");
+        world
+            .machine_with("p", revision, |machine| machine.text.contains(&domain))
+            .await
+    };
+    name_map(0).await?;
+    let before = world.sockets(Service::OscController)?;
+    for i in 1..=MAPS {
+        name_map(i).await?;
+    }
+    world
+        .has_sockets(Service::OscController, before + OF_WORKERS)
+        .await?;
+    // The one that is named is followed.
+    let maps = world.api::<k8s_openapi::api::core::v1::ConfigMap>("kube-system");
+    let change = json!({"data": {names::SETTINGS_KEY: "cluster: {dnsDomain: changed.example}"}});
+    let (params, patch) = (
+        kube::api::PatchParams::default(),
+        kube::api::Patch::Merge(&change),
+    );
+    maps.patch(&format!("map-{MAPS}"), &params, &patch).await?;
+    let revision = u64::try_from(MAPS)? + 2;
+    world.stamp("p", revision).await?;
+    world
+        .machine_with("p", revision, |machine| machine.text.contains("changed.example"))
+        .await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watches_of_sources_end_and_machine_deployments_are_watched_once() -> Result<()> {
+    const SOURCES: usize = 30;
+    let world = World::start(Options::default()).await?;
+    let mut red = profile("osp-red", "v1.0.0", "one\n");
+    red["spec"]["osName"] = json!("rhel");
+    world.apply(&red).await?;
+    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+    world.pool("plain", "osp-tiny").await?;
+    world.stamp("plain", 1).await?;
+    world.machine("plain", 1).await?;
+    let before = world.sockets(Service::SecretSyncer)?;
+
+    let pools: Vec<String> = (0..SOURCES).map(|i| format!("red-{i}")).collect();
+    for (i, name) in pools.iter().enumerate() {
+        let mut pool = machine_deployment(name, "osp-red");
+        let provider = pool
+            .pointer_mut("/spec/template/spec/providerSpec/value")
+            .context("the provider")?;
+        provider["operatingSystem"] = json!("rhel");
+        provider["operatingSystemSpec"] = json!({"rhelSubscriptionManagerUser": "user", "rhelSubscriptionManagerPassword": format!("password-{i}")});
+        world.apply(&pool).await?;
+        world.stamp(name, 1).await?;
+    }
+    for (i, name) in pools.iter().enumerate() {
+        let document = world.fetch(&world.machine(name, 1).await?).await?;
+        ensure!(document.contains(&format!("password-{i}")), "{name}");
+    }
+    world
+        .has_sockets(Service::SecretSyncer, before + OF_WORKERS)
+        .await?;
+    // A change is seen.
+    let changed = json!({"spec": {"template": {"spec": {"providerSpec": {"value": {"operatingSystemSpec":
+        {"rhelSubscriptionManagerPassword": "another"}}}}}}});
+    world.patch_pool("red-0", changed).await?;
+    wait_for("the new password", DEADLINE, async || {
+        let document = world.fetch(&world.machine("red-0", 1).await?).await?;
+        check(document.contains("another"))
+    })
+    .await?;
+
+    // A Secret of each registry is followed for as long as the settings name it.
+    let registries: Vec<_> = (0..SOURCES)
+        .map(|i| json!({"host": format!("r{i}.example"), "credentials": {"name": format!("login-{i}")}}))
+        .collect();
+    for i in 0..SOURCES {
+        let login = json!({"username": "user", "password": format!("login-{i}")});
+        world
+            .apply(&json!({"apiVersion": "v1", "kind": "Secret", "stringData": login,
+                "metadata": {"name": format!("login-{i}"), "namespace": CLOUD_INIT_SETTINGS}}))
+            .await?;
+    }
+    let settings = json!({"containerd": {"registries": registries}});
+    world.set_settings(&settings.to_string()).await?;
+    let has_login = async |wanted: bool| {
+        wait_for("the registries' credentials", DEADLINE, async || {
+            let document = world.fetch(&world.machine("plain", 1).await?).await?;
+            check(document.contains("login-29") == wanted)
+        })
+        .await
+    };
+    has_login(true).await?;
+    ensure!(
+        world.sockets(Service::SecretSyncer)? >= before + SOURCES,
+        "each has a watch"
+    );
+    world.set_settings("").await?;
+    has_login(false).await?;
+    world
+        .has_sockets(Service::SecretSyncer, before + OF_WORKERS)
+        .await?;
+    Ok(())
+}

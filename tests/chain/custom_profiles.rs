@@ -1,0 +1,187 @@
+//! osp-controller copies CustomOperatingSystemProfiles, with the rights of the table, and leaves profiles of other authors alone.
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, CustomResourceExt, ResourceExt};
+use osm_api::custom_profile::CustomOperatingSystemProfile;
+use osm_api::rbac::{Installation, Service};
+use osm_api::{OperatingSystemProfile, names};
+use osm_testkit::{Options, check, wait_for};
+use serde_json::{Value, json};
+
+use crate::world::{DEADLINE, NAMESPACE, TEAM, World, installation, profile};
+
+/// A definition as KKP has it: of the same fields, with neither rules nor a status.
+fn definition() -> Result<Value> {
+    let mut definition: CustomResourceDefinition = OperatingSystemProfile::crd();
+    definition.metadata.name = Some("customoperatingsystemprofiles.operatingsystemmanager.k8c.io".to_owned());
+    definition.spec.names = serde_json::from_value(json!({
+        "kind": "CustomOperatingSystemProfile", "plural": "customoperatingsystemprofiles",
+        "singular": "customoperatingsystemprofile", "shortNames": ["cosp"],
+    }))?;
+    let version = definition.spec.versions.first_mut().context("a version")?;
+    (version.subresources, version.additional_printer_columns) = (None, None);
+    let mut definition = serde_json::to_value(definition)?;
+    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+    let spec = definition.pointer_mut(schema).and_then(Value::as_object_mut);
+    let spec = spec.context("the schema of the spec")?;
+    spec.remove("x-kubernetes-validations").context("the rule")?;
+    let version = spec
+        .get_mut("properties")
+        .and_then(|fields| fields.pointer_mut("/version"))
+        .and_then(Value::as_object_mut);
+    version
+        .context("the version")?
+        .remove("pattern")
+        .context("the pattern")?;
+    Ok(definition)
+}
+
+fn custom(namespace: &str, name: &str, version: &str, text: &str) -> Value {
+    let mut object = profile(name, version, text);
+    object["kind"] = json!("CustomOperatingSystemProfile");
+    object["metadata"]["namespace"] = json!(namespace);
+    object
+}
+
+impl World {
+    fn profiles_in(&self, namespace: &str) -> Api<OperatingSystemProfile> {
+        Api::namespaced(self.managed.clone(), namespace)
+    }
+
+    /// Waits until osp-controller has accepted the copy in this version.
+    async fn copy(&self, namespace: &str, name: &str, version: &str) -> Result<OperatingSystemProfile> {
+        let what = format!("{namespace}/{name} to be accepted in {version}");
+        let found = wait_for(&what, DEADLINE, async || {
+            let copy = self.profiles_in(namespace).get(name).await?;
+            let accepted = copy.status.as_ref().and_then(|status| status.accepted.as_ref());
+            let is_good =
+                copy.spec.version == version && accepted.is_some_and(|found| found.version == version);
+            Ok(is_good.then_some(copy))
+        });
+        found.await.map_err(|error| error.context(self.installed.logs()))
+    }
+}
+
+async fn start() -> Result<World> {
+    let installation = Installation {
+        custom_profiles: true,
+        ..installation()
+    };
+    let mut world = World::start_as_without_services(Options::default(), installation).await?;
+    world.installed.start(Service::OspController).await?;
+    Ok(world)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn custom_profiles_are_copied_and_followed() -> Result<()> {
+    let world = start().await?;
+    // Without KKP's definition, osp-controller is not ready and does everything else.
+    let missing = wait_for("the missing definition to be reported", DEADLINE, async || {
+        let (code, body) = world.installed.get(Service::OspController, "/readyz").await?;
+        Ok((code == 503 && body.contains("CustomOperatingSystemProfile is missing")).then_some(body))
+    });
+    let body = missing.await?;
+    ensure!(body.contains("--custom-profiles"), "{body}");
+    world.accepted_profile("osp-other", "v1.0.0", "other\n").await?;
+
+    // It appears, and is followed in each namespace.
+    world.apply(&definition()?).await?;
+    for namespace in [NAMESPACE, TEAM] {
+        let applied = wait_for("the definition to be served", DEADLINE, async || {
+            world.apply(&custom(namespace, "mine", "v1.0.0", "one\n")).await?;
+            Ok(Some(()))
+        });
+        applied.await?;
+        let copy = world.copy(namespace, "mine", "v1.0.0").await?;
+        ensure!(
+            copy.labels()
+                .get(names::CUSTOM_PROFILE)
+                .is_some_and(|value| value == "true")
+        );
+        let sources: Api<CustomOperatingSystemProfile> = Api::namespaced(world.managed.clone(), namespace);
+        let source = sources.get("mine").await?;
+        let [owner] = copy.owner_references() else {
+            anyhow::bail!("{copy:?}")
+        };
+        ensure!(
+            Some(&owner.uid) == source.metadata.uid.as_ref() && owner.kind == "CustomOperatingSystemProfile"
+        );
+        world.apply(&custom(namespace, "mine", "v1.1.0", "two\n")).await?;
+        world.copy(namespace, "mine", "v1.1.0").await?;
+    }
+    wait_for("osp-controller to be ready", DEADLINE, async || {
+        check(world.installed.is_ready(Service::OspController).await)
+    })
+    .await?;
+
+    // A copy that someone edits or deletes is restored.
+    let edit = json!({"spec": {"version": "v9.0.0", "osVersion": "edited"}});
+    let profiles = world.profiles();
+    profiles
+        .patch("mine", &PatchParams::default(), &Patch::Merge(&edit))
+        .await?;
+    let copy = world.copy(NAMESPACE, "mine", "v1.1.0").await?;
+    ensure!(copy.spec.os_version != "edited");
+    world.delete(&profiles, "mine").await?;
+    wait_for("another copy", DEADLINE, async || {
+        let again = profiles.get("mine").await?;
+        check(again.metadata.uid != copy.metadata.uid)
+    })
+    .await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_with_a_custom_profile_is_an_event_and_a_metric() -> Result<()> {
+    let world = start().await?;
+    world.apply(&definition()?).await?;
+    world.accepted_profile("theirs", "v1.0.0", "theirs\n").await?;
+    wait_for("the definition to be served", DEADLINE, async || {
+        world.apply(&custom(NAMESPACE, "mine", "v1.0.0", "one\n")).await?;
+        Ok(Some(()))
+    })
+    .await?;
+    world.copy(NAMESPACE, "mine", "v1.0.0").await?;
+
+    // The last good content stays while the source has no new version.
+    world.apply(&custom(NAMESPACE, "mine", "v1.0.0", "two\n")).await?;
+    let note = world
+        .event(NAMESPACE, "mine", "CustomProfileVersionUnchanged")
+        .await?;
+    ensure!(
+        note.contains("still v1.0.0") && note.contains("new version"),
+        "{note}"
+    );
+    let copy = serde_json::to_string(&world.copy(NAMESPACE, "mine", "v1.0.0").await?.spec)?;
+    ensure!(copy.contains("one\\n") && !copy.contains("two\\n"), "{copy}");
+    let (_, metrics) = world.installed.get(Service::OspController, "/metrics").await?;
+    let counted =
+        r#"osm_objects{condition="Copied",reason="CustomProfileVersionUnchanged",status="False"} 1"#;
+    ensure!(metrics.contains(counted), "{metrics}");
+    world.apply(&custom(NAMESPACE, "mine", "v1.0.1", "two\n")).await?;
+    world.copy(NAMESPACE, "mine", "v1.0.1").await?;
+    world.event(NAMESPACE, "mine", "CustomProfileCopied").await?;
+
+    // Profiles of other authors and names of default profiles are left alone.
+    for taken in ["theirs", "osp-ubuntu"] {
+        world.apply(&custom(NAMESPACE, taken, "v7.0.0", "mine\n")).await?;
+        world.event(NAMESPACE, taken, "CustomProfileNameTaken").await?;
+        let stored = world.profiles().get(taken).await?;
+        ensure!(stored.spec.version != "v7.0.0" && stored.owner_references().is_empty());
+    }
+
+    // What only the definition of profiles refuses is reported without its value.
+    world
+        .apply(&custom(NAMESPACE, "invalid", "hunter2", "text\n"))
+        .await?;
+    let note = world.event(NAMESPACE, "invalid", "CustomProfileInvalid").await?;
+    ensure!(
+        note.contains("spec.version") && !note.contains("hunter2"),
+        "{note}"
+    );
+    ensure!(world.profiles().get_opt("invalid").await?.is_none());
+    ensure!(!world.installed.logs().contains("hunter2"));
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! A worker cluster whose API server answers with what no API server should. The services stay within the memory that the chart grants, the
+//! management cluster's work goes on, and `/readyz` and a metric name the cluster.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use osm_api::rbac::{ClusterKind, Service};
+use osm_testkit::{Options, check, wait_for};
+
+use crate::fake_server::{Call, FakeServer};
+use crate::world::{DEADLINE, World};
+
+/// Both that have a kubeconfig of the worker cluster.
+const BOTH: [Service; 2] = [Service::OscController, Service::SecretSyncer];
+
+/// The limit of the chart.
+const MEMORY: u64 = 256 * 1024 * 1024;
+
+/// Of size or time: which of them comes first depends on the machine.
+const EXCEEDED: &str = "check that server";
+
+/// An answer is read for up to 30 seconds, and a page that is too large is asked for three times.
+const NOTICED_WITHIN: Duration = Duration::from_secs(180);
+
+/// How the server answers.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    /// A list that never ends.
+    Endless,
+    /// One object of a GiB.
+    LargeObject,
+    /// A list, one byte after the other.
+    ByteByByte,
+    /// More objects than are kept, in pages as they are asked for.
+    ManyObjects,
+    /// More objects than are kept, in one page whatever is asked for.
+    OneLargePage,
+    /// No JSON.
+    Garbage,
+    /// An error with a message that never ends.
+    EndlessError,
+    /// A redirect to another server.
+    Redirect,
+    /// A list without objects, and then a watch with a line that never ends.
+    EndlessLine,
+    /// Objects that take many times their size once they are decoded.
+    DenseObjects,
+}
+
+async fn respond(mut to: Call, answer: Answer) -> Result<()> {
+    to.head(match answer {
+        Answer::EndlessError => "500 Internal Server Error",
+        Answer::Redirect => "302 Found\r\nLocation: /elsewhere",
+        _ => "200 OK",
+    })
+    .await?;
+    let list = |token: &str, items: &str| {
+        let token = format!(r#"{{"resourceVersion": "1", "continue": "{token}"}}"#);
+        format!(r#"{{"kind": "List", "metadata": {token}, "items": [{items}]}}"#)
+    };
+    let objects = |from: usize, to: usize| {
+        let object = |i| {
+            format!(
+                r#"{{"metadata": {{"name": "n{i}", "namespace": "a", "uid": "u{i}", "resourceVersion": "1"}}}}"#
+            )
+        };
+        (from..to).map(object).collect::<Vec<_>>().join(",")
+    };
+    let endless = vec![b'x'; 64 * 1024];
+    match answer {
+        Answer::Endless => {
+            to.send(br#"{"kind": "List", "metadata": {"resourceVersion": "1"}, "items": ["#)
+                .await?;
+            let page = objects(0, 1000) + ",";
+            loop {
+                to.send(page.as_bytes()).await?;
+            }
+        }
+        Answer::LargeObject => {
+            to.send(br#"{"metadata": {"resourceVersion": "1"}, "items": [{"metadata": {"name": ""#)
+                .await?;
+            for _ in 0..16 * 1024 {
+                to.send(&endless).await?;
+            }
+            to.send(br#""}}]}"#).await?;
+        }
+        Answer::ByteByByte => loop {
+            to.send(b" ").await?;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        },
+        Answer::ManyObjects => {
+            let (from, limit) = (to.number("continue"), to.number("limit"));
+            let page = list(&(from + limit).to_string(), &objects(from, from + limit));
+            to.send(page.as_bytes()).await?;
+        }
+        Answer::OneLargePage => {
+            to.send(br#"{"metadata": {"resourceVersion": "1"}, "items": ["#)
+                .await?;
+            let objects = objects(0, 1000) + ",";
+            for _ in 0..1000 {
+                to.send(objects.as_bytes()).await?;
+            }
+            to.send(b"null]}").await?;
+        }
+        Answer::Garbage => to.send(b"<html></html>").await?,
+        Answer::EndlessError => loop {
+            to.send(&endless).await?;
+        },
+        Answer::Redirect => {}
+        Answer::EndlessLine if to.is_watch() => loop {
+            to.send(&endless).await?;
+        },
+        Answer::EndlessLine => to.send(list("", "").as_bytes()).await?,
+        Answer::DenseObjects => {
+            let numbers = "0,".repeat(1024 * 1024);
+            let object = |i: usize| {
+                format!(
+                    r#"{{"metadata": {{"name": "n{i}", "uid": "u{i}", "resourceVersion": "1"}}, "spec": {{"template": [{numbers}0]}}}}"#
+                )
+            };
+            to.send(list("", &[object(0), object(1), object(2)].join(",")).as_bytes())
+                .await?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until a service has noticed, and checks that nothing else suffers.
+async fn withstood(world: &World, service: Service, answer: Answer, told: &str) -> Result<()> {
+    let name = service.name();
+    let what = format!("{name} to name the worker cluster, whose answer is {answer:?}");
+    wait_for(&what, NOTICED_WITHIN, async || {
+        let (_, ready) = world.installed.get(service, "/readyz").await?;
+        let (_, metrics) = world.installed.get(service, "/metrics").await?;
+        let named = |line: &&str| line.contains("in the worker cluster: not yet") && line.contains(told);
+        let counted = |line: &&str| {
+            line.starts_with("osm_api_answers_refused_total{cluster=\"worker\"")
+                || line.starts_with("osm_watch_errors_total{cluster=\"worker\"")
+        };
+        ensure!(
+            (told.is_empty() || ready.lines().any(|line| named(&line)))
+                && metrics.lines().any(|line| counted(&line)),
+            "{ready}"
+        );
+        Ok(Some(()))
+    })
+    .await
+    .map_err(|error| error.context(world.installed.logs()))?;
+    // The watches of the management cluster go on.
+    for (document, valid) in [("more: 1", 0), ("", 1)] {
+        world.set_settings(document).await?;
+        let line = format!("osm_settings_valid {valid}");
+        wait_for(&format!("{name}: {line}"), DEADLINE, async || {
+            let (_, metrics) = world.installed.get(service, "/metrics").await?;
+            check(metrics.lines().any(|found| found == line))
+        })
+        .await?;
+    }
+    let peak = world.installed.process(service)?.peak_rss_bytes()?;
+    println!("{name}, {answer:?}: at most {} MiB", peak >> 20);
+    ensure!(peak < MEMORY, "{name}, {answer:?}: {} MiB", peak >> 20);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_a_worker_cluster_answers_memory_is_bounded_and_the_other_cluster_is_served() -> Result<()> {
+    let mut world = World::start_in_two_without_services(Options::default()).await?;
+    for (answer, told) in [
+        (Answer::Garbage, "is not a list of the Kubernetes API"),
+        (Answer::Redirect, "is not a list of the Kubernetes API"),
+        (Answer::EndlessLine, ""),
+        (Answer::DenseObjects, ""),
+        (Answer::EndlessError, EXCEEDED),
+        (Answer::LargeObject, EXCEEDED),
+        (Answer::Endless, EXCEEDED),
+        (Answer::OneLargePage, EXCEEDED),
+        (Answer::ByteByByte, "took longer than"),
+        (Answer::ManyObjects, "there are more than 50000 objects"),
+    ] {
+        // Requests that follow a redirect.
+        let followed = Arc::new(AtomicUsize::new(0));
+        let counter = followed.clone();
+        let hostile = FakeServer::start(move |call| {
+            counter.fetch_add(usize::from(call.target.contains("/elsewhere")), Ordering::SeqCst);
+            respond(call, answer)
+        })
+        .await?;
+        for service in BOTH {
+            world
+                .installed
+                .replace_kubeconfig(service, ClusterKind::Worker, &hostile.kubeconfig())?;
+            world.installed.start(service).await?;
+        }
+        for service in BOTH {
+            withstood(&world, service, answer, told).await?;
+            world.installed.kill9(service)?;
+        }
+        assert_eq!(followed.load(Ordering::SeqCst), 0, "redirects are not followed");
+    }
+    Ok(())
+}
