@@ -1,5 +1,7 @@
-//! Connections and watches do not grow with what pools name: a watch ends with the last pool that needs it.
+//! A service has one connection to the API server for all requests and watches. Watches do not grow with what pools name: one ends with
+//! the last pool that needs it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -10,32 +12,72 @@ use serde_json::json;
 
 use crate::world::{DEADLINE, World, machine_deployment, profile};
 
-/// Requests at the same time have connections of their own, which stay open for a while.
-const OF_WORKERS: usize = 12;
+/// A watch ends soon after its last user has gone.
+const WATCH_ENDS: Duration = Duration::from_secs(60);
 
-/// An idle connection is closed after 90 seconds.
-const IDLE_CLOSED: Duration = Duration::from_secs(150);
+/// The state of an established connection in `/proc/net/tcp`.
+const ESTABLISHED: &str = "01";
 
 impl World {
-    /// Open sockets of a service.
-    fn sockets(&self, service: Service) -> Result<usize> {
+    /// Connections of a service to the API server.
+    fn connections(&self, service: Service) -> Result<usize> {
         let pid = self.installed.process(service)?.pid();
-        let files = std::fs::read_dir(format!("/proc/{pid}/fd"))?;
-        Ok(files
+        let sockets: BTreeSet<String> = std::fs::read_dir(format!("/proc/{pid}/fd"))?
             .flatten()
             .filter_map(|file| std::fs::read_link(file.path()).ok())
-            .filter(|target| target.to_string_lossy().starts_with("socket:"))
-            .count())
+            .filter_map(|target| {
+                let target = target.to_string_lossy().into_owned();
+                Some(target.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
+            })
+            .collect();
+        let server = format!(":{:04X}", self.plane.port());
+        let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp"))?;
+        // Each line has: number, local address, remote address, state, …, inode.
+        let is_ours = |line: &&str| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            matches!(fields.as_slice(), [_, _, remote, ESTABLISHED, _, _, _, _, _, inode, ..]
+                if remote.ends_with(&server) && sockets.contains(*inode))
+        };
+        Ok(table.lines().filter(is_ours).count())
     }
 
-    async fn has_sockets(&self, service: Service, most: usize) -> Result<()> {
-        let what = format!("at most {most} sockets of {}", service.name());
-        wait_for(&what, IDLE_CLOSED, async || {
-            let now = self.sockets(service)?;
+    /// Checks each service. secret-syncer has a second connection, for requests that carry the tokens of pools.
+    fn has_one_connection_each(&self) -> Result<()> {
+        for (service, most) in [
+            (Service::OspController, 1),
+            (Service::OscController, 1),
+            (Service::SecretSyncer, 2),
+        ] {
+            let now = self.connections(service)?;
+            ensure!((1..=most).contains(&now), "{}: {now}", service.name());
+        }
+        Ok(())
+    }
+
+    /// Waits until the API server serves at most so many watches of a resource.
+    async fn has_watches(&self, resource: &str, most: usize) -> Result<()> {
+        let what = format!("at most {most} watches of {resource}");
+        wait_for(&what, WATCH_ENDS, async || {
+            let now = self.watches(resource).await?;
             ensure!(now <= most, "{now}");
             Ok(Some(()))
         })
         .await
+    }
+
+    /// Watches of a resource, as the API server counts them.
+    async fn watches(&self, resource: &str) -> Result<usize> {
+        let request = http::Request::get("/metrics").body(Vec::new())?;
+        let metrics = self.plane.admin()?.request_text(request).await?;
+        let (metric, resource) = (
+            "apiserver_longrunning_requests{",
+            format!("resource=\"{resource}\""),
+        );
+        metrics
+            .lines()
+            .filter(|line| line.starts_with(metric) && line.contains(&resource))
+            .map(|line| Ok(line.rsplit(' ').next().context("a value")?.parse::<usize>()?))
+            .sum()
     }
 }
 
@@ -68,13 +110,12 @@ async fn config_maps_of_pools_are_watched_once() -> Result<()> {
             .await
     };
     name_map(0).await?;
-    let before = world.sockets(Service::OscController)?;
+    let before = world.watches("configmaps").await?;
     for i in 1..=MAPS {
         name_map(i).await?;
     }
-    world
-        .has_sockets(Service::OscController, before + OF_WORKERS)
-        .await?;
+    world.has_watches("configmaps", before).await?;
+    world.has_one_connection_each()?;
     // The one that is named is followed.
     let maps = world.api::<k8s_openapi::api::core::v1::ConfigMap>("kube-system");
     let change = json!({"data": {names::SETTINGS_KEY: "cluster: {dnsDomain: changed.example}"}});
@@ -102,7 +143,10 @@ async fn watches_of_sources_end_and_machine_deployments_are_watched_once() -> Re
     world.pool("plain", "osp-tiny").await?;
     world.stamp("plain", 1).await?;
     world.machine("plain", 1).await?;
-    let before = world.sockets(Service::SecretSyncer)?;
+    let before = (
+        world.watches("machinedeployments").await?,
+        world.watches("secrets").await?,
+    );
 
     let pools: Vec<String> = (0..SOURCES).map(|i| format!("red-{i}")).collect();
     for (i, name) in pools.iter().enumerate() {
@@ -119,9 +163,9 @@ async fn watches_of_sources_end_and_machine_deployments_are_watched_once() -> Re
         let document = world.fetch(&world.machine(name, 1).await?).await?;
         ensure!(document.contains(&format!("password-{i}")), "{name}");
     }
-    world
-        .has_sockets(Service::SecretSyncer, before + OF_WORKERS)
-        .await?;
+    world.has_watches("machinedeployments", before.0 + 1).await?;
+    world.has_watches("secrets", before.1).await?;
+    world.has_one_connection_each()?;
     // A change is seen.
     let changed = json!({"spec": {"template": {"spec": {"providerSpec": {"value": {"operatingSystemSpec":
         {"rhelSubscriptionManagerPassword": "another"}}}}}}});
@@ -154,13 +198,12 @@ async fn watches_of_sources_end_and_machine_deployments_are_watched_once() -> Re
     };
     has_login(true).await?;
     ensure!(
-        world.sockets(Service::SecretSyncer)? >= before + SOURCES,
+        world.watches("secrets").await? >= before.1 + SOURCES,
         "each has a watch"
     );
     world.set_settings("").await?;
     has_login(false).await?;
-    world
-        .has_sockets(Service::SecretSyncer, before + OF_WORKERS)
-        .await?;
+    world.has_watches("secrets", before.1).await?;
+    world.has_one_connection_each()?;
     Ok(())
 }

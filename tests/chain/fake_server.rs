@@ -1,19 +1,40 @@
-//! A server in the place of an API server. It speaks plain HTTP/1.1, one request for each connection.
+//! A server in the place of an API server. As an API server does, it speaks HTTP/2 over TLS.
 
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use anyhow::{Context, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use http_body_util::channel::{Channel, Sender};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio_rustls::TlsAcceptor;
 
-/// A request, and the connection for its answer.
+/// Chunks of an answer that wait to be sent.
+const WAITING: usize = 1;
+
+/// The head of an answer, and what its body is read from.
+type Answer = Response<Channel<Bytes>>;
+
+/// A request, and the way for its answer.
 pub struct Call {
     pub method: String,
     /// Path and query.
     pub target: String,
-    pub stream: TcpStream,
+    head: Option<oneshot::Sender<Answer>>,
+    body: Option<Sender<Bytes>>,
 }
 
 impl Call {
@@ -31,20 +52,25 @@ impl Call {
         self.target.contains("watch=true")
     }
 
-    /// The head of an answer whose body ends with the connection.
-    pub async fn head(&mut self, status: &str) -> Result<()> {
-        let head =
-            format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n");
-        self.send(head.as_bytes()).await
+    /// The head of an answer whose body ends when this is dropped.
+    pub async fn head(&mut self, head: http::response::Builder) -> Result<()> {
+        let (sender, body) = Channel::new(WAITING);
+        let answer = head.header(CONTENT_TYPE, "application/json").body(body)?;
+        let way = self.head.take().context("an answer has one head")?;
+        self.body = Some(sender);
+        way.send(answer).ok().context("the client hung up")
     }
 
     pub async fn send(&mut self, bytes: &[u8]) -> Result<()> {
-        Ok(self.stream.write_all(bytes).await?)
+        let body = self.body.as_mut().context("the head comes first")?;
+        Ok(body.send_data(Bytes::copy_from_slice(bytes)).await?)
     }
 }
 
 pub struct FakeServer {
     address: SocketAddr,
+    /// PEM.
+    certificate: String,
 }
 
 impl FakeServer {
@@ -53,47 +79,58 @@ impl FakeServer {
         F: Fn(Call) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
+        let identity = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
+        let key =
+            PrivateKeyDer::try_from(identity.signing_key.serialize_der()).map_err(anyhow::Error::msg)?;
+        let mut tls = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![identity.cert.der().clone()], key)?;
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        let (tls, respond) = (TlsAcceptor::from(Arc::new(tls)), Arc::new(respond));
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
-        let respond = Arc::new(respond);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let respond = respond.clone();
+                let (tls, respond) = (tls.clone(), respond.clone());
                 // A client may hang up at any time.
-                tokio::spawn(async move { respond(read(stream).await?).await });
+                tokio::spawn(async move {
+                    let stream = TokioIo::new(tls.accept(stream).await?);
+                    let service = service_fn(|request| answer(request, respond.clone()));
+                    let server = http2::Builder::new(TokioExecutor::new());
+                    server.serve_connection(stream, service).await?;
+                    anyhow::Ok(())
+                });
             }
         });
-        Ok(Self { address })
+        let certificate = identity.cert.pem();
+        Ok(Self { address, certificate })
     }
 
     pub fn kubeconfig(&self) -> String {
         format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: c}}}}]\n\
-             clusters: [{{name: c, cluster: {{server: 'http://{}'}}}}]\nusers: [{{name: c, user: {{token: t}}}}]\n",
-            self.address
+             clusters: [{{name: c, cluster: {{server: 'https://{}', certificate-authority-data: {}}}}}]\n\
+             users: [{{name: c, user: {{token: t}}}}]\n",
+            self.address,
+            STANDARD.encode(&self.certificate)
         )
     }
 }
 
-async fn read(stream: TcpStream) -> Result<Call> {
-    let mut stream = BufReader::new(stream);
-    let (mut head, mut length) = (String::new(), 0);
-    loop {
-        let mut line = String::new();
-        ensure!(stream.read_line(&mut line).await? > 0, "the client hung up");
-        if let Some(bytes) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = bytes.trim().parse()?;
-        }
-        if line.trim().is_empty() {
-            break;
-        }
-        head.push_str(&line);
-    }
-    stream.read_exact(&mut vec![0; length]).await?;
-    let mut words = head.split(' ').map(str::to_owned);
-    Ok(Call {
-        method: words.next().context("a method")?,
-        target: words.next().context("a target")?,
-        stream: stream.into_inner(),
-    })
+async fn answer<F, Fut>(request: Request<Incoming>, respond: Arc<F>) -> Result<Answer>
+where
+    F: Fn(Call) -> Fut,
+    Fut: Future<Output = Result<()>> + Send + 'static,
+{
+    let (parts, body) = request.into_parts();
+    body.collect().await?;
+    let (head, answer) = oneshot::channel();
+    let target = parts.uri.path_and_query().context("a target")?.to_string();
+    tokio::spawn(respond(Call {
+        method: parts.method.to_string(),
+        target,
+        head: Some(head),
+        body: None,
+    }));
+    Ok(answer.await?)
 }

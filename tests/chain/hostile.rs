@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use http::Response;
+use http::header::LOCATION;
 use osm_api::rbac::{ClusterKind, Service};
 use osm_testkit::{Options, check, wait_for};
 
@@ -51,9 +53,9 @@ enum Answer {
 
 async fn respond(mut to: Call, answer: Answer) -> Result<()> {
     to.head(match answer {
-        Answer::EndlessError => "500 Internal Server Error",
-        Answer::Redirect => "302 Found\r\nLocation: /elsewhere",
-        _ => "200 OK",
+        Answer::EndlessError => Response::builder().status(500),
+        Answer::Redirect => Response::builder().status(302).header(LOCATION, "/elsewhere"),
+        _ => Response::builder(),
     })
     .await?;
     let list = |token: &str, items: &str| {

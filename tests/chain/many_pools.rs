@@ -113,7 +113,7 @@ impl Objects {
 }
 
 async fn respond(mut call: Call, objects: Arc<Objects>) -> Result<()> {
-    call.head("200 OK").await?;
+    call.head(http::Response::builder()).await?;
     if call.is_watch() {
         tokio::time::sleep(LISTED_WITHIN).await;
         return Ok(());

@@ -22,6 +22,9 @@ use crate::world::{self, DEADLINE, NAMESPACE, World, authority, machine_deployme
 /// Both that have a kubeconfig of the worker cluster.
 const BOTH: [Service; 2] = [Service::OscController, Service::SecretSyncer];
 
+/// A connection that carries nothing is given up after 20 seconds.
+const SILENCE_NOTICED: Duration = Duration::from_secs(60);
+
 impl World {
     /// Waits until a service answers `/readyz` with this code and every text; gives the answer.
     async fn readiness(&self, service: Service, code: u16, texts: &[&str]) -> Result<String> {
@@ -485,10 +488,19 @@ async fn kubeconfigs_are_replaced_without_a_restart() -> Result<()> {
     world.stamp("p", 201).await?;
     world.machine("p", 201).await?;
     world.says("p", PUBLISHED, true, "Published").await?;
-    drop(slow);
-    by_way_of(&world.plane.url()).await?;
+    // Nothing ends the connections, and nobody answers.
+    slow.silence();
+    let before = slow.connections();
+    wait_for("new connections", SILENCE_NOTICED, async || {
+        check(slow.connections() >= before + 2)
+    })
+    .await?;
     world.stamp("p", 202).await?;
     world.machine("p", 202).await?;
+    drop(slow);
+    by_way_of(&world.plane.url()).await?;
+    world.stamp("p", 203).await?;
+    world.machine("p", 203).await?;
     world.all_ready().await?;
     let still = BOTH.map(|service| {
         world
@@ -705,6 +717,8 @@ async fn a_missing_right_is_named_and_takes_effect_when_it_is_granted() -> Resul
 /// A way to an API server on which everything takes a quarter of a second longer, each way.
 struct Slow {
     address: SocketAddr,
+    /// Connections of an earlier number stay open, and carry nothing any more.
+    number: std::sync::Arc<std::sync::atomic::AtomicUsize>,
     connections: std::sync::Arc<std::sync::atomic::AtomicUsize>,
     tasks: std::sync::Arc<std::sync::Mutex<tokio::task::JoinSet<()>>>,
     accept: tokio::task::JoinHandle<()>,
@@ -717,21 +731,30 @@ impl Slow {
         let connections = std::sync::Arc::<std::sync::atomic::AtomicUsize>::default();
         let tasks = std::sync::Arc::<std::sync::Mutex<tokio::task::JoinSet<()>>>::default();
         let (count, running) = (connections.clone(), tasks.clone());
+        let number = std::sync::Arc::<std::sync::atomic::AtomicUsize>::default();
+        let of_all = number.clone();
         let accept = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                let number = of_all.clone();
                 running.lock().unwrap().spawn(async move {
                     let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else {
                         return;
                     };
                     let ((from_client, to_client), (from_server, to_server)) =
                         (client.into_split(), server.into_split());
-                    tokio::join!(delayed(from_client, to_server), delayed(from_server, to_client));
+                    let own = number.load(std::sync::atomic::Ordering::SeqCst);
+                    let goes_on = || number.load(std::sync::atomic::Ordering::SeqCst) == own;
+                    tokio::join!(
+                        delayed(from_client, to_server, goes_on),
+                        delayed(from_server, to_client, goes_on)
+                    );
                 });
             }
         });
         Ok(Self {
             address,
+            number,
             connections,
             tasks,
             accept,
@@ -740,6 +763,11 @@ impl Slow {
 
     fn url(&self) -> String {
         format!("https://{}", self.address)
+    }
+
+    /// Lets everything that is connected wait for ever.
+    fn silence(&self) {
+        self.number.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
     }
 
     fn connections(&self) -> usize {
@@ -754,10 +782,17 @@ impl Drop for Slow {
     }
 }
 
-async fn delayed(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) {
+async fn delayed(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    goes_on: impl Fn() -> bool,
+) {
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
         tokio::time::sleep(Duration::from_millis(250)).await;
+        if !goes_on() {
+            std::future::pending::<()>().await;
+        }
         if to.write_all(&buffer[..read]).await.is_err() {
             break;
         }

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use http::header::{HeaderValue, USER_AGENT};
 use http::{Request, Response};
-use kube::client::{Body, ClientBuilder};
+use kube::client::Body;
 use kube::{Client, Config};
 use parking_lot::Mutex;
 use tower::{BoxError, Layer, Service};
@@ -32,14 +31,6 @@ pub(crate) fn complete(mut config: Config, service: osm_api::rbac::Service, time
         config.headers.push((USER_AGENT, agent));
     }
     config
-}
-
-/// # Errors
-/// Certificates or keys that can't be read.
-pub(crate) fn connect(config: Config) -> anyhow::Result<Client> {
-    let builder =
-        ClientBuilder::try_from(config).context("the connection to the API server can't be set up")?;
-    Ok(builder.build())
 }
 
 /// Observes every request to a cluster.

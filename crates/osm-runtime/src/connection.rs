@@ -18,12 +18,12 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tower::{BoxError, ServiceBuilder};
 
-use crate::client::{self, Observe};
+use crate::client::Observe;
 use crate::connection_role::ConnectionRole;
 use crate::events::Events;
 use crate::list_watch::{MAX_OBJECTS, Selection};
 use crate::server_time::ServerTime;
-use crate::{Environment, Metrics};
+use crate::{Environment, Metrics, transport};
 
 /// Lists that are read from a cluster at the same time. Each takes as much memory as the largest page.
 const PARALLEL_LISTS: usize = 2;
@@ -165,7 +165,7 @@ impl Connection {
 
     /// A client with another configuration, to try it out.
     pub(crate) fn candidate(&self, config: &Config) -> anyhow::Result<Client> {
-        client::connect(config.clone()).map(|client| self.observe.of_others().client(client, config))
+        transport::connect(config).map(|client| self.observe.of_others().client(client, config))
     }
 }
 
@@ -181,7 +181,7 @@ fn switching(
     vary: fn(&Config) -> Config,
 ) -> anyhow::Result<Client> {
     let config = current.borrow().clone();
-    let made = client::connect(vary(&config))?;
+    let made = transport::connect(&vary(&config))?;
     let namespace = config.default_namespace.clone();
     let switch = Switch {
         current: current.clone(),
@@ -207,7 +207,7 @@ impl Switch {
         let config = self.current.borrow().clone();
         let mut made = self.made.lock();
         if !Arc::ptr_eq(&made.0, &config) {
-            *made = (config.clone(), client::connect((self.vary)(&config))?);
+            *made = (config.clone(), transport::connect(&(self.vary)(&config))?);
         }
         Ok(made.1.clone())
     }

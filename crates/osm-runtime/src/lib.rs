@@ -57,6 +57,7 @@ pub mod settings_watch;
 pub mod status;
 pub mod supervisor;
 pub mod telemetry;
+mod transport;
 pub mod watch;
 
 pub use args::{CommonArgs, ProfileArgs, WorkerArgs};

@@ -1,0 +1,75 @@
+//! How requests reach an API server. One TLS connection carries all of them, watches included, if the server speaks HTTP/2.
+//!
+//! kube's own connector speaks only HTTP/1.1, which needs a connection for each watch and for each request in flight. Everything else
+//! here is as in kube: its TLS configuration, its authentication and its retries.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::retry::RetryPolicy;
+use kube::client::{Body, ConfigExt as _};
+use kube::{Client, Config};
+use rustls::pki_types::ServerName;
+use tower::retry::RetryLayer;
+use tower::{BoxError, ServiceBuilder};
+
+/// A connection that is silent for this long is asked whether it still lives. Without an answer within the same time, it is given up, and
+/// the next request opens another one. Otherwise all requests would wait for the one connection.
+const PING: Duration = Duration::from_secs(10);
+
+/// Bytes that the API server may send of one answer, and of all answers of a connection, before they are read.
+const WINDOW_OF_ANSWER: u32 = 512 * 1024;
+const WINDOW_OF_CONNECTION: u32 = 8 * 1024 * 1024;
+
+/// # Errors
+/// Certificates, keys or a server name that can't be read; a proxy.
+pub(crate) fn connect(config: &Config) -> anyhow::Result<Client> {
+    if config.proxy_url.is_some() {
+        bail!("the kubeconfig names a proxy (proxy-url), which this version can't use; remove it");
+    }
+    let mut connector = TimeoutConnector::new(https(config).context(SETUP)?);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    connector.set_reset_reader_on_write(config.reset_reader_on_write);
+    let http: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .http2_keep_alive_interval(PING)
+        .http2_keep_alive_timeout(PING)
+        .http2_keep_alive_while_idle(true)
+        .http2_initial_stream_window_size(WINDOW_OF_ANSWER)
+        .http2_initial_connection_window_size(WINDOW_OF_CONNECTION)
+        .build(connector);
+    let retry = config
+        .default_retry
+        .then(|| RetryLayer::new(RetryPolicy::server_retry()));
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(retry)
+        .option_layer(config.auth_layer().context(SETUP)?)
+        .layer(config.extra_headers_layer().context(SETUP)?)
+        .map_err(BoxError::from)
+        .service(http);
+    Ok(Client::new(service, &config.default_namespace))
+}
+
+const SETUP: &str = "the connection to the API server can't be set up";
+
+fn https(config: &Config) -> anyhow::Result<HttpsConnector<HttpConnector>> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    let mut builder = HttpsConnectorBuilder::new()
+        .with_tls_config(config.rustls_client_config()?)
+        .https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let name = ServerName::try_from(name.clone()).context("tls-server-name")?;
+        builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    Ok(builder.enable_all_versions().wrap_connector(tcp))
+}
