@@ -1,8 +1,8 @@
 //! Digests of what we are about to write. They are stored and compared, never recomputed from what the API
 //! server returns, because the server adds defaults.
 
+use ring::digest::{SHA256, SHA256_OUTPUT_LEN};
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
 /// Lower-case hex of `bytes`, two characters a byte.
 pub fn hex(bytes: &[u8]) -> String {
@@ -16,8 +16,13 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// SHA-256 of `bytes`.
-pub fn sha256(bytes: &[u8]) -> [u8; 32] {
-    Sha256::digest(bytes).into()
+pub fn sha256(bytes: &[u8]) -> [u8; SHA256_OUTPUT_LEN] {
+    let mut hash = [0; SHA256_OUTPUT_LEN];
+    let made = ring::digest::digest(&SHA256, bytes);
+    hash.iter_mut()
+        .zip(made.as_ref())
+        .for_each(|(to, from)| *to = *from);
+    hash
 }
 
 /// SHA-256 of `bytes`, 64 hex characters.
