@@ -11,7 +11,8 @@
 //! | [`pool_settings`] | the settings of one pool, with those that a ConfigMap holds |
 //! | [`config`] | the spec of a stored OperatingSystemConfig |
 //!
-//! None may panic, hang, give other bytes the second time, or repeat a value in a message. `cargo xtask fuzz` runs them with coverage as
+//! None may panic, hang, give other bytes the second time, or repeat a value in a message. What compiles or renders a profile may not exceed
+//! the bounds of memory, nor, in an optimised build, of time. `cargo xtask fuzz` runs them with coverage as
 //! the guide, on the stable compiler; `cargo +nightly fuzz run --fuzz-dir crates/osm-fuzz --features libfuzzer fuzz-template` with an
 //! address sanitizer too. Tests run what the targets start from.
 
@@ -24,6 +25,7 @@ pub mod provider_spec;
 pub mod settings;
 pub mod template;
 
+mod bounds;
 mod canary;
 mod pipeline;
 

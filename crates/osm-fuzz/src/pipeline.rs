@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use osm_api::config::OperatingSystemConfigSpec;
-use osm_api::profile::{CloudProvider, OperatingSystemProfileSpec};
+use osm_api::profile::{AcceptedProfile, CloudProvider, OperatingSystemProfileSpec};
 use osm_api::{MachineDeployment, Pool, Settings};
-use osm_render::{LateValues, Profile, RESERVED_PREFIX, Rendered, Stage};
+use osm_render::{LateValues, Profile, ProfileError, RESERVED_PREFIX, Rendered, Stage};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::canary;
+use crate::{bounds, canary};
 
 /// Small and with a bit of everything.
 const SMALL: &str = include_str!("small-profile.json");
@@ -89,6 +89,11 @@ pub(crate) fn with_default_profile(pool: &Pool, settings: &Settings, canary_in_i
     }
 }
 
+/// Compiles.
+pub(crate) fn compile(accepted: &AcceptedProfile) -> Result<Profile, ProfileError> {
+    bounds::within("compiling", || osm_render::compile(accepted))
+}
+
 /// Renders, and writes both documents.
 pub(crate) fn render(
     profile: &Profile,
@@ -96,7 +101,8 @@ pub(crate) fn render(
     settings: &Settings,
     canary_in_input: bool,
 ) -> Option<Rendered> {
-    match profile.render(pool, settings, &osm_render::stand_in_cluster()) {
+    let cluster = osm_render::stand_in_cluster();
+    match bounds::within("rendering", || profile.render(pool, settings, &cluster)) {
         Ok(rendered) => {
             documents(&rendered.spec);
             Some(rendered)

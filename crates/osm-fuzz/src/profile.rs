@@ -16,7 +16,7 @@ pub fn run(input: &[u8]) {
     let accepted = osm_render::resolve(&spec);
     assert_eq!(accepted, osm_render::resolve(&spec), "differs the second time");
     let Ok(accepted) = accepted else { return };
-    let (first, second) = (osm_render::compile(&accepted), osm_render::compile(&accepted));
+    let (first, second) = (pipeline::compile(&accepted), pipeline::compile(&accepted));
     assert_eq!(
         first.as_ref().err(),
         second.as_ref().err(),

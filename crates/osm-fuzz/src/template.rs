@@ -25,7 +25,7 @@ pub(crate) fn render_twice(profile: Value, text: &str) {
     let Ok(accepted) = osm_render::resolve(&spec) else {
         return;
     };
-    let Ok(profile) = osm_render::compile(&accepted) else {
+    let Ok(profile) = pipeline::compile(&accepted) else {
         return;
     };
     let Some((pool, settings)) = pipeline::surroundings(&spec) else {

@@ -30,6 +30,9 @@ pub struct Fuzz {
     /// Seed of the fuzzer, to repeat a run [default: a random seed]
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u32>,
+    /// Build with optimization, which is much faster and also checks the bound of time in docs/limits.md
+    #[arg(long)]
+    optimized: bool,
     /// Names of the targets to run [default: all]
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
@@ -51,7 +54,7 @@ impl Fuzz {
         }
         let progress = Progress::start();
         progress.step("building fuzz targets");
-        let programs = build().await?;
+        let programs = build(self.optimized).await?;
         let mut failed = Vec::new();
         for target in TARGETS {
             if self.targets.is_empty() || self.targets.iter().any(|name| *name == target.name) {
@@ -144,7 +147,7 @@ fn repeat(programs: &Path, target: &Target, found: &Path) -> String {
 }
 
 /// Builds the programs and returns their directory.
-async fn build() -> Result<PathBuf> {
+async fn build(optimized: bool) -> Result<PathBuf> {
     let mut command = cargo();
     command
         // With the features of the whole workspace, so that dependencies are not compiled again.
@@ -154,6 +157,7 @@ async fn build() -> Result<PathBuf> {
             "--features=osm-fuzz/libfuzzer",
             "--message-format=json-render-diagnostics",
         ])
+        .args(optimized.then_some("--profile=fuzz"))
         .args(TARGETS.iter().map(|target| format!("--bin=fuzz-{}", target.name)))
         .env(
             "RUSTC_WORKSPACE_WRAPPER",
