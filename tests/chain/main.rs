@@ -9,6 +9,7 @@
     clippy::panic
 )]
 
+mod api_server_address;
 mod bad_input;
 mod bootstrap_tokens;
 mod canaries;
@@ -23,6 +24,7 @@ mod joining;
 mod kubeconfig_secret;
 mod loss;
 mod many_pools;
+mod number_of_pools;
 mod order;
 mod osmctl;
 mod outage;

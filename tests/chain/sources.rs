@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use k8s_openapi::api::rbac::v1::Role;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use osm_api::condition;
@@ -110,8 +110,8 @@ async fn kept(world: &World, reason: &str) -> Result<()> {
     kept.await.map_err(|error| error.context(world.installed.logs()))
 }
 
-/// What is published is renewed and restored by a process that knows nothing of before.
-async fn outlives_a_restart(world: &mut World, reason: &str) -> Result<()> {
+/// What is published, with this value, is renewed and restored by a process that knows nothing of before.
+async fn outlives_a_restart(world: &mut World, reason: &str, value: &str) -> Result<()> {
     let before = world.machine("p", 1).await?;
     world.installed.kill9(Service::SecretSyncer)?;
     let soon = bring_renewal_near(world, "p").await?;
@@ -121,7 +121,7 @@ async fn outlives_a_restart(world: &mut World, reason: &str) -> Result<()> {
         .machine_with("p", 1, |machine| machine.api_token != before.api_token)
         .await?;
     assert!(Timestamp::now() >= soon, "renewed before its time");
-    assert!(world.fetch(&renewed).await?.contains("first-plain"));
+    assert!(world.fetch(&renewed).await?.contains(value));
 
     world
         .delete(
@@ -165,10 +165,10 @@ async fn what_is_published_is_renewed_and_restored_without_sources_settings_and_
     world.says("p", "Published", true, "Published").await?;
 
     world.delete(&world.secrets(), "plain").await?;
-    outlives_a_restart(&mut world, "SourceMissing").await?;
+    outlives_a_restart(&mut world, "SourceMissing", "first-plain").await?;
 
     world.take_settings().await?;
-    outlives_a_restart(&mut world, "SettingsMissing").await?;
+    outlives_a_restart(&mut world, "SettingsMissing", "first-plain").await?;
     world.set_settings(&settings).await?;
     world.apply(&source).await?;
     world.says("p", "Published", true, "Published").await?;
@@ -184,10 +184,68 @@ async fn what_is_published_is_renewed_and_restored_without_sources_settings_and_
             &Patch::Merge(&edit),
         )
         .await?;
-    outlives_a_restart(&mut world, "AwaitingRendering").await?;
+    outlives_a_restart(&mut world, "AwaitingRendering", "first-plain").await?;
     world.installed.start(Service::OscController).await?;
     world.says("p", "Published", true, "Published").await?;
     assert!(!world.installed.logs().contains("first-plain"));
+    Ok(())
+}
+
+/// The pool `p`, whose subscription is in the ConfigMap and the Secret `red-hat`.
+async fn red_hat_pool(world: &World) -> Result<()> {
+    let mut red = profile("osp-red", "v1.0.0", "one\n");
+    red["spec"]["osName"] = json!("rhel");
+    world.apply(&red).await?;
+    let reference = |key: &str| json!({"namespace": CLOUD_INIT_SETTINGS, "name": "red-hat", "key": key});
+    let mut pool = machine_deployment("p", "osp-red");
+    let provider = pool
+        .pointer_mut("/spec/template/spec/providerSpec/value")
+        .context("the provider")?;
+    provider["operatingSystem"] = json!("rhel");
+    provider["operatingSystemSpec"] = json!({"rhelOrganizationName": {"configMapKeyRef": reference("organization")},
+        "rhelActivationKey": {"secretKeyRef": reference("key")}});
+    world.apply(&pool).await?;
+    world.stamp("p", 1).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_published_is_renewed_and_restored_without_permission_to_read_its_sources() -> Result<()> {
+    let mut world = World::start(Options::default()).await?;
+    grant_config_map(&world, "red-hat").await?;
+    let settings = |secrets: &[&str]| {
+        let allowed =
+            json!({"namespace": CLOUD_INIT_SETTINGS, "secrets": secrets, "configMaps": ["red-hat"]});
+        json!({"credentials": {"allowedSources": [allowed]}}).to_string()
+    };
+    world.set_settings(&settings(&["red-hat"])).await?;
+    for (_, source) in sources("first").into_iter().skip(2) {
+        world.apply(&source).await?;
+    }
+    red_hat_pool(&world).await?;
+    world.says("p", "Published", true, "Published").await?;
+
+    // A name is taken out of `allowedSources`.
+    world.set_settings(&settings(&["another"])).await?;
+    outlives_a_restart(&mut world, "SourceNotAllowed", "first-organization").await?;
+    let message = world.says("p", "Published", false, "SourceNotAllowed").await?;
+    assert!(
+        message.contains(&format!("Secret {CLOUD_INIT_SETTINGS}/red-hat is not listed")),
+        "{message}"
+    );
+    world.set_settings(&settings(&["red-hat"])).await?;
+    world.says("p", "Published", true, "Published").await?;
+
+    // The permission to read the ConfigMap is revoked.
+    world
+        .delete(&world.api::<RoleBinding>(CLOUD_INIT_SETTINGS), "sources")
+        .await?;
+    outlives_a_restart(&mut world, "SourceUnreadable", "first-organization").await?;
+    let message = world.says("p", "Published", false, "SourceUnreadable").await?;
+    assert!(
+        message.contains(&format!("ConfigMap {CLOUD_INIT_SETTINGS}/red-hat can't be read")),
+        "{message}"
+    );
+    assert!(!world.installed.logs().contains("first-"));
     Ok(())
 }
 
@@ -206,19 +264,7 @@ async fn every_kind_of_source_is_followed() -> Result<()> {
     for (_, source) in sources("first") {
         world.apply(&source).await?;
     }
-    let mut red = profile("osp-red", "v1.0.0", "one\n");
-    red["spec"]["osName"] = json!("rhel");
-    world.apply(&red).await?;
-    let reference = |key: &str| json!({"namespace": CLOUD_INIT_SETTINGS, "name": "red-hat", "key": key});
-    let mut pool = machine_deployment("p", "osp-red");
-    let provider = pool
-        .pointer_mut("/spec/template/spec/providerSpec/value")
-        .context("the provider")?;
-    provider["operatingSystem"] = json!("rhel");
-    provider["operatingSystemSpec"] = json!({"rhelOrganizationName": {"configMapKeyRef": reference("organization")},
-        "rhelActivationKey": {"secretKeyRef": reference("key")}});
-    world.apply(&pool).await?;
-    world.stamp("p", 1).await?;
+    red_hat_pool(&world).await?;
     let mut machine: UserData = world.machine("p", 1).await?;
     let first = world.fetch(&machine).await?;
     for what in ["docker", "plain", "key", "organization"] {

@@ -65,6 +65,12 @@ async fn write_object(
     match plan {
         ObjectPlan::Keep => Ok(gathered.config.as_deref().cloned()),
         ObjectPlan::Create(metadata, spec) => {
+            // The last room is for one of those that were planned at the same moment. The others are planned again.
+            let Some(_creation) = state.begin_creation() else {
+                return Err(RequestError::Conflict {
+                    what: "the number of OperatingSystemConfigs",
+                });
+            };
             let object = OperatingSystemConfig {
                 metadata,
                 spec: *spec,

@@ -51,6 +51,11 @@ impl Caches {
             .collect()
     }
 
+    /// The configs whose content has a record of the API server's address.
+    pub fn with_api_server(&self) -> Vec<Arc<ConfigView>> {
+        self.configs.select(|config| config.api_server().is_some())
+    }
+
     /// Where the cluster says that its API server is, `kube-public/cluster-info` first. The order is always the same.
     pub fn discovered(&self) -> Vec<Discovered> {
         let sources = [&self.cluster_info, &self.endpoint_slices].into_iter();

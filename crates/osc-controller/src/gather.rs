@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicBool;
 
 use jiff::Timestamp;
 use kube::Api;
+use osm_api::cluster_endpoint::Choice;
 use osm_api::profile::{AcceptedProfile, OperatingSystemProfile};
 use osm_api::{MachineDeployment, PoolRef, Reason};
-use osm_render::ClusterEndpoint;
 use osm_runtime::cache::{Cache, Version};
 use osm_runtime::error::Failure as _;
 use osm_runtime::request::failed;
@@ -34,6 +34,8 @@ pub struct Gathered {
     pub cluster_uid: String,
     /// Set while `config` does not exist and every other one was created for another cluster, to the uid of that.
     pub other_cluster: Option<String>,
+    /// Set while `config` does not exist and the settings allow no further one, to the number that they allow.
+    pub full_at: Option<u32>,
     /// Whether the pool of `config` still exists.
     pub presence: PoolPresence,
     /// The profile that the owner asks for.
@@ -42,7 +44,7 @@ pub struct Gathered {
     pub settings: SettingsLookup,
     /// Why the newest edit of the installation's settings is not in force.
     pub settings_refused: Option<String>,
-    pub endpoint: Option<ClusterEndpoint>,
+    pub endpoint: Option<Choice>,
     /// What the last reconcile noted about a revision that waits.
     pub waiting: Option<Waiting>,
     /// Whether finalizers of the Go implementation are to be removed.
@@ -123,6 +125,7 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError>
         None
     };
     let installation = cluster.settings.borrow().clone();
+    let full_at = state.full_at().filter(|_| config.is_none());
     let settings_refused = installation.as_ref().and_then(|current| current.refused.clone());
     let settings = match (installation, claimants.first()) {
         (None, _) => SettingsLookup::Missing,
@@ -130,11 +133,12 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError>
         (Some(installation), Some(owner)) => pool_settings::lookup(state, owner, installation).await?,
     };
     let profile = match claimants.first() {
-        Some(owner) => profile(state, owner, config.as_deref(), since).await?,
-        None => ProfileLookup::Unnamed,
+        // A pool without a config reads its profile from the API server each time.
+        Some(owner) if full_at.is_none() => profile(state, owner, config.as_deref(), since).await?,
+        _ => ProfileLookup::Unnamed,
     };
     let endpoint = match &settings {
-        SettingsLookup::Found(current) => state.endpoint(&current.settings),
+        SettingsLookup::Found(current) => state.endpoint(&current.settings, config.as_deref()),
         _ => None,
     };
     Ok(Gathered {
@@ -144,6 +148,7 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError>
         config,
         cluster_uid,
         other_cluster,
+        full_at,
         presence,
         profile,
         settings,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use osm_api::Reason;
-use osm_api::cluster_endpoint::Discovered;
 use parking_lot::Mutex;
 
 use crate::compiled::CompiledProfiles;
@@ -30,7 +29,6 @@ pub struct Memory {
     rejected: Mutex<HashMap<String, Reason>>,
     /// uids of MachineDeployments whose finalizer of the Go implementation was reported.
     reported_finalizers: Mutex<HashSet<String>>,
-    known_endpoints: Mutex<Vec<Discovered>>,
     pub compiled: CompiledProfiles,
     waiting: Mutex<HashMap<String, Waiting>>,
     last_read: Mutex<HashMap<String, LastRead>>,
@@ -47,6 +45,13 @@ impl Memory {
         self.rejected.lock().remove(uid).is_some()
     }
 
+    /// uids of the MachineDeployments that are rejected for this reason.
+    pub fn rejected_for(&self, reason: Reason) -> HashSet<String> {
+        let rejected = self.rejected.lock();
+        let found = rejected.iter().filter(|(_, known)| **known == reason);
+        found.map(|(uid, _)| uid.clone()).collect()
+    }
+
     /// Notes that a MachineDeployment's finalizer is reported; returns whether this is the first time.
     pub fn report_finalizer(&self, uid: &str) -> bool {
         self.reported_finalizers.lock().insert(uid.to_owned())
@@ -55,16 +60,6 @@ impl Memory {
     /// Forgets what was reported about the finalizer of a MachineDeployment.
     pub fn forget_finalizer(&self, uid: &str) {
         self.reported_finalizers.lock().remove(uid);
-    }
-
-    /// The sources of the API server's address, given those that are seen `now`. While an API server restarts, its
-    /// EndpointSlice is empty; the last known address is used then.
-    pub fn endpoints(&self, now: Vec<Discovered>) -> Vec<Discovered> {
-        let mut known = self.known_endpoints.lock();
-        if now.iter().any(|source| source.api_server.is_some()) {
-            *known = now;
-        }
-        known.clone()
     }
 
     /// Whether a config's new revision waits.

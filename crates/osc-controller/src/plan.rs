@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use osm_api::cluster_endpoint::Choice;
 use osm_api::condition::{RENDERED, Verdict};
 use osm_api::config::{OperatingSystemConfigSpec, ProfileRef, Rendered, Retired};
 use osm_api::content::{self, RenderedFor};
@@ -90,7 +91,7 @@ pub enum RenderedStatus {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejection {
     pub pool: PoolRef,
-    /// `NameConflict`, `NameTooLong` or `ClusterChanged`.
+    /// `NameConflict`, `NameTooLong`, `TooManyMachineDeployments` or `ClusterChanged`.
     pub reason: Reason,
     pub message: String,
 }
@@ -138,15 +139,19 @@ fn for_config(gathered: &Gathered) -> Plan {
         // An object without a pool, which names none: the Go implementation or a user created it, and it is not ours.
         return Plan::default();
     };
-    let mut plan = for_owner(gathered, owner);
+    let mut plan = match gathered.full_at {
+        None => for_owner(gathered, owner),
+        Some(most) => Plan {
+            rejected: vec![no_room(owner, most)],
+            ..Plan::default()
+        },
+    };
     if let (Some(refused), Some(status)) = (&gathered.settings_refused, &mut plan.status) {
         let note = format!("; the newest edit of the settings is not accepted and not used: {refused}");
         status.verdict.message.push_str(&note);
     }
-    plan.rejected = others
-        .iter()
-        .map(|other| conflict(other, owner, &gathered.name))
-        .collect();
+    let conflicts = others.iter().map(|other| conflict(other, owner, &gathered.name));
+    plan.rejected.extend(conflicts);
     plan.subject = Some(owner.pool_ref.clone());
     plan
 }
@@ -175,6 +180,14 @@ fn too_long(gathered: &Gathered) -> Option<Vec<Rejection>> {
         })
         .collect();
     (!rejections.is_empty()).then_some(rejections)
+}
+
+fn no_room(claimant: &PoolView, most: u32) -> Rejection {
+    let message = format!(
+        "there are as many OperatingSystemConfigs as limits.machineDeployments in the settings allows ({most}); this pool gets no user \
+         data until another MachineDeployment is deleted or the limit is raised"
+    );
+    reject(claimant, Reason::TooManyMachineDeployments, message)
 }
 
 fn conflict(claimant: &PoolView, owner: &PoolView, name: &str) -> Rejection {
@@ -327,6 +340,7 @@ struct Content {
     rendered: osm_render::Rendered,
     profile: ProfileRef,
     settings_digest: String,
+    api_server: String,
     message: String,
 }
 
@@ -338,7 +352,7 @@ fn render(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>) ->
         SettingsLookup::Refused(problem) => return Err(problem.clone().into()),
         SettingsLookup::Missing => return Err(Hold::SettingsMissing),
     };
-    let endpoint = gathered.endpoint.as_ref().ok_or(Hold::EndpointUnknown)?;
+    let choice = gathered.endpoint.as_ref().ok_or(Hold::EndpointUnknown)?;
     let found = match &gathered.profile {
         ProfileLookup::Found(found) => found,
         ProfileLookup::Unnamed => return Err(Hold::ProfileUnnamed),
@@ -377,14 +391,17 @@ fn render(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>) ->
     if waits_for_revision(owner, config) {
         return Err(Hold::WaitingForRevision);
     }
-    let rendered = compiled.render_unless(&gathered.abandoned, pool, &settings.settings, endpoint);
+    let rendered = compiled.render_unless(&gathered.abandoned, pool, &settings.settings, &choice.endpoint);
     let rendered = rendered.map_err(|source| Hold::Render { profile, source })?;
-    Ok(Box::new(content(rendered, settings, found, accepted, late)))
+    Ok(Box::new(content(
+        rendered, settings, choice, found, accepted, late,
+    )))
 }
 
 fn content(
     rendered: osm_render::Rendered,
     settings: &Current,
+    choice: &Choice,
     found: &FoundProfile,
     accepted: &AcceptedProfile,
     late: bool,
@@ -395,6 +412,13 @@ fn content(
     } else if let Some(refusal) = &found.refusal {
         message.push_str(&format!(
             "; the profile's newest edit is not accepted and not used: {refusal}"
+        ));
+    }
+    let api_server = choice.endpoint.api_server.clone();
+    if choice.is_one_of_several {
+        message.push_str(&format!(
+            "; all new nodes depend on {api_server}, which is one of several addresses in the EndpointSlice of default/kubernetes; set \
+             cluster.apiServer in the settings to an address that leads to every API server"
         ));
     }
     for warning in &rendered.warnings {
@@ -411,6 +435,7 @@ fn content(
         rendered,
         profile,
         settings_digest: settings.digest.clone(),
+        api_server,
         message,
     }
 }
@@ -463,6 +488,7 @@ fn written(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, c
         rendered,
         profile,
         settings_digest,
+        api_server,
         message,
     } = content;
     let mut spec = rendered.spec;
@@ -474,6 +500,7 @@ fn written(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, c
         digest: spec.digest.clone().unwrap_or_default(),
         revision: owner.revision.clone(),
         settings_digest: Some(settings_digest),
+        api_server: Some(api_server),
         user_data_bytes: Some(rendered.user_data_bytes),
     };
     let meta = metadata(gathered, owner, config.map(|config| &config.metadata));

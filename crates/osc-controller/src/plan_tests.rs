@@ -81,6 +81,7 @@ fn gathered() -> Gathered {
         config: None,
         cluster_uid: "cluster".into(),
         other_cluster: None,
+        full_at: None,
         presence: PoolPresence::Present,
         profile: ProfileLookup::Found(Box::new(found(&profile_spec(
             "v1.0.0",
@@ -92,9 +93,12 @@ fn gathered() -> Gathered {
             refused: None,
         })),
         settings_refused: None,
-        endpoint: Some(ClusterEndpoint {
-            api_server: "https://api:6443".into(),
-            ca: "CA".into(),
+        endpoint: Some(Choice {
+            endpoint: ClusterEndpoint {
+                api_server: "https://api:6443".into(),
+                ca: "CA".into(),
+            },
+            is_one_of_several: false,
         }),
         waiting: None,
         removes_finalizers: false,
@@ -405,7 +409,7 @@ fn a_profile_or_setting_takes_effect_at_once() {
     assert!(matches!(plan(&gathered).object, ObjectPlan::Replace(..)));
     let mut gathered = current();
     let before = gathered.config.clone().unwrap();
-    gathered.endpoint.as_mut().unwrap().api_server = "https://other:6443".into();
+    gathered.endpoint.as_mut().unwrap().endpoint.api_server = "https://other:6443".into();
     assert_ne!(done(&gathered, plan(&gathered)).digest, before.digest);
 }
 
@@ -625,6 +629,67 @@ fn a_name_that_is_too_long_is_rejected() {
         "{}",
         plan.rejected[0].message
     );
+}
+
+#[test]
+fn beyond_the_limit_a_further_pool_gets_no_config_and_the_others_keep_theirs() {
+    let mut further = gathered();
+    further.full_at = Some(7);
+    let mut younger = machine_deployment("uid-0", Some("1"), "1.33.0");
+    (younger.metadata.name, younger.metadata.namespace) = (Some("pool-kube".into()), Some("system".into()));
+    further.claimants.push(claimant(&younger));
+    let plan = plan(&further);
+    assert!(matches!(plan.object, ObjectPlan::Keep) && plan.status.is_none());
+    let rejected: Vec<_> = plan
+        .rejected
+        .iter()
+        .map(|rejected| (rejected.pool.uid.as_str(), rejected.reason.as_str()))
+        .collect();
+    assert_eq!(
+        rejected,
+        [("uid-1", "TooManyMachineDeployments"), ("uid-0", "NameConflict")]
+    );
+    let message = &plan.rejected[0].message;
+    assert!(
+        message.contains("limits.machineDeployments") && message.contains("(7)"),
+        "{message}"
+    );
+}
+
+#[test]
+fn the_address_of_the_api_server_is_recorded_and_changes_no_content() {
+    let mut gathered = current();
+    let config = Arc::make_mut(gathered.config.as_mut().unwrap());
+    assert_eq!(config.api_server(), Some("https://api:6443"));
+    // A config of a version that recorded none.
+    config.status.rendered.as_mut().unwrap().api_server = None;
+    let before = gathered.config.clone().unwrap();
+    let plan = plan(&gathered);
+    assert!(matches!(plan.object, ObjectPlan::Keep), "{:?}", plan.object);
+    let after = done(&gathered, plan);
+    assert_eq!(after.api_server(), Some("https://api:6443"));
+    assert_eq!(after.digest, before.digest);
+    assert_eq!(rendered(&after).generation, rendered(&before).generation);
+    // What can't be rendered keeps its record.
+    gathered.config = Some(after);
+    gathered.settings = SettingsLookup::Missing;
+    let held = done(&gathered, super::plan(&gathered));
+    assert_eq!(held.api_server(), Some("https://api:6443"));
+}
+
+#[test]
+fn an_address_that_is_one_of_several_is_reported() {
+    let mut gathered = current();
+    assert!(!message(&plan(&gathered)).contains("cluster.apiServer"));
+    gathered.endpoint.as_mut().unwrap().is_one_of_several = true;
+    let plan = plan(&gathered);
+    assert!(matches!(plan.object, ObjectPlan::Keep));
+    for part in [
+        "all new nodes depend on https://api:6443",
+        "set cluster.apiServer",
+    ] {
+        assert!(message(&plan).contains(part), "{}", message(&plan));
+    }
 }
 
 #[test]

@@ -162,6 +162,10 @@ async fn report_rejections(state: &State, gathered: &Gathered, rejected: &[Rejec
                 .warning(&pool.into(), *reason, message)
                 .await;
         }
+        // A config that went away since this reconcile began woke only the pools that were rejected before.
+        if *reason == Reason::TooManyMachineDeployments && state.full_at().is_none() {
+            state.queue.add(gathered.name.clone());
+        }
     }
     // The owner of the config may have been rejected before.
     for PoolRef { uid, .. } in gathered.claimants.iter().map(|claimant| &claimant.pool_ref) {

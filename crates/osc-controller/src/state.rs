@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kube::Api;
-use osm_api::cluster_endpoint;
+use osm_api::cluster_endpoint::{self, Choice};
 use osm_api::condition::{self, Verdict};
 use osm_api::config::OperatingSystemConfig;
 use osm_api::profile::AcceptedProfile;
-use osm_render::ClusterEndpoint;
+use osm_api::{Reason, Settings};
 use osm_runtime::cache::{Change, Version};
 use osm_runtime::foreign_cluster::ForeignCluster;
 use osm_runtime::metrics::ConditionGauge;
@@ -45,6 +46,17 @@ pub struct Inner {
     pub sizes: Sizes,
     pub planning: Planning,
     pub foreign_cluster: ForeignCluster,
+    /// The number of configs that workers are creating.
+    creations: AtomicUsize,
+}
+
+/// A config is being created until this is dropped.
+pub struct Creation<'a>(&'a AtomicUsize);
+
+impl Drop for Creation<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl State {
@@ -60,6 +72,7 @@ impl State {
             sizes: Sizes::new(&process.metrics)?,
             planning: Planning::default(),
             foreign_cluster: ForeignCluster::new(cluster),
+            creations: AtomicUsize::default(),
         })))
     }
 }
@@ -122,6 +135,37 @@ impl Inner {
     pub fn deleted(&self, name: &str, uid: &str) {
         self.caches.configs.deleted(&self.config_key(name), uid);
         self.queue.add(name.to_owned());
+        self.wake_for_room();
+    }
+
+    /// The largest number of configs, if there are as many. Replicas that create configs at the same moment can exceed it by what they
+    /// create until their watches show it to each other.
+    pub fn full_at(&self) -> Option<u32> {
+        self.full_with(0)
+    }
+
+    /// The largest number of configs, if there are as many with `further` ones.
+    fn full_with(&self, further: usize) -> Option<u32> {
+        let settings = self.cluster.settings.borrow();
+        let limits = settings.as_ref().map(|current| current.settings.limits.clone());
+        let most = limits.unwrap_or_default().machine_deployments;
+        let configs = self.caches.configs.len() + further;
+        (u32::try_from(configs).unwrap_or(u32::MAX) >= most).then_some(most)
+    }
+
+    /// Begins to create a config; `None` means that those which other workers are creating leave no room for it.
+    pub fn begin_creation(&self) -> Option<Creation<'_>> {
+        let others = self.creations.fetch_add(1, Ordering::Relaxed);
+        let creation = Creation(&self.creations);
+        self.full_with(others).is_none().then_some(creation)
+    }
+
+    /// A config is gone. Requeues the pools that have none because there were too many.
+    pub fn wake_for_room(&self) {
+        let waiting = self.memory.rejected_for(Reason::TooManyMachineDeployments);
+        if !waiting.is_empty() && self.full_at().is_none() {
+            self.wake(|pool| waiting.contains(&pool.pool_ref.uid));
+        }
     }
 
     /// Requeues every pool that `these` selects.
@@ -139,9 +183,16 @@ impl Inner {
         });
     }
 
-    /// Where nodes find the API server.
-    pub fn endpoint(&self, settings: &osm_api::Settings) -> Option<ClusterEndpoint> {
-        let sources = self.memory.endpoints(self.caches.discovered());
+    /// Where the nodes of a pool find the API server. A pool without a record joins the others, so that all pools agree.
+    pub fn endpoint(&self, settings: &Settings, config: Option<&ConfigView>) -> Option<Choice> {
+        let others;
+        let in_use = match config.and_then(ConfigView::api_server) {
+            Some(recorded) => vec![recorded],
+            None => {
+                others = self.caches.with_api_server();
+                cluster_endpoint::by_frequency(others.iter().filter_map(|config| config.api_server()))
+            }
+        };
         let own_ca = self
             .cluster
             .worker
@@ -149,7 +200,7 @@ impl Inner {
             .root_cert
             .as_deref()
             .and_then(cluster_endpoint::pem);
-        cluster_endpoint::choose(settings, &sources, own_ca.as_deref())
+        cluster_endpoint::choose(settings, &self.caches.discovered(), &in_use, own_ca.as_deref())
     }
 
     pub async fn compiled(&self, accepted: &AcceptedProfile) -> Compiled {

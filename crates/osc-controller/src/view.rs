@@ -67,6 +67,11 @@ impl ConfigView {
         self.rendered_for.as_ref().map(|of| of.pool.uid.as_str())
     }
 
+    /// The address of the API server that its content was last rendered with.
+    pub fn api_server(&self) -> Option<&str> {
+        self.status.rendered.as_ref()?.api_server.as_deref()
+    }
+
     /// uid of the cluster that it was created for.
     pub fn made_in(&self) -> Option<&str> {
         self.metadata
@@ -291,6 +296,32 @@ mod tests {
             wanted(annotations, "windows", Value::Null),
             Some(("there".to_owned(), "mine".to_owned()))
         );
+    }
+
+    #[test]
+    fn no_credential_of_a_cloud_is_kept() {
+        let md = |provider: Value| {
+            let template =
+                json!({"spec": {"versions": {"kubelet": "1.34.2"}, "providerSpec": {"value": provider}}});
+            let md = json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"template": template}});
+            PoolView::of(&serde_json::from_value(md).unwrap())
+        };
+        let mut provider = json!({"cloudProvider": "aws", "operatingSystem": "ubuntu", "operatingSystemSpec": {},
+            "cloudProviderSpec": {"accessKeyId": "hunter2", "deep": [{"secret": "hunter2"}]}});
+        let view = md(provider.clone());
+        assert!(view.pool.is_ok(), "{view:?}");
+        assert!(!format!("{view:?}").contains("hunter2"), "{view:?}");
+        // Nor by the reason why a MachineDeployment is no pool.
+        for (field, value) in [
+            ("cloudProvider", json!("hunter2")),
+            ("operatingSystem", json!({"hunter2": "hunter2"})),
+            ("operatingSystemSpec", json!({"distUpgradeOnBoot": "hunter2"})),
+        ] {
+            provider[field] = value;
+            let view = md(provider.clone());
+            assert!(view.pool.is_err(), "{field}");
+            assert!(!format!("{view:?}").contains("hunter2"), "{view:?}");
+        }
     }
 
     #[test]

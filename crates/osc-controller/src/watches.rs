@@ -61,7 +61,7 @@ fn machine_deployments(state: &State) {
 }
 
 fn configs(state: &State) {
-    let queue = state.queue.clone();
+    let waker = state.clone();
     Watch::namespaced(
         &state.cluster.management,
         state.cluster.namespace(),
@@ -72,7 +72,10 @@ fn configs(state: &State) {
     .into_cache(&state.caches.configs)
     .on_change(move |change| {
         if let Some((_, name)) = change.key.split_once('/') {
-            queue.add(name.to_owned());
+            waker.queue.add(name.to_owned());
+        }
+        if change.new.is_none() {
+            waker.wake_for_room();
         }
     })
     .spawn(&state.cluster);

@@ -1,15 +1,21 @@
 //! Where nodes find the API server, and the CA that verifies it.
 //!
-//! The settings come first, then `kube-public/cluster-info`, which kubeadm publishes, then the EndpointSlice of the Service
-//! `kubernetes`.
+//! The settings come first, then the address that is in use already, then `kube-public/cluster-info`, which kubeadm publishes,
+//! then the EndpointSlice of the Service `kubernetes`. An address that is in use stays as long as the cluster names it, because
+//! every change of the address publishes all pools again.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use kube::config::Kubeconfig;
 
 use crate::Settings;
+
+/// The largest number of addresses that are read from one EndpointSlice.
+pub const MAX_ADDRESSES: usize = 20;
 
 /// How the nodes of a pool reach their API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +29,8 @@ pub struct ClusterEndpoint {
 /// What one source in the cluster says about the API server. Either part can be unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Discovered {
-    /// `https://host:port`.
-    pub api_server: Option<String>,
+    /// Addresses (`https://host:port`), the preferred one first. Each leads to the same cluster.
+    pub api_servers: Vec<String>,
     /// PEM bundle.
     pub ca: Option<String>,
 }
@@ -47,12 +53,12 @@ impl Discovered {
             .and_then(|data| STANDARD.decode(data).ok())
             .and_then(|bytes| String::from_utf8(bytes).ok());
         Self {
-            api_server: cluster.server,
+            api_servers: cluster.server.as_deref().map(trimmed).into_iter().collect(),
             ca,
         }
     }
 
-    /// Takes the first ready address, and the port `https`.
+    /// Takes the ready addresses, and the port `https`.
     pub fn from_endpoint_slice(slice: &EndpointSlice) -> Self {
         let port = slice
             .ports
@@ -60,47 +66,90 @@ impl Discovered {
             .flatten()
             .find(|port| port.name.as_deref() == Some("https"))
             .and_then(|port| port.port);
-        let ready = |endpoint: &&k8s_openapi::api::discovery::v1::Endpoint| {
+        let Some(port) = port else {
+            return Self::default();
+        };
+        let is_ready = |endpoint: &&Endpoint| {
             endpoint
                 .conditions
                 .as_ref()
                 .and_then(|conditions| conditions.ready)
                 .unwrap_or(true)
         };
-        let address = slice
-            .endpoints
-            .iter()
-            .find(ready)
-            .and_then(|endpoint| endpoint.addresses.first());
-        let api_server = address.zip(port).map(|(address, port)| {
-            if address.contains(':') {
-                format!("https://[{address}]:{port}")
-            } else {
-                format!("https://{address}:{port}")
-            }
-        });
-        Self { api_server, ca: None }
+        let addresses = slice.endpoints.iter().filter(is_ready);
+        let addresses = addresses.filter_map(|endpoint| endpoint.addresses.first());
+        let url = |address: &String| match address.contains(':') {
+            true => format!("https://[{address}]:{port}"),
+            false => format!("https://{address}:{port}"),
+        };
+        Self {
+            api_servers: addresses.take(MAX_ADDRESSES).map(url).collect(),
+            ca: None,
+        }
     }
 }
 
-/// Chooses the endpoint: the settings first, then the sources in order. `own_ca` is the CA with which this process itself
-/// verifies the same API server.
-pub fn choose(settings: &Settings, sources: &[Discovered], own_ca: Option<&str>) -> Option<ClusterEndpoint> {
-    let api_server = settings
-        .cluster
-        .api_server
-        .clone()
-        .or_else(|| sources.iter().find_map(|source| source.api_server.clone()))?;
+/// The endpoint of a pool, and how it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The endpoint.
+    pub endpoint: ClusterEndpoint,
+    /// The cluster names several addresses, and only the settings could say which one is shared by all control-plane nodes.
+    pub is_one_of_several: bool,
+}
+
+/// Chooses the endpoint of a pool.
+///
+/// - `in_use` are the addresses that content was last rendered with, the preferred one first. It is used if a source names it, or if no
+///   source names any: while an API server restarts, its EndpointSlice can be empty.
+/// - `own_ca` is the CA with which this process itself verifies the same API server.
+pub fn choose(
+    settings: &Settings,
+    sources: &[Discovered],
+    in_use: &[&str],
+    own_ca: Option<&str>,
+) -> Option<Choice> {
+    let named: Vec<&str> = sources
+        .iter()
+        .flat_map(|source| source.api_servers.iter().map(String::as_str))
+        .collect();
+    let set = settings.cluster.api_server.as_deref().map(trimmed);
+    let is_set = set.is_some();
+    let api_server = set.or_else(|| {
+        let mut in_use = in_use.iter().copied();
+        let kept = in_use.find(|address| named.is_empty() || named.contains(address));
+        kept.or_else(|| named.first().copied()).map(str::to_owned)
+    })?;
     let ca = settings
         .cluster
         .ca_bundle
         .clone()
         .or_else(|| sources.iter().find_map(|source| source.ca.clone()))
         .or_else(|| own_ca.map(str::to_owned))?;
-    Some(ClusterEndpoint {
-        api_server: api_server.trim_end_matches('/').to_owned(),
-        ca,
+    let is_confirmed = sources
+        .iter()
+        .any(|source| source.api_servers == [api_server.as_str()]);
+    let several = named.into_iter().collect::<BTreeSet<_>>().len() > 1;
+    Some(Choice {
+        endpoint: ClusterEndpoint { api_server, ca },
+        is_one_of_several: !is_set && !is_confirmed && several,
     })
+}
+
+/// The addresses of these records, the most frequent one first.
+pub fn by_frequency<'a>(records: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut counts = BTreeMap::<&str, usize>::new();
+    for record in records {
+        *counts.entry(record).or_default() += 1;
+    }
+    let mut found: Vec<_> = counts.into_iter().collect();
+    found.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    found.into_iter().map(|(address, _)| address).collect()
+}
+
+/// Two spellings of an address are one address.
+fn trimmed(address: &str) -> String {
+    address.trim_end_matches('/').to_owned()
 }
 
 /// Encodes DER certificates as a PEM bundle.
@@ -129,46 +178,212 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn cluster_info(server: &str) -> Discovered {
+        let ca = STANDARD.encode("CA");
+        let kubeconfig = format!(
+            "apiVersion: v1\nkind: Config\nclusters:\n- name: ''\n  cluster: {{server: '{server}', certificate-authority-data: {ca}}}\n"
+        );
+        let map = json!({"data": {"kubeconfig": kubeconfig}});
+        Discovered::from_cluster_info(&serde_json::from_value::<ConfigMap>(map).unwrap())
+    }
+
+    fn slice(addresses: &[&str]) -> Discovered {
+        let endpoints: Vec<_> = addresses
+            .iter()
+            .map(|address| json!({"addresses": [address]}))
+            .collect();
+        let slice = json!({"addressType": "IPv4", "endpoints": endpoints, "ports": [{"name": "https", "port": 6443}]});
+        Discovered::from_endpoint_slice(&serde_json::from_value::<EndpointSlice>(slice).unwrap())
+    }
+
     #[test]
     fn settings_win_then_cluster_info_then_the_endpoint_slice() {
-        let info: ConfigMap = serde_json::from_value(json!({"data": {"kubeconfig":
-            format!("apiVersion: v1\nkind: Config\nclusters:\n- name: ''\n  cluster: {{server: 'https://info:6443', certificate-authority-data: {}}}\n", STANDARD.encode("CA"))}}))
-        .unwrap();
         let slice: EndpointSlice = serde_json::from_value(json!({"addressType": "IPv6",
             "endpoints": [{"addresses": ["fd00::1"], "conditions": {"ready": false}}, {"addresses": ["fd00::2"]}],
             "ports": [{"name": "https", "port": 6443}]}))
         .unwrap();
         let (info, slice) = (
-            Discovered::from_cluster_info(&info),
+            cluster_info("https://info:6443/"),
             Discovered::from_endpoint_slice(&slice),
         );
         let mut settings = Settings::default();
-        let chosen = choose(&settings, &[info.clone(), slice.clone()], Some("OWN")).unwrap();
+        let chosen = |settings: &Settings, sources: &[Discovered], own_ca: Option<&str>| {
+            choose(settings, sources, &[], own_ca).map(|choice| choice.endpoint)
+        };
+        let endpoint = |api_server: &str, ca: &str| {
+            Some(ClusterEndpoint {
+                api_server: api_server.to_owned(),
+                ca: ca.to_owned(),
+            })
+        };
         assert_eq!(
-            chosen,
-            ClusterEndpoint {
-                api_server: "https://info:6443".into(),
-                ca: "CA".into()
-            }
+            chosen(&settings, &[info.clone(), slice.clone()], Some("OWN")),
+            endpoint("https://info:6443", "CA")
         );
-        let chosen = choose(&settings, &[Discovered::default(), slice.clone()], Some("OWN")).unwrap();
         assert_eq!(
-            chosen,
-            ClusterEndpoint {
-                api_server: "https://[fd00::2]:6443".into(),
-                ca: "OWN".into()
-            }
+            chosen(&settings, &[Discovered::default(), slice.clone()], Some("OWN")),
+            endpoint("https://[fd00::2]:6443", "OWN")
         );
         settings.cluster.api_server = Some("https://set:1/".into());
+        assert_eq!(chosen(&settings, &[info], None), endpoint("https://set:1", "CA"));
         assert_eq!(
-            choose(&settings, &[info], None).unwrap().api_server,
-            "https://set:1"
-        );
-        assert_eq!(
-            choose(&settings, &[slice], None),
+            chosen(&settings, &[slice], None),
             None,
             "an address without a CA is no endpoint"
         );
+    }
+
+    #[test]
+    fn an_address_in_use_stays_while_any_source_names_it() {
+        let (a, b, c) = (
+            "https://10.0.0.1:6443",
+            "https://10.0.0.2:6443",
+            "https://10.0.0.3:6443",
+        );
+        let lb = "https://lb:6443";
+        let (of_slice, of_info) = (
+            |addresses: &[&str]| vec![slice(addresses)],
+            vec![cluster_info(lb)],
+        );
+        let of_both = |addresses: &[&str]| vec![cluster_info(lb), slice(addresses)];
+        for (what, set, sources, in_use, expected, several) in [
+            (
+                "the first of a slice",
+                None,
+                of_slice(&["10.0.0.1", "10.0.0.2"]),
+                vec![],
+                Some(a),
+                true,
+            ),
+            (
+                "the only one of a slice",
+                None,
+                of_slice(&["10.0.0.1"]),
+                vec![],
+                Some(a),
+                false,
+            ),
+            (
+                "another order",
+                None,
+                of_slice(&["10.0.0.2", "10.0.0.1"]),
+                vec![a],
+                Some(a),
+                true,
+            ),
+            (
+                "the first is gone",
+                None,
+                of_slice(&["10.0.0.2", "10.0.0.3"]),
+                vec![a],
+                Some(b),
+                true,
+            ),
+            (
+                "the first is back",
+                None,
+                of_slice(&["10.0.0.1", "10.0.0.2"]),
+                vec![b],
+                Some(b),
+                true,
+            ),
+            (
+                "what other pools use second",
+                None,
+                of_slice(&["10.0.0.3", "10.0.0.2"]),
+                vec![a, b],
+                Some(b),
+                true,
+            ),
+            (
+                "cluster-info is gone",
+                None,
+                of_slice(&["10.0.0.1"]),
+                vec![lb],
+                Some(a),
+                false,
+            ),
+            (
+                "cluster-info is there",
+                None,
+                of_both(&["10.0.0.1", "10.0.0.2"]),
+                vec![],
+                Some(lb),
+                false,
+            ),
+            (
+                "cluster-info comes later",
+                None,
+                of_both(&["10.0.0.1", "10.0.0.2"]),
+                vec![b],
+                Some(b),
+                true,
+            ),
+            (
+                "cluster-info follows a loss",
+                None,
+                of_both(&["10.0.0.1"]),
+                vec![c],
+                Some(lb),
+                false,
+            ),
+            (
+                "cluster-info confirms",
+                None,
+                vec![cluster_info(a), slice(&["10.0.0.1", "10.0.0.2"])],
+                vec![a],
+                Some(a),
+                false,
+            ),
+            (
+                "no source names any",
+                None,
+                of_slice(&[]),
+                vec![a, b],
+                Some(a),
+                false,
+            ),
+            ("nothing is known", None, of_slice(&[]), vec![], None, false),
+            (
+                "the settings",
+                Some("https://set:1/"),
+                of_both(&["10.0.0.1", "10.0.0.2"]),
+                vec![a],
+                Some("https://set:1"),
+                false,
+            ),
+            (
+                "the settings, in use before",
+                None,
+                of_info,
+                vec!["https://set:1"],
+                Some(lb),
+                false,
+            ),
+        ] {
+            let mut settings = Settings::default();
+            settings.cluster.api_server = set.map(str::to_owned);
+            let choice = choose(&settings, &sources, &in_use, Some("OWN"));
+            let found = choice
+                .as_ref()
+                .map(|choice| (choice.endpoint.api_server.as_str(), choice.is_one_of_several));
+            assert_eq!(found, expected.map(|expected| (expected, several)), "{what}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_addresses_is_bounded() {
+        let many: Vec<String> = (0..100).map(|i| format!("10.0.0.{i}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let found = slice(&many).api_servers;
+        assert_eq!(found.len(), MAX_ADDRESSES);
+        assert_eq!(found[1], "https://10.0.0.1:6443");
+    }
+
+    #[test]
+    fn the_most_frequent_address_is_first() {
+        assert_eq!(by_frequency(["c", "b", "a", "b"]), ["b", "a", "c"]);
+        assert!(by_frequency([]).is_empty());
     }
 
     #[test]

@@ -244,6 +244,9 @@ pub struct Rendered {
     /// SHA-256 of the settings document that the content was rendered with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings_digest: Option<String>,
+    /// Address of the API server that the content was rendered with, such as `https://host:port`. It stays while the cluster names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_server: Option<String>,
     /// Sizes of the documents, with every late-bound value at its largest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_data_bytes: Option<UserDataBytes>,

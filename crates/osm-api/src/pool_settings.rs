@@ -8,8 +8,12 @@ use crate::settings::{Settings, SettingsError};
 /// Field that names a ConfigMap, whose document is applied first.
 const FROM_CONFIG_MAP: &str = "fromConfigMap";
 
-/// Fields that a pool must not change: they decide whom the installation trusts, and what it installs.
-const NOT_OF_POOLS: [&str; 2] = ["credentials", "defaultProfiles"];
+/// Fields that a pool must not change: they decide whom the installation trusts, what it installs, and how much it takes on.
+const NOT_OF_POOLS: [&str; 3] = ["credentials", "defaultProfiles", "limits"];
+
+/// The largest number of YAML nodes of one document of a pool, once its aliases are expanded. A document that sets every field has fewer
+/// than 300.
+pub const MAX_NODES: usize = 5000;
 
 /// The annotation [`SETTINGS`] of a MachineDeployment.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +82,7 @@ impl PoolSettings {
 }
 
 fn document(text: &str) -> Result<Value, Vec<String>> {
-    let document = Settings::document(text).map_err(|SettingsError(mistakes)| mistakes)?;
+    let document = Settings::document_within(text, MAX_NODES).map_err(|SettingsError(mistakes)| mistakes)?;
     if document.is_object() {
         Ok(document)
     } else {
@@ -185,9 +189,12 @@ mod tests {
                 "{message}"
             );
         }
-        let message = of_annotation("defaultProfiles: {}\nprxy: 1\nproxy: {http: no-url}\n");
+        let message = of_annotation(
+            "defaultProfiles: {}\nlimits: {machineDeployments: 9}\nprxy: 1\nproxy: {http: no-url}\n",
+        );
         for part in [
             "defaultProfiles: is the same",
+            "limits: is the same",
             "prxy: unknown field",
             "proxy.http: must be",
         ] {
@@ -202,5 +209,46 @@ mod tests {
             message,
             "ConfigMap ours, key settings.yaml: hostCaBundle: must be one or more PEM certificates"
         );
+    }
+
+    #[test]
+    fn a_document_that_grows_by_aliases_is_refused_before_it_is_decoded() {
+        // 60 unknown fields, and 90 aliases of a list with 2,600 items: 8 KB of text, 240,000 nodes.
+        let list = format!("list: &list [{}]\n", "1,".repeat(2600));
+        let aliases: String = (0..90).map(|i| format!("a{i}: *list\n")).collect();
+        let unknown: String = (0..60).map(|i| format!("u{i}: 1\n")).collect();
+        let expected =
+            "has more than 5000 keys, values, lists and maps, aliases expanded; shorten the document";
+        let text = list.clone() + &aliases + &unknown;
+        assert!(text.len() < 8 * 1024);
+        assert_eq!(
+            PoolSettings::parse(&text).unwrap_err().to_string(),
+            format!("annotation {SETTINGS}: {expected}")
+        );
+        let pool = PoolSettings::parse("fromConfigMap: ours").unwrap();
+        assert_eq!(
+            pool.merge(&installation(), Some(&text)).unwrap_err().to_string(),
+            format!("ConfigMap ours, key settings.yaml: {expected}")
+        );
+        // Without the aliases, it is small enough to be decoded.
+        let error = PoolSettings::parse(&(list + &unknown))
+            .unwrap()
+            .merge(&installation(), None)
+            .unwrap_err();
+        assert!(error.to_string().contains("u0: unknown field"), "{error}");
+    }
+
+    #[test]
+    fn a_document_that_sets_every_field_is_far_below_the_bound() {
+        let page = include_str!("../../../docs/settings.md");
+        let example = page
+            .split("```yaml\n")
+            .nth(1)
+            .unwrap()
+            .split("```")
+            .next()
+            .unwrap();
+        Settings::document_within(example, 300).unwrap();
+        assert!(Settings::document_within(example, 100).is_err());
     }
 }

@@ -73,6 +73,8 @@ pub enum Reason {
     Timeout,
     TokenWithoutEnd,
     TooManyDocuments,
+    TooManyMachineDeployments,
+    TooManySources,
     Undone,
     UnknownCloudProvider,
     UnknownMarker,
@@ -512,6 +514,16 @@ impl Reason {
                 &[SECRETS],
                 "The content of the pool changes so often that too many provisioning documents are kept at once. Valid tokens may still fetch them, so none is deleted.",
                 "Find out what changes the content. New content is published once a document has expired; see [limits](limits.md).",
+            ),
+            Self::TooManyMachineDeployments => row(
+                &[OF_POOL],
+                "The installation already has as many OperatingSystemConfigs as `limits.machineDeployments` in its settings allows. Those that exist stay and are maintained.",
+                "Delete MachineDeployments that are not needed, or raise `limits.machineDeployments`; see [limits](limits.md#number-of-pools).",
+            ),
+            Self::TooManySources => row(
+                &[CONFIG],
+                "The registries and the subscription of the pool refer to too many different Secrets and ConfigMaps.",
+                "Let several registries use the same Secret, or remove registries from the settings of the pool; see [limits](limits.md#objects).",
             ),
             Self::Undone => row(
                 &[SECRETS],

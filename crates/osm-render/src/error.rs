@@ -155,6 +155,11 @@ pub enum RenderError {
         limit: usize,
         cloud: String,
     },
+    #[error(
+        "the content refers to {found} Secrets and ConfigMaps, but {limit} is the limit; let several registries use the same Secret, or \
+         remove registries from the settings of the pool"
+    )]
+    TooManySources { found: usize, limit: usize },
     #[error("the user data can't be written: {0}")]
     UserData(#[from] UserDataError),
     #[error("with the sample pool {sample}: {error}")]
@@ -174,6 +179,7 @@ impl RenderError {
             Self::ReservedText { .. } | Self::MachineName { .. } => Reason::ReservedText,
             Self::ContentTooLarge { .. } => Reason::ContentTooLarge,
             Self::UserDataTooLarge { .. } => Reason::UserDataTooLarge,
+            Self::TooManySources { .. } => Reason::TooManySources,
             Self::UserData(error) => error.reason(),
             Self::Sample { error, .. } => error.reason(),
         }

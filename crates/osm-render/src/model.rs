@@ -1,7 +1,7 @@
 //! What templates see: the data, in which every field is always there and what is not set is null, and the late-bound values that they
 //! may refer to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use osm_api::config::{LateBound, LateBoundKind, LateBoundSource};
 use osm_api::pool::Pool;
@@ -169,6 +169,21 @@ pub(crate) fn late_bound(
         }
     }
     known.into_iter().map(|late| (late.id.clone(), late)).collect()
+}
+
+/// The number of Secrets and ConfigMaps that hold these values.
+pub(crate) fn sources<'a>(late_bound: impl IntoIterator<Item = &'a LateBound>) -> usize {
+    let of_object = |late: &'a LateBound| {
+        let source = late.source.as_ref()?;
+        let is_map = match late.kind {
+            LateBoundKind::ConfigMapKey => true,
+            LateBoundKind::OperatingSystemSpecField => return None,
+            _ => false,
+        };
+        Some((is_map, &source.namespace, &source.name))
+    };
+    let objects: BTreeSet<_> = late_bound.into_iter().filter_map(of_object).collect();
+    objects.len()
 }
 
 fn of_kubelet(pool: &Pool, settings: &Settings) -> Value {

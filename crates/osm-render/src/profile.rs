@@ -35,6 +35,9 @@ const WARN_ABOVE_PERCENT: usize = 90;
 /// Most configurations whose sizes are remembered.
 const MAX_MEASURED: usize = 4096;
 
+/// The largest number of Secrets and ConfigMaps that the content of one pool can refer to. secret-syncer reads each of them.
+const MAX_SOURCES: usize = 100;
+
 /// A profile with every template parsed and checked. Cheap to share; compile once for each accepted digest.
 pub struct Profile {
     spec: OperatingSystemProfileSpec,
@@ -233,6 +236,14 @@ impl Profile {
         if kubelet_kubeconfig.is_some() {
             let token = model::kubelet_token();
             late_bound.entry(token.id.clone()).or_insert(token);
+        }
+
+        let found = model::sources(late_bound.values());
+        if found > MAX_SOURCES {
+            return Err(RenderError::TooManySources {
+                found,
+                limit: MAX_SOURCES,
+            });
         }
 
         let mut spec = OperatingSystemConfigSpec {

@@ -912,6 +912,31 @@ fn too_much_content_is_refused() {
 }
 
 #[test]
+fn a_pool_that_refers_to_too_many_secrets_is_refused() {
+    let rendered = |registries: usize, secrets: usize| {
+        let registries: Vec<Value> = (0..registries)
+            .map(|i| json!({"host": format!("r{i}"), "credentials": {"name": format!("s{}", i % secrets)}}))
+            .collect();
+        let settings = json!({"containerd": {"registries": registries}}).to_string();
+        profile(|_| {}).render(
+            &pool("edge"),
+            &Settings::parse(&settings).unwrap(),
+            &stand_in_cluster(),
+        )
+    };
+    rendered(100, 100).unwrap();
+    // The number of registries that share a Secret does not count.
+    rendered(150, 100).unwrap();
+    let error = rendered(101, 101).unwrap_err();
+    assert_eq!(error.reason(), "TooManySources");
+    let message = error.to_string();
+    assert!(
+        message.starts_with("the content refers to 101 Secrets and ConfigMaps, but 100 is the limit"),
+        "{message}"
+    );
+}
+
+#[test]
 fn machine_controllers_text_replacements_do_no_harm() {
     let tricky = "a\n  \n\t\nb\n";
     let rendered = profile(|spec| {

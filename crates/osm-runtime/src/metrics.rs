@@ -108,7 +108,7 @@ impl Metrics {
             )?,
             invalid_objects: IntCounterVec::new(
                 Opts::new("invalid_objects_total", "Objects that cannot be decoded."),
-                &["kind"],
+                &["cluster", "kind"],
             )?,
             objects: IntGaugeVec::new(
                 Opts::new(
@@ -200,8 +200,8 @@ impl Metrics {
     }
 
     /// Counts an object that could not be decoded.
-    pub fn invalid_object(&self, kind: &str) {
-        self.invalid_objects.with_label_values(&[kind]).inc();
+    pub fn invalid_object(&self, cluster: &str, kind: &str) {
+        self.invalid_objects.with_label_values(&[cluster, kind]).inc();
     }
 
     /// All metrics in Prometheus' text format.

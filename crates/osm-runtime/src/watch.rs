@@ -375,7 +375,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
         if self.reported.get(key) == Some(&version) {
             return;
         }
-        self.metrics.invalid_object(self.what);
+        self.metrics.invalid_object(self.cluster, self.what);
         if self.reported.len() < MAX_REPORTED || self.reported.contains_key(key) {
             tracing::warn!(
                 cluster = self.cluster,

@@ -147,7 +147,7 @@ async fn what_can_not_be_decoded_is_shown_by_its_metadata() {
     );
     let counted = String::from_utf8(cluster.process.metrics.encode()).unwrap();
     assert!(
-        counted.contains(r#"osm_invalid_objects_total{kind="pools"} 1"#),
+        counted.contains(r#"osm_invalid_objects_total{cluster="only",kind="pools"} 1"#),
         "{counted}"
     );
 }

@@ -23,7 +23,12 @@ const CHECK_SYNCER: &str = "Check whether secret-syncer runs.";
 const CHECK_MACHINE_CONTROLLER: &str = "Check whether machine-controller runs.";
 
 /// Reasons with which osc-controller refuses a pool that gets no config. Only Events have them.
-const REJECTIONS: [Reason; 3] = [Reason::NameConflict, Reason::NameTooLong, Reason::ClusterChanged];
+const REJECTIONS: [Reason; 4] = [
+    Reason::NameConflict,
+    Reason::NameTooLong,
+    Reason::ClusterChanged,
+    Reason::TooManyMachineDeployments,
+];
 
 /// A link of the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -148,9 +148,13 @@ impl Snapshot {
         Some((namespace, name))
     }
 
-    /// How nodes reach the API server with these settings, as osc-controller finds it.
+    /// How nodes reach the API server with these settings, as osc-controller finds it for most pools.
     pub fn endpoint(&self, settings: &Settings) -> Option<ClusterEndpoint> {
-        cluster_endpoint::choose(settings, &self.endpoints, self.own_ca.as_deref())
+        let configs = self.configs.iter().filter_map(|config| config.status.as_ref());
+        let records = configs.filter_map(|status| status.rendered.as_ref()?.api_server.as_deref());
+        let in_use = cluster_endpoint::by_frequency(records);
+        let choice = cluster_endpoint::choose(settings, &self.endpoints, &in_use, self.own_ca.as_deref());
+        choice.map(|choice| choice.endpoint)
     }
 }
 

@@ -9,6 +9,7 @@ mod credentials;
 mod default_profiles;
 mod downloads;
 mod kubelet;
+mod limits;
 mod packages;
 mod proxy;
 mod taint;
@@ -17,6 +18,8 @@ mod validation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_saphyr::Error;
+use serde_saphyr::budget::BudgetBreach;
 
 pub use self::cluster::ClusterSettings;
 pub use self::containerd::{Containerd, Mirror, Registry, SecretReference};
@@ -27,11 +30,15 @@ pub use self::downloads::{
     RuncDownload,
 };
 pub use self::kubelet::KubeletDefaults;
+pub use self::limits::Limits;
 pub use self::packages::{Apt, Packages, Yum, YumRepository};
 pub use self::proxy::Proxy;
 pub use self::taint::{Taint, TaintEffect};
 use self::validation::{IMAGE_RULE, PEM, Problems, certificates, is_image};
 use crate::strict;
+
+/// The largest number of YAML nodes of a document.
+const MAX_NODES: usize = 250_000;
 
 /// Settings of one cluster's nodes.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
@@ -59,6 +66,8 @@ pub struct Settings {
     pub credentials: Credentials,
     /// Default profiles; read by osp-controller.
     pub default_profiles: DefaultProfiles,
+    /// How much the installation takes on; read by osc-controller.
+    pub limits: Limits,
 }
 
 /// What is wrong with a settings document: every mistake, one line each.
@@ -80,8 +89,18 @@ impl Settings {
     /// # Errors
     /// A text that is not YAML.
     pub fn document(text: &str) -> Result<Value, SettingsError> {
-        let value: Option<Value> = serde_saphyr::from_str(text)
-            .map_err(|error| SettingsError(vec![format!("not YAML: {}", first_line(&error.to_string()))]))?;
+        Self::document_within(text, MAX_NODES)
+    }
+
+    /// As [`Settings::document`], for a text with at most so many YAML nodes (maps, lists and scalars, keys included) once its aliases are
+    /// expanded.
+    ///
+    /// # Errors
+    /// A text that is not YAML, or has more nodes.
+    pub fn document_within(text: &str, max_nodes: usize) -> Result<Value, SettingsError> {
+        let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_nodes: max_nodes } };
+        let value: Option<Value> = serde_saphyr::from_str_with_options(text, options)
+            .map_err(|error| SettingsError(vec![yaml_problem(&error, max_nodes)]))?;
         Ok(value
             .filter(|value| !value.is_null())
             .unwrap_or_else(|| Value::Object(serde_json::Map::new())))
@@ -117,7 +136,24 @@ impl Settings {
         self.packages.validate(&mut problems);
         self.downloads.validate(&mut problems);
         self.credentials.validate(&mut problems);
+        self.limits.validate(&mut problems);
         problems.into_lines()
+    }
+}
+
+fn yaml_problem(error: &Error, max_nodes: usize) -> String {
+    let mut cause = error;
+    while let Error::AliasError { error, .. } | Error::WithSnippet { error, .. } = cause {
+        cause = error;
+    }
+    match cause {
+        Error::Budget {
+            breach: BudgetBreach::Nodes { .. },
+            ..
+        } => format!(
+            "has more than {max_nodes} keys, values, lists and maps, aliases expanded; shorten the document"
+        ),
+        _ => format!("not YAML: {}", first_line(&error.to_string())),
     }
 }
 
@@ -165,6 +201,7 @@ containerd:
 downloads: {runc: {version: v1, sha256: {mips: "12"}}}
 packages: {apt: {mirror: "ftp://x"}, yum: {repositories: [{name: "a b", baseURL: "https://$arch/x", gpgKey: "/etc/key"}]}}
 credentials: {tokenLifetimeHours: 0, nodeBootstrap: {groups: ["system:bootstrappers:a:b-1", "system:masters", "system:bootstrappers:"]}}
+limits: {machineDeployments: 0}
 "#;
         let errors = Settings::parse(text).unwrap_err().0;
         for path in [
@@ -188,6 +225,7 @@ credentials: {tokenLifetimeHours: 0, nodeBootstrap: {groups: ["system:bootstrapp
             "credentials.tokenLifetimeHours",
             "credentials.nodeBootstrap.groups[1]",
             "credentials.nodeBootstrap.groups[2]",
+            "limits.machineDeployments",
         ] {
             assert!(
                 errors.iter().any(|error| error.starts_with(path)),

@@ -46,6 +46,7 @@ pub fn config() -> ConfigView {
                 digest: "d".into(),
                 revision: Some("1".into()),
                 settings_digest: None,
+                api_server: None,
                 user_data_bytes: None,
             }),
             ..Default::default()
