@@ -10,6 +10,7 @@
 )]
 
 mod api_server_address;
+mod approver;
 mod bad_input;
 mod bootstrap_tokens;
 mod canaries;

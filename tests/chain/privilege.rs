@@ -19,10 +19,16 @@ use osm_testkit::installation::IDENTITIES;
 use osm_testkit::{ControlPlane, Options, check, wait_for};
 use serde_json::{Value, json};
 
+use crate::approver;
 use crate::world::{self, DEADLINE, GETTER_TOKEN, NAMESPACE, TEAM, World, machine_deployment, profile};
 
 /// Rights whose use a moment decides that this test can't bring about.
-const BY_CHANCE: [(Service, &str, &str); 2] = [
+const BY_CHANCE: [(Service, &str, &str); 3] = [
+    (
+        Service::CsrApprover,
+        "worker: approve signers kubernetes.io/kube-apiserver-client-kubelet",
+        "no request has this verb: the API server asks for it when a request is approved",
+    ),
     (
         Service::OspController,
         "management: get operatingsystemprofiles in osm",
@@ -297,6 +303,7 @@ async fn everything(world: &World) -> Result<()> {
     sources(world).await?;
     takeover(world).await?;
     repairs(world).await?;
+    approvals(world).await?;
     ends(world).await
 }
 
@@ -500,9 +507,38 @@ async fn repairs(world: &World) -> Result<()> {
     .await
 }
 
+/// A machine that joins, another one in its place after ten minutes, and a request that is denied.
+async fn approvals(world: &World) -> Result<()> {
+    approver::let_pools_ask(world).await?;
+    let pool = world.pool_of("joining", "openstack").await?;
+    world.machine_of(&pool, "joining-1").await?;
+    let approved = async |request: &str| {
+        wait_for(&format!("{request} to be approved"), DEADLINE, async || {
+            let decision = world.decision(request).await?;
+            check(decision.is_some_and(|(type_, reason)| {
+                (type_.as_str(), reason.as_str()) == ("Approved", "PoolMachine")
+            }))
+        })
+        .await
+    };
+    world.ask_as(&pool.token, "first", "joining-1").await?;
+    approved("first").await?;
+    world.ask_as(&pool.token, "second", "joining-1").await?;
+    world.pending("AlreadyApproved", 1).await?;
+    world.let_a_claim_expire("joining-1").await?;
+    approved("second").await?;
+    let foreign = world.pool_of("foreign", "openstack").await?;
+    world.ask_as(&foreign.token, "third", "joining-1").await?;
+    world.denied("third", "ForeignMachine").await?;
+    world
+        .event("kube-system", "foreign", "ForeignMachine")
+        .await
+        .map(drop)
+}
+
 /// A pool that is retired; one whose config has been gone for two days.
 async fn ends(world: &World) -> Result<()> {
-    for pool in ["team", "red", "edge", "migrated"] {
+    for pool in ["team", "red", "edge", "migrated", "joining", "foreign"] {
         world.delete(&world.pools(), pool).await?;
     }
     wait_for("their configs to go", DEADLINE, async || {

@@ -146,6 +146,8 @@ async fn replicas_share_pools_and_take_over_those_of_one_that_ends_or_dies() -> 
             Service::OspController => "condition=\"Accepted\"",
             Service::OscController => "condition=\"Rendered\"",
             Service::SecretSyncer => "condition=\"Published\"",
+            // It has no condition.
+            Service::CsrApprover => continue,
         };
         let what = format!("each object to be counted by one {}", service.name());
         wait_for(&what, DEADLINE, async || {

@@ -62,7 +62,13 @@ async fn misses(program: &Path, kubeconfig: &Path, container: &Value) -> Result<
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
-    for argument in container["args"].as_array().into_iter().flatten() {
+    // A service of the worker cluster alone has its kubeconfig as an argument.
+    let arguments = container["args"].as_array().into_iter().flatten();
+    for argument in arguments.filter(|argument| {
+        !argument
+            .as_str()
+            .is_some_and(|text| text.starts_with("--kubeconfig="))
+    }) {
         command.arg(argument.as_str().context("an argument that is no text")?);
     }
     for variable in container["env"].as_array().into_iter().flatten() {

@@ -89,9 +89,9 @@ fn sorted(rule: &Value) -> String {
 #[tokio::test]
 async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
     let helm = Helm::without_cluster().await?;
-    let secrets = ["oscController", "secretSyncer"]
+    let secrets = ["oscController", "secretSyncer", "csrApprover"]
         .map(|service| format!("--set=workerCluster.kubeconfigs.{service}.secret=x"));
-    let management = ["--set=topology=management", &secrets[0], &secrets[1]];
+    let management = ["--set=topology=management", &secrets[0], &secrets[1], &secrets[2]];
     let base = || Installation {
         namespace: "osm".to_owned(),
         ..Installation::default()
@@ -105,6 +105,14 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
             vec!["--set=settings.credentials.nodeBootstrap.kind=bootstrapToken"],
             Installation {
                 bootstrap_tokens: true,
+                ..base()
+            },
+            &ClusterKind::ALL,
+        ),
+        (
+            vec!["--set=csrApprover.approveServing=true"],
+            Installation {
+                serving_certificates: true,
                 ..base()
             },
             &ClusterKind::ALL,
@@ -266,6 +274,7 @@ async fn values_that_make_no_sense_are_refused_with_what_to_change() -> Result<(
             &[
                 "workerCluster.kubeconfigs.oscController.secret",
                 "set workerCluster.kubeconfigs.secretSyncer.secret",
+                "set workerCluster.kubeconfigs.csrApprover.secret",
             ],
         ),
         (
@@ -610,6 +619,7 @@ const LIKE_NUMBERS_WITH_TWO_CLUSTERS: &[&str] = &[
     "--set=topology=management",
     "--set-string=workerCluster.kubeconfigs.oscController.secret=123,workerCluster.kubeconfigs.oscController.key=1",
     "--set-string=workerCluster.kubeconfigs.secretSyncer.secret=1e3,workerCluster.kubeconfigs.secretSyncer.key=true",
+    "--set-string=workerCluster.kubeconfigs.csrApprover.secret=1e3,workerCluster.namespace=1e3",
 ];
 
 const LIKE_NUMBERS_IN_A_WORKER_CLUSTER: &[&str] = &[

@@ -31,6 +31,9 @@ osp-controller: ospController
 {{- end }}
 osc-controller: oscController
 secret-syncer: secretSyncer
+{{- if .Values.csrApprover.enabled }}
+csr-approver: csrApprover
+{{- end }}
 {{- end -}}
 
 {{/* The roles of this release's cluster. */}}

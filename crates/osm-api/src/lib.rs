@@ -3,6 +3,7 @@
 //! - [`profile`] and [`config`]: the two custom resources; [`custom_profile`]: KKP's kind of profile; [`content`]: how a config is read; [`definitions`]: what
 //!   `crds/` is generated from.
 //! - [`machine_deployment`], [`provider_spec`], [`pool`]: what is read of a MachineDeployment; [`pool_ref`]: its identity.
+//! - [`machine`]: what is read of its Machines and MachineSets; [`node_name`]: the name that each machine's node has.
 //! - [`settings`]: the one settings document of an installation; [`cluster_endpoint`]: the API server that nodes find by it.
 //! - [`kubelet_value`]: quantities, durations and thresholds as the kubelet reads them.
 //! - [`names`], [`condition`], [`reason`], [`rbac`]: object names, conditions with their owners, their reasons, and each service's rights.
@@ -19,8 +20,10 @@ pub mod digest;
 mod files_and_units;
 pub mod kubelet_value;
 pub mod labels;
+pub mod machine;
 pub mod machine_deployment;
 pub mod names;
+pub mod node_name;
 pub mod pool;
 pub mod pool_ref;
 pub mod pool_settings;
@@ -36,6 +39,7 @@ pub mod strict;
 pub use cluster_endpoint::ClusterEndpoint;
 pub use config::{OperatingSystemConfig, OperatingSystemConfigSpec, OperatingSystemConfigStatus};
 pub use custom_profile::CustomOperatingSystemProfile;
+pub use machine::{Machine, MachineSet};
 pub use machine_deployment::MachineDeployment;
 pub use pool::Pool;
 pub use pool_ref::PoolRef;

@@ -57,7 +57,7 @@ pub const POOL: &str = "operatingsystemmanager.k8c.io/pool";
 /// Label on every object that we create: the installation that owns it. Objects of another installation are never changed.
 pub const INSTALLATION: &str = "operatingsystemmanager.k8c.io/installation";
 /// Label with the purpose of an object that we create: `bootstrap`, `provisioning`, `kubeconfig`, `edge-script`,
-/// `identity`, `digest-key`, `bootstrap-token`.
+/// `identity`, `digest-key`, `bootstrap-token`, `join-claim`.
 pub const ROLE: &str = "operatingsystemmanager.k8c.io/role";
 /// Label on Leases: the service whose replica has it.
 pub const REPLICA_OF: &str = "operatingsystemmanager.k8c.io/replica-of";
@@ -111,6 +111,12 @@ pub const ORPHANED_SINCE: &str = "operatingsystemmanager.k8c.io/orphaned-since";
 pub const COLLECTED: &str = "operatingsystemmanager.k8c.io/collected";
 /// Key of the kubeconfig in a kubeconfig Secret. Profiles of the Go implementation read it.
 pub const KUBECONFIG_KEY: &str = "kubeconfig";
+/// Annotation on the Lease that records an approval: the name of the node.
+pub const NODE_NAME: &str = "operatingsystemmanager.k8c.io/node-name";
+/// Annotation on the Lease that records an approval: `namespace/name` of the Machine, or of the MachineDeployment of an edge pool.
+pub const JOINS_AS: &str = "operatingsystemmanager.k8c.io/joins-as";
+/// Annotation on the Lease that records an approval: uid of that object.
+pub const JOINS_AS_UID: &str = "operatingsystemmanager.k8c.io/joins-as-uid";
 /// Default name of the ConfigMap that holds the settings document.
 pub const SETTINGS_CONFIG_MAP: &str = "osm-settings";
 /// Key of the settings document in that ConfigMap.
@@ -178,6 +184,20 @@ pub fn pool_id(namespace: &str, name: &str, uid: &str) -> String {
 /// Name of an object that we create for a pool: `osm-<kind>-<pool id>`.
 pub fn pool_object(kind: &str, pool_id: &str) -> String {
     format!("osm-{kind}-{pool_id}")
+}
+
+/// Name of the ServiceAccount in `cloud-init-settings` with which a pool's machines fetch their documents and join.
+pub fn pool_account(pool_id: &str) -> String {
+    pool_object("node", pool_id)
+}
+
+/// Name of the Lease that records the approval of a node for one Machine.
+pub fn join_claim_name(node: &str, machine_uid: &str) -> String {
+    let id: String = sha256_hex(format!("{node}/{machine_uid}").as_bytes())
+        .chars()
+        .take(20)
+        .collect();
+    format!("osm-join-{id}")
 }
 
 /// Name of a pool's kubeconfig Secret. It is the same for every content of the pool.

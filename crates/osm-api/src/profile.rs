@@ -145,7 +145,7 @@ impl OperatingSystem {
 /// A cloud provider, spelled as machine-controller does.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
-#[derive(strum::Display, strum::EnumIter, strum::IntoStaticStr)]
+#[derive(strum::Display, strum::EnumIter, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 #[allow(missing_docs)]
 pub enum CloudProvider {

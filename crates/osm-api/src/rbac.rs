@@ -3,7 +3,6 @@
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-use crate::condition::{ACCEPTED, PUBLISHED, RENDERED};
 use crate::names::{
     BOOTSTRAP_TOKENS_NAMESPACE, CLOUD_INIT_SETTINGS, GROUP, KUBE_SYSTEM, SETTINGS_CONFIG_MAP,
 };
@@ -29,6 +28,8 @@ pub struct Installation {
     pub go_finalizers: bool,
     /// Whether osp-controller copies the CustomOperatingSystemProfiles of its namespaces into OperatingSystemProfiles.
     pub custom_profiles: bool,
+    /// Whether csr-approver also approves serving certificates of kubelets.
+    pub serving_certificates: bool,
 }
 
 impl Installation {
@@ -59,6 +60,7 @@ impl Default for Installation {
             bootstrap_tokens: false,
             go_finalizers: false,
             custom_profiles: false,
+            serving_certificates: false,
         }
     }
 }
@@ -70,44 +72,51 @@ pub enum Service {
     OspController,
     OscController,
     SecretSyncer,
+    CsrApprover,
 }
 
 /// A row of the table of services.
 struct Row {
     name: &'static str,
     values_key: &'static str,
-    condition: &'static str,
     clusters: &'static [ClusterKind],
     grants: fn(&Installation) -> Vec<Grant>,
 }
 
 impl Service {
     /// All services. The length makes the compiler check that none is missing.
-    pub const ALL: [Self; <Self as strum::EnumCount>::COUNT] =
-        [Self::OspController, Self::OscController, Self::SecretSyncer];
+    pub const ALL: [Self; <Self as strum::EnumCount>::COUNT] = [
+        Self::OspController,
+        Self::OscController,
+        Self::SecretSyncer,
+        Self::CsrApprover,
+    ];
 
     fn row(self) -> Row {
         match self {
             Self::OspController => Row {
                 name: "osp-controller",
                 values_key: "ospController",
-                condition: ACCEPTED,
                 clusters: &[ClusterKind::Management],
                 grants: osp_controller,
             },
             Self::OscController => Row {
                 name: "osc-controller",
                 values_key: "oscController",
-                condition: RENDERED,
                 clusters: &ClusterKind::ALL,
                 grants: osc_controller,
             },
             Self::SecretSyncer => Row {
                 name: "secret-syncer",
                 values_key: "secretSyncer",
-                condition: PUBLISHED,
                 clusters: &ClusterKind::ALL,
                 grants: secret_syncer,
+            },
+            Self::CsrApprover => Row {
+                name: "csr-approver",
+                values_key: "csrApprover",
+                clusters: &[ClusterKind::Worker],
+                grants: csr_approver,
             },
         }
     }
@@ -122,14 +131,14 @@ impl Service {
         self.row().values_key
     }
 
-    /// Type of the condition that the service sets.
-    pub fn condition(self) -> &'static str {
-        self.row().condition
-    }
-
     /// The clusters that the service connects to. It needs no kubeconfig for any other.
     pub fn clusters(self) -> &'static [ClusterKind] {
         self.row().clusters
+    }
+
+    /// Whether it reads profiles, configs or settings, and with them the settings document.
+    pub fn reads_settings(self) -> bool {
+        self.clusters().contains(&ClusterKind::Management)
     }
 
     /// Everything the service may do, one grant for each namespace of each cluster.
@@ -428,6 +437,73 @@ fn secret_syncer(installation: &Installation) -> Vec<Grant> {
     grants
 }
 
+/// Signer of the client certificates of kubelets.
+pub const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+/// Signer of the serving certificates of kubelets.
+pub const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
+
+/// It has no right on Secrets. The right to approve is worth any node of the cluster.
+fn csr_approver(installation: &Installation) -> Vec<Grant> {
+    const CERTIFICATES: &str = "certificates.k8s.io";
+    let own = vec![
+        leases(),
+        rule(
+            "coordination.k8s.io",
+            &["leases"],
+            &["get"],
+            "each approval is recorded in a Lease, so that a Machine gets one certificate",
+        ),
+    ];
+    let mut everywhere = vec![
+        rule(
+            CERTIFICATES,
+            &["certificatesigningrequests"],
+            &READ_ALL,
+            "the requests of joining nodes",
+        ),
+        rule(
+            CERTIFICATES,
+            &["certificatesigningrequests/approval"],
+            &["patch"],
+            "the decision; with the next permission, this is worth any node of the cluster",
+        ),
+        named(
+            CERTIFICATES,
+            "signers",
+            CLIENT_SIGNER,
+            &["approve"],
+            "client certificates of nodes, of this signer only",
+        ),
+        rule(
+            "cluster.k8s.io",
+            &["machines", "machinesets", "machinedeployments"],
+            &READ_ALL,
+            "a node may join only as a Machine of its pool",
+        ),
+        rule(
+            "",
+            &["nodes"],
+            &["get", "list", "watch"],
+            "a node that exists is never replaced; a live read before each approval",
+        ),
+        rule(
+            "events.k8s.io",
+            &["events"],
+            &["create"],
+            "Events: a machine of a pool in any namespace may not join",
+        ),
+    ];
+    if installation.serving_certificates {
+        let why = "only with `--approve-serving`: serving certificates of nodes";
+        everywhere.push(named(CERTIFICATES, "signers", SERVING_SIGNER, &["approve"], why));
+    }
+    vec![
+        ClusterKind::Worker.within(&installation.namespace, own),
+        identity_of(ClusterKind::Worker),
+        ClusterKind::Worker.everywhere(everywhere),
+    ]
+}
+
 /// One of the two clusters of an installation. One cluster may be both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClusterKind {
@@ -517,8 +593,11 @@ mod tests {
     }
 
     #[test]
-    fn services_that_run_templates_have_no_right_on_secrets() {
-        for service in [Service::OspController, Service::OscController] {
+    fn only_secret_syncer_has_a_right_on_secrets() {
+        for service in Service::ALL
+            .into_iter()
+            .filter(|service| *service != Service::SecretSyncer)
+        {
             assert!(
                 !resources(service)
                     .iter()
@@ -646,7 +725,11 @@ mod tests {
             for Right { rule, .. } in &grant.rights {
                 let on = |name: &str| rule.resources.iter().flatten().any(|resource| resource == name);
                 if on("machinedeployments") {
-                    assert_eq!(rule.verbs, ["get", "list", "watch"]);
+                    assert!(
+                        rule.verbs
+                            .iter()
+                            .all(|verb| ["get", "list", "watch"].contains(&verb.as_str()))
+                    );
                 }
                 if on("secrets") {
                     let place = (grant.cluster, grant.namespace.as_deref());

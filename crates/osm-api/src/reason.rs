@@ -16,6 +16,8 @@ use crate::rbac::Service;
 #[allow(missing_docs)]
 pub enum Reason {
     Accepted,
+    AddressNotRecorded,
+    AlreadyApproved,
     AlteredAgain,
     AwaitingRendering,
     AwaitingRevision,
@@ -36,6 +38,7 @@ pub enum Reason {
     FieldsDropped,
     FinalizerLeftBehind,
     Forbidden,
+    ForeignMachine,
     ForeignSecret,
     InvalidAnnotation,
     InvalidKubeletSettings,
@@ -45,14 +48,23 @@ pub enum Reason {
     JudgingBrokeOff,
     LateBoundValueMissing,
     LateBoundValueNotRaw,
+    MachineDeleting,
+    MachineHasNode,
+    MachineNotFound,
+    MachineNotOfPool,
+    MachineNotUnique,
     ModulesInvalid,
     NameConflict,
     NameTooLong,
     NamespaceMissing,
+    NodeExists,
+    NodeNameUnproven,
     NodeRightMissing,
     NotTakenOver,
     ObjectUnreadable,
     Panic,
+    PoolMachine,
+    PoolNotFound,
     PoolSettingsInvalid,
     PoolSettingsMissing,
     ProfileInvalid,
@@ -61,6 +73,7 @@ pub enum Reason {
     Published,
     Rendered,
     RequestFailed,
+    RequestUnreadable,
     ReservedText,
     Retired,
     SettingsMissing,
@@ -68,6 +81,7 @@ pub enum Reason {
     SourceMissing,
     SourceNotAllowed,
     SourceUnreadable,
+    SubjectNotAllowed,
     TemplateFailed,
     TemplateInvalid,
     Timeout,
@@ -83,6 +97,7 @@ pub enum Reason {
     UnsupportedNetwork,
     UnsupportedOperatingSystem,
     UnsupportedProvisioningUtility,
+    UsagesNotAllowed,
     UserDataInvalid,
     UserDataTooLarge,
     WaitingForProfile,
@@ -96,6 +111,8 @@ pub enum Carrier {
     Condition(&'static str),
     /// Only an Event, on an object of this kind.
     Event(Service, &'static str),
+    /// The label `reason` of csr-approver's metrics, and the condition of a CertificateSigningRequest that it has decided.
+    Request,
     /// Only logs and the label `reason` of `osm_reconciles_total`, of these services.
     Log(&'static [Service]),
 }
@@ -121,8 +138,11 @@ const LOG: Carrier = Carrier::Log(&[
     Service::OspController,
     Service::OscController,
     Service::SecretSyncer,
+    Service::CsrApprover,
 ]);
 const CUSTOM_PROFILE: Carrier = Carrier::Event(Service::OspController, "CustomOperatingSystemProfile");
+const REQUEST: Carrier = Carrier::Request;
+const JOINING: Carrier = Carrier::Event(Service::CsrApprover, "MachineDeployment");
 const OF_POOL: Carrier = Carrier::Event(Service::OscController, "MachineDeployment");
 
 const NEW_VERSION: &str = "Correct the profile and give it a new `spec.version`.";
@@ -151,6 +171,16 @@ impl Reason {
                 &[PROFILE],
                 "All templates of the profile compile. They render for sample pools of each cloud provider, kubelet range and IP family that the profile supports.",
                 "",
+            ),
+            Self::AddressNotRecorded => row(
+                &[REQUEST],
+                "A node requests a serving certificate for an address that machine-controller has not recorded for its Machine.",
+                "Compare the request with `status.addresses` of the Machine, and approve it by hand: `kubectl certificate approve`.",
+            ),
+            Self::AlreadyApproved => row(
+                &[REQUEST, JOINING],
+                "Another request for the same machine was approved less than ten minutes ago.",
+                "If no machine of that name joins, csr-approver approves the next request after ten minutes. Two requests at once may be an attack; see [joining](joining.md#attacks).",
             ),
             Self::AlteredAgain => row(
                 &[SECRETS],
@@ -266,6 +296,11 @@ impl Reason {
                     "Apply the RBAC of this version; [permissions](rights.md) lists it. `/readyz` of the service names what is missing.",
                 )
             },
+            Self::ForeignMachine => row(
+                &[REQUEST, JOINING],
+                "A token of one pool asked for the name of a machine of another pool. csr-approver denied it.",
+                "Find out who has the token: this is an attack or a copied machine. See [joining](joining.md#attacks).",
+            ),
             Self::ForeignSecret => row(
                 &[SECRETS],
                 "A Secret with the required name belongs to another program, and secret-syncer does not touch it.",
@@ -317,6 +352,31 @@ impl Reason {
                 "A late-bound value contains characters that its place in the template does not allow.",
                 "Name the encoding in the template; see [late-bound values](templates.md#late-bound-values).",
             ),
+            Self::MachineDeleting => row(
+                &[REQUEST, JOINING],
+                "A machine asks to join while its Machine is being deleted.",
+                "Nothing, if the machine is meant to go.",
+            ),
+            Self::MachineHasNode => row(
+                &[REQUEST, JOINING],
+                "A request names a Machine that has a Node. A node renews its certificate with the old one, so only a new machine or an attacker asks.",
+                "If the machine was reinstalled, delete its Machine. machine-controller then creates another one.",
+            ),
+            Self::MachineNotFound => row(
+                &[REQUEST, JOINING],
+                "No Machine has the name that the request is for. machine-controller may have yet to record the addresses of the machine.",
+                "If it lasts, compare the name with `kubectl get machines -A`, and check that machine-controller runs.",
+            ),
+            Self::MachineNotOfPool => row(
+                &[REQUEST, JOINING],
+                "The Machine does not belong to a MachineDeployment that exists, by the uids of its owner references.",
+                "Create machines with a MachineDeployment, or approve the request by hand: `kubectl certificate approve`.",
+            ),
+            Self::MachineNotUnique => row(
+                &[REQUEST, JOINING],
+                "Several Machines or edge pools have the name that the request is for.",
+                "Delete or rename all but one of them.",
+            ),
             Self::ModulesInvalid => Row {
                 messages: &["{stage}.modules{path}: {rule}; found with the sample pool {sample}"],
                 ..row(
@@ -339,6 +399,16 @@ impl Reason {
                 &[SECRETS, Carrier::Log(&[Service::SecretSyncer])],
                 "The namespace `cloud-init-settings` does not exist, or is being deleted.",
                 "Create the namespace and apply the RBAC of the installation in it. secret-syncer then restores everything in it.",
+            ),
+            Self::NodeExists => row(
+                &[REQUEST, JOINING],
+                "A Node of that name exists. A request for its name waits until the Node is deleted.",
+                "If the old machine is gone, delete its Node.",
+            ),
+            Self::NodeNameUnproven => row(
+                &[REQUEST, JOINING],
+                "Nothing in the cluster proves the names of the nodes of this cloud provider.",
+                "Approve the request by hand with `kubectl certificate approve`, or use [static joining](joining.md#without-csr-approver).",
             ),
             Self::NodeRightMissing => row(
                 &[SECRETS],
@@ -363,6 +433,16 @@ impl Reason {
                     "Report the defect, together with the log.",
                 )
             },
+            Self::PoolMachine => row(
+                &[REQUEST],
+                "The request is for a Machine of the pool that has not joined yet. csr-approver approved it.",
+                "",
+            ),
+            Self::PoolNotFound => row(
+                &[REQUEST],
+                "The ServiceAccount belongs to no MachineDeployment that exists. csr-approver leaves the request alone.",
+                "Nothing, if the MachineDeployment is deleted.",
+            ),
             Self::PoolSettingsInvalid => Row {
                 messages: &[
                     "annotation {annotation}: {field}: {rule}",
@@ -423,6 +503,11 @@ impl Reason {
                     "Check the API server and the network. The service retries until a request succeeds.",
                 )
             },
+            Self::RequestUnreadable => row(
+                &[REQUEST, JOINING],
+                "The request is not what a kubelet sends: its text, its attributes or its size differ. csr-approver denied it.",
+                "See [joining](joining.md#attacks).",
+            ),
             Self::ReservedText => row(
                 &[PROFILE, CONFIG],
                 "The profile or the MachineDeployment contains text that is reserved for markers of late-bound values or machine names.",
@@ -478,6 +563,11 @@ impl Reason {
                     "Grant secret-syncer `get`, `list` and `watch` on the object.",
                 )
             },
+            Self::SubjectNotAllowed => row(
+                &[REQUEST, JOINING],
+                "The request asks for a subject that is not a node. csr-approver denied it.",
+                "Find out who has the token: kubelets ask only for nodes. See [joining](joining.md#attacks).",
+            ),
             Self::TemplateFailed => Row {
                 messages: &[
                     "{template}, line {line}, column {column}: {problem}",
@@ -567,6 +657,11 @@ impl Reason {
                 &[CONFIG],
                 "The profile is for another provisioning utility than the pool's.",
                 "Select another profile, or change `provisioningUtility` of the MachineDeployment.",
+            ),
+            Self::UsagesNotAllowed => row(
+                &[REQUEST, JOINING],
+                "The request asks for usages that a kubelet does not need. csr-approver denied it.",
+                "See [joining](joining.md#attacks).",
             ),
             Self::UserDataInvalid => Row {
                 messages: &["{place}: {problem}"],

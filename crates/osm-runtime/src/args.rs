@@ -64,6 +64,7 @@ impl CommonArgs {
             bootstrap_tokens: false,
             go_finalizers: false,
             custom_profiles: false,
+            serving_certificates: false,
         }
     }
 

@@ -109,6 +109,11 @@ impl<V> Cache<V> {
             .collect()
     }
 
+    /// How many values a group has.
+    pub fn group_len(&self, group: &str) -> usize {
+        self.inner.lock().groups.get(group).map_or(0, BTreeSet::len)
+    }
+
     pub fn groups(&self) -> Vec<String> {
         self.inner.lock().groups.keys().cloned().collect()
     }

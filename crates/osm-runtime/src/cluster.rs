@@ -17,7 +17,7 @@ use crate::{Connection, Process, settings};
 pub struct Cluster {
     pub process: Arc<Process>,
     pub installation: Installation,
-    /// The cluster of profiles, configs and settings.
+    /// The cluster of profiles, configs and settings, and of the replicas' Leases; the worker cluster for a service that needs no other.
     pub management: Connection,
     /// The cluster of MachineDeployments and of `cloud-init-settings`; the same as `management` unless another one is given.
     pub worker: Connection,

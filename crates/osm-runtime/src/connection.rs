@@ -159,6 +159,7 @@ impl Connection {
             path,
             labels: None,
             fields: None,
+            metadata_only: false,
             most: MAX_OBJECTS,
         }
     }

@@ -216,6 +216,7 @@ fn outdated(service: Service, published: &Value) -> Option<String> {
         Service::OspController => vec![profiles],
         Service::OscController => vec![profiles, configs],
         Service::SecretSyncer => vec![configs],
+        Service::CsrApprover => vec![],
     };
     let mut missing = Vec::new();
     for (kind, crd) in needed {

@@ -1,4 +1,4 @@
-//! What the three services share: flags, telemetry, clients, caches, the reconcile runner and the admin server.
+//! What the services share: flags, telemetry, clients, caches, the reconcile runner and the admin server.
 //!
 //! This crate knows neither rendering nor any of the services.
 //!

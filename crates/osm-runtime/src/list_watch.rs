@@ -83,6 +83,8 @@ pub(crate) struct Selection {
     pub(crate) path: String,
     pub(crate) labels: Option<String>,
     pub(crate) fields: Option<String>,
+    /// The API server sends nothing but metadata.
+    pub(crate) metadata_only: bool,
     /// The largest number of objects.
     pub(crate) most: usize,
 }
@@ -275,7 +277,11 @@ impl Selection {
             continue_token: token,
             ..ListParams::default()
         };
-        let request = Request::new(&self.path).list(&params);
+        let request = Request::new(&self.path);
+        let request = match self.metadata_only {
+            true => request.list_metadata(&params),
+            false => request.list(&params),
+        };
         let request = request.map_err(|error| Error::List(kube::Error::BuildRequest(error)))?;
         let body = self.client.request_stream(request).await.map_err(Error::List)?;
         let mut text = String::new();
@@ -294,7 +300,11 @@ impl Selection {
             bookmarks: true,
             send_initial_events: false,
         };
-        let request = Request::new(&self.path).watch(&params, version);
+        let request = Request::new(&self.path);
+        let request = match self.metadata_only {
+            true => request.watch_metadata(&params, version),
+            false => request.watch(&params, version),
+        };
         let mut request = request.map_err(|error| Error::Start(kube::Error::BuildRequest(error)))?;
         let identity = HeaderValue::from_static("identity");
         request.headers_mut().insert(ACCEPT_ENCODING, identity);

@@ -28,7 +28,7 @@ pub struct Metrics {
     pub objects: IntGaugeVec,
     /// Keys that wait to be reconciled.
     pub queued: IntGauge,
-    /// 1 while the settings document is valid.
+    /// 1 while the settings document is valid. Only a service that reads settings registers it.
     pub settings_valid: IntGauge,
     /// Replicas of this service that are alive.
     pub replicas: IntGauge,
@@ -134,7 +134,7 @@ impl Metrics {
             process: Registry::new(),
         };
         metrics.process.register(Box::new(ProcessCollector::for_self()))?;
-        let all: [Box<dyn prometheus::core::Collector>; 12] = [
+        let all: [Box<dyn prometheus::core::Collector>; 11] = [
             Box::new(metrics.reconciles.clone()),
             Box::new(metrics.reconcile_seconds.clone()),
             Box::new(metrics.requests.clone()),
@@ -144,7 +144,6 @@ impl Metrics {
             Box::new(metrics.invalid_objects.clone()),
             Box::new(metrics.objects.clone()),
             Box::new(metrics.queued.clone()),
-            Box::new(metrics.settings_valid.clone()),
             Box::new(metrics.replicas.clone()),
             Box::new(metrics.owned.clone()),
         ];

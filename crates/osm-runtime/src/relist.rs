@@ -9,7 +9,7 @@ use tokio::sync::watch;
 pub struct Relist(Arc<watch::Sender<()>>);
 
 impl Relist {
-    pub(crate) fn now(&self) {
+    pub fn now(&self) {
         self.0.send_replace(());
     }
 

@@ -20,7 +20,8 @@ use crate::{
     rights, settings_watch, telemetry,
 };
 
-/// Runs a service until SIGTERM or SIGINT. `worker`: the kubeconfig of the worker cluster, if it is another cluster.
+/// Runs a service until SIGTERM or SIGINT. `worker`: the kubeconfig of the worker cluster, if it is another cluster. A service that needs
+/// only one of the clusters connects to that one by `--kubeconfig`; only those of the management cluster read settings.
 pub fn main<F, Fut>(
     service: Service,
     args: CommonArgs,
@@ -97,6 +98,10 @@ where
         readiness: Readiness::default(),
         shutdown: CancellationToken::new(),
     });
+    if service.reads_settings() {
+        let metrics = &process.metrics;
+        metrics.register(metrics.settings_valid.clone())?;
+    }
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     tracing::info!(
@@ -122,8 +127,10 @@ where
             return Ok(());
         };
         let (cluster, settings) = Cluster::new(&process, gates, installation, management, worker);
-        settings_watch::spawn(&cluster, settings);
-        definitions::spawn(&cluster);
+        if service.reads_settings() {
+            settings_watch::spawn(&cluster, settings);
+            definitions::spawn(&cluster);
+        }
         rights::spawn(&cluster);
         start.open();
         run(process, cluster).await

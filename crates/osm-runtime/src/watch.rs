@@ -9,6 +9,7 @@ use std::time::Duration;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
+use kube::api::PartialObjectMeta;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -107,6 +108,20 @@ impl<K: Watchable> Watch<K> {
     pub fn fields(mut self, selector: &str) -> Self {
         self.selection.fields = Some(selector.to_owned());
         self
+    }
+
+    /// Only the metadata of each object: the rest need not be sent.
+    pub fn metadata_only(self) -> Watch<PartialObjectMeta<K>> {
+        Watch {
+            selection: Selection {
+                metadata_only: true,
+                ..self.selection
+            },
+            what: self.what,
+            namespace: self.namespace,
+            role: self.role,
+            kind: PhantomData,
+        }
     }
 
     /// Only the one of this name.

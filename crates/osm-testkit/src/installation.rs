@@ -1,4 +1,4 @@
-//! An installation on a control plane: the objects that the chart installs, and the three services as processes. Each service has its own
+//! An installation on a control plane: the objects that the chart installs, and the services as processes. Each service has its own
 //! identity and only its own rights.
 
 use std::collections::BTreeMap;
@@ -37,6 +37,7 @@ pub fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<V
         namespaces.extend(installation.namespaces_of_profiles());
     }
     if parts.contains(&ClusterKind::Worker) {
+        namespaces.push(installation.namespace.as_str());
         namespaces.extend(installation.pool_settings_namespaces.iter().map(String::as_str));
         namespaces.push(CLOUD_INIT_SETTINGS);
     }
@@ -153,6 +154,11 @@ pub struct Installed {
     pub log_filter: String,
     /// Added to the environment of services that are started from now on.
     pub environment: BTreeMap<String, String>,
+}
+
+/// The cluster that `--kubeconfig` of a service leads to.
+fn first_cluster(service: Service) -> Result<ClusterKind> {
+    service.clusters().first().copied().context("a cluster")
 }
 
 /// Where the services log to.
@@ -340,7 +346,7 @@ impl Installed {
 
     async fn start_as(&mut self, pod: Pod, installation: &Installation, more: &[&str]) -> Result<()> {
         let (service, name) = (pod.service, pod.service.name());
-        let identity = self.kubeconfig(service, ClusterKind::Management)?;
+        let identity = self.kubeconfig(service, first_cluster(service)?)?;
         let log = self.log_file(pod);
         let before = std::fs::read_to_string(&log).unwrap_or_default().len();
         let identity = identity.display().to_string();
@@ -356,6 +362,7 @@ impl Installed {
         let worker = self
             .identities
             .get(&(name, ClusterKind::Worker))
+            .filter(|_| service.clusters().len() > 1)
             .map(|path| path.display().to_string());
         if let Some(worker) = &worker {
             args.extend(["--worker-cluster-kubeconfig", worker]);
@@ -370,11 +377,15 @@ impl Installed {
             &replica,
         ]);
         let profile_namespaces = installation.profile_namespaces.join(",");
-        if service != Service::SecretSyncer && !profile_namespaces.is_empty() {
+        let reads_profiles = matches!(service, Service::OspController | Service::OscController);
+        if reads_profiles && !profile_namespaces.is_empty() {
             args.extend(["--profile-namespaces", &profile_namespaces]);
         }
         if service == Service::OspController {
             args.extend(installation.custom_profiles.then_some("--custom-profiles"));
+        }
+        if service == Service::CsrApprover {
+            args.extend(installation.serving_certificates.then_some("--approve-serving"));
         }
         let pool_settings_namespaces = installation.pool_settings_namespaces.join(",");
         if service == Service::OscController {
@@ -592,7 +603,7 @@ fn port_in(log: &str) -> Option<u16> {
         .find_map(|line| line.get("address")?.as_str()?.rsplit_once(':')?.1.parse().ok())
 }
 
-/// Folder with the three binaries: `OSM_BIN_DIR`, else built by cargo in the profile of the running program.
+/// Folder with the services' binaries: `OSM_BIN_DIR`, else built by cargo in the profile of the running program.
 ///
 /// # Errors
 /// A build that fails.

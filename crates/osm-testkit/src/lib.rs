@@ -1,6 +1,6 @@
 //! A real control plane for tests, the demo and the benchmark.
 //!
-//! [`control_plane`] runs etcd and kube-apiserver, and [`installation`] the three services on them. [`machine_controller`] is a stand-in for
+//! [`control_plane`] runs etcd and kube-apiserver, and [`installation`] the services on them. [`machine_controller`] is a stand-in for
 //! machine-controller. [`process`] starts child processes that never outlive their owner, and [`wait`] waits for conditions.
 //!
 //! The crate is for development only: no service depends on it. Machines are in osm-lab, simulations in osm-sim, judges in osm-judges.

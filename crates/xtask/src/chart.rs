@@ -69,6 +69,7 @@ fn rights() -> Result<String> {
         bootstrap_tokens: false,
         go_finalizers: false,
         custom_profiles: false,
+        serving_certificates: false,
     };
     let wanted = [
         (
@@ -89,6 +90,13 @@ fn rights() -> Result<String> {
             "customProfiles",
             Installation {
                 custom_profiles: true,
+                ..none.clone()
+            },
+        ),
+        (
+            "approveServing",
+            Installation {
+                serving_certificates: true,
                 ..none.clone()
             },
         ),

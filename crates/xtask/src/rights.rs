@@ -57,14 +57,21 @@ Without `--worker-cluster-kubeconfig`, one cluster is both.
 | osp-controller | management cluster | has no such flag |
 | osc-controller | management cluster | worker cluster |
 | secret-syncer | management cluster | worker cluster |
+| csr-approver | worker cluster | has no such flag |
 
-osp-controller never connects to the worker cluster. Without `--kubeconfig`, a service in a pod uses its ServiceAccount.
+osp-controller never connects to the worker cluster, and csr-approver never to the management cluster. Without `--kubeconfig`, a service in a pod uses its ServiceAccount.
 [Operations](operations.md#kubeconfigs-and-clusters) describes what happens when a kubeconfig changes while the services run.
 
 In the tables, words in italics are the values of flags.
 ";
 
 const REST: &str = "
+## The right to approve
+
+csr-approver may approve the client certificate of any node. A node reads the Secrets and the tokens of its pods, so this right is worth any node.
+The API server checks two rights for an approval: `patch` on `certificatesigningrequests/approval`, and `approve` on the signer.
+[Joining](joining.md) describes what csr-approver approves.
+
 ## Other permissions
 
 - Each service asks the API server what it may do (`selfsubjectaccessreviews`). The ClusterRole `system:basic-user`, which every cluster has, permits that.
@@ -87,6 +94,7 @@ fn page() -> Result<String> {
         bootstrap_tokens: true,
         go_finalizers: true,
         custom_profiles: true,
+        serving_certificates: true,
     };
     let mut page = INTRODUCTION.to_owned();
     for service in Service::ALL {

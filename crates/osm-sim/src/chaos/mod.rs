@@ -21,7 +21,7 @@ use osm_api::config::OperatingSystemConfig;
 use osm_api::content::ContentView;
 use osm_api::machine_deployment::MachineDeployment;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
-use osm_api::rbac::{ClusterKind, Installation, Service};
+use osm_api::rbac::{Installation, Service};
 use osm_testkit::installation::{self, Installed};
 use osm_testkit::{ControlPlane, check, fixtures, wait_for};
 use rand::rngs::StdRng;
@@ -103,13 +103,14 @@ pub async fn run(options: Options, say: impl Fn(&str)) -> Result<Report> {
     let mut proxies = BTreeMap::new();
     for (number, service) in (1_u64..).zip(Service::ALL) {
         let proxy = FaultyProxy::start(&plane, options.seed.wrapping_mul(31).wrapping_add(number)).await?;
-        let path = installed.kubeconfig(service, ClusterKind::Management)?;
+        let cluster = *service.clusters().first().context("a cluster")?;
+        let path = installed.kubeconfig(service, cluster)?;
         let mut kubeconfig: Value = serde_saphyr::from_str(&std::fs::read_to_string(path)?)?;
-        let cluster = kubeconfig
+        let server = kubeconfig
             .pointer_mut("/clusters/0/cluster")
             .context("a cluster in the kubeconfig")?;
-        *cluster = json!({"server": proxy.url()});
-        installed.replace_kubeconfig(service, ClusterKind::Management, &kubeconfig.to_string())?;
+        *server = json!({"server": proxy.url()});
+        installed.replace_kubeconfig(service, cluster, &kubeconfig.to_string())?;
         proxies.insert(service.name(), proxy);
     }
     let watching = Watching::start(&plane, &namespace)?;

@@ -251,7 +251,7 @@ impl ControlPlane {
         apply::install_crds(&self.admin()?, directory).await
     }
 
-    /// The CustomResourceDefinition of machine-controller's MachineDeployments, cut down to what tests need.
+    /// The CustomResourceDefinitions of machine-controller's MachineDeployments, MachineSets and Machines, cut down to what tests need.
     ///
     /// # Errors
     /// As [`ControlPlane::install_crds`].

@@ -68,7 +68,7 @@ impl Demo {
     async fn play(&self, progress: Progress) -> Result<()> {
         progress.step("looking for the binaries of etcd and kube-apiserver");
         assets::ensure(&Options::default().components(), |line| progress.step(line)).await?;
-        progress.step("building osp-controller, osc-controller and secret-syncer");
+        progress.step("building the services");
         let binaries = build::services(Profile::Dev).await?;
         progress.step("starting etcd and kube-apiserver");
         let control_plane = ControlPlane::start(Options::default()).await?;

@@ -17,7 +17,7 @@ use syn::{
 };
 
 /// The crates whose messages users see.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "osm-api",
     "osm-render",
     "osm-runtime",
@@ -25,6 +25,7 @@ const CRATES: [&str; 7] = [
     "osp-controller",
     "osc-controller",
     "secret-syncer",
+    "csr-approver",
 ];
 
 /// Its details only name the object of a request.

@@ -159,6 +159,7 @@ fn services(carrier: &Carrier) -> &'static [Service] {
         Carrier::Event(Service::OspController, _) => &[Service::OspController],
         Carrier::Event(Service::OscController, _) => &[Service::OscController],
         Carrier::Event(Service::SecretSyncer, _) => &[Service::SecretSyncer],
+        Carrier::Event(Service::CsrApprover, _) | Carrier::Request => &[Service::CsrApprover],
         Carrier::Log(services) => services,
     }
 }
@@ -167,6 +168,7 @@ fn short(carrier: &Carrier) -> String {
     match carrier {
         Carrier::Condition(type_) => format!("condition `{type_}`"),
         Carrier::Event(..) => "Event".to_owned(),
+        Carrier::Request => "request".to_owned(),
         Carrier::Log(_) => "log".to_owned(),
     }
 }
@@ -187,6 +189,9 @@ fn long(carrier: &Carrier) -> String {
             format!("{services}, in the condition `{type_}` of the {kind}")
         }
         Carrier::Event(_, kind) => format!("{services}, in an Event about the {kind}"),
+        Carrier::Request => format!(
+            "{services}, in the condition `Approved` or `Denied` of a CertificateSigningRequest, or in `osm_joining_requests_pending`"
+        ),
         Carrier::Log(_) => format!("{services}, in the log and in `osm_reconciles_total`"),
     }
 }

@@ -1,0 +1,216 @@
+//! Executes a plan: reads the Node, makes the claim, writes the decision. Each step only narrows what the plan allows.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Patch, PatchParams, PostParams};
+use osm_api::{PoolRef, Reason};
+use osm_runtime::RequestError;
+use osm_runtime::cache::Version;
+use osm_runtime::error::{already_exists, is_code};
+use osm_runtime::request::failed;
+use osm_runtime::{status, watch};
+use serde_json::json;
+
+use crate::claim::{self, Claim, Standing};
+use crate::plan::{Decided, Decision, Gathered, Plan};
+use crate::request::Request;
+use crate::state::State;
+use crate::verdict::{Denial, Wait};
+use crate::views::ClaimView;
+
+/// What has become of a request.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// The name of the node, and what it joins as.
+    Approved {
+        node: String,
+        joins_as: String,
+    },
+    Denied(Denial),
+    Waiting(Wait),
+    /// It no longer exists.
+    Gone,
+}
+
+/// A request with its outcome.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    pub request: Arc<Request>,
+    pub pool: Option<PoolRef>,
+    pub outcome: Outcome,
+}
+
+/// What was done, and the first failure.
+pub struct Results {
+    pub applied: Vec<Applied>,
+    pub failure: Option<RequestError>,
+}
+
+/// Does what the plan says. A request that the API server refuses stops no other one; an API server that does not answer stops all.
+pub async fn apply(state: &State, gathered: &Gathered, plan: Plan) -> Results {
+    let mut results = Results {
+        applied: Vec::new(),
+        failure: None,
+    };
+    for Decided {
+        request,
+        pool,
+        decision,
+    } in plan.decided
+    {
+        match act(state, &request, decision, gathered.now).await {
+            Ok(outcome) => results.applied.push(Applied {
+                request,
+                pool,
+                outcome,
+            }),
+            Err(error) => {
+                let is_answer = match &error {
+                    RequestError::Failed { source, .. } => matches!(**source, kube::Error::Api(_)),
+                    _ => true,
+                };
+                results.failure.get_or_insert(error);
+                if !is_answer {
+                    break;
+                }
+            }
+        }
+    }
+    results
+}
+
+async fn act(
+    state: &State,
+    request: &Request,
+    decision: Decision,
+    now: Timestamp,
+) -> Result<Outcome, RequestError> {
+    match decision {
+        Decision::Wait(wait) => Ok(Outcome::Waiting(wait)),
+        Decision::Deny(denial) => {
+            let is_written = write(state, request, "Denied", denial.reason(), &denial.to_string()).await?;
+            Ok(if is_written {
+                Outcome::Denied(denial)
+            } else {
+                Outcome::Gone
+            })
+        }
+        Decision::ApproveServing => {
+            let node = request.node().unwrap_or_default().to_owned();
+            let message = "machine-controller has recorded these addresses for the Machine of the node";
+            let is_written = write(state, request, "Approved", Reason::PoolMachine, message).await?;
+            let joins_as = node.clone();
+            Ok(if is_written {
+                Outcome::Approved { node, joins_as }
+            } else {
+                Outcome::Gone
+            })
+        }
+        Decision::Approve(claim) => approve(state, request, claim, now).await,
+    }
+}
+
+async fn approve(
+    state: &State,
+    request: &Request,
+    claim: Claim,
+    now: Timestamp,
+) -> Result<Outcome, RequestError> {
+    let node = status::live(&state.live_nodes(), &claim.node).await;
+    if node.map_err(failed("reading the Node"))?.is_some() {
+        return Ok(Outcome::Waiting(Wait::NodeExists(claim.node)));
+    }
+    if let Standing::Taken { until } = hold(state, &claim, now).await? {
+        let node = claim.node;
+        return Ok(Outcome::Waiting(Wait::AlreadyApproved { node, until }));
+    }
+    let message = format!(
+        "the node of {} has this name and has not joined yet",
+        claim.joins_as
+    );
+    let is_written = write(state, request, "Approved", Reason::PoolMachine, &message).await?;
+    Ok(match is_written {
+        true => Outcome::Approved {
+            node: claim.node,
+            joins_as: claim.joins_as,
+        },
+        false => Outcome::Gone,
+    })
+}
+
+/// Makes the claim, or finds out who has it.
+async fn hold(state: &State, claim: &Claim, now: Timestamp) -> Result<Standing, RequestError> {
+    let leases = state.leases();
+    match leases
+        .create(&PostParams::default(), &claim.lease(now, None))
+        .await
+    {
+        Ok(lease) => {
+            remember(state, &lease);
+            return Ok(Standing::Own);
+        }
+        Err(error) if already_exists(&error) => {}
+        Err(error) => return Err(failed("creating the claim")(error)),
+    }
+    let name = claim.name();
+    let lease = leases.get(&name).await.map_err(failed("reading the claim"))?;
+    remember(state, &lease);
+    let Some(held) = ClaimView::of(&lease) else {
+        return Err(RequestError::Conflict { what: "the claim" });
+    };
+    let standing = claim::judge(&held, &claim.request, now);
+    if standing == Standing::Expired {
+        let lease = claim.lease(now, Some(&held));
+        let replaced = leases.replace(&name, &PostParams::default(), &lease).await;
+        remember(state, &replaced.map_err(failed("replacing the claim"))?);
+    }
+    Ok(standing)
+}
+
+fn remember(state: &State, lease: &Lease) {
+    if let Some(claim) = ClaimView::of(lease) {
+        let (key, version) = (watch::key(&lease.metadata), Version::of(&lease.metadata));
+        // A claim that was made or seen lets no request through, so nothing has to be decided again.
+        let _ = state.claims.wrote(&key, version, claim);
+    }
+}
+
+/// Writes the decision into the request as it was decided on; returns `false` if it no longer exists.
+async fn write(
+    state: &State,
+    request: &Request,
+    type_: &str,
+    reason: Reason,
+    message: &str,
+) -> Result<bool, RequestError> {
+    // A pending request has no other conditions, or the resourceVersion would differ.
+    let patch = json!({
+        "metadata": {"uid": request.uid, "resourceVersion": request.resource_version},
+        "status": {"conditions": [{"type": type_, "status": "True", "reason": reason.as_str(), "message": message}]},
+    });
+    let written = state
+        .signing_requests()
+        .patch_subresource(
+            "approval",
+            &request.name,
+            &PatchParams::default(),
+            &Patch::Merge(&patch),
+        )
+        .await;
+    match written {
+        Ok(_) => {}
+        Err(error) if is_code(&error, 404) => {
+            state.requests.deleted(&request.name, &request.uid);
+            return Ok(false);
+        }
+        Err(error) => {
+            return Err(failed("writing the decision into the CertificateSigningRequest")(
+                error,
+            ));
+        }
+    }
+    state.requests.deleted(&request.name, &request.uid);
+    Ok(true)
+}

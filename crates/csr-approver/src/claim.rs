@@ -1,0 +1,213 @@
+//! Claims: the Leases that record approvals, so that one Machine gets one certificate, whatever restarts and however many replicas decide.
+//! Pure: no client, no clock.
+//!
+//! The name of a claim comes from the node and the Machine, and the API server creates only one object of a name. A claim can't have the
+//! Machine as its owner, which may be in another namespace, so csr-approver deletes claims that are no longer needed.
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use osm_api::names;
+
+use crate::views::{Bearer, ClaimView};
+
+/// A machine that has not joined by then may get another certificate. A machine boots again in less time only by hand.
+pub const VALIDITY: SignedDuration = SignedDuration::from_mins(10);
+
+/// Value of the label [`names::ROLE`] on claims.
+pub const ROLE: &str = "join-claim";
+
+/// Who may join under which name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub node: String,
+    /// `namespace/name` of the Machine, or of the MachineDeployment of an edge pool.
+    pub joins_as: String,
+    pub joins_as_uid: String,
+    /// uid of the request.
+    pub request: String,
+}
+
+impl Claim {
+    pub fn new(node: &str, bearer: &Bearer, request: &str) -> Self {
+        let (joins_as, uid) = match bearer {
+            Bearer::Machine { machine, .. } => {
+                (format!("{}/{}", machine.namespace, machine.name), &machine.uid)
+            }
+            Bearer::EdgePool(edge) => (edge.pool.to_string(), &edge.pool.uid),
+        };
+        Self {
+            node: node.to_owned(),
+            joins_as,
+            joins_as_uid: uid.clone(),
+            request: request.to_owned(),
+        }
+    }
+
+    /// Name of the Lease.
+    pub fn name(&self) -> String {
+        names::join_claim_name(&self.node, &self.joins_as_uid)
+    }
+
+    /// The Lease, as it is created, or as it replaces that of a request that came to nothing.
+    pub fn lease(&self, now: Timestamp, replaces: Option<&ClaimView>) -> Lease {
+        let annotations = [
+            (names::NODE_NAME, &self.node),
+            (names::JOINS_AS, &self.joins_as),
+            (names::JOINS_AS_UID, &self.joins_as_uid),
+        ];
+        let owned = |(key, value): (&str, &String)| (key.to_owned(), value.clone());
+        Lease {
+            metadata: ObjectMeta {
+                name: Some(self.name()),
+                uid: replaces.map(|claim| claim.uid.clone()),
+                resource_version: replaces.map(|claim| claim.resource_version.clone()),
+                labels: Some([(names::ROLE.to_owned(), ROLE.to_owned())].into()),
+                annotations: Some(annotations.map(owned).into()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(LeaseSpec {
+                holder_identity: Some(self.request.clone()),
+                acquire_time: Some(MicroTime(now)),
+                lease_duration_seconds: i32::try_from(VALIDITY.as_secs()).ok(),
+                ..LeaseSpec::default()
+            }),
+        }
+    }
+}
+
+/// What an existing claim means for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is the claim of this very request, whose approval was interrupted.
+    Own,
+    /// Another request was approved.
+    Taken {
+        /// From then on it may be replaced.
+        until: Timestamp,
+    },
+    /// The other request came to nothing.
+    Expired,
+}
+
+/// Judges an existing claim for the request with this uid, while the node does not exist.
+pub fn judge(claim: &ClaimView, request: &str, now: Timestamp) -> Standing {
+    if claim.request == request {
+        return Standing::Own;
+    }
+    let until = claim.since.saturating_add(VALIDITY).unwrap_or(Timestamp::MAX);
+    match now < until {
+        true => Standing::Taken { until },
+        false => Standing::Expired,
+    }
+}
+
+/// What is known of the object that a claim is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// It does not exist, or another object has its name.
+    Gone,
+    /// It exists, and its node does, too.
+    Joined,
+    /// It exists, and its node does not.
+    Awaited,
+}
+
+/// Whether a claim has served its purpose. A fresh one stays in any case: the watches may lag behind.
+pub fn is_done(claim: &ClaimView, subject: Subject, now: Timestamp) -> bool {
+    let is_old = claim
+        .since
+        .saturating_add(VALIDITY)
+        .is_ok_and(|until| until <= now);
+    is_old && subject != Subject::Awaited
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(minutes: i64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes)
+    }
+
+    fn claim(request: &str) -> Claim {
+        Claim {
+            node: "node".to_owned(),
+            joins_as: "kube-system/machine".to_owned(),
+            joins_as_uid: "1".to_owned(),
+            request: request.to_owned(),
+        }
+    }
+
+    fn stored(request: &str, since: Timestamp) -> ClaimView {
+        let mut lease = claim(request).lease(since, None);
+        lease.metadata.uid = Some("lease".to_owned());
+        lease.metadata.resource_version = Some("5".to_owned());
+        ClaimView::of(&lease).unwrap()
+    }
+
+    #[test]
+    fn a_claim_holds_for_ten_minutes_for_all_but_its_own_request() {
+        let held = stored("a", at(0));
+        assert_eq!(judge(&held, "a", at(0)), Standing::Own);
+        assert_eq!(judge(&held, "a", at(60)), Standing::Own);
+        let taken = Standing::Taken { until: at(10) };
+        assert_eq!(judge(&held, "b", at(0)), taken);
+        assert_eq!(judge(&held, "b", at(10) - SignedDuration::from_millis(1)), taken);
+        assert_eq!(judge(&held, "b", at(10)), Standing::Expired);
+    }
+
+    #[test]
+    fn a_claim_without_a_time_never_expires() {
+        let mut lease = claim("a").lease(at(0), None);
+        lease.spec = None;
+        let held = ClaimView::of(&lease).unwrap();
+        assert!(matches!(judge(&held, "b", at(60)), Standing::Taken { .. }));
+        assert!(!is_done(&held, Subject::Gone, at(60)));
+    }
+
+    #[test]
+    fn the_name_is_that_of_node_and_machine() {
+        let name = claim("a").name();
+        assert_eq!(name, claim("b").name());
+        assert!(name.starts_with("osm-join-") && name.len() == 29, "{name}");
+        for other in [
+            Claim {
+                node: "other".to_owned(),
+                ..claim("a")
+            },
+            Claim {
+                joins_as_uid: "2".to_owned(),
+                ..claim("a")
+            },
+        ] {
+            assert_ne!(name, other.name());
+        }
+    }
+
+    #[test]
+    fn a_replacement_is_bound_to_what_was_judged() {
+        let replaced = stored("a", at(0));
+        let metadata = claim("b").lease(at(11), Some(&replaced)).metadata;
+        assert_eq!(metadata.resource_version.as_deref(), Some("5"));
+        assert_eq!(metadata.uid.as_deref(), Some("lease"));
+    }
+
+    #[test]
+    fn an_old_claim_of_what_has_joined_or_is_gone_is_deleted() {
+        let held = stored("a", at(0));
+        for (subject, minutes, done) in [
+            (Subject::Gone, 9, false),
+            (Subject::Joined, 9, false),
+            (Subject::Gone, 10, true),
+            (Subject::Joined, 10, true),
+            (Subject::Awaited, 10_000, false),
+        ] {
+            assert_eq!(
+                is_done(&held, subject, at(minutes)),
+                done,
+                "{subject:?} {minutes}"
+            );
+        }
+    }
+}

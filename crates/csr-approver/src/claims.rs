@@ -1,0 +1,69 @@
+//! Deletes the claims that are no longer needed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::{DeleteParams, Preconditions};
+use osm_runtime::RequestError;
+use osm_runtime::error::{conflict, is_code};
+use osm_runtime::request::failed;
+
+use crate::claim::{self, Subject};
+use crate::state::State;
+use crate::views::ClaimView;
+
+/// Claims that are deleted at a time.
+const MAX_DELETED: usize = 100;
+/// Delay until the next ones.
+const NEXT: Duration = Duration::from_secs(1);
+/// Interval of looking for claims.
+const INTERVAL: Duration = Duration::from_secs(300);
+
+/// Deletes claims; returns when to look again.
+///
+/// # Errors
+/// A request that failed.
+pub async fn reconcile(state: &State) -> Result<Option<Duration>, RequestError> {
+    let now = state.cluster.worker.server_time.now();
+    let done = state
+        .claims
+        .select(|claim| claim::is_done(claim, subject(state, claim), now));
+    for claim in done.iter().take(MAX_DELETED) {
+        delete(state, claim).await?;
+    }
+    Ok(Some(if done.len() > MAX_DELETED { NEXT } else { INTERVAL }))
+}
+
+fn subject(state: &State, claim: &ClaimView) -> Subject {
+    let machine = state
+        .machines
+        .get(&claim.joins_as)
+        .filter(|machine| machine.uid == claim.joins_as_uid);
+    let is_pool = state
+        .pools
+        .get(&claim.joins_as)
+        .is_some_and(|pool| pool.pool.uid == claim.joins_as_uid);
+    let has_node_ref = machine.as_ref().is_some_and(|machine| machine.node_ref.is_some());
+    match machine.is_some() || is_pool {
+        false => Subject::Gone,
+        true if has_node_ref || state.nodes.get(&claim.node).is_some() => Subject::Joined,
+        true => Subject::Awaited,
+    }
+}
+
+async fn delete(state: &State, claim: &Arc<ClaimView>) -> Result<(), RequestError> {
+    let params = DeleteParams::default().preconditions(Preconditions {
+        uid: Some(claim.uid.clone()),
+        resource_version: Some(claim.resource_version.clone()),
+    });
+    match state.leases().delete(&claim.name, &params).await {
+        Ok(_) => tracing::debug!(claim = claim.name, node = claim.node, "deleted the claim"),
+        Err(error) if is_code(&error, 404) => {}
+        // It was replaced in the meantime.
+        Err(error) if conflict(&error) => return Ok(()),
+        Err(error) => return Err(failed("deleting a claim")(error)),
+    }
+    let key = format!("{}/{}", state.cluster.namespace(), claim.name);
+    state.claims.deleted(&key, &claim.uid);
+    Ok(())
+}

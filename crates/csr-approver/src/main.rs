@@ -1,0 +1,47 @@
+//! csr-approver: wiring only.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use osm_api::rbac::{Installation, Service};
+use osm_runtime::CommonArgs;
+
+/// Approves the certificates of nodes that join as machines of their pool.
+///
+/// The service watches CertificateSigningRequests, MachineDeployments, MachineSets, Machines and Nodes of the worker cluster, and
+/// connects to no other cluster. It approves a request only for a Machine of the requesting pool that has no Node yet. It reads no
+/// Secret and no settings.
+#[derive(Parser)]
+#[command(
+    version,
+    mut_arg("namespace", |arg| arg.help("Namespace of the installation in the worker cluster. The service keeps its Leases there")),
+    mut_arg("kubeconfig", |arg| {
+        let help = "Kubeconfig file of the worker cluster, which has the MachineDeployments. The file may be replaced while the service \
+                    runs. The default is $KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount";
+        arg.help(help).long_help(help)
+    }),
+    mut_arg("settings", |arg| arg.hide(true)),
+)]
+struct Args {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Also approve serving certificates of kubelets, for the addresses that machine-controller has recorded. Use it only where
+    /// machine-controller does not approve them.
+    #[arg(long, env = "OSM_APPROVE_SERVING")]
+    approve_serving: bool,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let installation = Installation {
+        serving_certificates: args.approve_serving,
+        ..args.common.installation()
+    };
+    osm_runtime::service::main(
+        Service::CsrApprover,
+        args.common,
+        None,
+        installation,
+        csr_approver::run,
+    )
+}

@@ -1,0 +1,454 @@
+use jiff::SignedDuration;
+use osm_api::Reason;
+use tokio::time::Instant;
+
+use super::*;
+use crate::views::Owner;
+
+const NODE: &str = "pool-abc-1";
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn pool(name: &str) -> PoolRef {
+    PoolRef::machine_deployment("kube-system", name, format!("uid-of-{name}"))
+}
+
+fn pool_view(name: &str) -> PoolView {
+    PoolView {
+        account: format!("osm-node-{name}"),
+        pool: pool(name),
+        edge_node: None,
+        is_deleting: false,
+    }
+}
+
+fn edge(name: &str) -> PoolView {
+    PoolView {
+        edge_node: Some(name.to_owned()),
+        ..pool_view(name)
+    }
+}
+
+fn machine(node: &str) -> MachineView {
+    MachineView {
+        namespace: "kube-system".to_owned(),
+        name: node.to_owned(),
+        uid: format!("uid-of-{node}"),
+        node: NodeName::Known(node.to_owned()),
+        owner: Some(Owner {
+            name: "set".to_owned(),
+            uid: "uid-of-set".to_owned(),
+        }),
+        is_deleting: false,
+        node_ref: None,
+        addresses: Vec::new(),
+    }
+}
+
+fn of_pool(machine: MachineView, name: Option<&str>) -> Bearer {
+    Bearer::Machine {
+        machine: Arc::new(machine),
+        pool: name.map(pool),
+    }
+}
+
+fn asked(node: &str) -> Result<Asked, Denial> {
+    Ok(Asked {
+        node: node.to_owned(),
+        names: Vec::new(),
+    })
+}
+
+fn request(name: &str, second: i64, asked: Result<Asked, Denial>) -> Arc<Request> {
+    Arc::new(Request {
+        name: name.to_owned(),
+        uid: format!("uid-of-{name}"),
+        resource_version: "1".to_owned(),
+        created: at(second),
+        seen: Instant::now(),
+        requester: Requester::AnyPool,
+        asked,
+    })
+}
+
+/// A request of pool `a` for a Machine of that pool that has not joined: every rule is fulfilled.
+fn good() -> Gathered {
+    let named = Named {
+        bearers: vec![of_pool(machine(NODE), Some("a"))],
+        ..Named::default()
+    };
+    Gathered {
+        now: at(100),
+        requester: Requester::Pool("osm-node-a".to_owned()),
+        pool: Some(Arc::new(pool_view("a"))),
+        requests: vec![request("csr", 90, asked(NODE))],
+        nodes: [(NODE.to_owned(), named)].into(),
+    }
+}
+
+/// [`good`] with another state of the node's name.
+fn with(named: Named) -> Gathered {
+    Gathered {
+        nodes: [(NODE.to_owned(), named)].into(),
+        ..good()
+    }
+}
+
+fn bearers(bearers: Vec<Bearer>) -> Gathered {
+    with(Named {
+        bearers,
+        ..Named::default()
+    })
+}
+
+fn only(gathered: &Gathered) -> Decision {
+    let plan = plan(gathered);
+    assert_eq!(plan.decided.len(), gathered.requests.len());
+    plan.decided[0].decision.clone()
+}
+
+/// `Approve`, or the reason.
+fn brief(decision: &Decision) -> String {
+    match decision {
+        Decision::Approve(claim) => format!("approve {} as {}", claim.node, claim.joins_as),
+        Decision::ApproveServing => "approve serving".to_owned(),
+        Decision::Deny(denial) => format!("deny {}", denial.reason()),
+        Decision::Wait(wait) => format!("wait {}", wait.reason()),
+    }
+}
+
+fn claim(of: &Gathered, request: &str, since: Timestamp) -> Arc<ClaimView> {
+    let bearer = &of.nodes[NODE].bearers[0];
+    let lease = Claim::new(NODE, bearer, &format!("uid-of-{request}")).lease(since, None);
+    Arc::new(ClaimView::of(&lease).unwrap())
+}
+
+fn claimed(by: &str, since: Timestamp) -> Gathered {
+    let mut gathered = good();
+    let claim = claim(&gathered, by, since);
+    gathered.nodes.get_mut(NODE).unwrap().claims.push(claim);
+    gathered
+}
+
+#[test]
+fn every_rule_alone_keeps_a_machine_out() {
+    let changed = |change: fn(&mut MachineView)| {
+        let mut changed = machine(NODE);
+        change(&mut changed);
+        bearers(vec![of_pool(changed, Some("a"))])
+    };
+    let with_node = |bearers| Named {
+        bearers,
+        has_node: true,
+        ..Named::default()
+    };
+    let own = || of_pool(machine(NODE), Some("a"));
+    let foreign = || of_pool(machine(NODE), Some("b"));
+    let deleting = MachineView {
+        is_deleting: true,
+        ..machine(NODE)
+    };
+    let cases = [
+        (
+            "all rules hold",
+            good(),
+            "approve pool-abc-1 as kube-system/pool-abc-1",
+        ),
+        (
+            "a retired pool",
+            Gathered { pool: None, ..good() },
+            "wait PoolNotFound",
+        ),
+        ("no Machine", bearers(vec![]), "wait MachineNotFound"),
+        (
+            "two Machines",
+            bearers(vec![own(), own()]),
+            "wait MachineNotUnique",
+        ),
+        (
+            "one of them of another pool",
+            bearers(vec![own(), foreign()]),
+            "wait MachineNotUnique",
+        ),
+        (
+            "a Machine and an edge pool",
+            bearers(vec![own(), Bearer::EdgePool(Arc::new(edge(NODE)))]),
+            "wait MachineNotUnique",
+        ),
+        (
+            "a Machine of another pool",
+            bearers(vec![foreign()]),
+            "deny ForeignMachine",
+        ),
+        (
+            "which is being deleted",
+            bearers(vec![of_pool(deleting, Some("b"))]),
+            "wait MachineDeleting",
+        ),
+        (
+            "a Machine of no pool",
+            bearers(vec![of_pool(machine(NODE), None)]),
+            "wait MachineNotOfPool",
+        ),
+        (
+            "a deleting Machine",
+            changed(|m| m.is_deleting = true),
+            "wait MachineDeleting",
+        ),
+        (
+            "a Machine with a Node",
+            changed(|m| m.node_ref = Some("other".to_owned())),
+            "wait MachineHasNode",
+        ),
+        (
+            "a cloud without a proof",
+            changed(|m| m.node = NodeName::Unproven(NODE.to_owned())),
+            "wait NodeNameUnproven",
+        ),
+        (
+            "a Node of that name",
+            with(with_node(vec![own()])),
+            "wait NodeExists",
+        ),
+        (
+            "a Node of another pool's Machine",
+            with(with_node(vec![foreign()])),
+            "deny ForeignMachine",
+        ),
+        (
+            "another request was approved",
+            claimed("other", at(95)),
+            "wait AlreadyApproved",
+        ),
+    ];
+    for (what, gathered, expected) in cases {
+        assert_eq!(brief(&only(&gathered)), expected, "{what}");
+    }
+}
+
+#[test]
+fn an_approval_that_was_interrupted_goes_on_and_one_that_came_to_nothing_is_replaced() {
+    let minutes = |minutes| at(100) - SignedDuration::from_mins(minutes);
+    for (by, since, approved) in [
+        ("csr", minutes(0), true),
+        ("csr", minutes(60), true),
+        ("other", minutes(9), false),
+        ("other", minutes(10), true),
+    ] {
+        let decision = only(&claimed(by, since));
+        assert_eq!(matches!(decision, Decision::Approve(_)), approved, "{by} {since}");
+    }
+    // A claim of a former Machine of that name is another one.
+    let mut gathered = claimed("other", at(99));
+    gathered.nodes.get_mut(NODE).unwrap().bearers = vec![of_pool(
+        MachineView {
+            uid: "later".to_owned(),
+            ..machine(NODE)
+        },
+        Some("a"),
+    )];
+    assert!(matches!(only(&gathered), Decision::Approve(_)));
+}
+
+#[test]
+fn what_a_kubelet_never_sends_is_denied_but_only_to_pools_that_exist() {
+    for (denial, reason) in [
+        (Denial::Unreadable("x"), Reason::RequestUnreadable),
+        (Denial::Subject("x"), Reason::SubjectNotAllowed),
+        (Denial::Usages("x"), Reason::UsagesNotAllowed),
+    ] {
+        let bad = Gathered {
+            requests: vec![request("csr", 0, Err(denial))],
+            ..good()
+        };
+        assert_eq!(brief(&only(&bad)), format!("deny {reason}"));
+        let retired = Gathered {
+            pool: None,
+            ..bad.clone()
+        };
+        assert_eq!(brief(&only(&retired)), "wait PoolNotFound");
+        let any = Gathered {
+            requester: Requester::AnyPool,
+            pool: None,
+            ..bad
+        };
+        assert_eq!(brief(&only(&any)), format!("deny {reason}"));
+    }
+}
+
+#[test]
+fn the_identity_of_all_pools_joins_as_a_machine_of_any_pool_by_the_same_rules() {
+    let any = |gathered: Gathered| Gathered {
+        requester: Requester::AnyPool,
+        pool: None,
+        ..gathered
+    };
+    let own = || of_pool(machine(NODE), Some("b"));
+    let decided = plan(&any(bearers(vec![own()]))).decided;
+    assert_eq!(
+        brief(&decided[0].decision),
+        "approve pool-abc-1 as kube-system/pool-abc-1"
+    );
+    assert_eq!(
+        decided[0].pool,
+        Some(pool("b")),
+        "Events are about the Machine's pool"
+    );
+    let exists = Named {
+        bearers: vec![own()],
+        has_node: true,
+        ..Named::default()
+    };
+    for (gathered, expected) in [
+        (with(exists), "wait NodeExists"),
+        (
+            bearers(vec![of_pool(machine(NODE), None)]),
+            "wait MachineNotOfPool",
+        ),
+        (bearers(vec![]), "wait MachineNotFound"),
+        (bearers(vec![own(), own()]), "wait MachineNotUnique"),
+        (claimed("other", at(99)), "wait AlreadyApproved"),
+        (
+            bearers(vec![Bearer::EdgePool(Arc::new(edge(NODE)))]),
+            "approve pool-abc-1 as kube-system/pool-abc-1",
+        ),
+    ] {
+        assert_eq!(brief(&only(&any(gathered))), expected);
+    }
+}
+
+#[test]
+fn a_machine_of_an_edge_pool_joins_under_the_name_of_its_pool() {
+    let asking = |name: &str, bearer: PoolView, has_node: bool| {
+        let named = Named {
+            bearers: vec![Bearer::EdgePool(Arc::new(bearer))],
+            has_node,
+            ..Named::default()
+        };
+        Gathered {
+            pool: Some(Arc::new(edge("site"))),
+            requests: vec![request("csr", 0, asked(name))],
+            nodes: [("site".to_owned(), named)].into(),
+            ..good()
+        }
+    };
+    let deleting = PoolView {
+        is_deleting: true,
+        ..edge("site")
+    };
+    for (gathered, expected) in [
+        (
+            asking("site", edge("site"), false),
+            "approve site as kube-system/site",
+        ),
+        (asking("site", edge("site"), true), "wait NodeExists"),
+        (asking("site-2", edge("site"), false), "wait MachineNotFound"),
+        (asking("site", deleting, false), "wait MachineDeleting"),
+        (
+            Gathered {
+                pool: Some(Arc::new(edge("other"))),
+                ..asking("site", edge("site"), false)
+            },
+            "deny ForeignMachine",
+        ),
+    ] {
+        assert_eq!(brief(&only(&gathered)), expected);
+    }
+}
+
+#[test]
+fn of_several_requests_for_one_node_the_oldest_is_approved() {
+    let gathered = Gathered {
+        requests: vec![
+            request("first", 1, asked(NODE)),
+            request("second", 2, asked(NODE)),
+        ],
+        ..good()
+    };
+    let decided = plan(&gathered).decided;
+    let of = |name: &str| {
+        let found = decided.iter().find(|decided| decided.request.name == name);
+        brief(&found.unwrap().decision)
+    };
+    assert!(of("first").starts_with("approve"));
+    assert_eq!(of("second"), "wait AlreadyApproved");
+}
+
+#[test]
+fn a_flood_is_decided_in_portions_and_approvals_come_first() {
+    let mut gathered = good();
+    let bad = |number: i64| request(&format!("bad-{number}"), number, Err(Denial::Subject("x")));
+    let unknown = |number: i64| request(&format!("unknown-{number}"), number, asked("unknown"));
+    let flood = (0..50).map(bad).chain((0..50).map(unknown));
+    gathered.requests = flood.chain([request("csr", 90, asked(NODE))]).collect();
+    let plan = plan(&gathered);
+    assert!(plan.has_more);
+    assert!(matches!(plan.decided[0].decision, Decision::Approve(_)));
+    let count = |wanted: &str| {
+        let all = plan.decided.iter();
+        all.filter(|decided| brief(&decided.decision).starts_with(wanted))
+            .count()
+    };
+    assert_eq!(
+        (count("approve"), count("deny"), count("wait")),
+        (1, MAX_DECIDED - 1, 50)
+    );
+    assert_eq!(plan.decided[1].request.name, "bad-0", "the oldest first");
+}
+
+#[test]
+fn a_serving_certificate_is_for_recorded_addresses_of_the_only_machine_of_the_node() {
+    let ip = |ip: &str| SubjectName::Ip(ip.parse().unwrap());
+    let dns = |name: &str| SubjectName::Dns(name.to_owned());
+    let joined = || {
+        Arc::new(MachineView {
+            node_ref: Some(NODE.to_owned()),
+            addresses: vec![ip("10.0.0.1"), dns("a.example.com")],
+            ..machine(NODE)
+        })
+    };
+    let asking = |names: Vec<SubjectName>, machines: Vec<Arc<MachineView>>| {
+        let asked = Asked {
+            node: NODE.to_owned(),
+            names,
+        };
+        let named = Named {
+            machines,
+            has_node: true,
+            ..Named::default()
+        };
+        Gathered {
+            requester: Requester::Node(NODE.to_owned()),
+            pool: None,
+            requests: vec![request("csr", 0, Ok(asked))],
+            ..with(named)
+        }
+    };
+    for (gathered, expected) in [
+        (asking(vec![ip("10.0.0.1")], vec![joined()]), "approve serving"),
+        (
+            asking(
+                vec![dns(NODE), dns("a.example.com"), ip("10.0.0.1")],
+                vec![joined()],
+            ),
+            "approve serving",
+        ),
+        (
+            asking(vec![ip("10.0.0.1"), ip("10.0.0.2")], vec![joined()]),
+            "wait AddressNotRecorded",
+        ),
+        (
+            asking(vec![dns("b.example.com")], vec![joined()]),
+            "wait AddressNotRecorded",
+        ),
+        (asking(vec![ip("10.0.0.1")], vec![]), "wait MachineNotFound"),
+        (
+            asking(vec![ip("10.0.0.1")], vec![joined(), joined()]),
+            "wait MachineNotUnique",
+        ),
+    ] {
+        assert_eq!(brief(&only(&gathered)), expected);
+    }
+}

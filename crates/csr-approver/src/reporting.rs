@@ -1,0 +1,154 @@
+//! What was reported: pending requests, and Events of the last minutes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use osm_api::{PoolRef, Reason};
+use osm_runtime::Metrics;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::metrics::JoiningMetrics;
+use crate::requester::Requester;
+
+/// An Event about a pool is repeated after this time, while its reason lasts.
+const EVENT_INTERVAL: Duration = Duration::from_secs(600);
+
+/// Events of this many pools and reasons are remembered before those that are out of date are dropped.
+const MANY_EVENTS: usize = 1000;
+
+pub struct Reporting {
+    pub metrics: JoiningMetrics,
+    pending: Mutex<HashMap<Requester, Pending>>,
+    emitted: Mutex<HashMap<(String, Reason), Instant>>,
+}
+
+/// The pending requests of a requester.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    /// How many there are, by reason.
+    pub reasons: BTreeMap<Reason, i64>,
+    /// When the oldest was created, of those whose pool exists.
+    pub oldest: Option<Timestamp>,
+}
+
+impl Reporting {
+    /// # Errors
+    /// Metrics whose names are taken.
+    pub fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
+        Ok(Self {
+            metrics: JoiningMetrics::new(metrics)?,
+            pending: Mutex::default(),
+            emitted: Mutex::default(),
+        })
+    }
+
+    /// Counts the pending requests of a requester.
+    pub fn count(&self, requester: &Requester, now: Pending, at: Timestamp) {
+        let mut all = self.pending.lock();
+        let is_empty = now.reasons.is_empty();
+        for (reason, count) in &now.reasons {
+            self.metrics
+                .pending
+                .with_label_values(&[reason.as_str()])
+                .add(*count);
+        }
+        let before = match is_empty {
+            true => all.remove(requester),
+            false => all.insert(requester.clone(), now),
+        };
+        for (reason, count) in before.unwrap_or_default().reasons {
+            self.metrics
+                .pending
+                .with_label_values(&[reason.as_str()])
+                .sub(count);
+        }
+        let oldest = all.values().filter_map(|pending| pending.oldest).min();
+        let age = oldest.map_or(0.0, |oldest| at.duration_since(oldest).as_secs_f64().max(0.0));
+        self.metrics.oldest.set(age);
+    }
+
+    /// The requester has no requests, or belongs to another replica.
+    pub fn forget(&self, requester: &Requester) {
+        self.count(requester, Pending::default(), Timestamp::now());
+    }
+
+    /// Whether to emit an Event about a pool now.
+    pub fn is_due(&self, pool: &PoolRef, reason: Reason) -> bool {
+        let mut emitted = self.emitted.lock();
+        let now = Instant::now();
+        if emitted.len() >= MANY_EVENTS {
+            emitted.retain(|_, at| now.duration_since(*at) < EVENT_INTERVAL);
+        }
+        let key = (pool.uid.clone(), reason);
+        let is_due = emitted
+            .get(&key)
+            .is_none_or(|at| now.duration_since(*at) >= EVENT_INTERVAL);
+        if is_due {
+            emitted.insert(key, now);
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reporting() -> (Metrics, Reporting) {
+        let metrics = Metrics::new().unwrap();
+        let reporting = Reporting::new(&metrics).unwrap();
+        (metrics, reporting)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_is_repeated_after_ten_minutes_and_each_pool_and_reason_has_its_own() {
+        let (_, reporting) = reporting();
+        let pool = |uid: &str| PoolRef::machine_deployment("kube-system", "pool", uid);
+        assert!(reporting.is_due(&pool("1"), Reason::NodeExists));
+        assert!(!reporting.is_due(&pool("1"), Reason::NodeExists));
+        assert!(reporting.is_due(&pool("2"), Reason::NodeExists));
+        assert!(reporting.is_due(&pool("1"), Reason::MachineHasNode));
+        tokio::time::advance(EVENT_INTERVAL).await;
+        assert!(reporting.is_due(&pool("1"), Reason::NodeExists));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_that_are_out_of_date_are_dropped() {
+        let (_, reporting) = reporting();
+        let pool = |uid: usize| PoolRef::machine_deployment("kube-system", "pool", uid.to_string());
+        for uid in 0..MANY_EVENTS {
+            assert!(reporting.is_due(&pool(uid), Reason::NodeExists));
+        }
+        tokio::time::advance(EVENT_INTERVAL).await;
+        assert!(reporting.is_due(&pool(0), Reason::NodeExists));
+        assert_eq!(reporting.emitted.lock().len(), 1);
+    }
+
+    #[test]
+    fn pending_requests_are_counted_once_and_the_oldest_is_that_of_all_requesters() {
+        let (metrics, reporting) = reporting();
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let pending = |count: i64, oldest: i64| Pending {
+            reasons: [(Reason::NodeExists, count)].into(),
+            oldest: Some(at(oldest)),
+        };
+        let pool = Requester::Pool("osm-node-1".to_owned());
+        reporting.count(&pool, pending(3, 10), at(100));
+        reporting.count(&pool, pending(2, 20), at(100));
+        reporting.count(&Requester::AnyPool, pending(1, 40), at(100));
+        let has = |line: &str| {
+            let text = String::from_utf8(metrics.encode()).unwrap();
+            assert!(text.contains(line), "{line} missing in\n{text}");
+        };
+        has(r#"osm_joining_requests_pending{reason="NodeExists"} 3"#);
+        has("osm_joining_oldest_pending_seconds 80");
+        reporting.forget(&pool);
+        has(r#"osm_joining_requests_pending{reason="NodeExists"} 1"#);
+        reporting.count(&Requester::AnyPool, Pending::default(), at(100));
+        has(r#"osm_joining_requests_pending{reason="NodeExists"} 0"#);
+        has("osm_joining_oldest_pending_seconds 0");
+        assert!(reporting.pending.lock().is_empty());
+    }
+}

@@ -1,0 +1,160 @@
+//! What all reconciles share: what the watches have shown, the queue and the metrics.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use osm_runtime::cache::Cache;
+use osm_runtime::queue::Queue;
+use osm_runtime::runner::Shared;
+use osm_runtime::{Cluster, Process};
+
+use crate::key::Key;
+use crate::reporting::Reporting;
+use crate::request::Request;
+use crate::requester::Requester;
+use crate::views::{ClaimView, MachineSetView, MachineView, PoolView};
+
+/// Pending requests that are remembered of one requester. A pool has at most as many machines that join at the same time.
+pub const MAX_OF_REQUESTER: usize = 1_000;
+/// Pending requests that are remembered of all requesters.
+pub const MAX_REQUESTS: usize = 20_000;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct State(Arc<Inner>);
+
+impl std::ops::Deref for State {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+pub struct Inner {
+    pub process: Arc<Process>,
+    pub cluster: Cluster,
+    pub queue: Arc<Queue<Key>>,
+    /// Pending requests by name, grouped by requester.
+    pub requests: Arc<Cache<Request>>,
+    /// Machines, grouped by the name of their node.
+    pub machines: Arc<Cache<MachineView>>,
+    pub machine_sets: Arc<Cache<MachineSetView>>,
+    /// MachineDeployments, grouped by their ServiceAccount.
+    pub pools: Arc<Cache<PoolView>>,
+    /// The names of the Nodes.
+    pub nodes: Arc<Cache<()>>,
+    /// Claims, grouped by the name of the node.
+    pub claims: Arc<Cache<ClaimView>>,
+    pub reporting: Reporting,
+    /// A request was not remembered.
+    forgot: AtomicBool,
+}
+
+impl State {
+    /// # Errors
+    /// Metrics whose names are taken.
+    pub fn new(process: &Arc<Process>, cluster: &Cluster) -> anyhow::Result<Self> {
+        Ok(Self(Arc::new(Inner {
+            process: process.clone(),
+            cluster: cluster.clone(),
+            queue: Arc::new(Queue::new(&process.environment)),
+            requests: Arc::new(Cache::grouped(|request: &Request| {
+                Some(request.requester.to_string())
+            })),
+            machines: Arc::new(Cache::grouped(|machine: &MachineView| {
+                machine.node_name().map(str::to_owned)
+            })),
+            machine_sets: Arc::default(),
+            pools: Arc::new(Cache::grouped(|pool: &PoolView| Some(pool.account.clone()))),
+            nodes: Arc::default(),
+            claims: Arc::new(Cache::grouped(|claim: &ClaimView| Some(claim.node.clone()))),
+            reporting: Reporting::new(&process.metrics)?,
+            forgot: AtomicBool::new(false),
+        })))
+    }
+}
+
+impl Inner {
+    pub fn signing_requests(&self) -> Api<CertificateSigningRequest> {
+        Api::all(self.cluster.worker.client.clone())
+    }
+
+    pub fn live_nodes(&self) -> Api<Node> {
+        Api::all(self.cluster.worker.client.clone())
+    }
+
+    pub fn leases(&self) -> Api<Lease> {
+        Api::namespaced(self.cluster.worker.client.clone(), self.cluster.namespace())
+    }
+
+    /// Whether to remember this request. Of a flood, only requests for machines that exist are kept beyond the bounds, and those of one
+    /// requester no further than twice its bound.
+    pub fn is_kept(&self, request: &Request) -> bool {
+        if self.requests.get(&request.name).is_some() {
+            return true;
+        }
+        let of_requester = self.requests.group_len(&request.requester.to_string());
+        let is_machine = || {
+            request
+                .node()
+                .is_some_and(|node| self.machines.group_len(node) > 0)
+        };
+        let is_kept = (of_requester < MAX_OF_REQUESTER && self.requests.len() < MAX_REQUESTS)
+            || (of_requester < 2 * MAX_OF_REQUESTER && is_machine());
+        if !is_kept {
+            self.forgot.store(true, Ordering::Relaxed);
+            self.reporting.metrics.forgotten.inc();
+        }
+        is_kept
+    }
+
+    /// Whether a request was not remembered since this was last asked.
+    pub fn has_forgotten(&self) -> bool {
+        self.forgot.swap(false, Ordering::Relaxed)
+    }
+
+    /// Queues a requester that has pending requests.
+    pub fn wake(&self, requester: Requester) {
+        if self.requests.group_len(&requester.to_string()) > 0 {
+            self.queue.add(Key::Requester(requester));
+        }
+    }
+
+    /// Queues every requester that has pending requests which `wanted` takes.
+    pub fn wake_where(&self, wanted: impl Fn(&Request) -> bool) {
+        for requester in self.requesters(wanted) {
+            self.queue.add(Key::Requester(requester));
+        }
+    }
+
+    /// Queues whoever asks for one of these nodes.
+    pub fn wake_askers(&self, nodes: &[Option<&str>]) {
+        if !self.requests.is_empty() {
+            self.wake_where(|request| request.node().is_some_and(|node| nodes.contains(&Some(node))));
+        }
+    }
+
+    fn requesters(&self, wanted: impl Fn(&Request) -> bool) -> BTreeSet<Requester> {
+        let requests = self.requests.select(wanted);
+        requests.iter().map(|request| request.requester.clone()).collect()
+    }
+}
+
+impl Shared<Key> for State {
+    fn known(&self) -> Vec<Key> {
+        let requesters = self.requesters(|_| true).into_iter().map(Key::Requester);
+        requesters.chain([Key::Claims]).collect()
+    }
+
+    fn released(&self, key: &Key) {
+        if let Key::Requester(requester) = key {
+            self.reporting.forget(requester);
+        }
+    }
+}

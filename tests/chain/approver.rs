@@ -1,0 +1,599 @@
+//! Which machines join through csr-approver, and which requests get nothing. kube-controller-manager only signs here: whatever is approved,
+//! csr-approver has approved.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, ResourceExt};
+use osm_api::names::{self, CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT};
+use osm_api::rbac::{Installation, SERVING_SIGNER, Service};
+use osm_api::{MachineDeployment, PoolRef};
+use osm_testkit::{Options, check, wait_for};
+use serde_json::{Value, json};
+
+use crate::joining::{KUBELET_SIGNER, Wish, join, node_wish, wish};
+use crate::world::{self, DEADLINE, NAMESPACE, World, machine_deployment};
+
+const CLUSTER: &str = "cluster.k8s.io";
+
+/// A pool without secret-syncer: its ServiceAccount is made by hand.
+pub struct Pool {
+    name: String,
+    /// Owner references to its MachineSet.
+    set: Value,
+    pub token: String,
+}
+
+/// The ServiceAccounts of pools may ask for certificates.
+pub async fn let_pools_ask(world: &World) -> Result<()> {
+    let rbac = "rbac.authorization.k8s.io";
+    let group = format!("system:serviceaccounts:{CLOUD_INIT_SETTINGS}");
+    world
+        .apply(&json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "pools-may-ask"},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "system:node-bootstrapper"},
+            "subjects": [{"apiGroup": rbac, "kind": "Group", "name": group}]}))
+        .await
+}
+
+async fn world(installation: Installation) -> Result<World> {
+    let options = Options {
+        controllers: vec!["csrsigning"],
+        ..Options::default()
+    };
+    let world = World::start_as_without_services(options, installation).await?;
+    let_pools_ask(&world).await?;
+    Ok(world)
+}
+
+/// With csr-approver, which is ready.
+async fn approving(installation: Installation) -> Result<World> {
+    let mut world = world(installation).await?;
+    world.installed.start(Service::CsrApprover).await?;
+    world.installed.ready(DEADLINE).await?;
+    Ok(world)
+}
+
+fn owned_by(owner: &DynamicObject, kind: &str) -> Value {
+    json!([{"apiVersion": format!("{CLUSTER}/v1alpha1"), "kind": kind, "controller": true, "blockOwnerDeletion": true,
+        "name": owner.name_any(), "uid": owner.uid()}])
+}
+
+impl World {
+    fn of_kind(&self, kind: &str) -> Api<DynamicObject> {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(CLUSTER, "v1alpha1", kind));
+        Api::namespaced_with(self.client.clone(), "kube-system", &resource)
+    }
+
+    async fn account(&self, name: &str) -> Result<String> {
+        self.apply(&json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": CLOUD_INIT_SETTINGS}}))
+            .await?;
+        self.plane.token(CLOUD_INIT_SETTINGS, name).await
+    }
+
+    pub async fn pool_of(&self, name: &str, cloud: &str) -> Result<Pool> {
+        let mut pool = machine_deployment(name, "osp-tiny");
+        pool["spec"]["template"]["spec"]["providerSpec"]["value"]["cloudProvider"] = json!(cloud);
+        self.apply(&pool).await?;
+        let md: MachineDeployment = self.pools().get(name).await?;
+        let account = names::pool_account(&PoolRef::from(&md).id());
+        let md = self.of_kind("MachineDeployment").get(name).await?;
+        let set = json!({"apiVersion": format!("{CLUSTER}/v1alpha1"), "kind": "MachineSet", "spec": {},
+            "metadata": {"name": format!("{name}-set"), "namespace": "kube-system",
+                "ownerReferences": owned_by(&md, "MachineDeployment")}});
+        self.apply(&set).await?;
+        let set = self.of_kind("MachineSet").get(&format!("{name}-set")).await?;
+        Ok(Pool {
+            name: name.to_owned(),
+            set: owned_by(&set, "MachineSet"),
+            token: self.account(&account).await?,
+        })
+    }
+
+    pub async fn machine_of(&self, pool: &Pool, name: &str) -> Result<()> {
+        self.machine_on(pool, name, "openstack").await
+    }
+
+    async fn machine_on(&self, pool: &Pool, name: &str, cloud: &str) -> Result<()> {
+        self.apply(
+            &json!({"apiVersion": format!("{CLUSTER}/v1alpha1"), "kind": "Machine",
+            "metadata": {"name": name, "namespace": "kube-system", "ownerReferences": pool.set},
+            "spec": {"metadata": {"name": name}, "providerSpec": {"value": {"cloudProvider": cloud}}}}),
+        )
+        .await
+    }
+
+    async fn machine_status(&self, name: &str, status: Value) -> Result<()> {
+        let patch = Patch::Merge(json!({"status": status}));
+        self.of_kind("Machine")
+            .patch_status(name, &PatchParams::default(), &patch)
+            .await?;
+        Ok(())
+    }
+
+    async fn node(&self, name: &str) -> Result<()> {
+        self.apply(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}))
+            .await
+    }
+
+    fn requests(&self) -> Api<CertificateSigningRequest> {
+        Api::all(self.client.clone())
+    }
+
+    async fn ask(&self, token: &str, Wish { request, .. }: Wish) -> Result<String> {
+        let requests = Api::<CertificateSigningRequest>::all(self.plane.client(token)?);
+        requests.create(&PostParams::default(), &request).await?;
+        Ok(request.name_any())
+    }
+
+    /// Asks for a node, in a request of another name.
+    pub async fn ask_as(&self, token: &str, request: &str, node: &str) -> Result<String> {
+        self.ask(
+            token,
+            wish(
+                request,
+                KUBELET_SIGNER,
+                &format!("system:node:{node}"),
+                "system:nodes",
+                &[],
+            )?,
+        )
+        .await
+    }
+
+    /// Waits until csr-approver counts as many pending requests with this reason.
+    pub async fn pending(&self, reason: &str, count: usize) -> Result<()> {
+        let line = format!("osm_joining_requests_pending{{reason=\"{reason}\"}} {count}\n");
+        wait_for(&line, DEADLINE, async || {
+            let (_, metrics) = self.installed.get(Service::CsrApprover, "/metrics").await?;
+            let of_reason = |line: &&str| line.starts_with("osm_joining_requests_pending");
+            ensure!(
+                metrics.contains(&line),
+                "{:#?}",
+                metrics.lines().filter(of_reason).collect::<Vec<_>>()
+            );
+            Ok(Some(()))
+        })
+        .await
+        .map_err(|error| error.context(self.installed.logs()))
+    }
+
+    async fn certified(&self, request: &str) -> Result<()> {
+        wait_for(&format!("the certificate of {request}"), DEADLINE, async || {
+            let status = self.requests().get(request).await?.status.unwrap_or_default();
+            check(status.certificate.is_some())
+        })
+        .await
+        .map_err(|error| error.context(self.installed.logs()))
+    }
+
+    /// Makes the claim of a node older than ten minutes.
+    pub async fn let_a_claim_expire(&self, node: &str) -> Result<()> {
+        let claims: Api<Lease> = self.api(NAMESPACE);
+        let of_claims = ListParams::default().labels(&format!("{}=join-claim", names::ROLE));
+        let all = claims.list(&of_claims).await?.items;
+        let mut found = all
+            .iter()
+            .filter(|claim| claim.annotations()[names::NODE_NAME] == node);
+        let name = found.next().context("the claim")?.name_any();
+        let past = Patch::Merge(json!({"spec": {"acquireTime": "2026-01-01T00:00:00.000000Z"}}));
+        claims.patch(&name, &PatchParams::default(), &past).await?;
+        Ok(())
+    }
+
+    /// `Approved`, `Denied` with the reason, or nothing.
+    pub async fn decision(&self, request: &str) -> Result<Option<(String, String)>> {
+        let status = self.requests().get(request).await?.status.unwrap_or_default();
+        let condition = status.conditions.unwrap_or_default().into_iter().next();
+        Ok(condition.map(|condition| (condition.type_, condition.reason.unwrap_or_default())))
+    }
+
+    pub async fn denied(&self, request: &str, reason: &str) -> Result<()> {
+        wait_for(&format!("{request} to be denied"), DEADLINE, async || {
+            self.decision(request).await.map(|decision| {
+                decision
+                    .filter(|decision| *decision == ("Denied".to_owned(), reason.to_owned()))
+                    .map(drop)
+            })
+        })
+        .await
+        .map_err(|error| error.context(self.installed.logs()))
+    }
+}
+
+/// With other usages.
+fn with_usages(name: &str, node: &str, usages: &[&str]) -> Result<Wish> {
+    let mut wish = wish(
+        name,
+        KUBELET_SIGNER,
+        &format!("system:node:{node}"),
+        "system:nodes",
+        &[],
+    )?;
+    wish.request.spec.usages = Some(usages.iter().map(|usage| (*usage).to_owned()).collect());
+    Ok(wish)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_opens_machines_of_its_pool_that_have_not_joined_and_nothing_else() -> Result<()> {
+    let world = approving(world::installation()).await?;
+    let (a, b) = (
+        world.pool_of("a", "openstack").await?,
+        world.pool_of("b", "openstack").await?,
+    );
+    let retired = world.pool_of("retired", "openstack").await?;
+    let getter = world.account("cloud-init-getter").await?;
+    world.machine_of(&a, "a-1").await?;
+    let who = join(&world, &a.token, "a-1")
+        .await
+        .map_err(|error| error.context(world.installed.logs()))?;
+    assert_eq!(who, "system:node:a-1 of system:nodes");
+
+    // What can never become right.
+    for machine in ["a-2", "a-3", "a-4", "a-5"] {
+        world.machine_of(&a, machine).await?;
+    }
+    world.machine_of(&b, "b-1").await?;
+    let masters = wish(
+        "masters",
+        KUBELET_SIGNER,
+        "system:node:a-2",
+        "system:masters",
+        &[],
+    )?;
+    let admin = wish("admin", KUBELET_SIGNER, "admin", "system:nodes", &[])?;
+    let named = wish(
+        "named",
+        KUBELET_SIGNER,
+        "system:node:a-2",
+        "system:nodes",
+        &["kubernetes"],
+    )?;
+    let more = with_usages(
+        "more",
+        "a-2",
+        &["digital signature", "client auth", "server auth"],
+    )?;
+    for (wish, reason) in [
+        (masters, "SubjectNotAllowed"),
+        (admin, "SubjectNotAllowed"),
+        (named, "SubjectNotAllowed"),
+        (more, "UsagesNotAllowed"),
+        (node_wish("b-1")?, "ForeignMachine"),
+    ] {
+        let name = world.ask(&a.token, wish).await?;
+        world.denied(&name, reason).await?;
+    }
+    let note = world.event("kube-system", &a.name, "ForeignMachine").await?;
+    ensure!(
+        note.contains("CertificateSigningRequest b-1: b-1 is a machine of another pool"),
+        "{note}"
+    );
+
+    // What waits, until it becomes right.
+    world.node("existing").await?;
+    world.node("a-2").await?;
+    world
+        .machine_status("a-3", json!({"nodeRef": {"name": "a-3"}}))
+        .await?;
+    world.delete(&world.pools(), "retired").await?;
+    world.ask_as(&a.token, "for-existing", "existing").await?;
+    world.ask_as(&a.token, "for-unknown", "a-9").await?;
+    world.pending("MachineNotFound", 2).await?;
+    world.ask_as(&a.token, "for-node", "a-2").await?;
+    world.pending("NodeExists", 1).await?;
+    world.ask_as(&a.token, "for-joined", "a-3").await?;
+    world.pending("MachineHasNode", 1).await?;
+    world.ask_as(&a.token, "again", "a-1").await?;
+    world.pending("AlreadyApproved", 1).await?;
+    let orphan = world.account("osm-node-00000000000000000000").await?;
+    world.ask_as(&retired.token, "of-retired", "a-4").await?;
+    world.ask_as(&orphan, "of-nobody", "a-4").await?;
+    world.pending("PoolNotFound", 2).await?;
+    world.ask_as(&getter, "of-getter", "a-4").await?;
+
+    world.machine_of(&a, "a-9").await?;
+    world.certified("for-unknown").await?;
+    world
+        .delete(
+            &Api::<k8s_openapi::api::core::v1::Node>::all(world.client.clone()),
+            "a-2",
+        )
+        .await?;
+    world.certified("for-node").await?;
+
+    // A token of before the upgrade opens a machine of any pool, by the same rules.
+    let old = world.account(NODE_BOOTSTRAP_ACCOUNT).await?;
+    let before = world.ask_as(&old, "before", "a-3").await?;
+    world.pending("MachineHasNode", 2).await?;
+    for node in ["a-5", "b-1"] {
+        world.ask_as(&old, &format!("{node}-of-any"), node).await?;
+        world.certified(&format!("{node}-of-any")).await?;
+    }
+    for request in [
+        "for-existing",
+        "for-joined",
+        "again",
+        "of-retired",
+        "of-nobody",
+        "of-getter",
+        &before,
+    ] {
+        assert_eq!(world.decision(request).await?, None, "{request}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clouds_differ_in_the_names_of_their_nodes() -> Result<()> {
+    let world = approving(world::installation()).await?;
+    let aws = world.pool_of("aws", "aws").await?;
+    world.machine_on(&aws, "aws-1", "aws").await?;
+    let private = "ip-10-0-0-1.ec2.internal";
+    world.ask_as(&aws.token, "by-machine", "aws-1").await?;
+    world.ask_as(&aws.token, "by-address", private).await?;
+    world.pending("MachineNotFound", 2).await?;
+    let addresses =
+        json!([{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "InternalDNS", "address": private}]);
+    world
+        .machine_status("aws-1", json!({"addresses": addresses}))
+        .await?;
+    world.certified("by-address").await?;
+
+    let external = world.pool_of("external", "external").await?;
+    world.machine_on(&external, "external-1", "external").await?;
+    world.ask_as(&external.token, "external", "external-1").await?;
+    world.pending("NodeNameUnproven", 1).await?;
+
+    let edge = world.pool_of("edge", "edge").await?;
+    world.ask_as(&edge.token, "edge-other", "edge-other").await?;
+    world.pending("MachineNotFound", 2).await?;
+    world.ask_as(&edge.token, "edge", "edge").await?;
+    world.certified("edge").await?;
+    for request in ["by-machine", "external", "edge-other"] {
+        assert_eq!(world.decision(request).await?, None, "{request}");
+    }
+    Ok(())
+}
+
+/// How many requests a flood has. `OSM_FLOOD=10000` is that of the issue.
+fn flood() -> usize {
+    let wanted = std::env::var("OSM_FLOOD").ok();
+    wanted.and_then(|number| number.parse().ok()).unwrap_or(500)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_one_token_delays_no_other_pool() -> Result<()> {
+    let world = approving(world::installation()).await?;
+    let (bad, good) = (
+        world.pool_of("bad", "openstack").await?,
+        world.pool_of("good", "openstack").await?,
+    );
+    let count = flood();
+    // One key is enough: what differs is the name.
+    let wishes = (0..count).map(|number| match number % 2 {
+        0 => wish(
+            &format!("flood-{number}"),
+            KUBELET_SIGNER,
+            &format!("system:node:x-{number}"),
+            "system:nodes",
+            &[],
+        ),
+        _ => wish(
+            &format!("flood-{number}"),
+            KUBELET_SIGNER,
+            "system:node:x",
+            "system:masters",
+            &[],
+        ),
+    });
+    let wishes = wishes.collect::<Result<Vec<_>>>()?;
+    let requests = Api::<CertificateSigningRequest>::all(world.plane.client(&bad.token)?);
+    let flooding = async {
+        stream::iter(wishes)
+            .map(|wish| {
+                let requests = requests.clone();
+                async move {
+                    requests
+                        .create(&PostParams::default(), &wish.request)
+                        .await
+                        .map(drop)
+                }
+            })
+            .buffer_unordered(16)
+            .try_collect::<Vec<()>>()
+            .await?;
+        Ok(())
+    };
+    let joining = async {
+        let mut slowest = Duration::ZERO;
+        for number in 0..20 {
+            let name = format!("good-{number}");
+            world.machine_of(&good, &name).await?;
+            let began = Instant::now();
+            world.ask_as(&good.token, &name, &name).await?;
+            world.certified(&name).await?;
+            slowest = slowest.max(began.elapsed());
+        }
+        Ok::<_, anyhow::Error>(slowest)
+    };
+    let (flooded, slowest) = tokio::join!(flooding, joining);
+    flooded.map_err(|error: kube::Error| anyhow::Error::from(error))?;
+    let slowest = slowest?;
+    println!("{count} requests of another pool: the slowest of 20 machines joined within {slowest:?}");
+    assert!(slowest < Duration::from_secs(10), "{slowest:?}");
+    // A machine of the same pool joins, too.
+    world.machine_of(&bad, "bad-1").await?;
+    world.ask_as(&bad.token, "bad-1", "bad-1").await?;
+    world.certified("bad-1").await?;
+    // Beyond the bounds, requests are listed again only every five minutes.
+    let expected = (count / 2).min(200) as f64;
+    wait_for("bad requests to be denied", DEADLINE, async || {
+        let (_, metrics) = world.installed.get(Service::CsrApprover, "/metrics").await?;
+        let denied = "osm_joining_requests_total{outcome=\"denied\",reason=\"SubjectNotAllowed\"} ";
+        let denied = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix(denied))
+            .context("a denial")?;
+        check(denied.parse::<f64>()? >= expected)
+    })
+    .await?;
+    let peak = world.installed.process(Service::CsrApprover)?.peak_rss_bytes()? >> 20;
+    println!("csr-approver had {peak} MiB at the most");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn machines_that_ask_while_nobody_decides_join_later_and_two_replicas_approve_once() -> Result<()> {
+    const MACHINES: usize = 20;
+    let mut world = world(world::installation()).await?;
+    let pools = [
+        world.pool_of("a", "openstack").await?,
+        world.pool_of("b", "openstack").await?,
+    ];
+    let mut machines = Vec::new();
+    for pool in &pools {
+        for number in 0..MACHINES {
+            let machine = format!("{}-{number}", pool.name);
+            world.machine_of(pool, &machine).await?;
+            // Two guests ask for one machine.
+            for guest in ["one", "two"] {
+                world
+                    .ask_as(&pool.token, &format!("{machine}-{guest}"), &machine)
+                    .await?;
+            }
+            machines.push(machine);
+        }
+    }
+    for replica in 0..2 {
+        world.installed.start((Service::CsrApprover, replica)).await?;
+    }
+    world.installed.ready(DEADLINE).await?;
+    // The owner dies, perhaps between a claim and its approval.
+    world.installed.kill9((Service::CsrApprover, 0))?;
+    world.installed.start((Service::CsrApprover, 0)).await?;
+    let all = world.requests();
+    let approved = async || -> Result<BTreeMap<String, usize>> {
+        let mut counts = BTreeMap::new();
+        for request in all.list(&ListParams::default()).await? {
+            let conditions = request
+                .status
+                .as_ref()
+                .and_then(|status| status.conditions.as_ref());
+            if conditions
+                .is_some_and(|conditions| conditions.iter().any(|condition| condition.type_ == "Approved"))
+            {
+                let machine = request.name_any();
+                let machine = machine.rsplit_once('-').context("a name")?.0.to_owned();
+                *counts.entry(machine).or_default() += 1;
+            }
+        }
+        Ok(counts)
+    };
+    wait_for("every machine to be approved", DEADLINE, async || {
+        let counts = approved().await?;
+        ensure!(
+            counts.len() == machines.len(),
+            "{} of {}",
+            counts.len(),
+            machines.len()
+        );
+        Ok(Some(()))
+    })
+    .await
+    .map_err(|error| error.context(world.installed.logs()))?;
+    // Deciding everything again changes nothing.
+    world
+        .installed
+        .terminate((Service::CsrApprover, 1), DEADLINE)
+        .await?;
+    world.pending("AlreadyApproved", machines.len()).await?;
+    let counts = approved().await?;
+    assert!(counts.values().all(|count| *count == 1), "{counts:?}");
+    let claims = Api::<Lease>::namespaced(world.client.clone(), NAMESPACE);
+    let of_claims = ListParams::default().labels(&format!("{}=join-claim", names::ROLE));
+    assert_eq!(claims.list(&of_claims).await?.items.len(), machines.len());
+
+    // After ten minutes, the other guest may join, while the node does not exist.
+    world.let_a_claim_expire(&machines[0]).await?;
+    wait_for("the second request", DEADLINE, async || {
+        check(approved().await?.get(&machines[0]) == Some(&2))
+    })
+    .await
+    .map_err(|error| error.context(world.installed.logs()))?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_comes_at_once() -> Result<()> {
+    const REQUESTS: usize = 50;
+    let world = approving(world::installation()).await?;
+    let pool = world.pool_of("a", "openstack").await?;
+    let mut times = Vec::new();
+    for number in 0..REQUESTS {
+        let name = format!("a-{number}");
+        world.machine_of(&pool, &name).await?;
+        // machine-controller makes the Machine long before the machine boots.
+        let began = Instant::now();
+        world.ask_as(&pool.token, &name, &name).await?;
+        world.certified(&name).await?;
+        times.push(began.elapsed());
+    }
+    times.sort_unstable();
+    let (median, p99) = (times[REQUESTS / 2], times[REQUESTS - 1]);
+    println!("from request to certificate: median {median:?}, p99 {p99:?}");
+    assert!(median < Duration::from_secs(2), "{median:?}");
+    let (_, metrics) = world.installed.get(Service::CsrApprover, "/metrics").await?;
+    ensure!(
+        metrics.contains(&format!("osm_joining_approval_seconds_count {REQUESTS}\n")),
+        "{metrics}"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn serving_certificates_are_approved_for_recorded_addresses_where_that_is_wanted() -> Result<()> {
+    let world = approving(Installation {
+        serving_certificates: true,
+        ..world::installation()
+    })
+    .await?;
+    let pool = world.pool_of("a", "openstack").await?;
+    world.machine_of(&pool, "a-1").await?;
+    let wish_of_node = node_wish("a-1")?;
+    let key = wish_of_node.key.serialize_pem();
+    world.ask(&pool.token, wish_of_node).await?;
+    world.certified("a-1").await?;
+    let certificate = world
+        .requests()
+        .get("a-1")
+        .await?
+        .status
+        .and_then(|status| status.certificate);
+    let base64 = |bytes: &[u8]| serde_json::to_value(k8s_openapi::ByteString(bytes.to_vec()));
+    let auth = json!({"client-certificate-data": base64(&certificate.context("a certificate")?.0)?,
+        "client-key-data": base64(key.as_bytes())?});
+    let node = Api::<CertificateSigningRequest>::all(world.plane.client_with(serde_json::from_value(auth)?)?);
+    let serving = async |name: &str, names: &[&str]| -> Result<()> {
+        let mut wish = wish(name, SERVING_SIGNER, "system:node:a-1", "system:nodes", names)?;
+        wish.request.spec.usages = Some(vec!["digital signature".to_owned(), "server auth".to_owned()]);
+        node.create(&PostParams::default(), &wish.request).await?;
+        Ok(())
+    };
+    serving("serving", &["a-1", "10.0.0.1"]).await?;
+    world.pending("MachineNotFound", 1).await?;
+    let addresses = json!([{"type": "InternalIP", "address": "10.0.0.1"}]);
+    world
+        .machine_status("a-1", json!({"nodeRef": {"name": "a-1"}, "addresses": addresses}))
+        .await?;
+    world.certified("serving").await?;
+    serving("stolen", &["a-1", "10.0.0.2"]).await?;
+    world.pending("AddressNotRecorded", 1).await?;
+    assert_eq!(world.decision("stolen").await?, None);
+    Ok(())
+}
