@@ -1,4 +1,4 @@
-//! The whole chain on a real API server: the three services turn a MachineDeployment into an OperatingSystemConfig and Secrets. Each service
+//! The whole chain on a real API server: the services turn a MachineDeployment into an OperatingSystemConfig and Secrets. Each service
 //! has its own identity and only its own rights.
 
 // The lints' exceptions for tests don't reach helpers of tests.
@@ -22,6 +22,7 @@ mod fake_server;
 mod go_templates;
 mod hostile;
 mod joining;
+mod joining_mode;
 mod kubeconfig_secret;
 mod loss;
 mod many_pools;

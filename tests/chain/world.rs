@@ -1,4 +1,4 @@
-//! One control plane, or a management and a worker cluster, with the three services, and helpers for what the tests do to them.
+//! One control plane, or a management and a worker cluster, with the services, and helpers for what the tests do to them.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -4,12 +4,16 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, CustomResourceExt, ResourceExt};
+use osm_api::Joining;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::definitions;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
@@ -30,6 +34,7 @@ const DEADLINE: Duration = Duration::from_secs(90);
 fn installation_in(namespace: &str) -> Installation {
     Installation {
         namespace: namespace.to_owned(),
+        joining: Joining::Approved,
         ..Installation::default()
     }
 }
@@ -144,6 +149,8 @@ async fn made_by(client: &Client, release: &str) -> Result<Vec<String>> {
     all.extend(of::<k8s_openapi::api::core::v1::Service>(client, release).await?);
     all.extend(of::<k8s_openapi::api::apps::v1::Deployment>(client, release).await?);
     all.extend(of::<Job>(client, release).await?);
+    all.extend(of::<ValidatingAdmissionPolicy>(client, release).await?);
+    all.extend(of::<ValidatingAdmissionPolicyBinding>(client, release).await?);
     all.sort();
     Ok(all)
 }

@@ -53,7 +53,7 @@ fn granted(objects: &[Value], service: Service, subject: &Value) -> Result<Rules
     let mut rules = Rules::new();
     for binding in objects
         .iter()
-        .filter(|object| text(&object["kind"]).ends_with("Binding"))
+        .filter(|object| text(&object["kind"]).ends_with("RoleBinding"))
     {
         let bound = binding["subjects"].as_array().context("subjects")?;
         if !bound.contains(subject) {
@@ -102,7 +102,7 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
         (management.to_vec(), base(), &[ClusterKind::Management]),
         (vec!["--set=topology=worker"], base(), &[ClusterKind::Worker]),
         (
-            vec!["--set=settings.credentials.nodeBootstrap.kind=bootstrapToken"],
+            vec!["--set=settings.credentials.nodeBootstrap.kind=bootstrapToken,joining=static"],
             Installation {
                 bootstrap_tokens: true,
                 ..base()
@@ -118,7 +118,7 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
             &ClusterKind::ALL,
         ),
         (
-            vec!["--set=topology=worker,bootstrapTokens=true"],
+            vec!["--set=topology=worker,bootstrapTokens=true,joining=static"],
             Installation {
                 bootstrap_tokens: true,
                 ..base()
@@ -203,16 +203,72 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
             );
             known.insert(account.to_string());
         }
-        // Whoever else is bound is the identity with which kubelets join.
-        let node = json!({"kind": "ServiceAccount", "name": "osm-node-bootstrap", "namespace": "cloud-init-settings"});
-        known.insert(node.to_string());
+        // Whoever else is bound is who may ask for certificates of nodes.
+        known.extend([node_account().to_string(), group().to_string()]);
         for object in objects
             .iter()
-            .filter(|object| text(&object["kind"]).ends_with("Binding"))
+            .filter(|object| text(&object["kind"]).ends_with("RoleBinding"))
         {
             for subject in object["subjects"].as_array().context("subjects")? {
                 assert!(known.contains(&subject.to_string()), "{values:?}: {object}");
             }
+        }
+    }
+    Ok(())
+}
+
+fn node_account() -> Value {
+    json!({"kind": "ServiceAccount", "name": "osm-node-bootstrap", "namespace": "cloud-init-settings"})
+}
+
+fn group() -> Value {
+    json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:serviceaccounts:cloud-init-settings"})
+}
+
+/// kube-controller-manager approves for one account, in one mode. A group is never bound to that.
+#[tokio::test]
+async fn the_mode_decides_who_may_ask_and_what_is_approved() -> Result<()> {
+    const ASK: &str = "system:node-bootstrapper";
+    const APPROVED: &str = "system:certificates.k8s.io:certificatesigningrequests:nodeclient";
+    let helm = Helm::without_cluster().await?;
+    let (all, only) = ((ASK, group()), (ASK, node_account()));
+    let own = (APPROVED, node_account());
+    for (values, expected) in [
+        ("joining=approved", vec![all.clone()]),
+        ("joining=static", vec![all.clone(), own.clone()]),
+        ("joining=static,csrApprover.enabled=false", vec![only, own]),
+    ] {
+        for topology in ["single", "worker"] {
+            let set = format!("--set=topology={topology},{values}");
+            let objects = helm.template("one", "osm", &[&set]).await?;
+            let of_nodes = objects.iter().filter(|object| {
+                object["kind"] == "ClusterRoleBinding"
+                    && text(&object["roleRef"]["name"]).starts_with("system:")
+            });
+            let bound: Vec<_> = of_nodes
+                .map(|binding| (text(&binding["roleRef"]["name"]), binding["subjects"].clone()))
+                .collect();
+            let expected: Vec<_> = expected
+                .iter()
+                .map(|(role, subject)| (*role, json!([subject])))
+                .collect();
+            assert_eq!(bound, expected, "{set}");
+            let policies = objects
+                .iter()
+                .filter(|object| object["kind"] == "ValidatingAdmissionPolicy");
+            assert_eq!(policies.count(), 1, "{set}");
+            let (mode, _) = values.split_once(',').unwrap_or((values, ""));
+            let flags = objects
+                .iter()
+                .flat_map(|object| object["spec"]["template"]["spec"]["containers"][0]["args"].as_array())
+                .flatten()
+                .filter(|argument| **argument == format!("--{mode}"))
+                .count();
+            assert_eq!(
+                flags,
+                usize::from(topology == "single"),
+                "{set}: secret-syncer's flag"
+            );
         }
     }
     Ok(())
@@ -294,6 +350,19 @@ async fn values_that_make_no_sense_are_refused_with_what_to_change() -> Result<(
         (
             &["--set=topology=worker,settings.pauseImage=x"],
             &["belong to the release in the management cluster"],
+        ),
+        (&["--set=joining=open"], &["/joining", "static"]),
+        (
+            &["--set=csrApprover.enabled=false"],
+            &["so no machine could join: enable csr-approver, or set joining to static"],
+        ),
+        (
+            &["--set=settings.credentials.nodeBootstrap.kind=bootstrapToken"],
+            &["joining is approved", "set joining to static"],
+        ),
+        (
+            &["--set=topology=worker,bootstrapTokens=true"],
+            &["bootstrapTokens is set, but joining is approved"],
         ),
         (
             &["--namespace=cloud-init-settings"],
@@ -401,8 +470,12 @@ async fn settings_that_the_services_take_are_taken() -> Result<()> {
     for document in [shown, &air_gapped] {
         let settings: Value = serde_saphyr::from_str(document)?;
         osm_api::Settings::parse(document)?;
-        helm.template("one", "osm", &[&format!("--set-json=settings={settings}")])
-            .await?;
+        // The page shows every setting, of which one is for this mode.
+        let values = [
+            &*format!("--set-json=settings={settings}"),
+            "--set=joining=static",
+        ];
+        helm.template("one", "osm", &values).await?;
     }
     for network in [
         "0.0.0.0/0",
@@ -729,4 +802,6 @@ const WANTED: &[&str] = &[
     "RoleBinding",
     "Service",
     "ServiceAccount",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
 ];

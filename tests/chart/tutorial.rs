@@ -1,4 +1,4 @@
-//! Follows docs/tutorial.md literally, with the three services, on an API server without nodes.
+//! Follows docs/tutorial.md literally, with the services, on an API server without nodes.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -5,6 +5,7 @@
 //! - [`machine_deployment`], [`provider_spec`], [`pool`]: what is read of a MachineDeployment; [`pool_ref`]: its identity.
 //! - [`machine`]: what is read of its Machines and MachineSets; [`node_name`]: the name that each machine's node has.
 //! - [`settings`]: the one settings document of an installation; [`cluster_endpoint`]: the API server that nodes find by it.
+//! - [`joining`]: how machines join.
 //! - [`kubelet_value`]: quantities, durations and thresholds as the kubelet reads them.
 //! - [`names`], [`condition`], [`reason`], [`rbac`]: object names, conditions with their owners, their reasons, and each service's rights.
 //!
@@ -18,6 +19,7 @@ pub mod custom_profile;
 pub mod definitions;
 pub mod digest;
 mod files_and_units;
+pub mod joining;
 pub mod kubelet_value;
 pub mod labels;
 pub mod machine;
@@ -39,6 +41,7 @@ pub mod strict;
 pub use cluster_endpoint::ClusterEndpoint;
 pub use config::{OperatingSystemConfig, OperatingSystemConfigSpec, OperatingSystemConfigStatus};
 pub use custom_profile::CustomOperatingSystemProfile;
+pub use joining::Joining;
 pub use machine::{Machine, MachineSet};
 pub use machine_deployment::MachineDeployment;
 pub use pool::Pool;

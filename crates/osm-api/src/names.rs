@@ -77,7 +77,8 @@ pub const DEFAULT_PROFILE: &str = "operatingsystemmanager.k8c.io/default-profile
 /// Label on OperatingSystemProfiles that are copies of a CustomOperatingSystemProfile of the same name.
 pub const CUSTOM_PROFILE: &str = "operatingsystemmanager.k8c.io/custom-profile";
 
-/// The one ServiceAccount in `cloud-init-settings` whose tokens may request node client certificates.
+/// The one ServiceAccount in `cloud-init-settings` for which kube-controller-manager approves certificates of nodes, in the mode
+/// [`Static`](crate::Joining::Static).
 pub const NODE_BOOTSTRAP_ACCOUNT: &str = "osm-node-bootstrap";
 /// Namespace of bootstrap tokens. Fixed by the API server.
 pub const BOOTSTRAP_TOKENS_NAMESPACE: &str = "kube-system";
@@ -94,7 +95,7 @@ pub const CONTENT_MAC: &str = "operatingsystemmanager.k8c.io/content-mac";
 pub const PROVISIONING_SECRET: &str = "operatingsystemmanager.k8c.io/provisioning-secret";
 /// Annotation on a bootstrap Secret: uids of the pool's ServiceAccount, of `osm-node-bootstrap` and of the provisioning
 /// Secret that its tokens are bound to, separated by `/`; if kubelets join with bootstrap tokens, their groups are
-/// in the middle. A mismatch means that the tokens are invalid or of the wrong kind.
+/// in the middle, and if the pool's own token is the kubelets', the word `pool`. A mismatch means that the tokens are invalid or of the wrong kind.
 ///
 /// In a pool with a kubeconfig Secret, the tokens are bound to that one. Its uid is then the third on the kubeconfig Secret and on
 /// provisioning Secrets, and on the bootstrap Secret it follows the uid of the provisioning Secret.

@@ -3,6 +3,7 @@
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
+use crate::Joining;
 use crate::names::{
     BOOTSTRAP_TOKENS_NAMESPACE, CLOUD_INIT_SETTINGS, GROUP, KUBE_SYSTEM, SETTINGS_CONFIG_MAP,
 };
@@ -30,6 +31,8 @@ pub struct Installation {
     pub custom_profiles: bool,
     /// Whether csr-approver also approves serving certificates of kubelets.
     pub serving_certificates: bool,
+    /// How machines join, which decides what the tokens of nodes may do.
+    pub joining: Joining,
 }
 
 impl Installation {
@@ -61,6 +64,7 @@ impl Default for Installation {
             go_finalizers: false,
             custom_profiles: false,
             serving_certificates: false,
+            joining: Joining::default(),
         }
     }
 }
@@ -407,7 +411,7 @@ fn secret_syncer(installation: &Installation) -> Vec<Grant> {
             "",
             &["serviceaccounts/token"],
             &["create"],
-            "the tokens that nodes boot with",
+            "the tokens that nodes boot with, and one that verifies what they may do",
         ),
         rule(
             "rbac.authorization.k8s.io",

@@ -45,6 +45,8 @@ pub enum Reason {
     InvalidKubeletVersion,
     InvalidOperatingSystemSpec,
     InvalidProviderSpec,
+    JoiningConflict,
+    JoiningIsOpen,
     JudgingBrokeOff,
     LateBoundValueMissing,
     LateBoundValueNotRaw,
@@ -336,6 +338,16 @@ impl Reason {
                 &[CONFIG],
                 "The `providerSpec` of the MachineDeployment is missing or invalid.",
                 "Correct the MachineDeployment. The message lists each error with its path.",
+            ),
+            Self::JoiningConflict => row(
+                &[SECRETS],
+                "secret-syncer runs with `--joining=approved`, but the settings require bootstrap tokens, which csr-approver does not serve. What is published is kept and renewed.",
+                "Set `credentials.nodeBootstrap.kind` to `serviceAccountToken`, or the chart's value `joining` to `static`.",
+            ),
+            Self::JoiningIsOpen => row(
+                &[SECRETS, Carrier::Event(Service::SecretSyncer, "ServiceAccount")],
+                "User data is published. But a binding lets kube-controller-manager approve the certificate of *any* node for every pool's token, without csr-approver.",
+                "Find the binding with the command in the message, and remove it; see [who may join](security.md#who-may-join).",
             ),
             Self::JudgingBrokeOff => row(
                 &[PROFILE],

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use osm_api::Joining;
 use osm_api::rbac::Installation;
 
 #[derive(clap::Args, Clone, Debug)]
@@ -65,6 +66,7 @@ impl CommonArgs {
             go_finalizers: false,
             custom_profiles: false,
             serving_certificates: false,
+            joining: Joining::default(),
         }
     }
 

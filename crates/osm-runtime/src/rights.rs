@@ -9,6 +9,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
+use osm_api::Joining;
 use osm_api::rbac::{Grant, Installation, Service};
 use osm_api::settings::NodeBootstrapKind;
 use tokio_util::sync::CancellationToken;
@@ -68,6 +69,7 @@ impl Check {
             changes.mark_unchanged();
             let wanted = settings.borrow_and_update().as_ref().is_some_and(|current| {
                 current.settings.credentials.node_bootstrap.kind == NodeBootstrapKind::BootstrapToken
+                    && self.installation.joining == Joining::Static
             });
             self.installation.bootstrap_tokens = asked_for || wanted;
             let again = if self.check().await {

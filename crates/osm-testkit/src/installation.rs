@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use osm_api::Joining;
 use osm_api::names::{CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT, SETTINGS_KEY};
 use osm_api::rbac::{ClusterKind, Installation, Service};
 use serde_json::{Value, json};
@@ -46,7 +47,9 @@ pub fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<V
         .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
         .collect();
     if parts.contains(&ClusterKind::Worker) {
-        objects.extend(node_bootstrap());
+        objects.push(node_account());
+        objects.extend(joining(installation.joining, false));
+        objects.extend(requests_policy());
     }
     let here = |service: &Service| service.clusters().iter().any(|cluster| parts.contains(cluster));
     for service in Service::ALL.into_iter().filter(here) {
@@ -59,24 +62,52 @@ pub fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<V
     objects
 }
 
-/// The identity with which kubelets join, and its two rights.
-fn node_bootstrap() -> Vec<Value> {
-    let subject =
-        json!([{"kind": "ServiceAccount", "name": NODE_BOOTSTRAP_ACCOUNT, "namespace": CLOUD_INIT_SETTINGS}]);
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "automountServiceAccountToken": false,
-        "metadata": {"name": NODE_BOOTSTRAP_ACCOUNT, "namespace": CLOUD_INIT_SETTINGS}});
-    let bindings = [
-        ("osm:node-bootstrapper", "system:node-bootstrapper"),
-        (
-            "osm:node-client",
-            "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
-        ),
-    ];
-    let bindings = bindings.into_iter().map(|(name, role)| {
-        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}, "subjects": subject})
-    });
-    std::iter::once(account).chain(bindings).collect()
+/// Name of the binding by which kube-controller-manager approves whatever `osm-node-bootstrap` asks for.
+pub const NODE_CLIENT_BINDING: &str = "osm:node-client";
+
+/// Who may ask for certificates of nodes, and for whom kube-controller-manager approves them. In mode `static`, `anybody_asks` as well: the
+/// tokens of pools may, which were published in the other mode.
+#[must_use]
+pub fn joining(mode: Joining, anybody_asks: bool) -> Vec<Value> {
+    let rbac = "rbac.authorization.k8s.io";
+    let account =
+        json!({"kind": "ServiceAccount", "name": NODE_BOOTSTRAP_ACCOUNT, "namespace": CLOUD_INIT_SETTINGS});
+    let group = json!({"kind": "Group", "apiGroup": rbac, "name": format!("system:serviceaccounts:{CLOUD_INIT_SETTINGS}")});
+    let bind = |name: &str, role: &str, subject: &Value| {
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role}, "subjects": [subject]})
+    };
+    let who_asks = match mode {
+        Joining::Static if !anybody_asks => &account,
+        _ => &group,
+    };
+    let mut objects = vec![bind(
+        "osm:node-bootstrapper",
+        "system:node-bootstrapper",
+        who_asks,
+    )];
+    if mode == Joining::Static {
+        let role = "system:certificates.k8s.io:certificatesigningrequests:nodeclient";
+        objects.push(bind(NODE_CLIENT_BINDING, role, &account));
+    }
+    objects
+}
+
+/// What ServiceAccounts of `cloud-init-settings` may ask for, from the same file as in the chart.
+fn requests_policy() -> Vec<Value> {
+    const SPEC: &str = include_str!("../../../charts/operating-system-manager/files/requests-policy.yaml");
+    let spec: Value = serde_saphyr::from_str(SPEC).unwrap_or_default();
+    let (api, name) = ("admissionregistration.k8s.io/v1", "osm.requests");
+    vec![
+        json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec}),
+        json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name},
+            "spec": {"policyName": name, "validationActions": ["Deny"]}}),
+    ]
+}
+
+fn node_account() -> Value {
+    json!({"apiVersion": "v1", "kind": "ServiceAccount", "automountServiceAccountToken": false,
+        "metadata": {"name": NODE_BOOTSTRAP_ACCOUNT, "namespace": CLOUD_INIT_SETTINGS}})
 }
 
 fn role(service: Service, namespace: Option<&str>, rules: &[PolicyRule]) -> [Value; 2] {
@@ -293,6 +324,11 @@ impl Installed {
         Ok(std::fs::rename(&new, path)?)
     }
 
+    /// Services that are started from now on have machines join in this way.
+    pub fn set_joining(&mut self, mode: Joining) {
+        self.installation.joining = mode;
+    }
+
     /// Services that are started from now on log to this folder, and their logs outlive them. It must be there.
     pub fn log_to(&mut self, folder: &Path) {
         self.logs = Logs::Given(folder.to_owned());
@@ -386,6 +422,10 @@ impl Installed {
         }
         if service == Service::CsrApprover {
             args.extend(installation.serving_certificates.then_some("--approve-serving"));
+        }
+        let joining = installation.joining.to_string();
+        if service == Service::SecretSyncer {
+            args.extend(["--joining", &joining]);
         }
         let pool_settings_namespaces = installation.pool_settings_namespaces.join(",");
         if service == Service::OscController {

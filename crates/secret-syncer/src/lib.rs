@@ -23,7 +23,7 @@ use crate::io::error::Error;
 use crate::io::gather::gather;
 use crate::io::report::{report, report_legacy_tokens};
 use crate::io::syncer::Syncer;
-use crate::io::{hmac_key, watches};
+use crate::io::{hmac_key, join_right, watches};
 use crate::model::key::Key;
 use crate::plan::plan;
 
@@ -35,6 +35,7 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, installation: String) 
     let syncer = Syncer::new(&process, &cluster, installation.clone())?;
     watches::start(&syncer);
     syncer.queue.add(Key::HmacKey);
+    syncer.queue.add(Key::JoinRight);
     let (queue, shared) = (syncer.queue.clone(), syncer.clone());
     let work = move |key| reconcile(syncer.clone(), key);
     runner::work(&cluster, &installation, queue, shared, work).await;
@@ -48,6 +49,7 @@ async fn reconcile(syncer: Syncer, key: Key) -> Result<Option<Duration>, Error> 
             report_legacy_tokens(&syncer).await;
             Ok(None)
         }
+        Key::JoinRight => Ok(join_right::reconcile(&syncer).await?),
         Key::Config(name) => {
             let outcome = sync(&syncer, &name).await;
             report(&syncer, &name, outcome).await

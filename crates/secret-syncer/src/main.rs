@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use osm_api::rbac::Service;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use osm_api::Joining;
+use osm_api::rbac::{Installation, Service};
 use osm_runtime::{CommonArgs, WorkerArgs};
 
 /// Publishes OperatingSystemConfigs as Secrets in the namespace cloud-init-settings.
@@ -21,12 +23,21 @@ struct Args {
     /// The default is the value of --namespace.
     #[arg(long, env = "OSM_INSTALLATION", value_name = "NAME")]
     installation: Option<String>,
+    /// How machines join. approved: with their pool's token, which may only ask, while csr-approver approves. static: with a token of
+    /// osm-node-bootstrap or a bootstrap token, for which kube-controller-manager approves the certificate of any node.
+    #[arg(long, env = "OSM_JOINING", value_name = "MODE", default_value_t,
+          value_parser = PossibleValuesParser::new(Joining::names()).try_map(|mode| mode.parse::<Joining>()))]
+    joining: Joining,
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let id = args.installation.unwrap_or_else(|| args.common.namespace.clone());
-    let (worker, installation) = (args.worker.worker_cluster_kubeconfig, args.common.installation());
+    let worker = args.worker.worker_cluster_kubeconfig;
+    let installation = Installation {
+        joining: args.joining,
+        ..args.common.installation()
+    };
     osm_runtime::service::main(
         Service::SecretSyncer,
         args.common,

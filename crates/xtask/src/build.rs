@@ -36,7 +36,7 @@ pub async fn workspace() -> Result<PathBuf> {
     build(&["--workspace", "--all-targets"]).await
 }
 
-/// Builds the three services and returns their directory. Cargo prints its progress to standard error.
+/// Builds the services and returns their directory. Cargo prints its progress to standard error.
 ///
 /// # Errors
 /// A build that fails.

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use osm_api::Settings;
 use osm_api::rbac::{Grant, Installation, Service};
+use osm_api::{Joining, Settings};
 use serde_json::{Map, Value, json};
 
 use crate::generated::{self, File};
@@ -70,6 +70,7 @@ fn rights() -> Result<String> {
         go_finalizers: false,
         custom_profiles: false,
         serving_certificates: false,
+        joining: Joining::default(),
     };
     let wanted = [
         (

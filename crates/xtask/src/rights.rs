@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
+use osm_api::Joining;
 use osm_api::rbac::{ClusterKind, Grant, Installation, Service};
 
 use crate::generated::{self, File};
@@ -75,7 +76,10 @@ The API server checks two rights for an approval: `patch` on `certificatesigning
 ## Other permissions
 
 - Each service asks the API server what it may do (`selfsubjectaccessreviews`). The ClusterRole `system:basic-user`, which every cluster has, permits that.
-- Kubelets join with the ServiceAccount `cloud-init-settings/osm-node-bootstrap` in the worker cluster.
+- With `--joining=approved`, kubelets request certificates as the ServiceAccount of their pool.
+  The group `system:serviceaccounts:cloud-init-settings` is bound to the ClusterRole `system:node-bootstrapper`, which lets it request and read certificates.
+  A ValidatingAdmissionPolicy limits the requests of this group to client certificates of kubelets.
+- With `--joining=static`, kubelets request certificates as the ServiceAccount `cloud-init-settings/osm-node-bootstrap`.
   It is bound to the ClusterRoles `system:node-bootstrapper` and `system:certificates.k8s.io:certificatesigningrequests:nodeclient`, and to no others.
 - The settings may name or allow credentials in a namespace other than `cloud-init-settings`.
   Grant secret-syncer `get`, `list` and `watch` on them in the worker cluster, by name.
@@ -95,6 +99,7 @@ fn page() -> Result<String> {
         go_finalizers: true,
         custom_profiles: true,
         serving_certificates: true,
+        joining: Joining::default(),
     };
     let mut page = INTRODUCTION.to_owned();
     for service in Service::ALL {

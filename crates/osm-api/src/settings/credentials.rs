@@ -77,10 +77,10 @@ const NODE_TOKEN_GROUP: &str = "system:bootstrappers:machine-controller:default-
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub enum NodeBootstrapKind {
-    /// Of the ServiceAccount `osm-node-bootstrap`, bound to the pool's provisioning Secret.
+    /// The pool's own token, or one of the ServiceAccount `osm-node-bootstrap`, bound to the pool's provisioning Secret.
     #[default]
     ServiceAccountToken,
-    /// A Secret in `kube-system` that expires by itself.
+    /// A Secret in `kube-system` that expires by itself; only if secret-syncer runs with `--joining=static`.
     BootstrapToken,
 }
 

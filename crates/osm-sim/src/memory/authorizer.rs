@@ -193,9 +193,15 @@ pub(super) fn allows(
     } else {
         namespace
     };
+    let groups = [
+        "system:authenticated".to_owned(),
+        "system:serviceaccounts".to_owned(),
+        format!("system:serviceaccounts:{home}"),
+    ];
     let is_user = |subject: &Value| {
         let is = |key: &str, wanted: &str| subject.get(key).and_then(Value::as_str) == Some(wanted);
-        is("kind", "ServiceAccount") && is("namespace", home) && is("name", account)
+        (is("kind", "ServiceAccount") && is("namespace", home) && is("name", account))
+            || (is("kind", "Group") && groups.iter().any(|group| is("name", group)))
     };
     let binds = |binding: &Value| {
         binding

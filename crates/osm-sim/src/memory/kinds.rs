@@ -22,6 +22,7 @@ impl Kind {
     }
 }
 
+const ADMISSION: &str = "admissionregistration.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 const OSM: &str = "operatingsystemmanager.k8c.io";
 
@@ -53,7 +54,7 @@ const fn custom(group: &'static str, kind: &'static str, plural: &'static str) -
     }
 }
 
-static KINDS: [Kind; 14] = [
+static KINDS: [Kind; 16] = [
     of("", "v1", "Namespace", "namespaces", false),
     of("", "v1", "ConfigMap", "configmaps", true),
     of("", "v1", "Secret", "secrets", true),
@@ -62,6 +63,21 @@ static KINDS: [Kind; 14] = [
     of(RBAC, "v1", "RoleBinding", "rolebindings", true),
     of(RBAC, "v1", "ClusterRole", "clusterroles", false),
     of(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", false),
+    // Stored, and not enforced.
+    of(
+        ADMISSION,
+        "v1",
+        "ValidatingAdmissionPolicy",
+        "validatingadmissionpolicies",
+        false,
+    ),
+    of(
+        ADMISSION,
+        "v1",
+        "ValidatingAdmissionPolicyBinding",
+        "validatingadmissionpolicybindings",
+        false,
+    ),
     of("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true),
     of("coordination.k8s.io", "v1", "Lease", "leases", true),
     of("events.k8s.io", "v1", "Event", "events", true),

@@ -1,5 +1,6 @@
 //! The steps of a case: what users and other programs do, and what fails.
 
+use osm_api::Joining;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -13,6 +14,8 @@ pub struct Case {
     pub seed: u64,
     /// Replicas of each service at the beginning.
     pub replicas: [usize; 2],
+    /// How machines join at the beginning.
+    pub joining: Joining,
     /// Number of the request → what happens to it. Those for Leases, which are many, are counted for themselves.
     pub faults: Vec<(u32, Trouble)>,
     pub lease_faults: Vec<(u32, Trouble)>,
@@ -26,6 +29,7 @@ impl Case {
         Self {
             seed,
             replicas: [1, 1],
+            joining: Joining::Static,
             faults: Vec::new(),
             lease_faults: Vec::new(),
             acts,
@@ -93,6 +97,8 @@ pub enum Act {
     Scale(Which, usize),
     /// secret-syncer is started with another namespace, for so many seconds.
     Lost(u32),
+    /// An upgrade after which machines join in this way.
+    Joining(Joining),
 }
 
 /// So many replicas of a service there can be.
@@ -169,7 +175,12 @@ fn act() -> impl Strategy<Value = Act> {
             .prop_map(|(which, one, later)| Act::Freeze(which, one, later)),
         3 => (which(), 1..=REPLICAS).prop_map(|(which, count)| Act::Scale(which, count)),
         1 => (1..300u32).prop_map(Act::Lost),
+        1 => joining().prop_map(Act::Joining),
     ]
+}
+
+fn joining() -> impl Strategy<Value = Joining> {
+    prop_oneof![Just(Joining::Static), Just(Joining::Approved)]
 }
 
 fn which() -> impl Strategy<Value = Which> {
@@ -210,12 +221,14 @@ pub fn any() -> impl Strategy<Value = Case> {
     let acts = vec((gap, act()), 1..14);
     let seed = proptest::prelude::any::<u64>();
     let replicas = (replicas(), replicas()).prop_map(|(one, other)| [one, other]);
-    (seed, replicas, faults, lease_faults, acts).prop_map(|(seed, replicas, faults, lease_faults, acts)| {
+    let parts = (seed, replicas, joining(), faults, lease_faults, acts);
+    parts.prop_map(|(seed, replicas, joining, faults, lease_faults, acts)| {
         let mut all = vec![(0, Act::CreatePool(0))];
         all.extend(acts);
         Case {
             seed,
             replicas,
+            joining,
             faults,
             lease_faults,
             acts: all,

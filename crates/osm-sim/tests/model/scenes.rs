@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use osm_api::names;
+use osm_api::condition::{PUBLISHED, find};
+use osm_api::{Joining, OperatingSystemConfig, names};
+use serde_json::json;
 
 use crate::case::{Act, Case, Damaged, How, POOLS, Trouble, Which};
 use crate::fault_schedule::FaultSchedule;
-use crate::world::{World, alone, judge, live_through, play, pool};
+use crate::world::{NAMESPACE, World, alone, judge, live_through, play, pool};
 
 const HOUR: u64 = 3600;
 
@@ -16,7 +18,11 @@ async fn good(world: &World) {
 }
 
 fn calm() -> World {
-    let world = World::new(1, FaultSchedule::new(&Case::calm(1, Vec::new())));
+    calm_in(Joining::Static)
+}
+
+fn calm_in(joining: Joining) -> World {
+    let world = World::new(1, joining, FaultSchedule::new(&Case::calm(1, Vec::new())));
     world.start([1, 1]);
     world
 }
@@ -31,6 +37,70 @@ fn a_pool_is_published_and_renewed_for_days() {
         let world = calm();
         world.create_pool(0);
         hours(&world, 48).await;
+        world.end_of_faults().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
+/// Pools of every kind. Each change of the mode issues other tokens, and those that machines boot with meanwhile can still ask.
+#[test]
+fn an_upgrade_to_another_mode_and_back_loses_no_machine() {
+    alone(async {
+        let world = calm();
+        for number in 0..POOLS {
+            world.create_pool(number);
+        }
+        for joining in [
+            Joining::Static,
+            Joining::Approved,
+            Joining::Static,
+            Joining::Approved,
+        ] {
+            world.scale([1, 2]);
+            world.set_joining(joining);
+            world.pass(Duration::from_secs(300)).await;
+            world.scale([1, 1]);
+            hours(&world, 20).await;
+            world.broken().unwrap();
+        }
+        world.end_of_faults().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
+/// Within minutes, without a restart, and without other writes.
+#[test]
+fn a_foreign_binding_that_opens_joining_is_reported_until_it_is_gone() {
+    let reason = |world: &World| {
+        let name = names::config_name(&pool(0), "kube-system");
+        world.server.with(|state| {
+            let config = state.object("operatingsystemconfigs", NAMESPACE, &name).unwrap();
+            let config: OperatingSystemConfig = serde_json::from_value(config.clone()).unwrap();
+            let conditions = config.status.unwrap().conditions;
+            let condition = find(&conditions, PUBLISHED).unwrap();
+            assert_eq!(condition.status, "True");
+            condition.reason.clone()
+        })
+    };
+    alone(async {
+        let world = calm_in(Joining::Approved);
+        world.create_pool(0);
+        hours(&world, 1).await;
+        assert_eq!(reason(&world), "Published");
+        let role = "system:certificates.k8s.io:certificatesigningrequests:nodeclient";
+        let generous = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": "generous"}, "subjects": [{"kind": "Group", "name": "system:serviceaccounts"}],
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}});
+        world.server.with(|state| state.create(generous).unwrap());
+        world.pass(Duration::from_secs(400)).await;
+        assert_eq!(reason(&world), "JoiningIsOpen");
+        world
+            .server
+            .with(|state| state.delete("clusterrolebindings", "", "generous").unwrap());
+        world.pass(Duration::from_secs(400)).await;
+        assert_eq!(reason(&world), "Published");
         world.end_of_faults().await;
         tokio::time::sleep(Duration::from_secs(60)).await;
         good(&world).await;
@@ -274,6 +344,7 @@ fn a_case_is_played_the_same_way_each_time() {
     let case = Case {
         seed: 7,
         replicas: [2, 3],
+        joining: Joining::Approved,
         faults,
         lease_faults,
         acts,
@@ -349,7 +420,7 @@ async fn rotated(world: &World) -> Duration {
 
 /// Three replicas of each, three pools, and watches that hardly lag.
 async fn together() -> World {
-    let world = World::new(3, FaultSchedule::new(&Case::calm(3, Vec::new())));
+    let world = World::new(3, Joining::Static, FaultSchedule::new(&Case::calm(3, Vec::new())));
     world.schedule.calm_down();
     world.start([3, 3]);
     for number in 0..POOLS {

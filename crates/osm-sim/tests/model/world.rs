@@ -7,6 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use osm_api::Joining;
 use osm_api::content::ContentJson;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::OperatingSystemProfile;
@@ -27,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::case::{Act, Case, Damaged, How, POOLS, Which};
 use crate::fault_schedule::{FaultSchedule, Place, mix};
 
-const NAMESPACE: &str = "osm";
+pub const NAMESPACE: &str = "osm";
 const PROFILE: &str = "osp-tiny";
 /// Where the registry's password is.
 const REGISTRY: &str = "registry";
@@ -67,6 +68,8 @@ struct Running {
     replicas: Mutex<Vec<Arc<Replica>>>,
     /// Started with a namespace in which there is nothing.
     lost: AtomicBool,
+    /// The mode that processes are started in.
+    joining: Mutex<Joining>,
     /// Pods so far.
     pods: AtomicU64,
     processes: AtomicU64,
@@ -95,7 +98,7 @@ pub fn pool(number: usize) -> String {
 
 impl World {
     /// An installation without pools, before its services have started.
-    pub fn new(seed: u64, schedule: FaultSchedule) -> Self {
+    pub fn new(seed: u64, joining: Joining, schedule: FaultSchedule) -> Self {
         let server = Server::new(Timestamp::from_second(1_790_000_000).unwrap());
         let observer = Arc::new(Mutex::new(Observer::new(fixtures::parse)));
         let watching = observer.clone();
@@ -111,7 +114,11 @@ impl World {
             });
         });
         server.with(|state| state.set_admission(needs_tokens_later));
-        server.load(&installation::manifests(&installation())).unwrap();
+        let manifests = Installation {
+            joining,
+            ..installation()
+        };
+        server.load(&installation::manifests(&manifests)).unwrap();
         server.load(&objects()).unwrap();
         let schedule = Arc::new(schedule);
         let services = [Service::OscController, Service::SecretSyncer].map(|service| {
@@ -121,6 +128,7 @@ impl World {
                 schedule: schedule.clone(),
                 replicas: Mutex::default(),
                 lost: AtomicBool::new(false),
+                joining: Mutex::new(joining),
                 pods: AtomicU64::new(0),
                 processes: AtomicU64::new(seed),
             })
@@ -182,6 +190,25 @@ impl World {
         running.lost.store(lost, Ordering::SeqCst);
         for replica in running.replicas.lock().unwrap().iter() {
             replica.kill(Duration::from_millis(500));
+        }
+    }
+
+    /// An upgrade: bindings first, then every process of secret-syncer. Where there was an approver, whoever could ask still can.
+    pub fn set_joining(&self, joining: Joining) {
+        const BINDINGS: &str = "clusterrolebindings";
+        self.server.with(|state| {
+            for binding in installation::joining(joining, true) {
+                put(state, BINDINGS, "", binding);
+            }
+            if joining == Joining::Approved {
+                let _ = state.delete(BINDINGS, "", installation::NODE_CLIENT_BINDING);
+            }
+        });
+        let running = self.service(Which::SecretSyncer);
+        *running.joining.lock().unwrap() = joining;
+        for (later, replica) in (1..).zip(running.replicas.lock().unwrap().iter()) {
+            // Another pod.
+            replica.kill(Duration::from_millis(500 * later + 1));
         }
     }
 
@@ -484,6 +511,7 @@ impl World {
             Act::Kill(which, one, away) => self.kill(which, one, Duration::from_millis(away.into())),
             Act::Freeze(which, one, millis) => self.freeze(which, one, millis),
             Act::Scale(which, count) => self.scale_one(which, count),
+            Act::Joining(joining) => self.set_joining(joining),
             Act::Lost(seconds) => {
                 self.lose(true);
                 tokio::time::sleep(Duration::from_secs(seconds.into())).await;
@@ -773,6 +801,7 @@ impl Running {
         });
         let installation = Installation {
             namespace: namespace.to_owned(),
+            joining: *self.joining.lock().unwrap(),
             ..installation()
         };
         let service = self.service;
@@ -957,8 +986,11 @@ fn is_accepted(state: &State, token: &str, purpose: &Purpose) -> bool {
     match purpose {
         Purpose::Fetch(secret) => state.allows(token, "get", "", "secrets", CLOUD_INIT_SETTINGS, secret),
         Purpose::Join => {
-            state.allows(token, "create", group, CSR, "", "")
-                && state.allows(token, "create", group, &format!("{CSR}/nodeclient"), "", "")
+            // An approver runs where the whole namespace may ask.
+            let binding = state.object("clusterrolebindings", "", "osm:node-bootstrapper");
+            let is_approved = binding.is_some_and(|binding| binding["subjects"][0]["kind"] == "Group")
+                || state.allows(token, "create", group, &format!("{CSR}/nodeclient"), "", "");
+            is_approved && state.allows(token, "create", group, CSR, "", "")
         }
     }
 }
@@ -977,7 +1009,7 @@ pub fn play(case: &Case) -> (Result<u32, String>, String) {
             .all(|(_, act)| !matches!(act, Act::CreatePool(number) if *number >= POOLS))
     );
     alone(async {
-        let world = World::new(case.seed, FaultSchedule::new(case));
+        let world = World::new(case.seed, case.joining, FaultSchedule::new(case));
         world.start(case.replicas);
         for (gap, act) in &case.acts {
             tokio::time::sleep(Duration::from_millis((*gap).into())).await;

@@ -38,15 +38,16 @@ pub async fn issue(
     syncer: &Syncer,
     config: &str,
     publish: &Publish,
+    extra_groups: &[String],
     with: &Issued,
 ) -> Result<Issued, ApplyError> {
-    let groups = token_binding::groups(&publish.node_bootstrap);
+    let groups = token_binding::joined(extra_groups);
     let unpublished = syncer.memory.of(config).unpublished;
     if let Some(kept) = unpublished.filter(|kept| renewal::is_reusable(kept, &groups, with)) {
         return Ok(kept.token);
     }
     let token = Issued {
-        token: create(syncer, publish, with.expires).await?,
+        token: create(syncer, publish, extra_groups, with.expires).await?,
         ..with.clone()
     };
     let unpublished = Some(Unpublished {
@@ -59,7 +60,12 @@ pub async fn issue(
     Ok(token)
 }
 
-async fn create(syncer: &Syncer, publish: &Publish, expires: Timestamp) -> Result<String, ApplyError> {
+async fn create(
+    syncer: &Syncer,
+    publish: &Publish,
+    extra_groups: &[String],
+    expires: Timestamp,
+) -> Result<String, ApplyError> {
     let api: Api<Secret> = Api::namespaced(
         syncer.clients.cluster.worker.client.clone(),
         BOOTSTRAP_TOKENS_NAMESPACE,
@@ -68,7 +74,7 @@ async fn create(syncer: &Syncer, publish: &Publish, expires: Timestamp) -> Resul
     for _ in 0..ATTEMPTS {
         let environment = &syncer.clients.process.environment;
         let (id, word) = (random(environment, 6), random(environment, 16));
-        let secret = secret(syncer, publish, expires, &id, &word);
+        let secret = secret(syncer, publish, extra_groups, expires, (&id, &word));
         match api.create(&PostParams::default(), &secret).await {
             Ok(_) => return Ok(format!("{id}.{word}")),
             Err(refusal) if error::already_exists(&refusal) => refused = Some(refusal),
@@ -83,7 +89,13 @@ async fn create(syncer: &Syncer, publish: &Publish, expires: Timestamp) -> Resul
 }
 
 /// Without the Go implementation's label `machinedeployment.k8s.io/name`: it would find ours by it, and stop at the second.
-fn secret(syncer: &Syncer, publish: &Publish, expires: Timestamp, id: &str, word: &str) -> Secret {
+fn secret(
+    syncer: &Syncer,
+    publish: &Publish,
+    extra_groups: &[String],
+    expires: Timestamp,
+    (id, word): (&str, &str),
+) -> Secret {
     let owner = publish
         .ownership
         .annotations
@@ -100,8 +112,8 @@ fn secret(syncer: &Syncer, publish: &Publish, expires: Timestamp, id: &str, word
         ("expiration", expires.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
         ("usage-bootstrap-authentication", "true".to_owned()),
     ]);
-    if !publish.node_bootstrap.groups.is_empty() {
-        data.insert("auth-extra-groups", publish.node_bootstrap.groups.join(","));
+    if !extra_groups.is_empty() {
+        data.insert("auth-extra-groups", extra_groups.join(","));
     }
     let data = data
         .into_iter()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
+use osm_api::Joining;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::names::CLOUD_INIT_SETTINGS;
 use osm_runtime::request::failed;
@@ -30,6 +31,10 @@ impl Clients {
             installation,
             token_probe: TokenProbe::new(cluster.worker.anonymous.clone()),
         }
+    }
+
+    pub fn joining(&self) -> Joining {
+        self.cluster.installation.joining
     }
 
     pub fn configs(&self) -> Api<OperatingSystemConfig> {

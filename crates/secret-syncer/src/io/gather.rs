@@ -63,6 +63,8 @@ pub async fn gather(syncer: &Syncer, name: &str) -> Result<Option<Gathered>, Gat
         installation: clients.installation.clone(),
         clusters: Clusters { management, worker },
         orphan_budget: (!orphans.is_empty()).then(|| caches.orphan_budget(&clients.installation)),
+        joining: clients.joining(),
+        joining_is_open: syncer.memory.joining_is_open().unwrap_or(false),
         node_account: caches
             .accounts
             .get(&caches::key(NODE_BOOTSTRAP_ACCOUNT))

@@ -19,6 +19,8 @@ pub struct Memory {
     hmac_key: Mutex<KeyMemory>,
     /// When the worker cluster last confirmed its identity.
     worker_confirmed: Mutex<Option<Instant>>,
+    /// Whether whatever a pool's token asks for is approved; `None`: that was not asked yet.
+    joining_is_open: Mutex<Option<bool>>,
 }
 
 #[derive(Clone, Default)]
@@ -68,6 +70,15 @@ impl Memory {
 
     pub fn worker_confirmed(&self) -> Option<Duration> {
         self.worker_confirmed.lock().map(|at| at.elapsed())
+    }
+
+    pub fn joining_is_open(&self) -> Option<bool> {
+        *self.joining_is_open.lock()
+    }
+
+    /// Returns what was known before.
+    pub fn set_joining_is_open(&self, is_open: bool) -> Option<bool> {
+        self.joining_is_open.lock().replace(is_open)
     }
 
     pub fn confirm_worker(&self) {

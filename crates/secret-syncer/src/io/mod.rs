@@ -8,6 +8,7 @@ pub mod clients;
 pub mod error;
 pub mod gather;
 pub mod hmac_key;
+pub mod join_right;
 pub mod memory;
 pub mod report;
 pub mod reporting;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
 use osm_api::condition::{self, PUBLISHED, Verdict};
 use osm_api::config::{OperatingSystemConfigStatus, Published};
 use osm_api::{Reason, names};
@@ -16,7 +17,7 @@ use crate::io::caches;
 use crate::io::error::Error;
 use crate::io::syncer::Syncer;
 use crate::model::existing::WellKnownNames;
-use crate::model::view::ConfigView;
+use crate::model::view::{ConfigView, Meta};
 use crate::plan::announcement::{Announcement, event, is_change, is_reported};
 use crate::plan::{legacy_tokens, messages};
 
@@ -68,7 +69,7 @@ pub async fn report(
                         what: "the OperatingSystemConfig",
                     }));
                 }
-                let (verdict, published) = verdict_of(status, &config);
+                let (verdict, published) = verdict_of(status, &config, applied.joining_is_open);
                 set_status(syncer, &config, applied.degraded.unwrap_or(verdict), published)
                     .await
                     .map_err(Error::Report)?;
@@ -102,11 +103,11 @@ fn expiry(syncer: &Syncer, config: &ConfigView) -> Option<Timestamp> {
 }
 
 /// The condition and `status.published`.
-fn verdict_of(status: Status, config: &ConfigView) -> (Verdict, Option<Published>) {
+fn verdict_of(status: Status, config: &ConfigView, joining_is_open: bool) -> (Verdict, Option<Published>) {
     match status {
         Status::NotPublished(verdict) => (verdict, config.status.published.clone()),
         Status::Published(published) => (
-            messages::published(&published.credential_expires),
+            messages::published(&published.credential_expires, joining_is_open),
             Some(published),
         ),
         Status::TornDown => (messages::torn_down(), None),
@@ -189,6 +190,26 @@ async fn set_status(
         None => {}
     }
     Ok(())
+}
+
+/// Reports that it became known, or changed, whether whatever the pools' tokens ask for is approved. `account` is one of theirs.
+pub async fn report_join_right(syncer: &Syncer, account: &Meta, is_open: bool) {
+    syncer.reporting.joining_open.set(is_open.into());
+    if !is_open {
+        return tracing::info!("{}", messages::joining_is_closed());
+    }
+    let (reason, message) = messages::joining_is_open();
+    tracing::warn!("{message}");
+    let about = ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("ServiceAccount".to_owned()),
+        namespace: Some(names::CLOUD_INIT_SETTINGS.to_owned()),
+        name: Some(account.name.clone()),
+        uid: Some(account.uid.clone()),
+        ..ObjectReference::default()
+    };
+    let events = &syncer.clients.cluster.worker.events;
+    events.warning_once(&about, reason, &message).await;
 }
 
 /// Counts the non-expiring tokens of other programs, and emits an Event for each that [`legacy_tokens::due`] names.

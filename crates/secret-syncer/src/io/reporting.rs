@@ -18,6 +18,7 @@ pub struct Reporting {
     pub foreign_cluster: ForeignCluster,
     pub publishes: IntCounterVec,
     pub foreign_credentials: IntGauge,
+    pub joining_open: IntGauge,
     pub legacy_tokens: Mutex<Reported>,
     earliest_expiry: IntGauge,
     expiries: Mutex<Expiries>,
@@ -41,6 +42,10 @@ impl Reporting {
                 "foreign_credentials",
                 "Secrets in cloud-init-settings with a ServiceAccount's token that never expires. None is ours.",
             )?,
+            joining_open: IntGauge::new(
+                "joining_open",
+                "1 while kube-controller-manager approves the certificate of any node for ServiceAccounts of cloud-init-settings.",
+            )?,
             legacy_tokens: Mutex::default(),
             earliest_expiry: IntGauge::new(
                 "credentials_earliest_expiry_timestamp_seconds",
@@ -50,6 +55,7 @@ impl Reporting {
             failing: Mutex::default(),
         };
         process.metrics.register(reporting.foreign_credentials.clone())?;
+        process.metrics.register(reporting.joining_open.clone())?;
         process.metrics.register(reporting.publishes.clone())?;
         process.metrics.register(reporting.earliest_expiry.clone())?;
         Ok(reporting)

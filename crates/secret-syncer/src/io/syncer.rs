@@ -99,7 +99,7 @@ impl Shared<Key> for Syncer {
             .config_names()
             .into_iter()
             .map(Key::Config)
-            .chain([Key::LegacyTokens])
+            .chain([Key::LegacyTokens, Key::JoinRight])
             .collect()
     }
 
@@ -110,7 +110,7 @@ impl Shared<Key> for Syncer {
                 self.reporting.foreign_cluster.note(name, None);
             }
             Key::LegacyTokens => self.reporting.forget_legacy_tokens(),
-            Key::HmacKey => {}
+            Key::HmacKey | Key::JoinRight => {}
         }
     }
 }

@@ -7,12 +7,13 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use kube::Client;
-use osm_api::names::CLOUD_INIT_SETTINGS;
+use osm_api::names::{CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT};
 use osm_runtime::request::failed;
 use osm_runtime::rights;
 use parking_lot::Mutex;
 
 use crate::io::error::ApplyError;
+use crate::model::token_binding::KubeletToken;
 use crate::plan::join_right;
 
 /// Pauses between questions. The API server learns of a new Role or RoleBinding by a watch of its own, so its first "no" is not final.
@@ -51,29 +52,38 @@ impl TokenProbe {
         self.must_be_allowed(token, read).await
     }
 
-    pub async fn may_join(&self, token: &str, joins_by: String) -> Result<(), ApplyError> {
+    /// The pool's own token must be allowed to ask for certificates. Any other must also be allowed what kube-controller-manager approves
+    /// by.
+    pub async fn may_join(&self, token: &str, kubelet: &KubeletToken) -> Result<(), ApplyError> {
+        let joins_by = kubelet.joins_by(Some(NODE_BOOTSTRAP_ACCOUNT)).unwrap_or_default();
         let found = self.may_join.lock().clone();
         let found = found.as_ref().map(|(known, at)| (known.as_str(), at.elapsed()));
         if !join_right::has_to_be_asked(found, &joins_by) {
             return Ok(());
         }
-        for subresource in [None, Some("nodeclient")] {
-            let join = ResourceAttributes {
-                group: Some("certificates.k8s.io".to_owned()),
-                verb: Some("create".to_owned()),
-                resource: Some("certificatesigningrequests".to_owned()),
-                subresource: subresource.map(str::to_owned),
-                ..ResourceAttributes::default()
-            };
-            self.must_be_allowed(token, join).await?;
+        self.must_be_allowed(token, requests(None)).await?;
+        if *kubelet != KubeletToken::Pool {
+            self.must_be_allowed(token, requests(NODE_CLIENT)).await?;
         }
         *self.may_join.lock() = Some((joins_by, tokio::time::Instant::now()));
         Ok(())
     }
 
+    /// Whether kube-controller-manager approves each node's certificate that this token asks for.
+    pub async fn is_approved_anyway(&self, token: &str) -> Result<bool, ApplyError> {
+        for pause in RETRY_PAUSES {
+            match self.answer(token, &requests(NODE_CLIENT)).await? {
+                Answer::Yes => return Ok(true),
+                Answer::No => return Ok(false),
+                Answer::Unauthenticated => tokio::time::sleep(pause).await,
+            }
+        }
+        Ok(false)
+    }
+
     async fn must_be_allowed(&self, token: &str, attributes: ResourceAttributes) -> Result<(), ApplyError> {
         for pause in RETRY_PAUSES {
-            if self.allowed(token, &attributes).await? {
+            if self.answer(token, &attributes).await? == Answer::Yes {
                 return Ok(());
             }
             tokio::time::sleep(pause).await;
@@ -83,7 +93,7 @@ impl TokenProbe {
         })
     }
 
-    async fn allowed(&self, token: &str, attributes: &ResourceAttributes) -> Result<bool, ApplyError> {
+    async fn answer(&self, token: &str, attributes: &ResourceAttributes) -> Result<Answer, ApplyError> {
         let spec = SelfSubjectAccessReviewSpec {
             resource_attributes: Some(attributes.clone()),
             ..Default::default()
@@ -105,10 +115,34 @@ impl TokenProbe {
             Err(error) => Err(error),
         };
         match answer {
-            Ok(answer) => Ok(answer.status.is_some_and(|status| status.allowed)),
-            // The API server has yet to see the account or the Secret that the token is bound to.
-            Err(error) if osm_runtime::error::is_code(&error, 401) => Ok(false),
+            Ok(answer) => Ok(match answer.status.is_some_and(|status| status.allowed) {
+                true => Answer::Yes,
+                false => Answer::No,
+            }),
+            Err(error) if osm_runtime::error::is_code(&error, 401) => Ok(Answer::Unauthenticated),
             Err(error) => Err(failed("asking what a token may do")(error).into()),
         }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Answer {
+    Yes,
+    No,
+    /// The API server has yet to see the account or the Secret that the token is bound to.
+    Unauthenticated,
+}
+
+/// The right by which kube-controller-manager approves the client certificate of any node.
+const NODE_CLIENT: Option<&str> = Some("nodeclient");
+
+/// To create CertificateSigningRequests, or this subresource, of which only the right exists.
+fn requests(subresource: Option<&str>) -> ResourceAttributes {
+    ResourceAttributes {
+        group: Some("certificates.k8s.io".to_owned()),
+        verb: Some("create".to_owned()),
+        resource: Some("certificatesigningrequests".to_owned()),
+        subresource: subresource.map(str::to_owned),
+        ..ResourceAttributes::default()
     }
 }

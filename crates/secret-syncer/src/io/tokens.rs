@@ -7,19 +7,22 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Api;
 use kube::api::PostParams;
 use osm_api::names::NODE_BOOTSTRAP_ACCOUNT;
-use osm_api::settings::NodeBootstrapKind;
 use osm_runtime::request::failed;
 
 use crate::io::bootstrap_token;
 use crate::io::error::ApplyError;
 use crate::io::syncer::Syncer;
 use crate::model::gathered::Gathered;
-use crate::model::token_binding;
+use crate::model::token_binding::KubeletToken;
 use crate::model::tokens::{Issued, Tokens, granted};
 use crate::plan::renewal;
 use crate::plan::steps::Publish;
 
-/// Issues both tokens, bound to the Secret with this name and uid where they are ServiceAccounts'.
+/// The API server refuses to issue tokens for less.
+const SHORTEST_LIFE: Duration = Duration::from_secs(600);
+
+/// Issues the pool's token, and another one for its kubelets where they need one, bound to the Secret with this name and uid where they
+/// are ServiceAccounts'.
 ///
 /// # Errors
 /// Requests that failed; [`ApplyError::BootstrapTokenForbidden`].
@@ -29,14 +32,19 @@ pub async fn issue(
     publish: &Publish,
     secret: (&str, &str),
 ) -> Result<Tokens, ApplyError> {
+    let secret = Some(secret);
     let api = request(syncer, &publish.identity, secret, publish.life);
-    let (api, kubelet) = match publish.node_bootstrap.kind {
-        NodeBootstrapKind::ServiceAccountToken => {
+    let (api, kubelet) = match &publish.kubelet_token {
+        KubeletToken::Pool => {
+            let api = api.await?;
+            (api.clone(), api)
+        }
+        KubeletToken::NodeAccount => {
             tokio::try_join!(api, request(syncer, NODE_BOOTSTRAP_ACCOUNT, secret, publish.life))?
         }
-        NodeBootstrapKind::BootstrapToken => {
+        KubeletToken::Bootstrap { groups } => {
             let api = api.await?;
-            let kubelet = bootstrap_token::issue(syncer, &gathered.name, publish, &api).await?;
+            let kubelet = bootstrap_token::issue(syncer, &gathered.name, publish, groups, &api).await?;
             (api, kubelet)
         }
     };
@@ -61,22 +69,28 @@ pub async fn check(
 ) -> Result<(), ApplyError> {
     let probe = &syncer.clients.token_probe;
     probe.may_read(&tokens.api, secret).await?;
-    let joins_by =
-        token_binding::joins_by(&publish.node_bootstrap, Some(NODE_BOOTSTRAP_ACCOUNT)).unwrap_or_default();
-    probe.may_join(&tokens.kubelet, joins_by).await
+    probe.may_join(&tokens.kubelet, &publish.kubelet_token).await
+}
+
+/// A token of this ServiceAccount with the shortest life, for a question about its rights. It is bound to nothing, and kept nowhere.
+///
+/// # Errors
+/// Requests that failed.
+pub async fn for_question(syncer: &Syncer, account: &str) -> Result<String, ApplyError> {
+    Ok(request(syncer, account, None, SHORTEST_LIFE).await?.token)
 }
 
 async fn request(
     syncer: &Syncer,
     account: &str,
-    (name, uid): (&str, &str),
+    secret: Option<(&str, &str)>,
     life: Duration,
 ) -> Result<Issued, ApplyError> {
     let spec = TokenRequestSpec {
         // Empty: the API server's own audience.
         audiences: Vec::new(),
         expiration_seconds: Some(i64::try_from(life.as_secs()).unwrap_or(i64::MAX)),
-        bound_object_ref: Some(BoundObjectReference {
+        bound_object_ref: secret.map(|(name, uid)| BoundObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Secret".to_owned()),
             name: Some(name.to_owned()),

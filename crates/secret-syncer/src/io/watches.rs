@@ -3,12 +3,14 @@
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use osm_api::Joining;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::names::{CLOUD_INIT_SETTINGS, INSTALLATION, NODE_BOOTSTRAP_ACCOUNT};
 use osm_runtime::queue::Queue;
 use osm_runtime::watch::{Watch, Watchable};
 use osm_runtime::{Cluster, settings_watch};
 
+use crate::io::join_right;
 use crate::io::syncer::Syncer;
 use crate::model::key::Key;
 use crate::model::legacy_token::{self, LegacyToken};
@@ -23,8 +25,11 @@ pub fn start(syncer: &Syncer) {
     roles(syncer);
     bindings(syncer);
     namespace(syncer);
-    let waker = syncer.clone();
-    settings_watch::on_change(&syncer.clients.cluster, move || waker.wake(|_| true));
+    let (waker, confirm) = (syncer.clone(), join_right::settings_gate(syncer));
+    settings_watch::on_change(&syncer.clients.cluster, move || {
+        confirm();
+        waker.wake(|_| true);
+    });
 }
 
 /// Watches objects in `cloud-init-settings`.
@@ -98,16 +103,20 @@ fn legacy_tokens(syncer: &Syncer) {
 fn accounts(syncer: &Syncer) {
     let (cluster, waker) = (&syncer.clients.cluster, syncer.clone());
     let installation = syncer.clients.installation.clone();
+    let is_node_account = {
+        let is_needed = syncer.clients.joining() == Joining::Static;
+        move |meta: &Meta| is_needed && meta.name == NODE_BOOTSTRAP_ACCOUNT
+    };
     in_namespace(cluster, "serviceaccounts")
         .project(move |account: ServiceAccount| {
             let meta = view::account(&account);
             let ours = meta.labels.get(INSTALLATION) == Some(&installation);
-            (ours || meta.name == NODE_BOOTSTRAP_ACCOUNT).then_some(meta)
+            (ours || is_node_account(&meta)).then_some(meta)
         })
         .into_cache(&syncer.caches.accounts)
         .on_change(move |change| {
             for meta in change.new.iter().chain(&change.old) {
-                if meta.name == NODE_BOOTSTRAP_ACCOUNT {
+                if is_node_account(meta) {
                     waker.wake(|_| true);
                 }
                 wake_owner(&waker.queue, meta);

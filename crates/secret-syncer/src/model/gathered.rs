@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use osm_api::Joining;
 use osm_api::settings::Credentials;
 use osm_render::LateValues;
 
@@ -31,7 +32,10 @@ pub struct Gathered {
     pub orphans: Vec<(String, ExistingObjects)>,
     /// `None` where there are no orphans.
     pub orphan_budget: Option<OrphanBudget>,
-    /// uid of `osm-node-bootstrap`.
+    pub joining: Joining,
+    /// Whether kube-controller-manager was last found to approve whatever a pool's token asks for.
+    pub joining_is_open: bool,
+    /// uid of `osm-node-bootstrap`; only known in the mode that uses it.
     pub node_account: Option<String>,
     /// Values of the objects that the config refers to; empty where nothing is to be published.
     pub values: Result<LateValues, SourceError>,

@@ -12,6 +12,8 @@ pub enum Key {
     HmacKey,
     /// Non-expiring ServiceAccount tokens that other programs left.
     LegacyTokens,
+    /// Whether a pool's token may do more than it needs to join.
+    JoinRight,
 }
 
 impl fmt::Display for Key {
@@ -20,14 +22,15 @@ impl fmt::Display for Key {
             Self::Config(name) => f.write_str(name),
             Self::HmacKey => f.write_str("(HMAC key)"),
             Self::LegacyTokens => f.write_str("(tokens without end)"),
+            Self::JoinRight => f.write_str("(right to join)"),
         }
     }
 }
 
 impl runner::Key for Key {
     fn is_of_each(&self) -> bool {
-        // Each replica needs the HMAC key in memory, and each would restore the same one.
-        *self == Self::HmacKey
+        // Each replica needs the HMAC key in memory, and each would restore the same one. Each reports on the right in its own conditions.
+        matches!(self, Self::HmacKey | Self::JoinRight)
     }
 }
 
@@ -41,6 +44,7 @@ mod tests {
     fn the_texts_are_the_same_in_each_version() {
         assert_eq!(Key::HmacKey.to_string(), "(HMAC key)");
         assert_eq!(Key::LegacyTokens.to_string(), "(tokens without end)");
+        assert_eq!(Key::JoinRight.to_string(), "(right to join)");
         assert_eq!(
             Key::Config("pool-kube-system-config".into()).to_string(),
             "pool-kube-system-config"

@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn failures_and_recoveries_are_announced_once() {
         let condition = |verdict: &Verdict| verdict.condition(&[], Some(1), at(0));
-        let published = messages::published("tomorrow");
+        let published = messages::published("tomorrow", false);
         let failed = messages::not_published(Reason::ForeignSecret, "failed");
         let other = messages::not_published(Reason::SourceMissing, "failed");
         let (waiting, gone) = (messages::awaiting_revision(), messages::torn_down());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use osm_api::config::{OperatingSystemConfigStatus, Rendered};
 use osm_api::settings::Credentials;
-use osm_api::{PoolRef, names};
+use osm_api::{Joining, PoolRef, names};
 use osm_render::LateValues;
 
 use crate::model::documents::inputs_mac;
@@ -74,6 +74,8 @@ pub fn fresh() -> Gathered {
             pools: 1,
             recorded: String::new(),
         }),
+        joining: Joining::Static,
+        joining_is_open: false,
         node_account: Some("node-account".into()),
         values: Ok(LateValues::new()),
         inherited: None,

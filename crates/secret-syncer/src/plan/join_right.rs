@@ -1,9 +1,9 @@
-//! Whether the API server has to be asked again if a token may join.
+//! When the API server has to be asked again what tokens may do to join.
 
 use std::time::Duration;
 
-/// Tokens of all pools join with the same rights, so a "yes" is good for this long.
-const JOIN_RIGHT_TTL: Duration = Duration::from_secs(300);
+/// Tokens of all pools join with the same rights, so an answer is good for this long.
+pub const JOIN_RIGHT_TTL: Duration = Duration::from_secs(300);
 
 /// `found`: what was last found to be allowed to join, and how long ago.
 pub fn has_to_be_asked(found: Option<(&str, Duration)>, joins_by: &str) -> bool {

@@ -17,15 +17,41 @@ pub fn not_published(reason: Reason, message: impl Into<String>) -> Verdict {
 }
 
 /// `expires` is when the credentials expire.
-pub fn published(expires: &str) -> Verdict {
-    let message =
-        format!("user data is published; credentials expire at {expires} and are renewed before then");
-    Verdict {
+pub fn published(expires: &str, joining_is_open: bool) -> Verdict {
+    let mut verdict = Verdict {
         type_: PUBLISHED,
         status: true,
         reason: Reason::Published,
-        message,
+        message: format!(
+            "user data is published; credentials expire at {expires} and are renewed before then"
+        ),
+    };
+    if joining_is_open {
+        verdict.reason = Reason::JoiningIsOpen;
+        verdict.message = format!("{}. But {}", verdict.message, why_joining_is_open());
     }
+    verdict
+}
+
+pub fn joining_is_open() -> (Reason, String) {
+    (Reason::JoiningIsOpen, why_joining_is_open())
+}
+
+fn why_joining_is_open() -> String {
+    "kube-controller-manager approves the certificate of any node for ServiceAccounts of cloud-init-settings, because a binding grants \
+     them `create certificatesigningrequests/nodeclient`; find it with `kubectl get clusterrolebindings -o wide | grep -E \
+     'system:(serviceaccounts|authenticated)|cloud-init-settings'`, and remove it or that rule of its role"
+        .to_owned()
+}
+
+pub fn joining_is_closed() -> &'static str {
+    "kube-controller-manager approves no certificate for ServiceAccounts of pools"
+}
+
+pub fn joining_conflict() -> String {
+    "the settings' credentials.nodeBootstrap.kind is bootstrapToken, but secret-syncer runs with --joining=approved; set the kind to \
+     serviceAccountToken, or run with --joining=static (the chart's value joining)"
+        .to_owned()
 }
 
 pub fn torn_down() -> Verdict {

@@ -45,7 +45,6 @@ use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 use crate::model::gathered::Gathered;
 use crate::model::memory::PoolMemory;
 use crate::model::ownership::OwnershipLabels;
-use crate::model::token_binding::joins_by;
 use crate::model::view::ConfigView;
 use crate::plan::causes::{Input, causes};
 use crate::plan::error::PlanError;
@@ -205,7 +204,8 @@ fn keep_or_publish(
     }
     let credentials = credentials::in_force(gathered);
     let ownership = OwnershipLabels::new(&gathered.name, &gathered.pool, &gathered.clusters.management, md);
-    let joins_by = joins_by(&credentials.node_bootstrap, gathered.node_account.as_deref());
+    let kubelet_token = credentials::kubelet_token(gathered);
+    let joins_by = kubelet_token.joins_by(gathered.node_account.as_deref());
     let causes = causes(&Input {
         gathered,
         is_edge: wanted.is_edge(config),
@@ -235,6 +235,7 @@ fn keep_or_publish(
         wanted,
         credentials: &credentials,
         ownership,
+        kubelet_token,
         joins_by,
     };
     let publish = publish::publish(subject, causes);

@@ -10,6 +10,7 @@ use osm_api::{PoolRef, names};
 use crate::model::documents::Documents;
 use crate::model::gathered::{Gathered, Published};
 use crate::model::ownership::OwnershipLabels;
+use crate::model::token_binding::KubeletToken;
 use crate::model::tokens::Tokens;
 use crate::model::view::ConfigView;
 use crate::plan::cause::Cause;
@@ -28,6 +29,7 @@ pub struct Subject<'a> {
     pub wanted: Target<'a>,
     pub credentials: &'a Credentials,
     pub ownership: OwnershipLabels,
+    pub kubelet_token: KubeletToken,
     pub joins_by: Option<String>,
 }
 
@@ -151,7 +153,7 @@ pub fn publish(subject: Subject<'_>, causes: Vec<Cause>) -> Publish {
         kubelets_join_by: subject
             .joins_by
             .map_or(KubeletIdentity::CreateNodeAccount, KubeletIdentity::Known),
-        node_bootstrap: credentials.node_bootstrap.clone(),
+        kubelet_token: subject.kubelet_token,
         life,
         keep_until: retention::keep_until(gathered.now, life),
         kept: retention::kept(gathered)

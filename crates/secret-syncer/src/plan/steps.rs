@@ -7,12 +7,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use osm_api::condition::Verdict;
 use osm_api::config::Published;
-use osm_api::settings::NodeBootstrap;
 use osm_render::LateValues;
 
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered;
 use crate::model::ownership::OwnershipLabels;
+use crate::model::token_binding::KubeletToken;
 use crate::model::view::SecretView;
 use crate::plan::cause::Cause;
 
@@ -89,7 +89,7 @@ pub struct Publish {
     pub account: Option<String>,
     pub binding: BindingStep,
     pub kubelets_join_by: KubeletIdentity,
-    pub node_bootstrap: NodeBootstrap,
+    pub kubelet_token: KubeletToken,
     /// Life to ask for.
     pub life: Duration,
     /// Until when the provisioning Secret is kept at least.
@@ -132,7 +132,7 @@ pub struct DocumentIdentity {
 /// With what kubelets of the pool join.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KubeletIdentity {
-    /// What tokens are bound to: the uid of `osm-node-bootstrap`, or the groups of a bootstrap token.
+    /// What the token rests on, as [`KubeletToken::joins_by`] has it.
     Known(String),
     /// `osm-node-bootstrap` has to be created first.
     CreateNodeAccount,

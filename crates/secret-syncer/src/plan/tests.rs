@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use osm_api::Reason;
 use osm_api::condition::Verdict;
 use osm_api::config::{LateBound, LateBoundKind, LateBoundSource, OperatingSystemConfigStatus, Retired};
-use osm_api::names;
 use osm_api::settings::{Credentials, NodeBootstrap, NodeBootstrapKind};
+use osm_api::{Joining, Reason, names};
 use osm_render::LateValues;
 
 use crate::model::documents::inputs_mac;
@@ -18,6 +17,7 @@ use crate::model::hmac_key::HmacKey;
 use crate::model::memory::{PoolMemory, Repairs};
 use crate::model::seal::seal;
 use crate::model::source::{SourceError, SourceProblem};
+use crate::model::token_binding::KubeletToken;
 use crate::model::view::{BindingView, ConfigView, Meta, RoleView, SecretView};
 use crate::plan::cause::Cause;
 use crate::plan::error::PlanError;
@@ -600,26 +600,104 @@ fn a_token_of_another_kind_or_group_is_another_token() {
         panic!()
     };
     assert_eq!(publish.kubelets_join_by, KubeletIdentity::Known(by_token.into()));
-    assert_eq!(publish.node_bootstrap, wanted);
+    let groups = wanted.groups.clone();
+    assert_eq!(publish.kubelet_token, KubeletToken::Bootstrap { groups });
 
     // Without settings the kind is the one that stands.
-    let stands = |by: &str| {
-        credentials::in_force(&Gathered {
+    let stands = |gathered: Gathered| {
+        credentials::kubelet_token(&Gathered {
             credentials: None,
-            ..bound(by)
+            ..gathered
         })
-        .node_bootstrap
     };
-    assert_eq!(stands(by_token), wanted);
-    assert_eq!(stands("system:bootstrappers"), bootstrap_tokens(&[]));
-    assert_eq!(stands(by_account), NodeBootstrap::default());
+    let groups = |of: &NodeBootstrap| KubeletToken::Bootstrap {
+        groups: of.groups.clone(),
+    };
+    assert_eq!(stands(bound(by_token)), groups(&wanted));
     assert_eq!(
-        credentials::in_force(&Gathered {
-            credentials: None,
-            ..fresh()
-        }),
-        Credentials::default()
+        stands(bound("system:bootstrappers")),
+        groups(&bootstrap_tokens(&[]))
     );
+    assert_eq!(stands(bound(by_account)), KubeletToken::NodeAccount);
+    assert_eq!(stands(fresh()), KubeletToken::NodeAccount);
+}
+
+/// A change of the mode republishes every pool, and so does the way back. A pool that both settings and mode leave as it is stays.
+#[test]
+fn the_mode_says_whose_token_kubelets_join_with() {
+    let by = |joins_by: &str| {
+        let mut gathered = published();
+        edit_bootstrap(&mut gathered, |secret| {
+            let recorded = format!("account-uid/{joins_by}/document-uid");
+            secret.meta.annotations.insert(names::BOUND_TO.into(), recorded);
+            reseal(&HmacKey::new([7; 32]), secret);
+        });
+        gathered
+    };
+    let (pool, account) = ("pool", "node-account");
+    for (joining, recorded, causes) in [
+        (Joining::Static, account, vec![]),
+        (Joining::Static, pool, vec![Cause::TokensDead]),
+        (Joining::Approved, pool, vec![]),
+        (Joining::Approved, account, vec![Cause::TokensDead]),
+    ] {
+        let gathered = Gathered {
+            joining,
+            ..by(recorded)
+        };
+        // The mode is known where the settings are not.
+        let without = Gathered {
+            credentials: None,
+            ..gathered.clone()
+        };
+        for gathered in [gathered, without] {
+            match plan(&gathered).unwrap().step {
+                Step::Keep(_) => assert!(causes.is_empty(), "{joining} {recorded}"),
+                Step::Publish(publish) => assert_eq!(publish.causes, causes, "{joining} {recorded}"),
+                other => panic!("{joining} {recorded}: {other:?}"),
+            }
+        }
+    }
+
+    // The pool's own token needs no other account.
+    let mut gathered = Gathered {
+        joining: Joining::Approved,
+        node_account: None,
+        ..fresh()
+    };
+    let Step::Publish(publish) = plan(&gathered).unwrap().step else {
+        panic!()
+    };
+    assert_eq!(publish.kubelets_join_by, KubeletIdentity::Known(pool.into()));
+    assert_eq!(publish.kubelet_token, KubeletToken::Pool);
+
+    // Bootstrap tokens contradict this mode. Nothing is published for a new pool, and what is published is kept and renewed.
+    gathered.credentials = Some(with(bootstrap_tokens(&["system:bootstrappers:a"])));
+    let Err(PlanError::Held(verdict)) = plan(&gathered) else {
+        panic!()
+    };
+    assert_eq!(verdict.reason, Reason::JoiningConflict);
+    let groups = "system:bootstrappers,system:bootstrappers:b";
+    for (recorded, expected) in [
+        (
+            groups,
+            KubeletToken::Bootstrap {
+                groups: vec!["system:bootstrappers:b".into()],
+            },
+        ),
+        (pool, KubeletToken::Pool),
+        (account, KubeletToken::Pool),
+    ] {
+        let existing = by(recorded).existing;
+        assert_eq!(
+            credentials::kubelet_token(&Gathered {
+                existing,
+                ..gathered.clone()
+            }),
+            expected,
+            "{recorded}"
+        );
+    }
 }
 
 #[test]

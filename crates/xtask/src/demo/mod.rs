@@ -25,7 +25,7 @@ const READY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Number of log lines to print for each service after a failure.
 const LOG_LINES: usize = 20;
 
-/// Start etcd, kube-apiserver and the three services, and show what they publish for a MachineDeployment
+/// Start etcd, kube-apiserver and the services, and show what they publish for a MachineDeployment
 ///
 /// All processes listen on loopback. They end with this command, and their files are deleted. The first run builds the control plane from
 /// source, which takes minutes. Alternatively, KUBEBUILDER_ASSETS names a directory with etcd and kube-apiserver.

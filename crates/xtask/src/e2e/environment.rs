@@ -10,6 +10,7 @@ use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::PostParams;
+use osm_api::Joining;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::content::ContentView;
 use osm_api::rbac::Installation;
@@ -72,7 +73,7 @@ pub struct Environment {
     pub lab: Lab,
     /// etcd, kube-apiserver, kube-controller-manager, kube-scheduler.
     pub control_plane: ControlPlane,
-    /// The three services.
+    /// The services.
     pub installed: Installed,
     /// Between machines and the API server.
     pub relay: Relay,
@@ -214,7 +215,11 @@ impl Environment {
         let metadata = InstanceMetadata::start(METADATA, Self::AWS_DOMAIN)?;
 
         progress.step("installing Operating System Manager");
-        let mut installed = Installed::install(&control_plane, Installation::default(), binaries).await?;
+        let installation = Installation {
+            joining: Joining::Approved,
+            ..Installation::default()
+        };
+        let mut installed = Installed::install(&control_plane, installation, binaries).await?;
         installed.log_to(&logs);
         let cluster_info = installation::cluster_info(&control_plane, &format!("https://{API}"));
         installation::apply(&control_plane, &[cluster_info, network_plugin()]).await?;

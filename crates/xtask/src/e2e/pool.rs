@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, TypeMeta};
 use osm_api::names::{self, KUBELET_CONFIG_PREFIX};
 use osm_lab::machines::Link;
 use osm_testkit::{machine_controller, wait_for};
@@ -133,6 +133,49 @@ impl Pool {
         };
         pool.next_revision(environment).await?;
         Ok(pool)
+    }
+
+    /// Creates a Machine of the pool, as machine-controller does. `internal_dns` is the name that a cloud gives it, if it gives one.
+    pub async fn machine(
+        &self,
+        environment: &Environment,
+        name: &str,
+        internal_dns: Option<&str>,
+    ) -> Result<()> {
+        const API: &str = "cluster.k8s.io/v1alpha1";
+        let create = async |kind: &str, owner: &DynamicObject, spec: Value| -> Result<DynamicObject> {
+            let owner_types = owner.types.as_ref().context("an owner's kind")?;
+            let manifest = json!({"apiVersion": API, "kind": kind, "spec": spec, "metadata": {"name": name, "namespace": NAMESPACE,
+                "ownerReferences": [{"apiVersion": API, "kind": owner_types.kind, "name": owner.metadata.name,
+                    "uid": owner.metadata.uid, "controller": true}]}});
+            let applied = environment
+                .control_plane
+                .apply_yaml(&manifest.to_string())
+                .await?;
+            applied.into_iter().next().context("the object")
+        };
+        let mut deployment = self.machine_deployment.clone();
+        deployment.types = Some(TypeMeta {
+            api_version: API.to_owned(),
+            kind: "MachineDeployment".to_owned(),
+        });
+        let set = create("MachineSet", &deployment, json!({})).await?;
+        let provider = json!({"value": {"cloudProvider": self.cloud.provider()}});
+        let spec = json!({"metadata": {"name": name}, "providerSpec": provider});
+        create("Machine", &set, spec).await?;
+        if let Some(internal_dns) = internal_dns {
+            let addresses = json!([{"type": "InternalDNS", "address": internal_dns}]);
+            let resource =
+                ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.k8s.io", "v1alpha1", "Machine"));
+            let api = Api::<DynamicObject>::namespaced_with(
+                environment.control_plane.admin()?,
+                NAMESPACE,
+                &resource,
+            );
+            let patch = Patch::Merge(json!({"status": {"addresses": addresses}}));
+            api.patch_status(name, &PatchParams::default(), &patch).await?;
+        }
+        Ok(())
     }
 
     /// Changes its annotations and its template, as an operator who rolls it out does.

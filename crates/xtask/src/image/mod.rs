@@ -1,4 +1,4 @@
-//! `cargo xtask image`: the images of the three services, built without a daemon.
+//! `cargo xtask image`: the images of the services, built without a daemon.
 //!
 //! The licences and the SBOMs are written by this module, from `cargo metadata`, and not by cargo-about (0.9.3) and cargo-cyclonedx
 //! (0.5.9), for these reasons:

@@ -19,6 +19,7 @@ use crate::io::caches;
 use crate::io::error::ApplyError;
 use crate::io::syncer::Syncer;
 use crate::model::found::Identity;
+use crate::model::key::Key;
 use crate::model::view::{ROLE_IDENTITY, RoleView};
 use crate::plan::adoption::{IdentityAdoption, of_identity};
 use crate::plan::retention;
@@ -62,6 +63,9 @@ pub async fn account(syncer: &Syncer, publish: &Publish) -> Result<String, Apply
         "a pool's ServiceAccount",
     )
     .await?;
+    if syncer.memory.joining_is_open().is_none() {
+        syncer.queue.add(Key::JoinRight);
+    }
     Ok(syncer.caches.wrote_account(&created))
 }
 

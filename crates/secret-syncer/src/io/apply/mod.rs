@@ -34,6 +34,8 @@ pub struct Applied {
     pub status: Option<Status>,
     /// Replaces the verdict of the status.
     pub degraded: Option<Verdict>,
+    /// Whether whatever a pool's token asks for is approved.
+    pub joining_is_open: bool,
     /// Why the pool was published, if it was.
     pub published_for: Vec<Cause>,
     pub orphans: Vec<OrphanOutcome>,
@@ -57,6 +59,7 @@ impl Applied {
             about: None,
             status: None,
             degraded: None,
+            joining_is_open: false,
             published_for: Vec::new(),
             orphans: Vec::new(),
             foreign_cluster: None,
@@ -83,6 +86,7 @@ pub async fn apply(syncer: &Syncer, gathered: &Gathered, plan: Plan) -> Result<A
         about,
         foreign_cluster,
         degraded,
+        joining_is_open: gathered.joining_is_open,
         again,
         ..Applied::nothing()
     };

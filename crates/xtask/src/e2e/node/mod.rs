@@ -39,7 +39,7 @@ const BINARIES: &str = "OSM_BIN_DIR";
 
 /// Boot machines that provision themselves and join a cluster, without internet
 ///
-/// A whole cluster, the three services, a mirror, a registry and machines with systemd as init run on this computer, in network, mount and
+/// A whole cluster, the services, a mirror, a registry and machines with systemd as init run on this computer, in network, mount and
 /// process namespaces of their own: nothing of it reaches the host's network, and all of it is gone at the end. The first run builds the
 /// cluster's programs and the machines' images, which takes about ten minutes; later ones start in seconds. Needs root.
 #[derive(clap::Args)]
