@@ -93,11 +93,14 @@ pub fn joining(mode: Joining, anybody_asks: bool) -> Vec<Value> {
     objects
 }
 
+/// Name of the policy about what ServiceAccounts of `cloud-init-settings` may ask for, and of its binding.
+pub const REQUESTS_POLICY: &str = "osm.requests";
+
 /// What ServiceAccounts of `cloud-init-settings` may ask for, from the same file as in the chart.
 fn requests_policy() -> Vec<Value> {
     const SPEC: &str = include_str!("../../../charts/operating-system-manager/files/requests-policy.yaml");
     let spec: Value = serde_saphyr::from_str(SPEC).unwrap_or_default();
-    let (api, name) = ("admissionregistration.k8s.io/v1", "osm.requests");
+    let (api, name) = ("admissionregistration.k8s.io/v1", REQUESTS_POLICY);
     vec![
         json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec}),
         json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name},
