@@ -118,7 +118,7 @@ async fn names_that_collide_or_are_too_long_and_secrets_of_others() -> Result<()
     let world = World::start(Options::default()).await?;
     world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
 
-    // `a` in `b-kube-system` is `a-b` in `kube-system`.
+    // `a` in `b-kube-system` is `a-b` in `kube-system`; `tests/attacks/names.rs` has more of that.
     world
         .apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "b-kube-system"}}))
         .await?;
@@ -127,7 +127,7 @@ async fn names_that_collide_or_are_too_long_and_secrets_of_others() -> Result<()
     let first = world.machine("a-b", 1).await?;
     let mut other = world::machine_deployment("a", "osp-tiny");
     other["metadata"]["namespace"] = json!("b-kube-system");
-    other["metadata"]["annotations"][names::REVISION] = json!("7");
+    other["metadata"]["annotations"][names::REVISION] = json!("1");
     world.apply(&other).await?;
     assert!(
         world

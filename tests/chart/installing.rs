@@ -11,14 +11,14 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, CustomResourceExt, ResourceExt};
-use osm_api::Joining;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::definitions;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::OperatingSystemProfile;
 use osm_api::rbac::{ClusterKind, Installation};
+use osm_api::{Joining, MachineDeployment};
 use osm_testkit::fixtures;
 use osm_testkit::helm::{Helm, chart};
 use osm_testkit::installation::{self, Installed};
@@ -339,6 +339,94 @@ async fn has_status(definitions: &Api<CustomResourceDefinition>) -> Result<bool>
         }
     }
     Ok(true)
+}
+
+/// In the worker cluster, as in a single one.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_policy_refuses_new_machine_deployments_elsewhere_and_nothing_else() -> Result<()> {
+    let control_plane = ControlPlane::start(Options::default()).await?;
+    let (client, tool) = (control_plane.admin()?, Site::new(&control_plane).await?);
+    furnish(&control_plane).await?;
+    for name in ["machines", "b-machines", "b-kube-system"] {
+        namespace(&control_plane, name).await?;
+    }
+    let of = |namespace: &str| Api::<MachineDeployment>::namespaced(client.clone(), namespace);
+    let md = |name: &str| -> Result<MachineDeployment> {
+        let mut md = fixtures::machine_deployment(name, "osp-ubuntu");
+        md["metadata"]["namespace"].take();
+        Ok(serde_json::from_value(md)?)
+    };
+    let (create, dry_run) = (
+        PostParams::default(),
+        PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        },
+    );
+    let elsewhere = of("b-kube-system");
+    for name in ["existing", "second"] {
+        elsewhere.create(&create, &md(name)?).await?;
+    }
+
+    let worker = ["--create-namespace", "--set=topology=worker"];
+    let policy =
+        "--set=admissionPolicy.enabled=true,machineDeploymentNamespaces={kube-system,machines,b-machines}";
+    tool.chart("install", "osm", "osm", &[&worker[..], &[policy]].concat())
+        .await?;
+    let refused = wait_for("the policy to be in force", DEADLINE, async || {
+        match elsewhere.create(&dry_run, &md("new")?).await {
+            Ok(_) => Ok(None),
+            Err(kube::Error::Api(status)) => Ok(Some(status)),
+            Err(error) => Err(error.into()),
+        }
+    })
+    .await?;
+    assert_eq!(refused.code, 403, "{refused:?}");
+    for words in [
+        "only in these namespaces: kube-system, machines, b-machines;",
+        "release osm in namespace osm",
+    ] {
+        ensure!(refused.message.contains(words), "{refused:?}");
+    }
+    for (served, name) in [
+        ("kube-system", "new-b"),
+        ("machines", "new"),
+        ("b-machines", "new"),
+    ] {
+        of(served).create(&create, &md(name)?).await?;
+    }
+    // Which would find the user data of `new` in `b-machines`.
+    let refused = of("machines").create(&create, &md("new-b")?).await;
+    let refused = refused.err().context("names run together")?.to_string();
+    ensure!(
+        refused.contains("must not have names that end in -b,"),
+        "{refused}"
+    );
+    // What is there can be changed, by apply as well, replaced and deleted.
+    let revision = json!({"metadata": {"annotations": {names::REVISION: "7"}}});
+    let patched = elsewhere
+        .patch("existing", &PatchParams::default(), &Patch::Merge(&revision))
+        .await?;
+    elsewhere.replace("existing", &create, &patched).await?;
+    let mut applied = fixtures::machine_deployment("existing", "osp-other");
+    applied["metadata"]["namespace"] = json!("b-kube-system");
+    installation::apply(&control_plane, &[applied]).await?;
+    elsewhere.delete("existing", &DeleteParams::default()).await?;
+    wait_for("the MachineDeployment to go", DEADLINE, async || {
+        check(elsewhere.get_opt("existing").await?.is_none())
+    })
+    .await?;
+
+    // The policy goes with the value that asks for it.
+    tool.chart("upgrade", "osm", "osm", &["--set=topology=worker"])
+        .await?;
+    wait_for("the policy to go", DEADLINE, async || {
+        check(elsewhere.create(&dry_run, &md("new")?).await.is_ok())
+    })
+    .await?;
+    let left = made_by(&client, "osm").await?;
+    ensure!(!left.iter().any(|name| name.contains("Admission")), "{left:?}");
+    Ok(())
 }
 
 /// Many user clusters of one seed: a release in a namespace of the seed for each, and one in each user cluster.

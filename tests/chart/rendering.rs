@@ -344,6 +344,27 @@ async fn values_that_make_no_sense_are_refused_with_what_to_change() -> Result<(
             &["subjects belong to the release in the worker cluster, with topology worker"],
         ),
         (
+            &["--set=machineDeploymentNamespaces={Machines}"],
+            &["/machineDeploymentNamespaces/0"],
+        ),
+        (
+            &["--set=topology=management,admissionPolicy.enabled=true"],
+            &[
+                "machineDeploymentNamespaces is empty, which allows all",
+                "set it in the release in the worker cluster",
+            ],
+        ),
+        (
+            &[
+                "--set=admissionPolicy.enabled=true,machineDeploymentNamespaces={x}",
+                "--api-versions=apps/v1/Deployment",
+            ],
+            &[
+                "does not serve ValidatingAdmissionPolicy",
+                "set admissionPolicy.enabled to false",
+            ],
+        ),
+        (
             &["--set=settingsConfigMap.create=false,settings.pauseImage=x"],
             &["write them to that ConfigMap, or let the chart create it"],
         ),
@@ -550,7 +571,11 @@ async fn two_releases_have_no_name_in_common_outside_their_namespaces() -> Resul
     let mut names = BTreeMap::<String, Vec<String>>::new();
     for (release, namespace) in [("one", "a"), ("one", "b"), ("two", "a")] {
         for object in helm
-            .template(release, namespace, &["--set=topology=single"])
+            .template(
+                release,
+                namespace,
+                &["--set=topology=single,admissionPolicy.enabled=true,machineDeploymentNamespaces={x}"],
+            )
             .await?
         {
             let metadata = &object["metadata"];
@@ -683,6 +708,7 @@ const LIKE_NUMBERS: &[&str] = &[
     "--set-string=settingsConfigMap.name=007,image.pullSecrets={123},image.tag=1e3,priorityClassName=true,installation=1",
     "--set-json=log.filter=\"info: # x\"",
     "--set-string=profileNamespaces={1e3},poolSettingsNamespaces={1e3},commonLabels.team=true,podAnnotations.a=1e3",
+    "--set-string=machineDeploymentNamespaces={1e3,true}",
     "--set-string=nodeSelector.a=true,metrics.podMonitor.create=always,networkPolicy.apiServerCIDRs={::/0}",
     "--set=networkPolicy.enabled=true",
     "--set=secretSyncer.replicas=2",
@@ -697,7 +723,8 @@ const LIKE_NUMBERS_WITH_TWO_CLUSTERS: &[&str] = &[
 
 const LIKE_NUMBERS_IN_A_WORKER_CLUSTER: &[&str] = &[
     "--set=topology=worker",
-    "--set-string=poolSettingsNamespaces={1e3},commonLabels.team=true",
+    "--set-string=poolSettingsNamespaces={1e3},machineDeploymentNamespaces={1e3,true},commonLabels.team=true",
+    "--set=admissionPolicy.enabled=true",
     "--set-string=workerCluster.subjects.oscController[0].kind=ServiceAccount",
     "--set-string=workerCluster.subjects.oscController[0].name=1e3,workerCluster.subjects.oscController[0].namespace=456",
 ];

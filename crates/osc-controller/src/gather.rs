@@ -27,8 +27,12 @@ pub struct Gathered {
     pub now: Timestamp,
     /// Name of the OperatingSystemConfig.
     pub name: String,
-    /// Pools whose OperatingSystemConfig has this name. There is more than one only where two names run together.
+    /// Pools whose OperatingSystemConfig has this name, the owner first. There is more than one only where two names run together.
     pub claimants: Vec<Arc<PoolView>>,
+    /// Set while a claimant that is older than these may not be known yet.
+    pub older_claimant_possible: bool,
+    /// Whether this installation serves the namespace of the owner.
+    pub owner_is_served: bool,
     pub config: Option<Arc<ConfigView>>,
     /// uid of the worker cluster's `kube-system` namespace. It is read anew where `presence` was asked for.
     pub cluster_uid: String,
@@ -108,8 +112,9 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError>
     let cluster = &state.cluster;
     let (now, since) = (cluster.worker.server_time.now(), Instant::now());
     let config = state.caches.configs.get(&state.config_key(name));
-    let mut claimants = state.caches.pools.group(name);
-    sort_by_claim(&mut claimants, config.as_deref());
+    let (mut claimants, complete) = state.caches.pools.group_by_age(name);
+    let serves = |pool: &PoolView| cluster.installation.serves(&pool.pool_ref.namespace);
+    sort_by_claim(&mut claimants, config.as_deref(), serves);
     if let Some(owner) = claimants.first_mut() {
         catch_up(state, owner, config.as_deref()).await?;
     }
@@ -127,12 +132,14 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError>
     let installation = cluster.settings.borrow().clone();
     let full_at = state.full_at().filter(|_| config.is_none());
     let settings_refused = installation.as_ref().and_then(|current| current.refused.clone());
-    let settings = match (installation, claimants.first()) {
+    // Nothing is rendered for a pool that is not served, so nothing is read for it.
+    let rendered = claimants.first().filter(|owner| serves(owner));
+    let settings = match (installation, rendered) {
         (None, _) => SettingsLookup::Missing,
         (Some(installation), None) => SettingsLookup::Found(installation),
         (Some(installation), Some(owner)) => pool_settings::lookup(state, owner, installation).await?,
     };
-    let profile = match claimants.first() {
+    let profile = match rendered {
         // A pool without a config reads its profile from the API server each time.
         Some(owner) if full_at.is_none() => profile(state, owner, config.as_deref(), since).await?,
         _ => ProfileLookup::Unnamed,
@@ -144,6 +151,8 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError>
     Ok(Gathered {
         now,
         name: name.to_owned(),
+        older_claimant_possible: !complete,
+        owner_is_served: rendered.is_some(),
         claimants,
         config,
         cluster_uid,
@@ -172,12 +181,17 @@ fn other_cluster(state: &State, cluster_uid: &str) -> Option<String> {
     other
 }
 
-/// Puts the owner first: the pool that has the config, else the oldest, else the first by uid.
-fn sort_by_claim(claimants: &mut [Arc<PoolView>], config: Option<&ConfigView>) {
+/// Puts the owner first: the pool that has the config, else the oldest of a namespace that is served, else the oldest. Of the same second,
+/// the first by uid.
+fn sort_by_claim(
+    claimants: &mut [Arc<PoolView>],
+    config: Option<&ConfigView>,
+    serves: impl Fn(&PoolView) -> bool,
+) {
     let holder = config.and_then(ConfigView::pool_uid);
     claimants.sort_by_cached_key(|pool| {
         let uid = pool.pool_ref.uid.clone();
-        (Some(uid.as_str()) != holder, pool.created, uid)
+        (Some(uid.as_str()) != holder, !serves(pool), pool.created, uid)
     });
 }
 
@@ -319,4 +333,64 @@ async fn refresh(
     }
     *last_read = Some(began);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::ObjectMeta;
+    use osm_api::content::RenderedFor;
+    use serde_json::json;
+
+    use super::*;
+
+    fn pool(namespace: &str, uid: &str, created: &str) -> Arc<PoolView> {
+        let md = json!({"metadata": {"name": "p", "namespace": namespace, "uid": uid, "creationTimestamp": created}, "spec": {}});
+        Arc::new(PoolView::of(&serde_json::from_value(md).unwrap()))
+    }
+
+    /// The config of a pool that is published.
+    fn held_by(uid: &str) -> ConfigView {
+        let rendered_for = RenderedFor {
+            pool: PoolRef {
+                uid: uid.to_owned(),
+                ..pool("any", "", "2026-01-01T00:00:00Z").pool_ref.clone()
+            },
+            revision: None,
+            template_digest: String::new(),
+        };
+        ConfigView {
+            metadata: ObjectMeta::default(),
+            rendered_for: Some(rendered_for),
+            ..ConfigView::default()
+        }
+    }
+
+    #[test]
+    fn the_owner_is_who_holds_the_config_then_who_is_served_then_the_oldest() {
+        let older = pool("served", "z", "2026-01-01T00:00:00Z");
+        let twin = pool("served", "y", "2026-01-02T00:00:00Z");
+        let younger = pool("served", "a", "2026-01-02T00:00:00Z");
+        let oldest_elsewhere = pool("elsewhere", "b", "2025-01-01T00:00:00Z");
+        let all = [&twin, &younger, &oldest_elsewhere, &older];
+        let cases: &[(Option<&str>, &[&str])] = &[
+            (None, &["z", "a", "y", "b"]),
+            // Where a younger one has the config, the older one came back with an older time, such as from a backup.
+            (Some("y"), &["y", "z", "a", "b"]),
+            // It is published, so it stays.
+            (Some("b"), &["b", "z", "a", "y"]),
+            (Some("of-a-pool-that-is-gone"), &["z", "a", "y", "b"]),
+        ];
+        for (holder, wanted) in cases {
+            let config = holder.map(held_by);
+            for rotation in 0..all.len() {
+                let mut claimants: Vec<_> = all.into_iter().cloned().collect();
+                claimants.rotate_left(rotation);
+                sort_by_claim(&mut claimants, config.as_ref(), |pool| {
+                    pool.pool_ref.namespace == "served"
+                });
+                let order: Vec<_> = claimants.iter().map(|pool| pool.pool_ref.uid.as_str()).collect();
+                assert_eq!(order, *wanted, "{holder:?}");
+            }
+        }
+    }
 }

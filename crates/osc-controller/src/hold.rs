@@ -13,6 +13,12 @@ pub enum Hold {
     Pool(#[from] PoolError),
     #[error(transparent)]
     PoolSettings(#[from] SettingsProblem),
+    #[error(
+        "namespace {0} is not in --machine-deployment-namespaces of osc-controller, so neither new content nor a new revision of this pool \
+         is rendered; what is published stays, and its credentials are renewed; add the namespace to the list, or replace the \
+         MachineDeployment by one in a namespace of the list"
+    )]
+    NamespaceNotServed(String),
     #[error("the settings document is missing or invalid; see the log of osc-controller and its /readyz")]
     SettingsMissing,
     #[error(
@@ -61,6 +67,7 @@ impl Hold {
         match self {
             Self::Pool(error) => error.reason(),
             Self::PoolSettings(problem) => problem.reason(),
+            Self::NamespaceNotServed(_) => Reason::NamespaceNotServed,
             Self::SettingsMissing => Reason::SettingsMissing,
             Self::EndpointUnknown => Reason::EndpointUnknown,
             Self::ProfileUnnamed

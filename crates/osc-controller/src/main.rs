@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::builder::NonEmptyStringValueParser;
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::{CommonArgs, ProfileArgs, WorkerArgs};
 
@@ -30,6 +31,16 @@ struct Args {
         default_value = "kube-system"
     )]
     pool_settings_namespaces: Vec<String>,
+    /// Namespaces whose MachineDeployments get user data, comma-separated; without this flag, all. A pool that was published
+    /// before in another namespace stays published, and its credentials are renewed.
+    #[arg(
+        long,
+        env = "OSM_MACHINE_DEPLOYMENT_NAMESPACES",
+        value_name = "NAMESPACES",
+        value_delimiter = ',',
+        value_parser = NonEmptyStringValueParser::new()
+    )]
+    machine_deployment_namespaces: Vec<String>,
     /// Remove the finalizer kubermatic.io/cleanup-operating-system-configs of the Go implementation from MachineDeployments that
     /// are being deleted. Set this only if that implementation no longer runs. It requires permission to patch
     /// MachineDeployments.
@@ -42,6 +53,7 @@ fn main() -> ExitCode {
     let installation = Installation {
         profile_namespaces: args.profiles.profile_namespaces,
         pool_settings_namespaces: args.pool_settings_namespaces,
+        machine_deployment_namespaces: args.machine_deployment_namespaces,
         go_finalizers: args.remove_go_finalizers,
         ..args.common.installation()
     };

@@ -28,7 +28,7 @@ const MAX_PROFILE_WAIT: SignedDuration = SignedDuration::from_secs(10);
 /// Requeue interval while the cluster is another one: no watch reports when that ends.
 const OTHER_CLUSTER_REQUEUE: Duration = Duration::from_secs(30);
 
-/// Requeue interval while the watch has not shown a pool that the API server has.
+/// Requeue interval while the watch has not shown a pool that the API server has, or may have.
 const NOT_WATCHED_REQUEUE: Duration = Duration::from_secs(5);
 
 const CORRECT_KUBECONFIG: &str = "Correct the kubeconfig of that cluster and restart osc-controller and secret-syncer; or \
@@ -91,7 +91,7 @@ pub enum RenderedStatus {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejection {
     pub pool: PoolRef,
-    /// `NameConflict`, `NameTooLong`, `TooManyMachineDeployments` or `ClusterChanged`.
+    /// `NameConflict`, `NameTooLong`, `NamespaceNotServed`, `TooManyMachineDeployments` or `ClusterChanged`.
     pub reason: Reason,
     pub message: String,
 }
@@ -110,12 +110,6 @@ pub fn plan(gathered: &Gathered) -> Plan {
 }
 
 fn for_config(gathered: &Gathered) -> Plan {
-    if let Some(rejected) = too_long(gathered) {
-        return Plan {
-            rejected,
-            ..Plan::default()
-        };
-    }
     if let Some(other) = &gathered.other_cluster {
         let message = format!(
             "every OperatingSystemConfig here was created for another cluster (uid {other} of its kube-system namespace, where this \
@@ -139,47 +133,58 @@ fn for_config(gathered: &Gathered) -> Plan {
         // An object without a pool, which names none: the Go implementation or a user created it, and it is not ours.
         return Plan::default();
     };
-    let mut plan = match gathered.full_at {
-        None => for_owner(gathered, owner),
-        Some(most) => Plan {
-            rejected: vec![no_room(owner, most)],
+    if gathered.config.is_none() && !gathered.owner_is_served {
+        // The owner is served if any claimant is.
+        return Plan {
+            rejected: gathered.claimants.iter().map(not_served).collect(),
+            ..Plan::default()
+        };
+    }
+    let no_room = || gathered.full_at.map(|most| no_room(owner, most));
+    let mut plan = match too_long(owner).or_else(no_room) {
+        Some(rejection) => Plan {
+            rejected: vec![rejection],
             ..Plan::default()
         },
+        None => Plan {
+            subject: Some(owner.pool_ref.clone()),
+            ..for_owner(gathered, owner)
+        },
     };
+    if gathered.older_claimant_possible && matches!(plan.object, ObjectPlan::Create(..)) {
+        // The config would give the name to a younger pool for good.
+        plan = Plan {
+            requeue_after: Some(NOT_WATCHED_REQUEUE),
+            ..Plan::default()
+        };
+    }
     if let (Some(refused), Some(status)) = (&gathered.settings_refused, &mut plan.status) {
         let note = format!("; the newest edit of the settings is not accepted and not used: {refused}");
         status.verdict.message.push_str(&note);
     }
-    let conflicts = others.iter().map(|other| conflict(other, owner, &gathered.name));
-    plan.rejected.extend(conflicts);
-    plan.subject = Some(owner.pool_ref.clone());
+    plan.rejected
+        .extend(others.iter().map(|other| conflict(other, owner)));
     plan
 }
 
-/// Names are checked first: nothing else of such a pool matters, since machine-controller prescribes the names.
-fn too_long(gathered: &Gathered) -> Option<Vec<Rejection>> {
-    let rejections: Vec<_> = gathered
-        .claimants
-        .iter()
-        .filter_map(|claimant| {
-            let PoolRef { namespace, name, .. } = &claimant.pool_ref;
-            let (what, secret) = match claimant.cloud_provider {
-                Some(CloudProvider::Edge) => {
-                    ("script Secret", names::edge_script_secret_name(name, namespace))
-                }
-                _ => ("bootstrap Secret", names::bootstrap_secret_name(name, namespace)),
-            };
-            let excess = secret.len().checked_sub(names::MAX_NAME).filter(|excess| *excess > 0)?;
-            let message = format!(
-                "the name of the {what} would be {} characters long, but {} is the limit; this pool gets no user data until the \
-                 MachineDeployment's name is shortened by {excess}",
-                secret.len(),
-                names::MAX_NAME
-            );
-            Some(reject(claimant, Reason::NameTooLong, message))
-        })
-        .collect();
-    (!rejections.is_empty()).then_some(rejections)
+/// The name is checked first: nothing else of such a pool matters, since machine-controller prescribes the names.
+fn too_long(claimant: &PoolView) -> Option<Rejection> {
+    let PoolRef { namespace, name, .. } = &claimant.pool_ref;
+    let (what, secret) = match claimant.cloud_provider {
+        Some(CloudProvider::Edge) => ("script Secret", names::edge_script_secret_name(name, namespace)),
+        _ => ("bootstrap Secret", names::bootstrap_secret_name(name, namespace)),
+    };
+    let excess = secret
+        .len()
+        .checked_sub(names::MAX_NAME)
+        .filter(|excess| *excess > 0)?;
+    let message = format!(
+        "the name of the {what} would be {} characters long, but {} is the limit; this pool gets no user data until the \
+         MachineDeployment's name is shortened by {excess}",
+        secret.len(),
+        names::MAX_NAME
+    );
+    Some(reject(claimant, Reason::NameTooLong, message))
 }
 
 fn no_room(claimant: &PoolView, most: u32) -> Rejection {
@@ -190,13 +195,26 @@ fn no_room(claimant: &PoolView, most: u32) -> Rejection {
     reject(claimant, Reason::TooManyMachineDeployments, message)
 }
 
-fn conflict(claimant: &PoolView, owner: &PoolView, name: &str) -> Rejection {
+/// machine-controller reads the Secret by its name, and compares nothing but the revision.
+fn conflict(claimant: &PoolView, owner: &PoolView) -> Rejection {
+    let PoolRef { namespace, name, .. } = &claimant.pool_ref;
+    let secret = names::bootstrap_secret_name(name, namespace);
     let message = format!(
-        "the name of its OperatingSystemConfig, {name}, belongs to the older MachineDeployment {}; this pool gets no user data \
-         until one of the two is renamed",
-        owner.pool_ref
+        "the bootstrap Secret {secret} belongs to the older MachineDeployment {owner}; machines of this pool boot with the user data of \
+         {owner}, including its credentials, while both have the same revision, and wait for user data otherwise; rename or delete one of the two \
+         MachineDeployments, and create no machines of this pool until then",
+        owner = owner.pool_ref
     );
     reject(claimant, Reason::NameConflict, message)
+}
+
+fn not_served(claimant: &Arc<PoolView>) -> Rejection {
+    let message = format!(
+        "namespace {} is not in --machine-deployment-namespaces of osc-controller; this pool gets no user data until the namespace is \
+         added to the list, or the MachineDeployment is replaced by one in a namespace of the list",
+        claimant.pool_ref.namespace
+    );
+    reject(claimant, Reason::NamespaceNotServed, message)
 }
 
 fn reject(claimant: &PoolView, reason: Reason, message: String) -> Rejection {
@@ -346,6 +364,9 @@ struct Content {
 
 /// Renders the pool, or says why not. The order of the checks decides which of several problems is reported.
 fn render(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>) -> Result<Box<Content>, Hold> {
+    if !gathered.owner_is_served {
+        return Err(Hold::NamespaceNotServed(owner.pool_ref.namespace.clone()));
+    }
     let pool = owner.pool.as_ref().map_err(Clone::clone)?;
     let settings = match &gathered.settings {
         SettingsLookup::Found(settings) => settings,

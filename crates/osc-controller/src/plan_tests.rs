@@ -78,6 +78,8 @@ fn gathered() -> Gathered {
         now: now(),
         name: NAME.into(),
         claimants: vec![claimant(&owner())],
+        older_claimant_possible: false,
+        owner_is_served: true,
         config: None,
         cluster_uid: "cluster".into(),
         other_cluster: None,
@@ -591,16 +593,22 @@ fn a_machine_deployment_recreated_under_the_same_name_retires_its_predecessor_fi
     assert_eq!(plan.status.unwrap().retired.unwrap().uid, "uid-1");
 }
 
+/// A pool of another namespace whose name runs together with that of [`owner`].
+fn namesake() -> MachineDeployment {
+    let mut other = machine_deployment("uid-0", Some("1"), "1.33.0");
+    (other.metadata.name, other.metadata.namespace) = (Some("pool-kube".into()), Some("system".into()));
+    other
+}
+
 #[test]
 fn of_two_that_claim_one_name_the_second_is_rejected_and_nothing_is_overwritten() {
     let mut gathered = current();
-    let mut other = machine_deployment("uid-0", Some("1"), "1.33.0");
-    (other.metadata.name, other.metadata.namespace) = (Some("pool-kube".into()), Some("system".into()));
-    let other = claimant(&other);
+    let other = claimant(&namesake());
     assert_eq!(other.pool_ref.config_name(), NAME);
     gathered.claimants.push(other);
     let plan = plan(&gathered);
     assert!(matches!(plan.object, ObjectPlan::Keep));
+    assert_eq!(plan.subject.as_ref().unwrap().uid, "uid-1");
     let [rejected] = plan.rejected.as_slice() else {
         panic!("{:?}", plan.rejected)
     };
@@ -608,11 +616,163 @@ fn of_two_that_claim_one_name_the_second_is_rejected_and_nothing_is_overwritten(
         (rejected.reason.as_str(), rejected.pool.uid.as_str()),
         ("NameConflict", "uid-0")
     );
+    for words in [
+        "boot with the user data of kube-system/pool",
+        "including its credentials",
+        "rename or delete",
+    ] {
+        assert!(rejected.message.contains(words), "{}", rejected.message);
+    }
+}
+
+#[test]
+fn one_whose_name_is_too_long_does_not_hold_up_the_other() {
+    // The name of the script Secret is longer than that of the bootstrap Secret, and only pools of `edge` need it.
+    let long = "x".repeat(names::MAX_NAME - names::bootstrap_secret_name("", "kube-system").len());
+    let named = |md: MachineDeployment, name: String| {
+        let mut md = md;
+        md.metadata.name = Some(name);
+        md
+    };
+    let owner = named(owner(), long.clone());
+    let mut edge = named(namesake(), format!("{long}-kube"));
+    *edge
+        .spec
+        .template
+        .pointer_mut("/spec/providerSpec/value/cloudProvider")
+        .unwrap() = json!("edge");
+    let (owner, edge) = (claimant(&owner), claimant(&edge));
+    assert_eq!(owner.pool_ref.config_name(), edge.pool_ref.config_name());
+
+    let mut gathered = gathered();
+    gathered.claimants = vec![owner.clone(), edge.clone()];
+    let planned = plan(&gathered);
+    assert_eq!(verdict(&planned), ("Rendered", true));
+    assert_eq!(planned.rejected[0].reason, "NameConflict");
+    // It never gives way to a younger one.
+    gathered.claimants = vec![edge, owner];
+    let planned = plan(&gathered);
+    assert!(matches!(planned.object, ObjectPlan::Keep) && planned.status.is_none());
+    let reasons: Vec<_> = planned
+        .rejected
+        .iter()
+        .map(|rejected| rejected.reason.as_str())
+        .collect();
+    assert_eq!(reasons, ["NameTooLong", "NameConflict"]);
+}
+
+#[test]
+fn a_name_is_given_to_no_pool_while_an_older_one_may_come() {
+    let mut gathered = gathered();
+    gathered.older_claimant_possible = true;
+    let waiting = plan(&gathered);
     assert!(
-        rejected.message.contains("kube-system/pool"),
-        "{}",
-        rejected.message
+        matches!(waiting.object, ObjectPlan::Keep) && waiting.status.is_none() && waiting.rejected.is_empty()
     );
+    assert!(waiting.requeue_after.is_some());
+    // Who has it goes on.
+    let mut gathered = current();
+    gathered.older_claimant_possible = true;
+    gathered.claimants = vec![pool("uid-1", Some("2"), "1.35.0")];
+    assert!(matches!(plan(&gathered).object, ObjectPlan::Replace(..)));
+}
+
+/// As gathered for a pool whose namespace is not served.
+fn not_served(gathered: Gathered) -> Gathered {
+    Gathered {
+        owner_is_served: false,
+        profile: ProfileLookup::Unnamed,
+        ..gathered
+    }
+}
+
+#[test]
+fn a_namespace_that_is_not_served_gets_no_config_and_no_other_pool_is_told_that_it_has_one() {
+    let mut gathered = not_served(gathered());
+    gathered.claimants.push(claimant(&namesake()));
+    let plan = plan(&gathered);
+    assert!(matches!(plan.object, ObjectPlan::Keep) && plan.status.is_none() && plan.requeue_after.is_none());
+    let told: Vec<_> = plan
+        .rejected
+        .iter()
+        .map(|rejected| (rejected.pool.uid.as_str(), rejected.reason.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [("uid-1", "NamespaceNotServed"), ("uid-0", "NamespaceNotServed")]
+    );
+    for (rejected, namespace) in plan
+        .rejected
+        .iter()
+        .zip(["namespace kube-system ", "namespace system "])
+    {
+        assert!(rejected.message.contains(namespace), "{}", rejected.message);
+    }
+}
+
+#[test]
+fn a_pool_keeps_what_it_has_when_its_namespace_is_no_longer_served() {
+    type Change = fn(&mut Gathered);
+    let changes: &[(&str, Change)] = &[
+        ("nothing", |_| {}),
+        ("a new revision", |g| {
+            g.claimants = vec![pool("uid-1", Some("2"), "1.35.0")]
+        }),
+        ("a namesake", |g| g.claimants.push(claimant(&namesake()))),
+        ("settings", |g| g.settings = SettingsLookup::Missing),
+        ("an edit", |g| {
+            let mut config = (**g.config.as_ref().unwrap()).clone();
+            config.metadata.generation = Some(9);
+            g.config = Some(Arc::new(config));
+        }),
+        ("a list that is under way", |g| g.older_claimant_possible = true),
+    ];
+    for (what, change) in changes {
+        let mut gathered = current();
+        change(&mut gathered);
+        let gathered = not_served(gathered);
+        let before = gathered.config.clone().unwrap();
+        let held = plan(&gathered);
+        assert!(
+            matches!(held.object, ObjectPlan::Keep),
+            "{what}: {:?}",
+            held.object
+        );
+        assert_eq!(verdict(&held), ("NamespaceNotServed", false), "{what}");
+        assert!(
+            message(&held).contains("credentials are renewed"),
+            "{what}: {}",
+            message(&held)
+        );
+        assert_eq!(held.subject.as_ref().unwrap().uid, "uid-1", "{what}");
+        let status = held.status.as_ref().unwrap();
+        assert_eq!(
+            status.rendered,
+            RenderedStatus::Last(before.status.rendered.clone()),
+            "{what}"
+        );
+        assert_eq!(status.retired, None, "{what}");
+        let others: Vec<_> = held
+            .rejected
+            .iter()
+            .map(|rejected| rejected.reason.as_str())
+            .collect();
+        assert_eq!(
+            others,
+            vec!["NameConflict"; gathered.claimants.len() - 1],
+            "{what}"
+        );
+    }
+    // It is retired where it is gone, as any other.
+    let mut gone = not_served(current());
+    (gone.claimants, gone.presence) = (vec![], PoolPresence::Gone);
+    assert_eq!(verdict(&plan(&gone)), ("Retired", false));
+    // Served again, it is rendered at once.
+    let mut gathered = current();
+    gathered.claimants = vec![pool("uid-1", Some("2"), "1.35.0")];
+    let held = not_served(gathered.clone());
+    gathered.config = Some(done(&held, plan(&held)));
+    assert_eq!(verdict(&plan(&gathered)), ("Rendered", true));
 }
 
 #[test]

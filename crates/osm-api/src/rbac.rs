@@ -21,6 +21,9 @@ pub struct Installation {
     /// Namespaces of MachineDeployments whose ConfigMaps may hold a pool's settings, for the annotation
     /// [`SETTINGS`](crate::names::SETTINGS).
     pub pool_settings_namespaces: Vec<String>,
+    /// Namespaces whose MachineDeployments are served. If the list is empty, all are. The rights do not depend on it: a pool that was published
+    /// before is renewed in any namespace.
+    pub machine_deployment_namespaces: Vec<String>,
     /// Whether kubelets join with bootstrap tokens (`credentials.nodeBootstrap` of the settings), which secret-syncer
     /// has to create in `kube-system`.
     pub bootstrap_tokens: bool,
@@ -51,6 +54,12 @@ impl Installation {
         }
         all
     }
+
+    /// Whether MachineDeployments in this namespace are served.
+    pub fn serves(&self, namespace: &str) -> bool {
+        let served = &self.machine_deployment_namespaces;
+        served.is_empty() || served.iter().any(|name| name == namespace)
+    }
 }
 
 impl Default for Installation {
@@ -60,6 +69,7 @@ impl Default for Installation {
             settings: SETTINGS_CONFIG_MAP.to_owned(),
             profile_namespaces: Vec::new(),
             pool_settings_namespaces: vec![KUBE_SYSTEM.to_owned()],
+            machine_deployment_namespaces: Vec::new(),
             bootstrap_tokens: false,
             go_finalizers: false,
             custom_profiles: false,
@@ -607,6 +617,19 @@ mod tests {
                     .iter()
                     .any(|r| r.starts_with("secrets") || r.starts_with("serviceaccounts"))
             );
+        }
+    }
+
+    #[test]
+    fn every_namespace_is_served_unless_some_are_listed() {
+        let mut installation = Installation::default();
+        assert!(installation.serves("anywhere"));
+        installation.machine_deployment_namespaces = vec!["kube-system".to_owned(), "machines".to_owned()];
+        assert!(installation.serves("machines") && !installation.serves("b-machines"));
+        // What is published in the others must be renewed.
+        let all = Installation::default();
+        for service in Service::ALL {
+            assert_eq!(service.grants(&installation), service.grants(&all));
         }
     }
 

@@ -59,6 +59,7 @@ pub enum Reason {
     NameConflict,
     NameTooLong,
     NamespaceMissing,
+    NamespaceNotServed,
     NodeExists,
     NodeNameUnproven,
     NodeRightMissing,
@@ -399,8 +400,12 @@ impl Reason {
             },
             Self::NameConflict => row(
                 &[OF_POOL],
-                "Two MachineDeployments, such as `a-b` in namespace `c` and `a` in `b-c`, need the same Secret. The older one keeps it.",
-                "Rename one of the two.",
+                "Two MachineDeployments, such as `a-b` in namespace `c` and `a` in `b-c`, need the same bootstrap Secret. The older one keeps it. \
+                 machine-controller finds the Secret by its name alone and compares the revision, which is 1 for a new MachineDeployment. \
+                 So machines of the younger one boot with the user data of the older one, including its credentials, while both have the \
+                 same revision.",
+                "Rename or delete one of the two, and create no machines of the younger one until then. \
+                 See [names that run together](security.md#names-that-run-together) for how to prevent this.",
             ),
             Self::NameTooLong => row(
                 &[OF_POOL],
@@ -411,6 +416,14 @@ impl Reason {
                 &[SECRETS, Carrier::Log(&[Service::SecretSyncer])],
                 "The namespace `cloud-init-settings` does not exist, or is being deleted.",
                 "Create the namespace and apply the RBAC of the installation in it. secret-syncer then restores everything in it.",
+            ),
+            Self::NamespaceNotServed => row(
+                &[CONFIG, OF_POOL],
+                "osc-controller has the flag `--machine-deployment-namespaces`, without the namespace of the MachineDeployment. \
+                 A pool that was published before stays published, and its credentials are renewed, but nothing new is rendered for it. \
+                 Another pool gets no OperatingSystemConfig.",
+                "Add the namespace to the value `machineDeploymentNamespaces` of the chart, \
+                 or create the MachineDeployment in a namespace of that list.",
             ),
             Self::NodeExists => row(
                 &[REQUEST, JOINING],

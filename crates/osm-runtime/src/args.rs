@@ -62,6 +62,7 @@ impl CommonArgs {
             settings: self.settings.clone(),
             profile_namespaces: Vec::new(),
             pool_settings_namespaces: Vec::new(),
+            machine_deployment_namespaces: Vec::new(),
             bootstrap_tokens: false,
             go_finalizers: false,
             custom_profiles: false,

@@ -29,6 +29,8 @@ struct Inner<V> {
     epoch: u64,
     /// A list has ended.
     is_listed: bool,
+    /// A list is under way. It shows objects in the order of their names, so a younger one can be here before an older one.
+    is_listing: bool,
 }
 
 #[derive(Debug)]
@@ -93,6 +95,7 @@ impl<V> Cache<V> {
             gone: VecDeque::new(),
             epoch: 0,
             is_listed: false,
+            is_listing: false,
         };
         Self {
             inner: Mutex::new(inner),
@@ -102,11 +105,13 @@ impl<V> Cache<V> {
 
     /// The values of a group.
     pub fn group(&self, group: &str) -> Vec<Arc<V>> {
+        self.inner.lock().group(group)
+    }
+
+    /// The values of a group, and whether every object that is older than one of them is here. This is not so while a list is under way.
+    pub fn group_by_age(&self, group: &str) -> (Vec<Arc<V>>, bool) {
         let inner = self.inner.lock();
-        let keys = inner.groups.get(group).into_iter().flatten();
-        keys.filter_map(|key| inner.entries.get(key))
-            .map(|entry| entry.value.clone())
-            .collect()
+        (inner.group(group), inner.is_listed && !inner.is_listing)
     }
 
     /// How many values a group has.
@@ -191,13 +196,16 @@ impl<V> Cache<V> {
     }
 
     pub(crate) fn list_begins(&self) {
-        self.inner.lock().epoch += 1;
+        let mut inner = self.inner.lock();
+        inner.epoch += 1;
+        inner.is_listing = true;
     }
 
     /// A list has ended. Objects that it has not shown are deleted, unless they were written since it began.
     pub(crate) fn list_ended(&self) -> Vec<Change<V>> {
         let mut inner = self.inner.lock();
         inner.is_listed = true;
+        inner.is_listing = false;
         let epoch = inner.epoch;
         let gone: Vec<String> = inner
             .entries
@@ -260,6 +268,13 @@ impl Tombstone {
 }
 
 impl<V> Inner<V> {
+    fn group(&self, group: &str) -> Vec<Arc<V>> {
+        let keys = self.groups.get(group).into_iter().flatten();
+        keys.filter_map(|key| self.entries.get(key))
+            .map(|entry| entry.value.clone())
+            .collect()
+    }
+
     fn record_deletion(&mut self, uid: &str, resource_version: u64) {
         if !uid.is_empty() {
             self.gone.push_back(Tombstone {
@@ -393,6 +408,21 @@ mod tests {
         assert!(cache.wrote("a", version("u", 6), 2).is_some());
         cache.list_ended();
         assert_eq!(value(&cache), Some(2));
+    }
+
+    #[test]
+    fn an_older_object_may_be_missing_while_a_list_is_under_way() {
+        let cache = Cache::grouped(|_: &i32| Some("all".to_owned()));
+        assert!(!cache.group_by_age("all").1, "nothing was listed");
+        for _ in 0..2 {
+            cache.list_begins();
+            cache.shown("a", version("younger", 2), 1);
+            assert!(!cache.group_by_age("all").1);
+            cache.shown("b", version("older", 1), 1);
+            cache.list_ended();
+            let (values, complete) = cache.group_by_age("all");
+            assert_eq!((values.len(), complete), (2, true));
+        }
     }
 
     #[test]

@@ -343,6 +343,12 @@ impl Installed {
         &self.installation
     }
 
+    /// osc-controller serves the MachineDeployments of these namespaces once it is started again; none: of all.
+    pub fn serve_namespaces(&mut self, namespaces: &[&str]) {
+        self.installation.machine_deployment_namespaces =
+            namespaces.iter().map(|name| (*name).to_owned()).collect();
+    }
+
     /// Starts a service and waits until it serves its admin port, ready or not.
     ///
     /// # Errors
@@ -431,9 +437,13 @@ impl Installed {
             args.extend(["--joining", &joining]);
         }
         let pool_settings_namespaces = installation.pool_settings_namespaces.join(",");
+        let machine_deployment_namespaces = installation.machine_deployment_namespaces.join(",");
         if service == Service::OscController {
             args.extend(["--pool-settings-namespaces", &pool_settings_namespaces]);
             args.extend(installation.go_finalizers.then_some("--remove-go-finalizers"));
+            if !machine_deployment_namespaces.is_empty() {
+                args.extend(["--machine-deployment-namespaces", &machine_deployment_namespaces]);
+            }
         }
         args.extend(more);
         let mut process = process::Service::spawn(&self.binaries.join(name), args, &self.environment, &log)?;

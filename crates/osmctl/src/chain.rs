@@ -23,9 +23,10 @@ const CHECK_SYNCER: &str = "Check whether secret-syncer runs.";
 const CHECK_MACHINE_CONTROLLER: &str = "Check whether machine-controller runs.";
 
 /// Reasons with which osc-controller refuses a pool that gets no config. Only Events have them.
-const REJECTIONS: [Reason; 4] = [
+const REJECTIONS: [Reason; 5] = [
     Reason::NameConflict,
     Reason::NameTooLong,
+    Reason::NamespaceNotServed,
     Reason::ClusterChanged,
     Reason::TooManyMachineDeployments,
 ];
@@ -287,7 +288,7 @@ fn settings_of_pool(snapshot: &Snapshot, installation: &str, md: &MachineDeploym
 fn config(snapshot: &Snapshot, pool: &ClusterPool<'_>, md: &MachineDeployment) -> Option<Outcome> {
     if let Some(holder) = &pool.holder {
         let message = format!(
-            "its config belongs to MachineDeployment {holder} with uid {}",
+            "its config and bootstrap Secret belong to MachineDeployment {holder} with uid {}",
             holder.uid
         );
         return Some(Err(Problem::of(Reason::NameConflict, message)));

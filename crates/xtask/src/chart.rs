@@ -66,6 +66,7 @@ fn rights() -> Result<String> {
         settings: "{settings}".to_owned(),
         profile_namespaces: vec!["{profileNamespaces}".to_owned()],
         pool_settings_namespaces: vec!["{poolSettingsNamespaces}".to_owned()],
+        machine_deployment_namespaces: Vec::new(),
         bootstrap_tokens: false,
         go_finalizers: false,
         custom_profiles: false,

@@ -95,6 +95,7 @@ fn page() -> Result<String> {
         settings: flag("--settings"),
         profile_namespaces: vec![flag("--profile-namespaces")],
         pool_settings_namespaces: vec![flag("--pool-settings-namespaces")],
+        machine_deployment_namespaces: Vec::new(),
         bootstrap_tokens: true,
         go_finalizers: true,
         custom_profiles: true,

@@ -3,6 +3,7 @@
 mod circles;
 mod modules;
 mod named_paths;
+mod named_tests;
 mod prose;
 mod unnamed_files;
 
@@ -55,10 +56,11 @@ impl Lint {
         }
         let progress = Progress::start();
         let mut failed = Vec::new();
-        let own: [(&str, Result<()>); 3] = [
+        let own: [(&str, Result<()>); 4] = [
             ("circles of modules", no_circles(&packages)),
             ("files that no mod names", no_unnamed_files(&packages)),
             ("paths in documents", named_paths::check(&crate::root())),
+            ("tests in the threat model", named_tests::check(&crate::root())),
         ];
         for (name, outcome) in own {
             progress.step(name);

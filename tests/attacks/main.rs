@@ -1,0 +1,23 @@
+//! What somebody who may write one object, or answers as a server, tries on the running services. `docs/security.md` names each of these tests,
+//! which `cargo xtask lint` verifies.
+
+// The lints' exceptions for tests don't reach helpers of tests.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+mod hostile;
+mod names;
+mod subscription;
+mod unreadable;
+
+// The tests in `tests/chain` use the rest of these.
+#[allow(dead_code)]
+#[path = "../chain/fake_server.rs"]
+mod fake_server;
+#[allow(dead_code)]
+#[path = "../chain/world.rs"]
+mod world;
