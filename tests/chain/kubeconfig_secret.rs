@@ -75,10 +75,16 @@ async fn render(world: &World, mut config: OperatingSystemConfig, join: &str, te
     let name = config.name_any();
     let digest = osm_api::digest::sha256_hex(format!("{name} {join} {text}").as_bytes());
     config.spec.digest = Some(digest.clone());
-    let written = world
-        .configs()
-        .replace(&name, &PostParams::default(), &config)
-        .await?;
+    let configs = world.configs();
+    let written = wait_for("the config to be written", DEADLINE, async || {
+        // secret-syncer may write the status meanwhile.
+        let mut config = config.clone();
+        config.metadata = configs.get(&name).await?.metadata;
+        Ok(Some(
+            configs.replace(&name, &PostParams::default(), &config).await?,
+        ))
+    })
+    .await?;
     let rendered =
         json!({"status": {"rendered": {"generation": written.metadata.generation, "digest": digest}}});
     let patch = Patch::Merge(&rendered);

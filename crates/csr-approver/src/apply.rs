@@ -118,13 +118,14 @@ async fn approve(
     claim: Claim,
     now: Timestamp,
 ) -> Result<Outcome, RequestError> {
-    let node = status::live(&state.live_nodes(), &claim.node).await;
-    if node.map_err(failed("reading the Node"))?.is_some() {
-        return Ok(Outcome::Waiting(Wait::NodeExists(claim.node)));
-    }
     if let Standing::Taken { until } = hold(state, &claim, now).await? {
         let node = claim.node;
         return Ok(Outcome::Waiting(Wait::AlreadyApproved { node, until }));
+    }
+    // Only then, because a machine may have joined while the claim was replaced.
+    let node = status::live(&state.live_nodes(), &claim.node).await;
+    if node.map_err(failed("reading the Node"))?.is_some() {
+        return Ok(Outcome::Waiting(Wait::NodeExists(claim.node)));
     }
     let message = format!(
         "the node of {} has this name and has not joined yet",

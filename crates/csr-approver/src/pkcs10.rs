@@ -114,6 +114,9 @@ fn text<'a>(attribute: &AttributeTypeAndValue<'a>) -> Option<&'a str> {
     is_text.then(|| std::str::from_utf8(value.data).ok()).flatten()
 }
 
+/// Names of a node that are read.
+const MAX_NAMES: usize = 64;
+
 /// The names of the only extension that a kubelet requests.
 fn names(request: &X509CertificationRequest<'_>) -> Result<Vec<SubjectName>, Denial> {
     let others = || Denial::Unreadable("it has attributes or extensions that kubelets do not use");
@@ -131,6 +134,9 @@ fn names(request: &X509CertificationRequest<'_>) -> Result<Vec<SubjectName>, Den
         };
         if position > 0 {
             return Err(others());
+        }
+        if alternative.general_names.len() > MAX_NAMES {
+            return Err(Denial::Subject("has more names than a node"));
         }
         for name in &alternative.general_names {
             names.push(

@@ -182,6 +182,9 @@ fn judge(
         return wait(Wait::MachineNotOfPool(node()));
     };
     if own.is_some_and(|own| own != pool) {
+        if matches!(bearer, Bearer::Machine { machine, .. } if machine.may_pass_on_name) {
+            return wait(Wait::ForeignMachine(node()));
+        }
         return Err(Decision::Deny(Denial::ForeignMachine(node())));
     }
     if let Bearer::Machine { machine, .. } = bearer {

@@ -37,6 +37,7 @@ fn machine(node: &str) -> MachineView {
         name: node.to_owned(),
         uid: format!("uid-of-{node}"),
         node: NodeName::Known(node.to_owned()),
+        may_pass_on_name: false,
         owner: Some(Owner {
             name: "set".to_owned(),
             uid: "uid-of-set".to_owned(),
@@ -146,6 +147,10 @@ fn every_rule_alone_keeps_a_machine_out() {
     };
     let own = || of_pool(machine(NODE), Some("a"));
     let foreign = || of_pool(machine(NODE), Some("b"));
+    let on_aws = MachineView {
+        may_pass_on_name: true,
+        ..machine(NODE)
+    };
     let deleting = MachineView {
         is_deleting: true,
         ..machine(NODE)
@@ -181,6 +186,11 @@ fn every_rule_alone_keeps_a_machine_out() {
             "a Machine of another pool",
             bearers(vec![foreign()]),
             "deny ForeignMachine",
+        ),
+        (
+            "a Machine of another pool, whose address the cloud may have given to this one",
+            bearers(vec![of_pool(on_aws, Some("b"))]),
+            "wait ForeignMachine",
         ),
         (
             "which is being deleted",

@@ -27,8 +27,11 @@ pub struct Request {
 }
 
 impl Request {
-    /// `None`: it is decided, or none of ours.
+    /// `None`: it is decided, being deleted, or none of ours.
     pub fn of(object: CertificateSigningRequest) -> Option<Self> {
+        if object.metadata.deletion_timestamp.is_some() {
+            return None;
+        }
         let status = object.status.unwrap_or_default();
         if status.conditions.is_some_and(|conditions| !conditions.is_empty()) || status.certificate.is_some()
         {

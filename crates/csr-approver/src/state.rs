@@ -93,20 +93,22 @@ impl Inner {
         Api::namespaced(self.cluster.worker.client.clone(), self.cluster.namespace())
     }
 
-    /// Whether to remember this request. Of a flood, only requests for machines that exist are kept beyond the bounds, and those of one
-    /// requester no further than twice its bound.
+    /// Whether to remember this request. Of a flood, only requests for machines that have yet to join are kept beyond the bounds, and those
+    /// of one requester no further than twice its bound.
     pub fn is_kept(&self, request: &Request) -> bool {
         if self.requests.get(&request.name).is_some() {
             return true;
         }
         let of_requester = self.requests.group_len(&request.requester.to_string());
-        let is_machine = || {
-            request
-                .node()
-                .is_some_and(|node| self.machines.group_len(node) > 0)
+        let is_awaited = || {
+            let machines = request.node().map(|node| self.machines.group(node));
+            machines
+                .into_iter()
+                .flatten()
+                .any(|machine| machine.node_ref.is_none() && !machine.is_deleting)
         };
         let is_kept = (of_requester < MAX_OF_REQUESTER && self.requests.len() < MAX_REQUESTS)
-            || (of_requester < 2 * MAX_OF_REQUESTER && is_machine());
+            || (of_requester < 2 * MAX_OF_REQUESTER && is_awaited());
         if !is_kept {
             self.forgot.store(true, Ordering::Relaxed);
             self.reporting.metrics.forgotten.inc();

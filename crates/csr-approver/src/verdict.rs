@@ -46,6 +46,10 @@ pub enum Wait {
         "the Machine of node {0} does not belong to a MachineDeployment that exists; check its owner references"
     )]
     MachineNotOfPool(String),
+    #[error(
+        "{0} is the recorded address of a machine of another pool; if that machine is gone, delete its Machine"
+    )]
+    ForeignMachine(String),
     #[error("the Machine of node {0} is being deleted; nothing is to be done if that is intended")]
     MachineDeleting(String),
     #[error("the Machine of node {0} has a Node; if the machine was reinstalled, delete its Machine")]
@@ -71,6 +75,7 @@ impl Wait {
             Self::MachineNotFound(_) => Reason::MachineNotFound,
             Self::MachineNotUnique(_) => Reason::MachineNotUnique,
             Self::MachineNotOfPool(_) => Reason::MachineNotOfPool,
+            Self::ForeignMachine(_) => Reason::ForeignMachine,
             Self::MachineDeleting(_) => Reason::MachineDeleting,
             Self::MachineHasNode(_) => Reason::MachineHasNode,
             Self::NodeNameUnproven(_) => Reason::NodeNameUnproven,

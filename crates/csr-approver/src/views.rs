@@ -45,6 +45,8 @@ pub struct MachineView {
     pub name: String,
     pub uid: String,
     pub node: NodeName,
+    /// Whether another machine may get this name.
+    pub may_pass_on_name: bool,
     /// Its MachineSet.
     pub owner: Option<Owner>,
     pub is_deleting: bool,
@@ -57,6 +59,7 @@ pub struct MachineView {
 impl From<Machine> for MachineView {
     fn from(machine: Machine) -> Self {
         let node = NodeName::of(&machine);
+        let may_pass_on_name = node_name::may_pass_on(&machine);
         let status = machine.status.unwrap_or_default();
         let addresses = status
             .addresses
@@ -69,6 +72,7 @@ impl From<Machine> for MachineView {
             addresses: addresses.collect(),
             node_ref: status.node_ref.map(|node| node.name),
             node,
+            may_pass_on_name,
             owner: Owner::of::<MachineSet>(&machine.metadata),
             is_deleting: machine.metadata.deletion_timestamp.is_some(),
             namespace: machine.metadata.namespace.unwrap_or_default(),

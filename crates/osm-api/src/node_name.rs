@@ -90,6 +90,13 @@ pub enum NodeName {
     Unproven(String),
 }
 
+/// Whether the cloud may give the name of this Machine's node to another machine, even while the Machine is there.
+pub fn may_pass_on(machine: &Machine) -> bool {
+    let cloud = machine.spec.provider_spec.value.as_ref();
+    let cloud = cloud.and_then(|cloud| CloudProvider::from_str(&cloud.cloud_provider).ok());
+    cloud.map(source) == Some(Source::InternalDns)
+}
+
 impl NodeName {
     /// The name of a Machine's node.
     pub fn of(machine: &Machine) -> Self {

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use osm_api::digest;
-use osm_api::rbac::Service;
+use osm_api::rbac::{ClusterKind, Service};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +25,9 @@ use crate::supervisor::Supervisor;
 
 /// Interval between two looks at a file. Kubernetes itself takes up to a minute to bring a changed Secret into a pod.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The flag of the kubeconfig of another cluster than the service's own.
+pub const WORKER_CLUSTER_FLAG: &str = "--worker-cluster-kubeconfig";
 
 /// Where the configuration of a connection comes from.
 #[derive(Clone, Debug)]
@@ -40,6 +43,16 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// Whether the owner of another cluster may have written it.
+    fn is_foreign(&self, service: Service) -> bool {
+        match self {
+            Self::File { flag, .. } => {
+                *flag == WORKER_CLUSTER_FLAG || !service.clusters().contains(&ClusterKind::Management)
+            }
+            Self::Inferred => false,
+        }
+    }
+
     /// As messages name it.
     pub fn describe(&self) -> String {
         match self {
@@ -58,7 +71,7 @@ pub(crate) struct Loaded {
 pub(crate) async fn load(origin: &Origin, service: Service, timeout: Duration) -> anyhow::Result<Loaded> {
     let (config, digest) = match origin {
         Origin::File { path, .. } => {
-            let read = from_file(path).await;
+            let read = from_file(path, origin.is_foreign(service)).await;
             read.with_context(|| origin.describe())?
         }
         Origin::Inferred => {
@@ -75,10 +88,15 @@ pub(crate) async fn load(origin: &Origin, service: Service, timeout: Duration) -
     })
 }
 
-async fn from_file(path: &Path) -> anyhow::Result<(Config, String)> {
+async fn from_file(path: &Path, is_foreign: bool) -> anyhow::Result<(Config, String)> {
     let text = std::fs::read_to_string(path).context("can't be read")?;
     // `read_from` resolves the relative names of further files.
     let kubeconfig = Kubeconfig::read_from(path).map_err(without_values)?;
+    if is_foreign && let Some(field) = reaches_out(&kubeconfig) {
+        bail!(
+            "it has the field {field}, which a kubeconfig of a worker cluster may not have; put the data into the kubeconfig itself"
+        );
+    }
     let mut read = vec![digest::sha256_hex(text.as_bytes())];
     for file in files_of(&kubeconfig) {
         let content =
@@ -90,6 +108,31 @@ async fn from_file(path: &Path) -> anyhow::Result<(Config, String)> {
         config.context("is not a valid kubeconfig")?,
         digest::sha256_hex(read.concat().as_bytes()),
     ))
+}
+
+/// A field by which the kubeconfig would run a program, or send a file of this pod to its API server.
+fn reaches_out(kubeconfig: &Kubeconfig) -> Option<&'static str> {
+    let clusters = kubeconfig
+        .clusters
+        .iter()
+        .filter_map(|named| named.cluster.as_ref());
+    let users = kubeconfig
+        .auth_infos
+        .iter()
+        .filter_map(|named| named.auth_info.as_ref());
+    let of_clusters =
+        clusters.map(|cluster| [("certificate-authority", cluster.certificate_authority.is_some())]);
+    let of_users = users.map(|user| {
+        [
+            ("exec", user.exec.is_some()),
+            ("auth-provider", user.auth_provider.is_some()),
+            ("tokenFile", user.token_file.is_some()),
+            ("client-certificate", user.client_certificate.is_some()),
+            ("client-key", user.client_key.is_some()),
+        ]
+    });
+    let mut found = of_clusters.flatten().chain(of_users.flatten());
+    found.find_map(|(field, is_there)| is_there.then_some(field))
 }
 
 /// A parser's message may quote the file, and so a token. Only the place of the error is kept.
@@ -269,6 +312,59 @@ mod tests {
              clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:1', certificate-authority: ca.pem}}}}]\n\
              users: [{{name: c, user: {user}}}]\n"
         )
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_of_a_worker_cluster_runs_no_program_and_names_no_file() {
+        let file = std::env::temp_dir().join(format!("osm-worker-kubeconfig-{}", std::process::id()));
+        let origin = Origin::File {
+            flag: WORKER_CLUSTER_FLAG,
+            path: file.clone(),
+        };
+        let inline = kubeconfig("{token: a}").replace(", certificate-authority: ca.pem", "");
+        for (text, field) in [
+            (
+                inline.replace(
+                    "token: a",
+                    "exec: {command: /bin/sh, apiVersion: client.authentication.k8s.io/v1}",
+                ),
+                "exec",
+            ),
+            (
+                inline.replace("token: a", "auth-provider: {name: x, config: {}}"),
+                "auth-provider",
+            ),
+            (
+                inline.replace("token: a", "tokenFile: /var/run/secrets/token"),
+                "tokenFile",
+            ),
+            (
+                inline.replace("token: a", "client-certificate: /c"),
+                "client-certificate",
+            ),
+            (inline.replace("token: a", "client-key: /k"), "client-key"),
+            (kubeconfig("{token: a}"), "certificate-authority"),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            for service in [Service::SecretSyncer, Service::CsrApprover] {
+                let problem = load(&origin, service, Duration::from_secs(1))
+                    .await
+                    .err()
+                    .unwrap();
+                let problem = format!("{problem:#}");
+                assert!(
+                    problem.contains(&format!("it has the field {field}, ")),
+                    "{problem}"
+                );
+            }
+        }
+        std::fs::write(&file, inline).unwrap();
+        assert!(
+            load(&origin, Service::SecretSyncer, Duration::from_secs(1))
+                .await
+                .is_ok()
+        );
+        std::fs::remove_file(&file).unwrap();
     }
 
     #[tokio::test]

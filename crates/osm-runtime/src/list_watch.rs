@@ -141,6 +141,7 @@ where
         // Where an error returns, the state is `Start`, unless it is set before.
         match std::mem::take(&mut self.state) {
             State::Start => {
+                self.page = PAGE;
                 show(Event::ListBegins);
                 self.list(None, 0, show).await
             }
@@ -218,12 +219,17 @@ where
         let mut line = Vec::new();
         let read = tokio::time::timeout(MAX_SILENCE, lines.read_until(b'\n', &mut line)).await;
         if !line.ends_with(b"\n") {
+            if let Ok(Err(error)) = read
+                && is_exceeded(&error)
+            {
+                // A watch from the same version would begin with the same line. A list shows the object as one that can't be read.
+                return Err(Error::Read(error));
+            }
             self.state = State::Known(version);
-            return match read {
-                Ok(Err(error)) if is_exceeded(&error) => Err(Error::Read(error)),
-                _ if since.elapsed() < SHORTEST_WATCH => Err(Error::EndedAtOnce),
+            return match since.elapsed() < SHORTEST_WATCH {
+                true => Err(Error::EndedAtOnce),
                 // The connection ended. The next one starts at once: an API server that restarts refuses it, and everything is listed again.
-                _ => Ok(()),
+                false => Ok(()),
             };
         }
         let malformed = || Error::Malformed("an event");

@@ -178,7 +178,7 @@ async fn connect(
             .map(|only| (only.clone(), only)));
     };
     let worker = Origin::File {
-        flag: "--worker-cluster-kubeconfig",
+        flag: kubeconfig::WORKER_CLUSTER_FLAG,
         path,
     };
     // At the same time, so that the problems of both are reported.
