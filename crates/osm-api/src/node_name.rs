@@ -92,18 +92,21 @@ pub enum NodeName {
 
 /// Whether the cloud may give the name of this Machine's node to another machine, even while the Machine is there.
 pub fn may_pass_on(machine: &Machine) -> bool {
+    source_of(machine) == Source::InternalDns
+}
+
+/// The row of a Machine's cloud.
+fn source_of(machine: &Machine) -> Source {
     let cloud = machine.spec.provider_spec.value.as_ref();
     let cloud = cloud.and_then(|cloud| CloudProvider::from_str(&cloud.cloud_provider).ok());
-    cloud.map(source) == Some(Source::InternalDns)
+    cloud.map_or(Source::Unknown, source)
 }
 
 impl NodeName {
     /// The name of a Machine's node.
     pub fn of(machine: &Machine) -> Self {
         let own = || kubelet_spelling(&machine.spec.metadata.name);
-        let cloud = machine.spec.provider_spec.value.as_ref();
-        let cloud = cloud.and_then(|cloud| CloudProvider::from_str(&cloud.cloud_provider).ok());
-        match cloud.map_or(Source::Unknown, source) {
+        match source_of(machine) {
             Source::MachineName => own().map_or(Self::NotRecorded, Self::Known),
             Source::InternalDns => internal_dns(machine).map_or(Self::NotRecorded, Self::Known),
             Source::MachineDeployment | Source::Unknown => own().map_or(Self::NotRecorded, Self::Unproven),

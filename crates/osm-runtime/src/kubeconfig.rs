@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use kube::Config;
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use osm_api::digest;
 use osm_api::rbac::{ClusterKind, Service};
 use tokio::sync::watch;
@@ -110,19 +110,25 @@ async fn from_file(path: &Path, is_foreign: bool) -> anyhow::Result<(Config, Str
     ))
 }
 
-/// A field by which the kubeconfig would run a program, or send a file of this pod to its API server.
-fn reaches_out(kubeconfig: &Kubeconfig) -> Option<&'static str> {
-    let clusters = kubeconfig
+fn clusters(kubeconfig: &Kubeconfig) -> impl Iterator<Item = &Cluster> {
+    kubeconfig
         .clusters
         .iter()
-        .filter_map(|named| named.cluster.as_ref());
-    let users = kubeconfig
+        .filter_map(|named| named.cluster.as_ref())
+}
+
+fn users(kubeconfig: &Kubeconfig) -> impl Iterator<Item = &AuthInfo> {
+    kubeconfig
         .auth_infos
         .iter()
-        .filter_map(|named| named.auth_info.as_ref());
-    let of_clusters =
-        clusters.map(|cluster| [("certificate-authority", cluster.certificate_authority.is_some())]);
-    let of_users = users.map(|user| {
+        .filter_map(|named| named.auth_info.as_ref())
+}
+
+/// A field by which the kubeconfig would run a program, or send a file of this pod to its API server.
+fn reaches_out(kubeconfig: &Kubeconfig) -> Option<&'static str> {
+    let of_clusters = clusters(kubeconfig)
+        .map(|cluster| [("certificate-authority", cluster.certificate_authority.is_some())]);
+    let of_users = users(kubeconfig).map(|user| {
         [
             ("exec", user.exec.is_some()),
             ("auth-provider", user.auth_provider.is_some()),
@@ -152,19 +158,11 @@ fn without_values(error: KubeconfigError) -> anyhow::Error {
 
 /// Files whose content becomes part of the configuration. Token files are left out: kube reads them again by itself.
 fn files_of(kubeconfig: &Kubeconfig) -> Vec<String> {
-    let clusters = kubeconfig
-        .clusters
-        .iter()
-        .filter_map(|named| named.cluster.as_ref());
-    let users = kubeconfig
-        .auth_infos
-        .iter()
-        .filter_map(|named| named.auth_info.as_ref());
-    let mut files: Vec<String> = clusters
+    let mut files: Vec<String> = clusters(kubeconfig)
         .filter_map(|cluster| cluster.certificate_authority.clone())
         .collect();
     files.extend(
-        users
+        users(kubeconfig)
             .flat_map(|user| [user.client_certificate.clone(), user.client_key.clone()])
             .flatten(),
     );

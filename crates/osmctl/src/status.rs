@@ -56,13 +56,7 @@ struct Row<'a> {
 impl Status {
     /// Reads the cluster and prints.
     pub fn run(self) -> Result<ExitCode> {
-        let needs = cluster::Needs {
-            profiles: true,
-            settings: true,
-            events: true,
-            ..cluster::Needs::default()
-        };
-        let snapshot = cluster::read(&self.cluster, needs)?;
+        let snapshot = cluster::read(&self.cluster, cluster::Needs::of_chains())?;
         let pools = snapshot.pools();
         let now = Timestamp::now();
         let row = |pool| Row {

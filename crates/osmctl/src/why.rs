@@ -38,13 +38,7 @@ pub struct Why {
 impl Why {
     /// Reads the cluster and prints.
     pub fn run(self) -> Result<ExitCode> {
-        let needs = cluster::Needs {
-            profiles: true,
-            settings: true,
-            events: true,
-            ..cluster::Needs::default()
-        };
-        let snapshot = cluster::read(&self.cluster, needs)?;
+        let snapshot = cluster::read(&self.cluster, cluster::Needs::of_chains())?;
         let pools = snapshot.pools();
         let pool = snapshot::find(&pools, &self.pool)?;
         let links = chain::chain(&snapshot, pool, Timestamp::now());

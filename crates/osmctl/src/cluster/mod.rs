@@ -82,6 +82,18 @@ pub struct Needs {
     pub events: bool,
 }
 
+impl Needs {
+    /// What the [chain](crate::chain) of a pool shows.
+    pub fn of_chains() -> Self {
+        Self {
+            profiles: true,
+            settings: true,
+            events: true,
+            ..Self::default()
+        }
+    }
+}
+
 /// Reads a cluster.
 ///
 /// # Errors
