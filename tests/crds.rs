@@ -122,30 +122,19 @@ async fn objects_of_the_go_implementation_live_on_under_our_definitions() -> Res
     let _: OperatingSystemProfile = serde_json::from_value(serde_json::to_value(&profile)?)?;
     let _: OperatingSystemConfig = serde_json::from_value(serde_json::to_value(&config)?)?;
 
-    // Both can still be changed: metadata, and a config's content, as it has no digest.
+    // Both can still be changed: metadata, and whose the config is.
     for (api, name) in [(&profiles, "stored"), (&configs, "pool-kube-system-config")] {
         patch(api, name, json!({"metadata": {"labels": {"a": "b"}}})).await?;
     }
     patch(
         &configs,
         "pool-kube-system-config",
-        json!({"spec": {"osVersion": "9.5", "bootstrapConfig": {"files": []}}}),
+        json!({"spec": {"poolRef": pool("1")}}),
     )
     .await?;
-    // The same holds for what osc-controller makes of it; from then on the digest counts.
-    patch(
-        &configs,
-        "pool-kube-system-config",
-        json!({"spec": {"digest": "1", "bootstrapConfig": {"modules": null}}}),
-    )
-    .await?;
-    let message = refused(
-        &configs,
-        "pool-kube-system-config",
-        json!({"spec": {"osName": "rhel"}}),
-    )
-    .await?;
-    assert!(message.contains("is written by osc-controller"), "{message}");
+    let other = json!({"spec": {"poolRef": {"uid": "2"}}});
+    let message = refused(&configs, "pool-kube-system-config", other).await?;
+    assert!(message.contains("belongs to one pool"), "{message}");
 
     let message = refused(&profiles, "stored", json!({"spec": {"osVersion": "9"}})).await?;
     assert!(
@@ -217,65 +206,48 @@ async fn modules_of_any_shape_are_kept_as_they_are() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_configs_content_changes_only_with_its_digest() -> Result<()> {
+async fn a_config_belongs_to_one_pool_for_ever() -> Result<()> {
     let configs = configs(&ours().await?.admin()?);
-    create(&configs, config("digests")).await?;
+    // As versions before this one stored it: it may become one of this version, for the same pool.
+    create(&configs, config("older")).await?;
     for change in [
-        json!({"osName": "rhel"}),
-        json!({"osName": null}),
-        json!({"cloudProvider": {"name": "azure"}}),
-        json!({"cloudProvider": {"spec": {"a": "b"}}}),
-        json!({"provisioningUtility": "ignition"}),
-        json!({"bootstrapConfig": {"files": []}}),
-        json!({"bootstrapConfig": {"files": [{"path": "/a", "permissions": 644, "content": {"inline": {"data": "b"}}}]}}),
-        json!({"bootstrapConfig": {"units": [{"name": "a.service", "enable": false, "content": "[Unit]\n"}]}}),
-        json!({"bootstrapConfig": {"userSSHKeys": ["ssh-ed25519 BBBB intruder"]}}),
-        json!({"provisioningConfig": {"files": [{"path": "/b", "permissions": 644, "content": {"inline": {"data": "b"}}}]}}),
-        json!({"provisioningConfig": {"modules": {"runcmd": ["true"]}}}),
-        // Fields that the schema does not know, which the rule must see nevertheless.
-        json!({"bootstrapConfig": {"modules": {"runcmd": ["true"]}}}),
-        json!({"bootstrapConfig": {"modules": {"runcmd": null, "bootcmd": [["systemctl", "start", "a.service"]]}}}),
-        json!({"bootstrapConfig": {"modules": {"apt": {"sources": {"a": {"source": "c"}}}}}}),
-        json!({"bootstrapConfig": {"modules": {"apt": {"sources": {"a": null, "b": {"source": "b"}}}}}}),
-        json!({"bootstrapConfig": {"modules": null}}),
-        json!({"lateBound": []}),
-        json!({"lateBound": [{"id": "api/token", "kind": "KubeletToken"}]}),
-        json!({"digest": null}),
+        json!({"machineDeployment": {"uid": "2"}}),
+        json!({"machineDeployment": null}),
+        json!({"machineDeployment": null, "poolRef": pool("2")}),
     ] {
-        let message = refused(&configs, "digests", json!({"spec": change.clone()})).await?;
+        let message = refused(&configs, "older", json!({"spec": change.clone()})).await?;
         assert!(
-            message.contains("is written by osc-controller"),
+            message.contains("belongs to one MachineDeployment"),
             "{change}: {message}"
         );
     }
-    // What is not content needs no new digest.
+    let mut converted = configs.get("older").await?;
+    converted.data = json!({"spec": {"poolRef": pool("1")}});
+    let converted = configs
+        .replace("older", &PostParams::default(), &converted)
+        .await?;
+    // The API server adds no defaults, so that the spec says whose it is and nothing else.
+    assert_eq!(converted.data["spec"], json!({"poolRef": pool("1")}));
     for change in [
-        json!({"machineDeployment": {"revision": "2", "templateDigest": "u"}}),
-        json!({"profile": {"version": "v1.0.1", "digest": "q"}}),
-        json!({"osVersion": "26.04"}),
-        json!({"digest": "2222", "osName": "rhel", "bootstrapConfig": {"modules": {"runcmd": ["true"]}}}),
+        json!({"poolRef": {"uid": "2"}}),
+        json!({"poolRef": {"kind": "MachinePool"}}),
+        json!({"poolRef": null}),
     ] {
-        patch(&configs, "digests", json!({"spec": change.clone()}))
-            .await
-            .with_context(|| change.to_string())?;
+        let message = refused(&configs, "older", json!({"spec": change.clone()})).await?;
+        assert!(message.contains("belongs to one pool"), "{change}: {message}");
     }
+    // It may go back to the form before, after a rollback: the version before this one does not know the field.
+    let mut before = config("older")["spec"].clone();
+    before["poolRef"] = Value::Null;
+    before["machineDeployment"]["uid"] = json!("2");
+    refused(&configs, "older", json!({"spec": before.clone()})).await?;
+    before["machineDeployment"]["uid"] = json!("1");
+    patch(&configs, "older", json!({"spec": before})).await?;
     Ok(())
 }
 
-#[tokio::test]
-async fn an_empty_config_can_be_filled_by_and_by() -> Result<()> {
-    let configs = configs(&ours().await?.admin()?);
-    let mut empty = config("empty");
-    empty["spec"] = json!({"machineDeployment": {"namespace": "kube-system", "name": "p", "uid": "1", "templateDigest": "t"}});
-    create(&configs, empty).await?;
-    patch(&configs, "empty", json!({"spec": config("empty")["spec"]})).await?;
-    refused(
-        &configs,
-        "empty",
-        json!({"spec": {"bootstrapConfig": {"files": []}}}),
-    )
-    .await?;
-    Ok(())
+fn pool(uid: &str) -> Value {
+    json!({"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment", "namespace": "kube-system", "name": "pool", "uid": uid})
 }
 
 #[tokio::test]
@@ -299,7 +271,11 @@ async fn status_is_a_subresource_of_its_own() -> Result<()> {
         (
             &configs,
             json!({"conditions": condition("Rendered"),
-            "rendered": {"generation": 1, "digest": "1111", "revision": "1", "userDataBytes": {"bootstrap": 15000, "provisioning": 5_000_000_000_i64}},
+            "rendered": {"generation": 0, "digest": "1111", "revision": "1", "templateDigest": "t", "settingsDigest": "s",
+                "profile": {"namespace": "kube-system", "name": "osp-ubuntu", "version": "v1.0.0", "digest": "p", "templateEngine": "Handlebars"},
+                "apiServer": "https://a:6443", "userDataBytes": {"bootstrap": 15000, "provisioning": 5_000_000_000_i64},
+                "osName": "ubuntu", "cloudProvider": "aws", "provisioningUtility": "cloud-init", "bootstrap": "H4sI", "provisioning": "H4sI",
+                "lateBound": [{"id": "api/token", "kind": "ApiToken"}], "kubeletKubeconfig": "k", "needsKubeconfigSecret": true},
             "published": {"digest": "1111", "revision": "1", "bootstrapSecret": "b", "provisioningSecret": "p", "credentialExpires": "2026-01-01T00:00:00Z"},
             "retired": {"uid": "1", "generation": 1}}),
         ),
@@ -380,6 +356,11 @@ async fn tables_have_the_columns_that_people_look_for() -> Result<()> {
     let control_plane = ours().await?;
     let client = control_plane.admin()?;
     create(&configs(&client), config("table")).await?;
+    let rendered = json!({"status": {"rendered": {"generation": 0, "digest": "1111", "revision": "1",
+        "profile": {"namespace": "kube-system", "name": "osp-ubuntu", "version": "v1.0.0", "digest": "p"}}}});
+    configs(&client)
+        .patch_status("table", &PatchParams::default(), &Patch::Merge(rendered))
+        .await?;
     create(&profiles(&client), profile("table")).await?;
     let table = async |plural: &str| -> Result<(Vec<String>, Vec<Value>)> {
         let request = http::Request::get(format!("{GROUP}/namespaces/default/{plural}/table"))

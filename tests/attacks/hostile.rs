@@ -160,7 +160,7 @@ async fn withstood(world: &World, service: Service, answer: Answer, told: &str) 
         })
         .await?;
     }
-    let peak = world.installed.process(service)?.peak_rss_bytes()?;
+    let peak = world.installed.process(service)?.usage()?.peak_rss;
     println!("{name}, {answer:?}: at most {} MiB", peak >> 20);
     ensure!(peak < MEMORY, "{name}, {answer:?}: {} MiB", peak >> 20);
     Ok(())

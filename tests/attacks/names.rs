@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
+use osm_api::content::ContentView;
 use osm_api::rbac::Service;
 use osm_api::{MachineDeployment, names};
 use osm_testkit::{Options, check, machine_controller, wait_for};
@@ -157,7 +158,7 @@ impl World {
     /// uid of the pool that has the config.
     async fn holder(&self) -> Result<Option<String>> {
         let config = self.config(OLDER.0).await?;
-        Ok(Some(config.spec.machine_deployment.context("a pool")?.uid))
+        Ok(Some(ContentView::of(&config).pool().context("a pool")?.uid))
     }
 
     /// Waits for the Event that says what machines of the younger pool would boot with.

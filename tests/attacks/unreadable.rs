@@ -7,6 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use osm_api::condition;
+use osm_api::content::ContentView;
 use osm_api::names;
 use osm_api::profile::OperatingSystemProfileStatus;
 use osm_api::rbac::Service;
@@ -158,14 +159,16 @@ async fn a_value_of_a_newer_version_is_reported_and_the_config_is_rendered_again
     works(&world, "first").await?;
     let crds: Api<CustomResourceDefinition> = Api::all(world.managed.clone());
     for (crd, field) in [
-        ("operatingsystemprofiles.operatingsystemmanager.k8c.io", "/osName"),
+        (
+            "operatingsystemprofiles.operatingsystemmanager.k8c.io",
+            "/spec/properties/osName",
+        ),
         (
             "operatingsystemconfigs.operatingsystemmanager.k8c.io",
-            "/profile/properties/templateEngine",
+            "/status/properties/rendered/properties/profile/properties/templateEngine",
         ),
     ] {
-        let path =
-            format!("/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties{field}/enum/-");
+        let path = format!("/spec/versions/0/schema/openAPIV3Schema/properties{field}/enum/-");
         let patch = serde_json::from_value(json!([{"op": "add", "path": path, "value": "Tomorrow"}]))?;
         crds.patch(crd, &PatchParams::default(), &Patch::<()>::Json(patch))
             .await?;
@@ -188,12 +191,13 @@ async fn a_value_of_a_newer_version_is_reported_and_the_config_is_rendered_again
     ensure!(!message.contains("Tomorrow"), "{message}");
 
     let config = names::config_name("first", "kube-system");
-    let path = format!("{GROUP}/{NAMESPACE}/operatingsystemconfigs/{config}");
-    let tomorrow = json!({"spec": {"digest": "of tomorrow", "profile": {"templateEngine": "Tomorrow"}}});
+    let path = format!("{GROUP}/{NAMESPACE}/operatingsystemconfigs/{config}/status");
+    let tomorrow =
+        json!({"status": {"rendered": {"digest": "of tomorrow", "profile": {"templateEngine": "Tomorrow"}}}});
     send(&world.managed, "PATCH", &path, &tomorrow, 0).await?;
     counts(&world, Service::OscController, "operatingsystemconfigs").await?;
     wait_for("the config to be rendered again", DEADLINE, async || {
-        check(world.config("first").await?.spec.digest.as_deref() != Some("of tomorrow"))
+        check(ContentView::of(&world.config("first").await?).digest() != Some("of tomorrow"))
     })
     .await?;
     world.stamp("first", 2).await?;

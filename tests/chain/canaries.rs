@@ -16,6 +16,7 @@ use kube::discovery::verbs;
 use osm_api::digest::sha256_hex;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::{Installation, Service};
+use osm_testkit::fixtures;
 use osm_testkit::{Options, installation};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
@@ -137,7 +138,11 @@ async fn objects(world: &World) -> Result<Vec<Written>> {
                     }
                     _ => {}
                 }
-                all.push((place, value.to_string()));
+                let mut text = value.to_string();
+                if resource.kind == "OperatingSystemConfig" {
+                    text = fixtures::with_documents(&serde_json::from_value(value)?)?;
+                }
+                all.push((place, text));
             }
         }
     }

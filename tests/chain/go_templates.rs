@@ -7,6 +7,7 @@ use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_testkit::fixtures;
 use osm_testkit::{Options, machine_controller};
 use serde_json::json;
 
@@ -83,7 +84,7 @@ async fn an_existing_profile_works_as_it_is() -> Result<()> {
         review.status.is_some_and(|status| status.allowed),
         "the kubelet can't join"
     );
-    let config = serde_json::to_string(&world.config("pool").await?)?;
+    let config = fixtures::with_documents(&world.config("pool").await?)?;
     for token in [token, setup_token] {
         assert!(!config.contains(token), "a token stands in the custom resource");
     }

@@ -11,11 +11,13 @@ use k8s_openapi::api::rbac::v1::Role;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, ResourceExt};
-use osm_api::config::{LateBound, LateBoundKind, OperatingSystemConfig};
+use osm_api::config::{LateBound, LateBoundKind, OperatingSystemConfigSpec};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::File;
-use osm_api::rbac::Service;
+use osm_api::rbac::{Installation, Service};
+use osm_api::{Joining, content};
 use osm_testkit::control_plane::AuditEvent;
+use osm_testkit::fixtures;
 use osm_testkit::{Options, check, wait_for};
 use secret_syncer::model::hmac_key::{DATA_KEY, HmacKey};
 use secret_syncer::model::seal::seal;
@@ -23,7 +25,7 @@ use secret_syncer::model::view::SecretView;
 use serde_json::{Value, json};
 
 use crate::joining::{CONTROLLERS, join, rights};
-use crate::world::{DEADLINE, NAMESPACE, UserData, World};
+use crate::world::{self, DEADLINE, NAMESPACE, UserData, World};
 
 /// What a machine of such a pool has.
 #[derive(Clone)]
@@ -50,47 +52,50 @@ async fn start(options: Options, pool: &str) -> Result<(World, Machine)> {
 
 /// Renders content whose provisioning stage has the API token and fetches the kubeconfig, and confirms it.
 async fn need_tokens_later(world: &World, pool: &str, text: &str) -> Result<()> {
-    let mut config = world.config(pool).await?;
-    config.spec.late_bound.push(LateBound {
+    let config = world.config(pool).await?;
+    let mut content = content::into_content(config)?;
+    content.late_bound.push(LateBound {
         id: "kubelet/kubeconfig-secret-name".into(),
         kind: LateBoundKind::KubeconfigSecretName,
         source: None,
     });
-    config.spec.late_bound.dedup();
-    config.spec.kubelet_kubeconfig = Some(kubeconfig(world)?);
+    content.late_bound.dedup();
+    content.kubelet_kubeconfig = Some(kubeconfig(world)?);
     let join = "%%osm-late{api/token,raw}%% %%osm-late{kubelet/kubeconfig-secret-name,raw}%%";
-    render(world, config, join, text).await
+    render(world, pool, content, join, text).await
 }
 
-/// Renders content whose provisioning stage has this join file and text besides, and confirms it.
-async fn render(world: &World, mut config: OperatingSystemConfig, join: &str, text: &str) -> Result<()> {
+/// Renders content whose provisioning stage has this join file and text besides.
+async fn render(
+    world: &World,
+    pool: &str,
+    mut content: OperatingSystemConfigSpec,
+    join: &str,
+    text: &str,
+) -> Result<()> {
     let file = |path: &str, data: &str| {
         let file = json!({"path": path, "permissions": 600, "content": {"inline": {"data": data}}});
         serde_json::from_value::<File>(file)
     };
-    let spec = &mut config.spec;
-    let files = &mut spec.provisioning_config.files;
+    let files = &mut content.provisioning_config.files;
     files.retain(|file| file.path != "/etc/join" && file.path != "/etc/later");
     files.extend([file("/etc/join", join)?, file("/etc/later", text)?]);
-    let name = config.name_any();
-    let digest = osm_api::digest::sha256_hex(format!("{name} {join} {text}").as_bytes());
-    config.spec.digest = Some(digest.clone());
-    let configs = world.configs();
-    let written = wait_for("the config to be written", DEADLINE, async || {
-        // secret-syncer may write the status meanwhile.
-        let mut config = config.clone();
-        config.metadata = configs.get(&name).await?.metadata;
-        Ok(Some(
-            configs.replace(&name, &PostParams::default(), &config).await?,
-        ))
-    })
-    .await?;
-    let rendered =
-        json!({"status": {"rendered": {"generation": written.metadata.generation, "digest": digest}}});
-    let patch = Patch::Merge(&rendered);
+    let config = world.config(pool).await?;
+    let described = config
+        .status
+        .clone()
+        .unwrap_or_default()
+        .rendered
+        .context("rendered")?;
+    let mut rendered = serde_json::to_value(content::pack(&content, true, described))?;
+    if content.kubelet_kubeconfig.is_none() {
+        // A merge patch removes what is null.
+        rendered["kubeletKubeconfig"] = Value::Null;
+    }
+    let patch = Patch::Merge(json!({"status": {"rendered": rendered}}));
     world
         .configs()
-        .patch_status(&name, &PatchParams::default(), &patch)
+        .patch_status(&config.name_any(), &PatchParams::default(), &patch)
         .await?;
     Ok(())
 }
@@ -222,7 +227,7 @@ async fn the_token_in_the_document_opens_the_kubeconfig_and_the_documents_and_no
         assert!(is_forbidden(secrets.get(name).await), "{name}");
     }
     let (config, logs) = (
-        serde_json::to_string(&world.config("p").await?)?,
+        fixtures::with_documents(&world.config("p").await?)?,
         world.installed.logs(),
     );
     for token in [&p.token, &kubelet] {
@@ -263,12 +268,12 @@ async fn the_token_in_the_document_opens_the_kubeconfig_and_the_documents_and_no
     fetch_kubeconfig(&world, &p).await?;
 
     // A document that has both tokens in it and fetches nothing: they are bound to a Secret without content.
-    let mut config = world.config("p").await?;
-    config.spec.kubelet_kubeconfig = None;
+    let mut content = content::into_content(world.config("p").await?)?;
+    content.kubelet_kubeconfig = None;
     let kind = LateBoundKind::KubeconfigSecretName;
-    config.spec.late_bound.retain(|late| late.kind != kind);
+    content.late_bound.retain(|late| late.kind != kind);
     let join = "%%osm-late{api/token,raw}%% %%osm-late{kubelet/token,raw}%%";
-    render(&world, config, join, "three").await?;
+    render(&world, "p", content, join, "three").await?;
     let third = wait_for("both tokens", DEADLINE, async || {
         let third = boot(&world, world.machine("p", 1).await?).await?;
         Ok(third.kubeconfig_secret.contains("ey").then_some(third))
@@ -615,6 +620,47 @@ async fn it_goes_when_no_token_may_fetch_it_and_with_its_pool_at_once() -> Resul
 #[tokio::test(flavor = "multi_thread")]
 async fn a_go_template_prints_both_tokens_in_the_provisioning_document() -> Result<()> {
     let world = World::start(Options::default()).await?;
+    let printed = go_template(&world).await?;
+    assert!(printed.kubelet_token != printed.token);
+    Ok(())
+}
+
+/// The kubeconfig then has the pool's own token, with which a machine joins through csr-approver, and only as a Machine of this pool.
+#[tokio::test(flavor = "multi_thread")]
+async fn in_mode_approved_a_go_template_prints_the_one_token_twice_and_a_machine_joins_with_it() -> Result<()>
+{
+    let options = Options {
+        controllers: vec!["csrsigning"],
+        ..Options::default()
+    };
+    let installation = Installation {
+        joining: Joining::Approved,
+        ..world::installation()
+    };
+    let mut world = World::start_as_without_services(options, installation).await?;
+    world.installed.start_all().await?;
+    let printed = go_template(&world).await?;
+    assert_eq!(printed.kubelet_token, printed.token);
+    let pool = world.with_set("p", printed.kubelet_token.clone()).await?;
+    world.machine_of(&pool, "p-1").await?;
+    let who = join(&world, &printed.kubelet_token, "p-1").await;
+    assert_eq!(
+        who.map_err(|error| error.context(world.installed.logs()))?,
+        "system:node:p-1 of system:nodes"
+    );
+    let other = world.pool_of("other", "openstack").await?;
+    world.machine_of(&other, "other-1").await?;
+    world.ask_as(&printed.kubelet_token, "foreign", "other-1").await?;
+    world.denied("foreign", "ForeignMachine").await
+}
+
+/// What a template of the Go implementation prints for a machine.
+struct Printed {
+    token: String,
+    kubelet_token: String,
+}
+
+async fn go_template(world: &World) -> Result<Printed> {
     let file = |path: &str, data: &str| json!({"path": path, "content": {"inline": {"data": data}}});
     world
         .apply(&json!({
@@ -649,9 +695,12 @@ async fn a_go_template_prints_both_tokens_in_the_provisioning_document() -> Resu
     assert_eq!(content(&document, "/etc/token")?, token);
     let kubeconfig = content(&document, "/etc/kubeconfig")?;
     let kubelet = kubeconfig.split_once("token: ").context("a token")?.1.trim();
-    assert!(world.is_alive(kubelet).await? && kubelet != token);
-    assert_eq!(documents(&world).await?.len(), 1);
-    let secret = names::kubeconfig_secret_name(&pool_id(&world).await?);
+    assert!(world.is_alive(kubelet).await?);
+    assert_eq!(documents(world).await?.len(), 1);
+    let secret = names::kubeconfig_secret_name(&pool_id(world).await?);
     assert_eq!(secrets.get(&secret).await?.data, None);
-    Ok(())
+    Ok(Printed {
+        token: token.to_owned(),
+        kubelet_token: kubelet.to_owned(),
+    })
 }

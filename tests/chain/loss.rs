@@ -218,21 +218,7 @@ async fn the_namespace_of_the_secrets_goes_and_comes_back() -> Result<()> {
 async fn a_config_edited_by_hand_is_put_right_and_never_published() -> Result<()> {
     let world = published().await?;
     let observer = world.observe().await?;
-    let generation = world.config("p").await?.metadata.generation.unwrap();
-    let content = json!({"spec": {"bootstrapConfig": {"files": []}}});
-    let refused = world
-        .configs()
-        .patch(
-            "p-kube-system-config",
-            &PatchParams::default(),
-            &Patch::Merge(&content),
-        )
-        .await;
-    assert!(
-        refused.unwrap_err().to_string().contains("osc-controller"),
-        "content does not change without its digest"
-    );
-    let stolen = json!({"spec": {"machineDeployment": {"uid": "another"}}});
+    let stolen = json!({"spec": {"poolRef": {"uid": "another"}}});
     let refused = world
         .configs()
         .patch(
@@ -241,28 +227,38 @@ async fn a_config_edited_by_hand_is_put_right_and_never_published() -> Result<()
             &Patch::Merge(&stolen),
         )
         .await;
-    assert!(
-        refused
-            .unwrap_err()
-            .to_string()
-            .contains("belongs to one MachineDeployment")
-    );
-    let both = json!({"spec": {"digest": "by hand", "bootstrapConfig": {"files": []}}});
-    world
-        .configs()
-        .patch(
-            "p-kube-system-config",
-            &PatchParams::default(),
-            &Patch::Merge(&both),
-        )
-        .await?;
-    wait_for("the edit to be put right", DEADLINE, async || {
-        let config = world.config("p").await?;
-        let content = ContentView::of(&config);
-        let put_right = content.digest() != Some("by hand") && content.publishable().is_some();
-        check(put_right && config.metadata.generation > Some(generation))
+    assert!(refused.unwrap_err().to_string().contains("belongs to one pool"));
+    let (configs, name, merge) = (world.configs(), "p-kube-system-config", PatchParams::default());
+    let status = serde_json::to_value(world.config("p").await?.status)?["rendered"].clone();
+    let spec = json!({"spec": {"digest": "by hand", "bootstrapConfig": {"files": []}}});
+    configs.patch(name, &merge, &Patch::Merge(&spec)).await?;
+    wait_for("the spec to be put right", DEADLINE, async || {
+        check(ContentView::of(&world.config("p").await?).is_of_this_form())
     })
     .await?;
+    let rendered = json!({"status": {"rendered": {"digest": "by hand", "revision": "9"}}});
+    configs
+        .patch_status(name, &merge, &Patch::Merge(&rendered))
+        .await?;
+    wait_for("the status to be put right", DEADLINE, async || {
+        let now = serde_json::to_value(world.config("p").await?.status)?["rendered"].clone();
+        check(now == status)
+    })
+    .await?;
+    // Documents of one's own under the old digest: they are read only when something has to be published.
+    let altered = json!({"status": {"rendered": {"bootstrap": "H4sIAAAAAAAA/6uuBQBDv6ajAgAAAA=="}}});
+    configs
+        .patch_status(name, &merge, &Patch::Merge(&altered))
+        .await?;
+    let before = world.bootstrap("p").await?;
+    world.delete(&world.secrets(), &before.name_any()).await?;
+    world.machine("p", 1).await?;
+    wait_for("the documents to be put right", DEADLINE, async || {
+        let config = world.config("p").await?;
+        check(ContentView::of(&config).content().is_ok())
+    })
+    .await?;
+    world.says("p", "Published", true, "Published").await?;
     world.machine("p", 1).await?;
     assert!(
         observer

@@ -147,7 +147,7 @@ async fn a_restart_with_5000_pools_fits_into_memory() -> Result<()> {
                 Ok(Some(()))
             })
             .await?;
-            let peak = world.installed.process(service)?.peak_rss_bytes()? >> 20;
+            let peak = world.installed.process(service)?.usage()?.peak_rss >> 20;
             println!("{}, {pools} pools: {peak} MiB", service.name());
             ensure!(
                 peak < MEMORY >> 20,

@@ -12,6 +12,7 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use osm_api::condition::{PUBLISHED, RENDERED};
+use osm_api::content::ContentView;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::{ClusterKind, Service};
 use osm_testkit::control_plane::AuditEvent;
@@ -121,7 +122,10 @@ fn compare(service: Service, asked: &[(ClusterKind, Vec<AuditEvent>)]) -> Vec<St
     for (cluster, events) in asked {
         for event in events.iter().filter(|event| event.user == user(service)) {
             // May everybody do who has an identity.
-            let asks_itself = event.resource == "selfsubjectaccessreviews";
+            let asks_itself = matches!(
+                event.resource.as_str(),
+                "selfsubjectaccessreviews" | "selfsubjectrulesreviews"
+            );
             let by: Vec<&Single> = table
                 .iter()
                 .filter(|right| covers(right, *cluster, event))
@@ -182,6 +186,7 @@ fn calls_without_a_right_and_rights_without_a_call_are_found() {
         namespace: namespace.to_owned(),
         name: "x".to_owned(),
         code,
+        ..AuditEvent::default()
     };
     let wrong =
         |cluster: ClusterKind, event: AuditEvent| compare(Service::SecretSyncer, &[(cluster, vec![event])]);
@@ -447,9 +452,25 @@ async fn takeover(world: &World) -> Result<()> {
         .map(drop)
 }
 
-/// What a pool's identity consists of, deleted or altered.
+/// What a pool's identity consists of, deleted or altered; its config, altered.
 async fn repairs(world: &World) -> Result<()> {
     let config = names::config_name("p", "kube-system");
+    let edits = [
+        json!({"metadata": {"labels": {names::POOL: null}}}),
+        json!({"spec": {"osVersion": "1"}}),
+    ];
+    for edit in edits {
+        let merge = PatchParams::default();
+        world
+            .configs()
+            .patch(&config, &merge, &Patch::Merge(&edit))
+            .await?;
+        wait_for("the config to be put right", DEADLINE, async || {
+            let config = world.configs().get(&config).await?;
+            check(ContentView::of(&config).is_of_this_form() && config.labels().contains_key(names::POOL))
+        })
+        .await?;
+    }
     let of_p = |meta: &kube::core::ObjectMeta| {
         meta.annotations.as_ref().and_then(|all| all.get(names::CONFIG)) == Some(&config)
     };
@@ -512,21 +533,22 @@ async fn approvals(world: &World) -> Result<()> {
     approver::let_pools_ask(world).await?;
     let pool = world.pool_of("joining", "openstack").await?;
     world.machine_of(&pool, "joining-1").await?;
-    let approved = async |request: &str| {
+    let approved = async |request: &str, wanted: &str| {
         wait_for(&format!("{request} to be approved"), DEADLINE, async || {
             let decision = world.decision(request).await?;
-            check(decision.is_some_and(|(type_, reason)| {
-                (type_.as_str(), reason.as_str()) == ("Approved", "PoolMachine")
-            }))
+            check(
+                decision
+                    .is_some_and(|(type_, reason)| (type_.as_str(), reason.as_str()) == ("Approved", wanted)),
+            )
         })
         .await
     };
     world.ask_as(&pool.token, "first", "joining-1").await?;
-    approved("first").await?;
+    approved("first", "PoolMachine").await?;
     world.ask_as(&pool.token, "second", "joining-1").await?;
     world.pending("AlreadyApproved", 1).await?;
     world.let_a_claim_expire("joining-1").await?;
-    approved("second").await?;
+    approved("second", "ApprovedAgain").await?;
     let foreign = world.pool_of("foreign", "openstack").await?;
     world.ask_as(&foreign.token, "third", "joining-1").await?;
     world.denied("third", "ForeignMachine").await?;

@@ -12,6 +12,7 @@ use kube::{Api, ResourceExt};
 use osm_api::condition;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::Service;
+use osm_testkit::fixtures;
 use osm_testkit::installation::IDENTITIES;
 use osm_testkit::{Options, check, wait_for};
 use serde_json::{Value, json};
@@ -175,16 +176,16 @@ async fn what_is_published_is_renewed_and_restored_without_sources_settings_and_
 
     // Edited by hand while nobody is there to put it right.
     world.installed.kill9(Service::OscController)?;
-    let edit = json!({"spec": {"digest": "by hand", "bootstrapConfig": {"files": []}}});
+    let edit = json!({"status": {"rendered": {"bootstrap": "by hand"}}});
     world
         .configs()
-        .patch(
+        .patch_status(
             &names::config_name("p", "kube-system"),
             &PatchParams::default(),
             &Patch::Merge(&edit),
         )
         .await?;
-    outlives_a_restart(&mut world, "AwaitingRendering", "first-plain").await?;
+    outlives_a_restart(&mut world, "ContentAltered", "first-plain").await?;
     world.installed.start(Service::OscController).await?;
     world.says("p", "Published", true, "Published").await?;
     assert!(!world.installed.logs().contains("first-plain"));
@@ -329,7 +330,7 @@ async fn every_kind_of_source_is_followed() -> Result<()> {
         world.says("p", "Published", true, "Published").await?;
     }
     assert_eq!(observer.absences(), Vec::<String>::new());
-    let text = serde_json::to_string(&world.config("p").await?)?;
+    let text = fixtures::with_documents(&world.config("p").await?)?;
     assert!(
         !text.contains("fourth-") && !world.installed.logs().contains("fourth-"),
         "{}",

@@ -10,6 +10,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use osm_api::config::OperatingSystemConfig;
+use osm_api::content::ContentView;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::OperatingSystemProfile;
 use osm_api::rbac::{Installation, Service};
@@ -201,6 +202,11 @@ async fn a_cluster_of_the_go_implementation_is_taken_over_and_can_be_handed_back
             REVISION.to_string()
         );
         assert_eq!(secret.immutable, None, "the next change is one write");
+        // Its cloudProvider.spec can hold credentials of the cloud.
+        wait_for("the spec to be emptied", DEADLINE, async || {
+            check(ContentView::of(&world.config(pool).await?).is_of_this_form())
+        })
+        .await?;
     }
     let mut absent = observer.absences();
     absent.sort_unstable();

@@ -305,7 +305,7 @@ async fn secrets_of_others_cost_nothing() -> Result<()> {
     world.pool("p", "osp-tiny").await?;
     world.stamp("p", 1).await?;
     world.machine("p", 1).await?;
-    let peak = |world: &World| world.installed.process(Service::SecretSyncer)?.peak_rss_bytes();
+    let peak = |world: &World| anyhow::Ok(world.installed.process(Service::SecretSyncer)?.usage()?.peak_rss);
     let before = peak(&world)?;
     let create = |n: usize| {
         let secrets = world.secrets();

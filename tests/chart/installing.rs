@@ -114,7 +114,7 @@ async fn config_says(client: &Client, place: (&str, &str), word: &str, says: boo
         DEADLINE,
         async || {
             let found = configs.get(&names::config_name(pool, "kube-system")).await?;
-            check(serde_json::to_string(&found.spec)?.contains(word) == says)
+            check(fixtures::with_documents(&found)?.contains(word) == says)
         },
     )
     .await

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::discovery::{self, Scope};
+use osm_api::Joining;
 use osm_api::definitions;
 use osm_api::rbac::{ClusterKind, Installation, Service};
 use osm_testkit::helm::{Helm, chart, ci_values, kubeconform};
@@ -94,6 +95,8 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
     let management = ["--set=topology=management", &secrets[0], &secrets[1], &secrets[2]];
     let base = || Installation {
         namespace: "osm".to_owned(),
+        // The default of the chart.
+        joining: Joining::Approved,
         ..Installation::default()
     };
     let namespaces = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
@@ -105,6 +108,7 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
             vec!["--set=settings.credentials.nodeBootstrap.kind=bootstrapToken,joining=static"],
             Installation {
                 bootstrap_tokens: true,
+                joining: Joining::Static,
                 ..base()
             },
             &ClusterKind::ALL,
@@ -121,6 +125,7 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
             vec!["--set=topology=worker,bootstrapTokens=true,joining=static"],
             Installation {
                 bootstrap_tokens: true,
+                joining: Joining::Static,
                 ..base()
             },
             &[ClusterKind::Worker],

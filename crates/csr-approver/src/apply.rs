@@ -1,9 +1,10 @@
-//! Executes a plan: reads the Node, makes the claim, writes the decision. Each step only narrows what the plan allows.
+//! Executes a plan: reads the Machine and the Node, makes the claim, writes the decision. Each step only narrows what the plan allows.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams, PostParams};
 use osm_api::{PoolRef, Reason};
 use osm_runtime::RequestError;
@@ -14,24 +15,40 @@ use osm_runtime::{status, watch};
 use serde_json::json;
 
 use crate::claim::{self, Claim, Standing};
-use crate::plan::{Decided, Decision, Gathered, Plan};
+use crate::live;
+use crate::plan::{self, Approval, Decided, Decision, Plan};
 use crate::request::Request;
 use crate::state::State;
-use crate::verdict::{Denial, Wait};
+use crate::verdict::{Denial, Refusal, Wait};
 use crate::views::ClaimView;
 
 /// What has become of a request.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// The name of the node, and what it joins as.
-    Approved {
-        node: String,
-        joins_as: String,
-    },
+    Approved(Approved),
     Denied(Denial),
     Waiting(Wait),
     /// It no longer exists.
     Gone,
+}
+
+/// What was approved.
+#[derive(Clone, Debug)]
+pub struct Approved {
+    pub node: String,
+    /// `namespace/name` of the Machine, or of the MachineDeployment of an edge pool; the node's name for a serving certificate.
+    pub joins_as: String,
+    /// The same object, if another request was approved for it before. That approval led to no Node.
+    pub again: Option<ObjectReference>,
+}
+
+impl Approved {
+    pub fn reason(&self) -> Reason {
+        match self.again {
+            Some(_) => Reason::ApprovedAgain,
+            None => Reason::PoolMachine,
+        }
+    }
 }
 
 /// A request with its outcome.
@@ -49,7 +66,7 @@ pub struct Results {
 }
 
 /// Does what the plan says. A request that the API server refuses stops no other one; an API server that does not answer stops all.
-pub async fn apply(state: &State, gathered: &Gathered, plan: Plan) -> Results {
+pub async fn apply(state: &State, now: Timestamp, plan: Plan) -> Results {
     let mut results = Results {
         applied: Vec::new(),
         failure: None,
@@ -60,7 +77,7 @@ pub async fn apply(state: &State, gathered: &Gathered, plan: Plan) -> Results {
         decision,
     } in plan.decided
     {
-        match act(state, &request, decision, gathered.now).await {
+        match act(state, &request, decision, now).await {
             Ok(outcome) => results.applied.push(Applied {
                 request,
                 pool,
@@ -89,60 +106,92 @@ async fn act(
 ) -> Result<Outcome, RequestError> {
     match decision {
         Decision::Wait(wait) => Ok(Outcome::Waiting(wait)),
-        Decision::Deny(denial) => {
-            let is_written = write(state, request, "Denied", denial.reason(), &denial.to_string()).await?;
-            Ok(if is_written {
-                Outcome::Denied(denial)
-            } else {
-                Outcome::Gone
-            })
-        }
+        Decision::Deny(denial) => deny(state, request, denial).await,
         Decision::ApproveServing => {
             let node = request.node().unwrap_or_default().to_owned();
             let message = "machine-controller has recorded these addresses for the Machine of the node";
             let is_written = write(state, request, "Approved", Reason::PoolMachine, message).await?;
-            let joins_as = node.clone();
             Ok(if is_written {
-                Outcome::Approved { node, joins_as }
+                Outcome::Approved(Approved {
+                    joins_as: node.clone(),
+                    node,
+                    again: None,
+                })
             } else {
                 Outcome::Gone
             })
         }
-        Decision::Approve(claim) => approve(state, request, claim, now).await,
+        Decision::Approve(approval) => {
+            let live = live::bearer(state, &approval.bearer).await?;
+            match plan::confirm(request, &approval, live.as_ref()) {
+                Ok(()) => approve(state, request, *approval, now).await,
+                Err(Refusal::Deny(denial)) => deny(state, request, denial).await,
+                Err(Refusal::Wait(wait)) => Ok(Outcome::Waiting(wait)),
+            }
+        }
     }
+}
+
+async fn deny(state: &State, request: &Request, denial: Denial) -> Result<Outcome, RequestError> {
+    let is_written = write(state, request, "Denied", denial.reason(), &denial.to_string()).await?;
+    Ok(if is_written {
+        Outcome::Denied(denial)
+    } else {
+        Outcome::Gone
+    })
 }
 
 async fn approve(
     state: &State,
     request: &Request,
-    claim: Claim,
+    approval: Approval,
     now: Timestamp,
 ) -> Result<Outcome, RequestError> {
-    if let Standing::Taken { until } = hold(state, &claim, now).await? {
-        let node = claim.node;
-        return Ok(Outcome::Waiting(Wait::AlreadyApproved { node, until }));
-    }
+    let Approval { claim, bearer, .. } = approval;
+    let before = match hold(state, &claim, now).await? {
+        Hold::Held { before } => before,
+        Hold::Taken { until } => {
+            let node = claim.node;
+            return Ok(Outcome::Waiting(Wait::AlreadyApproved { node, until }));
+        }
+    };
     // Only then, because a machine may have joined while the claim was replaced.
     let node = status::live(&state.live_nodes(), &claim.node).await;
     if node.map_err(failed("reading the Node"))?.is_some() {
         return Ok(Outcome::Waiting(Wait::NodeExists(claim.node)));
     }
-    let message = format!(
+    let approved = Approved {
+        node: claim.node,
+        joins_as: claim.joins_as,
+        again: (before > 0).then(|| bearer.reference()),
+    };
+    let mut message = format!(
         "the node of {} has this name and has not joined yet",
-        claim.joins_as
+        approved.joins_as
     );
-    let is_written = write(state, request, "Approved", Reason::PoolMachine, &message).await?;
+    if approved.again.is_some() {
+        message.push_str(", although another request was approved before");
+    }
+    let is_written = write(state, request, "Approved", approved.reason(), &message).await?;
     Ok(match is_written {
-        true => Outcome::Approved {
-            node: claim.node,
-            joins_as: claim.joins_as,
-        },
+        true => Outcome::Approved(approved),
         false => Outcome::Gone,
     })
 }
 
+/// Who has the claim.
+enum Hold {
+    /// This request.
+    Held {
+        /// How many approvals came before.
+        before: i32,
+    },
+    /// Another request, until then.
+    Taken { until: Timestamp },
+}
+
 /// Makes the claim, or finds out who has it.
-async fn hold(state: &State, claim: &Claim, now: Timestamp) -> Result<Standing, RequestError> {
+async fn hold(state: &State, claim: &Claim, now: Timestamp) -> Result<Hold, RequestError> {
     let leases = state.leases();
     match leases
         .create(&PostParams::default(), &claim.lease(now, None))
@@ -150,7 +199,7 @@ async fn hold(state: &State, claim: &Claim, now: Timestamp) -> Result<Standing, 
     {
         Ok(lease) => {
             remember(state, &lease);
-            return Ok(Standing::Own);
+            return Ok(Hold::Held { before: 0 });
         }
         Err(error) if already_exists(&error) => {}
         Err(error) => return Err(failed("creating the claim")(error)),
@@ -161,13 +210,18 @@ async fn hold(state: &State, claim: &Claim, now: Timestamp) -> Result<Standing, 
     let Some(held) = ClaimView::of(&lease) else {
         return Err(RequestError::Conflict { what: "the claim" });
     };
-    let standing = claim::judge(&held, &claim.request, now);
-    if standing == Standing::Expired {
-        let lease = claim.lease(now, Some(&held));
-        let replaced = leases.replace(&name, &PostParams::default(), &lease).await;
-        remember(state, &replaced.map_err(failed("replacing the claim"))?);
+    match claim::judge(&held, &claim.request, now) {
+        Standing::Own => Ok(Hold::Held { before: held.before }),
+        Standing::Taken { until } => Ok(Hold::Taken { until }),
+        Standing::Expired => {
+            let lease = claim.lease(now, Some(&held));
+            let replaced = leases.replace(&name, &PostParams::default(), &lease).await;
+            remember(state, &replaced.map_err(failed("replacing the claim"))?);
+            Ok(Hold::Held {
+                before: held.before.saturating_add(1),
+            })
+        }
     }
-    Ok(standing)
 }
 
 fn remember(state: &State, lease: &Lease) {

@@ -30,16 +30,14 @@ pub struct Claim {
 
 impl Claim {
     pub fn new(node: &str, bearer: &Bearer, request: &str) -> Self {
-        let (joins_as, uid) = match bearer {
-            Bearer::Machine { machine, .. } => {
-                (format!("{}/{}", machine.namespace, machine.name), &machine.uid)
-            }
-            Bearer::EdgePool(edge) => (edge.pool.to_string(), &edge.pool.uid),
+        let joins_as = match bearer {
+            Bearer::Machine { machine, .. } => format!("{}/{}", machine.namespace, machine.name),
+            Bearer::EdgePool(edge) => edge.pool.to_string(),
         };
         Self {
             node: node.to_owned(),
             joins_as,
-            joins_as_uid: uid.clone(),
+            joins_as_uid: bearer.uid().to_owned(),
             request: request.to_owned(),
         }
     }
@@ -70,6 +68,7 @@ impl Claim {
                 holder_identity: Some(self.request.clone()),
                 acquire_time: Some(MicroTime(now)),
                 lease_duration_seconds: i32::try_from(VALIDITY.as_secs()).ok(),
+                lease_transitions: replaces.map(|claim| claim.before.saturating_add(1)),
                 ..LeaseSpec::default()
             }),
         }
@@ -186,9 +185,15 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_is_bound_to_what_was_judged() {
+    fn a_replacement_is_bound_to_what_was_judged_and_counts() {
         let replaced = stored("a", at(0));
-        let metadata = claim("b").lease(at(11), Some(&replaced)).metadata;
+        let lease = claim("b").lease(at(11), Some(&replaced));
+        assert_eq!(replaced.before, 0);
+        let mut again = ClaimView::of(&lease).unwrap();
+        assert_eq!(again.before, 1);
+        again = ClaimView::of(&claim("c").lease(at(22), Some(&again))).unwrap();
+        assert_eq!(again.before, 2);
+        let metadata = lease.metadata;
         assert_eq!(metadata.resource_version.as_deref(), Some("5"));
         assert_eq!(metadata.uid.as_deref(), Some("lease"));
     }

@@ -4,8 +4,8 @@
 //! that record its approvals. It connects only to the worker cluster. It has no right on Secrets and reads no settings.
 //!
 //! A reconcile decides about the requests of one requester: `gather → plan → apply → report`. [`gather`] collects what the watches have
-//! shown, [`mod@plan`] makes all decisions, [`apply`] reads the Node, makes the [`claim`] and writes the decision, and [`report`] alone
-//! counts, logs and emits Events.
+//! shown, [`mod@plan`] makes all decisions, [`apply`] makes sure of an approval by [`live`] reads, makes the [`claim`] and
+//! writes the decision, and [`report`] alone counts, logs and emits Events.
 
 #![allow(missing_docs)] // This crate is not published; comments say why, and names say what.
 
@@ -14,6 +14,7 @@ pub mod claim;
 pub mod claims;
 pub mod gather;
 pub mod key;
+pub mod live;
 pub mod metrics;
 pub mod pkcs10;
 pub mod plan;
@@ -60,7 +61,7 @@ async fn decide(state: &State, requester: &Requester) -> Result<Option<Duration>
     let gathered = gather::gather(state, requester);
     let plan = plan::plan(&gathered);
     let has_more = plan.has_more;
-    let results = apply::apply(state, &gathered, plan).await;
+    let results = apply::apply(state, gathered.now, plan).await;
     let again = report::report(state, requester, &results.applied, has_more).await;
     results.failure.map_or(Ok(again), Err)
 }

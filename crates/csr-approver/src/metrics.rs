@@ -4,6 +4,8 @@ use osm_api::Reason;
 use osm_runtime::Metrics;
 use prometheus::{Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGaugeVec, Opts};
 
+use crate::verdict::Denial;
+
 pub struct JoiningMetrics {
     decided: IntCounterVec,
     /// Pending requests by reason.
@@ -53,6 +55,13 @@ impl JoiningMetrics {
                 "CertificateSigningRequests beyond the bounds, which are listed again every five minutes.",
             )?,
         };
+        // From zero, so that the rate of the first one is seen.
+        for reason in [Reason::PoolMachine, Reason::ApprovedAgain] {
+            all.decided.with_label_values(&["approved", reason.as_str()]);
+        }
+        for reason in Denial::REASONS {
+            all.decided.with_label_values(&["denied", reason.as_str()]);
+        }
         metrics.register(all.decided.clone())?;
         metrics.register(all.pending.clone())?;
         metrics.register(all.oldest.clone())?;
@@ -61,9 +70,10 @@ impl JoiningMetrics {
         Ok(all)
     }
 
-    pub fn approved(&self) {
-        let labels = ["approved", Reason::PoolMachine.as_str()];
-        self.decided.with_label_values(&labels).inc();
+    pub fn approved(&self, reason: Reason) {
+        self.decided
+            .with_label_values(&["approved", reason.as_str()])
+            .inc();
     }
 
     pub fn denied(&self, reason: Reason) {

@@ -18,8 +18,8 @@ use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 use crate::requester::NODE_USER;
 use crate::verdict::Denial;
 
-/// The largest request that is read, in bytes of PEM. One with an RSA key of 16,384 bits has 4 KiB.
-const MAX_BYTES: usize = 16 * 1024;
+/// The largest request that is read, in bytes of PEM. One with an RSA key of 16,384 bits has 6 KiB.
+const MAX_BYTES: usize = 8 * 1024;
 
 /// The longest name of a node.
 const MAX_NODE_NAME: usize = 253;
@@ -63,11 +63,18 @@ pub fn read(pem: &[u8]) -> Result<Asked, Denial> {
     })
 }
 
+/// # Errors
+/// It is too large to be kept or read.
+pub fn check_size(pem: &[u8]) -> Result<(), Denial> {
+    match pem.len() <= MAX_BYTES {
+        true => Ok(()),
+        false => Err(Denial::Unreadable("it is larger than 8 KiB")),
+    }
+}
+
 /// The bytes of the only PEM block. Text around it, headers and a second block are refused: readers may differ about them.
 fn decode(pem: &[u8]) -> Result<Vec<u8>, Denial> {
-    if pem.len() > MAX_BYTES {
-        return Err(Denial::Unreadable("it is larger than 16 KiB"));
-    }
+    check_size(pem)?;
     let not_pem = || Denial::Unreadable("it is not one PEM block");
     let text = std::str::from_utf8(pem).map_err(|_| not_pem())?;
     let body = text

@@ -1,6 +1,6 @@
 //! All decisions about the requests of one requester. Pure: no client, no clock.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use crate::claim::{self, Claim, Standing};
 use crate::pkcs10::{Asked, SubjectName};
 use crate::request::Request;
 use crate::requester::Requester;
-use crate::verdict::{Denial, Wait};
+use crate::verdict::{Denial, Refusal, Wait};
 use crate::views::{Bearer, ClaimView, MachineView, PoolView};
 
 /// Requests that one reconcile approves or denies. The rest waits for the next one, so that a flood delays only its own pool.
@@ -19,7 +19,7 @@ pub const MAX_DECIDED: usize = 20;
 
 /// Everything that the decisions about a requester's requests depend on.
 #[derive(Clone, Debug)]
-pub struct Gathered {
+pub struct Gathered<N> {
     /// By the clock of the API server.
     pub now: Timestamp,
     pub requester: Requester,
@@ -28,7 +28,13 @@ pub struct Gathered {
     /// Its pending requests, oldest first.
     pub requests: Vec<Arc<Request>>,
     /// What is known of the names that they ask for.
-    pub nodes: BTreeMap<String, Named>,
+    pub nodes: N,
+}
+
+/// Looks up the names of nodes.
+pub trait Names {
+    /// What is known of this one.
+    fn named(&self, node: &str) -> Named;
 }
 
 /// What is known of the name of a node.
@@ -47,12 +53,31 @@ pub struct Named {
 /// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Approve it as a client certificate, if the Node does not exist and the claim can be made.
-    Approve(Claim),
+    /// Approve it as a client certificate, if it is [confirmed](confirm) by live reads, the Node does not exist and the claim can be made.
+    Approve(Box<Approval>),
     /// Approve it as a serving certificate.
     ApproveServing,
     Deny(Denial),
     Wait(Wait),
+}
+
+impl From<Refusal> for Decision {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Deny(denial) => Self::Deny(denial),
+            Refusal::Wait(wait) => Self::Wait(wait),
+        }
+    }
+}
+
+/// An approval, and what it depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Approval {
+    pub claim: Claim,
+    /// What bears the name of the node.
+    pub bearer: Bearer,
+    /// The only pool whose machines the requester may join as; `None`: any pool.
+    own: Option<PoolRef>,
 }
 
 /// A request with its decision.
@@ -67,49 +92,42 @@ pub struct Decided {
 /// What to do.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Approvals come first.
     pub decided: Vec<Decided>,
-    /// There are more requests to approve or deny.
+    /// There are more requests, about which nothing was decided.
     pub has_more: bool,
 }
 
-/// Decides about every request.
-pub fn plan(gathered: &Gathered) -> Plan {
+/// Decides about requests, oldest first, until there is enough to write. What no kubelet sends comes last, so that a flood of it delays no
+/// machine.
+pub fn plan(gathered: &Gathered<impl Names>) -> Plan {
+    let (good, bad): (Vec<_>, Vec<_>) = gathered
+        .requests
+        .iter()
+        .partition(|request| request.asked().is_ok());
     let mut approved: BTreeSet<String> = BTreeSet::new();
-    let decide = |request: &Arc<Request>| {
+    let mut plan = Plan {
+        decided: Vec::new(),
+        has_more: false,
+    };
+    let mut writes = 0;
+    for request in good.into_iter().chain(bad) {
+        if writes == MAX_DECIDED {
+            plan.has_more = true;
+            break;
+        }
         let (pool, decision) = decide(gathered, request, &mut approved);
-        Decided {
+        writes += usize::from(!matches!(decision, Decision::Wait(_)));
+        plan.decided.push(Decided {
             request: request.clone(),
             pool,
             decision,
-        }
-    };
-    let mut decided: Vec<Decided> = gathered.requests.iter().map(decide).collect();
-    let order = |decided: &Decided| match decided.decision {
-        Decision::Approve(_) | Decision::ApproveServing => 0,
-        Decision::Deny(_) => 1,
-        Decision::Wait(_) => 2,
-    };
-    // The sort is stable, so that the oldest stay first.
-    decided.sort_by_key(order);
-    let is_write = |decided: &Decided| !matches!(decided.decision, Decision::Wait(_));
-    let writes = decided.iter().filter(|decided| is_write(decided)).count();
-    let mut left = MAX_DECIDED;
-    decided.retain(|decided| {
-        !is_write(decided) || {
-            let is_kept = left > 0;
-            left = left.saturating_sub(1);
-            is_kept
-        }
-    });
-    Plan {
-        decided,
-        has_more: writes > MAX_DECIDED,
+        });
     }
+    plan
 }
 
 fn decide(
-    gathered: &Gathered,
+    gathered: &Gathered<impl Names>,
     request: &Request,
     approved: &mut BTreeSet<String>,
 ) -> (Option<PoolRef>, Decision) {
@@ -118,16 +136,15 @@ fn decide(
             Some(pool) => Some(&pool.pool),
             None => return (None, Decision::Wait(Wait::PoolNotFound)),
         },
-        Requester::AnyPool | Requester::Node(_) => None,
+        Requester::AnyPool(_) | Requester::Node(_) => None,
     };
-    let asked = match &request.asked {
+    let asked = match request.asked() {
         Ok(asked) => asked,
         Err(denial) => return (own.cloned(), Decision::Deny(denial.clone())),
     };
-    let unknown = Named::default();
-    let named = gathered.nodes.get(&asked.node).unwrap_or(&unknown);
+    let named = gathered.nodes.named(&asked.node);
     if let Requester::Node(_) = gathered.requester {
-        return (None, serving(asked, named));
+        return (None, serving(asked, &named));
     }
     let bearer = match named.bearers.as_slice() {
         [] => {
@@ -144,20 +161,17 @@ fn decide(
             );
         }
     };
-    let pool = own.cloned().or_else(|| pool_of(bearer).cloned());
-    let decision = match judge(asked, own, bearer, named, (request, gathered.now)) {
-        Ok(claim) if approved.insert(asked.node.clone()) => Decision::Approve(claim),
+    let pool = own.cloned().or_else(|| bearer.pool().cloned());
+    let decision = match judge(asked, own, bearer, &named, (request, gathered.now)) {
+        Ok(claim) if approved.insert(asked.node.clone()) => Decision::Approve(Box::new(Approval {
+            claim,
+            bearer: bearer.clone(),
+            own: own.cloned(),
+        })),
         Ok(_) => Decision::Wait(already_approved(asked, gathered.now)),
-        Err(decision) => decision,
+        Err(refusal) => refusal.into(),
     };
     (pool, decision)
-}
-
-fn pool_of(bearer: &Bearer) -> Option<&PoolRef> {
-    match bearer {
-        Bearer::Machine { pool, .. } => pool.as_ref(),
-        Bearer::EdgePool(edge) => Some(&edge.pool),
-    }
 }
 
 /// Judges a request for a client certificate. `own`: the only pool whose machines the requester may join as; `None`: any pool.
@@ -167,25 +181,54 @@ fn judge(
     bearer: &Bearer,
     named: &Named,
     (request, now): (&Request, Timestamp),
-) -> Result<Claim, Decision> {
+) -> Result<Claim, Refusal> {
+    admit(&asked.node, own, bearer, request)?;
     let node = || asked.node.clone();
-    let wait = |wait: Wait| Err(Decision::Wait(wait));
+    if named.has_node {
+        return Err(Refusal::Wait(Wait::NodeExists(node())));
+    }
+    let claim = Claim::new(&asked.node, bearer, &request.uid);
+    let held = named.claims.iter().find(|held| held.name == claim.name());
+    match held.map(|held| claim::judge(held, &request.uid, now)) {
+        Some(Standing::Taken { until }) => Err(Refusal::Wait(Wait::AlreadyApproved { node: node(), until })),
+        Some(Standing::Own | Standing::Expired) | None => Ok(claim),
+    }
+}
+
+/// Judges an approval again, by what a live read of its bearer has shown.
+///
+/// # Errors
+/// Why it is not approved.
+pub fn confirm(request: &Request, approval: &Approval, live: Option<&Bearer>) -> Result<(), Refusal> {
+    let claim = &approval.claim;
+    let is_same =
+        |live: &&Bearer| live.uid() == claim.joins_as_uid && live.node_name() == Some(claim.node.as_str());
+    match live.filter(is_same) {
+        Some(live) => admit(&claim.node, approval.own.as_ref(), live, request),
+        None => Err(Refusal::Wait(Wait::MachineNotFound(claim.node.clone()))),
+    }
+}
+
+/// Whether the requester may join as what bears the name.
+fn admit(name: &str, own: Option<&PoolRef>, bearer: &Bearer, request: &Request) -> Result<(), Refusal> {
+    let node = || name.to_owned();
+    let wait = |wait: Wait| Err(Refusal::Wait(wait));
     // What is about to go may make room for a machine of this pool, so it denies nothing.
-    let is_deleting = match bearer {
-        Bearer::Machine { machine, .. } => machine.is_deleting,
-        Bearer::EdgePool(edge) => edge.is_deleting,
-    };
-    if is_deleting {
+    if bearer.is_deleting() {
         return wait(Wait::MachineDeleting(node()));
     }
-    let Some(pool) = pool_of(bearer) else {
+    let Some(pool) = bearer.pool() else {
         return wait(Wait::MachineNotOfPool(node()));
     };
     if own.is_some_and(|own| own != pool) {
         if matches!(bearer, Bearer::Machine { machine, .. } if machine.may_pass_on_name) {
             return wait(Wait::ForeignMachine(node()));
         }
-        return Err(Decision::Deny(Denial::ForeignMachine(node())));
+        return Err(Refusal::Deny(Denial::ForeignMachine(node())));
+    }
+    // A machine boots only once its Machine exists. Whoever asked before had guessed the name.
+    if request.created < bearer.created() {
+        return wait(Wait::OlderThanMachine(node()));
     }
     if let Bearer::Machine { machine, .. } = bearer {
         if matches!(machine.node, NodeName::Unproven(_)) {
@@ -195,15 +238,7 @@ fn judge(
             return wait(Wait::MachineHasNode(node()));
         }
     }
-    if named.has_node {
-        return wait(Wait::NodeExists(node()));
-    }
-    let claim = Claim::new(&asked.node, bearer, &request.uid);
-    let held = named.claims.iter().find(|held| held.name == claim.name());
-    match held.map(|held| claim::judge(held, &request.uid, now)) {
-        Some(Standing::Taken { until }) => wait(Wait::AlreadyApproved { node: node(), until }),
-        Some(Standing::Own | Standing::Expired) | None => Ok(claim),
-    }
+    Ok(())
 }
 
 /// Of several requests for one node, the oldest is approved.

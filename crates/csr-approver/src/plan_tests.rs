@@ -1,9 +1,18 @@
+use std::collections::BTreeMap;
+
 use jiff::SignedDuration;
 use osm_api::Reason;
-use tokio::time::Instant;
 
 use super::*;
 use crate::views::Owner;
+
+type Gathered = super::Gathered<BTreeMap<String, Named>>;
+
+impl Names for BTreeMap<String, Named> {
+    fn named(&self, node: &str) -> Named {
+        self.get(node).cloned().unwrap_or_default()
+    }
+}
 
 const NODE: &str = "pool-abc-1";
 
@@ -20,6 +29,7 @@ fn pool_view(name: &str) -> PoolView {
         account: format!("osm-node-{name}"),
         pool: pool(name),
         edge_node: None,
+        created: at(0),
         is_deleting: false,
     }
 }
@@ -36,6 +46,7 @@ fn machine(node: &str) -> MachineView {
         namespace: "kube-system".to_owned(),
         name: node.to_owned(),
         uid: format!("uid-of-{node}"),
+        created: at(80),
         node: NodeName::Known(node.to_owned()),
         may_pass_on_name: false,
         owner: Some(Owner {
@@ -63,15 +74,7 @@ fn asked(node: &str) -> Result<Asked, Denial> {
 }
 
 fn request(name: &str, second: i64, asked: Result<Asked, Denial>) -> Arc<Request> {
-    Arc::new(Request {
-        name: name.to_owned(),
-        uid: format!("uid-of-{name}"),
-        resource_version: "1".to_owned(),
-        created: at(second),
-        seen: Instant::now(),
-        requester: Requester::AnyPool,
-        asked,
-    })
+    Arc::new(Request::read(name, at(second), asked))
 }
 
 /// A request of pool `a` for a Machine of that pool that has not joined: every rule is fulfilled.
@@ -113,7 +116,9 @@ fn only(gathered: &Gathered) -> Decision {
 /// `Approve`, or the reason.
 fn brief(decision: &Decision) -> String {
     match decision {
-        Decision::Approve(claim) => format!("approve {} as {}", claim.node, claim.joins_as),
+        Decision::Approve(approval) => {
+            format!("approve {} as {}", approval.claim.node, approval.claim.joins_as)
+        }
         Decision::ApproveServing => "approve serving".to_owned(),
         Decision::Deny(denial) => format!("deny {}", denial.reason()),
         Decision::Wait(wait) => format!("wait {}", wait.reason()),
@@ -213,6 +218,27 @@ fn every_rule_alone_keeps_a_machine_out() {
             "wait MachineHasNode",
         ),
         (
+            "a Machine of the same second",
+            changed(|m| m.created = at(90)),
+            "approve pool-abc-1 as kube-system/pool-abc-1",
+        ),
+        (
+            "a Machine that is younger than the request, whose name was guessed",
+            changed(|m| m.created = at(91)),
+            "wait RequestOlderThanMachine",
+        ),
+        (
+            "a younger Machine of another pool",
+            bearers(vec![of_pool(
+                MachineView {
+                    created: at(91),
+                    ..machine(NODE)
+                },
+                Some("b"),
+            )]),
+            "deny ForeignMachine",
+        ),
+        (
             "a cloud without a proof",
             changed(|m| m.node = NodeName::Unproven(NODE.to_owned())),
             "wait NodeNameUnproven",
@@ -235,6 +261,88 @@ fn every_rule_alone_keeps_a_machine_out() {
     ];
     for (what, gathered, expected) in cases {
         assert_eq!(brief(&only(&gathered)), expected, "{what}");
+    }
+}
+
+/// The watches have shown what [`good`] has; the API server shows this.
+#[test]
+fn what_a_live_read_shows_decides() {
+    let gathered = good();
+    let Decision::Approve(approval) = only(&gathered) else {
+        panic!("all rules hold");
+    };
+    let live = |change: fn(&mut MachineView)| {
+        let mut live = machine(NODE);
+        change(&mut live);
+        Some(of_pool(live, Some("a")))
+    };
+    for (what, live, expected) in [
+        ("no change", live(|_| ()), None),
+        ("it is gone", None, Some("wait MachineNotFound")),
+        (
+            "another Machine has its name",
+            live(|m| m.uid = "other".to_owned()),
+            Some("wait MachineNotFound"),
+        ),
+        (
+            "another address",
+            live(|m| m.node = NodeName::Known("other".to_owned())),
+            Some("wait MachineNotFound"),
+        ),
+        (
+            "it is being deleted",
+            live(|m| m.is_deleting = true),
+            Some("wait MachineDeleting"),
+        ),
+        (
+            "it has joined",
+            live(|m| m.node_ref = Some(NODE.to_owned())),
+            Some("wait MachineHasNode"),
+        ),
+        (
+            "its pool is gone",
+            Some(of_pool(machine(NODE), None)),
+            Some("wait MachineNotOfPool"),
+        ),
+        (
+            "it is another pool's",
+            Some(of_pool(machine(NODE), Some("b"))),
+            Some("deny ForeignMachine"),
+        ),
+    ] {
+        let refusal = confirm(&gathered.requests[0], &approval, live.as_ref()).err();
+        let refusal = refusal.map(|refusal| brief(&refusal.into()));
+        assert_eq!(refusal.as_deref(), expected, "{what}");
+    }
+}
+
+#[test]
+fn an_edge_pool_is_read_live_too() {
+    let gathered = Gathered {
+        pool: Some(Arc::new(edge(NODE))),
+        ..bearers(vec![Bearer::EdgePool(Arc::new(edge(NODE)))])
+    };
+    let Decision::Approve(approval) = only(&gathered) else {
+        panic!("all rules hold");
+    };
+    let confirmed = |live: PoolView| {
+        let live = Bearer::EdgePool(Arc::new(live));
+        confirm(&gathered.requests[0], &approval, Some(&live))
+    };
+    assert_eq!(confirmed(edge(NODE)), Ok(()));
+    let other_cloud = PoolView {
+        edge_node: None,
+        ..edge(NODE)
+    };
+    let deleting = PoolView {
+        is_deleting: true,
+        ..edge(NODE)
+    };
+    for (live, expected) in [
+        (other_cloud, Wait::MachineNotFound(NODE.to_owned())),
+        (deleting, Wait::MachineDeleting(NODE.to_owned())),
+    ] {
+        assert_eq!(confirmed(live), Err(Refusal::Wait(expected)));
     }
 }
 
@@ -280,7 +388,7 @@ fn what_a_kubelet_never_sends_is_denied_but_only_to_pools_that_exist() {
         };
         assert_eq!(brief(&only(&retired)), "wait PoolNotFound");
         let any = Gathered {
-            requester: Requester::AnyPool,
+            requester: Requester::AnyPool(String::new()),
             pool: None,
             ..bad
         };
@@ -291,7 +399,7 @@ fn what_a_kubelet_never_sends_is_denied_but_only_to_pools_that_exist() {
 #[test]
 fn the_identity_of_all_pools_joins_as_a_machine_of_any_pool_by_the_same_rules() {
     let any = |gathered: Gathered| Gathered {
-        requester: Requester::AnyPool,
+        requester: Requester::AnyPool(String::new()),
         pool: None,
         ..gathered
     };
@@ -348,6 +456,10 @@ fn a_machine_of_an_edge_pool_joins_under_the_name_of_its_pool() {
         is_deleting: true,
         ..edge("site")
     };
+    let younger = PoolView {
+        created: at(1),
+        ..edge("site")
+    };
     for (gathered, expected) in [
         (
             asking("site", edge("site"), false),
@@ -356,6 +468,7 @@ fn a_machine_of_an_edge_pool_joins_under_the_name_of_its_pool() {
         (asking("site", edge("site"), true), "wait NodeExists"),
         (asking("site-2", edge("site"), false), "wait MachineNotFound"),
         (asking("site", deleting, false), "wait MachineDeleting"),
+        (asking("site", younger, false), "wait RequestOlderThanMachine"),
         (
             Gathered {
                 pool: Some(Arc::new(edge("other"))),
@@ -372,8 +485,9 @@ fn a_machine_of_an_edge_pool_joins_under_the_name_of_its_pool() {
 fn of_several_requests_for_one_node_the_oldest_is_approved() {
     let gathered = Gathered {
         requests: vec![
-            request("first", 1, asked(NODE)),
-            request("second", 2, asked(NODE)),
+            request("parked", 79, asked(NODE)),
+            request("first", 81, asked(NODE)),
+            request("second", 82, asked(NODE)),
         ],
         ..good()
     };
@@ -382,12 +496,13 @@ fn of_several_requests_for_one_node_the_oldest_is_approved() {
         let found = decided.iter().find(|decided| decided.request.name == name);
         brief(&found.unwrap().decision)
     };
+    assert_eq!(of("parked"), "wait RequestOlderThanMachine");
     assert!(of("first").starts_with("approve"));
     assert_eq!(of("second"), "wait AlreadyApproved");
 }
 
 #[test]
-fn a_flood_is_decided_in_portions_and_approvals_come_first() {
+fn a_flood_is_decided_in_portions_and_what_no_kubelet_sends_comes_last() {
     let mut gathered = good();
     let bad = |number: i64| request(&format!("bad-{number}"), number, Err(Denial::Subject("x")));
     let unknown = |number: i64| request(&format!("unknown-{number}"), number, asked("unknown"));
@@ -395,17 +510,44 @@ fn a_flood_is_decided_in_portions_and_approvals_come_first() {
     gathered.requests = flood.chain([request("csr", 90, asked(NODE))]).collect();
     let plan = plan(&gathered);
     assert!(plan.has_more);
-    assert!(matches!(plan.decided[0].decision, Decision::Approve(_)));
-    let count = |wanted: &str| {
-        let all = plan.decided.iter();
-        all.filter(|decided| brief(&decided.decision).starts_with(wanted))
-            .count()
+    let writes: Vec<(&str, String)> = plan
+        .decided
+        .iter()
+        .filter(|decided| !matches!(decided.decision, Decision::Wait(_)))
+        .map(|decided| (decided.request.name.as_str(), brief(&decided.decision)))
+        .collect();
+    assert_eq!(writes.len(), MAX_DECIDED);
+    assert!(writes[0].0 == "csr" && writes[0].1.starts_with("approve"));
+    assert_eq!(writes[1].0, "bad-0", "the oldest first");
+    assert_eq!(plan.decided.len(), MAX_DECIDED + 50, "and all that wait");
+}
+
+/// What is not written now is not even looked up.
+#[test]
+fn a_portion_ends_with_its_last_write() {
+    struct Counted(std::cell::Cell<usize>, BTreeMap<String, Named>);
+    impl Names for Counted {
+        fn named(&self, node: &str) -> Named {
+            self.0.set(self.0.get() + 1);
+            self.1.named(node)
+        }
+    }
+    let foreign = bearers(vec![of_pool(machine(NODE), Some("b"))]);
+    let gathered = super::Gathered {
+        now: foreign.now,
+        requester: foreign.requester,
+        pool: foreign.pool,
+        requests: (0..1_000)
+            .map(|number| request(&format!("{number}"), 90, asked(NODE)))
+            .collect(),
+        nodes: Counted(std::cell::Cell::new(0), foreign.nodes),
     };
+    let plan = plan(&gathered);
+    assert!(plan.has_more);
     assert_eq!(
-        (count("approve"), count("deny"), count("wait")),
-        (1, MAX_DECIDED - 1, 50)
+        (plan.decided.len(), gathered.nodes.0.get()),
+        (MAX_DECIDED, MAX_DECIDED)
     );
-    assert_eq!(plan.decided[1].request.name, "bad-0", "the oldest first");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use osm_api::{PoolRef, Reason};
 
-use crate::apply::{Applied, Outcome};
+use crate::apply::{Applied, Approved, Outcome};
 use crate::reporting::Pending;
 use crate::request::Request;
 use crate::requester::Requester;
@@ -31,11 +31,13 @@ pub async fn report(
     let reporting = &state.reporting;
     for applied in applied {
         match &applied.outcome {
-            Outcome::Approved { node, joins_as } => {
+            Outcome::Approved(approved) => {
                 let waited = waited(&applied.request, now);
-                reporting.metrics.approved();
+                reporting.metrics.approved(approved.reason());
                 reporting.metrics.approval.observe(waited.as_secs_f64());
+                let Approved { node, joins_as, .. } = approved;
                 tracing::info!(request = applied.request.name, %requester, node, joins_as, ?waited, "approved");
+                warn_of_another(state, &applied.request, approved).await;
             }
             Outcome::Denied(denial) => reporting.metrics.denied(denial.reason()),
             Outcome::Waiting(wait) => {
@@ -64,6 +66,21 @@ pub async fn report(
         }
     }
     again(applied, has_more, now)
+}
+
+/// Warns of a second certificate for the same machine. Whoever got the first one has not used it yet.
+async fn warn_of_another(state: &State, request: &Request, approved: &Approved) {
+    let Some(about) = &approved.again else {
+        return;
+    };
+    let message = format!(
+        "CertificateSigningRequest {} is not the first one that was approved for node {}, which never joined; if the machine was not restarted \
+         or reinstalled, delete {}",
+        request.name, approved.node, approved.joins_as
+    );
+    tracing::warn!(reason = %Reason::ApprovedAgain, "{message}");
+    let events = &state.cluster.worker.events;
+    events.warning_once(about, Reason::ApprovedAgain, &message).await;
 }
 
 /// How long a request has waited. Its creation time has whole seconds.
@@ -129,7 +146,12 @@ fn notices(applied: &[Applied], now: Timestamp) -> Vec<Notice> {
 }
 
 fn again(applied: &[Applied], has_more: bool, now: Timestamp) -> Option<Duration> {
-    if has_more {
+    // Without progress, the next reconcile would find the same.
+    let has_progress = || {
+        let mut outcomes = applied.iter().map(|applied| &applied.outcome);
+        outcomes.any(|outcome| !matches!(outcome, Outcome::Waiting(_)))
+    };
+    if has_more && has_progress() {
         return Some(Duration::ZERO);
     }
     let due = applied.iter().filter_map(|applied| match &applied.outcome {
@@ -148,8 +170,6 @@ fn again(applied: &[Applied], has_more: bool, now: Timestamp) -> Option<Duration
 mod tests {
     use std::sync::Arc;
 
-    use tokio::time::Instant;
-
     use crate::verdict::Denial;
 
     use super::*;
@@ -159,15 +179,11 @@ mod tests {
     }
 
     fn applied(pool: &str, created: i64, outcome: Outcome) -> Applied {
-        let request = Request {
-            name: format!("csr-{created}"),
-            uid: "1".to_owned(),
-            resource_version: "1".to_owned(),
-            created: at(created),
-            seen: Instant::now(),
-            requester: Requester::AnyPool,
-            asked: Err(Denial::Unreadable("x")),
-        };
+        let request = Request::read(
+            &format!("csr-{created}"),
+            at(created),
+            Err(Denial::Unreadable("x")),
+        );
         Applied {
             request: Arc::new(request),
             pool: Some(PoolRef::machine_deployment("kube-system", pool, pool)),
@@ -235,12 +251,13 @@ mod tests {
         let exists = || waits(0, Wait::NodeExists("n".to_owned()));
         for (applied, has_more, seconds) in [
             (vec![], false, None),
-            (vec![], true, Some(0)),
+            (vec![applied("a", 0, Outcome::Gone)], true, Some(0)),
             (vec![exists()], false, Some(60)),
             (vec![exists(), taken(105)], false, Some(5)),
             (vec![taken(90)], false, Some(0)),
             (vec![taken(700)], false, Some(60)),
-            (vec![exists()], true, Some(0)),
+            (vec![exists(), applied("a", 0, Outcome::Gone)], true, Some(0)),
+            (vec![exists()], true, Some(60)),
         ] {
             let due = again(&applied, has_more, at(100));
             assert_eq!(due.map(|due| due.as_secs()), seconds, "{applied:?}");

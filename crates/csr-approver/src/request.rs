@@ -1,18 +1,24 @@
 //! A request that waits for a decision, reduced to what the decision needs.
 
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use osm_api::rbac::{CLIENT_SIGNER, SERVING_SIGNER};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::pkcs10::{self, Asked};
 use crate::requester::Requester;
 use crate::verdict::Denial;
 
+/// Where the API server records the id of the token that a request was created with (Kubernetes,
+/// `staging/src/k8s.io/apiserver/pkg/authentication/user/user.go`: `CredentialIDKey`).
+const TOKEN_ID: &str = "authentication.kubernetes.io/credential-id";
+
 /// A pending request of one of our requesters.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Request {
     /// Name of the CertificateSigningRequest.
     pub name: String,
@@ -22,8 +28,11 @@ pub struct Request {
     /// When this process first saw it.
     pub seen: Instant,
     pub requester: Requester,
-    /// What it asks for, if that is something that a kubelet may ask for.
-    pub asked: Result<Asked, Denial>,
+    /// What it asks for, if that is something that a kubelet may ask for. It is read once, and not by the watch.
+    asked: OnceLock<Result<Asked, Denial>>,
+    /// The PEM block, until it is read.
+    unread: Mutex<Vec<u8>>,
+    usages: Vec<String>,
 }
 
 impl Request {
@@ -38,19 +47,26 @@ impl Request {
             return None;
         }
         let spec = object.spec;
-        let requester = Requester::of(spec.username.as_deref().unwrap_or_default())?;
+        let token = spec.extra.as_ref().and_then(|extra| extra.get(TOKEN_ID));
+        let requester = Requester::of(
+            spec.username.as_deref().unwrap_or_default(),
+            token.and_then(|ids| ids.first()).map_or("", String::as_str),
+        )?;
         // A node renews its client certificate itself: kube-controller-manager approves that.
-        let is_serving = match (spec.signer_name.as_str(), &requester) {
-            (CLIENT_SIGNER, Requester::Pool(_) | Requester::AnyPool) => false,
-            (SERVING_SIGNER, Requester::Node(_)) => true,
+        match (spec.signer_name.as_str(), &requester) {
+            (CLIENT_SIGNER, Requester::Pool(_) | Requester::AnyPool(_))
+            | (SERVING_SIGNER, Requester::Node(_)) => {}
             _ => return None,
-        };
+        }
         let usages = spec.usages.unwrap_or_default();
-        let asked = match is_serving {
-            false => client(&spec.request.0, &usages),
-            true => serving(&spec.request.0, &usages, &requester),
-        };
         let created = object.metadata.creation_timestamp.map(|time| time.0);
+        let asked = OnceLock::new();
+        let mut pem = spec.request.0;
+        if let Err(denial) = pkcs10::check_size(&pem) {
+            pem.clear();
+            asked.get_or_init(|| Err(denial));
+        }
+        pem.shrink_to_fit();
         Some(Self {
             name: object.metadata.name?,
             uid: object.metadata.uid?,
@@ -59,12 +75,59 @@ impl Request {
             seen: Instant::now(),
             requester,
             asked,
+            unread: Mutex::new(pem),
+            usages,
         })
+    }
+
+    /// One that was read, for tests.
+    #[cfg(test)]
+    pub fn read(name: &str, created: Timestamp, asked: Result<Asked, Denial>) -> Self {
+        Self {
+            name: name.to_owned(),
+            uid: format!("uid-of-{name}"),
+            resource_version: "1".to_owned(),
+            created,
+            seen: Instant::now(),
+            requester: Requester::AnyPool(String::new()),
+            asked: OnceLock::from(asked),
+            unread: Mutex::default(),
+            usages: Vec::new(),
+        }
+    }
+
+    /// What it asks for.
+    pub fn asked(&self) -> &Result<Asked, Denial> {
+        self.asked.get_or_init(|| {
+            let pem = std::mem::take(&mut *self.unread.lock());
+            match &self.requester {
+                Requester::Pool(_) | Requester::AnyPool(_) => client(&pem, &self.usages),
+                Requester::Node(node) => serving(&pem, &self.usages, node),
+            }
+        })
+    }
+
+    /// Takes over what is known of the same request, which a list shows again.
+    #[must_use]
+    pub fn as_known(mut self, known: &Self) -> Self {
+        if self.uid == known.uid {
+            self.seen = known.seen;
+            if let Some(asked) = known.asked.get() {
+                self.unread = Mutex::default();
+                self.asked = OnceLock::from(asked.clone());
+            }
+        }
+        self
     }
 
     /// The name of the node that it asks for.
     pub fn node(&self) -> Option<&str> {
-        self.asked.as_ref().ok().map(|asked| asked.node.as_str())
+        self.asked().as_ref().ok().map(|asked| asked.node.as_str())
+    }
+
+    /// The same, if it was read already.
+    pub fn node_if_read(&self) -> Option<&str> {
+        self.asked.get().and_then(|_| self.node())
     }
 }
 
@@ -79,11 +142,11 @@ fn client(pem: &[u8], usages: &[String]) -> Result<Asked, Denial> {
 }
 
 /// As `ValidateKubeletServingCSR` of the same file.
-fn serving(pem: &[u8], usages: &[String], requester: &Requester) -> Result<Asked, Denial> {
+fn serving(pem: &[u8], usages: &[String], node: &str) -> Result<Asked, Denial> {
     judge_usages(usages, "server auth")?;
     let asked = pkcs10::read(pem)?;
-    if *requester != Requester::Node(asked.node.clone()) {
-        return Err(Denial::Subject("is not the node that asks"));
+    if asked.node != node {
+        return Err(Denial::Subject("is for another node than the one that sends it"));
     }
     match asked.names.is_empty() {
         true => Err(Denial::Subject("has no alternative names")),
@@ -153,7 +216,8 @@ mod tests {
         usages: &[&str],
         request: &ByteString,
     ) -> Option<Result<Asked, Denial>> {
-        Request::of(object(signer, username, usages, request, json!({}))).map(|request| request.asked)
+        Request::of(object(signer, username, usages, request, json!({})))
+            .map(|request| request.asked().clone())
     }
 
     const CLIENT: [&str; 2] = ["digital signature", "client auth"];
@@ -200,6 +264,49 @@ mod tests {
         ));
         let wrong = asked(SERVING_SIGNER, "system:node:a", &CLIENT, &named).unwrap();
         assert_eq!(wrong, Err(Denial::Usages("server auth")));
+    }
+
+    #[tokio::test]
+    async fn requests_of_the_common_account_are_told_apart_by_their_tokens() {
+        let any = "system:serviceaccount:cloud-init-settings:osm-node-bootstrap";
+        let requester = |extra: Value| {
+            let mut object = object(CLIENT_SIGNER, any, &CLIENT, &pem("a", &[]), json!({}));
+            object.spec.extra = serde_json::from_value(extra).unwrap();
+            Request::of(object).unwrap().requester.to_string()
+        };
+        assert_eq!(
+            requester(json!({TOKEN_ID: ["JTI=1"]})),
+            "osm-node-bootstrap/JTI=1"
+        );
+        assert_eq!(requester(json!({TOKEN_ID: []})), "osm-node-bootstrap");
+        assert_eq!(requester(json!(null)), "osm-node-bootstrap");
+    }
+
+    #[tokio::test]
+    async fn a_request_is_read_once_and_what_is_too_large_is_not_even_kept() {
+        let of = |pem: &ByteString, name: &str| {
+            let mut object = object(CLIENT_SIGNER, POOL, &CLIENT, pem, json!({}));
+            object.metadata.uid = Some(name.to_owned());
+            Request::of(object).unwrap()
+        };
+        let small = pem("a", &[]);
+        let first = of(&small, "1");
+        assert_eq!(first.node_if_read(), None);
+        assert_eq!(first.unread.lock().len(), small.0.len());
+        assert_eq!(first.node(), Some("a"));
+        assert_eq!(first.node_if_read(), Some("a"));
+        assert!(first.unread.lock().is_empty());
+        tokio::time::pause();
+        tokio::time::advance(std::time::Duration::from_secs(60)).await;
+        // A list shows it again; another object has its name.
+        let again = of(&small, "1").as_known(&first);
+        assert!(again.node_if_read() == Some("a") && again.seen == first.seen);
+        assert!(again.unread.lock().is_empty());
+        let other = of(&small, "2").as_known(&first);
+        assert!(other.node_if_read().is_none() && other.seen != first.seen);
+        let large = of(&ByteString(vec![b'a'; 9_000]), "1");
+        assert!(large.unread.lock().is_empty());
+        assert_eq!(*large.asked(), Err(Denial::Unreadable("it is larger than 8 KiB")));
     }
 
     #[tokio::test]

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
-use kube::Api;
+use kube::{Api, Resource};
 use osm_runtime::cache::Cache;
 use osm_runtime::queue::Queue;
 use osm_runtime::runner::Shared;
@@ -42,10 +43,10 @@ pub struct Inner {
     pub queue: Arc<Queue<Key>>,
     /// Pending requests by name, grouped by requester.
     pub requests: Arc<Cache<Request>>,
-    /// Machines, grouped by the name of their node.
+    /// Machines, grouped by the [name of their node](by_name) and by [their Node](by_node_ref).
     pub machines: Arc<Cache<MachineView>>,
     pub machine_sets: Arc<Cache<MachineSetView>>,
-    /// MachineDeployments, grouped by their ServiceAccount.
+    /// MachineDeployments, grouped by their ServiceAccount; those of edge pools also by the [name of their node](by_name).
     pub pools: Arc<Cache<PoolView>>,
     /// The names of the Nodes.
     pub nodes: Arc<Cache<()>>,
@@ -54,6 +55,16 @@ pub struct Inner {
     pub reporting: Reporting,
     /// A request was not remembered.
     forgot: AtomicBool,
+}
+
+/// The group of what bears this name of a node. No ServiceAccount has a slash in its name.
+pub fn by_name(node: &str) -> String {
+    format!("name/{node}")
+}
+
+/// The group of the Machines whose `nodeRef` names this Node.
+pub fn by_node_ref(node: &str) -> String {
+    format!("ref/{node}")
 }
 
 impl State {
@@ -67,11 +78,17 @@ impl State {
             requests: Arc::new(Cache::grouped(|request: &Request| {
                 Some(request.requester.to_string())
             })),
-            machines: Arc::new(Cache::grouped(|machine: &MachineView| {
-                machine.node_name().map(str::to_owned)
+            machines: Arc::new(Cache::indexed(|machine: &MachineView| {
+                let name = machine.node_name().map(by_name);
+                name.into_iter()
+                    .chain(machine.node_ref.as_deref().map(by_node_ref))
+                    .collect()
             })),
             machine_sets: Arc::default(),
-            pools: Arc::new(Cache::grouped(|pool: &PoolView| Some(pool.account.clone()))),
+            pools: Arc::new(Cache::indexed(|pool: &PoolView| {
+                let node = pool.edge_node.as_deref().map(by_name);
+                [pool.account.clone()].into_iter().chain(node).collect()
+            })),
             nodes: Arc::default(),
             claims: Arc::new(Cache::grouped(|claim: &ClaimView| Some(claim.node.clone()))),
             reporting: Reporting::new(&process.metrics)?,
@@ -85,6 +102,14 @@ impl Inner {
         Api::all(self.cluster.worker.client.clone())
     }
 
+    /// Objects of machine-controller in this namespace.
+    pub fn worker<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.cluster.worker.client.clone(), namespace)
+    }
+
     pub fn live_nodes(&self) -> Api<Node> {
         Api::all(self.cluster.worker.client.clone())
     }
@@ -93,19 +118,15 @@ impl Inner {
         Api::namespaced(self.cluster.worker.client.clone(), self.cluster.namespace())
     }
 
-    /// Whether to remember this request. Of a flood, only requests for machines that have yet to join are kept beyond the bounds, and those
+    /// Whether to remember this request, which is new. Within the bounds it is not even read. Of a flood, only requests for machines that have yet to join are kept beyond the bounds, and those
     /// of one requester no further than twice its bound.
     pub fn is_kept(&self, request: &Request) -> bool {
-        if self.requests.get(&request.name).is_some() {
-            return true;
-        }
         let of_requester = self.requests.group_len(&request.requester.to_string());
         let is_awaited = || {
-            let machines = request.node().map(|node| self.machines.group(node));
-            machines
-                .into_iter()
-                .flatten()
-                .any(|machine| machine.node_ref.is_none() && !machine.is_deleting)
+            let machines = request.node().map(|node| self.machines.group(&by_name(node)));
+            machines.into_iter().flatten().any(|machine| {
+                machine.node_ref.is_none() && !machine.is_deleting && machine.created <= request.created
+            })
         };
         let is_kept = (of_requester < MAX_OF_REQUESTER && self.requests.len() < MAX_REQUESTS)
             || (of_requester < 2 * MAX_OF_REQUESTER && is_awaited());
@@ -135,10 +156,14 @@ impl Inner {
         }
     }
 
-    /// Queues whoever asks for one of these nodes.
+    /// Queues whoever asks for one of these nodes. A request that was not read yet has its requester in the queue.
     pub fn wake_askers(&self, nodes: &[Option<&str>]) {
         if !self.requests.is_empty() {
-            self.wake_where(|request| request.node().is_some_and(|node| nodes.contains(&Some(node))));
+            self.wake_where(|request| {
+                request
+                    .node_if_read()
+                    .is_some_and(|node| nodes.contains(&Some(node)))
+            });
         }
     }
 

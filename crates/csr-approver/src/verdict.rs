@@ -8,7 +8,9 @@ use osm_api::Reason;
 pub enum Denial {
     #[error("the request is not one of a kubelet: {0}; send the request that a kubelet generates")]
     Unreadable(&'static str),
-    #[error("the subject {0}; request O=system:nodes, CN=system:node:NAME and nothing else")]
+    #[error(
+        "the request {0}; send it with the subject O=system:nodes, CN=system:node:NAME, and with alternative names only for a serving certificate"
+    )]
     Subject(&'static str),
     #[error(
         "the usages are not those of a kubelet; request digital signature, {0}, and key encipherment only for RSA keys"
@@ -19,6 +21,14 @@ pub enum Denial {
 }
 
 impl Denial {
+    /// Every reason of a denial.
+    pub const REASONS: [Reason; 4] = [
+        Reason::RequestUnreadable,
+        Reason::SubjectNotAllowed,
+        Reason::UsagesNotAllowed,
+        Reason::ForeignMachine,
+    ];
+
     pub fn reason(&self) -> Reason {
         match self {
             Self::Unreadable(_) => Reason::RequestUnreadable,
@@ -33,7 +43,7 @@ impl Denial {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wait {
     #[error(
-        "the ServiceAccount belongs to no MachineDeployment that exists; nothing is to be done if that was deleted"
+        "the ServiceAccount belongs to no MachineDeployment that exists; no action is required if the MachineDeployment was deleted"
     )]
     PoolNotFound,
     #[error(
@@ -50,22 +60,35 @@ pub enum Wait {
         "{0} is the recorded address of a machine of another pool; if that machine is gone, delete its Machine"
     )]
     ForeignMachine(String),
-    #[error("the Machine of node {0} is being deleted; nothing is to be done if that is intended")]
+    #[error("the Machine of node {0} is being deleted; no action is required if the deletion is intended")]
     MachineDeleting(String),
+    #[error(
+        "the request is older than the Machine of node {0}, so it is never approved; a kubelet that still waits sends a new request within 15 minutes"
+    )]
+    OlderThanMachine(String),
     #[error("the Machine of node {0} has a Node; if the machine was reinstalled, delete its Machine")]
     MachineHasNode(String),
     #[error(
-        "nothing proves that {0} is the name of a node of this cloud provider; run kubectl certificate approve, or set joining to static"
+        "no object in the cluster proves that {0} is the name of a node of this cloud provider; run kubectl certificate approve, or set joining to static"
     )]
     NodeNameUnproven(String),
     #[error("Node {0} exists; delete the Node if its machine is gone")]
     NodeExists(String),
-    #[error("another request for node {node} was approved; the next one can be approved at {until}")]
+    #[error(
+        "another request for node {node} was approved; wait until {until}, or delete the Machine if no machine of yours sent that request"
+    )]
     AlreadyApproved { node: String, until: Timestamp },
     #[error(
         "the Machine of node {0} does not have all addresses of the request; compare the request with the Machine's status.addresses"
     )]
     AddressNotRecorded(String),
+}
+
+/// Why a request is not approved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    Deny(Denial),
+    Wait(Wait),
 }
 
 impl Wait {
@@ -77,6 +100,7 @@ impl Wait {
             Self::MachineNotOfPool(_) => Reason::MachineNotOfPool,
             Self::ForeignMachine(_) => Reason::ForeignMachine,
             Self::MachineDeleting(_) => Reason::MachineDeleting,
+            Self::OlderThanMachine(_) => Reason::RequestOlderThanMachine,
             Self::MachineHasNode(_) => Reason::MachineHasNode,
             Self::NodeNameUnproven(_) => Reason::NodeNameUnproven,
             Self::NodeExists(_) => Reason::NodeExists,

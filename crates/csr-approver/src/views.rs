@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::PartialObjectMeta;
 use kube::{Resource, ResourceExt};
@@ -38,12 +39,19 @@ impl Owner {
     }
 }
 
+/// By the clock of the API server, in whole seconds.
+fn created(meta: &ObjectMeta) -> Timestamp {
+    let created = meta.creation_timestamp.as_ref();
+    created.map(|time| time.0).unwrap_or_default()
+}
+
 /// A Machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineView {
     pub namespace: String,
     pub name: String,
     pub uid: String,
+    pub created: Timestamp,
     pub node: NodeName,
     /// Whether another machine may get this name.
     pub may_pass_on_name: bool,
@@ -75,6 +83,7 @@ impl From<Machine> for MachineView {
             may_pass_on_name,
             owner: Owner::of::<MachineSet>(&machine.metadata),
             is_deleting: machine.metadata.deletion_timestamp.is_some(),
+            created: created(&machine.metadata),
             namespace: machine.metadata.namespace.unwrap_or_default(),
             name: machine.metadata.name.unwrap_or_default(),
             uid: machine.metadata.uid.unwrap_or_default(),
@@ -109,6 +118,13 @@ impl From<PartialObjectMeta<MachineSet>> for MachineSetView {
     }
 }
 
+impl MachineSetView {
+    /// Its MachineDeployment, if this is the MachineSet that `owner` refers to.
+    pub fn owner_of_what_belongs_to(&self, owner: &Owner) -> Option<&Owner> {
+        self.owner.as_ref().filter(|_| self.uid == owner.uid)
+    }
+}
+
 /// A MachineDeployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolView {
@@ -117,6 +133,7 @@ pub struct PoolView {
     pub account: String,
     /// The node name of the only machine of an edge pool; `None` for every other pool.
     pub edge_node: Option<String>,
+    pub created: Timestamp,
     pub is_deleting: bool,
 }
 
@@ -128,8 +145,16 @@ impl PoolView {
             account: names::pool_account(&pool.id()),
             edge_node: is_edge.then(|| node_name::kubelet_spelling(&pool.name)).flatten(),
             is_deleting: md.meta().deletion_timestamp.is_some(),
+            created: created(md.meta()),
             pool,
         }
+    }
+}
+
+impl PoolView {
+    /// The pool, if this is the MachineDeployment that `owner` refers to, and is not being deleted.
+    pub fn if_it_is(&self, owner: &Owner) -> Option<PoolRef> {
+        (self.pool.uid == owner.uid && !self.is_deleting).then(|| self.pool.clone())
     }
 }
 
@@ -142,6 +167,60 @@ pub enum Bearer {
         pool: Option<PoolRef>,
     },
     EdgePool(Arc<PoolView>),
+}
+
+impl Bearer {
+    pub fn created(&self) -> Timestamp {
+        match self {
+            Self::Machine { machine, .. } => machine.created,
+            Self::EdgePool(edge) => edge.created,
+        }
+    }
+
+    /// For Events about it.
+    pub fn reference(&self) -> ObjectReference {
+        match self {
+            Self::Machine { machine, .. } => ObjectReference {
+                api_version: Some(Machine::api_version(&()).into_owned()),
+                kind: Some(Machine::kind(&()).into_owned()),
+                namespace: Some(machine.namespace.clone()),
+                name: Some(machine.name.clone()),
+                uid: Some(machine.uid.clone()),
+                ..ObjectReference::default()
+            },
+            Self::EdgePool(edge) => ObjectReference::from(&edge.pool),
+        }
+    }
+
+    pub fn is_deleting(&self) -> bool {
+        match self {
+            Self::Machine { machine, .. } => machine.is_deleting,
+            Self::EdgePool(edge) => edge.is_deleting,
+        }
+    }
+
+    pub fn uid(&self) -> &str {
+        match self {
+            Self::Machine { machine, .. } => &machine.uid,
+            Self::EdgePool(edge) => &edge.pool.uid,
+        }
+    }
+
+    /// The name of the node that it bears.
+    pub fn node_name(&self) -> Option<&str> {
+        match self {
+            Self::Machine { machine, .. } => machine.node_name(),
+            Self::EdgePool(edge) => edge.edge_node.as_deref(),
+        }
+    }
+
+    /// The pool that it belongs to, if that exists.
+    pub fn pool(&self) -> Option<&PoolRef> {
+        match self {
+            Self::Machine { pool, .. } => pool.as_ref(),
+            Self::EdgePool(edge) => Some(&edge.pool),
+        }
+    }
 }
 
 /// The Lease that records an approval.
@@ -161,6 +240,8 @@ pub struct ClaimView {
     pub request: String,
     /// When it was approved.
     pub since: Timestamp,
+    /// How many approvals came before, and led to no Node.
+    pub before: i32,
 }
 
 impl ClaimView {
@@ -183,6 +264,7 @@ impl ClaimView {
                 .and_then(|spec| spec.holder_identity.clone())
                 .unwrap_or_default(),
             since: acquired.or(created).unwrap_or(Timestamp::MAX),
+            before: spec.and_then(|spec| spec.lease_transitions).unwrap_or_default(),
         })
     }
 }

@@ -44,7 +44,11 @@ fn requests(state: &State, signer: &str, what: &'static str) {
         // What is remembered has bounds of its own, which do not break the watch.
         .at_most(usize::MAX)
         .project(move |object: CertificateSigningRequest| {
-            Request::of(object).filter(|request| keeper.is_kept(request))
+            let request = Request::of(object)?;
+            match keeper.requests.get(&request.name) {
+                Some(known) => Some(request.as_known(&known)),
+                None => keeper.is_kept(&request).then_some(request),
+            }
         })
         .into_cache(&state.requests)
         .on_change(move |change| {
@@ -103,7 +107,7 @@ fn pools(state: &State) {
                 for pool in change.old.iter().chain(&change.new) {
                     waker.wake(Requester::Pool(pool.account.clone()));
                 }
-                waker.wake(Requester::AnyPool);
+                waker.wake_where(|request| matches!(request.requester, Requester::AnyPool(_)));
             }
         })
         .spawn(&state.cluster);

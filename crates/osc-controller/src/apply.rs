@@ -5,6 +5,7 @@ use std::time::Duration;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use osm_api::config::OperatingSystemConfig;
+use osm_api::content::spec_for;
 use osm_api::{MachineDeployment, PoolRef, names};
 use osm_runtime::cache::Version;
 use osm_runtime::request::failed;
@@ -64,7 +65,7 @@ async fn write_object(
     let (api, name) = (state.config_api(), gathered.name.as_str());
     match plan {
         ObjectPlan::Keep => Ok(gathered.config.as_deref().cloned()),
-        ObjectPlan::Create(metadata, spec) => {
+        ObjectPlan::Create(metadata, pool) => {
             // The last room is for one of those that were planned at the same moment. The others are planned again.
             let Some(_creation) = state.begin_creation() else {
                 return Err(RequestError::Conflict {
@@ -73,7 +74,7 @@ async fn write_object(
             };
             let object = OperatingSystemConfig {
                 metadata,
-                spec: *spec,
+                spec: spec_for(pool),
                 status: None,
             };
             match api.create(&PostParams::default(), &object).await {
@@ -96,15 +97,25 @@ async fn write_object(
                 Err(error) => Err(failed("creating the OperatingSystemConfig")(error)),
             }
         }
-        ObjectPlan::Replace(metadata, spec) => {
+        ObjectPlan::Replace(metadata, pool) => {
             let object = OperatingSystemConfig {
                 metadata,
-                spec: *spec,
+                spec: spec_for(pool),
                 status: None,
             };
             let replaced = api.replace(name, &PostParams::default(), &object).await;
             Ok(Some(
                 state.wrote(replaced.map_err(failed("the OperatingSystemConfig"))?),
+            ))
+        }
+        ObjectPlan::Claim(metadata, pool) => {
+            // The resourceVersion in the metadata makes it fail with 409 if the object has changed.
+            let patch = json!({"metadata": metadata, "spec": {"poolRef": pool}});
+            let patched = api
+                .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+                .await;
+            Ok(Some(
+                state.wrote(patched.map_err(failed("the OperatingSystemConfig"))?),
             ))
         }
         ObjectPlan::Delete {

@@ -247,7 +247,7 @@ async fn presence(
     *cluster_uid = state
         .cluster
         .worker
-        .live_uid()
+        .recent_uid()
         .await
         .map_err(failed("reading namespace kube-system"))?;
     if config

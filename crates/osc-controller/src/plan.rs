@@ -8,10 +8,11 @@ use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::cluster_endpoint::Choice;
 use osm_api::condition::{RENDERED, Verdict};
-use osm_api::config::{OperatingSystemConfigSpec, ProfileRef, Rendered, Retired};
-use osm_api::content::{self, RenderedFor};
+use osm_api::config::{PoolReference, ProfileRef, Rendered, Retired};
+use osm_api::content;
 use osm_api::profile::{AcceptedProfile, CloudProvider};
 use osm_api::{PoolRef, Reason, names, pool};
+use osm_render::kubeconfig_secret;
 use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 use osm_runtime::settings::Current;
 
@@ -59,9 +60,11 @@ pub struct Plan {
 pub enum ObjectPlan {
     #[default]
     Keep,
-    Create(ObjectMeta, Box<OperatingSystemConfigSpec>),
-    /// The metadata carries the resourceVersion that was seen.
-    Replace(ObjectMeta, Box<OperatingSystemConfigSpec>),
+    Create(ObjectMeta, PoolReference),
+    /// The spec then says whose it is and nothing else. The metadata carries the resourceVersion that was seen.
+    Replace(ObjectMeta, PoolReference),
+    /// As [`Self::Replace`], but the spec keeps what else it holds: machines boot with it until the content of this version is published.
+    Claim(ObjectMeta, PoolReference),
     /// Only if it is still the object that was seen.
     Delete {
         uid: String,
@@ -82,9 +85,11 @@ pub struct StatusPlan {
 #[derive(Clone, Debug, PartialEq)]
 pub enum RenderedStatus {
     /// The last good result stays.
-    Last(Option<Rendered>),
-    /// The content that this plan writes. The API server's answer gives its generation.
-    Written(Rendered),
+    Last,
+    /// There is nothing to publish any more.
+    Nothing,
+    /// What was rendered now, with its documents. `anyway`: it is written even if the object seems to have it already.
+    New { rendered: Box<Rendered>, anyway: bool },
 }
 
 /// A pool that cannot have an OperatingSystemConfig.
@@ -210,8 +215,8 @@ fn conflict(claimant: &PoolView, owner: &PoolView) -> Rejection {
 
 fn not_served(claimant: &Arc<PoolView>) -> Rejection {
     let message = format!(
-        "namespace {} is not in --machine-deployment-namespaces of osc-controller; this pool gets no user data until the namespace is \
-         added to the list, or the MachineDeployment is replaced by one in a namespace of the list",
+        "namespace {} is not in --machine-deployment-namespaces of osc-controller; this pool gets no user data; add the \
+         namespace to the list, or recreate the MachineDeployment in a listed namespace",
         claimant.pool_ref.namespace
     );
     reject(claimant, Reason::NamespaceNotServed, message)
@@ -276,7 +281,10 @@ fn departed(gathered: &Gathered, config: &ConfigView) -> Plan {
         message,
     };
     let requeue_after = retired.is_none().then_some(OTHER_CLUSTER_REQUEUE);
-    let rendered = RenderedStatus::Last(config.status.rendered.clone());
+    let rendered = match retired {
+        Some(_) => RenderedStatus::Nothing,
+        None => RenderedStatus::Last,
+    };
     Plan {
         status: Some(StatusPlan {
             verdict,
@@ -317,7 +325,7 @@ fn held(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, hold
     let object = match config {
         Some(_) => ObjectPlan::Keep,
         // So that `kubectl get osc` lists every pool, also one that cannot be rendered.
-        None => ObjectPlan::Create(metadata(gathered, owner, None), Box::new(empty(owner))),
+        None => ObjectPlan::Create(metadata(gathered, owner, None), (&owner.pool_ref).into()),
     };
     let verdict = Verdict {
         type_: RENDERED,
@@ -325,7 +333,6 @@ fn held(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, hold
         reason: hold.reason(),
         message,
     };
-    let rendered = RenderedStatus::Last(config.and_then(|config| config.status.rendered.clone()));
     let requeue_after = match hold {
         Hold::WaitingForProfile(_) => profile_wait_left(gathered),
         _ => None,
@@ -334,7 +341,7 @@ fn held(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, hold
         object,
         status: Some(StatusPlan {
             verdict,
-            rendered,
+            rendered: RenderedStatus::Last,
             retired: None,
         }),
         requeue_after,
@@ -355,10 +362,7 @@ fn inherited(pool: &PoolRef) -> String {
 }
 
 struct Content {
-    rendered: osm_render::Rendered,
-    profile: ProfileRef,
-    settings_digest: String,
-    api_server: String,
+    rendered: Rendered,
     message: String,
 }
 
@@ -415,11 +419,12 @@ fn render(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>) ->
     let rendered = compiled.render_unless(&gathered.abandoned, pool, &settings.settings, &choice.endpoint);
     let rendered = rendered.map_err(|source| Hold::Render { profile, source })?;
     Ok(Box::new(content(
-        rendered, settings, choice, found, accepted, late,
+        owner, rendered, settings, choice, found, accepted, late,
     )))
 }
 
 fn content(
+    owner: &PoolView,
     rendered: osm_render::Rendered,
     settings: &Current,
     choice: &Choice,
@@ -427,7 +432,10 @@ fn content(
     accepted: &AcceptedProfile,
     late: bool,
 ) -> Content {
-    let mut message = format!("rendered from profile {} {}", found.name, accepted.version);
+    let mut message = format!(
+        "rendered from profile {} {}; `osmctl show {}` prints the documents",
+        found.name, accepted.version, owner.pool_ref
+    );
     if late {
         message.push_str("; the profile's newest edit was not validated in time and is not used");
     } else if let Some(refusal) = &found.refusal {
@@ -452,11 +460,18 @@ fn content(
         digest: accepted.digest.clone(),
         template_engine: accepted.template_engine,
     };
+    let described = Rendered {
+        revision: owner.revision.clone(),
+        template_digest: Some(owner.template_digest.clone()),
+        profile: Some(profile),
+        settings_digest: Some(settings.digest.clone()),
+        api_server: Some(api_server),
+        user_data_bytes: Some(rendered.user_data_bytes),
+        ..Rendered::default()
+    };
+    let needs_kubeconfig_secret = kubeconfig_secret::is_needed(&rendered.spec);
     Content {
-        rendered,
-        profile,
-        settings_digest: settings.digest.clone(),
-        api_server,
+        rendered: content::pack(&rendered.spec, needs_kubeconfig_secret, described),
         message,
     }
 }
@@ -505,42 +520,15 @@ fn waits_for_revision(owner: &PoolView, config: Option<&ConfigView>) -> bool {
 }
 
 fn written(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, content: Content) -> Plan {
-    let Content {
-        rendered,
-        profile,
-        settings_digest,
-        api_server,
-        message,
-    } = content;
-    let mut spec = rendered.spec;
-    let rendered_for = owner.rendered_for();
-    rendered_for.store(&mut spec);
-    spec.profile = Some(profile);
-    let status = Rendered {
-        generation: 0,
-        digest: spec.digest.clone().unwrap_or_default(),
-        revision: owner.revision.clone(),
-        settings_digest: Some(settings_digest),
-        api_server: Some(api_server),
-        user_data_bytes: Some(rendered.user_data_bytes),
+    let Content { rendered, message } = content;
+    let object = match config {
+        None => ObjectPlan::Create(metadata(gathered, owner, None), (&owner.pool_ref).into()),
+        Some(config) => object_of(gathered, owner, config, &rendered),
     };
-    let meta = metadata(gathered, owner, config.map(|config| &config.metadata));
-    let (object, rendered) = match config {
-        None => (
-            ObjectPlan::Create(meta, Box::new(spec)),
-            RenderedStatus::Written(status),
-        ),
-        Some(config) if is_current(config, &meta, &rendered_for, &spec) => {
-            let generation = config.metadata.generation.unwrap_or(0);
-            (
-                ObjectPlan::Keep,
-                RenderedStatus::Last(Some(Rendered { generation, ..status })),
-            )
-        }
-        Some(_) => (
-            ObjectPlan::Replace(meta, Box::new(spec)),
-            RenderedStatus::Written(status),
-        ),
+    let anyway = config.is_some_and(|config| config.is_altered() || config.is_unreadable);
+    let rendered = RenderedStatus::New {
+        rendered: Box::new(rendered),
+        anyway,
     };
     let verdict = Verdict {
         type_: RENDERED,
@@ -559,26 +547,28 @@ fn written(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, c
     }
 }
 
+/// What is to be done with an object that exists. Whatever else its spec holds goes once `rendered` is published: until then, another
+/// version of the services may need it.
+fn object_of(gathered: &Gathered, owner: &PoolView, config: &ConfigView, rendered: &Rendered) -> ObjectPlan {
+    let pool = PoolReference::from(&owner.pool_ref);
+    let mut meta = metadata(gathered, owner, Some(&config.metadata));
+    if !config.has_bare_spec && (config.is_published(rendered) || config.is_unreadable) {
+        // With these, the Go implementation would take the object for one of its own that is up to date.
+        let annotations = meta.annotations.get_or_insert_default();
+        annotations.retain(|name, _| !names::GO_CONFIG_ANNOTATIONS.contains(&name.as_str()));
+        return ObjectPlan::Replace(meta, pool);
+    }
+    let has_marks = config.metadata.annotations == meta.annotations && config.metadata.labels == meta.labels;
+    match has_marks && config.rendered_for.is_some() {
+        true => ObjectPlan::Keep,
+        false => ObjectPlan::Claim(meta, pool),
+    }
+}
+
 /// Whether another client has written the object since it was last rendered.
 fn is_edited(config: &ConfigView) -> bool {
     config.status.rendered.is_some()
         && content::publishable(config.metadata.generation, &config.status).is_none()
-}
-
-/// Whether the object needs no write. Digests are compared as they were written; a generation that was not rendered means
-/// that another client has written the object.
-fn is_current(
-    config: &ConfigView,
-    meta: &ObjectMeta,
-    rendered_for: &RenderedFor,
-    spec: &OperatingSystemConfigSpec,
-) -> bool {
-    config.digest == spec.digest
-        && config.rendered_for.as_ref() == Some(rendered_for)
-        && config.profile == spec.profile
-        && content::publishable(config.metadata.generation, &config.status).is_some()
-        && config.metadata.annotations == meta.annotations
-        && config.metadata.labels == meta.labels
 }
 
 fn metadata(gathered: &Gathered, owner: &PoolView, current: Option<&ObjectMeta>) -> ObjectMeta {
@@ -587,8 +577,6 @@ fn metadata(gathered: &Gathered, owner: &PoolView, current: Option<&ObjectMeta>)
         ..ObjectMeta::default()
     });
     let annotations = meta.annotations.get_or_insert_with(BTreeMap::new);
-    // With these, the Go implementation would take the object for one of its own that is up to date.
-    annotations.retain(|name, _| !names::GO_CONFIG_ANNOTATIONS.contains(&name.as_str()));
     annotations.insert(names::OWNER.to_owned(), owner.pool_ref.to_string());
     annotations
         .entry(names::CLUSTER_UID.to_owned())
@@ -597,17 +585,6 @@ fn metadata(gathered: &Gathered, owner: &PoolView, current: Option<&ObjectMeta>)
         .get_or_insert_with(BTreeMap::new)
         .insert(names::POOL.to_owned(), owner.pool_ref.id());
     meta
-}
-
-/// The object of a pool that was never rendered. It names no revision, because it holds nothing for one.
-fn empty(owner: &PoolView) -> OperatingSystemConfigSpec {
-    let mut spec = OperatingSystemConfigSpec::default();
-    RenderedFor {
-        revision: None,
-        ..owner.rendered_for()
-    }
-    .store(&mut spec);
-    spec
 }
 
 #[cfg(test)]

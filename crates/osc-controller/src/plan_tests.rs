@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
-use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigStatus, UserDataBytes};
+use osm_api::config::{
+    OperatingSystemConfig, OperatingSystemConfigSpec, OperatingSystemConfigStatus, Published, UserDataBytes,
+};
+use osm_api::content::spec_for;
 use osm_api::pool_settings::PoolSettings;
 use osm_api::profile::OperatingSystemProfileSpec;
 use osm_api::{MachineDeployment, Settings};
@@ -111,54 +114,63 @@ fn gathered() -> Gathered {
 /// The config after the plan was carried out.
 fn done(gathered: &Gathered, plan: Plan) -> Arc<ConfigView> {
     let current = gathered.config.as_deref().cloned().unwrap_or_default();
-    let (mut meta, digest, rendered_for, profile) = match plan.object {
-        ObjectPlan::Create(meta, spec) | ObjectPlan::Replace(meta, spec) => {
+    let mut config = OperatingSystemConfig::new(NAME, OperatingSystemConfigSpec::default());
+    config.metadata = current.metadata.clone();
+    match plan.object {
+        ObjectPlan::Create(meta, pool) | ObjectPlan::Replace(meta, pool) | ObjectPlan::Claim(meta, pool) => {
             let generation = current.metadata.generation.unwrap_or(0) + 1;
-            let written = OperatingSystemConfig {
-                metadata: meta,
-                spec: *spec,
-                status: None,
-            };
-            let view = ConfigView::of(written);
-            let meta = ObjectMeta {
+            config.spec = spec_for(pool);
+            config.metadata = ObjectMeta {
                 generation: Some(generation),
-                ..view.metadata
+                ..meta
             };
-            (meta, view.digest, view.rendered_for, view.profile)
         }
-        _ => (
-            current.metadata,
-            current.digest,
-            current.rendered_for,
-            current.profile,
-        ),
-    };
-    meta.uid = Some("config".into());
-    meta.resource_version = Some("1".into());
+        _ => config.spec.pool_ref = current.rendered_for.as_ref().map(|of| (&of.pool).into()),
+    }
+    config.metadata.uid = Some("config".into());
+    config.metadata.resource_version = Some("1".into());
     let mut status = current.status;
     if let Some(planned) = plan.status {
-        status.conditions =
-            vec![
-                planned
-                    .verdict
-                    .condition(&status.conditions, meta.generation, gathered.now),
-            ];
-        status.rendered = match planned.rendered {
-            RenderedStatus::Last(rendered) => rendered,
-            RenderedStatus::Written(rendered) => Some(Rendered {
-                generation: meta.generation.unwrap(),
-                ..rendered
-            }),
-        };
+        let generation = config.metadata.generation;
+        let condition = planned
+            .verdict
+            .condition(&status.conditions, generation, gathered.now);
+        status.conditions = vec![condition];
+        match planned.rendered {
+            RenderedStatus::Last => {}
+            RenderedStatus::Nothing => status.rendered = None,
+            RenderedStatus::New { rendered, .. } => status.rendered = Some(*rendered),
+        }
         status.retired = planned.retired;
     }
-    Arc::new(ConfigView {
-        metadata: meta,
-        digest,
-        rendered_for,
-        profile,
-        status,
-    })
+    config.status = Some(status);
+    Arc::new(ConfigView::of(config))
+}
+
+/// As it is once secret-syncer has published it.
+fn published(config: &ConfigView) -> Arc<ConfigView> {
+    let mut config = config.clone();
+    config.status.published = Some(Published {
+        digest: rendered(&config).digest.clone(),
+        revision: "1".into(),
+        bootstrap_secret: "b".into(),
+        provisioning_secret: "p".into(),
+        credential_expires: "2026-01-01T00:00:00Z".into(),
+    });
+    Arc::new(config)
+}
+
+/// What a plan renders, with its documents.
+fn new(plan: &Plan) -> Option<&Rendered> {
+    match &plan.status.as_ref()?.rendered {
+        RenderedStatus::New { rendered, .. } => Some(rendered),
+        _ => None,
+    }
+}
+
+/// Whether a plan renders another content than the config has.
+fn renders_anew(plan: &Plan, before: &ConfigView) -> bool {
+    new(plan).is_some_and(|new| new.digest != rendered(before).digest)
 }
 
 /// A pool whose config is up to date.
@@ -185,20 +197,13 @@ fn rendered(config: &ConfigView) -> &Rendered {
 fn a_new_pool_is_created_rendered() {
     let plan = plan(&gathered());
     assert_eq!(verdict(&plan), ("Rendered", true));
-    let ObjectPlan::Create(meta, spec) = &plan.object else {
+    let ObjectPlan::Create(meta, pool) = &plan.object else {
         panic!("{:?}", plan.object)
     };
-    assert_eq!(meta.name.as_deref(), Some(NAME));
-    assert_eq!(
-        spec.machine_deployment.as_ref().unwrap().revision.as_deref(),
-        Some("1")
-    );
-    assert_eq!(
-        spec.cloud_provider.as_ref().unwrap().spec,
-        None,
-        "it may hold credentials"
-    );
-    assert!(spec.digest.is_some());
+    assert_eq!((meta.name.as_deref(), pool.uid.as_str()), (Some(NAME), "uid-1"));
+    let new = new(&plan).unwrap();
+    assert_eq!((new.revision.as_deref(), new.generation), (Some("1"), 0));
+    assert!(new.bootstrap.is_some() && new.provisioning.is_some() && !new.digest.is_empty());
 }
 
 #[test]
@@ -217,7 +222,7 @@ fn a_pool_without_revision_is_rendered_and_follows_the_revision() {
     assert_eq!(rendered(gathered.config.as_ref().unwrap()).revision, None);
     // The template was edited before the first revision: nothing depends on the old one.
     gathered.claimants = vec![pool("uid-1", None, "1.35.0")];
-    assert!(matches!(plan(&gathered).object, ObjectPlan::Replace(..)));
+    assert!(renders_anew(&plan(&gathered), gathered.config.as_ref().unwrap()));
     gathered.claimants = vec![pool("uid-1", Some("1"), "1.35.0")];
     let config = done(&gathered, plan(&gathered));
     assert_eq!(rendered(&config).revision.as_deref(), Some("1"));
@@ -367,13 +372,10 @@ fn failures_keep_the_last_good_content_and_say_why() {
         // The same of a pool that has nothing yet: it is in the table all the same.
         gathered.config = None;
         let failed = plan(&gathered);
-        let ObjectPlan::Create(_, spec) = &failed.object else {
-            panic!("{reason}: {:?}", failed.object)
-        };
-        assert_eq!(
-            (spec.digest.as_ref(), spec.bootstrap_config.files.len()),
-            (None, 0),
-            "{reason}"
+        assert!(
+            matches!(failed.object, ObjectPlan::Create(..)),
+            "{reason}: {:?}",
+            failed.object
         );
         assert_eq!(done(&gathered, failed).status.rendered, None, "{reason}");
     }
@@ -408,7 +410,7 @@ fn marker_text_in_an_annotation_or_a_setting_is_refused() {
 fn a_profile_or_setting_takes_effect_at_once() {
     let mut gathered = current();
     gathered.profile = ProfileLookup::Found(Box::new(found(&profile_spec("v2.0.0", "new\n"))));
-    assert!(matches!(plan(&gathered).object, ObjectPlan::Replace(..)));
+    assert!(renders_anew(&plan(&gathered), gathered.config.as_ref().unwrap()));
     let mut gathered = current();
     let before = gathered.config.clone().unwrap();
     gathered.endpoint.as_mut().unwrap().endpoint.api_server = "https://other:6443".into();
@@ -486,25 +488,76 @@ fn a_new_revision_waits_for_its_profile_but_not_for_ever() {
 }
 
 #[test]
-fn edits_of_other_clients_are_reverted() {
-    type Edit = fn(&mut ConfigView);
-    let edits: Vec<Edit> = vec![
-        |config| config.metadata.generation = Some(9),
-        |config| config.digest = Some("other".into()),
-        |config| config.profile = None,
-        |config| config.status.rendered = None,
-        |config| config.metadata.labels = None,
+fn edits_of_the_status_by_other_clients_are_reverted() {
+    type Edit = fn(&mut Rendered);
+    let edits: [Edit; 4] = [
+        |rendered| rendered.digest = "other".into(),
+        |rendered| rendered.revision = Some("9".into()),
+        |rendered| rendered.profile = None,
+        |rendered| rendered.needs_kubeconfig_secret = true,
     ];
     for (i, edit) in edits.into_iter().enumerate() {
         let mut gathered = current();
-        let mut config = (**gathered.config.as_ref().unwrap()).clone();
-        edit(&mut config);
-        gathered.config = Some(Arc::new(config));
-        assert!(
-            matches!(plan(&gathered).object, ObjectPlan::Replace(..)),
-            "edit {i}"
+        let before = gathered.config.clone().unwrap();
+        edit(
+            Arc::make_mut(gathered.config.as_mut().unwrap())
+                .status
+                .rendered
+                .as_mut()
+                .unwrap(),
         );
+        assert_eq!(done(&gathered, plan(&gathered)).status, before.status, "edit {i}");
     }
+    let mut gathered = current();
+    let before = gathered.config.clone().unwrap();
+    Arc::make_mut(gathered.config.as_mut().unwrap()).status.rendered = None;
+    assert_eq!(done(&gathered, plan(&gathered)).status, before.status);
+}
+
+#[test]
+fn documents_that_secret_syncer_finds_to_be_altered_are_written_again() {
+    let anyway = |plan: &Plan| {
+        matches!(
+            plan.status.as_ref().unwrap().rendered,
+            RenderedStatus::New { anyway: true, .. }
+        )
+    };
+    let mut gathered = current();
+    assert!(!anyway(&plan(&gathered)));
+    let altered = Verdict {
+        type_: osm_api::condition::PUBLISHED,
+        status: false,
+        reason: Reason::ContentAltered,
+        message: String::new(),
+    };
+    let config = Arc::make_mut(gathered.config.as_mut().unwrap());
+    config.status.conditions.push(altered.condition(&[], None, now()));
+    assert!(anyway(&plan(&gathered)));
+}
+
+#[test]
+fn what_else_a_spec_holds_is_removed_once_the_new_content_is_published() {
+    let mut gathered = current();
+    let config = Arc::make_mut(gathered.config.as_mut().unwrap());
+    config.has_bare_spec = false;
+    config.metadata.labels = None;
+    // Its labels are put back at once, and the rest of the spec stays.
+    let ObjectPlan::Claim(meta, _) = plan(&gathered).object else {
+        panic!("a claim")
+    };
+    assert!(meta.labels.unwrap().contains_key(names::POOL));
+    let config = Arc::make_mut(gathered.config.as_mut().unwrap());
+    config.metadata.labels = current().config.unwrap().metadata.labels.clone();
+    assert!(matches!(plan(&gathered).object, ObjectPlan::Keep));
+    gathered.config = Some(published(gathered.config.as_ref().unwrap()));
+    assert!(matches!(plan(&gathered).object, ObjectPlan::Replace(..)));
+    // Where the next content is rendered, it waits for that.
+    gathered.claimants = vec![pool("uid-1", Some("2"), "1.35.0")];
+    assert!(matches!(plan(&gathered).object, ObjectPlan::Keep));
+    // What can't be decoded is published by nobody.
+    let config = Arc::make_mut(gathered.config.as_mut().unwrap());
+    config.is_unreadable = true;
+    assert!(matches!(plan(&gathered).object, ObjectPlan::Replace(..)));
 }
 
 #[test]
@@ -674,7 +727,7 @@ fn a_name_is_given_to_no_pool_while_an_older_one_may_come() {
     let mut gathered = current();
     gathered.older_claimant_possible = true;
     gathered.claimants = vec![pool("uid-1", Some("2"), "1.35.0")];
-    assert!(matches!(plan(&gathered).object, ObjectPlan::Replace(..)));
+    assert!(renders_anew(&plan(&gathered), gathered.config.as_ref().unwrap()));
 }
 
 /// As gathered for a pool whose namespace is not served.
@@ -721,9 +774,7 @@ fn a_pool_keeps_what_it_has_when_its_namespace_is_no_longer_served() {
         ("a namesake", |g| g.claimants.push(claimant(&namesake()))),
         ("settings", |g| g.settings = SettingsLookup::Missing),
         ("an edit", |g| {
-            let mut config = (**g.config.as_ref().unwrap()).clone();
-            config.metadata.generation = Some(9);
-            g.config = Some(Arc::new(config));
+            Arc::make_mut(g.config.as_mut().unwrap()).has_bare_spec = false;
         }),
         ("a list that is under way", |g| g.older_claimant_possible = true),
     ];
@@ -731,7 +782,6 @@ fn a_pool_keeps_what_it_has_when_its_namespace_is_no_longer_served() {
         let mut gathered = current();
         change(&mut gathered);
         let gathered = not_served(gathered);
-        let before = gathered.config.clone().unwrap();
         let held = plan(&gathered);
         assert!(
             matches!(held.object, ObjectPlan::Keep),
@@ -746,11 +796,7 @@ fn a_pool_keeps_what_it_has_when_its_namespace_is_no_longer_served() {
         );
         assert_eq!(held.subject.as_ref().unwrap().uid, "uid-1", "{what}");
         let status = held.status.as_ref().unwrap();
-        assert_eq!(
-            status.rendered,
-            RenderedStatus::Last(before.status.rendered.clone()),
-            "{what}"
-        );
+        assert_eq!(status.rendered, RenderedStatus::Last, "{what}");
         assert_eq!(status.retired, None, "{what}");
         let others: Vec<_> = held
             .rejected
@@ -829,7 +875,6 @@ fn the_address_of_the_api_server_is_recorded_and_changes_no_content() {
     let after = done(&gathered, plan);
     assert_eq!(after.api_server(), Some("https://api:6443"));
     assert_eq!(after.digest, before.digest);
-    assert_eq!(rendered(&after).generation, rendered(&before).generation);
     // What can't be rendered keeps its record.
     gathered.config = Some(after);
     gathered.settings = SettingsLookup::Missing;
@@ -868,7 +913,7 @@ fn an_object_of_the_go_implementation_without_pool_is_not_ours_to_judge() {
         },
         ..ConfigView::default()
     }));
-    assert!(matches!(super::plan(&gathered).object, ObjectPlan::Replace(..)));
+    assert!(matches!(super::plan(&gathered).object, ObjectPlan::Claim(..)));
 }
 
 #[test]
@@ -965,20 +1010,32 @@ fn of_go() -> ConfigView {
 }
 
 #[test]
-fn what_the_go_implementation_made_is_taken_over_and_no_longer_looks_like_its_own() {
-    let gathered = Gathered {
+fn what_the_go_implementation_made_is_taken_over_and_then_no_longer_looks_like_its_own() {
+    let mut gathered = Gathered {
         config: Some(Arc::new(of_go())),
         ..gathered()
     };
-    let plan = plan(&gathered);
-    assert_eq!(verdict(&plan), ("Rendered", true));
-    let ObjectPlan::Replace(meta, _) = &plan.object else {
-        panic!("{:?}", plan.object)
+    let claimed = plan(&gathered);
+    assert_eq!(verdict(&claimed), ("Rendered", true));
+    let ObjectPlan::Claim(meta, pool) = &claimed.object else {
+        panic!("{:?}", claimed.object)
     };
-    let annotations = meta.annotations.as_ref().unwrap();
-    for name in names::GO_CONFIG_ANNOTATIONS {
-        assert!(!annotations.contains_key(name), "{name}");
-    }
+    assert_eq!(pool.uid, "uid-1");
+    let has_annotations = |meta: &ObjectMeta| {
+        let annotations = meta.annotations.clone().unwrap();
+        names::GO_CONFIG_ANNOTATIONS.map(|name| annotations.contains_key(name))
+    };
+    assert_eq!(has_annotations(meta), [true; names::GO_CONFIG_ANNOTATIONS.len()]);
+    let mut config = published(&done(&gathered, claimed));
+    Arc::make_mut(&mut config).has_bare_spec = false;
+    gathered.config = Some(config);
+    let ObjectPlan::Replace(meta, _) = plan(&gathered).object else {
+        panic!("a replacement")
+    };
+    assert_eq!(
+        has_annotations(&meta),
+        [false; names::GO_CONFIG_ANNOTATIONS.len()]
+    );
 }
 
 #[test]

@@ -2,12 +2,13 @@
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use osm_api::condition::{self, Verdict};
-use osm_api::config::{OperatingSystemConfigStatus, Rendered, UserDataBytes};
+use osm_api::config::{OperatingSystemConfigStatus, UserDataBytes};
 use osm_api::profile::CloudProvider;
 use osm_api::{PoolRef, Reason};
 use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 use osm_runtime::request::failed;
-use osm_runtime::{RequestError, status};
+use osm_runtime::{RequestError, read, status};
+use serde_json::{Map, Value, json};
 
 use crate::FIELD_MANAGER;
 use crate::apply::Applied;
@@ -56,12 +57,10 @@ async fn write_status(
     config: &ConfigView,
 ) -> Result<(), RequestError> {
     let generation = config.metadata.generation;
-    let rendered = match &plan.rendered {
-        RenderedStatus::Last(rendered) => rendered.clone(),
-        RenderedStatus::Written(rendered) => Some(Rendered {
-            generation: generation.unwrap_or(0),
-            ..rendered.clone()
-        }),
+    let (rendered, anyway) = match &plan.rendered {
+        RenderedStatus::Nothing => (None, false),
+        RenderedStatus::Last => (config.status.rendered.clone(), false),
+        RenderedStatus::New { rendered, anyway } => (Some(rendered.described()), *anyway),
     };
     let condition = plan
         .verdict
@@ -69,15 +68,22 @@ async fn write_status(
     let is_current = condition::find(&config.status.conditions, condition::RENDERED) == Some(&condition)
         && config.status.rendered == rendered
         && config.status.retired == plan.retired;
-    if is_current {
+    if is_current && !anyway {
         return Ok(());
     }
-    let status = OperatingSystemConfigStatus {
-        conditions: vec![condition],
-        rendered,
-        published: None,
-        retired: plan.retired.clone(),
+    let rendered = match &plan.rendered {
+        RenderedStatus::Nothing => None,
+        RenderedStatus::Last => last(state, config).await?,
+        RenderedStatus::New { rendered, .. } => Some(json!(rendered)),
     };
+    let mut status = json!(OperatingSystemConfigStatus {
+        conditions: vec![condition],
+        retired: plan.retired.clone(),
+        ..OperatingSystemConfigStatus::default()
+    });
+    if let (Some(rendered), Some(fields)) = (rendered, status.as_object_mut()) {
+        fields.insert("rendered".to_owned(), rendered);
+    }
     let version = config.metadata.resource_version.as_deref().unwrap_or_default();
     let applied = status::apply(
         &state.config_api(),
@@ -91,6 +97,41 @@ async fn write_status(
         state.wrote(config);
     }
     Ok(())
+}
+
+/// The last good result with its documents, which the cache does not keep, and as it is stored: another version may have written it. A
+/// server-side apply removes what it leaves out.
+async fn last(state: &State, config: &ConfigView) -> Result<Option<Value>, RequestError> {
+    const WHAT: &str = "the OperatingSystemConfig";
+    if config.status.rendered.is_none() && !config.is_unreadable {
+        return Ok(None);
+    }
+    let (api, name) = (
+        state.config_api(),
+        config.metadata.name.as_deref().unwrap_or_default(),
+    );
+    let found = read::get(
+        &api,
+        name,
+        |config| {
+            let rendered = config.status.and_then(|status| status.rendered);
+            (
+                config.metadata.resource_version,
+                rendered.map(|rendered| json!(rendered)),
+            )
+        },
+        |config| {
+            let mut status = config.part::<Map<String, Value>>("status");
+            (
+                config.metadata.resource_version.clone(),
+                status.remove("rendered"),
+            )
+        },
+    );
+    match found.await.map_err(failed(WHAT))? {
+        Some((version, rendered)) if version == config.metadata.resource_version => Ok(rendered),
+        _ => Err(RequestError::Conflict { what: WHAT }),
+    }
 }
 
 /// Emits an Event and a log line where the condition has changed.
@@ -122,12 +163,14 @@ async fn report_change(state: &State, gathered: &Gathered, verdict: &Verdict, su
 
 /// Sizes of the content that may be published, with the cloud that they are for.
 fn sizes(gathered: &Gathered, status: &RenderedStatus) -> Option<(CloudProvider, UserDataBytes)> {
-    let (RenderedStatus::Written(rendered) | RenderedStatus::Last(Some(rendered))) = status else {
-        return None;
+    let rendered = match status {
+        RenderedStatus::Nothing => None,
+        RenderedStatus::Last => gathered.config.as_ref()?.status.rendered.as_ref(),
+        RenderedStatus::New { rendered, .. } => Some(rendered.as_ref()),
     };
     Some((
         gathered.claimants.first()?.cloud_provider?,
-        rendered.user_data_bytes?,
+        rendered?.user_data_bytes?,
     ))
 }
 

@@ -13,7 +13,7 @@ use osm_api::{Reason, Settings};
 use osm_runtime::cache::{Change, Version};
 use osm_runtime::foreign_cluster::ForeignCluster;
 use osm_runtime::metrics::ConditionGauge;
-use osm_runtime::queue::Queue;
+use osm_runtime::queue::{Priority, Queue};
 use osm_runtime::runner::Shared;
 use osm_runtime::{Cluster, Process, watch};
 
@@ -171,7 +171,7 @@ impl Inner {
     /// Requeues every pool that `these` selects.
     pub fn wake(&self, these: impl Fn(&PoolView) -> bool) {
         for pool in self.caches.pools.select(these) {
-            self.queue.add(pool.pool_ref.config_name());
+            self.queue.add_with(pool.pool_ref.config_name(), Priority::Low);
         }
     }
 

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
-use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigStatus, ProfileRef};
+use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigStatus, ProfileRef, Rendered};
 use osm_api::content::{ContentView, RenderedFor};
 use osm_api::machine_deployment::MachineDeploymentSpec;
 use osm_api::pool::PoolError;
@@ -11,10 +11,10 @@ use osm_api::pool_settings::PoolSettings;
 use osm_api::profile::{
     AcceptedProfile, CloudProvider, OperatingSystemProfile, OperatingSystemProfileStatus,
 };
-use osm_api::{MachineDeployment, Pool, PoolRef, condition, names, pool};
+use osm_api::{MachineDeployment, Pool, PoolRef, Reason, condition, names, pool};
 use osm_runtime::object::Unreadable;
 
-/// An OperatingSystemConfig without its content.
+/// An OperatingSystemConfig without its documents.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigView {
     /// Without managed fields.
@@ -24,14 +24,22 @@ pub struct ConfigView {
     /// Absent on objects that the Go implementation made.
     pub rendered_for: Option<RenderedFor>,
     pub profile: Option<ProfileRef>,
+    /// Whether the spec says whose it is and nothing else.
+    pub has_bare_spec: bool,
+    /// Whether it can't be decoded. The other fields have what can be.
+    pub is_unreadable: bool,
+    /// Without the documents.
     pub status: OperatingSystemConfigStatus,
 }
 
 impl ConfigView {
-    pub fn of(config: OperatingSystemConfig) -> Self {
+    pub fn of(mut config: OperatingSystemConfig) -> Self {
+        if let Some(status) = &mut config.status {
+            status.rendered = status.rendered.take().map(Rendered::without_documents);
+        }
         let content = ContentView::of(&config);
         let (digest, profile) = (content.digest().map(str::to_owned), content.profile().cloned());
-        let rendered_for = content.rendered_for();
+        let (rendered_for, has_bare_spec) = (content.rendered_for(), content.is_of_this_form());
         let mut metadata = config.metadata;
         metadata.managed_fields = None;
         Self {
@@ -39,17 +47,21 @@ impl ConfigView {
             digest,
             rendered_for,
             profile,
+            has_bare_spec,
+            is_unreadable: false,
             status: config.status.unwrap_or_default(),
         }
     }
 
-    /// The view of a config that can't be decoded. Its digest is left out, so that it is rendered again.
+    /// The view of a config that can't be decoded. It is rendered again, and its spec is replaced.
     pub fn unreadable(unreadable: &Unreadable<'_>) -> Self {
         let mut config = OperatingSystemConfig::new("", unreadable.part("spec"));
         config.metadata = unreadable.metadata.clone();
-        config.spec.digest = None;
         config.status = Some(unreadable.part("status"));
-        Self::of(config)
+        Self {
+            is_unreadable: true,
+            ..Self::of(config)
+        }
     }
 
     /// The part that others than this controller write.
@@ -89,6 +101,18 @@ impl ConfigView {
                 .any(|name| annotations.contains_key(*name))
         };
         self.rendered_for.is_none() && self.metadata.annotations.as_ref().is_some_and(annotated)
+    }
+
+    /// Whether exactly this is published.
+    pub fn is_published(&self, rendered: &Rendered) -> bool {
+        let published = self.status.published.as_ref();
+        published.is_some_and(|published| published.digest == rendered.digest)
+    }
+
+    /// Whether secret-syncer found the documents to be altered.
+    pub fn is_altered(&self) -> bool {
+        condition::find(&self.status.conditions, condition::PUBLISHED)
+            .is_some_and(|published| Reason::ContentAltered.as_str() == published.reason)
     }
 
     /// Whether `status.retired` declares its pool gone.
@@ -261,8 +285,6 @@ impl PoolView {
 
 #[cfg(test)]
 mod tests {
-    use osm_api::Reason;
-
     use super::*;
     use serde_json::{Value, json};
 

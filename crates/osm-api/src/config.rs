@@ -1,7 +1,8 @@
 //! The OperatingSystemConfig custom resource: the rendered instance of a profile, one per MachineDeployment.
 //!
-//! Objects that the Go implementation stored stay valid: every field that it did not have is optional, and the rule about
-//! changes starts with `!has(oldSelf.digest)`. Readers use [`crate::content`], which knows which field holds what.
+//! The spec says which pool it is for, and `status.rendered` holds the documents. Two older forms stay valid, and are read until they
+//! are converted: that of the Go implementation, and one that held the content in the spec. So every field is optional, and each rule
+//! about changes starts with `!has(oldSelf…)`. Readers use [`crate::content`], which knows which field holds what.
 
 // `kube` takes `type_` once for every printer column.
 #![allow(clippy::duplicated_attributes)]
@@ -15,8 +16,8 @@ use serde_json::Value;
 use crate::preserved::preserved_object;
 use crate::profile::{CloudProvider, File, OperatingSystem, ProvisioningUtility, TemplateEngine, Unit};
 
-/// The rendered configuration of one pool. It holds no credentials: the content has markers in their place, and `lateBound`
-/// lists what each marker means.
+/// Which pool the object is for. All other fields are those of older forms, and of a content in memory: a content has markers in the
+/// place of credentials, and `lateBound` lists what each marker means.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "operatingsystemmanager.k8c.io",
@@ -29,13 +30,17 @@ use crate::profile::{CloudProvider, File, OperatingSystem, ProvisioningUtility, 
     status = "OperatingSystemConfigStatus",
     doc = "OperatingSystemConfig is the rendered configuration of the nodes of one MachineDeployment.",
     derive = "PartialEq",
-    printcolumn(name = "Profile", type_ = "string", json_path = ".spec.profile.name"),
-    printcolumn(name = "Version", type_ = "string", json_path = ".spec.profile.version"),
     printcolumn(
-        name = "Revision",
+        name = "Profile",
         type_ = "string",
-        json_path = ".spec.machineDeployment.revision"
+        json_path = ".status.rendered.profile.name"
     ),
+    printcolumn(
+        name = "Version",
+        type_ = "string",
+        json_path = ".status.rendered.profile.version"
+    ),
+    printcolumn(name = "Revision", type_ = "string", json_path = ".status.rendered.revision"),
     printcolumn(
         name = "Rendered",
         type_ = "string",
@@ -56,31 +61,34 @@ use crate::profile::{CloudProvider, File, OperatingSystem, ProvisioningUtility, 
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = (
-    "!has(oldSelf.digest) || (has(self.digest) && (self.digest != oldSelf.digest || (has(self.osName) == has(oldSelf.osName) && (!has(self.osName) || self.osName == oldSelf.osName) && has(self.cloudProvider) == has(oldSelf.cloudProvider) && (!has(self.cloudProvider) || self.cloudProvider == oldSelf.cloudProvider) && self.bootstrapConfig == oldSelf.bootstrapConfig && self.provisioningConfig == oldSelf.provisioningConfig && self.provisioningUtility == oldSelf.provisioningUtility && has(self.lateBound) == has(oldSelf.lateBound) && (!has(self.lateBound) || self.lateBound == oldSelf.lateBound) && has(self.kubeletKubeconfig) == has(oldSelf.kubeletKubeconfig) && (!has(self.kubeletKubeconfig) || self.kubeletKubeconfig == oldSelf.kubeletKubeconfig))))",
-    "the content of an OperatingSystemConfig is written by osc-controller: change the MachineDeployment or its profile instead"
+    "!has(oldSelf.poolRef) || (has(self.poolRef) ? self.poolRef == oldSelf.poolRef : has(self.machineDeployment) && self.machineDeployment.uid == oldSelf.poolRef.uid)",
+    "an OperatingSystemConfig belongs to one pool and cannot move; osc-controller creates another object for another pool"
 ))]
 #[x_kube(validation = (
-    "!has(oldSelf.machineDeployment) || (has(self.machineDeployment) && self.machineDeployment.uid == oldSelf.machineDeployment.uid)",
-    "an OperatingSystemConfig belongs to one MachineDeployment for ever: another one gets another object"
+    "!has(oldSelf.machineDeployment) || (has(self.machineDeployment) ? self.machineDeployment.uid == oldSelf.machineDeployment.uid : has(self.poolRef) && self.poolRef.uid == oldSelf.machineDeployment.uid)",
+    "an OperatingSystemConfig belongs to one MachineDeployment and cannot move; osc-controller creates another object for another one"
 ))]
 pub struct OperatingSystemConfigSpec {
-    /// Operating system of the pool. It is absent until the pool is rendered.
+    /// The object that defines the pool. It never changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool_ref: Option<PoolReference>,
+    /// Operating system of the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub os_name: Option<OperatingSystem>,
     /// Version of the operating system that the profile names. It is for information only.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub os_version: String,
-    /// Cloud provider of the pool. It is absent until the pool is rendered.
+    /// Cloud provider of the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cloud_provider: Option<CloudProviderRef>,
     /// Content of the document that the cloud passes to a new machine.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "StageConfig::is_empty")]
     pub bootstrap_config: StageConfig,
     /// Content of the document that makes the machine a worker node.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "StageConfig::is_empty")]
     pub provisioning_config: StageConfig,
     /// The program on the machine that reads both documents.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub provisioning_utility: ProvisioningUtility,
     /// The MachineDeployment that the content is rendered for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,6 +106,31 @@ pub struct OperatingSystemConfigSpec {
     /// It is present if a machine fetches it from a Secret, whose name is the late-bound value of kind `KubeconfigSecretName`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_kubeconfig: Option<String>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// The object that defines a pool.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolReference {
+    /// API group and version, such as `cluster.k8s.io/v1alpha1`.
+    #[schemars(length(max = 253))]
+    pub api_version: String,
+    /// Kind, such as `MachineDeployment`.
+    #[schemars(length(max = 63))]
+    pub kind: String,
+    /// Namespace of the object.
+    #[schemars(length(max = 63))]
+    pub namespace: String,
+    /// Name of the object.
+    #[schemars(length(max = 253))]
+    pub name: String,
+    /// uid of the object. An object that is recreated under the same name is another pool.
+    #[schemars(length(max = 64))]
+    pub uid: String,
 }
 
 /// Cloud provider of a pool.
@@ -128,6 +161,13 @@ pub struct StageConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "preserved_object")]
     pub modules: Option<Value>,
+}
+
+impl StageConfig {
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        is_default(self)
+    }
 }
 
 /// The MachineDeployment behind an OperatingSystemConfig.
@@ -219,7 +259,7 @@ pub struct OperatingSystemConfigStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
-    /// The generation whose content may be published. Owned by osc-controller.
+    /// What may be published. Owned by osc-controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rendered: Option<Rendered>,
     /// What the Secrets hold. Owned by secret-syncer.
@@ -230,26 +270,60 @@ pub struct OperatingSystemConfigStatus {
     pub retired: Option<Retired>,
 }
 
-/// The generation that osc-controller has rendered.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+/// What osc-controller has rendered: the documents of the pool, and what they are for. One write carries all of it.
+// As one value, a server-side apply also removes what other clients have added to it.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct Rendered {
-    /// `metadata.generation` of the content.
+    /// 0, because the documents are in this status. Where the spec holds the content, as versions before this one wrote it, this is
+    /// `metadata.generation` of that content. No object has generation 0, so those versions never publish such an object.
     pub generation: i64,
-    /// `spec.digest` of the content.
+    /// SHA-256 of the documents, of what their markers mean and of the revision, in 64 hex characters.
     pub digest: String,
     /// Revision of the MachineDeployment. It is absent before machine-controller stamps the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// SHA-256 of the settings document that the content was rendered with.
+    /// SHA-256 of the part of `spec.template` that the documents were rendered from. It does not depend on credentials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template_digest: Option<String>,
+    /// The profile that the documents were rendered from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<ProfileRef>,
+    /// SHA-256 of the settings document that they were rendered with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings_digest: Option<String>,
-    /// Address of the API server that the content was rendered with, such as `https://host:port`. It stays while the cluster names it.
+    /// Address of the API server that they were rendered with, such as `https://host:port`. It stays while the cluster names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_server: Option<String>,
     /// Sizes of the documents, with every late-bound value at its largest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_data_bytes: Option<UserDataBytes>,
+    /// Operating system of the pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub os_name: Option<OperatingSystem>,
+    /// Name of the cloud provider of the pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cloud_provider: Option<CloudProvider>,
+    /// The program on the machine that reads both documents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provisioning_utility: Option<ProvisioningUtility>,
+    /// The document that the cloud passes to a new machine: JSON with files and units, compressed with gzip, in Base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bootstrap: Option<String>,
+    /// The document that makes the machine a worker node, in the same form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provisioning: Option<String>,
+    /// The value that each marker in the documents represents. secret-syncer replaces the markers with these values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub late_bound: Vec<LateBound>,
+    /// Kubeconfig with which kubelets of the pool request their client certificates, with a marker in the place of the token.
+    /// It is present if a machine fetches it from a Secret, whose name is the late-bound value of kind `KubeconfigSecretName`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet_kubeconfig: Option<String>,
+    /// Whether machines fetch a token after the bootstrap document. secret-syncer then binds tokens to a Secret of their own.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub needs_kubeconfig_secret: bool,
 }
 
 /// Sizes in bytes.
@@ -282,6 +356,6 @@ pub struct Published {
 pub struct Retired {
     /// uid of the MachineDeployment.
     pub uid: String,
-    /// Generation of the OperatingSystemConfig when the pool was found to be gone.
+    /// `metadata.generation` of the OperatingSystemConfig when the pool was found to be gone.
     pub generation: i64,
 }

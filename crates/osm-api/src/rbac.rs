@@ -301,14 +301,14 @@ fn osc_controller(installation: &Installation) -> Vec<Grant> {
         rule(
             GROUP,
             &["operatingsystemconfigs"],
-            &["get", "list", "watch", "create", "update", "delete"],
+            &["get", "list", "watch", "create", "update", "patch", "delete"],
             "one per MachineDeployment, deleted after everything published for its pool",
         ),
         rule(
             GROUP,
             &["operatingsystemconfigs/status"],
             &["patch"],
-            "the condition Rendered, and the rendered generation",
+            "the condition Rendered, and the rendered documents",
         ),
         settings(&installation.settings),
         leases(),
@@ -383,7 +383,7 @@ fn secret_syncer(installation: &Installation) -> Vec<Grant> {
         leases(),
         events("Events: a pool cannot be published, or can be published again"),
     ];
-    let everywhere = vec![
+    let mut everywhere = vec![
         named(
             "",
             "namespaces",
@@ -398,6 +398,14 @@ fn secret_syncer(installation: &Installation) -> Vec<Grant> {
             "it may contain the password of a subscription, which a config must not contain",
         ),
     ];
+    if installation.joining == Joining::Approved {
+        everywhere.push(rule(
+            "rbac.authorization.k8s.io",
+            &["clusterroles", "clusterrolebindings"],
+            &READ_ALL,
+            "only with `--joining=approved`: a change may let kube-controller-manager approve any node; only metadata is read",
+        ));
+    }
     let made = vec![
         rule(
             "events.k8s.io",
@@ -491,8 +499,8 @@ fn csr_approver(installation: &Installation) -> Vec<Grant> {
         rule(
             "cluster.k8s.io",
             &["machines", "machinesets", "machinedeployments"],
-            &READ_ALL,
-            "a node may join only as a Machine of its pool",
+            &["get", "list", "watch"],
+            "a node may join only as a Machine of its pool, read before approvals",
         ),
         rule(
             "",

@@ -19,6 +19,7 @@ pub enum Reason {
     AddressNotRecorded,
     AlreadyApproved,
     AlteredAgain,
+    ApprovedAgain,
     AwaitingRendering,
     AwaitingRevision,
     BaseNotFound,
@@ -26,6 +27,7 @@ pub enum Reason {
     BootstrapTokenForbidden,
     ClusterChanged,
     Conflict,
+    ContentAltered,
     ContentTooLarge,
     CustomProfileCopied,
     CustomProfileInvalid,
@@ -76,6 +78,7 @@ pub enum Reason {
     Published,
     Rendered,
     RequestFailed,
+    RequestOlderThanMachine,
     RequestUnreadable,
     ReservedText,
     Retired,
@@ -190,6 +193,11 @@ impl Reason {
                 "Another program repeatedly changes objects that secret-syncer published.",
                 "Find the program that changes Secrets, Roles or ServiceAccounts in `cloud-init-settings`, such as a mutating webhook. `kubectl get --show-managed-fields -o yaml` lists the writers of an object.",
             ),
+            Self::ApprovedAgain => row(
+                &[REQUEST, Carrier::Event(Service::CsrApprover, "Machine"), JOINING],
+                "A second request for the same machine was approved, because the first approval led to no Node within ten minutes. Two keys now have a certificate for one node.",
+                "If the machine was not restarted or reinstalled, an attacker may have the first certificate. Delete the Machine, and follow [joining](joining.md#a-machine-was-approved-twice).",
+            ),
             Self::AwaitingRendering => row(
                 &[SECRETS],
                 "secret-syncer waits for osc-controller to render the config.",
@@ -224,6 +232,11 @@ impl Reason {
                 &[LOG],
                 "Another client changed the object first, so the service reads it again and retries.",
                 "",
+            ),
+            Self::ContentAltered => row(
+                &[SECRETS],
+                "Another client has altered the documents in `status.rendered`. They are not published. What is published is kept and renewed.",
+                "osc-controller writes the documents again. Find out which clients may write the status of OperatingSystemConfigs, because such a client decides what new nodes run.",
             ),
             Self::ContentTooLarge => row(
                 &[PROFILE, CONFIG],
@@ -301,8 +314,8 @@ impl Reason {
             },
             Self::ForeignMachine => row(
                 &[REQUEST, JOINING],
-                "A token of one pool asked for the name of a machine of another pool. csr-approver denied it.",
-                "Find out who has the token: this is an attack or a copied machine. See [joining](joining.md#attacks).",
+                "A request with the token of one pool names a machine of another pool. csr-approver denies it. On AWS it stays pending, because instances reuse addresses.",
+                "An attacker may have the token, or a machine was copied. Find out who has the token; see [joining](joining.md#attacks).",
             ),
             Self::ForeignSecret => row(
                 &[SECRETS],
@@ -342,12 +355,12 @@ impl Reason {
             ),
             Self::JoiningConflict => row(
                 &[SECRETS],
-                "secret-syncer runs with `--joining=approved`, but the settings require bootstrap tokens, which csr-approver does not serve. What is published is kept and renewed.",
+                "secret-syncer runs with `--joining=approved`, but the settings require bootstrap tokens. csr-approver approves no request of a bootstrap token. secret-syncer keeps what it has published and renews its credentials, but publishes no new content.",
                 "Set `credentials.nodeBootstrap.kind` to `serviceAccountToken`, or the chart's value `joining` to `static`.",
             ),
             Self::JoiningIsOpen => row(
                 &[SECRETS, Carrier::Event(Service::SecretSyncer, "ServiceAccount")],
-                "User data is published. But a binding lets kube-controller-manager approve the certificate of *any* node for every pool's token, without csr-approver.",
+                "User data is published. A binding of another owner lets kube-controller-manager approve the certificate of *any* node for every pool's token.",
                 "Find the binding with the command in the message, and remove it; see [who may join](security.md#who-may-join).",
             ),
             Self::JudgingBrokeOff => row(
@@ -367,18 +380,18 @@ impl Reason {
             ),
             Self::MachineDeleting => row(
                 &[REQUEST, JOINING],
-                "A machine asks to join while its Machine is being deleted.",
-                "Nothing, if the machine is meant to go.",
+                "A machine requests a certificate while its Machine is being deleted.",
+                "Nothing, if the deletion is intended.",
             ),
             Self::MachineHasNode => row(
                 &[REQUEST, JOINING],
-                "A request names a Machine that has a Node. A node renews its certificate with the old one, so only a new machine or an attacker asks.",
+                "A request names a Machine that already has a Node. A node renews its certificate with its current one, so this request comes from a reinstalled machine or an attacker.",
                 "If the machine was reinstalled, delete its Machine. machine-controller then creates another one.",
             ),
             Self::MachineNotFound => row(
                 &[REQUEST, JOINING],
-                "No Machine has the name that the request is for. machine-controller may have yet to record the addresses of the machine.",
-                "If it lasts, compare the name with `kubectl get machines -A`, and check that machine-controller runs.",
+                "No Machine has the node name in the request. machine-controller may not have recorded the addresses of the machine yet.",
+                "If the request stays pending, compare the name with `kubectl get machines -A`, and check that machine-controller runs.",
             ),
             Self::MachineNotOfPool => row(
                 &[REQUEST, JOINING],
@@ -419,9 +432,9 @@ impl Reason {
             ),
             Self::NamespaceNotServed => row(
                 &[CONFIG, OF_POOL],
-                "osc-controller has the flag `--machine-deployment-namespaces`, without the namespace of the MachineDeployment. \
-                 A pool that was published before stays published, and its credentials are renewed, but nothing new is rendered for it. \
-                 Another pool gets no OperatingSystemConfig.",
+                "The flag `--machine-deployment-namespaces` of osc-controller does not list the namespace of the MachineDeployment. \
+                 If the pool was published before, it stays published and its credentials are renewed, but osc-controller renders nothing new for it. \
+                 Otherwise, the pool gets no OperatingSystemConfig.",
                 "Add the namespace to the value `machineDeploymentNamespaces` of the chart, \
                  or create the MachineDeployment in a namespace of that list.",
             ),
@@ -432,7 +445,7 @@ impl Reason {
             ),
             Self::NodeNameUnproven => row(
                 &[REQUEST, JOINING],
-                "Nothing in the cluster proves the names of the nodes of this cloud provider.",
+                "The request is for the node NAME. No object in the cluster records the names of nodes of this cloud provider, so csr-approver cannot verify NAME.",
                 "Approve the request by hand with `kubectl certificate approve`, or use [static joining](joining.md#without-csr-approver).",
             ),
             Self::NodeRightMissing => row(
@@ -465,8 +478,8 @@ impl Reason {
             ),
             Self::PoolNotFound => row(
                 &[REQUEST],
-                "The ServiceAccount belongs to no MachineDeployment that exists. csr-approver leaves the request alone.",
-                "Nothing, if the MachineDeployment is deleted.",
+                "The ServiceAccount belongs to no MachineDeployment that exists. csr-approver leaves the request pending.",
+                "Nothing, if the deletion of the MachineDeployment is intended.",
             ),
             Self::PoolSettingsInvalid => Row {
                 messages: &[
@@ -509,10 +522,10 @@ impl Reason {
             ),
             Self::Rendered => Row {
                 messages: &[
-                    "rendered from profile {name} {version}; {warning}",
-                    "rendered from profile {name} {version}; the profile's newest edit is not accepted and not used: {refusal}",
-                    "rendered from profile {name} {version}; the profile's newest edit was not validated in time and is not used",
-                    "rendered from profile {name} {version}; the newest edit of the settings is not accepted and not used: {errors}",
+                    "rendered from profile {name} {version}; `osmctl show {pool}` prints the documents; {warning}",
+                    "rendered from profile {name} {version}; `osmctl show {pool}` prints the documents; the profile's newest edit is not accepted and not used: {refusal}",
+                    "rendered from profile {name} {version}; `osmctl show {pool}` prints the documents; the profile's newest edit was not validated in time and is not used",
+                    "rendered from profile {name} {version}; `osmctl show {pool}` prints the documents; the newest edit of the settings is not accepted and not used: {errors}",
                 ],
                 ..row(
                     &[CONFIG],
@@ -528,10 +541,15 @@ impl Reason {
                     "Check the API server and the network. The service retries until a request succeeds.",
                 )
             },
+            Self::RequestOlderThanMachine => row(
+                &[REQUEST, JOINING],
+                "A request was created before the Machine that it names. A machine boots after its Machine is created, so another program guessed the name, or the Machine was restored from a backup.",
+                "No action is required for the machine, because a kubelet that still waits sends a new request. If many requests have this reason, an attacker may have the user data of the pool; see [joining](joining.md#attacks).",
+            ),
             Self::RequestUnreadable => row(
                 &[REQUEST, JOINING],
-                "The request is not what a kubelet sends: its text, its attributes or its size differ. csr-approver denied it.",
-                "See [joining](joining.md#attacks).",
+                "The text, the attributes or the size of the request differ from those that a kubelet sends. csr-approver denied the request.",
+                "A kubelet sends no such request, so find out which program has the token; see [joining](joining.md#attacks).",
             ),
             Self::ReservedText => row(
                 &[PROFILE, CONFIG],
@@ -590,8 +608,8 @@ impl Reason {
             },
             Self::SubjectNotAllowed => row(
                 &[REQUEST, JOINING],
-                "The request asks for a subject that is not a node. csr-approver denied it.",
-                "Find out who has the token: kubelets ask only for nodes. See [joining](joining.md#attacks).",
+                "The subject of the request is not that of a node. csr-approver denied the request.",
+                "A kubelet sends no such request, so an attacker may have the token. Find out who has the token; see [joining](joining.md#attacks).",
             ),
             Self::TemplateFailed => Row {
                 messages: &[
@@ -632,12 +650,12 @@ impl Reason {
             ),
             Self::TooManyMachineDeployments => row(
                 &[OF_POOL],
-                "The installation already has as many OperatingSystemConfigs as `limits.machineDeployments` in its settings allows. Those that exist stay and are maintained.",
-                "Delete MachineDeployments that are not needed, or raise `limits.machineDeployments`; see [limits](limits.md#number-of-pools).",
+                "The installation already has as many OperatingSystemConfigs as `limits.machineDeployments` in its settings allows. OSM continues to maintain the pools that have one.",
+                "Delete MachineDeployments that you do not need, or raise `limits.machineDeployments`; see [limits](limits.md#number-of-pools).",
             ),
             Self::TooManySources => row(
                 &[CONFIG],
-                "The registries and the subscription of the pool refer to too many different Secrets and ConfigMaps.",
+                "The registries and the subscription of the pool refer to more than 100 different Secrets and ConfigMaps.",
                 "Let several registries use the same Secret, or remove registries from the settings of the pool; see [limits](limits.md#objects).",
             ),
             Self::Undone => row(
@@ -685,8 +703,8 @@ impl Reason {
             ),
             Self::UsagesNotAllowed => row(
                 &[REQUEST, JOINING],
-                "The request asks for usages that a kubelet does not need. csr-approver denied it.",
-                "See [joining](joining.md#attacks).",
+                "The request has usages that a kubelet does not need. csr-approver denied the request.",
+                "A kubelet sends no such request, so find out which program has the token; see [joining](joining.md#attacks).",
             ),
             Self::UserDataInvalid => Row {
                 messages: &["{place}: {problem}"],

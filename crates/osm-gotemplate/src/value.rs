@@ -109,6 +109,9 @@ struct NamedValue {
     methods: Vec<(Rc<str>, Value)>,
 }
 
+/// Bytes that a shared part takes in addition: the counts of its references.
+pub(crate) const COUNTS: usize = 2 * size_of::<usize>();
+
 /// A type of Go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
@@ -227,6 +230,11 @@ impl Value {
 }
 
 impl List {
+    /// Bytes that a list takes, without what its items refer to.
+    pub(crate) fn bytes(items: usize) -> usize {
+        (size_of::<Items>() + COUNTS).saturating_add(items.saturating_mul(size_of::<Value>()))
+    }
+
     #[must_use]
     pub fn new(element: Type, items: Vec<Value>) -> Self {
         Self(Rc::new(Items {
@@ -264,6 +272,18 @@ impl List {
 pub struct Cycle;
 
 impl Map {
+    /// Most bytes that one more entry takes, without what it refers to. A node of a `BTreeMap` has room for eleven entries, and the nodes
+    /// of a map that is filled in order hold only five.
+    pub(crate) const ENTRY_BYTES: usize = Self::NODE_BYTES / 5;
+
+    const NODE_BYTES: usize = 12 * (size_of::<(Rc<str>, Value)>() + size_of::<usize>());
+
+    /// Most bytes that a map takes, without what its entries refer to.
+    pub(crate) fn bytes(entries: usize) -> usize {
+        (size_of::<Entries>() + COUNTS + Self::NODE_BYTES)
+            .saturating_add(entries.saturating_mul(Self::ENTRY_BYTES))
+    }
+
     #[must_use]
     pub fn new(element: Type, entries: BTreeMap<Rc<str>, Value>) -> Self {
         Self(Rc::new(Entries {
@@ -400,6 +420,9 @@ impl Struct {
 }
 
 impl Pointer {
+    /// Bytes that a pointer takes, without what its value refers to.
+    pub(crate) const BYTES: usize = size_of::<Target>() + COUNTS;
+
     /// A pointer to a value. What points to [`Value::Nil`] is a pointer to an interface.
     #[must_use]
     pub fn to_value(value: Value) -> Self {

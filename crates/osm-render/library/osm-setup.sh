@@ -100,13 +100,21 @@ prepare_network() {
 }
 {{#if hostCABundle}}
 
+# Runs a command that the node can't do without.
+must() {
+  "$@" >/dev/null || {
+    echo "$* failed"
+    return 1
+  } >&2
+}
+
 {{#if (eq os.family "redhat")}}
 trust_host_ca() {
   mkdir -p /etc/pki/ca-trust/source/anchors || return 1
   cat >/etc/pki/ca-trust/source/anchors/osm.pem <<'END-OF-BUNDLE' || return 1
 {{trim hostCABundle}}
 END-OF-BUNDLE
-  try update-ca-trust extract
+  must update-ca-trust extract
 }
 {{else}}
 # One certificate a file, as update-ca-certificates wants them.
@@ -122,7 +130,7 @@ trust_host_ca() {
   {{/if}}
 {{trim hostCABundle}}
 END-OF-BUNDLE
-  try update-ca-certificates
+  must update-ca-certificates
 }
 {{/if}}
 {{/if}}

@@ -248,6 +248,17 @@ pub(crate) fn find(value: &Value, is: &impl Fn(&str) -> bool) -> Option<String> 
     }
 }
 
+/// Whether a key of a map in `value` contains the reserved prefix.
+pub(crate) fn has_reserved_key(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(has_reserved_key),
+        Value::Object(map) => map
+            .iter()
+            .any(|(key, value)| key.contains(RESERVED_PREFIX) || has_reserved_key(value)),
+        _ => false,
+    }
+}
+
 fn dotted(path: &str) -> String {
     if path.is_empty() || path.starts_with('[') {
         path.to_owned()

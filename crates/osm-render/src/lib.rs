@@ -25,6 +25,7 @@ mod error;
 mod extends;
 mod go_templates;
 mod handlebars;
+pub mod kubeconfig_secret;
 mod kubelet;
 mod kubelet_kubeconfig;
 mod late_bound;

@@ -220,6 +220,22 @@ impl Hostile {
     }
 }
 
+/// Decodes a document with so many times the same text in it. Apostrophes stand for quotation marks.
+fn many(function: &str, times: usize, before: &str, text: &str, after: &str) -> Vec<String> {
+    let quoted = |text: &str| json!(text.replace('\'', "\"")).to_string();
+    let (before, text, after) = (quoted(before), quoted(text), quoted(after));
+    vec![format!(
+        "{{{{$x := {function} (print {before} (repeat {times} {text}) {after})}}}}"
+    )]
+}
+
+/// Calls a function again and again, and keeps what it makes.
+fn kept(call: &str) -> Vec<String> {
+    vec![format!(
+        "{{{{$x := list}}}}{{{{range until 200000}}}}{{{{$x = list $x ({call})}}}}{{{{end}}}}"
+    )]
+}
+
 fn go() -> Vec<Hostile> {
     let one = |text: &str| vec![text.to_owned()];
     vec![
@@ -331,6 +347,59 @@ fn go() -> Vec<Hostile> {
         Hostile::go(
             "Go: many values",
             one(&format!("{{{{list{}}}}}", repeated(" 1", 500_000))),
+        ),
+        Hostile::go(
+            "Go: a copy of lists",
+            one("{{$x := list}}{{range until 99}}{{$x = list $x $x}}{{end}}{{$y := deepCopy $x}}"),
+        ),
+        Hostile::go(
+            "Go: a copy of maps",
+            one(
+                "{{$x := dict}}{{range until 99}}{{$x = dict \"a\" $x \"b\" $x}}{{end}}{{$y := deepCopy $x}}",
+            ),
+        ),
+        Hostile::go(
+            "Go: small lists of JSON",
+            many("fromJson", 250_000, "[", "[0],", "0]"),
+        ),
+        Hostile::go(
+            "Go: small maps of JSON",
+            many("fromJson", 150_000, "[", "{'a':0},", "0]"),
+        ),
+        Hostile::go(
+            "Go: small lists of YAML",
+            many("fromYaml", 40_000, "a:\n", "- [0]\n", ""),
+        ),
+        Hostile::go(
+            "Go: small maps of YAML",
+            many("fromYaml", 40_000, "a:\n", "- {a: 0}\n", ""),
+        ),
+        Hostile::go(
+            "Go: small lists of TOML",
+            many("fromToml", 200_000, "a=[", "[0],", "]"),
+        ),
+        Hostile::go(
+            "Go: small maps of TOML",
+            many("fromToml", 150_000, "a=[", "{a=0},", "]"),
+        ),
+        Hostile::go(
+            "Go: tables of TOML",
+            many("fromToml", 60_000, "", "[[a.b]]\n", ""),
+        ),
+        Hostile::go(
+            "Go: dots of TOML",
+            many("fromToml", 100, "", "[[a]]\na.b.c.d.e.f.g.h=0\n", ""),
+        ),
+        Hostile::go("Go: small lists that stay", kept("list 1")),
+        Hostile::go("Go: small maps that stay", kept("dict \"a\" 1")),
+        Hostile::go("Go: URLs that stay", kept("urlParse \"a\"")),
+        Hostile::go("Go: versions that stay", kept("semver \"1.2.3\"")),
+        Hostile::go("Go: dates that stay", kept("toDate \"2006\" \"2006\"")),
+        Hostile::go("Go: errors that stay", kept("fromYaml \"[\"")),
+        Hostile::go("Go: chunks", one("{{$x := chunk 1 (until 200000)}}")),
+        Hostile::go(
+            "Go: parts of a text",
+            one("{{$x := split \",\" (repeat 300000 \",\")}}"),
         ),
         Hostile::go("Go: output", one(&"x".repeat(400_000))),
         Hostile::go(

@@ -411,6 +411,47 @@ fn documents_are_what_machines_need() {
 }
 
 #[test]
+fn a_marker_in_a_name_or_a_key_of_an_edited_config_is_refused() {
+    let rendered = profile(|_| {})
+        .render(&pool("openstack"), &settings(), &stand_in_cluster())
+        .unwrap()
+        .spec;
+    let marker = "a%%osm-late{api/token,raw}%%";
+    for (path, value, place) in [
+        ("userSSHKeys", json!([marker]), "userSSHKeys"),
+        (
+            "files",
+            json!([{"path": marker, "content": {"inline": {"data": ""}}}]),
+            "files[].path",
+        ),
+        ("units", json!([{"name": marker, "content": ""}]), "units[].name"),
+        (
+            "units",
+            json!([{"name": "a.service", "dropIns": [{"name": marker, "content": ""}]}]),
+            "units[].dropIns[].name",
+        ),
+        ("modules", json!({"a": [{marker: 1}]}), "modules, in a key,"),
+        // Found by the fuzzer: half of a marker.
+        (
+            "modules",
+            json!({"package_upgr%%osm-late{ade": true}),
+            "modules, in a key,",
+        ),
+    ] {
+        let mut edited = serde_json::to_value(&rendered).unwrap();
+        edited["bootstrapConfig"][path] = value;
+        let edited = serde_json::from_value(edited).unwrap();
+        let values = LateValues::from([("api/token".to_owned(), "t".to_owned())]);
+        assert_eq!(
+            user_data(&edited, Stage::Bootstrap, &values),
+            Err(UserDataError::UnknownMarker {
+                place: format!("bootstrapConfig.{place}")
+            })
+        );
+    }
+}
+
+#[test]
 fn pools_and_clouds_shape_the_bootstrap_document() {
     let bootstrap = |pool: &Pool, name: Option<&str>| {
         let mut spec = profile(|_| {})

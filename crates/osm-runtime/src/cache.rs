@@ -14,7 +14,31 @@ use parking_lot::Mutex;
 #[derive(Debug)]
 pub struct Cache<V> {
     inner: Mutex<Inner<V>>,
-    group_of: fn(&V) -> Option<String>,
+    grouping: Grouping<V>,
+}
+
+/// Which groups a value belongs to.
+#[derive(Debug)]
+enum Grouping<V> {
+    One(fn(&V) -> Option<String>),
+    Many(fn(&V) -> Vec<String>),
+}
+
+impl<V> Clone for Grouping<V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V> Copy for Grouping<V> {}
+
+impl<V> Grouping<V> {
+    fn of(self, value: &V) -> Vec<String> {
+        match self {
+            Self::One(group_of) => group_of(value).into_iter().collect(),
+            Self::Many(groups_of) => groups_of(value),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -89,6 +113,15 @@ impl<V> Default for Cache<V> {
 impl<V> Cache<V> {
     /// A cache that finds the values of a group without looking at the others.
     pub fn grouped(group_of: fn(&V) -> Option<String>) -> Self {
+        Self::with(Grouping::One(group_of))
+    }
+
+    /// As [`Self::grouped`], with values that belong to several groups.
+    pub fn indexed(groups_of: fn(&V) -> Vec<String>) -> Self {
+        Self::with(Grouping::Many(groups_of))
+    }
+
+    fn with(grouping: Grouping<V>) -> Self {
         let inner = Inner {
             entries: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -99,7 +132,7 @@ impl<V> Cache<V> {
         };
         Self {
             inner: Mutex::new(inner),
-            group_of,
+            grouping,
         }
     }
 
@@ -166,7 +199,7 @@ impl<V> Cache<V> {
 
     /// Drops an object that is no longer of interest. It still exists.
     pub fn forget(&self, key: &str) {
-        self.inner.lock().remove(key, self.group_of);
+        self.inner.lock().remove(key, self.grouping);
     }
 
     /// Records an object that the server returned for a write or a live read of this controller.
@@ -179,7 +212,7 @@ impl<V> Cache<V> {
         if inner.gone.iter().any(|tombstone| tombstone.holds(&version)) {
             return None;
         }
-        inner.put(key, version, value, self.group_of)
+        inner.put(key, version, value, self.grouping)
     }
 
     /// Records that this controller has deleted the object with this uid.
@@ -190,7 +223,7 @@ impl<V> Cache<V> {
             .get(key)
             .is_some_and(|entry| entry.version.uid == uid)
         {
-            inner.remove(key, self.group_of);
+            inner.remove(key, self.grouping);
         }
         inner.record_deletion(uid, u64::MAX);
     }
@@ -215,7 +248,7 @@ impl<V> Cache<V> {
             .collect();
         gone.into_iter()
             .map(|key| {
-                let old = inner.remove(&key, self.group_of);
+                let old = inner.remove(&key, self.grouping);
                 Change { key, old, new: None }
             })
             .collect()
@@ -234,7 +267,7 @@ impl<V> Cache<V> {
             return None;
         }
         inner.gone.retain(|grave| !grave.holds(&version));
-        inner.put(key, version, value, self.group_of)
+        inner.put(key, version, value, self.grouping)
     }
 
     /// The watch shows that an object is deleted.
@@ -247,7 +280,7 @@ impl<V> Cache<V> {
         if newer {
             return None;
         }
-        let old = inner.remove(key, self.group_of);
+        let old = inner.remove(key, self.grouping);
         Some(Change {
             key: key.to_owned(),
             old,
@@ -255,8 +288,6 @@ impl<V> Cache<V> {
         })
     }
 }
-
-type GroupOf<V> = fn(&V) -> Option<String>;
 
 /// Number of deleted objects to remember. Late events are late by seconds.
 const MAX_TOMBSTONES: usize = 1024;
@@ -288,20 +319,20 @@ impl<V> Inner<V> {
         }
     }
 
-    fn remove(&mut self, key: &str, group_of: GroupOf<V>) -> Option<Arc<V>> {
+    fn remove(&mut self, key: &str, grouping: Grouping<V>) -> Option<Arc<V>> {
         let value = self.entries.remove(key)?.value;
-        if let Some(group) = group_of(&value)
-            && let Some(keys) = self.groups.get_mut(&group)
-        {
-            keys.remove(key);
-            if keys.is_empty() {
-                self.groups.remove(&group);
+        for group in grouping.of(&value) {
+            if let Some(keys) = self.groups.get_mut(&group) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.groups.remove(&group);
+                }
             }
         }
         Some(value)
     }
 
-    fn put(&mut self, key: &str, version: Version, value: V, group_of: GroupOf<V>) -> Option<Change<V>> {
+    fn put(&mut self, key: &str, version: Version, value: V, grouping: Grouping<V>) -> Option<Change<V>> {
         let epoch = self.epoch;
         if let Some(entry) = self.entries.get_mut(key) {
             // A new list is right even if its resourceVersion is lower: etcd was restored.
@@ -314,8 +345,8 @@ impl<V> Inner<V> {
                 return None;
             }
         }
-        let old = self.remove(key, group_of);
-        if let Some(group) = group_of(&value) {
+        let old = self.remove(key, grouping);
+        for group in grouping.of(&value) {
             self.groups.entry(group).or_default().insert(key.to_owned());
         }
         let entry = Entry {
@@ -438,6 +469,21 @@ mod tests {
         cache.gone("a", &version("u", 3));
         cache.deleted("b", "v");
         assert!(cache.group("odd").is_empty() && cache.group("even").is_empty());
+    }
+
+    #[test]
+    fn a_value_may_belong_to_several_groups() {
+        let cache = Cache::indexed(|value: &i32| {
+            vec![format!("last {}", value % 10), format!("first {}", value / 10)]
+        });
+        cache.shown("a", version("u", 1), 12);
+        cache.shown("b", version("v", 1), 13);
+        assert_eq!((cache.group_len("first 1"), cache.group_len("last 2")), (2, 1));
+        cache.shown("a", version("u", 2), 23);
+        assert_eq!((cache.group_len("first 1"), cache.group_len("last 3")), (1, 2));
+        cache.gone("a", &version("u", 3));
+        cache.deleted("b", "v");
+        assert!(cache.groups().is_empty());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Clients that time, count and bound every request.
+//! Clients that time, count and bound every request, and that [keep the pace](crate::pace) which its API server allows.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,16 +11,27 @@ use http::{Request, Response};
 use kube::client::Body;
 use kube::{Client, Config};
 use parking_lot::Mutex;
-use tower::{BoxError, Layer, Service};
+use tower::{BoxError, Layer, Service, ServiceExt};
 
-use crate::Metrics;
 use crate::answer::{Bounded, Bounds};
 use crate::connection_role::ConnectionRole;
+use crate::pace::{self, Pace};
 use crate::readiness::{CREDENTIALS, Gates, ProblemGate};
 use crate::server_time::ServerTime;
+use crate::{Environment, Metrics};
 
 /// A watch without any event or bookmark for this long is dead.
 const READ_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How often a request is sent that the API server refuses as overloaded or unavailable.
+const ATTEMPTS: u32 = 4;
+
+/// A refused request is sent again by itself only if the pause that it began is no longer.
+const LONGEST_WAIT_FOR_REPEAT: Duration = Duration::from_secs(5);
+
+/// What the owner of a Lease writes in time even if the API server is overloaded. Otherwise the pools of a slow replica would move to
+/// another one, which is as slow. There are few of these requests.
+const URGENT: &str = "leases";
 
 /// Adds time limits and the user agent to a configuration.
 pub(crate) fn complete(mut config: Config, service: osm_api::rbac::Service, timeout: Duration) -> Config {
@@ -40,6 +51,7 @@ pub(crate) struct Observe {
     timeout: Duration,
     role: ConnectionRole,
     server_time: ServerTime,
+    pace: Pace,
     /// `None`: the request does not carry the service's own credentials.
     credentials: Option<Arc<Mutex<Credentials>>>,
 }
@@ -49,13 +61,15 @@ impl Observe {
         metrics: &Metrics,
         timeout: Duration,
         role: ConnectionRole,
-        server_time: ServerTime,
+        environment: &Environment,
         credentials: Option<Credentials>,
     ) -> Self {
+        let server_time = ServerTime::new(environment);
         Self {
             metrics: metrics.clone(),
             timeout,
             role,
+            pace: Pace::new(environment),
             server_time,
             credentials: credentials.map(|credentials| Arc::new(Mutex::new(credentials))),
         }
@@ -66,6 +80,14 @@ impl Observe {
         Self {
             credentials: None,
             ..self.clone()
+        }
+    }
+
+    /// The same for requests to what may be another server.
+    pub(crate) fn of_another_server(&self) -> Self {
+        Self {
+            pace: self.pace.of_another_server(),
+            ..self.of_others()
         }
     }
 
@@ -172,9 +194,10 @@ pub(crate) struct Observed<S> {
 
 impl<S, B> Service<Request<Body>> for Observed<S>
 where
-    S: Service<Request<Body>, Response = Response<B>>,
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
     S::Future: Send + 'static,
+    B: Send + 'static,
 {
     type Response = Response<Bounded<B>>;
     type Error = BoxError;
@@ -185,22 +208,84 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (verb, resource) = classify(request.method(), request.uri());
-        let (future, observe) = (self.inner.call(request), self.observe.clone());
-        Box::pin(async move {
-            let (started, name) = (Instant::now(), observe.role.name());
-            let answer = match tokio::time::timeout(observe.timeout, future).await {
-                Ok(answer) => answer.map_err(|error| Unanswered::Failed(name, error.into()).into()),
-                Err(_) => Err(Unanswered::Late(name, observe.timeout).into()),
-            };
-            if let Ok(response) = &answer {
-                observe.server_time.note(response.headers());
-            }
-            let code = answer.as_ref().map_or(0, |response| response.status().as_u16());
-            observe.note(verb, &resource, code, started.elapsed());
-            answer.map(|response| observe.bounded(response, (verb, resource)))
-        })
+        let what = classify(request.method(), request.uri());
+        let (inner, observe) = (self.inner.clone(), self.observe.clone());
+        Box::pin(observe.send(inner, request, what))
     }
+}
+
+impl Observe {
+    /// Sends a request, and again where the API server refuses it without looking at it.
+    async fn send<S, B>(
+        self,
+        inner: S,
+        request: Request<Body>,
+        what: (&'static str, String),
+    ) -> Result<Response<Bounded<B>>, BoxError>
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Clone,
+        S::Error: Into<BoxError>,
+    {
+        let (mut next, mut repeats) = (request, 1..ATTEMPTS);
+        loop {
+            let again = repeats.next().and_then(|_| repeatable(&next));
+            let answer = self.attempt(inner.clone(), next, &what).await;
+            let is_refused = matches!(&answer, Ok(response) if pace::is_refusal(response.status().as_u16()));
+            // After a long pause the object is gathered anew, and meanwhile no worker waits.
+            let is_soon = self.pace.left() <= LONGEST_WAIT_FOR_REPEAT;
+            match again.filter(|_| is_refused && is_soon) {
+                Some(again) => next = again,
+                None => return answer.map(|response| self.bounded(response, what)),
+            }
+        }
+    }
+
+    async fn attempt<S, B>(
+        &self,
+        inner: S,
+        request: Request<Body>,
+        (verb, resource): &(&'static str, String),
+    ) -> Result<Response<B>, BoxError>
+    where
+        S: Service<Request<Body>, Response = Response<B>>,
+        S::Error: Into<BoxError>,
+    {
+        if resource != URGENT {
+            self.pace.wait().await;
+        }
+        let (started, sent, name) = (Instant::now(), tokio::time::Instant::now(), self.role.name());
+        let answer = match tokio::time::timeout(self.timeout, inner.oneshot(request)).await {
+            Ok(answer) => answer.map_err(|error| Unanswered::Failed(name, error.into()).into()),
+            Err(_) => Err(Unanswered::Late(name, self.timeout).into()),
+        };
+        let head = answer
+            .as_ref()
+            .ok()
+            .map(|response| (response.status().as_u16(), response.headers()));
+        if let Some((_, headers)) = head {
+            self.server_time.note(headers);
+        }
+        self.note(
+            verb,
+            resource,
+            head.map_or(0, |(code, _)| code),
+            started.elapsed(),
+        );
+        if self.pace.note(sent, head) {
+            self.metrics.paused(self.role.label());
+        }
+        answer
+    }
+}
+
+/// A copy of a request, if its body is in memory.
+fn repeatable(request: &Request<Body>) -> Option<Request<Body>> {
+    let mut copy = Request::new(request.body().try_clone()?);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    *copy.extensions_mut() = request.extensions().clone();
+    Some(copy)
 }
 
 /// Verb and resource of a request, as RBAC names them: `/api/v1/namespaces/n/secrets/x` → `secrets`.
@@ -245,7 +330,19 @@ fn classify(method: &http::Method, uri: &http::Uri) -> (&'static str, String) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::SeqCst;
+
+    use k8s_openapi::api::core::v1::Namespace;
+    use kube::Api;
+    use tokio_util::sync::CancellationToken;
+
     use super::*;
+    use crate::queue::Queue;
+    use crate::replicas::Replicas;
+    use crate::request::failed;
+    use crate::runner::{self, Limits};
 
     #[test]
     fn requests_are_classified_as_rbac_does_and_without_names() {
@@ -271,5 +368,98 @@ mod tests {
             let got = classify(&method.parse().unwrap(), &uri.parse().unwrap());
             assert_eq!(got, (verb, resource.to_owned()), "{method} {uri}");
         }
+    }
+
+    /// An API server that is away until `up`.
+    #[derive(Default)]
+    struct Server {
+        in_flight: AtomicUsize,
+        most_in_flight: AtomicUsize,
+        /// Requests by second.
+        requests: Mutex<BTreeMap<u64, usize>>,
+        answered: AtomicUsize,
+    }
+
+    impl Server {
+        async fn respond(&self, began: tokio::time::Instant, up: Duration) -> Response<Body> {
+            let since = began.elapsed();
+            *self.requests.lock().entry(since.as_secs()).or_default() += 1;
+            let in_flight = self.in_flight.fetch_add(1, SeqCst) + 1;
+            self.most_in_flight.fetch_max(in_flight, SeqCst);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            self.in_flight.fetch_sub(1, SeqCst);
+            let (status, text) = match since < up {
+                true => (503, "{}"),
+                false => (200, r#"{"metadata": {"name": "n"}}"#),
+            };
+            self.answered.fetch_add(usize::from(status == 200), SeqCst);
+            Response::builder()
+                .status(status)
+                .body(text.as_bytes().to_vec().into())
+                .unwrap()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_an_outage_2000_objects_are_reconciled_without_a_storm() {
+        const OBJECTS: usize = 2000;
+        const CONCURRENCY: usize = 8;
+        const OUTAGE: Duration = Duration::from_secs(300);
+        let (environment, metrics) = (Environment::default(), Metrics::new().unwrap());
+        let (server, began) = (Arc::new(Server::default()), tokio::time::Instant::now());
+        let responding = server.clone();
+        let fake = tower::service_fn(move |_: Request<Body>| {
+            let server = responding.clone();
+            async move { Ok::<_, BoxError>(server.respond(began, OUTAGE).await) }
+        });
+        let timeout = Duration::from_secs(10);
+        let observe = Observe::new(&metrics, timeout, ConnectionRole::Only, &environment, None);
+        let client = Client::new(observe.layer(fake), "default");
+        let queue = Arc::new(Queue::new(&environment));
+        (0..OBJECTS).for_each(|object| queue.add(format!("object-{object}")));
+        let (shutdown, limits) = (
+            CancellationToken::new(),
+            Limits {
+                concurrency: CONCURRENCY,
+                timeout: Duration::from_secs(60),
+            },
+        );
+        let runner = tokio::spawn(runner::run(
+            queue,
+            limits,
+            metrics,
+            shutdown.clone(),
+            (Replicas::only(), Unshared),
+            move |_: String| {
+                let api: Api<Namespace> = Api::all(client.clone());
+                async move { api.get("n").await.map(|_| None).map_err(failed("reading")) }
+            },
+        ));
+        tokio::time::sleep(OUTAGE + Duration::from_secs(60)).await;
+        assert_eq!(server.answered.load(SeqCst), OBJECTS, "all within a minute");
+        assert_eq!(server.most_in_flight.load(SeqCst), CONCURRENCY);
+        let requests = server.requests.lock().clone();
+        let during: Vec<usize> = (10..OUTAGE.as_secs())
+            .map(|second| requests.get(&second).copied().unwrap_or(0))
+            .collect();
+        assert!(during.iter().max() <= Some(&(2 * CONCURRENCY)), "{during:?}");
+        let all: usize = during.iter().sum();
+        assert!(
+            (1..=5 * during.len()).contains(&all),
+            "{all} requests: {during:?}"
+        );
+        shutdown.cancel();
+        runner.await.unwrap();
+    }
+
+    #[derive(Clone)]
+    struct Unshared;
+
+    impl runner::Shared<String> for Unshared {
+        fn known(&self) -> Vec<String> {
+            Vec::new()
+        }
+
+        fn released(&self, _: &String) {}
     }
 }

@@ -16,6 +16,7 @@ use osm_api::names::KUBE_SYSTEM;
 use osm_api::rbac::Service;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 use tower::{BoxError, ServiceBuilder};
 
 use crate::client::Observe;
@@ -27,6 +28,10 @@ use crate::{Environment, Metrics, transport};
 
 /// Lists that are read from a cluster at the same time. Each takes as much memory as the largest page.
 const PARALLEL_LISTS: usize = 2;
+
+/// How long [`Connection::recent_uid`] uses an answer: many pools may come or go at once, and no cluster replaces another within this time
+/// under the same address.
+const UID_TTL: Duration = Duration::from_secs(5);
 
 /// The connection to a cluster. Cheap to clone.
 #[derive(Clone)]
@@ -42,8 +47,17 @@ pub struct Connection {
     observe: Observe,
     current: watch::Receiver<Arc<Config>>,
     uid: Arc<OnceLock<String>>,
+    last_uid: Arc<Mutex<Option<ReadUid>>>,
     /// Bounds the lists that are read at the same time.
     lists: Arc<Semaphore>,
+}
+
+/// The uid of `kube-system`, as the cluster of a configuration returned it.
+#[derive(Clone)]
+struct ReadUid {
+    uid: String,
+    at: Instant,
+    by: Arc<Config>,
 }
 
 impl Connection {
@@ -75,13 +89,7 @@ impl Connection {
         timeout: Duration,
         environment: &Environment,
     ) -> Self {
-        let observe = Observe::new(
-            metrics,
-            timeout,
-            ConnectionRole::Only,
-            ServerTime::new(environment),
-            None,
-        );
+        let observe = Observe::new(metrics, timeout, ConnectionRole::Only, environment, None);
         let config = Config::new(Uri::from_static("https://kubernetes.default.svc"));
         let (client, anonymous) = (
             observe.client(client, &config),
@@ -108,6 +116,7 @@ impl Connection {
             observe,
             current,
             uid: Arc::default(),
+            last_uid: Arc::default(),
             lists: Arc::new(Semaphore::new(PARALLEL_LISTS)),
         }
     }
@@ -146,6 +155,26 @@ impl Connection {
         uid_of(&self.client).await
     }
 
+    /// As [`Self::live_uid`], read at most [`UID_TTL`] ago with the configuration in use.
+    ///
+    /// # Errors
+    /// Those of the request.
+    pub async fn recent_uid(&self) -> Result<String, kube::Error> {
+        let (by, at) = (self.config(), Instant::now());
+        let last = self.last_uid.lock().clone();
+        if let Some(last) = last.filter(|last| Arc::ptr_eq(&last.by, &by) && last.at.elapsed() < UID_TTL) {
+            return Ok(last.uid);
+        }
+        let uid = self.live_uid().await?;
+        let read = ReadUid {
+            uid: uid.clone(),
+            at,
+            by,
+        };
+        *self.last_uid.lock() = Some(read);
+        Ok(uid)
+    }
+
     /// The uid that [`Self::uid`] has read, if it has yet.
     pub(crate) fn known_uid(&self) -> Option<&String> {
         self.uid.get()
@@ -166,7 +195,7 @@ impl Connection {
 
     /// A client with another configuration, to try it out.
     pub(crate) fn candidate(&self, config: &Config) -> anyhow::Result<Client> {
-        transport::connect(config).map(|client| self.observe.of_others().client(client, config))
+        transport::connect(config).map(|client| self.observe.of_another_server().client(client, config))
     }
 }
 

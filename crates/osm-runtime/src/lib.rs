@@ -41,6 +41,7 @@ pub mod list_watch;
 pub mod metrics;
 pub mod object;
 pub mod outdated_definitions;
+mod pace;
 pub mod process;
 pub mod queue;
 pub mod read;

@@ -32,7 +32,7 @@ pub const MAX_OBJECTS: usize = 50_000;
 pub const PAGE: u32 = 50;
 
 /// The API server ends a watch after this time.
-const WATCH_SECONDS: u32 = 290;
+const WATCH_SECONDS: u32 = 590;
 
 /// A watch without a line for this long is started again.
 const MAX_SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);

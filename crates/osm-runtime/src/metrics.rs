@@ -22,6 +22,7 @@ pub struct Metrics {
     requests: IntCounterVec,
     request_seconds: HistogramVec,
     answers_refused: IntCounterVec,
+    pauses: IntCounterVec,
     watch_errors: IntCounterVec,
     invalid_objects: IntCounterVec,
     /// Objects by condition and reason, as last reconciled.
@@ -102,6 +103,13 @@ impl Metrics {
                 ),
                 &["cluster", "resource", "limit"],
             )?,
+            pauses: IntCounterVec::new(
+                Opts::new(
+                    "api_pauses_total",
+                    "Pauses of all requests to a cluster, because its API server was overloaded or unavailable.",
+                ),
+                &["cluster"],
+            )?,
             watch_errors: IntCounterVec::new(
                 Opts::new("watch_errors_total", "Watches that failed."),
                 &["cluster", "kind"],
@@ -134,12 +142,13 @@ impl Metrics {
             process: Registry::new(),
         };
         metrics.process.register(Box::new(ProcessCollector::for_self()))?;
-        let all: [Box<dyn prometheus::core::Collector>; 11] = [
+        let all: [Box<dyn prometheus::core::Collector>; 12] = [
             Box::new(metrics.reconciles.clone()),
             Box::new(metrics.reconcile_seconds.clone()),
             Box::new(metrics.requests.clone()),
             Box::new(metrics.request_seconds.clone()),
             Box::new(metrics.answers_refused.clone()),
+            Box::new(metrics.pauses.clone()),
             Box::new(metrics.watch_errors.clone()),
             Box::new(metrics.invalid_objects.clone()),
             Box::new(metrics.objects.clone()),
@@ -191,6 +200,11 @@ impl Metrics {
         self.answers_refused
             .with_label_values(&[cluster, resource, limit])
             .inc();
+    }
+
+    /// Counts a pause of all requests to a cluster.
+    pub fn paused(&self, cluster: &str) {
+        self.pauses.with_label_values(&[cluster]).inc();
     }
 
     /// Counts a broken watch.

@@ -1,11 +1,14 @@
 //! Checks at start that the service has every permission that it will need, so that a missing one shows at once and not
 //! with the first renewal at night.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+    ResourceAttributes, ResourceRule, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+    SelfSubjectRulesReview, SelfSubjectRulesReviewSpec,
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -17,7 +20,8 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::Backoff;
 use crate::error::brief;
 use crate::readiness::{ProblemGate, RIGHTS};
-use crate::{Cluster, Connection, settings};
+use crate::settings::{self, Current};
+use crate::{Cluster, Connection};
 
 /// Pauses while rights are missing. At the very start they may just have been granted.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -64,25 +68,33 @@ struct Check {
 impl Check {
     async fn run(mut self, mut settings: settings::Receiver, shutdown: CancellationToken) {
         let mut changes = self.connection.changes();
-        let asked_for = self.installation.bootstrap_tokens;
+        let (asked_for, joining) = (self.installation.bootstrap_tokens, self.installation.joining);
+        let needs_bootstrap_tokens = |settings: &Option<Arc<Current>>| {
+            let wanted = settings.as_ref().is_some_and(|current| {
+                current.settings.credentials.node_bootstrap.kind == NodeBootstrapKind::BootstrapToken
+                    && joining == Joining::Static
+            });
+            asked_for || wanted
+        };
         loop {
             changes.mark_unchanged();
-            let wanted = settings.borrow_and_update().as_ref().is_some_and(|current| {
-                current.settings.credentials.node_bootstrap.kind == NodeBootstrapKind::BootstrapToken
-                    && self.installation.joining == Joining::Static
-            });
-            self.installation.bootstrap_tokens = asked_for || wanted;
+            let needs = needs_bootstrap_tokens(&settings.borrow_and_update());
+            self.installation.bootstrap_tokens = needs;
             let again = if self.check().await {
                 self.backoff.reset();
                 Duration::MAX
             } else {
                 self.backoff.failed()
             };
+            let other_needs = async {
+                let changed = settings.wait_for(|settings| needs_bootstrap_tokens(settings) != needs);
+                changed.await.map(drop)
+            };
             let next = async {
                 // If the senders of changes are gone, only the timer counts.
                 tokio::select! {
                     Ok(()) = changes.changed() => {}
-                    Ok(()) = settings.changed() => {}
+                    Ok(()) = other_needs => {}
                     () = tokio::time::sleep(again) => {}
                 }
             };
@@ -143,9 +155,28 @@ impl Check {
 
 const SWAPPED: &str = ". This cluster grants all rights that belong to the other one: are --kubeconfig and --worker-cluster-kubeconfig swapped?";
 
+/// The rights that the API server does not grant. One review for each namespace shows nearly all that are granted; the others are asked
+/// for one by one.
 async fn missing(client: &Client, questions: &[ResourceAttributes]) -> Result<Vec<String>, kube::Error> {
+    let namespaces: BTreeSet<_> = questions
+        .iter()
+        .filter_map(|question| question.namespace.clone())
+        .collect();
+    let reviewed = stream::iter(namespaces).map(|namespace| async move {
+        let rules = rules(client, &namespace).await;
+        (namespace, rules)
+    });
+    let rules: BTreeMap<_, _> = reviewed.buffered(PARALLEL_REVIEWS).collect().await;
+    let is_shown = |question: &&ResourceAttributes| {
+        let rules = question
+            .namespace
+            .as_ref()
+            .and_then(|namespace| rules.get(namespace));
+        rules.into_iter().flatten().any(|rule| grants(rule, question))
+    };
     let asked: Vec<_> = questions
         .iter()
+        .filter(|question| !is_shown(question))
         .cloned()
         .map(|question| {
             let client = client.clone();
@@ -160,6 +191,41 @@ async fn missing(client: &Client, questions: &[ResourceAttributes]) -> Result<Ve
         .into_iter()
         .filter_map(|(right, allowed)| (!allowed).then_some(right))
         .collect())
+}
+
+/// What the service may do in a namespace, as far as the API server shows that. An authorizer need not be able to, so that an error or an
+/// incomplete answer means nothing.
+async fn rules(client: &Client, namespace: &str) -> Vec<ResourceRule> {
+    let review = SelfSubjectRulesReview {
+        spec: SelfSubjectRulesReviewSpec {
+            namespace: Some(namespace.to_owned()),
+        },
+        ..Default::default()
+    };
+    let reviews: Api<SelfSubjectRulesReview> = Api::all(client.clone());
+    let answer = reviews.create(&PostParams::default(), &review).await;
+    let status = answer.ok().and_then(|answer| answer.status);
+    status.map(|status| status.resource_rules).unwrap_or_default()
+}
+
+/// Whether a rule grants a right, as the RBAC authorizer decides.
+fn grants(rule: &ResourceRule, right: &ResourceAttributes) -> bool {
+    let has = |values: &[String], value: &str| values.iter().any(|found| found == "*" || found == value);
+    let (resource, group) = (right.resource.as_deref(), right.group.as_deref());
+    let resource = resource.unwrap_or_default();
+    let is_of_resource = |resources: &[String]| match &right.subresource {
+        None => has(resources, resource),
+        Some(sub) => has(resources, &format!("{resource}/{sub}")) || has(resources, &format!("*/{sub}")),
+    };
+    let names = rule.resource_names.as_deref().unwrap_or_default();
+    let is_of_name = names.is_empty() || right.name.as_ref().is_some_and(|name| names.contains(name));
+    has(&rule.verbs, right.verb.as_deref().unwrap_or_default())
+        && has(
+            rule.api_groups.as_deref().unwrap_or_default(),
+            group.unwrap_or_default(),
+        )
+        && is_of_resource(rule.resources.as_deref().unwrap_or_default())
+        && is_of_name
 }
 
 async fn allowed(client: &Client, attributes: ResourceAttributes) -> Result<bool, kube::Error> {
@@ -267,6 +333,59 @@ mod tests {
                 asked.iter().any(|asked| asked == right),
                 "{right} missing in {asked:#?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_rule_grants_what_the_rbac_authorizer_would() {
+        let list = |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
+        let grants = |[verbs, groups, resources, names]: [&str; 4], right: &ResourceAttributes| {
+            let rule = ResourceRule {
+                verbs: list(verbs),
+                api_groups: Some(if groups == "core" {
+                    vec![String::new()]
+                } else {
+                    list(groups)
+                }),
+                resources: Some(list(resources)),
+                resource_names: (!names.is_empty()).then(|| list(names)),
+            };
+            super::grants(&rule, right)
+        };
+        let secret = ResourceAttributes {
+            verb: Some("get".into()),
+            resource: Some("secrets".into()),
+            name: Some("s".into()),
+            ..Default::default()
+        };
+        let any = ResourceAttributes {
+            name: None,
+            ..secret.clone()
+        };
+        let token = ResourceAttributes {
+            resource: Some("serviceaccounts".into()),
+            subresource: Some("token".into()),
+            name: None,
+            ..secret.clone()
+        };
+        let config = ResourceAttributes {
+            group: Some("g".into()),
+            ..any.clone()
+        };
+        for (rule, right, expected) in [
+            (["get list", "core", "secrets", ""], &secret, true),
+            (["*", "*", "*", ""], &token, true),
+            (["get", "core", "secrets", "s t"], &secret, true),
+            (["get", "core", "secrets", "t"], &secret, false),
+            (["get", "core", "secrets", "s"], &any, false),
+            (["list", "core", "secrets", ""], &secret, false),
+            (["get", "core", "secrets", ""], &config, false),
+            (["get", "g", "secrets", ""], &config, true),
+            (["get", "core", "serviceaccounts", ""], &token, false),
+            (["get", "core", "serviceaccounts/token", ""], &token, true),
+            (["get", "core", "*/token", ""], &token, true),
+        ] {
+            assert_eq!(grants(rule, right), expected, "{rule:?} {}", describe(right));
         }
     }
 }

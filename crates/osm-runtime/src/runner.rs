@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{Failure, LONGEST_DELAY};
 use crate::metrics::{Metrics, Outcome};
-use crate::queue::{Failed, Queue};
+use crate::queue::{Failed, Priority, Queue};
 use crate::readiness::LEASE;
 use crate::replicas::{OnChange, Replicas, fitness};
 use crate::{Cluster, watch};
@@ -118,7 +118,10 @@ async fn wake_when_well<K: Key>(cluster: Cluster, queue: Arc<Queue<K>>, shared: 
     loop {
         cluster.gates.until(is_unwell).await;
         cluster.gates.until(|closed| !is_unwell(closed)).await;
-        shared.known().into_iter().for_each(|key| queue.add(key));
+        shared
+            .known()
+            .into_iter()
+            .for_each(|key| queue.add_with(key, Priority::Low));
     }
 }
 
@@ -130,7 +133,7 @@ fn wakes<K: Key>(queue: Arc<Queue<K>>, shared: impl Shared<K>) -> OnChange {
             let text = key.to_string();
             owned += usize::from(replicas.own(&text));
             if replicas.moved(&text, before, after) {
-                queue.add(key);
+                queue.add_with(key, Priority::Low);
             }
         }
         owned
@@ -301,5 +304,58 @@ mod tests {
         for outcome in ["panic", "timeout", "failure", "conflict", "success"] {
             assert!(text.contains(&format!("outcome=\"{outcome}\"")), "{outcome}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_key_and_one_that_always_fails_delay_no_other() {
+        const OTHERS: usize = 500;
+        let queue = Arc::new(Queue::new(&crate::Environment::default()));
+        let shutdown = CancellationToken::new();
+        let names: Vec<&'static str> = (0..OTHERS).map(|i| &*format!("pool-{i}").leak()).collect();
+        ["slow", "fail"]
+            .iter()
+            .chain(&names)
+            .for_each(|key| queue.add(*key));
+        let finished = Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let (seen, failures) = (finished.clone(), Arc::new(AtomicUsize::new(0)));
+        let failed = failures.clone();
+        let limits = Limits {
+            concurrency: 2,
+            timeout: Duration::from_secs(60),
+        };
+        let runner = tokio::spawn(run(
+            queue.clone(),
+            limits,
+            Metrics::new().unwrap(),
+            shutdown.clone(),
+            (Replicas::only(), Nothing),
+            move |key: &'static str| {
+                let (seen, failed) = (seen.clone(), failed.clone());
+                async move {
+                    match key {
+                        "slow" => std::future::pending().await,
+                        "fail" => {
+                            failed.fetch_add(1, Ordering::SeqCst);
+                            Err(Broken(false))
+                        }
+                        key => {
+                            tokio::time::sleep(Duration::from_millis(10)).await;
+                            seen.lock().push(key);
+                            Ok(None)
+                        }
+                    }
+                }
+            },
+        ));
+        // The worker that is left takes ten milliseconds for each.
+        tokio::time::sleep(Duration::from_millis(10 * OTHERS as u64 + 50)).await;
+        assert_eq!(finished.lock().len(), OTHERS);
+        // An hour later, the one that fails has not used more than its share.
+        let before = failures.load(Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        let attempts = failures.load(Ordering::SeqCst) - before;
+        assert!((90..=170).contains(&attempts), "{attempts} in an hour");
+        shutdown.cancel();
+        runner.await.unwrap();
     }
 }

@@ -14,7 +14,6 @@ use crate::client::{Credentials, Observe};
 use crate::connection_role::ConnectionRole;
 use crate::kubeconfig::{self, Follower, Origin};
 use crate::readiness::Gates;
-use crate::server_time::ServerTime;
 use crate::{
     Cluster, CommonArgs, Connection, Environment, Metrics, Process, Readiness, admin, definitions, error,
     rights, settings_watch, telemetry,
@@ -158,8 +157,13 @@ async fn connect(
     let connect = async |role: ConnectionRole, origin: Origin| {
         let timeout = process.args.request_timeout();
         let credentials = Credentials::new(gates, role, &origin.describe());
-        let time = ServerTime::new(&process.environment);
-        let observe = Observe::new(&process.metrics, timeout, role, time, Some(credentials));
+        let observe = Observe::new(
+            &process.metrics,
+            timeout,
+            role,
+            &process.environment,
+            Some(credentials),
+        );
         let open = |current| Connection::open(role, process.service, observe.clone(), current);
         Follower::start(
             origin,

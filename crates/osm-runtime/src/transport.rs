@@ -1,7 +1,7 @@
 //! How requests reach an API server. One TLS connection carries all of them, watches included, if the server speaks HTTP/2.
 //!
 //! kube's own connector speaks only HTTP/1.1, which needs a connection for each watch and for each request in flight. Everything else
-//! here is as in kube: its TLS configuration, its authentication and its retries.
+//! here is as in kube: its TLS configuration and its authentication. [`crate::client`] sends refused requests again.
 
 use std::time::Duration;
 
@@ -11,11 +11,9 @@ use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
 use rustls::pki_types::ServerName;
-use tower::retry::RetryLayer;
 use tower::{BoxError, ServiceBuilder};
 
 /// A connection that is silent for this long is asked whether it still lives. Without an answer within the same time, it is given up, and
@@ -46,12 +44,8 @@ pub(crate) fn connect(config: &Config) -> anyhow::Result<Client> {
         .http2_initial_stream_window_size(WINDOW_OF_ANSWER)
         .http2_initial_connection_window_size(WINDOW_OF_CONNECTION)
         .build(connector);
-    let retry = config
-        .default_retry
-        .then(|| RetryLayer::new(RetryPolicy::server_retry()));
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .option_layer(retry)
         .option_layer(config.auth_layer().context(SETUP)?)
         .layer(config.extra_headers_layer().context(SETUP)?)
         .map_err(BoxError::from)

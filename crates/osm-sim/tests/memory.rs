@@ -452,29 +452,38 @@ async fn configs(client: &Client, seen: &mut Outcomes) -> Result<()> {
         "replace without a version",
         configs.replace("c", &new, &unfenced).await,
     );
-    let mut content = replaced.clone();
-    content.spec.bootstrap_config.user_ssh_keys.push("key".into());
-    seen.note(
-        "content without its digest",
-        configs.replace("c", &new, &content).await,
-    );
-    content.spec.digest = Some("three".into());
-    seen.note(
-        "content with its digest",
-        configs.replace("c", &new, &content).await,
-    );
     let patch = |spec: Value| Patch::Merge(json!({"spec": spec}));
     let params = PatchParams::default();
-    seen.note(
-        "no digest any more",
-        configs.patch("c", &params, &patch(json!({"digest": null}))).await,
-    );
-    seen.note(
-        "another pool",
-        configs
-            .patch("c", &params, &patch(json!({"machineDeployment": {"uid": "v"}})))
-            .await,
-    );
+    let pool = |uid: &str| json!({"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment", "namespace": "n", "name": "m", "uid": uid});
+    for (what, spec) in [
+        (
+            "another content",
+            json!({"bootstrapConfig": {"userSSHKeys": ["key"]}}),
+        ),
+        ("another pool", json!({"machineDeployment": {"uid": "v"}})),
+        ("no pool any more", json!({"machineDeployment": null})),
+        (
+            "another pool instead",
+            json!({"machineDeployment": null, "poolRef": pool("v")}),
+        ),
+        ("the same pool besides", json!({"poolRef": pool("u")})),
+        (
+            "the same pool instead",
+            json!({"machineDeployment": null, "digest": null}),
+        ),
+        ("another pool then", json!({"poolRef": {"uid": "v"}})),
+        ("no pool then", json!({"poolRef": null})),
+        (
+            "another pool of the form before",
+            json!({"poolRef": null, "machineDeployment": md("v")}),
+        ),
+        (
+            "the same pool of the form before",
+            json!({"poolRef": null, "machineDeployment": md("u")}),
+        ),
+    ] {
+        seen.note(what, configs.patch("c", &params, &patch(spec)).await);
+    }
     let labelled = json!({"metadata": {"labels": {"a": "b"}}});
     let labelled = seen.note(
         "labels",

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use anyhow::{Context, Result};
-use osm_api::names;
+use osm_api::config::OperatingSystemConfig;
+use osm_api::{content, names};
 use osm_judges::user_data_files;
 use serde_json::{Value, json};
 
@@ -79,6 +80,25 @@ impl fmt::Debug for UserData {
     }
 }
 
+/// An OperatingSystemConfig as JSON, followed by its documents, which are compressed in it.
+///
+/// # Errors
+/// Documents that another client has altered.
+pub fn with_documents(config: &OperatingSystemConfig) -> Result<String> {
+    let object = serde_json::to_string(config)?;
+    let is_rendered = config
+        .status
+        .as_ref()
+        .is_some_and(|status| status.rendered.is_some());
+    Ok(match is_rendered {
+        true => format!(
+            "{object}\n{}",
+            serde_json::to_string(&content::into_content(config.clone())?)?
+        ),
+        false => object,
+    })
+}
+
 /// Takes apart the bootstrap document that [`profile`] makes.
 ///
 /// # Errors
@@ -101,4 +121,31 @@ pub fn parse(text: String) -> Result<UserData> {
         provisioning_digest: digest.to_owned(),
         text,
     })
+}
+
+/// The MachineDeployment of `examples/machinedeployment-ubuntu-aws.yaml` with another name and profile, at a revision.
+///
+/// # Errors
+/// An example that can't be read.
+pub fn example(name: &str, profile: &str, revision: u64) -> Result<Value> {
+    const PATH: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../examples/machinedeployment-ubuntu-aws.yaml"
+    );
+    let text = std::fs::read_to_string(PATH).context(PATH)?;
+    let mut example: Value = serde_saphyr::from_str(&text).context(PATH)?;
+    let labels = json!({"pool": name});
+    for (path, value) in [
+        ("/metadata/name", json!(name)),
+        ("/spec/selector/matchLabels", labels.clone()),
+        ("/spec/template/metadata/labels", labels),
+    ] {
+        *example.pointer_mut(path).context(path)? = value;
+    }
+    let annotations = example
+        .pointer_mut("/metadata/annotations")
+        .context("annotations")?;
+    annotations[names::PROFILE] = json!(profile);
+    annotations[names::REVISION] = json!(revision.to_string());
+    Ok(example)
 }

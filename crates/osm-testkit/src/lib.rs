@@ -1,16 +1,19 @@
 //! A real control plane for tests, the demo and the benchmark.
 //!
 //! [`control_plane`] runs etcd and kube-apiserver, and [`installation`] the services on them. [`machine_controller`] is a stand-in for
-//! machine-controller. [`process`] starts child processes that never outlive their owner, and [`wait`] waits for conditions.
+//! machine-controller. [`process`] starts child processes that never outlive their owner, [`procfs`] reads what they use, and [`wait`]
+//! waits for conditions.
 //!
 //! The crate is for development only: no service depends on it. Machines are in osm-lab, simulations in osm-sim, judges in osm-judges.
 
 pub mod control_plane;
+pub mod cost;
 pub mod fixtures;
 pub mod helm;
 pub mod installation;
 pub mod machine_controller;
 pub mod process;
+pub mod procfs;
 pub mod wait;
 
 pub use control_plane::{ControlPlane, Options};

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal};
 
+use crate::procfs::Usage;
+
 /// `$0` names the process in error messages, `"$@"` is the program with its arguments.
 const WATCHED: &str = r#"
 exec 3<&0 </dev/null
@@ -213,47 +215,21 @@ impl Service {
         logs.lines().skip(skipped).collect::<Vec<_>>().join("\n")
     }
 
-    /// Processor time used so far, user and system, in seconds.
+    /// Processor time and memory of the program itself.
     ///
     /// # Errors
     /// When the program has ended.
-    pub fn cpu_seconds(&self) -> Result<f64> {
-        let stat = self.proc("stat")?;
-        // The second field is the command in parentheses and may contain spaces; utime and stime are fields 14 and 15.
-        let fields = stat
-            .rsplit_once(')')
-            .map(|(_, rest)| rest)
-            .context("format of /proc/<pid>/stat")?;
-        let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
-        let ticks = ticks
-            .sum::<Result<u64, _>>()
-            .context("format of /proc/<pid>/stat")?;
-        #[allow(clippy::cast_precision_loss)]
-        Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+    pub fn usage(&self) -> Result<Usage> {
+        Usage::of(self.pid()).with_context(|| format!("{} does not run", self.name))
     }
+}
 
-    /// The largest resident set so far, in bytes.
-    ///
-    /// # Errors
-    /// When the program has ended.
-    pub fn peak_rss_bytes(&self) -> Result<u64> {
-        let status = self.proc("status")?;
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmHWM:"))
-            .context("VmHWM in /proc/<pid>/status")?;
-        let kib: u64 = line
-            .trim()
-            .trim_end_matches(" kB")
-            .parse()
-            .context("VmHWM in /proc/<pid>/status")?;
-        Ok(kib * 1024)
-    }
-
-    fn proc(&self, file: &str) -> Result<String> {
-        fs::read_to_string(format!("/proc/{}/{file}", self.pid()))
-            .with_context(|| format!("{} (process {}) does not run", self.name, self.pid()))
-    }
+/// Whether a process is the watcher that [`Service::spawn`] leaves in the process group of a program.
+pub(crate) fn is_watcher(pid: u32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| {
+        let mut arguments = line.split(|byte| *byte == 0);
+        arguments.nth(2) == Some(WATCHED.as_bytes())
+    })
 }
 
 impl Drop for Service {
@@ -354,7 +330,7 @@ mod tests {
             service.exited().unwrap().and_then(|status| status.code()),
             Some(3)
         );
-        assert!(service.cpu_seconds().is_err(), "it has ended");
+        assert!(service.usage().is_err(), "it has ended");
     }
 
     #[tokio::test]
@@ -363,7 +339,7 @@ mod tests {
         let polite = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
         let mut service = sh(polite, &directory);
         wait_for_log(&service, "ready").await;
-        assert!(service.peak_rss_bytes().unwrap() > 100_000);
+        assert!(service.usage().unwrap().peak_rss > 100_000);
         assert!(service.terminate(DEADLINE).await.unwrap().success());
         assert_eq!(service.logs().unwrap(), "ready\nbye\n");
 
@@ -381,11 +357,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_group_is_the_program_and_its_children_without_the_watcher() {
+        let directory = ScratchDir::new("osm-process-").unwrap();
+        let service = sh("sleep 600 & echo ready; wait", &directory);
+        wait_for_log(&service, "ready").await;
+        let group = crate::procfs::group(service.pid()).unwrap();
+        assert_eq!(group.len(), 2, "{group:?}");
+        assert!(group.contains(&service.pid()));
+    }
+
+    #[tokio::test]
     async fn processor_time_is_counted() {
         let directory = ScratchDir::new("osm-process-").unwrap();
         let service = sh("while :; do :; done", &directory);
         wait_for("processor time", DEADLINE, async || {
-            wait::check(service.cpu_seconds()? > 0.05)
+            wait::check(service.usage()?.cpu_seconds > 0.05)
         })
         .await
         .unwrap();

@@ -156,7 +156,7 @@ fn note(config: &OperatingSystemConfig) -> Option<String> {
 
 /// The stages, without credentials.
 fn masked(pool: &ClusterPool<'_>, config: &OperatingSystemConfig, wanted: &[Stage]) -> Result<Stages> {
-    let content = ContentView::of(config).content();
+    let content = ContentView::of(config).content()?;
     let overwrite = pool
         .machine_deployment
         .and_then(|md| Pool::read(md).ok())
@@ -164,7 +164,7 @@ fn masked(pool: &ClusterPool<'_>, config: &OperatingSystemConfig, wanted: &[Stag
         .filter(|text| !text.trim().is_empty());
     let mut stages = Vec::new();
     for stage in wanted {
-        let mut machine = osm_render::masked_machine_stage(content, *stage)?;
+        let mut machine = osm_render::masked_machine_stage(&content, *stage)?;
         for file in &mut machine.files {
             if file.path == CLOUD_CONFIG && !file.text.trim().is_empty() {
                 file.text = format!("{CLOUD_CONFIG_MASK}\n");

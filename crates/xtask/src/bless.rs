@@ -11,7 +11,11 @@ use crate::{build, generated};
 /// Rewrite generated files: crds/, the content hashes in the versions of profiles/, and the documents that the default profiles
 /// render to, crates/osm-render/tests/golden
 #[derive(clap::Args)]
-pub struct Bless {}
+pub struct Bless {
+    /// Record what a pool costs instead: tests/cost.toml and crates/osm-render/tests/allocations.toml
+    #[arg(long)]
+    cost: bool,
+}
 
 impl Bless {
     /// Rewrites the files, and prints the name of each file that changed.
@@ -19,6 +23,10 @@ impl Bless {
     /// # Errors
     /// A profile that can't be read or rendered, or a file that can't be written.
     pub async fn run(&self) -> Result<()> {
+        if self.cost {
+            write_by_test("allocations").await?;
+            return write_by_test("cost").await;
+        }
         let mut profiles = Vec::new();
         for entry in fs::read_dir(crate::root().join("profiles"))? {
             let path = entry?.path();
@@ -32,26 +40,19 @@ impl Bless {
         let changed = [crate::crds::stale()?, generated::stale(profiles)].concat();
         generated::settle(&changed, false, "profiles and crds are up to date", "")?;
         // Only a program that is built after the profiles were written holds them as they are now.
-        let golden = build::cargo()
-            .args([
-                "test",
-                "-q",
-                "-p",
-                "osm-render",
-                "--test",
-                "golden",
-                "--",
-                "--nocapture",
-            ])
-            .env("OSM_BLESS", "1")
-            .status()
-            .await?;
-        ensure!(
-            golden.success(),
-            "the documents of the default profiles can't be written"
-        );
-        Ok(())
+        write_by_test("golden").await
     }
+}
+
+/// Runs a test that writes the files instead of comparing them.
+async fn write_by_test(test: &str) -> Result<()> {
+    let status = build::cargo()
+        .args(["test", "-q", "--workspace", "--test", test, "--", "--nocapture"])
+        .env("OSM_BLESS", "1")
+        .status()
+        .await?;
+    ensure!(status.success(), "the test {test} can't write its files");
+    Ok(())
 }
 
 /// `text`, a profile's manifest, with the version that its content asks for; everything else stays as it is.

@@ -41,7 +41,16 @@ pub async fn workspace() -> Result<PathBuf> {
 /// # Errors
 /// A build that fails.
 pub async fn services(profile: Profile) -> Result<PathBuf> {
+    services_and(profile, &[]).await
+}
+
+/// As [`services`], with the programs of further packages in the same directory. All share their dependencies' features.
+///
+/// # Errors
+/// A build that fails.
+pub async fn services_and(profile: Profile, further: &[&str]) -> Result<PathBuf> {
     let mut arguments = packages();
+    arguments.extend(further.iter().flat_map(|package| ["--package", package]));
     if profile == Profile::Release {
         arguments.push("--release");
     }

@@ -102,6 +102,13 @@ fn rights() -> Result<String> {
                 ..none.clone()
             },
         ),
+        (
+            "joiningApproved",
+            Installation {
+                joining: Joining::Approved,
+                ..none.clone()
+            },
+        ),
     ];
     let mut services = Map::new();
     for service in Service::ALL {

@@ -75,7 +75,7 @@ The API server checks two rights for an approval: `patch` on `certificatesigning
 
 ## Other permissions
 
-- Each service asks the API server what it may do (`selfsubjectaccessreviews`). The ClusterRole `system:basic-user`, which every cluster has, permits that.
+- Each service asks the API server what it may do (`selfsubjectrulesreviews`, `selfsubjectaccessreviews`). The ClusterRole `system:basic-user`, which every cluster has, permits that.
 - With `--joining=approved`, kubelets request certificates as the ServiceAccount of their pool.
   The group `system:serviceaccounts:cloud-init-settings` is bound to the ClusterRole `system:node-bootstrapper`, which lets it request and read certificates.
   A ValidatingAdmissionPolicy limits the requests of this group to client certificates of kubelets.
@@ -100,7 +100,7 @@ fn page() -> Result<String> {
         go_finalizers: true,
         custom_profiles: true,
         serving_certificates: true,
-        joining: Joining::default(),
+        joining: Joining::Approved,
     };
     let mut page = INTRODUCTION.to_owned();
     for service in Service::ALL {

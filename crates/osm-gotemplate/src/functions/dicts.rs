@@ -51,8 +51,7 @@ fn entries(call: &Call<'_>, map: &Map) -> Result<Vec<(Rc<str>, Value)>, Problem>
 }
 
 fn made_map(call: &Call<'_>, entries: BTreeMap<Rc<str>, Value>) -> Result<Value, Problem> {
-    call.budget
-        .copy(entries.len().saturating_mul(size_of::<(Rc<str>, Value)>()))?;
+    call.budget.copy(Map::bytes(entries.len()))?;
     Ok(Value::map(entries))
 }
 

@@ -64,7 +64,7 @@ table! {
     "fromToml": (String) -> "map[string]interface {}", "Decodes TOML; the result has the key Error if that fails.",
         (r#"{{ (fromToml "[a]\nb = 1").a.b }}"#) => "1", |call| match toml_reader::decode(call.text(0), call.budget) {
             Ok(value) => Ok(value),
-            Err(Failure::Reported(error)) => with_error(Value::Nil, Kind::Map, error),
+            Err(Failure::Reported(error)) => with_error(call, Value::Nil, Kind::Map, error),
             Err(Failure::Fatal(problem)) => Err(problem),
         };
     "fromYaml": (String) -> "map[string]interface {}", "Decodes a YAML map; the result has the key Error if that fails.",
@@ -142,7 +142,7 @@ fn swallow(encoded: Result<String, Failure>, must: bool) -> Result<Value, Proble
 fn from_json(call: &Call<'_>, kind: Kind) -> Result<Value, Problem> {
     let decoded = match json_reader::decode(call.text(0), call.budget) {
         Ok(decoded) => decoded,
-        Err(Failure::Reported(error)) => return with_error(Value::Nil, kind, error),
+        Err(Failure::Reported(error)) => return with_error(call, Value::Nil, kind, error),
         Err(Failure::Fatal(problem)) => return Err(problem),
     };
     let found = match (&decoded.value, kind) {
@@ -161,7 +161,7 @@ fn from_json(call: &Call<'_>, kind: Kind) -> Result<Value, Problem> {
     };
     let mismatch = found.map(|found| format!("json: cannot unmarshal {found} into Go value of type {into}"));
     match mismatch.or(decoded.error) {
-        Some(error) => with_error(decoded.value, kind, error),
+        Some(error) => with_error(call, decoded.value, kind, error),
         None => Ok(decoded.value),
     }
 }
@@ -174,22 +174,25 @@ fn from_yaml(call: &Call<'_>, kind: Kind) -> Result<Value, Problem> {
     match yaml_reader::decode(call.text(0), into, call.budget) {
         Ok(decoded) => match (decoded.value.unwrap_or(empty), decoded.error) {
             (value, None) => Ok(value),
-            (value, Some(error)) => with_error(value, kind, error),
+            (value, Some(error)) => with_error(call, value, kind, error),
         },
-        Err(Failure::Reported(error)) => with_error(empty, kind, error),
+        Err(Failure::Reported(error)) => with_error(call, empty, kind, error),
         Err(Failure::Fatal(problem)) => Err(problem),
     }
 }
 
 /// What a decoder returns for an error: a map with the error under a key, or a list with the error alone.
-fn with_error(value: Value, kind: Kind, error: String) -> Result<Value, Problem> {
+fn with_error(call: &Call<'_>, value: Value, kind: Kind, error: String) -> Result<Value, Problem> {
+    call.budget.copy(error.len())?;
     if kind == Kind::List {
-        return Ok(Value::list(vec![error.into()]));
+        return call.made_list(vec![error.into()]);
     }
     let mut entries: BTreeMap<Rc<str>, Value> = BTreeMap::new();
     if let Value::Map(map) = value {
+        call.budget.copy(Map::bytes(map.len()))?;
         entries.extend(map.entries());
     }
+    call.budget.copy(Map::bytes(1))?;
     entries.insert("Error".into(), error.into());
     Ok(Value::map(entries))
 }

@@ -163,10 +163,10 @@ fn chunk(call: &Call<'_>) -> Result<Value, Problem> {
     let last_size = if last_size == 0 { size } else { last_size };
     call.budget.copy(
         count
-            .saturating_mul(size_of::<Value>())
+            .saturating_mul(List::bytes(1))
             .saturating_add(size_of_val(items)),
     )?;
-    let mut chunks = Vec::new();
+    let mut chunks = Vec::with_capacity(count);
     let mut left = items;
     for index in 0..count {
         let size = if index + 1 == count { last_size } else { size };

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::{Call, Problem};
 use crate::budget::Budget;
-use crate::value::{List, MAX_NESTING, Map, Type, Value};
+use crate::value::{List, MAX_NESTING, Map, Pointer, Type, Value};
 
 /// Merges all maps into the first. The result is an empty text if maps can't be merged.
 pub(crate) fn merge(call: &Call<'_>, overwrite: bool) -> Result<Value, Problem> {
@@ -25,6 +25,7 @@ pub(crate) fn merge_or_fail(call: &Call<'_>, overwrite: bool) -> Result<Value, P
             continue;
         }
         if target.is_nil() {
+            call.budget.copy(Map::bytes(0))?;
             target = Map::new(Type::Any, [].into());
         }
         merge_into(&target, source, overwrite, call.budget, 0)?;
@@ -136,7 +137,7 @@ fn is_empty(value: &Value) -> bool {
 /// Sets a key. The map must not become a part of itself.
 pub(crate) fn insert(map: &Map, key: Rc<str>, value: Value, budget: &dyn Budget) -> Result<(), Problem> {
     charge_parts(&value, budget)?;
-    budget.copy(size_of::<(Rc<str>, Value)>() + key.len())?;
+    budget.copy(Map::ENTRY_BYTES.saturating_add(key.len()))?;
     map.insert(key, value)
         .map_err(|cycle| Problem::new(cycle.to_string()))
 }
@@ -167,7 +168,6 @@ pub(crate) fn deep_copy(value: &Value, budget: &dyn Budget) -> Result<Value, Pro
 
 fn copy(value: &Value, budget: &dyn Budget, depth: usize) -> Result<Value, Problem> {
     budget.step(1)?;
-    budget.copy(size_of::<Value>())?;
     if depth > MAX_NESTING {
         return Err(Problem::new(format!(
             "values that are nested more than {MAX_NESTING} levels deep can't be copied"
@@ -175,13 +175,15 @@ fn copy(value: &Value, budget: &dyn Budget, depth: usize) -> Result<Value, Probl
     }
     Ok(match value {
         Value::List(list) if !list.is_nil() => {
-            let items = list.items().iter().map(|item| copy(item, budget, depth + 1));
-            Value::List(List::new(
-                list.element().clone(),
-                items.collect::<Result<_, _>>()?,
-            ))
+            budget.copy(List::bytes(list.items().len()))?;
+            let mut items = Vec::with_capacity(list.items().len());
+            for item in list.items() {
+                items.push(copy(item, budget, depth + 1)?);
+            }
+            Value::List(List::new(list.element().clone(), items))
         }
         Value::Map(map) if !map.is_nil() => {
+            budget.copy(Map::bytes(map.len()))?;
             let entries = map
                 .entries()
                 .into_iter()
@@ -192,7 +194,10 @@ fn copy(value: &Value, budget: &dyn Budget, depth: usize) -> Result<Value, Probl
             ))
         }
         Value::Pointer(pointer) => match pointer.value() {
-            Some(to) => Value::Pointer(crate::value::Pointer::to_value(copy(to, budget, depth + 1)?)),
+            Some(to) => {
+                budget.copy(Pointer::BYTES)?;
+                Value::Pointer(Pointer::to_value(copy(to, budget, depth + 1)?))
+            }
             None => value.clone(),
         },
         _ => value.clone(),

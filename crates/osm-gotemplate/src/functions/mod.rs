@@ -44,7 +44,7 @@ pub use refused::REFUSED;
 
 use crate::budget::Budget;
 pub use crate::problem::Problem;
-use crate::value::{Map, Value};
+use crate::value::{List, Map, Value};
 
 /// A function that templates can call.
 #[derive(Debug)]
@@ -154,7 +154,7 @@ impl<'a> Call<'a> {
 
     /// Charges a list that the function has made, and returns it as a value.
     pub(crate) fn made_list(&self, items: Vec<Value>) -> Result<Value, Problem> {
-        self.budget.copy(items.len().saturating_mul(size_of::<Value>()))?;
+        self.budget.copy(List::bytes(items.len()))?;
         Ok(Value::list(items))
     }
 }

@@ -66,9 +66,9 @@ table! {
     "splitList": (String, String) -> "[]string", "Returns the parts of the second text between separators.", r#"":" "a:b""# => "[a b]",
         |call| parts(call, call.text(0), call.text(1), -1).map(Value::strings);
     "split": (String, String) -> "map[string]string", "Returns the parts of the second text between separators, with the keys `_0`, `_1` and so on.",
-        r#"":" "a:b""# => "map[_0:a _1:b]", |call| parts(call, call.text(0), call.text(1), -1).map(numbered);
+        r#"":" "a:b""# => "map[_0:a _1:b]", |call| parts(call, call.text(0), call.text(1), -1).and_then(|parts| numbered(call, parts));
     "splitn": (String, Int, String) -> "map[string]string", "Returns at most so many parts as `split` does; the last one is the rest.",
-        r#"":" 2 "a:b:c""# => "map[_0:a _1:b:c]", |call| parts(call, call.text(0), call.text(2), call.int(1)).map(numbered);
+        r#"":" 2 "a:b:c""# => "map[_0:a _1:b:c]", |call| parts(call, call.text(0), call.text(2), call.int(1)).and_then(|parts| numbered(call, parts));
 }
 
 /// A part of the text at an index.
@@ -204,13 +204,16 @@ fn parts(call: &Call<'_>, separator: &str, text: &str, limit: i64) -> Result<Vec
     Ok(parts.into_iter().map(Rc::from).collect())
 }
 
-fn numbered(parts: Vec<Rc<str>>) -> Value {
+fn numbered(call: &Call<'_>, parts: Vec<Rc<str>>) -> Result<Value, Problem> {
+    let bytes_of_names = parts.len().saturating_mul(4 * size_of::<usize>());
+    call.budget
+        .copy(Map::bytes(parts.len()).saturating_add(bytes_of_names))?;
     let entries = parts
         .into_iter()
         .enumerate()
         .map(|(index, part)| (format!("_{index}").into(), Value::String(part)));
-    Value::Map(Map::new(
+    Ok(Value::Map(Map::new(
         Type::String,
         entries.collect::<BTreeMap<Rc<str>, Value>>(),
-    ))
+    )))
 }

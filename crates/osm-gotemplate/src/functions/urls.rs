@@ -15,13 +15,16 @@ table! {
         r#"(dict "scheme" "https" "host" "example.com" "path" "/a b")"# => "https://example.com/a%20b", url_join;
 }
 
+/// What the names of eight parts, and eight parts without a character, take.
+const BYTES_OF_SMALL_TEXTS: usize = 16 * 4 * size_of::<usize>();
+
 fn url_parse(call: &Call<'_>) -> Result<Value, Problem> {
     call.budget.read(call.text(0).len())?;
     call.budget.copy(
         call.text(0)
             .len()
             .saturating_mul(4)
-            .saturating_add(8 * size_of::<Value>()),
+            .saturating_add(Map::bytes(8) + BYTES_OF_SMALL_TEXTS),
     )?;
     let url =
         Url::parse(call.text(0)).map_err(|error| Problem::new(format!("unable to parse url: {error}")))?;

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::error::UserDataError;
 use crate::late_bound::{self, Filling, LateValues};
+use crate::reserved::RESERVED_PREFIX;
 use crate::template_walk::{self, Path, Place};
 use crate::{Stage, clouds};
 
@@ -171,6 +172,7 @@ impl Filled {
             }
             Ok(filled)
         };
+        check_names(config, stage)?;
         let modules = config.modules.clone().unwrap_or(Value::Null);
         let modules = template_walk::map_value(&Path::Top, &modules, &mut |path, text| {
             fill(
@@ -197,6 +199,29 @@ impl Filled {
             },
         })
     }
+}
+
+/// Checks names, keys and all else that is written as it is: a marker there would be left in the document. Profiles have none, but somebody
+/// may have edited a stored config.
+fn check_names(config: &StageConfig, stage: Stage) -> Result<(), UserDataError> {
+    let is_reserved = |text: &String| text.contains(RESERVED_PREFIX);
+    let mut drop_ins = config.units.iter().flat_map(|unit| &unit.drop_ins);
+    let field = if config.user_ssh_keys.iter().any(is_reserved) {
+        "userSSHKeys"
+    } else if config.files.iter().any(|file| is_reserved(&file.path)) {
+        "files[].path"
+    } else if config.units.iter().any(|unit| is_reserved(&unit.name)) {
+        "units[].name"
+    } else if drop_ins.any(|drop_in| is_reserved(&drop_in.name)) {
+        "units[].dropIns[].name"
+    } else if config.modules.as_ref().is_some_and(late_bound::has_reserved_key) {
+        "modules, in a key,"
+    } else {
+        return Ok(());
+    };
+    Err(UserDataError::UnknownMarker {
+        place: format!("{}.{field}", stage.field()),
+    })
 }
 
 /// machine-controller puts the name of each machine in; with `edge` it never does, there the pool's name is taken.

@@ -589,6 +589,27 @@ fn setup_makes_a_node() {
 }
 
 #[test]
+fn nothing_is_downloaded_before_the_certificates_are_trusted() {
+    for kind in kinds() {
+        let server = Server::start(None);
+        server.answer(&mirror());
+        let machine = provisioned(kind, "openstack", "IPv4", server.port);
+        let trusted = machine.path("/trusted");
+        machine.program(
+            "update-ca-certificates",
+            &format!("[ -e '{}' ]", trusted.display()),
+        );
+        let run = machine.start("/opt/bin/osm-setup");
+        machine.wait_for_log(0, "can't write the node's files: update-ca-certificates failed");
+        assert_eq!(server.requests(), []);
+        assert!(!machine.path("/var/lib/osm/set-up").exists());
+
+        fs::write(&trusted, "").unwrap();
+        assert!(run.succeeds(), "{}", machine.read("/log"));
+    }
+}
+
+#[test]
 fn an_old_containerd_is_told_in_one_line() {
     for kind in kinds() {
         let machine = provisioned(kind, "openstack", "IPv4", 1);

@@ -9,6 +9,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod first_steps;
 mod machine;
 
 use std::collections::BTreeMap;

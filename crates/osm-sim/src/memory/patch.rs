@@ -2,6 +2,9 @@
 
 use serde_json::{Map, Value};
 
+/// Fields of a status that are one value, whatever is in them.
+const ATOMIC: [&str; 1] = ["rendered"];
+
 /// Server-side apply with force of `new`, after the same manager has applied `last`: what it no longer sends is removed, unless
 /// another manager has sent it too (`others`). Lists of objects with a `type` are maps by it, other lists are one value.
 pub(super) fn apply(target: &mut Value, last: Option<&Value>, others: &[&Value], new: &Value) {
@@ -19,7 +22,11 @@ fn add(target: &mut Value, new: &Value) {
             }
             let Value::Object(target) = target else { return };
             for (key, value) in new.iter().filter(|(_, value)| !value.is_null()) {
-                add(target.entry(key.clone()).or_insert(Value::Null), value);
+                let target = target.entry(key.clone()).or_insert(Value::Null);
+                match ATOMIC.contains(&key.as_str()) {
+                    true => *target = without_nulls(value),
+                    false => add(target, value),
+                }
             }
         }
         Value::Array(items) if is_map(items) => {
@@ -36,6 +43,16 @@ fn add(target: &mut Value, new: &Value) {
         }
         value => *target = value.clone(),
     }
+}
+
+fn without_nulls(value: &Value) -> Value {
+    let mut copy = Value::Null;
+    match value {
+        // One level down, nothing is atomic.
+        Value::Object(_) => add(&mut copy, value),
+        value => copy = value.clone(),
+    }
+    copy
 }
 
 fn remove_left_out(target: &mut Value, last: &Value, others: &[&Value], new: &Value) {

@@ -613,8 +613,11 @@ impl State {
         let mut status = old.get("status").cloned().unwrap_or_else(|| json!({}));
         patch::apply(&mut status, last.as_ref(), &others, &sent);
         let mut object = (*old).clone();
-        if status != *old.get("status").unwrap_or(&Value::Null) {
-            insert(&mut object, "status", status);
+        insert(&mut object, "status", status);
+        if let Some(admission) = self.admission {
+            admission(&mut object);
+        }
+        if object != *old {
             object = self.store(kind, Some(old), object);
         }
         Ok(object)
@@ -774,25 +777,22 @@ fn broken_rule(kind: &Kind, old: &Value, new: &Value) -> Option<&'static str> {
             Some("roleRef: cannot change roleRef")
         }
         "operatingsystemconfigs" => {
-            let had = |pointer: &str| old.pointer(pointer).is_some();
-            let content = [
-                "osName",
-                "cloudProvider",
-                "bootstrapConfig",
-                "provisioningConfig",
-                "provisioningUtility",
-                "lateBound",
-                "kubeletKubeconfig",
-            ];
-            if had("/spec/digest")
-                && (new.pointer("/spec/digest").is_none()
-                    || !differs("/spec/digest") && content.iter().any(|key| differs(&format!("/spec/{key}"))))
-            {
-                Some("the content of an OperatingSystemConfig is written by osc-controller")
-            } else if had("/spec/machineDeployment") && differs("/spec/machineDeployment/uid") {
-                Some("an OperatingSystemConfig belongs to one MachineDeployment for ever")
-            } else {
+            let uid = |object: &Value, field: &str| object.pointer(&format!("/spec/{field}/uid")).cloned();
+            let (pool, older) = (uid(old, "poolRef"), uid(old, "machineDeployment"));
+            let is_kept = match uid(new, "machineDeployment") {
+                None => older.is_none() || older == uid(new, "poolRef"),
+                same => older.is_none() || older == same,
+            };
+            let stays = match uid(new, "poolRef") {
+                None => pool == uid(new, "machineDeployment"),
+                Some(_) => !differs("/spec/poolRef"),
+            };
+            if pool.is_some() && !stays {
+                Some("an OperatingSystemConfig belongs to one pool and cannot move")
+            } else if is_kept {
                 None
+            } else {
+                Some("an OperatingSystemConfig belongs to one MachineDeployment and cannot move")
             }
         }
         _ => None,

@@ -7,10 +7,12 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use kube::ResourceExt;
 use osm_api::Joining;
-use osm_api::content::ContentJson;
+use osm_api::config::{LateBound, LateBoundKind, OperatingSystemConfig};
+use osm_api::content::{self, ContentView};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
-use osm_api::profile::OperatingSystemProfile;
+use osm_api::profile::{File, FileContent, OperatingSystemProfile};
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::{
     Cluster, CommonArgs, Connection, Environment, Metrics, Process, Readiness, settings_watch,
@@ -201,6 +203,15 @@ impl World {
                 put(state, BINDINGS, "", binding);
             }
             if joining == Joining::Approved {
+                let installation = Installation {
+                    joining,
+                    ..installation()
+                };
+                for object in installation::manifests(&installation) {
+                    if object["kind"] == "ClusterRole" {
+                        put(state, "clusterroles", "", object);
+                    }
+                }
                 let _ = state.delete(BINDINGS, "", installation::NODE_CLIENT_BINDING);
             }
         });
@@ -336,7 +347,10 @@ impl World {
     }
 
     pub fn edit_config(&self, number: usize) {
-        let edit = json!({"spec": {"digest": "by hand", "bootstrapConfig": {"files": []}}});
+        let edit = match number % 2 {
+            0 => json!({"spec": {"digest": "by hand", "bootstrapConfig": {"files": []}}}),
+            _ => json!({"status": {"rendered": {"provisioning": "by hand"}}}),
+        };
         let name = self.config(number);
         let _ = self
             .server
@@ -544,7 +558,13 @@ impl World {
     fn is_edited(&self) -> bool {
         self.server.with(|state| {
             let mut configs = state.all("operatingsystemconfigs");
-            configs.any(|config| !ContentJson::of(config).is_publishable())
+            configs.any(|config| {
+                let typed = serde_json::from_value::<OperatingSystemConfig>(config.clone());
+                typed.is_ok_and(|config| {
+                    let view = ContentView::of(&config);
+                    view.publishable().is_none() || view.content().is_err()
+                })
+            })
         })
     }
 
@@ -895,43 +915,50 @@ fn would_change(before: Option<&Value>, patch: &Value) -> bool {
 /// does, of pool 2 with every other profile.
 fn needs_tokens_later(object: &mut Value) {
     const JOIN: &str = "/etc/join";
-    if object["kind"] != "OperatingSystemConfig" || object["spec"]["digest"].is_null() {
+    if object["kind"] != "OperatingSystemConfig" || object["status"]["rendered"]["bootstrap"].is_null() {
         return;
     }
-    let text = |file: &Value, key: &str| {
-        file.pointer(key)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
+    let Ok(stored) = serde_json::from_value::<OperatingSystemConfig>(object.clone()) else {
+        return;
     };
-    let profile: Option<u64> = object["spec"]["bootstrapConfig"]["files"]
-        .as_array()
-        .and_then(|files| files.iter().find(|file| file["path"] == "/etc/text"))
+    // What was altered stays as it is.
+    let Ok(mut content) = content::into_content(stored.clone()) else {
+        return;
+    };
+    let text = |file: &File| match &file.content {
+        FileContent {
+            inline: Some(inline), ..
+        } => inline.data.clone(),
+        _ => String::new(),
+    };
+    let bootstrap = &content.bootstrap_config.files;
+    let profile = bootstrap
+        .iter()
+        .find(|file| file.path == "/etc/text")
         .and_then(|file| {
-            let text = text(file, "/content/inline/data");
-            text.trim_start_matches("profile of ")
-                .trim_end_matches('.')
-                .parse()
-                .ok()
+            let text = text(file);
+            let number = text.trim_start_matches("profile of ").trim_end_matches('.');
+            number.parse::<u64>().ok()
         });
-    let name = text(object, "/metadata/name");
+    let name = stored.name_any();
     let config = |number| names::config_name(&pool(number), "kube-system");
     let is_needed =
         name == config(1) || (name == config(2) && profile.is_some_and(|profile| profile % 2 == 0));
-    let Some(files) = object
-        .pointer_mut("/spec/provisioningConfig/files")
-        .and_then(Value::as_array_mut)
-    else {
-        return;
-    };
-    if !is_needed || files.iter().any(|file| file["path"] == JOIN) {
+    let files = &mut content.provisioning_config.files;
+    if !is_needed || files.iter().any(|file| file.path == JOIN) {
         return;
     }
     let join = "%%osm-late{api/token,raw}%% %%osm-late{kubelet/kubeconfig-secret-name,raw}%%";
-    files.push(json!({"path": JOIN, "permissions": 600, "content": {"inline": {"data": join}}}));
-    let late = json!({"id": "kubelet/kubeconfig-secret-name", "kind": "KubeconfigSecretName"});
-    object["spec"]["lateBound"].as_array_mut().unwrap().push(late);
-    object["spec"]["kubeletKubeconfig"] = json!("%%osm-late{kubelet/token,raw}%%");
+    let join = json!({"path": JOIN, "permissions": 600, "content": {"inline": {"data": join}}});
+    files.push(serde_json::from_value(join).unwrap());
+    content.late_bound.push(LateBound {
+        id: "kubelet/kubeconfig-secret-name".to_owned(),
+        kind: LateBoundKind::KubeconfigSecretName,
+        source: None,
+    });
+    content.kubelet_kubeconfig = Some("%%osm-late{kubelet/token,raw}%%".to_owned());
+    let rendered = stored.status.and_then(|status| status.rendered).unwrap();
+    object["status"]["rendered"] = json!(content::pack(&content, true, rendered));
 }
 
 /// machine-controller has made the MachineSet of the template that stands: it counts.

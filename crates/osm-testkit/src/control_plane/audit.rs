@@ -1,14 +1,16 @@
 //! Reads the audit log of the API server.
 
-use std::fs;
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{ControlPlane, private_file};
 
-/// Nothing of request or response bodies; nothing that the API server asks itself.
+/// Nothing that the API server asks itself.
 const POLICY: &str = "
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -16,11 +18,16 @@ omitStages: [RequestReceived]
 rules:
 - {level: None, users: ['system:apiserver']}
 - {level: None, nonResourceURLs: ['/readyz', '/api*', '/openapi*', '/version']}
-- {level: Metadata}
 ";
 
+/// Nothing of request or response bodies.
+const WITHOUT_BODIES: &str = "- {level: Metadata}\n";
+
+/// The bodies of requests that change something, and of their answers.
+const WITH_BODIES: &str = "- {level: Metadata, verbs: [get, list, watch]}\n- {level: RequestResponse}\n";
+
 /// A request that the API server has answered; a watch counts as soon as it has begun.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditEvent {
     /// Who asked, e.g. `system:serviceaccount:kube-system:osc-controller`; empty where the token was nobody's.
     pub user: String,
@@ -38,6 +45,12 @@ pub struct AuditEvent {
     pub name: String,
     /// The HTTP status of the answer.
     pub code: u16,
+    /// Path and query.
+    pub uri: String,
+    /// Body of the request, with [`super::Options::audit_bodies`]; `null` if there is none.
+    pub request: Value,
+    /// Body of the answer, with [`super::Options::audit_bodies`]; `null` if there is none.
+    pub response: Value,
 }
 
 impl AuditEvent {
@@ -48,24 +61,72 @@ impl AuditEvent {
     }
 }
 
+/// Reads the log from where it stopped reading before.
+#[derive(Debug)]
+pub struct AuditLog {
+    path: PathBuf,
+    /// Bytes that have been read.
+    position: u64,
+}
+
+impl AuditLog {
+    /// The requests that were logged since the last call, oldest first; at the first call, all.
+    ///
+    /// # Errors
+    /// A log that can't be read.
+    pub fn read(&mut self) -> Result<Vec<AuditEvent>> {
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            // kube-apiserver creates the file with its first line.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error).with_context(|| format!("audit log {}", self.path.display())),
+        };
+        let mut reader = BufReader::new(file);
+        reader.seek(SeekFrom::Start(self.position))?;
+        let (mut events, mut line) = (Vec::new(), String::new());
+        while let read @ 1.. = reader.read_line(&mut line)? {
+            if !line.ends_with('\n') {
+                break; // half written
+            }
+            self.position += read as u64;
+            events.extend(parse(&line)?);
+            line.clear();
+        }
+        Ok(events)
+    }
+}
+
 impl ControlPlane {
     /// All requests to objects so far, oldest first, but for the API server's own. Complete up to the last request that was answered.
     ///
     /// # Errors
     /// When the control plane was started without [`super::Options::audit`].
     pub fn audit_events(&self) -> Result<Vec<AuditEvent>> {
-        let path = log(self.directory.path());
-        let text = fs::read_to_string(&path).with_context(|| format!("audit log {}", path.display()))?;
-        // The last line may be half written.
-        let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-        lines.filter_map(|line| parse(line).transpose()).collect()
+        self.audit_log()?.read()
+    }
+
+    /// A reader of these requests that begins with the first one.
+    ///
+    /// # Errors
+    /// As [`Self::audit_events`].
+    pub fn audit_log(&self) -> Result<AuditLog> {
+        let kept = self.options.audit || self.options.audit_bodies;
+        ensure!(
+            kept,
+            "no audit log: start the control plane with the option `audit`"
+        );
+        Ok(AuditLog {
+            path: log(self.directory.path()),
+            position: 0,
+        })
     }
 }
 
 /// Writes the policy and returns kube-apiserver's arguments.
-pub(super) fn arguments(directory: &Path) -> Result<[String; 2]> {
+pub(super) fn arguments(directory: &Path, bodies: bool) -> Result<[String; 2]> {
     let policy = directory.join("audit-policy.yaml");
-    private_file(&policy, POLICY)?;
+    let level = if bodies { WITH_BODIES } else { WITHOUT_BODIES };
+    private_file(&policy, &format!("{POLICY}{level}"))?;
     Ok([
         format!("--audit-policy-file={}", policy.display()),
         format!("--audit-log-path={}", log(directory).display()),
@@ -84,6 +145,12 @@ struct Line {
     user: User,
     #[serde(default)]
     user_agent: String,
+    #[serde(default, rename = "requestURI")]
+    uri: String,
+    #[serde(default)]
+    request_object: Value,
+    #[serde(default)]
+    response_object: Value,
     object_ref: Option<ObjectRef>,
     response_status: Option<ResponseStatus>,
 }
@@ -135,5 +202,8 @@ fn parse(line: &str) -> Result<Option<AuditEvent>> {
         namespace: object.namespace,
         name: object.name,
         code: line.response_status.map(|status| status.code).unwrap_or_default(),
+        uri: line.uri,
+        request: line.request_object,
+        response: line.response_object,
     }))
 }

@@ -26,21 +26,24 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::Client;
 use kube::api::{Api, DynamicObject};
 use kube::config::AuthInfo;
 use rand::Rng;
 use rand::distr::Alphanumeric;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
 use tokio::sync::{Mutex, OnceCell};
 
 use self::assets::{Assets, Component};
-pub use self::audit::AuditEvent;
+pub use self::audit::{AuditEvent, AuditLog};
 pub use self::backup::Backup;
 use self::pki::Pki;
 use self::programs::Programs;
 use crate::process::{ScratchDir, Service};
+use crate::procfs::Usage;
 use crate::wait::wait_for;
 
 /// What the API server advertises, and so what the EndpointSlice `default/kubernetes` holds. It may not be a loopback address; nobody
@@ -65,6 +68,8 @@ pub struct Options {
     pub controllers: Vec<&'static str>,
     /// Keep a log of all requests, for [`ControlPlane::audit_events`].
     pub audit: bool,
+    /// Keep the bodies of the requests to objects and of their answers in this log as well, credentials included. Reads have no bodies.
+    pub audit_bodies: bool,
     /// Serve MutatingAdmissionPolicies, which are off by default.
     pub mutating_policies: bool,
     /// The address (not of loopback) by which machines reach the API server, on this host or a relay before it, where machines are to join.
@@ -175,6 +180,33 @@ impl ControlPlane {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Processor time and memory of kube-apiserver and of etcd.
+    ///
+    /// # Errors
+    /// When one of them does not run.
+    pub async fn usage(&self) -> Result<(Usage, Usage)> {
+        let apiserver = self.apiserver.lock().await;
+        let apiserver = apiserver.as_ref().context("kube-apiserver does not run")?;
+        Ok((apiserver.usage()?, self.etcd.lock().await.usage()?))
+    }
+
+    /// The metrics of etcd, in the text format of Prometheus.
+    ///
+    /// # Errors
+    /// When etcd does not answer.
+    pub async fn etcd_metrics(&self) -> Result<String> {
+        let socket = self.directory.path().join("etcd.sock");
+        let mut stream = UnixStream::connect(socket).await.context("etcd's socket")?;
+        stream
+            .write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
+            .await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("an HTTP answer")?;
+        ensure!(head.contains(" 200 "), "etcd answers {head}");
+        Ok(body.to_owned())
     }
 
     /// The binary of kubectl.

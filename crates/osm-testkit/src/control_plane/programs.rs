@@ -87,8 +87,8 @@ impl Programs<'_> {
             arguments.push("--feature-gates=MutatingAdmissionPolicy=true".to_owned());
             arguments.push("--runtime-config=admissionregistration.k8s.io/v1beta1=true".to_owned());
         }
-        if self.options.audit {
-            arguments.extend(audit::arguments(self.directory)?);
+        if self.options.audit || self.options.audit_bodies {
+            arguments.extend(audit::arguments(self.directory, self.options.audit_bodies)?);
         }
         Ok(arguments)
     }

@@ -182,7 +182,7 @@ fn stored(snapshot: &Snapshot, pool: &PoolRef, origin: &Origin) -> Result<Vec<Re
         return Ok(Vec::new());
     }
     let place = Place::file(config.name_any());
-    Ok(vec![RenderedPool::stored(pool.clone(), view.content(), place)])
+    Ok(vec![RenderedPool::stored(pool.clone(), &*view.content()?, place)])
 }
 
 /// Finds profiles: in the inputs, or else those that the cluster has accepted.

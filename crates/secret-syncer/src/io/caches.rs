@@ -198,9 +198,11 @@ impl Caches {
         view
     }
 
-    pub fn wrote_binding(&self, binding: &RoleBinding) {
+    pub fn wrote_binding(&self, binding: &RoleBinding) -> BindingView {
+        let view = BindingView::of(binding);
         let (key, version) = (watch::key(&binding.metadata), Version::of(&binding.metadata));
-        let _ = self.bindings.wrote(&key, version, BindingView::of(binding));
+        let _ = self.bindings.wrote(&key, version, view.clone());
+        view
     }
 }
 

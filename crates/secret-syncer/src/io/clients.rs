@@ -62,13 +62,13 @@ impl Clients {
     }
 }
 
-/// Asks the cluster itself whether it still is the one that the watches showed.
+/// Whether the cluster still is the one that the watches showed, as it returned itself [a moment ago](Connection::recent_uid).
 ///
 /// # Errors
 /// [`ApplyError::ClusterChanged`]; requests that failed.
 pub async fn confirm(connection: &Connection, uid: &str) -> Result<(), ApplyError> {
     let live = connection
-        .live_uid()
+        .recent_uid()
         .await
         .map_err(failed("reading namespace kube-system"))?;
     if live == uid {

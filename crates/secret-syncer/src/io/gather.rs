@@ -74,7 +74,6 @@ pub async fn gather(syncer: &Syncer, name: &str) -> Result<Option<Gathered>, Gat
             None => Ok(LateValues::new()),
         },
         credentials: settings.map(|current| current.settings.credentials.clone()),
-        worker_confirmed: syncer.memory.worker_confirmed(),
         config,
         pool,
         existing,

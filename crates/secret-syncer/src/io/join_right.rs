@@ -5,13 +5,14 @@ use std::time::Duration;
 use osm_api::Joining;
 
 use crate::io::error::ApplyError;
-use crate::io::report::report_join_right;
+use crate::io::report::{report_join_question, report_join_right, report_no_join_right};
 use crate::io::syncer::Syncer;
 use crate::io::tokens;
-use crate::plan::join_right::JOIN_RIGHT_TTL;
+use crate::model::view::Meta;
+use crate::plan::join_right::{self, JOIN_RIGHT_TTL, QUESTION_INTERVAL};
 use crate::plan::{credentials, messages};
 
-/// Asks with a token of any pool, which is issued for this question alone.
+/// Asks with a token of any pool, which is issued for this question alone. Until there is an answer, the last one holds.
 ///
 /// # Errors
 /// Requests that failed.
@@ -20,18 +21,33 @@ pub async fn reconcile(syncer: &Syncer) -> Result<Option<Duration>, ApplyError> 
         return Ok(None);
     }
     let accounts = syncer.caches.accounts.select(|_| true);
-    // Without any, the first that is created requeues this.
     let Some(account) = accounts.first() else {
+        // Nobody has a token. The first account that is created requeues this.
+        syncer.memory.forget_joining();
+        report_no_join_right(syncer);
         return Ok(Some(JOIN_RIGHT_TTL));
     };
-    let token = tokens::for_question(syncer, &account.name).await?;
-    let is_open = syncer.clients.token_probe.is_approved_anyway(&token).await?;
+    if let Some(pause) = join_right::pause(syncer.memory.joining_asked()) {
+        return Ok(Some(pause));
+    }
+    // Before the question, so that a change that comes while it is asked is not lost.
+    let has_changed = syncer.memory.ask_about_joining();
+    let answer = ask(syncer, account).await;
+    report_join_question(syncer, &answer);
+    let Some(is_open) = answer? else {
+        return Ok(Some(QUESTION_INTERVAL));
+    };
     let before = syncer.memory.set_joining_is_open(is_open);
     if before.unwrap_or(false) != is_open {
         report_join_right(syncer, account, is_open).await;
         syncer.wake(|_| true);
     }
-    Ok(Some(JOIN_RIGHT_TTL))
+    Ok(Some(join_right::again(has_changed)))
+}
+
+async fn ask(syncer: &Syncer, account: &Meta) -> Result<Option<bool>, ApplyError> {
+    let token = tokens::for_question(syncer, &account.name).await?;
+    syncer.clients.token_probe.is_approved_anyway(&token).await
 }
 
 /// Returns what has to be called whenever the settings change. While they contradict the mode, a replica that starts does not become

@@ -17,10 +17,16 @@ pub struct Memory {
     /// By name of the OperatingSystemConfig.
     pools: Mutex<HashMap<String, PoolMemory>>,
     hmac_key: Mutex<KeyMemory>,
-    /// When the worker cluster last confirmed its identity.
-    worker_confirmed: Mutex<Option<Instant>>,
-    /// Whether whatever a pool's token asks for is approved; `None`: that was not asked yet.
-    joining_is_open: Mutex<Option<bool>>,
+    joining: Mutex<JoiningMemory>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct JoiningMemory {
+    /// Whether whatever a pool's token asks for is approved; `None`: there was no answer yet.
+    is_open: Option<bool>,
+    asked: Option<Instant>,
+    /// Rights have changed since that was last asked.
+    rights_changed: bool,
 }
 
 #[derive(Clone, Default)]
@@ -68,21 +74,34 @@ impl Memory {
         is_awaited
     }
 
-    pub fn worker_confirmed(&self) -> Option<Duration> {
-        self.worker_confirmed.lock().map(|at| at.elapsed())
-    }
-
     pub fn joining_is_open(&self) -> Option<bool> {
-        *self.joining_is_open.lock()
+        self.joining.lock().is_open
     }
 
     /// Returns what was known before.
     pub fn set_joining_is_open(&self, is_open: bool) -> Option<bool> {
-        self.joining_is_open.lock().replace(is_open)
+        self.joining.lock().is_open.replace(is_open)
     }
 
-    pub fn confirm_worker(&self) {
-        *self.worker_confirmed.lock() = Some(Instant::now());
+    /// How long ago it was asked whether joining is open.
+    pub fn joining_asked(&self) -> Option<Duration> {
+        self.joining.lock().asked.map(|at| at.elapsed())
+    }
+
+    /// It is asked now. Returns whether rights have changed since the last time.
+    pub fn ask_about_joining(&self) -> bool {
+        let mut joining = self.joining.lock();
+        joining.asked = Some(Instant::now());
+        std::mem::take(&mut joining.rights_changed)
+    }
+
+    pub fn note_change_of_rights(&self) {
+        self.joining.lock().rights_changed = true;
+    }
+
+    /// There is no pool that could join.
+    pub fn forget_joining(&self) {
+        *self.joining.lock() = JoiningMemory::default();
     }
 }
 

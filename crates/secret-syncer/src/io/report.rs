@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
+use kube::ResourceExt;
 use osm_api::condition::{self, PUBLISHED, Verdict};
 use osm_api::config::{OperatingSystemConfigStatus, Published};
 use osm_api::{Reason, names};
@@ -14,7 +15,7 @@ use osm_runtime::{RequestError, status};
 use crate::io::apply::orphans::OrphanOutcome;
 use crate::io::apply::{Applied, Status};
 use crate::io::caches;
-use crate::io::error::Error;
+use crate::io::error::{ApplyError, Error};
 use crate::io::syncer::Syncer;
 use crate::model::existing::WellKnownNames;
 use crate::model::view::{ConfigView, Meta};
@@ -63,7 +64,7 @@ pub async fn report(
                     .inc();
             }
             if let Some(status) = applied.status {
-                if applied.about != Some((config.uid.clone(), config.generation)) {
+                if applied.about != Some(config.published_from()) {
                     // It is another config now, or has other content, of which this status does not speak.
                     return Err(Error::Report(RequestError::Conflict {
                         what: "the OperatingSystemConfig",
@@ -164,7 +165,14 @@ async fn set_status(
     let (api, version) = (syncer.clients.configs(), &config.resource_version);
     let written = status::apply(&api, FIELD_MANAGER, &config.name, version, &status).await;
     if let Some(config) = written.map_err(failed("the OperatingSystemConfig's status"))? {
-        syncer.wrote_config(&config);
+        // Nothing but this status has changed since, so documents that were altered still are.
+        let now = config.metadata.resource_version.clone();
+        syncer.memory.edit(&config.name_any(), |memory| {
+            if memory.altered.as_ref() == Some(version) {
+                memory.altered = now;
+            }
+        });
+        syncer.wrote_config(config);
     }
     if is_change(before, &verdict) {
         tracing::info!(
@@ -190,6 +198,22 @@ async fn set_status(
         None => {}
     }
     Ok(())
+}
+
+/// Reports whether the API server has answered the question that [`report_join_right`] is about.
+pub fn report_join_question(syncer: &Syncer, answer: &Result<Option<bool>, ApplyError>) {
+    let is_unknown = !matches!(answer, Ok(Some(_)));
+    syncer.reporting.joining_open_unknown.set(is_unknown.into());
+    // The runner logs errors.
+    if matches!(answer, Ok(None)) {
+        tracing::warn!("{}", messages::joining_is_unknown());
+    }
+}
+
+/// Reports that there is no token of a pool, so that nothing has to be known.
+pub fn report_no_join_right(syncer: &Syncer) {
+    syncer.reporting.joining_open.set(0);
+    syncer.reporting.joining_open_unknown.set(0);
 }
 
 /// Reports that it became known, or changed, whether whatever the pools' tokens ask for is approved. `account` is one of theirs.

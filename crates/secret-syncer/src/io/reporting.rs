@@ -19,6 +19,7 @@ pub struct Reporting {
     pub publishes: IntCounterVec,
     pub foreign_credentials: IntGauge,
     pub joining_open: IntGauge,
+    pub joining_open_unknown: IntGauge,
     pub legacy_tokens: Mutex<Reported>,
     earliest_expiry: IntGauge,
     expiries: Mutex<Expiries>,
@@ -46,6 +47,10 @@ impl Reporting {
                 "joining_open",
                 "1 while kube-controller-manager approves the certificate of any node for ServiceAccounts of cloud-init-settings.",
             )?,
+            joining_open_unknown: IntGauge::new(
+                "joining_open_unknown",
+                "1 while the API server has not answered whether it is so; osm_joining_open has the last answer.",
+            )?,
             legacy_tokens: Mutex::default(),
             earliest_expiry: IntGauge::new(
                 "credentials_earliest_expiry_timestamp_seconds",
@@ -56,6 +61,7 @@ impl Reporting {
         };
         process.metrics.register(reporting.foreign_credentials.clone())?;
         process.metrics.register(reporting.joining_open.clone())?;
+        process.metrics.register(reporting.joining_open_unknown.clone())?;
         process.metrics.register(reporting.publishes.clone())?;
         process.metrics.register(reporting.earliest_expiry.clone())?;
         Ok(reporting)

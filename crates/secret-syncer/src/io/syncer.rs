@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use osm_api::config::OperatingSystemConfig;
 use osm_runtime::cache::{Change, Version};
-use osm_runtime::queue::Queue;
+use osm_runtime::queue::{Priority, Queue};
 use osm_runtime::runner::Shared;
 use osm_runtime::{Cluster, Process, watch};
 
@@ -14,6 +14,7 @@ use crate::io::memory::Memory;
 use crate::io::reporting::Reporting;
 use crate::model::key::Key;
 use crate::model::view::ConfigView;
+use crate::plan::priority;
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -51,7 +52,8 @@ impl Syncer {
     /// Requeues every config that `which` selects.
     pub fn wake(&self, which: impl Fn(&ConfigView) -> bool) {
         for config in self.caches.configs.select(which) {
-            self.queue.add(Key::Config(config.name.clone()));
+            self.queue
+                .add_with(Key::Config(config.name.clone()), Priority::Low);
         }
     }
 
@@ -61,7 +63,7 @@ impl Syncer {
             .config_names()
             .into_iter()
             .map(Key::Config)
-            .for_each(|key| self.queue.add(key));
+            .for_each(|key| self.queue.add_with(key, Priority::Low));
     }
 
     /// The config is gone, or another replica's.
@@ -71,7 +73,7 @@ impl Syncer {
     }
 
     /// Records what the API server returned for a write or read of ours.
-    pub fn wrote_config(&self, config: &OperatingSystemConfig) {
+    pub fn wrote_config(&self, config: OperatingSystemConfig) {
         let (key, version) = (watch::key(&config.metadata), Version::of(&config.metadata));
         let change = self.caches.configs.wrote(&key, version, ConfigView::of(config));
         // The watch will not show what osc-controller wrote before our own write.
@@ -88,7 +90,8 @@ impl Syncer {
             self.caches.end_unused_sources(before);
         }
         if old.is_none_or(|old| old.of_others() != new.of_others()) {
-            self.queue.add(Key::Config(new.name.clone()));
+            self.queue
+                .add_with(Key::Config(new.name.clone()), priority::of(&new));
         }
     }
 }

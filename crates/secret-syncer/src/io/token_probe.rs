@@ -28,6 +28,8 @@ const RETRY_PAUSES: [Duration; 5] = [
 /// A connection on which each request carries a token of its own.
 pub struct TokenProbe {
     client: Client,
+    /// When a pool's token was last found to open a Secret of its Role.
+    may_read: Mutex<Option<tokio::time::Instant>>,
     /// What was last found to be allowed to join, and when.
     may_join: Mutex<Option<(String, tokio::time::Instant)>>,
 }
@@ -37,8 +39,14 @@ impl TokenProbe {
     pub fn new(client: Client) -> Self {
         Self {
             client,
+            may_read: Mutex::new(None),
             may_join: Mutex::new(None),
         }
+    }
+
+    /// How long ago [`Self::may_read`] last had a yes; `None` also where it has had a no since.
+    pub fn found_readable(&self) -> Option<Duration> {
+        self.may_read.lock().map(|at| at.elapsed())
     }
 
     pub async fn may_read(&self, token: &str, secret: &str) -> Result<(), ApplyError> {
@@ -49,7 +57,9 @@ impl TokenProbe {
             name: Some(secret.to_owned()),
             ..ResourceAttributes::default()
         };
-        self.must_be_allowed(token, read).await
+        let answer = self.must_be_allowed(token, read).await;
+        *self.may_read.lock() = answer.is_ok().then(tokio::time::Instant::now);
+        answer
     }
 
     /// The pool's own token must be allowed to ask for certificates. Any other must also be allowed what kube-controller-manager approves
@@ -69,16 +79,17 @@ impl TokenProbe {
         Ok(())
     }
 
-    /// Whether kube-controller-manager approves each node's certificate that this token asks for.
-    pub async fn is_approved_anyway(&self, token: &str) -> Result<bool, ApplyError> {
+    /// Whether kube-controller-manager approves each node's certificate that this token asks for; `None`: the API server did not accept the
+    /// token, so this is not known.
+    pub async fn is_approved_anyway(&self, token: &str) -> Result<Option<bool>, ApplyError> {
         for pause in RETRY_PAUSES {
             match self.answer(token, &requests(NODE_CLIENT)).await? {
-                Answer::Yes => return Ok(true),
-                Answer::No => return Ok(false),
+                Answer::Yes => return Ok(Some(true)),
+                Answer::No => return Ok(Some(false)),
                 Answer::Unauthenticated => tokio::time::sleep(pause).await,
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
     async fn must_be_allowed(&self, token: &str, attributes: ResourceAttributes) -> Result<(), ApplyError> {

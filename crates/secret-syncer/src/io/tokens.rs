@@ -15,8 +15,8 @@ use crate::io::syncer::Syncer;
 use crate::model::gathered::Gathered;
 use crate::model::token_binding::KubeletToken;
 use crate::model::tokens::{Issued, Tokens, granted};
-use crate::plan::renewal;
 use crate::plan::steps::Publish;
+use crate::plan::{read_right, renewal};
 
 /// The API server refuses to issue tokens for less.
 const SHORTEST_LIFE: Duration = Duration::from_secs(600);
@@ -57,7 +57,10 @@ pub async fn issue(
     })
 }
 
-/// Checks that the tokens open what a node needs: this Secret, and the cluster.
+/// Checks that the tokens open what a node needs: this Secret, and the cluster. The API server is asked only where
+/// [`read_right`] and [`join_right`](crate::plan::join_right) say so.
+///
+/// `is_as_written`: the tokens are new, and the API server has stored the pool's Role and RoleBinding as they were sent.
 ///
 /// # Errors
 /// Requests that failed; [`ApplyError::RightMissing`].
@@ -66,9 +69,12 @@ pub async fn check(
     publish: &Publish,
     tokens: &Tokens,
     secret: &str,
+    is_as_written: bool,
 ) -> Result<(), ApplyError> {
     let probe = &syncer.clients.token_probe;
-    probe.may_read(&tokens.api, secret).await?;
+    if read_right::has_to_be_asked(probe.found_readable(), &publish.causes, is_as_written) {
+        probe.may_read(&tokens.api, secret).await?;
+    }
     probe.may_join(&tokens.kubelet, &publish.kubelet_token).await
 }
 

@@ -2,11 +2,12 @@
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use kube::api::PartialObjectMeta;
 use osm_api::Joining;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::names::{CLOUD_INIT_SETTINGS, INSTALLATION, NODE_BOOTSTRAP_ACCOUNT};
-use osm_runtime::queue::Queue;
+use osm_runtime::queue::{Priority, Queue};
 use osm_runtime::watch::{Watch, Watchable};
 use osm_runtime::{Cluster, settings_watch};
 
@@ -15,6 +16,7 @@ use crate::io::syncer::Syncer;
 use crate::model::key::Key;
 use crate::model::legacy_token::{self, LegacyToken};
 use crate::model::view::{self, BindingView, ConfigView, Meta, ROLE_KEY, RoleView, SecretView};
+use crate::plan::priority;
 
 /// Starts all watches but those of sources, each of which starts with the first config that needs it.
 pub fn start(syncer: &Syncer) {
@@ -25,6 +27,10 @@ pub fn start(syncer: &Syncer) {
     roles(syncer);
     bindings(syncer);
     namespace(syncer);
+    if syncer.clients.joining() == Joining::Approved {
+        rights::<ClusterRole>(syncer, "clusterroles");
+        rights::<ClusterRoleBinding>(syncer, "clusterrolebindings");
+    }
     let (waker, confirm) = (syncer.clone(), join_right::settings_gate(syncer));
     settings_watch::on_change(&syncer.clients.cluster, move || {
         confirm();
@@ -45,10 +51,10 @@ fn ours(syncer: &Syncer) -> String {
     format!("{INSTALLATION}={}", syncer.clients.installation)
 }
 
-/// Requeues the config that an object was made for.
+/// Requeues the config that an object was made for, which may have to be repaired.
 fn wake_owner(queue: &Queue<Key>, meta: &Meta) {
     if let Some(config) = meta.config() {
-        queue.add(Key::Config(config.to_owned()));
+        queue.add_with(Key::Config(config.to_owned()), Priority::Low);
     }
 }
 
@@ -56,7 +62,7 @@ fn configs(syncer: &Syncer) {
     let (cluster, waker) = (&syncer.clients.cluster, syncer.clone());
     let namespace = &cluster.installation.namespace;
     Watch::namespaced(&cluster.management, namespace, "operatingsystemconfigs")
-        .project(|config: OperatingSystemConfig| Some(ConfigView::of(&config)))
+        .project(|config: OperatingSystemConfig| Some(ConfigView::of(config)))
         .unreadable(|config| Some(ConfigView::unreadable(config)))
         .into_cache(&syncer.caches.configs)
         .on_change(move |change| {
@@ -64,7 +70,8 @@ fn configs(syncer: &Syncer) {
                 waker.caches.end_unused_sources(before);
             }
             for config in change.new.iter().chain(&change.old).take(1) {
-                waker.queue.add(Key::Config(config.name.clone()));
+                let key = Key::Config(config.name.clone());
+                waker.queue.add_with(key, priority::of(config));
             }
             if !waker.caches.legacy_tokens.is_empty() {
                 waker.queue.add(Key::LegacyTokens);
@@ -115,6 +122,9 @@ fn accounts(syncer: &Syncer) {
         })
         .into_cache(&syncer.caches.accounts)
         .on_change(move |change| {
+            if waker.caches.accounts.is_empty() || waker.memory.joining_is_open().is_none() {
+                waker.queue.add(Key::JoinRight);
+            }
             for meta in change.new.iter().chain(&change.old) {
                 if is_node_account(meta) {
                     waker.wake(|_| true);
@@ -154,6 +164,26 @@ fn bindings(syncer: &Syncer) {
                 .chain(&change.old)
                 .for_each(|binding| wake_owner(&queue, &binding.meta));
         })
+        .spawn(cluster);
+}
+
+/// What all ServiceAccounts may do in the whole cluster, and with that [`join_right`], changes with these objects. What is in them is for the
+/// API server to judge.
+fn rights<K>(syncer: &Syncer, what: &'static str)
+where
+    K: Watchable + kube::Resource<DynamicType = ()>,
+    PartialObjectMeta<K>: Watchable,
+{
+    let (cluster, waker) = (&syncer.clients.cluster, syncer.clone());
+    Watch::<K>::all(&cluster.worker, what)
+        .metadata_only()
+        .project(|_: PartialObjectMeta<K>| Some(()))
+        .on_change(move |_| {
+            waker.memory.note_change_of_rights();
+            waker.queue.add(Key::JoinRight);
+        })
+        // Without this watch, the question is asked at intervals.
+        .unawaited()
         .spawn(cluster);
 }
 

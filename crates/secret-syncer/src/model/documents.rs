@@ -2,11 +2,11 @@
 
 use osm_api::Reason;
 use osm_api::config::{LateBound, LateBoundKind, OperatingSystemConfigSpec};
+use osm_api::content::ContentError;
 use osm_api::{digest, names};
-use osm_render::{LateValues, Stage, UserDataError};
+use osm_render::{LateValues, Stage, UserDataError, kubeconfig_secret};
 
 use crate::model::hmac_key::HmacKey;
-use crate::model::kubeconfig_secret;
 use crate::model::published_content::{PublishedContent, PublishedDocument, provisioning_secret_name};
 use crate::model::tokens::Tokens;
 use crate::model::view::digest_of_entries;
@@ -16,6 +16,8 @@ const NO_TOKEN: &str = "token";
 
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
+    #[error("{0}; osc-controller writes it again")]
+    Content(#[from] ContentError),
     #[error("the {stage} document can't be generated: {source}")]
     UserData {
         /// `bootstrap`, `provisioning`, `edge` or `kubeconfig`.
@@ -23,7 +25,7 @@ pub enum DocumentError {
         source: UserDataError,
     },
     #[error(
-        "a document refers to the Secret with the kubelet's kubeconfig, and spec.kubeletKubeconfig is empty; delete this OperatingSystemConfig, so that osc-controller of the same version creates it again"
+        "a document refers to the Secret with the kubelet's kubeconfig, and status.rendered.kubeletKubeconfig is empty; delete this OperatingSystemConfig, so that osc-controller of the same version creates it again"
     )]
     NoKubeconfig,
     #[error(
@@ -36,6 +38,7 @@ impl DocumentError {
     /// Reason for conditions, events and metrics.
     pub fn reason(&self) -> Reason {
         match self {
+            Self::Content(_) => Reason::ContentAltered,
             Self::UserData { source, .. } => source.reason(),
             Self::NoKubeconfig => Reason::LateBoundValueMissing,
             Self::TooLarge { .. } => Reason::UserDataTooLarge,

@@ -1,7 +1,6 @@
 //! Everything that one reconcile decides from.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use osm_api::Joining;
@@ -50,8 +49,6 @@ pub struct Gathered {
     /// `None` while no valid settings are known.
     pub credentials: Option<Credentials>,
     pub key: HmacKey,
-    /// How long ago the worker cluster confirmed its identity.
-    pub worker_confirmed: Option<Duration>,
     pub memory: PoolMemory,
 }
 

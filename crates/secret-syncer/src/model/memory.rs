@@ -16,6 +16,8 @@ pub struct PoolMemory {
     /// Since when there has been nothing to publish.
     pub waiting_since: Option<Timestamp>,
     pub repairs: Option<Repairs>,
+    /// resourceVersion of the config that was found to hold a content which another client has altered.
+    pub altered: Option<String>,
     pub unpublished: Option<Unpublished>,
     /// Of a pool with a kubeconfig Secret.
     pub tokens: Option<KeptTokens>,

@@ -6,7 +6,6 @@ pub mod found;
 pub mod gathered;
 pub mod hmac_key;
 pub mod key;
-pub mod kubeconfig_secret;
 pub mod legacy_token;
 pub mod memory;
 pub mod ownership;

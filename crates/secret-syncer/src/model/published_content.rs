@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use k8s_openapi::ByteString;
-use osm_api::config::{OperatingSystemConfigSpec, StageConfig};
+use osm_api::config::{
+    CloudProviderRef, LateBound, MachineDeploymentRef, OperatingSystemConfigSpec, StageConfig,
+};
 use osm_api::names;
-use osm_api::profile::CloudProvider;
-use osm_render::{LateValues, Stage};
-use serde::{Deserialize, Serialize};
+use osm_api::profile::{CloudProvider, OperatingSystem, ProvisioningUtility};
+use osm_render::{LateValues, Stage, kubeconfig_secret};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::model::hmac_key::HmacKey;
-use crate::model::kubeconfig_secret;
 
 /// Most bytes of both entries of a provisioning Secret; etcd refuses requests above 1.5 MiB, and the API server Secrets above 1 MiB.
 const MAX_BYTES: usize = 1_000_000;
@@ -21,8 +22,42 @@ const MAX_BYTES: usize = 1_000_000;
 /// `Debug`, so that no log shows values.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct PublishedContent {
+    #[serde(serialize_with = "stored")]
     spec: OperatingSystemConfigSpec,
     values: LateValues,
+}
+
+/// The name of a provisioning Secret depends on this text. So it stays what it is where an OperatingSystemConfig is written in another
+/// way.
+fn stored<S: Serializer>(spec: &OperatingSystemConfigSpec, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Stored<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        os_name: &'a Option<OperatingSystem>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cloud_provider: &'a Option<CloudProviderRef>,
+        bootstrap_config: &'a StageConfig,
+        provisioning_config: &'a StageConfig,
+        provisioning_utility: ProvisioningUtility,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        machine_deployment: &'a Option<MachineDeploymentRef>,
+        #[serde(skip_serializing_if = "<[LateBound]>::is_empty")]
+        late_bound: &'a [LateBound],
+        #[serde(skip_serializing_if = "Option::is_none")]
+        kubelet_kubeconfig: &'a Option<String>,
+    }
+    let stored = Stored {
+        os_name: &spec.os_name,
+        cloud_provider: &spec.cloud_provider,
+        bootstrap_config: &spec.bootstrap_config,
+        provisioning_config: &spec.provisioning_config,
+        provisioning_utility: spec.provisioning_utility,
+        machine_deployment: &spec.machine_deployment,
+        late_bound: &spec.late_bound,
+        kubelet_kubeconfig: &spec.kubelet_kubeconfig,
+    };
+    stored.serialize(serializer)
 }
 
 impl PublishedContent {
@@ -31,7 +66,7 @@ impl PublishedContent {
     pub fn of(spec: &OperatingSystemConfigSpec, values: &LateValues) -> Self {
         let mut spec = spec.clone();
         // Contents that differ only in these yield the same documents.
-        (spec.digest, spec.profile, spec.os_version) = (None, None, String::new());
+        (spec.pool_ref, spec.digest, spec.profile, spec.os_version) = (None, None, None, String::new());
         if let Some(cloud) = &mut spec.cloud_provider {
             cloud.spec = None;
         }

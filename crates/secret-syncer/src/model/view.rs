@@ -11,10 +11,11 @@ use osm_api::config::{LateBound, OperatingSystemConfig, OperatingSystemConfigSta
 use osm_api::content::{self, ContentView};
 use osm_api::profile::CloudProvider;
 use osm_api::{PoolRef, condition, digest, names};
+use osm_render::kubeconfig_secret;
 use osm_runtime::object::Unreadable;
 
 use crate::model::hmac_key::{DATA_KEY, HmacKey};
-use crate::model::{kubeconfig_secret, rbac};
+use crate::model::rbac;
 
 /// An OperatingSystemConfig without its content.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +34,7 @@ pub struct ConfigView {
     /// Its tokens are bound to a kubeconfig Secret.
     pub needs_kubeconfig_secret: bool,
     pub late_bound: Vec<LateBound>,
+    /// Without the documents.
     pub status: OperatingSystemConfigStatus,
     /// Why it can't be decoded. The other fields have what can be.
     pub unreadable: Option<String>,
@@ -41,8 +43,14 @@ pub struct ConfigView {
 }
 
 impl ConfigView {
-    pub fn of(config: &OperatingSystemConfig) -> Self {
-        let content = ContentView::of(config);
+    pub fn of(mut config: OperatingSystemConfig) -> Self {
+        let mut status = config.status.take().unwrap_or_default();
+        status.rendered = status.rendered.map(Rendered::without_documents);
+        config.status = Some(status);
+        let content = ContentView::of(&config);
+        let needs_kubeconfig_secret = content
+            .needs_kubeconfig_secret()
+            .unwrap_or_else(|| kubeconfig_secret::is_needed(&config.spec));
         Self {
             name: config.name_any(),
             uid: config.uid().unwrap_or_default(),
@@ -51,11 +59,11 @@ impl ConfigView {
             made_in: config.annotations().get(names::CLUSTER_UID).cloned(),
             machine_deployment: content.pool(),
             is_edge: content.cloud_provider() == Some(CloudProvider::Edge),
-            needs_kubeconfig_secret: kubeconfig_secret::is_needed(content.content()),
+            needs_kubeconfig_secret,
             late_bound: content.late_bound().to_vec(),
-            status: config.status.clone().unwrap_or_default(),
             unreadable: None,
             reference: config.object_ref(&()),
+            status: config.status.unwrap_or_default(),
         }
     }
 
@@ -65,7 +73,7 @@ impl ConfigView {
         config.status = Some(unreadable.part("status"));
         Self {
             unreadable: Some(unreadable.problem.to_string()),
-            ..Self::of(&config)
+            ..Self::of(config)
         }
     }
 
@@ -85,7 +93,7 @@ impl ConfigView {
         )
     }
 
-    /// What osc-controller rendered, if that is the generation that exists now.
+    /// What osc-controller rendered, if it may be published.
     pub fn confirmed(&self) -> Option<&Rendered> {
         content::publishable(Some(self.generation), &self.status)
     }
@@ -114,9 +122,12 @@ impl ConfigView {
             .is_some_and(|published| condition::REASON_UNDONE == *published.reason)
     }
 
-    /// `uid/generation`, as recorded on the bootstrap Secret.
+    /// Identifies the content, as recorded on the bootstrap Secret: `uid/digest`; where the spec holds the content, `uid/generation`.
     pub fn published_from(&self) -> String {
-        format!("{}/{}", self.uid, self.generation)
+        match &self.status.rendered {
+            Some(rendered) if rendered.is_packed() => format!("{}/{}", self.uid, rendered.digest),
+            _ => format!("{}/{}", self.uid, self.generation),
+        }
     }
 }
 

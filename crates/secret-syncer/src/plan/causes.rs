@@ -41,7 +41,7 @@ const CHAIN: [Check; 26] = [
     documents_are_not_verified_since_the_start,
     bootstrap_secret_has_another_revision,
     bootstrap_secret_has_other_inputs,
-    bootstrap_secret_is_of_another_generation,
+    bootstrap_secret_is_of_another_content,
     bootstrap_secret_breaks_its_seal,
     bootstrap_secret_is_immutable,
     bootstrap_secret_lost_its_owner,
@@ -140,7 +140,7 @@ fn bootstrap_secret_has_other_inputs(input: &Input<'_>) -> Option<Cause> {
     because(Cause::NewContent, mac != Some(input.wanted.as_ref()?.inputs_mac))
 }
 
-fn bootstrap_secret_is_of_another_generation(input: &Input<'_>) -> Option<Cause> {
+fn bootstrap_secret_is_of_another_content(input: &Input<'_>) -> Option<Cause> {
     let from = input.bootstrap()?.meta.annotation(names::PUBLISHED_FROM);
     because(
         Cause::NewContent,
@@ -442,7 +442,7 @@ mod tests {
             ],
         );
         table(
-            bootstrap_secret_is_of_another_generation,
+            bootstrap_secret_is_of_another_content,
             Cause::NewContent,
             &[
                 ("another generation", |g| {

@@ -45,9 +45,7 @@ pub fn config() -> ConfigView {
                 generation: 3,
                 digest: "d".into(),
                 revision: Some("1".into()),
-                settings_digest: None,
-                api_server: None,
-                user_data_bytes: None,
+                ..Rendered::default()
             }),
             ..Default::default()
         },
@@ -82,7 +80,6 @@ pub fn fresh() -> Gathered {
         name_holder: None,
         credentials: Some(Credentials::default()),
         key: HmacKey::new([7; 32]),
-        worker_confirmed: None,
         memory: PoolMemory::default(),
         published: None,
         outdated_definitions: None,

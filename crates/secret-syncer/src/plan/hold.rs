@@ -56,6 +56,9 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
             report_after,
         });
     };
+    if gathered.memory.altered.as_ref() == Some(&config.resource_version) {
+        return Some(Hold::now(Reason::ContentAltered, messages::content_altered()));
+    }
     // Machines of an edge pool are not created by machine-controller, so nothing sets a revision for them.
     if rendered.revision.is_none() && !config.is_edge {
         return Some(Hold {

@@ -48,6 +48,11 @@ pub fn joining_is_closed() -> &'static str {
     "kube-controller-manager approves no certificate for ServiceAccounts of pools"
 }
 
+pub fn joining_is_unknown() -> &'static str {
+    "the API server did not accept a token that it has just issued, so secret-syncer cannot determine whether kube-controller-manager approves \
+     certificates for ServiceAccounts of pools; the last answer is kept, and this is retried"
+}
+
 pub fn joining_conflict() -> String {
     "the settings' credentials.nodeBootstrap.kind is bootstrapToken, but secret-syncer runs with --joining=approved; set the kind to \
      serviceAccountToken, or run with --joining=static (the chart's value joining)"
@@ -87,6 +92,10 @@ pub fn unconfirmed_generation() -> Verdict {
     let message =
         "osc-controller has not confirmed the newest generation of this config; see its condition Rendered";
     not_published(Reason::AwaitingRendering, message)
+}
+
+pub fn content_altered() -> String {
+    "another client has altered the documents in status.rendered, so they are not published; osc-controller writes them again".to_owned()
 }
 
 /// `problem`: which fields the definitions lack, and what to do.

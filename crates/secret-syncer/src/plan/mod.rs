@@ -18,15 +18,17 @@ pub mod legacy_tokens;
 pub mod messages;
 pub mod orphan_budget;
 pub mod orphans;
+pub mod priority;
 pub mod publish;
+pub mod read_right;
 pub mod remember;
 pub mod renewal;
 pub mod repair_limit;
 pub mod retention;
 pub mod steps;
+pub mod teardown;
 pub mod timing;
 pub mod waiting;
-pub mod worker_identity;
 
 #[cfg(test)]
 mod fixtures;
@@ -75,11 +77,10 @@ fn plan_with(gathered: &Gathered, memory: &mut PoolMemory) -> Result<Plan, PlanE
         None => Decision::of(Step::None, None),
     };
     let (mut orphans, orphans_again) = orphans::orphans(gathered);
-    // Without a confirmed generation it is not known what belongs to whom; a teardown deletes the orphans as well.
-    let is_unsure = gathered
-        .config
-        .as_ref()
-        .is_some_and(|config| config.confirmed().is_none());
+    // Without a confirmed content and its pool it is not known what belongs to whom; a teardown deletes the orphans as well.
+    let is_unsure = gathered.config.as_ref().is_some_and(|config| {
+        config.confirmed().is_none() || config.machine_deployment.is_none() || config.unreadable.is_some()
+    });
     if is_unsure || matches!(step, Step::Teardown(_)) {
         orphans.clear();
     }
@@ -131,7 +132,7 @@ fn for_config(
     }
     if config.is_retired() {
         (memory.verified, memory.tokens) = (None, None);
-        return Ok(Decision::of(teardown(gathered, config), None));
+        return Ok(Decision::of(teardown::of(gathered, config), None));
     }
     match hold::of(gathered, config) {
         Some(hold) => while_held(gathered, config, md, &hold, memory),
@@ -252,21 +253,4 @@ fn not_taken_over(gathered: &Gathered, config: &ConfigView) -> Decision {
     }
     let verdict = messages::not_taken_over(gathered.inherited.as_ref());
     Decision::of(Step::SetStatus(verdict), Some(MAX_REQUEUE_INTERVAL))
-}
-
-/// Everything of the config's name, but for what another management cluster published.
-fn teardown(gathered: &Gathered, config: &ConfigView) -> Step {
-    let orphans = gathered.orphans.iter().map(|(_, objects)| objects);
-    let ours = orphans.filter(|objects| !objects.is_of_another(&gathered.clusters.management));
-    let left: Vec<_> = [&gathered.existing]
-        .into_iter()
-        .chain(ours)
-        .filter(|objects| !objects.is_nothing())
-        .cloned()
-        .collect();
-    if config.is_undone() && left.is_empty() {
-        Step::None
-    } else {
-        Step::Teardown(left)
-    }
 }

@@ -19,7 +19,6 @@ use crate::plan::inputs::Inputs;
 use crate::plan::kubeconfig_secret;
 use crate::plan::retention;
 use crate::plan::steps::{BindingStep, Content, DocumentIdentity, KubeletIdentity, Publish};
-use crate::plan::worker_identity;
 
 /// A config that is to be published, with what is decided about it so far.
 pub struct Subject<'a> {
@@ -82,10 +81,9 @@ impl Target<'_> {
         })
     }
 
-    fn content(&self, config: &ConfigView) -> Content {
+    fn content(&self) -> Content {
         match self {
             Self::New { inputs, .. } => Content::Config {
-                generation: config.generation,
                 values: inputs.values.clone(),
             },
             Self::Published(published) => Content::Published(Arc::clone(published)),
@@ -119,7 +117,7 @@ pub fn publish(subject: Subject<'_>, causes: Vec<Cause>) -> Publish {
     let life = credentials.token_lifetime();
     Publish {
         uid: config.uid.clone(),
-        content: wanted.content(config),
+        content: wanted.content(),
         revision: wanted.revision().to_owned(),
         digest: wanted.digest().to_owned(),
         published_from: wanted.published_from(config),
@@ -127,7 +125,7 @@ pub fn publish(subject: Subject<'_>, causes: Vec<Cause>) -> Publish {
         unless: (causes == [Cause::Unverified])
             .then(|| published_documents(gathered))
             .flatten(),
-        confirm_worker: worker_identity::has_to_be_confirmed(&causes, gathered.worker_confirmed),
+        confirm_worker: causes.contains(&Cause::Missing),
         bootstrap_name: names::bootstrap_secret_name(&md.name, &md.namespace),
         edge_script_name: wanted
             .is_edge(config)
@@ -202,8 +200,8 @@ impl Publish {
     /// Whether this may be published while the config is like that: of a pool that exists, and with the content that was planned.
     pub fn is_allowed(&self, config: &ConfigView) -> bool {
         let is_planned = match self.content {
-            Content::Config { generation, .. } => {
-                config.generation == generation && config.confirmed().is_some()
+            Content::Config { .. } => {
+                config.confirmed().is_some() && config.published_from() == self.published_from
             }
             Content::Published(_) => true,
         };

@@ -160,6 +160,11 @@ pub fn open(existing: Option<&RoleView>, secrets: &[String]) -> RoleStep {
     }
 }
 
+/// Whether a Role that was written opens exactly these Secrets; `None`: it did already.
+pub fn opens(written: Option<&RoleView>, secrets: &[String]) -> bool {
+    written.is_none_or(|role| role.secrets.as_deref() == Some(secrets))
+}
+
 /// Documents that the bootstrap Secret names or the Role opens, and that the watch does not show: they lost their label, or the watch
 /// lags. A living token may fetch them, and a Role made from what is shown would refuse it.
 pub fn out_of_sight(gathered: &Gathered) -> Vec<String> {

@@ -40,7 +40,39 @@ pub enum Step {
     /// Fetch the content, and publish it unless exactly this is published already.
     Publish(Box<Publish>),
     /// The pool is gone: delete everything that was ever made for this config.
-    Teardown(Vec<ExistingObjects>),
+    Teardown(Teardown),
+}
+
+#[derive(Debug)]
+pub struct Teardown {
+    /// What the watches show, by pool.
+    pub objects: Vec<ExistingObjects>,
+    pub unseen: Unseen,
+}
+
+/// Kinds of which a pool should have an object that the watches don't show: it lost the label or annotation by which they find it, or they
+/// lag. The API server is asked for these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unseen {
+    pub account: bool,
+    pub secrets: bool,
+    pub role: bool,
+    pub binding: bool,
+}
+
+impl Unseen {
+    pub const ALL: Self = Self {
+        account: true,
+        secrets: true,
+        role: true,
+        binding: true,
+    };
+    pub const NONE: Self = Self {
+        account: false,
+        secrets: false,
+        role: false,
+        binding: false,
+    };
 }
 
 #[derive(Debug)]
@@ -106,8 +138,8 @@ pub struct Publish {
 /// What is published.
 #[derive(Clone)]
 pub enum Content {
-    /// Of the config at exactly this generation, with these values of sources.
-    Config { generation: i64, values: LateValues },
+    /// Of the config, if it is still what [`Publish::published_from`] names, with these values of sources.
+    Config { values: LateValues },
     /// What is published already.
     Published(Arc<gathered::Published>),
 }
@@ -116,7 +148,7 @@ pub enum Content {
 impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Config { generation, .. } => write!(f, "Config({generation})"),
+            Self::Config { .. } => write!(f, "Config"),
             Self::Published(published) => published.document.fmt(f),
         }
     }

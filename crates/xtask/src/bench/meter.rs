@@ -1,122 +1,211 @@
-//! What the services use: requests, processor time, memory.
+//! What an implementation and the control plane use: requests, processor time, memory, connections, bytes in etcd.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
-use osm_api::rbac::Service;
-use osm_testkit::installation::Installed;
-use osm_testkit::wait_for;
+use anyhow::Result;
+use kube::Client;
+use osm_testkit::ControlPlane;
+use osm_testkit::control_plane::{AuditEvent, AuditLog};
+use osm_testkit::cost::{self, Cost};
+use osm_testkit::procfs::{self, Usage};
+use serde::Serialize;
 
-/// Services that send no request for this long are idle.
-const IDLE_AFTER: Duration = Duration::from_secs(2);
+use super::contender::Running;
 
-/// Resources that one service used since it started, or between two samples.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// What one process, or several with one name, used.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Used {
-    /// Requests to the API server, watches included.
-    pub requests: u64,
     /// Processor seconds.
-    pub cpu: f64,
-    /// The largest resident set since the service started, in bytes.
-    pub peak_rss: u64,
+    pub cpu_seconds: f64,
+    /// Resident set at the end, in bytes.
+    pub resident_bytes: u64,
+    /// Largest resident set meanwhile, in bytes.
+    pub peak_bytes: u64,
+    /// TCP connections to kube-apiserver at the end.
+    pub connections: usize,
 }
 
-/// Resources by service.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sample(pub BTreeMap<&'static str, Used>);
+/// What was used during a scenario.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sample {
+    /// `kube-apiserver`, `etcd`, and the processes of the implementation by name.
+    pub processes: BTreeMap<String, Used>,
+    /// Requests of the implementation by verb and resource, without watches, Leases and Events.
+    pub requests: BTreeMap<String, u64>,
+    /// Bytes that were written to etcd, keys included.
+    pub etcd_written_bytes: u64,
+    /// Bytes of the latest version of all objects in etcd, at the end.
+    pub etcd_stored_bytes: u64,
+}
 
 impl Sample {
-    /// Resources used since `earlier`. The memory is the current value.
-    pub fn since(&self, earlier: &Self) -> Self {
-        let used = |(name, now): (&&'static str, &Used)| {
-            let before = earlier.0.get(name).copied().unwrap_or_default();
-            let requests = now.requests.saturating_sub(before.requests);
-            (
-                *name,
-                Used {
-                    requests,
-                    cpu: now.cpu - before.cpu,
-                    peak_rss: now.peak_rss,
-                },
-            )
-        };
-        Self(self.0.iter().map(used).collect())
-    }
-
-    /// Requests of all services.
+    /// All requests.
     pub fn requests(&self) -> u64 {
-        self.0.values().map(|used| used.requests).sum()
-    }
-
-    /// Processor seconds of all services.
-    pub fn cpu(&self) -> f64 {
-        self.0.values().map(|used| used.cpu).sum()
-    }
-
-    /// Peak memory of all services, in bytes.
-    pub fn peak_rss(&self) -> u64 {
-        self.0.values().map(|used| used.peak_rss).sum()
+        self.requests.values().sum()
     }
 }
 
-/// Reads samples.
+/// Names of the control plane's processes in [`Sample::processes`].
+pub const CONTROL_PLANE: [&str; 2] = ["kube-apiserver", "etcd"];
+
+/// Measures one scenario after the other.
 pub struct Meter<'a> {
-    installed: &'a Installed,
-    timeout: Duration,
+    plane: &'a ControlPlane,
+    client: Client,
+    log: AuditLog,
+    start: Start,
+}
+
+/// Counters at the start of a scenario.
+#[derive(Default)]
+struct Start {
+    usage: BTreeMap<String, Usage>,
+    etcd_written_bytes: u64,
 }
 
 impl<'a> Meter<'a> {
-    /// Measures these services, which become idle within `timeout`.
-    pub fn new(installed: &'a Installed, timeout: Duration) -> Self {
-        Self { installed, timeout }
-    }
-
-    /// Resources that each service used so far.
+    /// Starts with what happened so far.
     ///
     /// # Errors
-    /// A service that does not run or respond.
-    pub async fn sample(&self) -> Result<Sample> {
-        let mut sample = Sample::default();
-        for service in Service::ALL {
-            let (code, metrics) = self.installed.get(service, "/metrics").await?;
-            ensure!(code == 200, "{}: /metrics answers {code}", service.name());
-            let process = self.installed.process(service)?;
-            let used = Used {
-                requests: requests(&metrics),
-                cpu: process.cpu_seconds()?,
-                peak_rss: process.peak_rss_bytes()?,
-            };
-            sample.0.insert(service.name(), used);
-        }
-        Ok(sample)
-    }
-
-    /// As [`Self::sample`], after the services became idle.
-    ///
-    /// # Errors
-    /// Services that are busy until the timeout.
-    pub async fn settled(&self) -> Result<Sample> {
-        let (mut last, mut since) = (self.sample().await?, Instant::now());
-        wait_for("the services to become idle", self.timeout, async || {
-            let now = self.sample().await?;
-            if now.requests() != last.requests() {
-                (last, since) = (now, Instant::now());
-            }
-            Ok((since.elapsed() >= IDLE_AFTER).then(|| last.clone()))
+    /// A control plane without an audit log.
+    pub fn new(plane: &'a ControlPlane) -> Result<Self> {
+        Ok(Self {
+            plane,
+            client: plane.admin()?,
+            log: plane.audit_log()?,
+            start: Start::default(),
         })
-        .await
+    }
+
+    /// Begins a scenario. What is running now counts from now on, and what is started later from its start.
+    ///
+    /// # Errors
+    /// Processes that don't run.
+    pub async fn begin(&mut self, running: &Running) -> Result<()> {
+        self.log.read()?;
+        for pids in running.processes()?.values() {
+            for pid in pids {
+                procfs::reset_peak(*pid)?;
+            }
+        }
+        self.start = Start {
+            usage: self.usage(running).await?,
+            etcd_written_bytes: self.written().await?,
+        };
+        Ok(())
+    }
+
+    /// Forgets the implementation's processes, which are being replaced.
+    pub fn restarted(&mut self) {
+        self.start
+            .usage
+            .retain(|name, _| CONTROL_PLANE.contains(&name.as_str()));
+    }
+
+    /// Waits until the implementation sends nothing. Returns what it used until its last request.
+    ///
+    /// # Errors
+    /// An implementation that goes on until `deadline`, or does not run.
+    pub async fn until_quiet(&mut self, running: &Running, deadline: Duration) -> Result<Sample> {
+        let runtime = tokio::runtime::Handle::current();
+        let mut last = BTreeMap::new();
+        let plane = self.plane;
+        let events = cost::until_quiet(&mut self.log, deadline, || {
+            last = tokio::task::block_in_place(|| runtime.block_on(usage(plane, running)))?;
+            Ok(())
+        })
+        .await?;
+        self.sample(running, &events, last).await
+    }
+
+    /// What was used since the start, at this moment.
+    ///
+    /// # Errors
+    /// An implementation that does not run.
+    pub async fn now(&mut self, running: &Running) -> Result<Sample> {
+        let events = self.log.read()?;
+        let usage = self.usage(running).await?;
+        self.sample(running, &events, usage).await
+    }
+
+    async fn sample(
+        &self,
+        running: &Running,
+        events: &[AuditEvent],
+        usage: BTreeMap<String, Usage>,
+    ) -> Result<Sample> {
+        let mut processes = BTreeMap::new();
+        for (name, now) in usage {
+            let before = self.start.usage.get(&name).copied().unwrap_or_default();
+            let used = Used {
+                cpu_seconds: (now.cpu_seconds - before.cpu_seconds).max(0.0),
+                resident_bytes: now.rss,
+                peak_bytes: now.peak_rss,
+                connections: 0,
+            };
+            processes.insert(name, used);
+        }
+        for (name, pids) in running.processes()? {
+            let used = processes.entry(name).or_default();
+            for pid in pids {
+                // A child may have ended.
+                used.connections += procfs::connections(pid, self.plane.port()).unwrap_or_default();
+            }
+        }
+        Ok(Sample {
+            processes,
+            requests: Cost::of(events).requests,
+            etcd_written_bytes: self.written().await? - self.start.etcd_written_bytes,
+            etcd_stored_bytes: self.stored().await?,
+        })
+    }
+
+    async fn usage(&self, running: &Running) -> Result<BTreeMap<String, Usage>> {
+        usage(self.plane, running).await
+    }
+
+    async fn written(&self) -> Result<u64> {
+        let metrics = self.plane.etcd_metrics().await?;
+        Ok(sum(&metrics, "etcd_debugging_mvcc_total_put_size_in_bytes"))
+    }
+
+    async fn stored(&self) -> Result<u64> {
+        let request = http::Request::get("/metrics").body(Vec::new())?;
+        let metrics = self.client.request_text(request).await?;
+        Ok(sum(&metrics, "apiserver_resource_size_estimate_bytes"))
     }
 }
 
-/// Sum of all `osm_api_requests_total`.
-fn requests(metrics: &str) -> u64 {
-    let counters = metrics
-        .lines()
-        .filter(|line| line.starts_with("osm_api_requests_total{"));
-    counters
-        .filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
-        .sum()
+async fn usage(plane: &ControlPlane, running: &Running) -> Result<BTreeMap<String, Usage>> {
+    let (apiserver, etcd) = plane.usage().await?;
+    let [first, second] = CONTROL_PLANE.map(str::to_owned);
+    let mut usage = BTreeMap::from([(first, apiserver), (second, etcd)]);
+    for (name, pids) in running.processes()? {
+        usage.insert(name, Usage::of_all(&pids));
+    }
+    Ok(usage)
+}
+
+/// Sum of a metric over all labels.
+fn sum(metrics: &str, name: &str) -> u64 {
+    let values = metrics.lines().filter_map(|line| {
+        let rest = line.strip_prefix(name)?;
+        if !rest.starts_with(['{', ' ']) {
+            return None;
+        }
+        rest.rsplit_once(' ')?.1.parse::<f64>().ok()
+    });
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let total = values.filter(|value| *value > 0.0).sum::<f64>() as u64;
+    total
+}
+
+/// Time since `start` in seconds.
+pub fn seconds_since(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64()
 }
 
 #[cfg(test)]
@@ -124,30 +213,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_summed_over_all_labels() {
-        let metrics = "# TYPE osm_api_requests_total counter\n\
-            osm_api_requests_total{code=\"200\",resource=\"secrets\",verb=\"get\"} 3\n\
-            osm_api_requests_total{code=\"409\",resource=\"secrets\",verb=\"update\"} 4\n\
-            osm_reconciles_total{outcome=\"success\",reason=\"\"} 9\n";
-        assert_eq!(requests(metrics), 7);
-    }
-
-    #[test]
-    fn differences_are_by_service_and_memory_is_the_current_value() {
-        let of = |requests, cpu| {
-            Sample(BTreeMap::from([
-                (
-                    "a",
-                    Used {
-                        requests,
-                        cpu,
-                        peak_rss: requests,
-                    },
-                ),
-                ("b", Used::default()),
-            ]))
-        };
-        let used = of(10, 3.0).since(&of(4, 1.0));
-        assert_eq!((used.requests(), used.cpu(), used.peak_rss()), (6, 2.0, 10));
+    fn a_metric_is_summed_over_all_labels() {
+        let metrics = "# TYPE size gauge\nsize{resource=\"secrets\"} 3e+06\nsize{resource=\"roles\"} 4\n\
+            size{resource=\"broken\"} -1\nsize_of_more 100\n";
+        assert_eq!(sum(metrics, "size"), 3_000_004);
+        assert_eq!(sum("put 1.5e+03\n", "put"), 1500);
     }
 }

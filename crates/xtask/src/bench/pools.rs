@@ -1,17 +1,28 @@
-//! The MachineDeployments of the benchmark, and machine-controller's part.
+//! The MachineDeployments of the benchmark with their profile and settings, and machine-controller's part.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
-use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
-use osm_testkit::machine_controller;
+use osm_api::names;
+use osm_testkit::{fixtures, machine_controller};
 use serde_json::{Value, json};
 
 /// Number of concurrent requests.
 const CONCURRENCY: usize = 32;
+
+/// Namespace of the MachineDeployments.
+pub const NAMESPACE: &str = "kube-system";
+
+/// Names of all MachineDeployments of the benchmark begin with it.
+pub const PREFIX: &str = "bench-";
+
+/// The profile of all pools.
+pub const PROFILE: &str = "osp-bench";
 
 /// The time from which each bootstrap Secret, by name, is waited for.
 pub type StartTimes = BTreeMap<String, Instant>;
@@ -19,88 +30,160 @@ pub type StartTimes = BTreeMap<String, Instant>;
 /// The MachineDeployments.
 pub struct Pools {
     client: Client,
-    api: Api<DynamicObject>,
-    objects: Vec<DynamicObject>,
+    names: Vec<String>,
 }
 
 impl Pools {
-    /// Copies of the example for AWS with different names. The objects are not created yet.
-    ///
-    /// # Errors
-    /// An example that can't be read.
-    pub fn new(client: Client, count: usize) -> Result<Self> {
-        let path = crate::root().join("examples/machinedeployment-ubuntu-aws.yaml");
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let example: Value = serde_saphyr::from_str(&text)?;
-        let mut objects = Vec::new();
-        for i in 0..count {
-            let mut object: DynamicObject = serde_json::from_value(example.clone())?;
-            object.metadata.name = Some(format!("bench-{i:04}"));
-            let labels = json!({"pool": object.name_any()});
-            for path in ["/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
-                *object.data.pointer_mut(path).context(path)? = labels.clone();
-            }
-            objects.push(object);
+    /// Pools that are not created yet, `bench-0000` and so on.
+    pub fn new(client: Client, count: usize) -> Self {
+        let names = (0..count).map(|i| format!("{PREFIX}{i:04}")).collect();
+        Self { client, names }
+    }
+
+    /// One pool that is not created yet.
+    pub fn single(client: Client, name: &str) -> Self {
+        Self {
+            client,
+            names: vec![name.to_owned()],
         }
-        let namespace = objects
-            .first()
-            .and_then(DynamicObject::namespace)
-            .context("a namespace")?;
-        let api = Api::namespaced_with(
-            client.clone(),
-            &namespace,
-            &machine_controller::machine_deployment(),
-        );
-        Ok(Self { client, api, objects })
     }
 
-    /// Creates all, and sets revision 1 of each right afterwards. Times start when the server has created an object.
+    /// Creates all, with this revision. Times start when the server has created an object.
     ///
     /// # Errors
     /// An error of the server.
-    pub async fn create(&mut self) -> Result<StartTimes> {
-        let api = &self.api;
-        let create = |object: DynamicObject| async move {
-            let created = api.create(&PostParams::default(), &object).await?;
-            let started = Instant::now();
-            anyhow::Ok((created, started))
-        };
-        let client = &self.client;
-        let work = stream::iter(self.objects.clone()).map(|object| async move {
-            let (created, started) = create(object).await?;
-            let stamped = machine_controller::stamp_revision(client, &created, 1).await?;
-            anyhow::Ok((secret_name(&stamped), started))
-        });
-        work.buffer_unordered(CONCURRENCY).try_collect().await
+    pub async fn create(&self, revision: u64) -> Result<StartTimes> {
+        self.each(async |api, name| {
+            let object = serde_json::from_value(fixtures::example(name, PROFILE, revision)?)?;
+            api.create(&PostParams::default(), &object).await?;
+            Ok(())
+        })
+        .await
     }
 
-    /// Sets another revision of each. Times start when the server has stored it.
+    /// Changes the template of each, and sets another revision, in one request.
     ///
     /// # Errors
     /// An error of the server.
-    pub async fn rotate(&mut self, revision: u64) -> Result<StartTimes> {
-        let client = &self.client;
-        let work = stream::iter(&self.objects).map(|object| async move {
-            let stamped = machine_controller::stamp_revision(client, object, revision).await?;
-            anyhow::Ok((secret_name(&stamped), Instant::now()))
-        });
-        work.buffer_unordered(CONCURRENCY).try_collect().await
+    pub async fn rotate(&self, revision: u64) -> Result<StartTimes> {
+        let kubelet =
+            json!({"template": {"spec": {"versions": {"kubelet": format!("1.34.{}", revision + 10)}}}});
+        self.patch(json!({"metadata": annotation(revision), "spec": kubelet}))
+            .await
+    }
+
+    /// Sets another revision of each.
+    ///
+    /// # Errors
+    /// An error of the server.
+    pub async fn stamp(&self, revision: u64) -> Result<StartTimes> {
+        self.patch(json!({"metadata": annotation(revision)})).await
     }
 
     /// Deletes all.
     ///
     /// # Errors
     /// An error of the server.
-    pub async fn delete(&mut self) -> Result<()> {
-        let api = &self.api;
-        let work = stream::iter(&self.objects).map(|object| async move {
-            api.delete(&object.name_any(), &DeleteParams::default()).await?;
-            anyhow::Ok(())
+    pub async fn delete(&self) -> Result<StartTimes> {
+        self.each(async |api, name| {
+            api.delete(name, &DeleteParams::default()).await?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Changes content and version of the profile of all pools.
+    ///
+    /// # Errors
+    /// An error of the server.
+    pub async fn change_profile(&self) -> Result<StartTimes> {
+        let profiles = profiles(&self.client);
+        let mut profile = profiles.get(PROFILE).await?;
+        let spec = profile.data.get_mut("spec").context("spec")?;
+        let files = spec
+            .pointer_mut("/provisioningConfig/files")
+            .and_then(Value::as_array_mut);
+        files.context("the profile has no file in its provisioningConfig")?.push(
+            json!({"path": "/etc/osm-bench", "permissions": 644, "content": {"inline": {"data": "changed\n"}}}),
+        );
+        *spec.get_mut("version").context("spec.version")? = json!("v99.0.0");
+        profiles
+            .replace(PROFILE, &PostParams::default(), &profile)
+            .await?;
+        Ok(self.all_since_now())
+    }
+
+    /// Changes the settings of the installation.
+    ///
+    /// # Errors
+    /// An error of the server.
+    pub async fn change_settings(&self) -> Result<StartTimes> {
+        let settings =
+            Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(self.client.clone(), NAMESPACE);
+        let patch = json!({"data": {names::SETTINGS_KEY: "cluster: {dnsIPs: [10.96.0.53]}\n"}});
+        settings
+            .patch(
+                names::SETTINGS_CONFIG_MAP,
+                &PatchParams::default(),
+                &Patch::Merge(patch),
+            )
+            .await?;
+        Ok(self.all_since_now())
+    }
+
+    async fn patch(&self, patch: Value) -> Result<StartTimes> {
+        self.each(async |api, name| {
+            api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+                .await?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn each(
+        &self,
+        change: impl AsyncFn(&Api<DynamicObject>, &str) -> Result<()>,
+    ) -> Result<StartTimes> {
+        let resource = machine_controller::machine_deployment();
+        let api = Api::namespaced_with(self.client.clone(), NAMESPACE, &resource);
+        let work = stream::iter(&self.names).map(async |name| {
+            change(&api, name).await.with_context(|| name.clone())?;
+            anyhow::Ok((secret_name(name), Instant::now()))
         });
         work.buffer_unordered(CONCURRENCY).try_collect().await
     }
+
+    fn all_since_now(&self) -> StartTimes {
+        let now = Instant::now();
+        self.names.iter().map(|name| (secret_name(name), now)).collect()
+    }
 }
 
-fn secret_name(pool: &DynamicObject) -> String {
-    machine_controller::bootstrap_secret_name(&pool.namespace().unwrap_or_default(), &pool.name_any())
+fn annotation(revision: u64) -> Value {
+    json!({"annotations": {names::REVISION: revision.to_string()}})
+}
+
+fn secret_name(pool: &str) -> String {
+    machine_controller::bootstrap_secret_name(NAMESPACE, pool)
+}
+
+/// OperatingSystemProfiles as they are stored, so that nothing that another implementation wrote is lost.
+pub fn profiles(client: &Client) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk(names::GROUP, "v1alpha1", "OperatingSystemProfile");
+    Api::namespaced_with(client.clone(), NAMESPACE, &ApiResource::from_gvk(&kind))
+}
+
+/// Creates the profile of all pools with this `spec`.
+///
+/// # Errors
+/// An error of the server.
+pub async fn create_profile(client: &Client, spec: &Value) -> Result<()> {
+    let profile = json!({"apiVersion": format!("{}/v1alpha1", names::GROUP), "kind": "OperatingSystemProfile",
+        "metadata": {"name": PROFILE, "namespace": NAMESPACE}, "spec": spec});
+    let profile: DynamicObject = serde_json::from_value(profile)?;
+    profiles(client)
+        .create(&PostParams::default(), &profile)
+        .await
+        .with_context(|| format!("profile {}", profile.name_any()))?;
+    Ok(())
 }

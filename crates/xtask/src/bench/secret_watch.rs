@@ -1,4 +1,4 @@
-//! A watch of every bootstrap Secret: when it got a revision, and while it was absent.
+//! A watch of every bootstrap Secret: when it got a revision or other content, and while it was absent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use osm_testkit::wait_for;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-use super::pools::StartTimes;
+use super::pools::{PREFIX, StartTimes};
 
 /// A watch of all Secrets in `cloud-init-settings`.
 pub struct SecretWatch {
@@ -27,6 +27,8 @@ pub struct SecretWatch {
 struct Seen {
     /// By name and revision: when it was first seen.
     first: BTreeMap<(String, String), Instant>,
+    /// By name: when it was first written since [`SecretWatch::begin`].
+    written: BTreeMap<String, Instant>,
     /// Every Secret of a pool that exists.
     existing: BTreeSet<String>,
     /// By name: since when it is absent.
@@ -53,7 +55,8 @@ impl Seen {
 
     fn applied(&mut self, secret: &PartialObjectMeta<Secret>, now: Instant) {
         let name = secret.name_any();
-        if secret.labels().contains_key(names::POOL) {
+        // Those of other implementations have no label.
+        if secret.labels().contains_key(names::POOL) || name.contains(PREFIX) {
             self.existing.insert(name.clone());
         }
         if !is_bootstrap(secret) {
@@ -62,6 +65,7 @@ impl Seen {
         if let Some(since) = self.absent.remove(&name) {
             self.absences.push(now.duration_since(since));
         }
+        self.written.entry(name.clone()).or_insert(now);
         if let Some(revision) = secret.annotations().get(names::MACHINE_DEPLOYMENT_REVISION) {
             self.first.entry((name, revision.clone())).or_insert(now);
         }
@@ -102,59 +106,83 @@ impl SecretWatch {
         Ok(Self { seen, task })
     }
 
+    /// Begins a scenario: forgets when Secrets were written and absent.
+    pub fn begin(&self) {
+        let mut seen = self.seen.lock();
+        seen.written.clear();
+        seen.absences.clear();
+    }
+
     /// Waits until each of these Secrets has had `revision`. Returns how long each took, the shortest first.
     ///
     /// # Errors
     /// After the deadline, the number of Secrets that had it.
     pub async fn revision(
-        &mut self,
+        &self,
         revision: u64,
         started: &StartTimes,
         deadline: Duration,
     ) -> Result<Vec<Duration>> {
         let wanted = revision.to_string();
-        let mut waits = wait_for(
-            &format!("every bootstrap Secret at revision {revision}"),
+        let what = format!("every bootstrap Secret at revision {revision}");
+        self.all(&what, started, deadline, |seen, name| {
+            seen.first.get(&(name.to_owned(), wanted.clone())).copied()
+        })
+        .await
+    }
+
+    /// Waits until each of these Secrets was written since [`Self::begin`]. Returns how long each took, the shortest first.
+    ///
+    /// # Errors
+    /// After the deadline, the number of Secrets that were written.
+    pub async fn written(&self, started: &StartTimes, deadline: Duration) -> Result<Vec<Duration>> {
+        self.all(
+            "every bootstrap Secret to be written",
+            started,
             deadline,
-            async || {
-                let seen = self.seen.lock();
-                let wait = |(name, since): (&String, &Instant)| {
-                    let at = seen.first.get(&(name.clone(), wanted.clone()))?;
-                    Some(at.saturating_duration_since(*since))
-                };
-                let waits: Vec<Duration> = started.iter().filter_map(wait).collect();
-                ensure!(
-                    waits.len() == started.len(),
-                    "{} of {} have it",
-                    waits.len(),
-                    started.len()
-                );
-                Ok(Some(waits))
-            },
+            |seen, name| seen.written.get(name).copied(),
         )
+        .await
+    }
+
+    async fn all(
+        &self,
+        what: &str,
+        started: &StartTimes,
+        deadline: Duration,
+        at: impl Fn(&Seen, &str) -> Option<Instant>,
+    ) -> Result<Vec<Duration>> {
+        let mut waits = wait_for(what, deadline, async || {
+            let seen = self.seen.lock();
+            let wait =
+                |(name, since): (&String, &Instant)| Some(at(&seen, name)?.saturating_duration_since(*since));
+            let waits: Vec<Duration> = started.iter().filter_map(wait).collect();
+            ensure!(
+                waits.len() == started.len(),
+                "{} of {} are",
+                waits.len(),
+                started.len()
+            );
+            Ok(Some(waits))
+        })
         .await?;
         waits.sort_unstable();
         Ok(waits)
     }
 
-    /// How long each bootstrap Secret was absent after it had existed, the shortest first.
+    /// The longest time for which a bootstrap Secret was absent since [`Self::begin`], after it had existed. Secrets that are absent now
+    /// count until now.
     ///
     /// # Errors
-    /// A Secret that is absent now, or a watch that may have missed events.
-    pub fn absences(&self) -> Result<Vec<Duration>> {
+    /// A watch that may have missed events.
+    pub fn longest_absence(&self) -> Result<Option<Duration>> {
         let seen = self.seen.lock();
         ensure!(
             seen.restarts == 1,
             "the watch of Secrets restarted and may have missed absences"
         );
-        ensure!(
-            seen.absent.is_empty(),
-            "bootstrap Secrets are absent: {:?}",
-            seen.absent.keys()
-        );
-        let mut absences = seen.absences.clone();
-        absences.sort_unstable();
-        Ok(absences)
+        let now = seen.absent.values().map(Instant::elapsed);
+        Ok(seen.absences.iter().copied().chain(now).max())
     }
 
     /// Whether no pool has a Secret.
@@ -191,6 +219,7 @@ mod tests {
         seen.observe(watcher::Event::Delete(secret("a-bootstrap-config", "2")), at(2));
         seen.observe(watcher::Event::Apply(secret("a-bootstrap-config", "3")), at(5));
         assert_eq!(seen.absences, [Duration::from_secs(3)]);
+        assert_eq!(seen.written.get("a-bootstrap-config"), Some(&at(0)));
         assert_eq!(
             seen.first.get(&("a-bootstrap-config".to_owned(), "2".to_owned())),
             Some(&at(1))

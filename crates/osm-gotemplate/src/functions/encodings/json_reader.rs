@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::text::{Failure, visit};
+use super::text::{Failure, charge_entry, push, visit};
 use crate::budget::Budget;
 use crate::format::quotes;
-use crate::value::Value;
+use crate::value::{List, Map, Value};
 
 /// A value, and the error that leaves the rest of the value usable: a number that is too large for a float64.
 pub(super) struct Decoded {
@@ -82,7 +82,6 @@ impl Reader<'_> {
 
     fn value(&mut self, depth: usize) -> Result<Value, Failure> {
         visit(self.budget, depth)?;
-        self.budget.copy(size_of::<Value>())?;
         self.skip_space();
         match self.peek() {
             Some(b'{') => self.object(depth),
@@ -109,6 +108,7 @@ impl Reader<'_> {
 
     fn array(&mut self, depth: usize) -> Result<Value, Failure> {
         self.advance();
+        self.budget.copy(List::bytes(0))?;
         let mut items = Vec::new();
         self.skip_space();
         if self.peek() == Some(b']') {
@@ -116,7 +116,8 @@ impl Reader<'_> {
             return Ok(Value::list(items));
         }
         loop {
-            items.push(self.value(depth.saturating_add(1))?);
+            let item = self.value(depth.saturating_add(1))?;
+            push(&mut items, item, self.budget)?;
             self.skip_space();
             match self.peek() {
                 Some(b',') => self.advance(),
@@ -131,6 +132,7 @@ impl Reader<'_> {
 
     fn object(&mut self, depth: usize) -> Result<Value, Failure> {
         self.advance();
+        self.budget.copy(Map::bytes(0))?;
         let mut entries: BTreeMap<Rc<str>, Value> = BTreeMap::new();
         self.skip_space();
         if self.peek() == Some(b'}') {
@@ -149,6 +151,7 @@ impl Reader<'_> {
             }
             self.advance();
             let value = self.value(depth.saturating_add(1))?;
+            charge_entry(self.budget)?;
             entries.insert(key.into(), value);
             self.skip_space();
             match self.peek() {

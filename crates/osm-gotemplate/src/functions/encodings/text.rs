@@ -3,7 +3,7 @@
 use super::timestamps;
 use crate::budget::{Budget, Exhausted};
 use crate::problem::Problem;
-use crate::value::{List, MAX_NESTING};
+use crate::value::{COUNTS, List, MAX_NESTING, Map};
 use crate::value::{Type, UintKind, Value};
 
 /// Why a value can't be encoded or decoded.
@@ -85,6 +85,22 @@ pub(super) fn visit(budget: &dyn Budget, depth: usize) -> Result<(), Problem> {
         )));
     }
     Ok(())
+}
+
+/// Adds an item, and charges the room that a vector makes for it.
+pub(super) fn push<T>(items: &mut Vec<T>, item: T, budget: &dyn Budget) -> Result<(), Problem> {
+    if items.len() == items.capacity() {
+        let room = items.capacity().max(4);
+        budget.copy(room.saturating_mul(size_of::<T>()))?;
+        items.reserve_exact(room);
+    }
+    items.push(item);
+    Ok(())
+}
+
+/// Charges an entry of a map, before it is inserted.
+pub(super) fn charge_entry(budget: &dyn Budget) -> Result<(), Problem> {
+    Ok(budget.copy(Map::ENTRY_BYTES + COUNTS)?)
 }
 
 /// A value as encoders see it: without pointers and names.

@@ -3,18 +3,17 @@
 use std::collections::BTreeMap;
 
 use toml::Spanned;
-use toml::de::{DeArray, DeTable, DeValue};
+use toml::de::{DeArray, DeString, DeTable, DeValue};
 
 use super::text::{Failure, visit};
 use super::timestamps;
 use crate::budget::Budget;
-use crate::value::{List, Type, Value};
+use crate::value::{COUNTS, List, Map, Type, Value};
 
 /// Decodes a TOML document, which is a map.
 pub(super) fn decode(text: &str, budget: &dyn Budget) -> Result<Value, Failure> {
     budget.read(text.len())?;
-    // A document is at most this much larger as a tree: a key and a value take at least four bytes.
-    budget.copy(text.len().saturating_mul(size_of::<toml::Value>()) / 4)?;
+    budget.copy(bytes_of_tree(text))?;
     match DeTable::parse(text) {
         Ok(table) => Reader { text, budget }.map(table.get_ref(), 0),
         Err(error) => {
@@ -31,6 +30,25 @@ pub(super) fn decode(text: &str, budget: &dyn Budget) -> Result<Value, Failure> 
     }
 }
 
+/// Most bytes that the tree of a document takes, before it is parsed.
+fn bytes_of_tree(text: &str) -> usize {
+    /// A table has an entry for each key, and for each part of a key or of a header. Each may be the only entry of its table.
+    const TABLE: usize =
+        12 * (size_of::<(Spanned<DeString<'_>>, Spanned<DeValue<'_>>)>() + size_of::<usize>());
+    /// A vector that grows has room for twice as many values.
+    const VALUE: usize = 2 * size_of::<Spanned<DeValue<'_>>>();
+    let bytes = text.bytes().map(|byte| match byte {
+        b'=' | b'.' | b'[' => TABLE,
+        b',' => VALUE,
+        _ => 0,
+    });
+    // The parser finds the parts of the text before it makes a tree of them.
+    bytes.fold(
+        text.len().saturating_mul(size_of::<toml::Value>()) / 4,
+        usize::saturating_add,
+    )
+}
+
 struct Reader<'a> {
     text: &'a str,
     budget: &'a dyn Budget,
@@ -38,10 +56,11 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn map(&self, table: &DeTable<'_>, depth: usize) -> Result<Value, Failure> {
+        self.budget.copy(Map::bytes(table.len()))?;
         let mut entries = BTreeMap::new();
         for (key, entry) in table.iter() {
             let key: &str = key.get_ref();
-            self.budget.copy(key.len())?;
+            self.budget.copy(key.len().saturating_add(COUNTS))?;
             entries.insert(key.into(), self.value(entry.get_ref(), depth.saturating_add(1))?);
         }
         Ok(Value::map(entries))
@@ -49,7 +68,6 @@ impl Reader<'_> {
 
     fn value(&self, value: &DeValue<'_>, depth: usize) -> Result<Value, Failure> {
         visit(self.budget, depth)?;
-        self.budget.copy(size_of::<Value>())?;
         let out_of_range = |number: &str| Failure::reported(format!("toml: {number} is out of range"));
         Ok(match value {
             DeValue::String(text) => {
@@ -87,7 +105,8 @@ impl Reader<'_> {
         } else {
             Type::Any
         };
-        let mut values = Vec::new();
+        self.budget.copy(List::bytes(items.len()))?;
+        let mut values = Vec::with_capacity(items.len());
         for item in items.iter() {
             values.push(self.value(item.get_ref(), depth.saturating_add(1))?);
         }

@@ -5,8 +5,9 @@ use std::rc::Rc;
 
 use serde_saphyr::granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 
-use super::text::{Failure, visit};
+use super::text::{Failure, push, visit};
 use crate::budget::Budget;
+use crate::value::COUNTS;
 
 /// The first document of a stream.
 pub(super) struct Document {
@@ -112,7 +113,7 @@ impl<'a> Composer<'a> {
 
     fn node(&mut self, event: Event<'a>, span: &Span, depth: usize) -> Result<Rc<Node>, Failure> {
         visit(self.budget, depth)?;
-        self.budget.copy(size_of::<Node>())?;
+        self.budget.copy(size_of::<Node>() + COUNTS)?;
         let line = span.start.line();
         let (kind, tag, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => {
@@ -126,7 +127,7 @@ impl<'a> Composer<'a> {
             Event::SequenceStart(_, anchor, tag) => {
                 let mut items = Vec::new();
                 while let Some(item) = self.child(depth, &Event::SequenceEnd)? {
-                    items.push(item);
+                    push(&mut items, item, self.budget)?;
                 }
                 (Kind::List(items), short_tag(tag.as_deref()), anchor)
             }
@@ -135,7 +136,7 @@ impl<'a> Composer<'a> {
                 while let Some(key) = self.child(depth, &Event::MappingEnd)? {
                     let value = self.child(depth, &Event::MappingEnd)?;
                     let value = value.ok_or_else(|| Failure::reported("yaml: a key has no value"))?;
-                    entries.push((key, value));
+                    push(&mut entries, (key, value), self.budget)?;
                 }
                 (Kind::Map(entries), short_tag(tag.as_deref()), anchor)
             }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::bases;
-use super::text::{Failure, visit};
+use super::text::{Failure, charge_entry, visit};
 use super::yaml_nodes::{self, Document, Kind, Node};
 use super::yaml_scalars::{Resolved, resolve, resolve_without_timestamps};
 use crate::budget::Budget;
@@ -98,7 +98,6 @@ fn allowed_percent(decoded: u64) -> u64 {
 impl Decoder<'_> {
     fn node(&mut self, node: &Rc<Node>, into: Target, depth: usize) -> Result<Option<Value>, Failure> {
         visit(self.budget, depth)?;
-        self.budget.copy(size_of::<Value>())?;
         self.decoded = self.decoded.saturating_add(1);
         self.aliased = self.aliased.saturating_add(u64::from(self.alias_depth > 0));
         let percent = self.aliased.saturating_mul(100);
@@ -127,7 +126,8 @@ impl Decoder<'_> {
                 if !matches!(into, Target::Any | Target::List) {
                     return Ok(self.mismatch(node, "!!seq", "", into));
                 }
-                let mut values = Vec::new();
+                self.budget.copy(List::bytes(items.len()))?;
+                let mut values = Vec::with_capacity(items.len());
                 for item in items {
                     values.extend(self.node(item, Target::Any, depth.saturating_add(1))?);
                 }
@@ -140,6 +140,7 @@ impl Decoder<'_> {
                 if !matches!(into, Target::Any | Target::Map) {
                     return Ok(self.mismatch(node, "!!map", "", into));
                 }
+                self.budget.copy(Map::bytes(0))?;
                 let mut map = BTreeMap::new();
                 // Keys of other types are dropped where a map with strings as keys merges them.
                 let has_texts = into == Target::Map || has_only_texts(entries)?;
@@ -241,6 +242,7 @@ impl Decoder<'_> {
                 continue;
             }
             if let Some(value) = self.node(value, Target::Any, below)? {
+                charge_entry(self.budget)?;
                 map.insert(key, value);
             }
         }

@@ -103,12 +103,13 @@ pub async fn put_role(
     Ok(Some(syncer.caches.wrote_role(&written)))
 }
 
-pub async fn binding(syncer: &Syncer, publish: &Publish) -> Result<(), ApplyError> {
+/// Returns whether it binds the Role to the ServiceAccount.
+pub async fn binding(syncer: &Syncer, publish: &Publish) -> Result<bool, ApplyError> {
     const WHAT: &str = "a pool's RoleBinding";
     let api: Api<RoleBinding> = syncer.clients.in_namespace();
     let name = &publish.identity;
     match &publish.binding {
-        BindingStep::Keep => return Ok(()),
+        BindingStep::Keep => return Ok(true),
         BindingStep::Create => {}
         BindingStep::Recreate { uid } => {
             teardown::delete(&api, name, uid, None, WHAT).await?;
@@ -117,8 +118,7 @@ pub async fn binding(syncer: &Syncer, publish: &Publish) -> Result<(), ApplyErro
     }
     let binding = objects::binding(metadata(syncer, publish), name);
     let created = create(syncer, &api, &binding, WHAT).await?;
-    syncer.caches.wrote_binding(&created);
-    Ok(())
+    Ok(syncer.caches.wrote_binding(&created).good)
 }
 
 fn metadata(syncer: &Syncer, publish: &Publish) -> ObjectMeta {

@@ -61,7 +61,8 @@ pub async fn tokens(
             tokens::issue(syncer, gathered, publish, bound).await?
         }
     };
-    let checked = tokens::check(syncer, publish, &tokens, &secret.meta.name).await;
+    // Tokens of an earlier publish may be refused by now.
+    let checked = tokens::check(syncer, publish, &tokens, &secret.meta.name, false).await;
     // The API server may have another key to verify tokens with by now, so the next attempt gets new ones.
     let is_refused = matches!(checked, Err(ApplyError::RightMissing { .. }));
     let kept = (!is_refused).then(|| KeptTokens {

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use osm_api::condition::Verdict;
 use osm_api::config::Published;
+use osm_runtime::queue::Priority;
 
 use crate::io::apply::orphans::OrphanOutcome;
 use crate::io::clients;
@@ -25,11 +26,14 @@ use crate::model::key::Key;
 use crate::plan::cause::Cause;
 use crate::plan::steps::{Plan, Step};
 
+/// In errors.
+const CONFIG: &str = "the OperatingSystemConfig";
+
 /// What was done, for the report.
 #[derive(Debug)]
 pub struct Applied {
-    /// uid and generation of the config that this is about.
-    pub about: Option<(String, i64)>,
+    /// The content that this is about; see [`crate::model::view::ConfigView::published_from`].
+    pub about: Option<String>,
     /// `None`: the status stays as it is.
     pub status: Option<Status>,
     /// Replaces the verdict of the status.
@@ -78,10 +82,7 @@ pub async fn apply(syncer: &Syncer, gathered: &Gathered, plan: Plan) -> Result<A
         degraded,
         again,
     } = plan;
-    let about = gathered
-        .config
-        .as_ref()
-        .map(|config| (config.uid.clone(), config.generation));
+    let about = gathered.config.as_ref().map(|config| config.published_from());
     let mut applied = Applied {
         about,
         foreign_cluster,
@@ -104,11 +105,13 @@ pub async fn apply(syncer: &Syncer, gathered: &Gathered, plan: Plan) -> Result<A
                 applied.published_for = publish.causes;
             }
             // The plan for what exists now sets the timers.
-            syncer.queue.add(Key::Config(gathered.name.clone()));
+            let key = Key::Config(gathered.name.clone());
+            syncer.queue.add_with(key, Priority::Low);
         }
         Step::Teardown(all) => {
             clients::confirm(&syncer.clients.cluster.worker, &gathered.clusters.worker).await?;
-            teardown::pool(syncer, &gathered.pool, &all).await?;
+            teardown::confirm(syncer, gathered).await?;
+            teardown::pool(syncer, &gathered.pool, &all.objects, all.unseen).await?;
             applied.status = Some(Status::TornDown);
         }
     }

@@ -13,7 +13,7 @@ use crate::io::clients;
 use crate::io::error::ApplyError;
 use crate::io::syncer::Syncer;
 use crate::model::gathered::Gathered;
-use crate::plan::steps::{Collect, OrphanStep, Owner};
+use crate::plan::steps::{Collect, OrphanStep, Owner, Unseen};
 use crate::plan::{orphan_budget, orphans};
 
 /// What became of one orphan.
@@ -87,7 +87,8 @@ async fn collect(
         pool = collect.pool,
         "deleting what was published for an orphaned pool"
     );
-    teardown::pool(syncer, &collect.pool, std::slice::from_ref(&collect.objects)).await?;
+    let objects = std::slice::from_ref(&collect.objects);
+    teardown::pool(syncer, &collect.pool, objects, Unseen::ALL).await?;
     Ok(OrphanOutcome::Deleted)
 }
 

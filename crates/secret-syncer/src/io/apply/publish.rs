@@ -7,13 +7,14 @@ use osm_runtime::request::failed;
 
 use crate::io::apply::filled::Filled;
 use crate::io::apply::provisioning::Promise;
-use crate::io::apply::{identity, kubeconfig_secret, provisioning, well_known};
+use crate::io::apply::{CONFIG, identity, kubeconfig_secret, provisioning, well_known};
 use crate::io::clients;
 use crate::io::error::ApplyError;
 use crate::io::syncer::Syncer;
 use crate::io::tokens;
-use crate::model::documents::Documents;
+use crate::model::documents::{DocumentError, Documents};
 use crate::model::gathered::Gathered;
+use crate::model::memory::PoolMemory;
 use crate::model::token_binding::{bound_to, bound_to_kubeconfig};
 use crate::model::view::{ConfigView, Meta};
 use crate::plan::adoption::WellKnown;
@@ -31,13 +32,19 @@ pub async fn publish(
 ) -> Result<Option<Published>, ApplyError> {
     if publish.confirm_worker {
         clients::confirm(&syncer.clients.cluster.worker, &gathered.clusters.worker).await?;
-        syncer.memory.confirm_worker();
     }
     let config = fetch(syncer, &gathered.name, publish).await?;
     let (pool, key) = (&gathered.pool, &gathered.key);
     let documents = match &publish.content {
-        Content::Config { values, .. } => {
-            Documents::make(&content::into_content(config), values.clone(), pool, key)?
+        Content::Config { values } => {
+            let version = config.metadata.resource_version.clone();
+            let content = content::into_content(config).map_err(DocumentError::from);
+            if content.is_err() {
+                // The next plan holds it back, and renews what is published meanwhile.
+                let altered = |memory: &mut PoolMemory| memory.altered = version;
+                syncer.memory.edit(&gathered.name, altered);
+            }
+            Documents::make(&content?, values.clone(), pool, key)?
         }
         Content::Published(published) => Documents::published(&published.document, pool, key)?,
     };
@@ -53,16 +60,14 @@ pub async fn publish(
     Ok(published)
 }
 
-const CONFIG: &str = "the OperatingSystemConfig";
-
 /// The config as it is now.
 ///
 /// # Errors
 /// A conflict where it may not be published as planned any more.
 async fn fetch(syncer: &Syncer, name: &str, publish: &Publish) -> Result<OperatingSystemConfig, ApplyError> {
     let config = syncer.clients.configs().get(name).await.map_err(failed(CONFIG))?;
-    syncer.wrote_config(&config);
-    confirm(publish, &ConfigView::of(&config))?;
+    syncer.wrote_config(config.clone());
+    confirm(publish, &ConfigView::of(config.clone()))?;
     Ok(config)
 }
 
@@ -155,11 +160,13 @@ async fn document_first(
     let document = provisioning::provide(syncer, gathered, publish, documents, &promise).await?;
     let Meta { name, uid, .. } = &document.meta;
     let role = gathered.existing.role.as_deref();
-    identity::role(syncer, role, publish, &retention::opened(&publish.kept, &[name])).await?;
+    let opened = retention::opened(&publish.kept, &[name]);
+    let role = identity::role(syncer, role, publish, &opened).await?;
     // After its Role: the API server checks whether we hold the rights that we bind.
-    identity::binding(syncer, publish).await?;
+    let is_bound = identity::binding(syncer, publish).await?;
     let tokens = tokens::issue(syncer, gathered, publish, (name, uid)).await?;
-    tokens::check(syncer, publish, &tokens, name).await?;
+    let is_as_written = is_bound && retention::opens(role.as_ref(), &opened);
+    tokens::check(syncer, publish, &tokens, name, is_as_written).await?;
     let bound_to = bound_to(Some(&accounts.account), Some(&accounts.joins_by), Some(uid));
     Ok(Filled {
         documents: documents.clone(),
@@ -185,7 +192,7 @@ async fn tokens_first(
     let before = gathered.existing.role.as_deref();
     let opened = retention::opened(&publish.kept, &[&secret.name]);
     let widened = identity::role(syncer, before, publish, &opened).await?;
-    identity::binding(syncer, publish).await?;
+    let is_bound = identity::binding(syncer, publish).await?;
     let bound_to = bound_to(Some(account), Some(joins_by), Some(&bound)).unwrap_or_default();
     let tokens = kubeconfig_secret::tokens(syncer, gathered, publish, &existing, &bound_to).await?;
     let mut filled = Filled {
@@ -202,8 +209,9 @@ async fn tokens_first(
     let document = provisioning::provide(syncer, gathered, publish, &filled.documents, &promise).await?;
     let Meta { name, uid, .. } = &document.meta;
     let opened = retention::opened(&publish.kept, &[&secret.name, name]);
-    identity::role(syncer, widened.as_ref().or(before), publish, &opened).await?;
-    tokens::check(syncer, publish, &filled.tokens, name).await?;
+    let role = identity::role(syncer, widened.as_ref().or(before), publish, &opened).await?;
+    let is_as_written = is_bound && retention::opens(role.as_ref(), &opened);
+    tokens::check(syncer, publish, &filled.tokens, name, is_as_written).await?;
     let bound_to = bound_to_kubeconfig(Some(account), Some(joins_by), Some(uid), Some(&bound));
     filled.bound_to = bound_to.unwrap_or_default();
     Ok(filled)

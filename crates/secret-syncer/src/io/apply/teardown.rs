@@ -9,15 +9,19 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::{Api, Resource, ResourceExt};
 use osm_api::names::{INSTALLATION, POOL};
+use osm_runtime::RequestError;
 use osm_runtime::error::is_code;
 use osm_runtime::request::failed;
 use serde::de::DeserializeOwned;
 
+use crate::io::apply::CONFIG;
 use crate::io::caches::key;
 use crate::io::error::ApplyError;
 use crate::io::syncer::Syncer;
 use crate::model::existing::ExistingObjects;
-use crate::model::view::{self, BindingView, RoleView, SecretView};
+use crate::model::gathered::Gathered;
+use crate::model::view::{self, BindingView, ConfigView, RoleView, SecretView};
+use crate::plan::steps::Unseen;
 
 /// Deletes everything: the ServiceAccount first, which revokes the pool's tokens; then the documents, which revokes
 /// those of `osm-node-bootstrap`; then the rest.
@@ -63,39 +67,67 @@ async fn objects(syncer: &Syncer, objects: &ExistingObjects) -> Result<(), Apply
     Ok(())
 }
 
-/// Deletes all this and whatever else the API server has for the pool, since an object may have lost the label or
-/// annotation by which the watch finds it. What another installation made is left alone.
-pub async fn pool(syncer: &Syncer, pool: &str, known: &[ExistingObjects]) -> Result<(), ApplyError> {
-    for account in of_pool::<ServiceAccount>(syncer, pool, "ServiceAccounts of the pool").await? {
-        let account = view::account(&account);
-        let is_known = |known: &ExistingObjects| known.account.as_ref().is_some_and(|a| a.uid == account.uid);
-        if !known.iter().any(is_known) {
-            let account = Some(Arc::new(account));
-            objects(
-                syncer,
-                &ExistingObjects {
-                    account,
-                    ..ExistingObjects::default()
-                },
-            )
-            .await?;
+/// Confirms with a live read that the config is the one that was retired. A watch that lags shows it even if a pool of the same name has a
+/// config already, and the objects of the new pool would be taken for leftovers.
+///
+/// # Errors
+/// A conflict if the config is another one, and requests that failed.
+pub async fn confirm(syncer: &Syncer, gathered: &Gathered) -> Result<(), ApplyError> {
+    let config = syncer
+        .clients
+        .configs()
+        .get(&gathered.name)
+        .await
+        .map_err(failed(CONFIG))?;
+    syncer.wrote_config(config.clone());
+    let config = ConfigView::of(config);
+    let is_same = gathered
+        .config
+        .as_ref()
+        .is_some_and(|gathered| gathered.uid == config.uid);
+    if is_same && config.is_retired() {
+        Ok(())
+    } else {
+        Err(RequestError::Conflict { what: CONFIG }.into())
+    }
+}
+
+/// Deletes all this, and what the API server has of the kinds in `unseen`. What another installation made is left alone.
+pub async fn pool(
+    syncer: &Syncer,
+    pool: &str,
+    known: &[ExistingObjects],
+    unseen: Unseen,
+) -> Result<(), ApplyError> {
+    if unseen.account {
+        for account in of_pool::<ServiceAccount>(syncer, pool, "ServiceAccounts of the pool").await? {
+            let account = Some(Arc::new(view::account(&account)));
+            let account = ExistingObjects {
+                account,
+                ..ExistingObjects::default()
+            };
+            objects(syncer, &account).await?;
         }
     }
     for known in known {
         objects(syncer, known).await?;
     }
-    let roles = of_pool::<Role>(syncer, pool, "Roles of the pool").await?;
-    let bindings = of_pool::<RoleBinding>(syncer, pool, "RoleBindings of the pool").await?;
-    let secrets = of_pool::<Secret>(syncer, pool, "Secrets of the pool").await?;
-    let rest = ExistingObjects {
-        role: roles.first().map(|role| Arc::new(RoleView::of(role))),
-        binding: bindings.first().map(|binding| Arc::new(BindingView::of(binding))),
-        provisioning: secrets
+    let mut rest = ExistingObjects::default();
+    if unseen.secrets {
+        let secrets = of_pool::<Secret>(syncer, pool, "Secrets of the pool").await?;
+        rest.provisioning = secrets
             .iter()
             .map(|secret| Arc::new(SecretView::of(secret)))
-            .collect(),
-        ..ExistingObjects::default()
-    };
+            .collect();
+    }
+    if unseen.binding {
+        let bindings = of_pool::<RoleBinding>(syncer, pool, "RoleBindings of the pool").await?;
+        rest.binding = bindings.first().map(|binding| Arc::new(BindingView::of(binding)));
+    }
+    if unseen.role {
+        let roles = of_pool::<Role>(syncer, pool, "Roles of the pool").await?;
+        rest.role = roles.first().map(|role| Arc::new(RoleView::of(role)));
+    }
     objects(syncer, &rest).await
 }
 

@@ -4,8 +4,9 @@
 //! fetches the kubelet's token after it has fetched the provisioning document. The tokens of such a pool are bound to a Secret that
 //! exists before both documents: the kubeconfig Secret.
 
+use crate::Stage;
+use crate::kubelet_kubeconfig::late_bound_ids;
 use osm_api::config::{LateBoundKind, OperatingSystemConfigSpec};
-use osm_render::Stage;
 
 /// Whether the pool of this content needs one.
 pub fn is_needed(spec: &OperatingSystemConfigSpec) -> bool {
@@ -20,7 +21,7 @@ pub fn is_needed(spec: &OperatingSystemConfigSpec) -> bool {
     {
         return true;
     }
-    let in_provisioning = osm_render::late_bound_ids(spec, Stage::Provisioning);
+    let in_provisioning = late_bound_ids(spec, Stage::Provisioning);
     ids_of(is_token).any(|id| in_provisioning.contains(id))
 }
 

@@ -1,0 +1,62 @@
+//! Reads from the API server what an approval depends on: a watch may lag behind.
+
+use std::sync::Arc;
+
+use kube::Api;
+use osm_api::{Machine, MachineDeployment, MachineSet, PoolRef};
+use osm_runtime::RequestError;
+use osm_runtime::request::failed;
+
+use crate::state::State;
+use crate::views::{Bearer, MachineSetView, MachineView, PoolView};
+
+/// The same object as it is now; `None`: it does not exist.
+///
+/// # Errors
+/// A request that failed.
+pub async fn bearer(state: &State, known: &Bearer) -> Result<Option<Bearer>, RequestError> {
+    match known {
+        Bearer::Machine { machine, .. } => self::machine(state, machine).await,
+        Bearer::EdgePool(edge) => {
+            let pool = pool(state, &edge.pool.namespace, &edge.pool.name).await?;
+            Ok(pool.map(|pool| Bearer::EdgePool(Arc::new(pool))))
+        }
+    }
+}
+
+async fn machine(state: &State, known: &MachineView) -> Result<Option<Bearer>, RequestError> {
+    let machines: Api<Machine> = state.worker(&known.namespace);
+    let machine = machines.get_opt(&known.name).await;
+    let Some(machine) = machine.map_err(failed("reading the Machine"))? else {
+        return Ok(None);
+    };
+    let machine = Arc::new(MachineView::from(machine));
+    let pool = pool_of(state, &machine).await?;
+    Ok(Some(Bearer::Machine { machine, pool }))
+}
+
+/// The MachineDeployment that exists and that the Machine belongs to.
+async fn pool_of(state: &State, machine: &MachineView) -> Result<Option<PoolRef>, RequestError> {
+    let Some(owner) = &machine.owner else {
+        return Ok(None);
+    };
+    let sets: Api<MachineSet> = state.worker(&machine.namespace);
+    let set = sets.get_metadata_opt(&owner.name).await;
+    let set = set
+        .map_err(failed("reading the MachineSet"))?
+        .map(MachineSetView::from);
+    let Some(owner) = set.as_ref().and_then(|set| set.owner_of_what_belongs_to(owner)) else {
+        return Ok(None);
+    };
+    let pool = pool(state, &machine.namespace, &owner.name).await?;
+    Ok(pool.and_then(|pool| pool.if_it_is(owner)))
+}
+
+async fn pool(state: &State, namespace: &str, name: &str) -> Result<Option<PoolView>, RequestError> {
+    let pools: Api<MachineDeployment> = state.worker(namespace);
+    let pool = pools
+        .get_opt(name)
+        .await
+        .map_err(failed("reading the MachineDeployment"))?;
+    Ok(pool.as_ref().map(PoolView::of))
+}

@@ -1,0 +1,171 @@
+//! What a change costs the API server: requests by kind and bytes written, counted from its audit log.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::control_plane::{AuditEvent, AuditLog};
+
+/// The user of [`crate::ControlPlane::admin`]: tests and benchmarks, not an implementation.
+const ADMIN: &str = "admin";
+
+/// An implementation that sends no request for this long has finished.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// How often the log is read.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Requests and written bytes of an implementation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Cost {
+    /// Number of requests by [`kind`].
+    pub requests: BTreeMap<String, u64>,
+    /// Size of the objects that were stored, as JSON, each time that they were stored. Counted only with
+    /// [`Options::audit_bodies`](crate::Options::audit_bodies).
+    pub bytes_written: u64,
+}
+
+impl Cost {
+    /// Counts what [`counts`].
+    #[must_use]
+    pub fn of<'a>(events: impl IntoIterator<Item = &'a AuditEvent>) -> Self {
+        let (mut cost, mut asked) = (Self::default(), Vec::new());
+        for event in events.into_iter().filter(|event| counts(event)) {
+            // The API server learns of a new Role by a watch of its own. How often a client asks again until then is chance.
+            let question = event.resource.ends_with("accessreviews") && !event.request.is_null();
+            if question && asked.contains(&(&event.user, &event.request)) {
+                continue;
+            }
+            if question {
+                asked.push((&event.user, &event.request));
+            }
+            cost.add(event);
+        }
+        cost
+    }
+
+    /// Adds a request.
+    pub fn add(&mut self, event: &AuditEvent) {
+        *self.requests.entry(kind(event)).or_default() += 1;
+        self.bytes_written += written(event);
+    }
+
+    /// All requests.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.requests.values().sum()
+    }
+}
+
+/// Verb and resource, such as `patch operatingsystemconfigs/status`.
+#[must_use]
+pub fn kind(event: &AuditEvent) -> String {
+    format!("{} {}", event.verb, event.resource)
+}
+
+/// Whether a request belongs to a change of pools. Leases, Events and watches depend on time or on the number of processes, and the
+/// administrator's requests are those of the test itself.
+#[must_use]
+pub fn counts(event: &AuditEvent) -> bool {
+    event.user != ADMIN && event.verb != "watch" && !matches!(event.resource.as_str(), "leases" | "events")
+}
+
+/// Collects the requests that [count](counts) until none has come for some seconds. Calls `active` at the start and after each request that was seen.
+///
+/// # Errors
+/// Requests that go on until the deadline, or what `active` returns.
+pub async fn until_quiet(
+    log: &mut AuditLog,
+    deadline: Duration,
+    mut active: impl FnMut() -> Result<()>,
+) -> Result<Vec<AuditEvent>> {
+    let (mut all, started, mut since) = (Vec::new(), Instant::now(), Instant::now());
+    active()?;
+    while since.elapsed() < QUIET {
+        ensure!(
+            started.elapsed() < deadline,
+            "requests go on after {deadline:?}, the last one is {}",
+            all.last().map(kind).unwrap_or_default()
+        );
+        let mut new = log.read()?;
+        new.retain(counts);
+        if !new.is_empty() {
+            active()?;
+            since = Instant::now();
+            all.extend(new);
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+    Ok(all)
+}
+
+/// Bytes of the object that this request stored. Reviews and tokens are answered, not stored.
+fn written(event: &AuditEvent) -> u64 {
+    let stores = matches!(event.verb.as_str(), "create" | "update" | "patch")
+        && event.code < 300
+        && event.response.pointer("/metadata/resourceVersion").is_some();
+    if stores {
+        event.response.to_string().len() as u64
+    } else {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(user: &str, verb: &str, resource: &str, response: serde_json::Value) -> AuditEvent {
+        AuditEvent {
+            user: user.to_owned(),
+            verb: verb.to_owned(),
+            resource: resource.to_owned(),
+            code: 200,
+            response,
+            ..AuditEvent::default()
+        }
+    }
+
+    #[test]
+    fn a_question_that_is_asked_again_counts_once() {
+        let ask = |right: &str| AuditEvent {
+            request: json!({"spec": right}),
+            ..event("node", "create", "selfsubjectaccessreviews", json!(null))
+        };
+        let questions = [ask("get"), ask("get"), ask("list")];
+        assert_eq!(Cost::of(&questions).total(), 2);
+        let without_bodies = questions.map(|event| AuditEvent {
+            request: json!(null),
+            ..event
+        });
+        assert_eq!(Cost::of(&without_bodies).total(), 3);
+    }
+
+    #[test]
+    fn requests_of_others_and_of_time_do_not_count() {
+        let stored = json!({"metadata": {"resourceVersion": "7"}});
+        let events = [
+            event("service", "patch", "secrets", stored.clone()),
+            event(
+                "service",
+                "create",
+                "serviceaccounts/token",
+                json!({"status": {"token": "t"}}),
+            ),
+            event("service", "delete", "secrets", stored.clone()),
+            event("service", "update", "leases", stored.clone()),
+            event("service", "create", "events", stored.clone()),
+            event("service", "watch", "secrets", json!(null)),
+            event("admin", "patch", "secrets", stored.clone()),
+        ];
+        let cost = Cost::of(&events);
+        assert_eq!(cost.total(), 3, "{cost:?}");
+        assert_eq!(cost.requests.get("patch secrets"), Some(&1));
+        assert_eq!(cost.bytes_written, stored.to_string().len() as u64);
+    }
+}
