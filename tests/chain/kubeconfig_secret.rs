@@ -12,6 +12,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, ResourceExt};
 use osm_api::config::{LateBound, LateBoundKind, OperatingSystemConfigSpec};
+use osm_api::content::Unpacked;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::File;
 use osm_api::rbac::{Installation, Service};
@@ -87,7 +88,7 @@ async fn render(
         .unwrap_or_default()
         .rendered
         .context("rendered")?;
-    let mut rendered = serde_json::to_value(content::pack(&content, true, described))?;
+    let mut rendered = serde_json::to_value(Unpacked::new(&content, true, described).pack())?;
     if content.kubelet_kubeconfig.is_none() {
         // A merge patch removes what is null.
         rendered["kubeletKubeconfig"] = Value::Null;

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::cluster_endpoint::Choice;
 use osm_api::condition::{RENDERED, Verdict};
 use osm_api::config::{PoolReference, ProfileRef, Rendered, Retired};
-use osm_api::content;
+use osm_api::content::{self, Unpacked};
 use osm_api::profile::{AcceptedProfile, CloudProvider};
 use osm_api::{PoolRef, Reason, names, pool};
 use osm_render::kubeconfig_secret;
@@ -89,7 +89,7 @@ pub enum RenderedStatus {
     /// There is nothing to publish any more.
     Nothing,
     /// What was rendered now, with its documents. `anyway`: it is written even if the object seems to have it already.
-    New { rendered: Box<Rendered>, anyway: bool },
+    New { rendered: Box<Unpacked>, anyway: bool },
 }
 
 /// A pool that cannot have an OperatingSystemConfig.
@@ -362,7 +362,7 @@ fn inherited(pool: &PoolRef) -> String {
 }
 
 struct Content {
-    rendered: Rendered,
+    rendered: Unpacked,
     message: String,
 }
 
@@ -471,7 +471,7 @@ fn content(
     };
     let needs_kubeconfig_secret = kubeconfig_secret::is_needed(&rendered.spec);
     Content {
-        rendered: content::pack(&rendered.spec, needs_kubeconfig_secret, described),
+        rendered: Unpacked::new(&rendered.spec, needs_kubeconfig_secret, described),
         message,
     }
 }
@@ -523,7 +523,7 @@ fn written(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, c
     let Content { rendered, message } = content;
     let object = match config {
         None => ObjectPlan::Create(metadata(gathered, owner, None), (&owner.pool_ref).into()),
-        Some(config) => object_of(gathered, owner, config, &rendered),
+        Some(config) => object_of(gathered, owner, config, rendered.rendered()),
     };
     let anyway = config.is_some_and(|config| config.is_altered() || config.is_unreadable);
     let rendered = RenderedStatus::New {

@@ -60,7 +60,7 @@ async fn write_status(
     let (rendered, anyway) = match &plan.rendered {
         RenderedStatus::Nothing => (None, false),
         RenderedStatus::Last => (config.status.rendered.clone(), false),
-        RenderedStatus::New { rendered, anyway } => (Some(rendered.described()), *anyway),
+        RenderedStatus::New { rendered, anyway } => (Some(rendered.rendered().clone()), *anyway),
     };
     let condition = plan
         .verdict
@@ -74,7 +74,7 @@ async fn write_status(
     let rendered = match &plan.rendered {
         RenderedStatus::Nothing => None,
         RenderedStatus::Last => last(state, config).await?,
-        RenderedStatus::New { rendered, .. } => Some(json!(rendered)),
+        RenderedStatus::New { rendered, .. } => Some(json!(rendered.pack())),
     };
     let mut status = json!(OperatingSystemConfigStatus {
         conditions: vec![condition],
@@ -166,7 +166,7 @@ fn sizes(gathered: &Gathered, status: &RenderedStatus) -> Option<(CloudProvider,
     let rendered = match status {
         RenderedStatus::Nothing => None,
         RenderedStatus::Last => gathered.config.as_ref()?.status.rendered.as_ref(),
-        RenderedStatus::New { rendered, .. } => Some(rendered.as_ref()),
+        RenderedStatus::New { rendered, .. } => Some(rendered.rendered()),
     };
     Some((
         gathered.claimants.first()?.cloud_provider?,

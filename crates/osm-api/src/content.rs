@@ -1,7 +1,7 @@
 //! What an OperatingSystemConfig holds, in each of its stored forms.
 //!
 //! This module alone knows which fields hold what. Everything else reads them through [`ContentView`] (or, where objects are JSON,
-//! through [`ContentJson`]), and writes them with [`pack`].
+//! through [`ContentJson`]), and writes them with [`Unpacked`].
 //!
 //! | Form | Pool | Documents |
 //! |---|---|---|
@@ -75,30 +75,59 @@ pub enum ContentError {
     Altered,
 }
 
-/// Fills in the documents of a content, what they need, and the digest of all of it. `described` says what they are for; its other fields
-/// stay.
-pub fn pack(
-    content: &OperatingSystemConfigSpec,
-    needs_kubeconfig_secret: bool,
-    described: Rendered,
-) -> Rendered {
-    let (bootstrap, provisioning) = (
-        json(&content.bootstrap_config),
-        json(&content.provisioning_config),
-    );
-    let mut packed = Rendered {
-        generation: IN_STATUS,
-        os_name: content.os_name,
-        cloud_provider: content.cloud_provider.as_ref().map(|cloud| cloud.name),
-        provisioning_utility: Some(content.provisioning_utility),
-        late_bound: content.late_bound.clone(),
-        kubelet_kubeconfig: content.kubelet_kubeconfig.clone(),
-        needs_kubeconfig_secret,
-        ..described
-    };
-    packed.digest = digest_of(&packed, &bootstrap, &provisioning);
-    (packed.bootstrap, packed.provisioning) = (Some(compress(&bootstrap)), Some(compress(&provisioning)));
-    packed
+/// A content on its way into an OperatingSystemConfig. Most renderings change nothing, so that its documents are compressed only where it is
+/// written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unpacked {
+    rendered: Rendered,
+    bootstrap: String,
+    provisioning: String,
+}
+
+impl Unpacked {
+    /// Takes the documents of a content, what they need, and the digest of all of it. `described` says what they are for; its other fields
+    /// stay.
+    pub fn new(
+        content: &OperatingSystemConfigSpec,
+        needs_kubeconfig_secret: bool,
+        described: Rendered,
+    ) -> Self {
+        let (bootstrap, provisioning) = (
+            json(&content.bootstrap_config),
+            json(&content.provisioning_config),
+        );
+        let mut rendered = Rendered {
+            generation: IN_STATUS,
+            os_name: content.os_name,
+            cloud_provider: content.cloud_provider.as_ref().map(|cloud| cloud.name),
+            provisioning_utility: Some(content.provisioning_utility),
+            late_bound: content.late_bound.clone(),
+            kubelet_kubeconfig: content.kubelet_kubeconfig.clone(),
+            needs_kubeconfig_secret,
+            ..described
+        }
+        .without_documents();
+        rendered.digest = digest_of(&rendered, &bootstrap, &provisioning);
+        Self {
+            rendered,
+            bootstrap,
+            provisioning,
+        }
+    }
+
+    /// All of it but the documents.
+    pub fn rendered(&self) -> &Rendered {
+        &self.rendered
+    }
+
+    /// As it is stored.
+    pub fn pack(&self) -> Rendered {
+        Rendered {
+            bootstrap: Some(compress(&self.bootstrap)),
+            provisioning: Some(compress(&self.provisioning)),
+            ..self.rendered.clone()
+        }
+    }
 }
 
 /// The types of this crate that are written this way have names as keys, so that each value has a form as JSON.
@@ -213,29 +242,6 @@ impl Rendered {
     pub fn without_documents(mut self) -> Self {
         (self.bootstrap, self.provisioning) = (None, None);
         self
-    }
-
-    /// A copy without the documents.
-    #[must_use]
-    pub fn described(&self) -> Self {
-        Self {
-            generation: self.generation,
-            digest: self.digest.clone(),
-            revision: self.revision.clone(),
-            template_digest: self.template_digest.clone(),
-            profile: self.profile.clone(),
-            settings_digest: self.settings_digest.clone(),
-            api_server: self.api_server.clone(),
-            user_data_bytes: self.user_data_bytes,
-            os_name: self.os_name,
-            cloud_provider: self.cloud_provider,
-            provisioning_utility: self.provisioning_utility,
-            bootstrap: None,
-            provisioning: None,
-            late_bound: self.late_bound.clone(),
-            kubelet_kubeconfig: self.kubelet_kubeconfig.clone(),
-            needs_kubeconfig_secret: self.needs_kubeconfig_secret,
-        }
     }
 }
 
@@ -533,7 +539,7 @@ mod tests {
             ..Rendered::default()
         };
         config.status = Some(OperatingSystemConfigStatus {
-            rendered: Some(pack(&content(), true, rendered)),
+            rendered: Some(Unpacked::new(&content(), true, rendered).pack()),
             ..OperatingSystemConfigStatus::default()
         });
         config

@@ -18,7 +18,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use osm_api::Settings;
 use osm_api::config::Rendered;
-use osm_api::content;
+use osm_api::content::Unpacked;
 use osm_api::profile::{CloudProvider, OperatingSystemProfileSpec};
 use osm_render::{
     Stage, compile, defaults, full_sample, placeholders, resolve, stand_in_cluster, user_data, yaml,
@@ -82,9 +82,9 @@ fn the_digest_of_the_same_content_stays_the_same() {
     let rendered = profile
         .render(&pool, &Settings::parse("{}").unwrap(), &stand_in_cluster())
         .unwrap();
-    let packed = content::pack(&rendered.spec, false, Rendered::default());
+    let unpacked = Unpacked::new(&rendered.spec, false, Rendered::default());
     assert_eq!(
-        packed.digest,
+        unpacked.rendered().digest,
         "149c6e2356b80956bc104ca7ed308702a131d6df56da36f556b7e7cb2990879e"
     );
 }

@@ -1,4 +1,4 @@
-//! Clients that time, count and bound every request, and that [keep the pace](crate::pace) which its API server allows.
+//! Clients that time, count and bound every request, and that keep the pace which its API server allows.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -155,7 +155,7 @@ impl Connection {
         uid_of(&self.client).await
     }
 
-    /// As [`Self::live_uid`], read at most [`UID_TTL`] ago with the configuration in use.
+    /// As [`Self::live_uid`], read at most `UID_TTL` ago with the configuration in use.
     ///
     /// # Errors
     /// Those of the request.
@@ -184,6 +184,7 @@ impl Connection {
     pub(crate) fn selection(&self, path: String) -> Selection {
         Selection {
             client: self.client.clone(),
+            changes: self.current.clone(),
             lists: self.lists.clone(),
             path,
             labels: None,

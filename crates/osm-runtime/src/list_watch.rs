@@ -12,14 +12,13 @@ use std::time::Duration;
 use futures::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 use http::HeaderValue;
 use http::header::ACCEPT_ENCODING;
-use kube::Client;
-use kube::Resource;
+use kube::{Client, Config, Resource};
 use kube::api::{ListParams, WatchParams};
 use kube::core::{Request, Status};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, SeqAccess, Visitor};
 use serde_json::value::RawValue;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::answer::{is_exceeded, is_too_large};
@@ -78,6 +77,8 @@ pub enum Error {
 #[derive(Clone)]
 pub(crate) struct Selection {
     pub(crate) client: Client,
+    /// Changes when the client uses another configuration. A watch then starts again, so that nothing depends on the previous one.
+    pub(crate) changes: watch::Receiver<Arc<Config>>,
     /// Bounds the lists that are read from this cluster at the same time.
     pub(crate) lists: Arc<Semaphore>,
     pub(crate) path: String,
@@ -199,6 +200,7 @@ where
     }
 
     async fn watch(&mut self, version: String) -> Result<(), Error> {
+        self.selection.changes.mark_unchanged();
         let lines = self.selection.lines(&version).await;
         self.state = State::Known(version.clone());
         self.state = State::Watching {
@@ -217,7 +219,14 @@ where
         show: &mut (impl FnMut(Event<'_, K>) + Send),
     ) -> Result<(), Error> {
         let mut line = Vec::new();
-        let read = tokio::time::timeout(MAX_SILENCE, lines.read_until(b'\n', &mut line)).await;
+        let read = tokio::select! {
+            biased;
+            Ok(()) = self.selection.changes.changed() => {
+                self.state = State::Known(version);
+                return Ok(());
+            }
+            read = tokio::time::timeout(MAX_SILENCE, lines.read_until(b'\n', &mut line)) => read,
+        };
         if !line.ends_with(b"\n") {
             if let Ok(Err(error)) = read
                 && is_exceeded(&error)

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use osm_api::Joining;
 use osm_api::config::{LateBound, LateBoundKind, OperatingSystemConfig};
-use osm_api::content::{self, ContentView};
+use osm_api::content::{self, ContentView, Unpacked};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::{File, FileContent, OperatingSystemProfile};
 use osm_api::rbac::{Installation, Service};
@@ -958,7 +958,7 @@ fn needs_tokens_later(object: &mut Value) {
     });
     content.kubelet_kubeconfig = Some("%%osm-late{kubelet/token,raw}%%".to_owned());
     let rendered = stored.status.and_then(|status| status.rendered).unwrap();
-    object["status"]["rendered"] = json!(content::pack(&content, true, rendered));
+    object["status"]["rendered"] = json!(Unpacked::new(&content, true, rendered).pack());
 }
 
 /// machine-controller has made the MachineSet of the template that stands: it counts.
