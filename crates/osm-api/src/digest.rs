@@ -1,7 +1,9 @@
 //! Digests of what we are about to write. They are stored and compared, never recomputed from what the API
 //! server returns, because the server adds defaults.
 
-use ring::digest::{SHA256, SHA256_OUTPUT_LEN};
+use std::io::Read;
+
+use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 use serde::Serialize;
 
 /// Lower-case hex of `bytes`, two characters a byte.
@@ -28,6 +30,20 @@ pub fn sha256(bytes: &[u8]) -> [u8; SHA256_OUTPUT_LEN] {
 /// SHA-256 of `bytes`, 64 hex characters.
 pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(&sha256(bytes))
+}
+
+/// SHA-256 of everything that `reader` yields, 64 hex characters.
+///
+/// # Errors
+/// Those of reading.
+pub fn sha256_hex_of(mut reader: impl Read) -> std::io::Result<String> {
+    let (mut hash, mut chunk) = (Context::new(&SHA256), vec![0; 64 * 1024]);
+    loop {
+        match reader.read(&mut chunk)? {
+            0 => return Ok(hex(hash.finish().as_ref())),
+            read => hash.update(chunk.get(..read).unwrap_or_default()),
+        }
+    }
 }
 
 /// SHA-256 of `value` as JSON with sorted object keys, 64 hex characters.

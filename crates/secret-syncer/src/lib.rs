@@ -27,12 +27,17 @@ use crate::io::{hmac_key, join_right, watches};
 use crate::model::key::Key;
 use crate::plan::plan;
 
-/// Runs the controller until shutdown.
+/// Runs the controller until shutdown. `program` is [this one](io::program::digest_of_this), or stands for one.
 ///
 /// # Errors
 /// Metrics whose names are taken.
-pub async fn run(process: Arc<Process>, cluster: Cluster, installation: String) -> anyhow::Result<()> {
-    let syncer = Syncer::new(&process, &cluster, installation.clone())?;
+pub async fn run(
+    process: Arc<Process>,
+    cluster: Cluster,
+    installation: String,
+    program: String,
+) -> anyhow::Result<()> {
+    let syncer = Syncer::new(&process, &cluster, (installation.clone(), program))?;
     watches::start(&syncer);
     syncer.queue.add(Key::HmacKey);
     syncer.queue.add(Key::JoinRight);

@@ -7,6 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use osm_api::Joining;
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::{CommonArgs, WorkerArgs};
+use secret_syncer::io::program;
 
 /// Publishes OperatingSystemConfigs as Secrets in the namespace cloud-init-settings.
 ///
@@ -43,6 +44,6 @@ fn main() -> ExitCode {
         args.common,
         worker,
         installation,
-        |process, cluster| secret_syncer::run(process, cluster, id),
+        |process, cluster| secret_syncer::run(process, cluster, id, program::digest_of_this()),
     )
 }

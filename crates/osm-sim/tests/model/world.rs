@@ -787,6 +787,8 @@ impl Running {
         let process = self.processes.fetch_add(1, Ordering::SeqCst);
         let random = Mutex::new(StdRng::seed_from_u64(mix(&[process, self.service as u64])));
         let clock = server.clone();
+        // A restart may be an update.
+        let program = format!("program-{}", process % 2);
         let environment = Environment::new(
             move || clock.now(),
             move |bytes| random.lock().unwrap().fill_bytes(bytes),
@@ -833,7 +835,7 @@ impl Running {
             settings_watch::spawn(&cluster, settings);
             match service {
                 Service::OscController => osc_controller::run(process, cluster).await.unwrap(),
-                _ => secret_syncer::run(process, cluster, NAMESPACE.to_owned())
+                _ => secret_syncer::run(process, cluster, NAMESPACE.to_owned(), program)
                     .await
                     .unwrap(),
             }

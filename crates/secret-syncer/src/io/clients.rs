@@ -20,15 +20,18 @@ pub struct Clients {
     pub cluster: Cluster,
     /// Value of the label on everything that is made here.
     pub installation: String,
+    /// Which program this is, as the annotation [`osm_api::names::PROGRAM`]; empty: it is not known.
+    pub program: String,
     pub token_probe: TokenProbe,
 }
 
 impl Clients {
-    pub fn new(process: &Arc<Process>, cluster: &Cluster, installation: String) -> Self {
+    pub fn new(process: &Arc<Process>, cluster: &Cluster, (installation, program): (String, String)) -> Self {
         Self {
             process: process.clone(),
             cluster: cluster.clone(),
             installation,
+            program,
             token_probe: TokenProbe::new(cluster.worker.anonymous.clone()),
         }
     }

@@ -61,6 +61,7 @@ pub async fn gather(syncer: &Syncer, name: &str) -> Result<Option<Gathered>, Gat
         now: clients.cluster.worker.server_time.now(),
         name: name.to_owned(),
         installation: clients.installation.clone(),
+        program: clients.program.clone(),
         clusters: Clusters { management, worker },
         orphan_budget: (!orphans.is_empty()).then(|| caches.orphan_budget(&clients.installation)),
         joining: clients.joining(),

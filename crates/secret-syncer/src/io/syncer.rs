@@ -37,11 +37,13 @@ impl std::ops::Deref for Syncer {
 }
 
 impl Syncer {
+    /// `names`: of the installation and of the program.
+    ///
     /// # Errors
     /// Metrics whose names are taken.
-    pub fn new(process: &Arc<Process>, cluster: &Cluster, installation: String) -> anyhow::Result<Self> {
+    pub fn new(process: &Arc<Process>, cluster: &Cluster, names: (String, String)) -> anyhow::Result<Self> {
         Ok(Self(Arc::new(Parts {
-            clients: Clients::new(process, cluster, installation),
+            clients: Clients::new(process, cluster, names),
             caches: Caches::default(),
             memory: Memory::default(),
             reporting: Reporting::new(process, cluster)?,

@@ -24,6 +24,8 @@ pub struct Gathered {
     /// Id of its pool; empty without one.
     pub pool: String,
     pub installation: String,
+    /// Which program this is, as the annotation [`osm_api::names::PROGRAM`]; empty: it is not known.
+    pub program: String,
     pub clusters: Clusters,
     /// What exists for its pool.
     pub existing: ExistingObjects,

@@ -38,7 +38,7 @@ type Check = fn(&Input<'_>) -> Option<Cause>;
 /// Without a bootstrap Secret only the first one speaks.
 const CHAIN: [Check; 26] = [
     bootstrap_secret_does_not_exist,
-    documents_are_not_verified_since_the_start,
+    documents_are_of_another_program,
     bootstrap_secret_has_another_revision,
     bootstrap_secret_has_other_inputs,
     bootstrap_secret_is_of_another_content,
@@ -116,12 +116,13 @@ fn bootstrap_secret_does_not_exist(input: &Input<'_>) -> Option<Cause> {
     because(Cause::Missing, input.bootstrap().is_none())
 }
 
-/// Another version of this program may fill documents in another way, so each process compares them once.
-fn documents_are_not_verified_since_the_start(input: &Input<'_>) -> Option<Cause> {
-    input.bootstrap()?;
-    let verified = input.gathered.memory.verified.as_deref();
-    let wanted = input.wanted.as_ref()?;
-    because(Cause::Unverified, verified != Some(wanted.inputs_mac))
+/// Another version of this program may fill documents in another way, so each process compares once what another program has filled in.
+fn documents_are_of_another_program(input: &Input<'_>) -> Option<Cause> {
+    let Gathered { memory, program, .. } = input.gathered;
+    let made_by = input.bootstrap()?.meta.annotation(names::PROGRAM);
+    let is_own = made_by.is_some_and(|made_by| !program.is_empty() && made_by == program);
+    let is_verified = memory.verified.as_deref() == Some(input.wanted.as_ref()?.inputs_mac);
+    because(Cause::Unverified, !is_own && !is_verified)
 }
 
 fn bootstrap_secret_has_another_revision(input: &Input<'_>) -> Option<Cause> {
@@ -398,12 +399,21 @@ mod tests {
     #[test]
     fn unverified() {
         table(
-            documents_are_not_verified_since_the_start,
+            documents_are_of_another_program,
             Cause::Unverified,
             &[
-                ("a new process", |g| g.memory.verified = None),
+                ("a new process of an unknown program", |g| g.memory.verified = None),
                 ("verified with other inputs", |g| {
                     g.memory.verified = Some("other".into())
+                }),
+                ("a new process of another program", |g| {
+                    g.memory.verified = None;
+                    edit_bootstrap(g, |s| annotate(s, names::PROGRAM, "other"));
+                }),
+                ("a program that can't read its file", |g| {
+                    g.memory.verified = None;
+                    g.program = String::new();
+                    edit_bootstrap(g, |s| annotate(s, names::PROGRAM, ""));
                 }),
             ],
         );

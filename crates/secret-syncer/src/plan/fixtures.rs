@@ -66,6 +66,7 @@ pub fn fresh() -> Gathered {
             worker: WORKER.into(),
         },
         installation: "osm".into(),
+        program: "program".into(),
         existing: ExistingObjects::default(),
         orphans: vec![],
         orphan_budget: Some(OrphanBudget {

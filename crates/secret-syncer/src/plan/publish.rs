@@ -97,6 +97,11 @@ impl Target<'_> {
         }
     }
 
+    fn program(&self, gathered: &Gathered) -> Option<String> {
+        let program = Some(gathered.program.clone()).filter(|program| !program.is_empty());
+        program.filter(|_| matches!(self, Self::New { .. }))
+    }
+
     fn inputs_mac(&self) -> &str {
         match self {
             Self::New { inputs, .. } => &inputs.mac,
@@ -122,6 +127,7 @@ pub fn publish(subject: Subject<'_>, causes: Vec<Cause>) -> Publish {
         digest: wanted.digest().to_owned(),
         published_from: wanted.published_from(config),
         inputs_mac: wanted.inputs_mac().to_owned(),
+        program: wanted.program(gathered),
         unless: (causes == [Cause::Unverified])
             .then(|| published_documents(gathered))
             .flatten(),
@@ -215,7 +221,8 @@ impl Publish {
         tokens: &Tokens,
         bound_to: String,
     ) -> BTreeMap<String, String> {
-        BTreeMap::from([
+        let program = self.program.clone().map(|program| (names::PROGRAM.to_owned(), program));
+        let others = [
             (
                 names::MACHINE_DEPLOYMENT_REVISION.to_owned(),
                 self.revision.clone(),
@@ -230,7 +237,8 @@ impl Publish {
             (names::BOUND_TO.to_owned(), bound_to),
             (names::EXPIRES.to_owned(), tokens.expires.to_string()),
             (names::RENEW_AT.to_owned(), tokens.renew_at.to_string()),
-        ])
+        ];
+        others.into_iter().chain(program).collect()
     }
 
     /// What the status says once everything is written.

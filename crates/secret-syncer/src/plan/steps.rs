@@ -105,6 +105,8 @@ pub struct Publish {
     /// As the annotations of these names.
     pub published_from: String,
     pub inputs_mac: String,
+    /// The same; `None` where another program filled in a part of the documents.
+    pub program: Option<String>,
     /// Publish nothing where the content yields exactly these documents.
     pub unless: Option<DocumentIdentity>,
     /// Before any write, the worker cluster has to confirm that it still is the one that the watches showed.

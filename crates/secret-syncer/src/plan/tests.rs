@@ -873,6 +873,17 @@ fn what_was_seen_is_remembered_though_there_is_no_plan() {
 }
 
 #[test]
+fn a_restart_of_the_same_program_compares_nothing() {
+    let mut gathered = published();
+    gathered.memory.verified = None;
+    let program = gathered.program.clone();
+    edit_bootstrap(&mut gathered, |secret| {
+        secret.meta.annotations.insert(names::PROGRAM.into(), program);
+    });
+    assert!(matches!(plan(&gathered).unwrap().step, Step::Keep(_)));
+}
+
+#[test]
 fn only_a_restart_compares_documents_before_it_publishes() {
     let mut gathered = published();
     gathered.memory.verified = None;
