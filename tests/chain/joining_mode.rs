@@ -208,6 +208,30 @@ async fn accounts_of_the_namespace_ask_for_client_certificates_of_kubelets_only(
             }
         }
     }
+    // The API server takes every text as a name.
+    let longest = "n".repeat(253);
+    for (name, generated, allowed) in [
+        (Some("node-csr-Ab_9-"), None, true),
+        (Some(longest.as_str()), None, true),
+        (None, Some("csr-"), true),
+        (Some(&*format!("{longest}n")), None, false),
+        (Some("x y"), None, false),
+        (Some("x?y"), None, false),
+        (None, Some(&*format!("{longest}n")), false),
+        (None, Some("<"), false),
+    ] {
+        let mut request = node("named", KUBELET_SIGNER, &["client auth"])?;
+        (request.metadata.name, request.metadata.generate_name) =
+            (name.map(str::to_owned), generated.map(str::to_owned));
+        let created = requests(&world, &machine.kubelet_token)?
+            .create(&PostParams::default(), &request)
+            .await;
+        let is_as_wanted = match allowed {
+            true => created.is_ok(),
+            false => is_forbidden(created),
+        };
+        ensure!(is_as_wanted, "{name:?} {generated:?}");
+    }
     // Others are none of its business.
     let all = Api::<CertificateSigningRequest>::all(world.client.clone());
     for (n, (signer, usages, _)) in wanted.iter().enumerate() {

@@ -547,6 +547,60 @@ async fn values_win_where_the_chart_sets_the_same_field() -> Result<()> {
     Ok(())
 }
 
+/// A policy of the site may need labels, an identity of the cloud annotations, and support a flag that has no value of its own.
+#[tokio::test]
+async fn pods_take_what_a_site_adds_and_run_on_new_clusters() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let values = [
+        "--set-string=podLabels.team=nodes,podLabels.app\\.kubernetes\\.io/component=other",
+        "--set-string=serviceAccountAnnotations.role=1e3,extraEnv[0].name=TZ,extraEnv[0].value=1",
+        "--set-string=oscController.extraArgs={--listen=127.0.0.1:9}",
+    ];
+    let objects = helm.template("one", "osm", &values).await?;
+    let named = |kind: &str, name: &str| {
+        let found = objects
+            .iter()
+            .find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
+        found.with_context(|| format!("{kind} {name}"))
+    };
+    for service in [
+        "osp-controller",
+        "osc-controller",
+        "secret-syncer",
+        "csr-approver",
+    ] {
+        let name = format!("one-{service}");
+        let template = &named("Deployment", &name)?["spec"]["template"];
+        let labels = &template["metadata"]["labels"];
+        assert_eq!(
+            (&labels["team"], &labels["app.kubernetes.io/component"]),
+            (&json!("nodes"), &json!(service))
+        );
+        let container = &template["spec"]["containers"][0];
+        let environment = container["env"].as_array().context("env")?;
+        assert_eq!(environment.last(), Some(&json!({"name": "TZ", "value": "1"})));
+        let arguments = container["args"].as_array().context("args")?;
+        let is_added = arguments.contains(&json!("--listen=127.0.0.1:9"));
+        assert_eq!(is_added, service == "osc-controller");
+        assert_eq!(
+            named("ServiceAccount", &name)?["metadata"]["annotations"]["role"],
+            "1e3"
+        );
+        let tolerated: Vec<&str> = template["spec"]["tolerations"]
+            .as_array()
+            .context("tolerations")?
+            .iter()
+            .filter_map(|toleration| toleration["key"].as_str())
+            .collect();
+        let taints = [
+            "node-role.kubernetes.io/control-plane",
+            "node.cloudprovider.kubernetes.io/uninitialized",
+        ];
+        assert_eq!(tolerated, taints);
+    }
+    Ok(())
+}
+
 /// Settings that are refused make every replica unready; nodes can be drained all the same.
 #[tokio::test]
 async fn replicas_go_one_at_a_time_unless_they_are_not_ready() -> Result<()> {
@@ -712,7 +766,8 @@ fn whole(value: &Value) -> bool {
 const LIKE_NUMBERS: &[&str] = &[
     "--set-string=settingsConfigMap.name=007,image.pullSecrets={123},image.tag=1e3,priorityClassName=true,installation=1",
     "--set-json=log.filter=\"info: # x\"",
-    "--set-string=profileNamespaces={1e3},poolSettingsNamespaces={1e3},commonLabels.team=true,podAnnotations.a=1e3",
+    "--set-string=profileNamespaces={1e3},poolSettingsNamespaces={1e3},commonLabels.team=true,podAnnotations.a=1e3,podLabels.a=1e3",
+    "--set-string=serviceAccountAnnotations.a=true,extraEnv[0].name=A,extraEnv[0].value=1e3",
     "--set-string=machineDeploymentNamespaces={1e3,true}",
     "--set-string=nodeSelector.a=true,metrics.podMonitor.create=always,networkPolicy.apiServerCIDRs={::/0}",
     "--set=networkPolicy.enabled=true",

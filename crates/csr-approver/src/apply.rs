@@ -84,12 +84,14 @@ pub async fn apply(state: &State, now: Timestamp, plan: Plan) -> Results {
                 outcome,
             }),
             Err(error) => {
-                let is_answer = match &error {
-                    RequestError::Failed { source, .. } => matches!(**source, kube::Error::Api(_)),
-                    _ => true,
+                let is_unanswered = match &error {
+                    RequestError::Failed { source, .. } => {
+                        matches!(**source, kube::Error::Service(_) | kube::Error::HyperError(_))
+                    }
+                    _ => false,
                 };
                 results.failure.get_or_insert(error);
-                if !is_answer {
+                if is_unanswered {
                     break;
                 }
             }

@@ -17,6 +17,9 @@ use crate::verdict::Denial;
 /// `staging/src/k8s.io/apiserver/pkg/authentication/user/user.go`: `CredentialIDKey`).
 const TOKEN_ID: &str = "authentication.kubernetes.io/credential-id";
 
+/// The longest name of a request in bytes, as of other objects.
+const MAX_NAME_BYTES: usize = 253;
+
 /// A pending request of one of our requesters.
 #[derive(Debug)]
 pub struct Request {
@@ -36,8 +39,9 @@ pub struct Request {
 }
 
 impl Request {
-    /// `None`: it is decided, being deleted, or none of ours.
+    /// `None`: it is decided, being deleted, or none of ours. Nor is one whose name no kubelet gives: the API server takes every text.
     pub fn of(object: CertificateSigningRequest) -> Option<Self> {
+        let name = object.metadata.name.filter(|name| is_plain(name))?;
         if object.metadata.deletion_timestamp.is_some() {
             return None;
         }
@@ -68,7 +72,7 @@ impl Request {
         }
         pem.shrink_to_fit();
         Some(Self {
-            name: object.metadata.name?,
+            name,
             uid: object.metadata.uid?,
             resource_version: object.metadata.resource_version?,
             created: created.unwrap_or_default(),
@@ -129,6 +133,12 @@ impl Request {
     pub fn node_if_read(&self) -> Option<&str> {
         self.asked.get().and_then(|_| self.node())
     }
+}
+
+/// Whether the name is short, and can stand in a path as it is. Old kubelets use capitals and `_`, too.
+fn is_plain(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    name.len() <= MAX_NAME_BYTES && name.bytes().all(is_allowed)
 }
 
 /// As kube-controller-manager judges it (Kubernetes, `pkg/apis/certificates/helpers.go`: `ValidateKubeletClientCSR`), and no more.
@@ -307,6 +317,25 @@ mod tests {
         let large = of(&ByteString(vec![b'a'; 9_000]), "1");
         assert!(large.unread.lock().is_empty());
         assert_eq!(*large.asked(), Err(Denial::Unreadable("it is larger than 8 KiB")));
+    }
+
+    #[tokio::test]
+    async fn only_names_that_kubelets_give_are_taken() {
+        let (request, longest) = (pem("a", &[]), "n".repeat(MAX_NAME_BYTES));
+        for (name, taken) in [
+            ("csr-8gk2x", true),
+            ("node-csr-Ab_9-", true),
+            (longest.as_str(), true),
+            (&format!("{longest}n"), false),
+            ("x y", false),
+            ("x?y", false),
+            ("x#y", false),
+            ("ü", false),
+        ] {
+            let mut object = object(CLIENT_SIGNER, POOL, &CLIENT, &request, json!({}));
+            object.metadata.name = Some(name.to_owned());
+            assert_eq!(Request::of(object).is_some(), taken, "{name}");
+        }
     }
 
     #[tokio::test]

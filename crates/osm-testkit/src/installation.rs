@@ -62,6 +62,15 @@ pub fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<V
     objects
 }
 
+/// An installation as the chart makes it by default, for what is measured.
+#[must_use]
+pub fn as_by_the_chart() -> Installation {
+    Installation {
+        joining: Joining::Approved,
+        ..Installation::default()
+    }
+}
+
 /// Name of the binding by which kube-controller-manager approves whatever `osm-node-bootstrap` asks for.
 pub const NODE_CLIENT_BINDING: &str = "osm:node-client";
 

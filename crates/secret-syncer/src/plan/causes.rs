@@ -402,7 +402,9 @@ mod tests {
             documents_are_of_another_program,
             Cause::Unverified,
             &[
-                ("a new process of an unknown program", |g| g.memory.verified = None),
+                ("a new process of an unknown program", |g| {
+                    g.memory.verified = None
+                }),
                 ("verified with other inputs", |g| {
                     g.memory.verified = Some("other".into())
                 }),

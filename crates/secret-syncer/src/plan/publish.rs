@@ -221,7 +221,10 @@ impl Publish {
         tokens: &Tokens,
         bound_to: String,
     ) -> BTreeMap<String, String> {
-        let program = self.program.clone().map(|program| (names::PROGRAM.to_owned(), program));
+        let program = self
+            .program
+            .clone()
+            .map(|program| (names::PROGRAM.to_owned(), program));
         let others = [
             (
                 names::MACHINE_DEPLOYMENT_REVISION.to_owned(),

@@ -47,7 +47,7 @@ pub async fn profile(progress: Progress, binaries: &Path, pools: usize) -> Resul
     let plane = ControlPlane::start(Options::default()).await?;
     installation::prepare(
         &plane,
-        &osm_api::rbac::Installation::default(),
+        &installation::as_by_the_chart(),
         &osm_api::rbac::ClusterKind::ALL,
     )
     .await?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use osm_api::names;
-use osm_api::rbac::{ClusterKind, Installation, Service};
+use osm_api::rbac::{ClusterKind, Service};
 use osm_testkit::installation::{self, Installed};
 use osm_testkit::process::{self, ScratchDir};
 use osm_testkit::{ControlPlane, procfs, wait_for};
@@ -121,11 +121,11 @@ impl Contender {
     pub async fn start(&self, plane: &ControlPlane, replicas: usize) -> Result<Running> {
         let mut running = match self {
             Self::Services(binaries) => {
-                let installed = Installed::install(plane, Installation::default(), binaries).await?;
+                let installed = Installed::install(plane, installation::as_by_the_chart(), binaries).await?;
                 Running::Services { installed, replicas }
             }
             Self::Program(program) => {
-                installation::prepare(plane, &Installation::default(), &ClusterKind::ALL).await?;
+                installation::prepare(plane, &installation::as_by_the_chart(), &ClusterKind::ALL).await?;
                 if program.plain_configs {
                     plain_configs(plane).await?;
                 }
