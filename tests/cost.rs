@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
+use osm_api::rbac::Service;
 use osm_api::{OperatingSystemConfig, OperatingSystemProfile};
 use osm_testkit::control_plane::AuditLog;
 use osm_testkit::cost::{Cost, until_quiet};
@@ -28,6 +29,14 @@ const NAMESPACE: &str = "kube-system";
 
 /// Pools that go through all changes.
 const POOLS: [&str; 3] = ["pool-a", "pool-b", "pool-c"];
+
+/// Requests that services send for a pool, and not for a list.
+const PER_POOL: [&str; 4] = [
+    "get operatingsystemconfigs",
+    "get secrets",
+    "patch operatingsystemconfigs/status",
+    "update secrets",
+];
 
 /// The first pool of an installation. secret-syncer asks only for it what tokens of all pools may do.
 const FIRST: &str = "pool-0";
@@ -119,6 +128,16 @@ impl World {
         .map_err(|error| error.context(self.installed.logs()))
     }
 
+    /// Kills all services and starts them again. Returns what that costs.
+    async fn restart(&mut self) -> Result<Cost> {
+        for service in Service::ALL {
+            self.installed.kill9(service)?;
+        }
+        self.installed.start_all().await?;
+        self.installed.ready(DEADLINE).await?;
+        self.cost().await
+    }
+
     /// What the services sent since the last call.
     async fn cost(&mut self) -> Result<Cost> {
         Ok(Cost::of(&until_quiet(&mut self.log, DEADLINE, || Ok(())).await?))
@@ -138,6 +157,13 @@ async fn a_pool_costs_no_more_than_recorded() -> Result<()> {
         world.patch(pool, 3, json!({})).await?;
         add(&mut now, "revision", world.cost().await?);
     }
+    let restarted = world.restart().await?;
+    let reads: Vec<_> = restarted
+        .requests
+        .iter()
+        .filter(|(kind, _)| PER_POOL.contains(&kind.as_str()))
+        .collect();
+    ensure!(reads.is_empty(), "a restart without any change sends {reads:?}");
     for pool in POOLS {
         world.delete(pool).await?;
         add(&mut now, "deleted", world.cost().await?);

@@ -79,4 +79,11 @@ mod tests {
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
         );
     }
+
+    #[test]
+    fn what_is_read_in_parts_has_the_digest_of_the_whole() {
+        let whole = vec![7; 200_000];
+        assert_eq!(sha256_hex_of(whole.as_slice()).unwrap(), sha256_hex(&whole));
+        assert_eq!(sha256_hex_of([].as_slice()).unwrap(), sha256_hex(b""));
+    }
 }

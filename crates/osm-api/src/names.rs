@@ -90,7 +90,7 @@ pub const INPUTS_MAC: &str = "operatingsystemmanager.k8c.io/inputs-mac";
 /// Annotation on a bootstrap Secret: MAC of its document with placeholders for the tokens.
 pub const DOCUMENT_MAC: &str = "operatingsystemmanager.k8c.io/document-mac";
 /// Annotation on a bootstrap Secret: which program filled in its documents, as the start of the SHA-256 of the program's file. Another
-/// program may fill them in differently. The seal does not cover it, so that it depends on what is published and not on who published it.
+/// program may fill them in differently. The seal does not cover it.
 pub const PROGRAM: &str = "operatingsystemmanager.k8c.io/program";
 /// Annotation on a bootstrap Secret: MAC of its document and of the other annotations that decisions depend on.
 pub const CONTENT_MAC: &str = "operatingsystemmanager.k8c.io/content-mac";

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
-use http::HeaderValue;
 use http::header::ACCEPT_ENCODING;
+use http::{HeaderValue, Uri};
 use kube::api::{ListParams, WatchParams};
 use kube::core::{Request, Status};
 use kube::{Client, Config, Resource};
@@ -77,7 +77,8 @@ pub enum Error {
 #[derive(Clone)]
 pub(crate) struct Selection {
     pub(crate) client: Client,
-    /// Changes when the client uses another configuration. A watch then starts again, so that nothing depends on the previous one.
+    /// Changes when the client uses another configuration. Nothing then depends on the previous one: a watch starts again. Of another
+    /// address, everything is listed: a cluster that was restored from a backup may not have reached the version that is known.
     pub(crate) changes: watch::Receiver<Arc<Config>>,
     /// Bounds the lists that are read from this cluster at the same time.
     pub(crate) lists: Arc<Semaphore>,
@@ -112,6 +113,7 @@ enum State {
         version: String,
         lines: Lines,
         since: Instant,
+        server: Uri,
     },
 }
 
@@ -152,7 +154,8 @@ where
                 version,
                 lines,
                 since,
-            } => self.line(version, lines, since, show).await,
+                server,
+            } => self.line(version, lines, (since, server), show).await,
         }
     }
 
@@ -200,13 +203,14 @@ where
     }
 
     async fn watch(&mut self, version: String) -> Result<(), Error> {
-        self.selection.changes.mark_unchanged();
+        let server = self.selection.changes.borrow_and_update().cluster_url.clone();
         let lines = self.selection.lines(&version).await;
         self.state = State::Known(version.clone());
         self.state = State::Watching {
             version,
             lines: lines?,
             since: Instant::now(),
+            server,
         };
         Ok(())
     }
@@ -215,14 +219,15 @@ where
         &mut self,
         version: String,
         mut lines: Lines,
-        since: Instant,
+        (since, server): (Instant, Uri),
         show: &mut (impl FnMut(Event<'_, K>) + Send),
     ) -> Result<(), Error> {
         let mut line = Vec::new();
         let read = tokio::select! {
             biased;
             Ok(()) = self.selection.changes.changed() => {
-                self.state = State::Known(version);
+                let is_same = self.selection.changes.borrow().cluster_url == server;
+                self.state = if is_same { State::Known(version) } else { State::Start };
                 return Ok(());
             }
             read = tokio::time::timeout(MAX_SILENCE, lines.read_until(b'\n', &mut line)) => read,
@@ -278,6 +283,7 @@ where
             version,
             lines,
             since,
+            server,
         };
         Ok(())
     }

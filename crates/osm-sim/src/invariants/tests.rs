@@ -341,6 +341,17 @@ fn a_retired_pool_is_undone_wholly_and_credentials_first() {
     history.provisioning(What::Deleted, "one");
     history.broke(&[Invariant::Kept]);
 
+    // A repair that began before the pool went makes anew what was damaged.
+    let mut history = History::published();
+    history.made(What::Added, "RoleBinding", "binding", json!({}));
+    history
+        .observer
+        .interferes("RoleBinding", "binding", "", What::Modified);
+    history.made(What::Modified, "RoleBinding", "binding", json!({"subjects": []}));
+    history.pool(What::Deleted, "1");
+    history.made(What::Deleted, "RoleBinding", "binding", json!({}));
+    history.broke(&[]);
+
     let mut history = History::published();
     history.pool(What::Deleted, "1");
     history.observer.settled(history.now);

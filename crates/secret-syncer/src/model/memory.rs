@@ -1,6 +1,7 @@
 //! What a process remembers of one OperatingSystemConfig between two reconciles. Decisions take it as input.
 //!
-//! Losing it is harmless: after a restart the documents are compared once more, and waiting and failing start to count anew.
+//! Losing it is harmless: after a restart the documents of other builds are compared once more, and waiting and failing start to count
+//! anew.
 
 use jiff::Timestamp;
 use osm_render::LateValues;
@@ -9,8 +10,8 @@ use crate::model::tokens::{Issued, Tokens};
 
 #[derive(Clone, Default)]
 pub struct PoolMemory {
-    /// MAC of the inputs whose documents this process has compared with what is published.
-    pub verified: Option<String>,
+    /// The documents that this process has compared with what it would publish, or has published.
+    pub verified: Option<Verified>,
     /// The values that were last available, so that credentials are renewed while a source is missing.
     pub last_values: Option<LateValues>,
     /// Since when there has been nothing to publish.
@@ -23,6 +24,15 @@ pub struct PoolMemory {
     pub tokens: Option<KeptTokens>,
     /// Name of a Secret of ours that an object of another owner holds.
     pub foreign_secret: Option<String>,
+}
+
+/// Documents, and what they are made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// As the annotation [`osm_api::names::INPUTS_MAC`].
+    pub inputs_mac: String,
+    /// As the annotation [`osm_api::names::DOCUMENT_MAC`].
+    pub document_mac: String,
 }
 
 /// Publishes in quick succession because something was altered, missing or due.

@@ -1,4 +1,5 @@
-//! The seal on a bootstrap Secret: a MAC over its document and the annotations that decisions rest on.
+//! The seal on a bootstrap Secret: a MAC over its document and the annotations that decisions rest on. One is left out:
+//! [`names::PROGRAM`] only decides whether documents are compared before they are renewed, and whoever alters it delays no more than that.
 
 use std::collections::BTreeMap;
 

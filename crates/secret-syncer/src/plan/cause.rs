@@ -3,7 +3,7 @@
 /// Value of the label `cause` of the metric `publishes_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// The documents have not been compared since this process started; perhaps nothing is to be done.
+    /// Another program filled in the documents, and this process has not compared them yet; perhaps nothing is to be done.
     Unverified,
     Missing,
     NewContent,

@@ -121,7 +121,14 @@ fn documents_are_of_another_program(input: &Input<'_>) -> Option<Cause> {
     let Gathered { memory, program, .. } = input.gathered;
     let made_by = input.bootstrap()?.meta.annotation(names::PROGRAM);
     let is_own = made_by.is_some_and(|made_by| !program.is_empty() && made_by == program);
-    let is_verified = memory.verified.as_deref() == Some(input.wanted.as_ref()?.inputs_mac);
+    let (document, wanted) = (
+        input.bootstrap()?.meta.annotation(names::DOCUMENT_MAC),
+        input.wanted.as_ref()?,
+    );
+    // While versions run side by side, another one may have published since.
+    let is_verified = memory.verified.as_ref().is_some_and(|verified| {
+        verified.inputs_mac == wanted.inputs_mac && Some(verified.document_mac.as_str()) == document
+    });
     because(Cause::Unverified, !is_own && !is_verified)
 }
 
@@ -406,7 +413,10 @@ mod tests {
                     g.memory.verified = None
                 }),
                 ("verified with other inputs", |g| {
-                    g.memory.verified = Some("other".into())
+                    g.memory.verified.as_mut().unwrap().inputs_mac = "other".into()
+                }),
+                ("published by another program since", |g| {
+                    edit_bootstrap(g, |s| annotate(s, names::DOCUMENT_MAC, "other"))
                 }),
                 ("a new process of another program", |g| {
                     g.memory.verified = None;

@@ -14,6 +14,7 @@ use crate::model::existing::ExistingObjects;
 use crate::model::gathered::{Clusters, Gathered, OrphanBudget};
 use crate::model::hmac_key::HmacKey;
 use crate::model::memory::PoolMemory;
+use crate::model::memory::Verified;
 use crate::model::seal::seal;
 use crate::model::view::{BindingView, ConfigView, Meta, RoleView, SecretView};
 
@@ -128,6 +129,7 @@ pub fn published() -> Gathered {
         (names::MACHINE_DEPLOYMENT_REVISION, "1"),
         (names::INPUTS_MAC, inputs.as_str()),
         (names::PUBLISHED_FROM, "config-uid/3"),
+        (names::DOCUMENT_MAC, "mac"),
         (names::PROVISIONING_SECRET, "document"),
         (names::BOUND_TO, "account-uid/node-account/document-uid"),
         (names::EXPIRES, &expires),
@@ -136,7 +138,10 @@ pub fn published() -> Gathered {
     let mut bootstrap = meta("pool-kube-system-bootstrap-config", &annotations);
     let sealed = seal(&gathered.key, "content", &bootstrap.annotations);
     bootstrap.annotations.insert(names::CONTENT_MAC.into(), sealed);
-    gathered.memory.verified = Some(inputs);
+    gathered.memory.verified = Some(Verified {
+        inputs_mac: inputs,
+        document_mac: "mac".into(),
+    });
     gathered.existing = ExistingObjects {
         bootstrap: Some(Arc::new(SecretView {
             meta: bootstrap,

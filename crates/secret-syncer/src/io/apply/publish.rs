@@ -14,7 +14,7 @@ use crate::io::syncer::Syncer;
 use crate::io::tokens;
 use crate::model::documents::{DocumentError, Documents};
 use crate::model::gathered::Gathered;
-use crate::model::memory::PoolMemory;
+use crate::model::memory::{PoolMemory, Verified};
 use crate::model::token_binding::{bound_to, bound_to_kubeconfig};
 use crate::model::view::{ConfigView, Meta};
 use crate::plan::adoption::WellKnown;
@@ -54,7 +54,10 @@ pub async fn publish(
     };
     if let Content::Config { .. } = publish.content {
         syncer.memory.edit(&gathered.name, |memory| {
-            memory.verified = Some(publish.inputs_mac.clone())
+            memory.verified = Some(Verified {
+                inputs_mac: publish.inputs_mac.clone(),
+                document_mac: documents.document_mac.clone(),
+            })
         });
     }
     Ok(published)
