@@ -398,10 +398,13 @@ async fn clouds_differ_in_the_names_of_their_nodes() -> Result<()> {
     Ok(())
 }
 
-/// How many requests a flood has. `OSM_FLOOD=10000` is that of the issue.
+/// Pending requests that csr-approver keeps of one requester, as docs/limits.md says.
+const KEPT_OF_REQUESTER: usize = 1_000;
+
+/// How many requests a flood has: half of them stay pending, which is more than csr-approver keeps of one requester.
 fn flood() -> usize {
     let wanted = std::env::var("OSM_FLOOD").ok();
-    wanted.and_then(|number| number.parse().ok()).unwrap_or(500)
+    wanted.and_then(|number| number.parse().ok()).unwrap_or(2_400)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -480,6 +483,14 @@ async fn a_flood_of_one_token_delays_no_other_pool() -> Result<()> {
         check(denied.parse::<f64>()? >= expected)
     })
     .await?;
+    if count > 2 * KEPT_OF_REQUESTER {
+        let (_, metrics) = world.installed.get(Service::CsrApprover, "/metrics").await?;
+        let forgotten = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("osm_joining_requests_forgotten_total "))
+            .context("the metric")?;
+        ensure!(forgotten != "0", "more requests are kept than the bound");
+    }
     let peak = world.installed.process(Service::CsrApprover)?.usage()?.peak_rss >> 20;
     println!("csr-approver had {peak} MiB at the most");
     Ok(())
@@ -584,8 +595,8 @@ async fn a_certificate_comes_at_once() -> Result<()> {
         times.push(began.elapsed());
     }
     times.sort_unstable();
-    let (median, p99) = (times[REQUESTS / 2], times[REQUESTS - 1]);
-    println!("from request to certificate: median {median:?}, p99 {p99:?}");
+    let (median, slowest) = (times[REQUESTS / 2], times[REQUESTS - 1]);
+    println!("from request to certificate: median {median:?}, slowest of {REQUESTS} {slowest:?}");
     assert!(median < Duration::from_secs(2), "{median:?}");
     // The certificate may come before csr-approver has the answer to its own write.
     let line = format!("osm_joining_approval_seconds_count {REQUESTS}\n");
