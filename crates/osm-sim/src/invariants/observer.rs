@@ -44,6 +44,8 @@ struct Pool {
     name: String,
     uid: String,
     lives: bool,
+    /// Somebody had damaged an object of it when it went.
+    was_damaged: bool,
     /// Every revision that it has had, in order; empty text: none yet.
     revisions: Vec<String>,
     /// Where in `revisions` its bootstrap Secret and its config are.
@@ -343,6 +345,7 @@ impl Observer {
             name: text(object, "/metadata/name").to_owned(),
             uid: text(object, "/metadata/uid").to_owned(),
             lives: true,
+            was_damaged: false,
             revisions: vec![String::new()],
             reached: BTreeMap::new(),
         });
@@ -353,11 +356,11 @@ impl Observer {
 
     fn pool_is_gone(&mut self, object: &Value) {
         let id = pool_id(object);
+        let was_damaged = self.excused.remove(&id).is_some();
         if let Some(pool) = self.pools.get_mut(&id) {
-            pool.lives = false;
+            (pool.lives, pool.was_damaged) = (false, was_damaged);
         }
         self.probes.retain(|probe| probe.pool != id);
-        self.excused.remove(&id);
     }
 
     fn config_is_there(&mut self, at: Timestamp, object: &Value) {
@@ -502,7 +505,7 @@ impl Observer {
                     && namespace == CLOUD_INIT_SETTINGS
                     && label(object, names::POOL) == id
             });
-            if kind != "ServiceAccount" && account && !self.excused.contains_key(&id) {
+            if kind != "ServiceAccount" && account && !pool.was_damaged {
                 let what = format!("{kind} {name} of a retired pool was deleted before its ServiceAccount");
                 self.broken(at, Invariant::Kept, what);
             }
