@@ -539,6 +539,11 @@ async fn values_win_where_the_chart_sets_the_same_field() -> Result<()> {
     };
     let annotations = &of("Deployment")?["spec"]["template"]["metadata"]["annotations"];
     assert_eq!(annotations["prometheus.io/scrape"], "false");
+    assert!(annotations["prometheus.io/port"].is_null(), "not scraped twice");
+    let annotated = helm.template("one", "osm", &values[..1]).await?;
+    let deployment = annotated.iter().find(|object| object["kind"] == "Deployment");
+    let annotations = &deployment.context("one")?["spec"]["template"]["metadata"]["annotations"];
+    assert_eq!(annotations["prometheus.io/scrape"], "false");
     assert_eq!(annotations["prometheus.io/port"], "8080");
     assert_eq!(of("PodMonitor")?["metadata"]["labels"]["release"], "prometheus");
     assert_eq!(of("ConfigMap")?["metadata"]["labels"]["release"], "all");

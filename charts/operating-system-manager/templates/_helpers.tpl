@@ -64,6 +64,14 @@ true
 {{- end -}}
 {{- end -}}
 
+{{- define "osm.hasPodMonitor" -}}
+{{- $create := .Values.metrics.podMonitor.create -}}
+{{- $known := .Capabilities.APIVersions.Has "monitoring.coreos.com/v1/PodMonitor" -}}
+{{- if and (ne .Values.topology "worker") (or (eq $create "always") (and (eq $create "auto") $known)) -}}
+true
+{{- end -}}
+{{- end -}}
+
 {{- define "osm.image" -}}
 {{- $values := get .root.Values .key -}}
 {{- $image := printf "%s/%s" (.root.Values.image.repository | trimSuffix "/") .service -}}

@@ -174,7 +174,10 @@ fn decide(mut gathered: Gathered) -> Plan {
 
 fn published_again(plan: &Plan) -> &Publish {
     match &plan.step {
-        Step::Publish(publish) if matches!(publish.content, Content::Published(_)) => publish,
+        Step::Publish(publish) if matches!(publish.content, Content::Published(_)) => {
+            assert_eq!(publish.program, None, "another program may have filled in a part");
+            publish
+        }
         other => panic!("{other:?}"),
     }
 }

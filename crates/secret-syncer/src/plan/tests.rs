@@ -899,6 +899,7 @@ fn only_a_restart_compares_documents_before_it_publishes() {
         (publish.causes, publish.unless),
         (vec![Cause::Unverified], Some(unless))
     );
+    assert_eq!(publish.program.as_deref(), Some("program"));
     gathered.existing.role = None;
     let Step::Publish(publish) = plan(&gathered).unwrap().step else {
         panic!()
