@@ -187,7 +187,7 @@ impl Observer {
             }
             if !is_accepted {
                 refused.push(probe);
-            } else if probe.current {
+            } else if probe.current && self.opens_something(probe) {
                 *accepted.entry(probe.pool.as_str()).or_default() += 1;
             }
         }
@@ -327,6 +327,14 @@ impl Observer {
         let user_data = (self.parse)(String::from_utf8(document(secret)?).ok()?).ok()?;
         let provisioning = document(self.made("Secret", &user_data.provisioning_secret)?)?;
         Some((user_data, provisioning))
+    }
+
+    /// Whether the object is there that this credential opens: its holder may be allowed to fetch what somebody has deleted.
+    fn opens_something(&self, probe: &CredentialProbe) -> bool {
+        match &probe.purpose {
+            Purpose::Fetch(secret) => self.made("Secret", secret).is_some(),
+            Purpose::Join => true,
+        }
     }
 
     fn made(&self, kind: &str, name: &str) -> Option<&Value> {

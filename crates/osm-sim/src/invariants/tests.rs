@@ -421,6 +421,14 @@ fn interference_is_excused_until_it_is_put_right() {
     history.observer.ask(history.now, |_| false);
     history.broke(&[Invariant::Reachable; 2]);
 
+    // A pool is not good while a document is missing, although its tokens may fetch it.
+    let mut history = History::published();
+    history.observer.interferes("Secret", "one", "", What::Deleted);
+    history.provisioning(What::Deleted, "one");
+    history.ask();
+    history.observer.ask(history.now, |_| false);
+    history.broke(&[]);
+
     // Only the next change is excused, and only what was named.
     let mut history = History::published();
     history
