@@ -235,7 +235,13 @@ async fn the_token_in_the_document_opens_the_kubeconfig_and_the_documents_and_no
         assert!(!config.contains(token.as_str()) && !logs.contains(token.as_str()));
     }
 
-    // A process that starts compares the documents, and writes nothing.
+    // A process that starts compares the documents of another program, and writes nothing.
+    let secrets: Api<Secret> = Api::namespaced(world.client.clone(), CLOUD_INIT_SETTINGS);
+    let another = json!({"metadata": {"annotations": {names::PROGRAM: "another"}}});
+    let bootstrap = names::bootstrap_secret_name("p", "kube-system");
+    secrets
+        .patch(&bootstrap, &PatchParams::default(), &Patch::Merge(&another))
+        .await?;
     let before = state(&world).await?;
     world.installed.kill9(Service::SecretSyncer)?;
     let events = world.plane.audit_events()?.len();
