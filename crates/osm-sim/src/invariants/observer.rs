@@ -205,6 +205,11 @@ impl Observer {
             .map(|(pool, _)| pool.clone())
             .collect();
         for probe in refused {
+            if !self.opens_something(probe) {
+                // That the object is gone was judged when it went.
+                self.probes.retain(|known| known != probe);
+                continue;
+            }
             if !self.excused.contains_key(&probe.pool) {
                 let (invariant, since) = match probe.current {
                     true => (Invariant::Reachable, "which it holds"),

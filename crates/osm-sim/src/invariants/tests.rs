@@ -428,6 +428,14 @@ fn interference_is_excused_until_it_is_put_right() {
     history.ask();
     history.observer.ask(history.now, |_| false);
     history.broke(&[]);
+    // Nor may anybody fetch it later.
+    history.provisioning(What::Added, "two");
+    history.bootstrap(What::Modified, "1", "two");
+    history.ask();
+    history
+        .observer
+        .ask(history.now, |probe| probe.purpose != Purpose::Fetch("one".into()));
+    history.broke(&[]);
 
     // Only the next change is excused, and only what was named.
     let mut history = History::published();
