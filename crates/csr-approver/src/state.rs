@@ -118,8 +118,8 @@ impl Inner {
         Api::namespaced(self.cluster.worker.client.clone(), self.cluster.namespace())
     }
 
-    /// Whether to remember this request, which is new. Within the bounds it is not even read. Of a flood, only requests for machines that have yet to join are kept beyond the bounds, and those
-    /// of one requester no further than twice its bound.
+    /// Whether to remember this request, which is new. Within the bounds it is not even read. Of a flood, only requests for machines that
+    /// have yet to join are kept beyond the bounds, and those of one requester no further than twice its bound.
     pub fn is_kept(&self, request: &Request) -> bool {
         let of_requester = self.requests.group_len(&request.requester.to_string());
         let is_awaited = || {

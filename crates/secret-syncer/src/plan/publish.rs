@@ -98,8 +98,10 @@ impl Target<'_> {
     }
 
     fn program(&self, gathered: &Gathered) -> Option<String> {
-        let program = Some(gathered.program.clone()).filter(|program| !program.is_empty());
-        program.filter(|_| matches!(self, Self::New { .. }))
+        match self {
+            Self::New { .. } if !gathered.program.is_empty() => Some(gathered.program.clone()),
+            _ => None,
+        }
     }
 
     fn inputs_mac(&self) -> &str {

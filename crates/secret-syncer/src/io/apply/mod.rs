@@ -13,9 +13,12 @@ pub mod well_known;
 
 use std::time::Duration;
 
+use osm_api::OperatingSystemConfig;
 use osm_api::condition::Verdict;
 use osm_api::config::Published;
+use osm_runtime::RequestError;
 use osm_runtime::queue::Priority;
+use osm_runtime::request::failed;
 
 use crate::io::apply::orphans::OrphanOutcome;
 use crate::io::clients;
@@ -23,11 +26,26 @@ use crate::io::error::ApplyError;
 use crate::io::syncer::Syncer;
 use crate::model::gathered::Gathered;
 use crate::model::key::Key;
+use crate::model::view::ConfigView;
 use crate::plan::cause::Cause;
 use crate::plan::steps::{Plan, Step};
 
 /// In errors.
 const CONFIG: &str = "the OperatingSystemConfig";
+
+/// The config as it is now, whole and as decisions see it. The cache learns of it, too.
+///
+/// # Errors
+/// A request that failed.
+async fn live_config(
+    syncer: &Syncer,
+    name: &str,
+) -> Result<(OperatingSystemConfig, ConfigView), RequestError> {
+    let config = syncer.clients.configs().get(name).await.map_err(failed(CONFIG))?;
+    syncer.wrote_config(config.clone());
+    let view = ConfigView::of(config.clone());
+    Ok((config, view))
+}
 
 /// What was done, for the report.
 #[derive(Debug)]

@@ -3,11 +3,10 @@
 use osm_api::config::Published;
 use osm_api::{OperatingSystemConfig, content, names};
 use osm_runtime::RequestError;
-use osm_runtime::request::failed;
 
 use crate::io::apply::filled::Filled;
 use crate::io::apply::provisioning::Promise;
-use crate::io::apply::{CONFIG, identity, kubeconfig_secret, provisioning, well_known};
+use crate::io::apply::{CONFIG, identity, kubeconfig_secret, live_config, provisioning, well_known};
 use crate::io::clients;
 use crate::io::error::ApplyError;
 use crate::io::syncer::Syncer;
@@ -68,9 +67,8 @@ pub async fn publish(
 /// # Errors
 /// A conflict where it may not be published as planned any more.
 async fn fetch(syncer: &Syncer, name: &str, publish: &Publish) -> Result<OperatingSystemConfig, ApplyError> {
-    let config = syncer.clients.configs().get(name).await.map_err(failed(CONFIG))?;
-    syncer.wrote_config(config.clone());
-    confirm(publish, &ConfigView::of(config.clone()))?;
+    let (config, view) = live_config(syncer, name).await?;
+    confirm(publish, &view)?;
     Ok(config)
 }
 

@@ -14,13 +14,13 @@ use osm_runtime::error::is_code;
 use osm_runtime::request::failed;
 use serde::de::DeserializeOwned;
 
-use crate::io::apply::CONFIG;
+use crate::io::apply::{CONFIG, live_config};
 use crate::io::caches::key;
 use crate::io::error::ApplyError;
 use crate::io::syncer::Syncer;
 use crate::model::existing::ExistingObjects;
 use crate::model::gathered::Gathered;
-use crate::model::view::{self, BindingView, ConfigView, RoleView, SecretView};
+use crate::model::view::{self, BindingView, RoleView, SecretView};
 use crate::plan::steps::Unseen;
 
 /// Deletes everything: the ServiceAccount first, which revokes the pool's tokens; then the documents, which revokes
@@ -73,14 +73,7 @@ async fn objects(syncer: &Syncer, objects: &ExistingObjects) -> Result<(), Apply
 /// # Errors
 /// A conflict if the config is another one, and requests that failed.
 pub async fn confirm(syncer: &Syncer, gathered: &Gathered) -> Result<(), ApplyError> {
-    let config = syncer
-        .clients
-        .configs()
-        .get(&gathered.name)
-        .await
-        .map_err(failed(CONFIG))?;
-    syncer.wrote_config(config.clone());
-    let config = ConfigView::of(config);
+    let (_, config) = live_config(syncer, &gathered.name).await?;
     let is_same = gathered
         .config
         .as_ref()
