@@ -124,11 +124,18 @@ async fn an_object_that_is_too_deep_is_reported_and_affects_no_other() -> Result
     world.event(NAMESPACE, "by-hand", "ObjectUnreadable").await?;
     counts(&world, Service::OscController, "operatingsystemconfigs").await?;
     counts(&world, Service::SecretSyncer, "operatingsystemconfigs").await?;
-    wait_for("the config to be restored", DEADLINE, async || {
-        let config = world.config("first").await?;
-        check(config.spec.provisioning_config.modules.is_none())
-    })
-    .await?;
+    // Over one of ours, also where that is all that its spec has too much.
+    let deep_only = json!({"spec": {"provisioningConfig": {"modules": {"x": DEEP}}}});
+    for over in [None, Some(deep_only)] {
+        if let Some(over) = over {
+            send(&world.managed, "PATCH", &first, &over, 200).await?;
+        }
+        wait_for("the config to be restored", DEADLINE, async || {
+            let config = world.config("first").await?;
+            check(config.spec.provisioning_config.modules.is_none())
+        })
+        .await?;
+    }
     world.says("first", "Published", true, "Published").await?;
     works(&world, "later").await?;
 

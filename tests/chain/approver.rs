@@ -181,7 +181,7 @@ impl World {
         .map_err(|error| error.context(self.installed.logs()))
     }
 
-    async fn certified(&self, request: &str) -> Result<()> {
+    pub async fn certified(&self, request: &str) -> Result<()> {
         wait_for(&format!("the certificate of {request}"), DEADLINE, async || {
             let status = self.requests().get(request).await?.status.unwrap_or_default();
             check(status.certificate.is_some())

@@ -366,6 +366,15 @@ async fn the_mode_changes_and_changes_back_and_no_machine_is_lost() -> Result<()
     for request in &late {
         assert!(is_pending(&world, request).await?, "{request}");
     }
+    // It approves both: the account of all pools, too, if a pool has such a machine.
+    let of_pool = world.with_set(POOLS[0], String::new()).await?;
+    for machine in &late {
+        world.machine_of(&of_pool, machine).await?;
+    }
+    world.installed.start(Service::CsrApprover).await?;
+    for request in &late {
+        world.certified(request).await?;
+    }
 
     // And back, first step: kube-controller-manager approves again, and tokens of pools still ask where an approver runs.
     bind(&world, Joining::Static, true).await?;

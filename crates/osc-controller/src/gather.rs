@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Api;
@@ -140,7 +141,6 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError>
         (Some(installation), Some(owner)) => pool_settings::lookup(state, owner, installation).await?,
     };
     let profile = match rendered {
-        // A pool without a config reads its profile from the API server each time.
         Some(owner) if full_at.is_none() => profile(state, owner, config.as_deref(), since).await?,
         _ => ProfileLookup::Unnamed,
     };
@@ -276,8 +276,17 @@ async fn profile(
         return Ok(ProfileLookup::Unread { namespace });
     };
     // Machines boot with what a new revision is rendered from for a long time. If its profile was edited just before, the
-    // watch of profiles can lag behind that of MachineDeployments.
+    // watch of profiles can lag behind that of MachineDeployments. A recent read that began after the watch had shown the
+    // revision is new enough, so pools that get a new revision together share it.
     let is_listed = profiles.is_listed();
+    let seen = state
+        .memory
+        .revision_seen(&owner.pool_ref.uid, owner.revision.as_ref());
+    let recent = since.checked_sub(RECENT);
+    let since = seen
+        .max(recent)
+        .filter(|_| seen.is_some() && is_listed)
+        .unwrap_or(since);
     if owner.has_new_revision(config) || !is_listed {
         match refresh(state, profiles, (&namespace, &name), since).await {
             Err(error) if !is_listed && error.reason() == Reason::Forbidden => {
@@ -302,6 +311,9 @@ async fn profile(
         accepted,
     })))
 }
+
+/// A read of a profile that began this long ago can serve further pools.
+const RECENT: Duration = Duration::from_secs(5);
 
 /// Reads the profile from the API server, unless another reconcile has begun to read it after `since`.
 async fn refresh(

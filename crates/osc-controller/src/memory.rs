@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use osm_api::Reason;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::compiled::CompiledProfiles;
 
@@ -13,7 +14,7 @@ use crate::compiled::CompiledProfiles;
 const MAX_REMEMBERED_READS: usize = 1024;
 
 /// When an object was last read from the API server.
-type LastRead = Arc<tokio::sync::Mutex<Option<tokio::time::Instant>>>;
+type LastRead = Arc<tokio::sync::Mutex<Option<Instant>>>;
 
 /// A new revision that waits until osp-controller has validated the newest edit of its profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct Memory {
     pub compiled: CompiledProfiles,
     waiting: Mutex<HashMap<String, Waiting>>,
     last_read: Mutex<HashMap<String, LastRead>>,
+    /// By uid of the MachineDeployment: its revision, and when the watch showed it first.
+    revisions: Mutex<HashMap<String, (Option<String>, Instant)>>,
 }
 
 impl Memory {
@@ -73,6 +76,29 @@ impl Memory {
             Some(waiting) => self.waiting.lock().insert(config.to_owned(), waiting),
             None => self.waiting.lock().remove(config),
         };
+    }
+
+    /// Notes that the watch shows this revision of a MachineDeployment.
+    pub fn see_revision(&self, uid: &str, revision: Option<&String>) {
+        let mut revisions = self.revisions.lock();
+        if revisions
+            .get(uid)
+            .is_none_or(|(seen, _)| seen.as_ref() != revision)
+        {
+            revisions.insert(uid.to_owned(), (revision.cloned(), Instant::now()));
+        }
+    }
+
+    /// When the watch first showed this revision of a MachineDeployment. `None`: it has not, or shows another one.
+    pub fn revision_seen(&self, uid: &str, revision: Option<&String>) -> Option<Instant> {
+        let revisions = self.revisions.lock();
+        let (seen, since) = revisions.get(uid)?;
+        (seen.as_ref() == revision).then_some(*since)
+    }
+
+    /// A MachineDeployment is gone.
+    pub fn forget_revision(&self, uid: &str) {
+        self.revisions.lock().remove(uid);
     }
 
     /// When the profile with this key was last read from the API server. It is locked during the next read.

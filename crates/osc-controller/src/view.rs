@@ -1,5 +1,7 @@
 //! What this controller keeps of the objects that it watches: only what decisions need.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
@@ -13,6 +15,7 @@ use osm_api::profile::{
 };
 use osm_api::{MachineDeployment, Pool, PoolRef, Reason, condition, names, pool};
 use osm_runtime::object::Unreadable;
+use serde::de::IgnoredAny;
 
 /// An OperatingSystemConfig without its documents.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,7 +61,10 @@ impl ConfigView {
         let mut config = OperatingSystemConfig::new("", unreadable.part("spec"));
         config.metadata = unreadable.metadata.clone();
         config.status = Some(unreadable.part("status"));
+        // Whatever else is there has to go, even if it is what can't be decoded.
+        let fields: BTreeMap<String, IgnoredAny> = unreadable.part("spec");
         Self {
+            has_bare_spec: fields.keys().eq(["poolRef"]),
             is_unreadable: true,
             ..Self::of(config)
         }
@@ -73,6 +79,27 @@ impl ConfigView {
             published,
             self.status.published.clone(),
         )
+    }
+
+    /// Whether secret-syncer has published what is rendered, and nothing else happened since `old`. Then there is nothing to do: most
+    /// changes of a config are such, and rendering its pool again takes most of the time of a reconcile.
+    pub fn is_only_published_since(&self, old: &Self) -> bool {
+        let published = condition::find(&self.status.conditions, condition::PUBLISHED);
+        let rendered = self.status.rendered.as_ref();
+        published.is_some_and(|published| published.status == "True")
+            && rendered.is_some_and(|rendered| self.is_published(rendered))
+            // Otherwise its conversion to the form of this version waits for the publish.
+            && self.has_bare_spec
+            && self.without_published() == old.without_published()
+    }
+
+    fn without_published(&self) -> Self {
+        let mut view = self.clone();
+        view.metadata.resource_version = None;
+        view.status.published = None;
+        let conditions = &mut view.status.conditions;
+        conditions.retain(|condition| condition.type_ != condition::PUBLISHED);
+        view
     }
 
     pub fn pool_uid(&self) -> Option<&str> {
@@ -95,7 +122,7 @@ impl ConfigView {
 
     /// Whether the Go implementation created it and this controller has not rendered it yet.
     pub fn is_of_the_go_implementation(&self) -> bool {
-        let annotated = |annotations: &std::collections::BTreeMap<String, String>| {
+        let annotated = |annotations: &BTreeMap<String, String>| {
             names::GO_CONFIG_ANNOTATIONS
                 .iter()
                 .any(|name| annotations.contains_key(*name))
@@ -286,7 +313,63 @@ impl PoolView {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
     use serde_json::{Value, json};
+
+    #[test]
+    fn a_publish_of_what_is_rendered_is_nothing_to_look_at_and_any_other_change_is() {
+        let config = |published: &str, status: &str| {
+            let object = json!({
+                "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemConfig",
+                "metadata": {"name": "p-n-config", "uid": "u", "resourceVersion": published, "generation": 1},
+                "spec": {"poolRef": {"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
+                    "namespace": "n", "name": "p", "uid": "md"}},
+                "status": {
+                    "conditions": [{"type": "Published", "status": status, "reason": "Any", "message": "",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+                    "rendered": {"generation": 0, "digest": "d2", "revision": "1", "bootstrap": "b"},
+                    "published": {"digest": published, "revision": "1", "bootstrapSecret": "b",
+                        "provisioningSecret": "p", "credentialExpires": "2026-01-02T00:00:00Z"},
+                },
+            });
+            ConfigView::of(serde_json::from_value(object).unwrap())
+        };
+        let (old, new) = (config("d1", "False"), config("d2", "True"));
+        assert!(new.has_bare_spec && new.is_only_published_since(&old));
+        assert!(!config("d2", "False").is_only_published_since(&old), "a failure");
+        assert!(
+            !config("d1", "True").is_only_published_since(&old),
+            "other content"
+        );
+        type Edit = fn(&mut ConfigView);
+        let edits: [(&str, Edit); 5] = [
+            ("spec", |view| view.has_bare_spec = false),
+            ("generation", |view| view.metadata.generation = Some(2)),
+            ("condition", |view| {
+                view.status
+                    .conditions
+                    .extend(
+                        view.status
+                            .conditions
+                            .first()
+                            .cloned()
+                            .map(|condition| Condition {
+                                type_: condition::RENDERED.into(),
+                                ..condition
+                            }),
+                    )
+            }),
+            ("content", |view| {
+                view.status.rendered.as_mut().unwrap().revision = Some("2".into())
+            }),
+            ("unreadable", |view| view.is_unreadable = true),
+        ];
+        for (what, edit) in edits {
+            let mut edited = new.clone();
+            edit(&mut edited);
+            assert!(!edited.is_only_published_since(&old), "{what}");
+        }
+    }
 
     #[test]
     fn a_pool_that_names_no_profile_gets_that_of_its_system_and_utility() {

@@ -46,9 +46,19 @@ fn machine_deployments(state: &State) {
         .unreadable(|md| Some(PoolView::unreadable(md)))
         .into_cache(&state.caches.pools)
         .on_change(move |change: Change<PoolView>| {
-            if let (Some(gone), None) = (&change.old, &change.new) {
-                waker.no_longer_rejected(&gone.pool_ref.uid);
-                waker.memory.forget_finalizer(&gone.pool_ref.uid);
+            let uid = |pool: &PoolView| pool.pool_ref.uid.clone();
+            let new = change.new.as_deref().map(uid);
+            if let Some(gone) = change.old.as_deref().map(uid)
+                && new.as_ref() != Some(&gone)
+            {
+                waker.no_longer_rejected(&gone);
+                waker.memory.forget_finalizer(&gone);
+                waker.memory.forget_revision(&gone);
+            }
+            if let Some(pool) = &change.new {
+                waker
+                    .memory
+                    .see_revision(&pool.pool_ref.uid, pool.revision.as_ref());
             }
             if let Some(before) = &change.old {
                 pool_settings::forget(&waker, before);
@@ -71,7 +81,13 @@ fn configs(state: &State) {
     .unreadable(|config| Some(ConfigView::unreadable(config)))
     .into_cache(&state.caches.configs)
     .on_change(move |change| {
-        if let Some((_, name)) = change.key.split_once('/') {
+        let is_only_published = match (&change.old, &change.new) {
+            (Some(old), Some(new)) => new.is_only_published_since(old),
+            _ => false,
+        };
+        if let Some((_, name)) = change.key.split_once('/')
+            && !is_only_published
+        {
             waker.queue.add(name.to_owned());
         }
         if change.new.is_none() {

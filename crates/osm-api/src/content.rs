@@ -14,9 +14,7 @@ use std::io::Read;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use flate2::Compression;
 use flate2::bufread::GzDecoder;
-use flate2::write::GzEncoder;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -25,6 +23,7 @@ use crate::config::{
     OperatingSystemConfigStatus, PoolReference, ProfileRef, Rendered, StageConfig,
 };
 use crate::digest;
+use crate::gzip;
 use crate::pool_ref::PoolRef;
 use crate::profile::{CloudProvider, MAX_CONTENT_BYTES};
 
@@ -123,8 +122,8 @@ impl Unpacked {
     /// As it is stored.
     pub fn pack(&self) -> Rendered {
         Rendered {
-            bootstrap: Some(compress(&self.bootstrap)),
-            provisioning: Some(compress(&self.provisioning)),
+            bootstrap: Some(gzip::USUAL.base64(&self.bootstrap)),
+            provisioning: Some(gzip::USUAL.base64(&self.provisioning)),
             ..self.rendered.clone()
         }
     }
@@ -152,15 +151,6 @@ fn digest_of(rendered: &Rendered, bootstrap: &str, provisioning: &str) -> String
         ..Rendered::default()
     };
     digest::sha256_hex(json(&digested).as_bytes())
-}
-
-/// Gzip in Base64. The header has no name and no time, so that a text always yields the same.
-fn compress(text: &str) -> String {
-    use std::io::Write;
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
-    // Writes to memory don't fail.
-    let compressed = gzip.write_all(text.as_bytes()).and_then(|()| gzip.finish());
-    STANDARD.encode(compressed.unwrap_or_default())
 }
 
 /// At most [`MAX_CONTENT_BYTES`] are unpacked.
@@ -596,11 +586,11 @@ mod tests {
     #[test]
     fn what_another_client_altered_is_refused() {
         type Edit = fn(&mut Rendered);
-        let other = |text: &str| Some(compress(text));
+        let other = |text: &str| Some(gzip::USUAL.base64(text));
         let edits: [(&str, Edit); 7] = [
             ("revision", |rendered| rendered.revision = Some("8".into())),
             ("document", |rendered| {
-                rendered.bootstrap = Some(compress(r#"{"files":[]}"#));
+                rendered.bootstrap = Some(gzip::USUAL.base64(r#"{"files":[]}"#));
             }),
             ("late-bound values", |rendered| rendered.late_bound.clear()),
             ("kubeconfig", |rendered| rendered.kubelet_kubeconfig = None),

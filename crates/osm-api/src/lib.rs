@@ -6,6 +6,7 @@
 //! - [`machine`]: what is read of its Machines and MachineSets; [`node_name`]: the name that each machine's node has.
 //! - [`settings`]: the one settings document of an installation; [`cluster_endpoint`]: the API server that nodes find by it.
 //! - [`joining`]: how machines join.
+//! - [`gzip`]: compressed texts.
 //! - [`kubelet_value`]: quantities, durations and thresholds as the kubelet reads them.
 //! - [`names`], [`condition`], [`reason`], [`rbac`]: object names, conditions with their owners, their reasons, and each service's rights.
 //!
@@ -19,6 +20,7 @@ pub mod custom_profile;
 pub mod definitions;
 pub mod digest;
 mod files_and_units;
+pub mod gzip;
 pub mod joining;
 pub mod kubelet_value;
 pub mod labels;

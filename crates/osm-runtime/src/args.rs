@@ -34,7 +34,7 @@ pub struct CommonArgs {
     #[arg(long, env = "OSM_LOG", value_name = "FILTER", default_value = "info")]
     pub log: String,
     /// Number of objects that are reconciled at the same time.
-    #[arg(long, env = "OSM_CONCURRENCY", value_name = "N", default_value_t = 8,
+    #[arg(long, env = "OSM_CONCURRENCY", value_name = "N", default_value_t = 16,
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub concurrency: u16,
     /// Time limit of an API request, in seconds.

@@ -403,7 +403,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn after_an_outage_2000_objects_are_reconciled_without_a_storm() {
         const OBJECTS: usize = 2000;
-        const CONCURRENCY: usize = 8;
+        const CONCURRENCY: usize = 16;
         const OUTAGE: Duration = Duration::from_secs(300);
         let (environment, metrics) = (Environment::default(), Metrics::new().unwrap());
         let (server, began) = (Arc::new(Server::default()), tokio::time::Instant::now());

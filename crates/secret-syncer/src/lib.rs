@@ -63,11 +63,6 @@ async fn reconcile(syncer: Syncer, key: Key) -> Result<Option<Duration>, Error> 
 }
 
 async fn sync(syncer: &Syncer, name: &str) -> Result<Applied, Error> {
-    if let Some(config) = syncer.caches.configs.get(&syncer.clients.config_key(name))
-        && let Some(problem) = config.hold()
-    {
-        return Err(Error::Unreadable(problem.to_owned()));
-    }
     let Some(gathered) = gather(syncer, name).await? else {
         return Ok(Applied::nothing());
     };

@@ -5,14 +5,13 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use osm_api::gzip;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::Unit;
 use serde_json::{Map, Value, json};
 
 use super::users::{self, DEFAULT_USER, Kind, Words};
-use super::{
-    Filled, FilledFile, MACHINE_NAME_FILE, SSHD_FILE, SSHD_TEXT, gzip::Gzip, mode, unfit, unit_files,
-};
+use super::{Filled, FilledFile, MACHINE_NAME_FILE, SSHD_FILE, SSHD_TEXT, mode, unfit, unit_files};
 use crate::error::UserDataError;
 use crate::{Stage, static_network, yaml};
 
@@ -91,8 +90,6 @@ pub(super) fn write(stage: Stage, filled: &Filled) -> Result<String, UserDataErr
 pub(super) fn document(stage: Stage, filled: &Filled) -> Result<Map<String, Value>, UserDataError> {
     let mut document = Map::new();
     let (mut files, mut units) = (Vec::new(), Vec::new());
-    let mut gzip = Gzip::new();
-    let mut file = |path: &str, mode, text: &str| file(path, mode, text, &mut gzip);
     if let Some(name) = &filled.name {
         document.insert("hostname".to_owned(), json!(name));
         files.push(file(MACHINE_NAME_FILE, 0o600, name));
@@ -149,10 +146,8 @@ fn place(stage: Stage, module: &str) -> String {
 }
 
 /// A text that reads well stays readable, unless it is shorter compressed. That machine-controller must find its placeholder comes first.
-fn file(path: &str, mode: u32, text: &str, gzip: &mut Gzip) -> Value {
-    let compressed = gzip
-        .base64(text)
-        .filter(|compressed| compressed.len() < text.len());
+fn file(path: &str, mode: u32, text: &str) -> Value {
+    let compressed = Some(gzip::BEST.base64(text)).filter(|compressed| compressed.len() < text.len());
     let plain = |c: char| c == '\n' || c == '\t' || !c.is_control();
     let permissions = format!("{mode:04o}");
     let (encoding, content) = match compressed {

@@ -18,7 +18,6 @@ use crate::{Stage, clouds};
 mod cloud_init;
 mod coreos_cloudinit;
 mod edge;
-mod gzip;
 mod ignition;
 mod machine;
 mod unit_text;

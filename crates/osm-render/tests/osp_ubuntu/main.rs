@@ -69,7 +69,7 @@ fn bootstrap_is_small() {
     gzip.write_all(bootstrap.as_bytes()).unwrap();
     let size = gzip.finish().unwrap().len();
     assert!(
-        size < 10 * 1024,
+        size < 10_500,
         "{size} bytes, with two certificates that don't compress; AWS takes 16 KiB"
     );
 }

@@ -50,6 +50,34 @@ fn a_replica_that_lags_behind_deletes_nothing_of_a_new_pool_of_the_same_name() {
     live_through(&case).unwrap_or_else(|broken| panic!("{broken}"));
 }
 
+/// Its pool is gone, and a new one of its name waits for it to be deleted.
+#[test]
+fn a_config_that_cannot_be_read_is_undone() {
+    alone(async {
+        let world = calm();
+        world.create_pool(1);
+        hours(&world, 1).await;
+        world.scale([0, 1]);
+        world.edit_config(1);
+        world.server.with(|state| {
+            let name = names::config_name(&pool(1), "kube-system");
+            let unreadable = json!({"status": {"rendered": {"digest": null}}});
+            state
+                .patch("operatingsystemconfigs", NAMESPACE, &name, &unreadable)
+                .unwrap();
+        });
+        // Tokens are renewed meanwhile.
+        hours(&world, 30).await;
+        world.broken().unwrap();
+        world.delete_pool(1);
+        world.create_pool(1);
+        world.scale([1, 1]);
+        world.end_of_faults().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
 #[test]
 fn a_pool_is_published_and_renewed_for_days() {
     alone(async {

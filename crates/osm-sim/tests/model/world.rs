@@ -810,7 +810,7 @@ impl Running {
                 listen: ([127, 0, 0, 1], 0).into(),
                 log_format: osm_runtime::args::LogFormat::Text,
                 log: String::new(),
-                concurrency: 8,
+                concurrency: 16,
                 request_timeout: 10,
                 reconcile_timeout: 60,
                 replica: Some(pod.to_owned()),

@@ -15,11 +15,6 @@ use crate::plan::retention::MAX_DOCUMENTS_WITH_REVISIONS;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error(
-        "the OperatingSystemConfig can't be read, and nothing is published or renewed: {0}; osc-controller replaces it if it can render \
-         the pool"
-    )]
-    Unreadable(String),
     #[error(transparent)]
     Gather(#[from] GatherError),
     #[error(transparent)]
@@ -101,7 +96,7 @@ impl Error {
             Self::Gather(GatherError::Request(error)) | Self::Report(error) => Some(error),
             Self::Gather(GatherError::HmacKey(error)) => error.request(),
             Self::Apply(error) => error.request(),
-            Self::Unreadable(_) | Self::Plan(_) => None,
+            Self::Plan(_) => None,
         }
     }
 }
@@ -109,7 +104,6 @@ impl Error {
 impl Failure for Error {
     fn reason(&self) -> Reason {
         match self {
-            Self::Unreadable(_) => Reason::ObjectUnreadable,
             Self::Gather(GatherError::Request(error)) | Self::Report(error) => error.reason(),
             Self::Gather(GatherError::HmacKey(error)) => error.reason(),
             Self::Plan(error) => error.reason(),

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::config::OperatingSystemConfig;
 use osm_runtime::cache::{Change, Version};
 use osm_runtime::queue::{Priority, Queue};
 use osm_runtime::runner::Shared;
-use osm_runtime::{Cluster, Process, watch};
+use osm_runtime::{Cluster, Process};
 
 use crate::io::caches::Caches;
 use crate::io::clients::Clients;
@@ -74,10 +75,20 @@ impl Syncer {
         self.reporting.forget(config);
     }
 
-    /// Records what the API server returned for a write or read of ours.
+    /// Records what the API server returned for a write of ours.
     pub fn wrote_config(&self, config: OperatingSystemConfig) {
-        let (key, version) = (watch::key(&config.metadata), Version::of(&config.metadata));
-        let change = self.caches.configs.wrote(&key, version, ConfigView::of(config));
+        self.saw_config(ConfigView::of(config));
+    }
+
+    /// Records what the API server returned for a write or read of ours.
+    pub fn saw_config(&self, config: ConfigView) {
+        let metadata = ObjectMeta {
+            uid: Some(config.uid.clone()),
+            resource_version: Some(config.resource_version.clone()),
+            ..ObjectMeta::default()
+        };
+        let (key, version) = (self.clients.config_key(&config.name), Version::of(&metadata));
+        let change = self.caches.configs.wrote(&key, version, config);
         // The watch will not show what osc-controller wrote before our own write.
         let Some(Change {
             old, new: Some(new), ..

@@ -77,11 +77,6 @@ impl ConfigView {
         }
     }
 
-    /// Why nothing can be published or renewed for it. A retired config needs neither.
-    pub fn hold(&self) -> Option<&str> {
-        self.unreadable.as_deref().filter(|_| !self.is_retired())
-    }
-
     /// What other writers change: osc-controller, and users.
     pub fn of_others(&self) -> impl PartialEq {
         let status = &self.status;

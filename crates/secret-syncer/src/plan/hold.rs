@@ -45,6 +45,9 @@ impl Hold {
 
 /// Why the content of this config is held back; `None`: it may be published. `config` is of a pool that exists.
 pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
+    if let Some(hold) = unreadable(config) {
+        return Some(hold);
+    }
     let Some(rendered) = config.confirmed() else {
         let (report_after, verdict) = match &config.status.rendered {
             None => (REPORT_AFTER, messages::awaiting_rendering()),
@@ -91,6 +94,12 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
             messages::too_many_documents(kept, retention::next_expiry(gathered)),
         )
     })
+}
+
+/// Set for a config that can't be decoded.
+pub fn unreadable(config: &ConfigView) -> Option<Hold> {
+    let problem = config.unreadable.as_deref()?;
+    Some(Hold::now(Reason::ObjectUnreadable, messages::unreadable(problem)))
 }
 
 /// What the cluster says is published for the pool of a config; `None` where nothing trustworthy does.

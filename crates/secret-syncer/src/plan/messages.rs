@@ -98,6 +98,13 @@ pub fn content_altered() -> String {
     "another client has altered the documents in status.rendered, so they are not published; osc-controller writes them again".to_owned()
 }
 
+/// `problem`: what is wrong, and where.
+pub fn unreadable(problem: &str) -> String {
+    format!(
+        "the OperatingSystemConfig cannot be read: {problem}. osc-controller replaces it if it can render the pool"
+    )
+}
+
 /// `problem`: which fields the definitions lack, and what to do.
 pub fn outdated_definitions(problem: &str) -> String {
     format!("new content is not published because of the CustomResourceDefinitions: {problem}")

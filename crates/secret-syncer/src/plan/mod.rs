@@ -123,7 +123,10 @@ fn for_config(
     memory: &mut PoolMemory,
 ) -> Result<Decision, PlanError> {
     let Some(md) = &config.machine_deployment else {
-        return Ok(not_taken_over(gathered, config));
+        return match hold::unreadable(config) {
+            Some(hold) => Err(PlanError::Held(hold.verdict)),
+            None => Ok(not_taken_over(gathered, config)),
+        };
     };
     let worker = &gathered.clusters.worker;
     if let Some(was) = config.made_in.as_ref().filter(|made_in| *made_in != worker) {

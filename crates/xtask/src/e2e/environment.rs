@@ -13,7 +13,7 @@ use kube::api::PostParams;
 use osm_api::Joining;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::content::ContentView;
-use osm_api::rbac::Installation;
+use osm_api::rbac::{Installation, Service};
 use osm_api::{Settings, digest};
 use osm_lab::machines::processes::Watcher;
 use osm_lab::machines::{self, Image, Lab, Release, isolation};
@@ -28,6 +28,7 @@ use osm_testkit::installation::{self, Installed};
 use osm_testkit::{ControlPlane, Options, machine_controller};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::RwLock;
 use tokio::task::JoinHandle;
 
 use super::air_gap::AirGap;
@@ -73,8 +74,11 @@ pub struct Environment {
     pub lab: Lab,
     /// etcd, kube-apiserver, kube-controller-manager, kube-scheduler.
     pub control_plane: ControlPlane,
-    /// The services.
-    pub installed: Installed,
+    /// How the services are installed.
+    pub installation: Installation,
+    /// Scenarios hold it for reading while they run. One that stops a service holds it for writing, and runs alone.
+    pub turns: RwLock<()>,
+    services: tokio::sync::Mutex<Installed>,
     /// Between machines and the API server.
     pub relay: Relay,
     /// What nodes download from.
@@ -234,7 +238,9 @@ impl Environment {
         Ok(Self {
             lab,
             control_plane,
-            installed,
+            installation: installed.installation().clone(),
+            turns: RwLock::default(),
+            services: installed.into(),
             relay,
             mirror,
             urls: air_gap.urls()?,
@@ -257,7 +263,7 @@ impl Environment {
         let digest = digest_of(&document)?;
         // What the page has put there stays as it is until other settings are asked for.
         if digest != self.in_force() {
-            let config_map = installation::settings(self.installed.installation(), &document.to_string());
+            let config_map = installation::settings(&self.installation, &document.to_string());
             installation::apply(&self.control_plane, &[config_map]).await?;
             *self.in_force.lock() = digest;
         }
@@ -270,7 +276,7 @@ impl Environment {
 
     /// An error that says why, unless a pool's documents are published for a revision with the settings in force.
     pub async fn is_published(&self, config: &str, revision: &str) -> Result<()> {
-        let namespace = &self.installed.installation().namespace;
+        let namespace = &self.installation.namespace;
         let api = Api::<OperatingSystemConfig>::namespaced(self.control_plane.admin()?, namespace);
         let object = api.get(config).await?;
         let conditions = object.status.iter().flat_map(|status| &status.conditions);
@@ -297,6 +303,20 @@ impl Environment {
         Ok(Api::<Node>::all(self.control_plane.admin()?)
             .get_opt(name)
             .await?)
+    }
+
+    /// Ends csr-approver as a crash would.
+    pub async fn kill_csr_approver(&self) -> Result<()> {
+        self.services.lock().await.kill9(Service::CsrApprover)
+    }
+
+    /// Unless it runs.
+    pub async fn start_csr_approver(&self) -> Result<()> {
+        let mut services = self.services.lock().await;
+        if services.process(Service::CsrApprover).is_err() {
+            services.start(Service::CsrApprover).await?;
+        }
+        services.ready(READY).await
     }
 
     /// Whether the API server takes a token.

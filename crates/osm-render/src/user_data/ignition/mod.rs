@@ -3,13 +3,14 @@
 //! Ignition refuses a config as a whole, and the machine then ends in its emergency shell: what it would refuse must
 //! be found here.
 
+use osm_api::gzip;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::Unit;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Filled, FilledFile, HOST_NAME_FILE, MACHINE_NAME_FILE, SSHD_FILE, SSHD_TEXT, gzip::Gzip, mode, unfit,
-    unit_files, unit_text,
+    Filled, FilledFile, HOST_NAME_FILE, MACHINE_NAME_FILE, SSHD_FILE, SSHD_TEXT, mode, unfit, unit_files,
+    unit_text,
 };
 use crate::Stage;
 use crate::error::UserDataError;
@@ -20,8 +21,6 @@ pub(super) use modules::{passwd, unsupported as unsupported_module};
 
 /// The Ignition config of a stage.
 pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataError> {
-    let mut gzip = Gzip::new();
-    let mut file = |path: &str, mode, text: &str| file(path, mode, text, &mut gzip);
     let mut files = Vec::new();
     if let Some(name) = &filled.name {
         files.push(file(HOST_NAME_FILE, 0o644, name));
@@ -74,19 +73,18 @@ pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataErro
 }
 
 /// May be written again: by the next stage, or after a power cut.
-fn file(path: &str, mode: u32, text: &str, gzip: &mut Gzip) -> Value {
-    json!({"path": path, "mode": mode, "overwrite": true, "contents": contents(text, gzip)})
+fn file(path: &str, mode: u32, text: &str) -> Value {
+    json!({"path": path, "mode": mode, "overwrite": true, "contents": contents(text)})
 }
 
 /// A text as a data URL, compressed where that is shorter. Not where machine-controller must find its placeholder.
-fn contents(text: &str, gzip: &mut Gzip) -> Value {
+fn contents(text: &str) -> Value {
     let plain = format!("data:,{}", percent_encoded(text));
-    let compressed = gzip.base64(text).map(|base64| format!("data:;base64,{base64}"));
-    match compressed {
-        Some(source) if source.len() < plain.len() && !text.contains(MACHINE_NAME_PLACEHOLDER) => {
-            json!({"compression": "gzip", "source": source})
-        }
-        _ => json!({"source": plain}),
+    let compressed = format!("data:;base64,{}", gzip::BEST.base64(text));
+    if compressed.len() < plain.len() && !text.contains(MACHINE_NAME_PLACEHOLDER) {
+        json!({"compression": "gzip", "source": compressed})
+    } else {
+        json!({"source": plain})
     }
 }
 
@@ -141,7 +139,6 @@ mod tests {
 
     #[test]
     fn machine_controller_finds_its_placeholder() {
-        let contents = |text: &str| contents(text, &mut Gzip::new());
         let long = "x ".repeat(1000);
         assert_eq!(contents("a b%\n"), json!({"source": "data:,a%20b%25%0A"}));
         assert_eq!(contents(&long)["compression"], "gzip");

@@ -16,9 +16,9 @@ use std::time::Duration;
 use osm_api::OperatingSystemConfig;
 use osm_api::condition::Verdict;
 use osm_api::config::Published;
-use osm_runtime::RequestError;
 use osm_runtime::queue::Priority;
 use osm_runtime::request::failed;
+use osm_runtime::{RequestError, read};
 
 use crate::io::apply::orphans::OrphanOutcome;
 use crate::io::clients;
@@ -33,18 +33,36 @@ use crate::plan::steps::{Plan, Step};
 /// In errors.
 const CONFIG: &str = "the OperatingSystemConfig";
 
-/// The config as it is now, whole and as decisions see it. The cache learns of it, too.
+/// A config as it is now.
+struct LiveConfig {
+    view: Box<ConfigView>,
+    /// All of it. `None`: it can't be decoded.
+    object: Option<Box<OperatingSystemConfig>>,
+}
+
+/// Reads a config. The cache learns of it, too.
 ///
 /// # Errors
-/// A request that failed.
-async fn live_config(
-    syncer: &Syncer,
-    name: &str,
-) -> Result<(OperatingSystemConfig, ConfigView), RequestError> {
-    let config = syncer.clients.configs().get(name).await.map_err(failed(CONFIG))?;
-    syncer.wrote_config(config.clone());
-    let view = ConfigView::of(config.clone());
-    Ok((config, view))
+/// A request that failed; a conflict where there is no config.
+async fn live_config(syncer: &Syncer, name: &str) -> Result<LiveConfig, RequestError> {
+    let api = syncer.clients.configs();
+    let found = read::get(
+        &api,
+        name,
+        |config: OperatingSystemConfig| LiveConfig {
+            view: Box::new(ConfigView::of(config.clone())),
+            object: Some(Box::new(config)),
+        },
+        |config| LiveConfig {
+            view: Box::new(ConfigView::unreadable(config)),
+            object: None,
+        },
+    );
+    let Some(found) = found.await.map_err(failed(CONFIG))? else {
+        return Err(RequestError::Conflict { what: CONFIG });
+    };
+    syncer.saw_config(ConfigView::clone(&found.view));
+    Ok(found)
 }
 
 /// What was done, for the report.

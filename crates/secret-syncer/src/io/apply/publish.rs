@@ -1,12 +1,14 @@
 //! Publishes a pool, in an order in which no object ever refers to one that does not exist yet.
 
 use osm_api::config::Published;
-use osm_api::{OperatingSystemConfig, content, names};
+use osm_api::{content, names};
 use osm_runtime::RequestError;
 
 use crate::io::apply::filled::Filled;
 use crate::io::apply::provisioning::Promise;
-use crate::io::apply::{CONFIG, identity, kubeconfig_secret, live_config, provisioning, well_known};
+use crate::io::apply::{
+    CONFIG, LiveConfig, identity, kubeconfig_secret, live_config, provisioning, well_known,
+};
 use crate::io::clients;
 use crate::io::error::ApplyError;
 use crate::io::syncer::Syncer;
@@ -32,15 +34,18 @@ pub async fn publish(
     if publish.confirm_worker {
         clients::confirm(&syncer.clients.cluster.worker, &gathered.clusters.worker).await?;
     }
-    let config = fetch(syncer, &gathered.name, publish).await?;
+    let LiveConfig { view, object } = live_config(syncer, &gathered.name).await?;
+    confirm(publish, &view)?;
     let (pool, key) = (&gathered.pool, &gathered.key);
     let documents = match &publish.content {
         Content::Config { values } => {
-            let version = config.metadata.resource_version.clone();
-            let content = content::into_content(config).map_err(DocumentError::from);
+            let Some(config) = object else {
+                return Err(RequestError::Conflict { what: CONFIG }.into());
+            };
+            let content = content::into_content(*config).map_err(DocumentError::from);
             if content.is_err() {
                 // The next plan holds it back, and renews what is published meanwhile.
-                let altered = |memory: &mut PoolMemory| memory.altered = version;
+                let altered = |memory: &mut PoolMemory| memory.altered = Some(view.resource_version.clone());
                 syncer.memory.edit(&gathered.name, altered);
             }
             Documents::make(&content?, values.clone(), pool, key)?
@@ -60,16 +65,6 @@ pub async fn publish(
         });
     }
     Ok(published)
-}
-
-/// The config as it is now.
-///
-/// # Errors
-/// A conflict where it may not be published as planned any more.
-async fn fetch(syncer: &Syncer, name: &str, publish: &Publish) -> Result<OperatingSystemConfig, ApplyError> {
-    let (config, view) = live_config(syncer, name).await?;
-    confirm(publish, &view)?;
-    Ok(config)
 }
 
 /// Nothing more is published for a pool whose end was seen since the config was fetched.

@@ -73,7 +73,7 @@ async fn objects(syncer: &Syncer, objects: &ExistingObjects) -> Result<(), Apply
 /// # Errors
 /// A conflict if the config is another one, and requests that failed.
 pub async fn confirm(syncer: &Syncer, gathered: &Gathered) -> Result<(), ApplyError> {
-    let (_, config) = live_config(syncer, &gathered.name).await?;
+    let config = live_config(syncer, &gathered.name).await?.view;
     let is_same = gathered
         .config
         .as_ref()

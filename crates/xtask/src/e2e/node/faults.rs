@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use osm_lab::machines;
 use osm_lab::serve::files::Fault;
 use osm_lab::serve::relay::Mode;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::scenario_run::{BOOTSTRAPPED, READY, SAID, SET_UP, ScenarioRun};
 use super::secrets;
@@ -51,6 +51,37 @@ pub async fn api_unreachable(run: &ScenarioRun<'_>) -> Result<()> {
     tokio::time::sleep(two_minutes.saturating_sub(so_far)).await;
     run.has_not_joined(BOOTSTRAPPED).await?;
     run.machine(|machine| machine.mend(machines::API))?;
+    run.ready(READY).await.map(drop)
+}
+
+/// csr-approver is down while the kubelet asks for its certificate.
+pub async fn approver_away(run: &ScenarioRun<'_>) -> Result<()> {
+    const AWAY: Duration = Duration::from_secs(300);
+    run.environment.kill_csr_approver().await?;
+    run.boot().await?;
+    tokio::time::sleep(AWAY).await;
+    ensure!(run.has(SET_UP)?, "the machine was not set up within {AWAY:?}");
+    ensure!(
+        run.environment.node(&run.node()).await?.is_none(),
+        "the machine has joined, although nobody approved its certificate"
+    );
+    let requests = run
+        .environment
+        .kubectl(&["get", "certificatesigningrequests", "--output=json"])
+        .await?;
+    let requests: Value = serde_json::from_str(&requests)?;
+    let mut requests = requests
+        .pointer("/items")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    let waits = |request: &Value| {
+        let signer = request.pointer("/spec/signerName").and_then(Value::as_str);
+        signer == Some("kubernetes.io/kube-apiserver-client-kubelet")
+            && request.pointer("/status/conditions").is_none()
+    };
+    ensure!(requests.any(waits), "the kubelet has not asked");
+    run.environment.start_csr_approver().await?;
     run.ready(READY).await.map(drop)
 }
 

@@ -21,6 +21,7 @@ use clap::ValueEnum;
 use futures::StreamExt;
 use osm_judges::packages;
 use osm_lab::machines::{self, Release, isolation};
+use tokio::sync::{RwLockReadGuard, RwLockWriteGuard};
 
 use self::scenario_run::ScenarioRun;
 use super::environment::{self, Environment, SettingsChange};
@@ -91,6 +92,8 @@ struct Scenario {
     settings: Option<SettingsChange>,
     /// Whether every change must pass it.
     always: bool,
+    /// Whether it disturbs other machines, so that none may run beside it.
+    alone: bool,
     play: for<'a> fn(&'a ScenarioRun<'a>) -> Play<'a>,
 }
 
@@ -106,6 +109,7 @@ macro_rules! scenario {
             network: Network::$network,
             settings: $settings,
             always: $always,
+            alone: false,
             play: |run| Box::pin($play(run)),
         }
     };
@@ -133,6 +137,7 @@ const SCENARIOS: &[Scenario] = &[
     scenario!("expired-token", OpenStack, false, faults::expired_token, "the machine comes too late: its console says so"),
     scenario!("clock", OpenStack, false, faults::clock, "the clock is years behind, then right"),
     scenario!("disk-full", OpenStack, false, faults::disk_full, "no room for the downloads, then there is"),
+    Scenario { alone: true, ..scenario!("approver-away", OpenStack, false, faults::approver_away, "nobody approves certificates for five minutes; then the machine joins") },
     scenario!("reset-bootstrap", OpenStack, false, power::in_bootstrap, "reset while the document is fetched, and before it is applied"),
     scenario!("reset-provisioning", OpenStack, false, power::in_provisioning, "reset while programs are downloaded"),
 ];
@@ -281,11 +286,19 @@ impl Node {
         progress: Progress,
     ) -> Outcome {
         let title = title(scenario, release);
+        let _turn = match scenario.alone {
+            true => Turn::Alone(environment.turns.write().await),
+            false => Turn::Shared(environment.turns.read().await),
+        };
         progress.step(&format!("{title}: {}", scenario.shows));
         let started = Instant::now();
         let run = ScenarioRun::new(environment, scenario, release);
         let outcome = tokio::time::timeout(DEADLINE, (scenario.play)(&run)).await;
-        let outcome = outcome.unwrap_or_else(|_| bail!("not over after {} s", DEADLINE.as_secs()));
+        let mut outcome = outcome.unwrap_or_else(|_| bail!("not over after {} s", DEADLINE.as_secs()));
+        if scenario.alone {
+            // Whatever it stopped: the next scenarios need it.
+            outcome = outcome.and(environment.start_csr_approver().await);
+        }
         let outcome = match (outcome, run.keeps_secrets()) {
             (Err(error), Err(leak)) => Err(anyhow!("{error:#}\n  besides: {leak:#}")),
             (outcome, kept) => outcome.and(kept),
@@ -324,6 +337,13 @@ impl Node {
         });
         format!("  {error:#}{first}\n  logs: {saved}")
     }
+}
+
+/// Held while a scenario runs.
+#[expect(dead_code, reason = "holding it is its use")]
+enum Turn<'a> {
+    Alone(RwLockWriteGuard<'a, ()>),
+    Shared(RwLockReadGuard<'a, ()>),
 }
 
 /// Scenarios that can be played at the same time, with the settings that they need.

@@ -136,7 +136,7 @@ fn profile(run: &ScenarioRun<'_>, stages: &[Stage; 2]) -> Result<Value> {
     Ok(json!({
         "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1",
         "kind": "OperatingSystemProfile",
-        "metadata": {"name": run.name(), "namespace": run.environment.installed.installation().namespace},
+        "metadata": {"name": run.name(), "namespace": run.environment.installation.namespace},
         "spec": spec,
     }))
 }
