@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use osm_api::content::ContentView;
 use osm_api::names;
 use osm_api::rbac::Service;
-use osm_testkit::{Options, machine_controller};
+use osm_testkit::{Options, machine_controller, provisioning};
 use serde_json::json;
 
 use crate::world::{self, NAMESPACE, TEAM, World};
@@ -168,13 +168,7 @@ async fn judge_both_documents(world: &World, pool: &str) -> Result<()> {
         osm_judges::judge_user_data(&format!("bootstrap document of {machine}"), &text).unwrap();
     }
     let name = secret.annotations()[names::PROVISIONING_SECRET].clone();
-    let document = world
-        .secrets()
-        .get(&name)
-        .await?
-        .data
-        .and_then(|mut data| data.remove(names::CLOUD_CONFIG_KEY));
-    let text = String::from_utf8(document.expect("a document").0)?;
+    let text = provisioning::document(world.secrets().get(&name).await?)?;
     osm_judges::judge_user_data("provisioning document", &text).unwrap();
     Ok(())
 }

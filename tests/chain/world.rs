@@ -20,8 +20,8 @@ use osm_api::{MachineDeployment, condition};
 use osm_testkit::fixtures;
 pub use osm_testkit::fixtures::{UserData, machine_deployment, parse};
 use osm_testkit::installation::{self, Installed};
-use osm_testkit::machine_controller;
 use osm_testkit::{ControlPlane, Options, check, wait_for};
+use osm_testkit::{machine_controller, provisioning};
 use serde_json::{Value, json};
 
 /// Generous: the machine may be busy. Nothing ever waits for a time, only for a condition until this deadline.
@@ -201,15 +201,12 @@ impl World {
         let secret = Api::<Secret>::namespaced(node, CLOUD_INIT_SETTINGS)
             .get(&user_data.provisioning_secret)
             .await?;
-        let document = secret
-            .data
-            .and_then(|mut data| data.remove(names::CLOUD_CONFIG_KEY))
-            .context("no document")?;
+        let document = provisioning::document(secret)?;
         ensure!(
-            osm_api::digest::sha256_hex(&document.0) == user_data.provisioning_digest,
+            osm_api::digest::sha256_hex(document.as_bytes()) == user_data.provisioning_digest,
             "the digest does not fit"
         );
-        Ok(String::from_utf8(document.0)?)
+        Ok(document)
     }
 
     /// Whether the API server still believes a token.

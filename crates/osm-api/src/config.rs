@@ -225,6 +225,9 @@ pub enum LateBoundKind {
     KubeletToken,
     /// Name of the provisioning Secret.
     ProvisioningSecretName,
+    /// Key of the provisioning Secret whose value is the document, compressed by gzip. If no document of the pool refers to it, the
+    /// document is not compressed, and its key is `cloud-config`.
+    ProvisioningKey,
     /// SHA-256 of the provisioning document, 64 hex characters.
     ProvisioningDigest,
     /// Name of the Secret with the kubeconfig with which the kubelet requests its client certificate.

@@ -10,11 +10,9 @@
 //! | of the Go implementation | none | in the spec; they are never published |
 
 use std::borrow::Cow;
-use std::io::Read;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use flate2::bufread::GzDecoder;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -159,18 +157,7 @@ fn decompress(field: &'static str, packed: &str) -> Result<String, ContentError>
     let gzip = STANDARD
         .decode(packed)
         .map_err(|_| unreadable("it is not Base64".to_owned()))?;
-    let mut text = String::new();
-    let most = u64::try_from(MAX_CONTENT_BYTES).unwrap_or(u64::MAX);
-    let read = GzDecoder::new(gzip.as_slice())
-        .take(most.saturating_add(1))
-        .read_to_string(&mut text);
-    match read {
-        Ok(bytes) if bytes > MAX_CONTENT_BYTES => {
-            Err(unreadable(format!("it has more than {MAX_CONTENT_BYTES} bytes")))
-        }
-        Ok(_) => Ok(text),
-        Err(_) => Err(unreadable("it is not text that gzip has compressed".to_owned())),
-    }
+    gzip::unpack(&gzip, MAX_CONTENT_BYTES).map_err(|error| unreadable(error.to_string()))
 }
 
 fn stage(field: &'static str, json: &str) -> Result<StageConfig, ContentError> {
@@ -578,8 +565,7 @@ mod tests {
         let packed = rendered(&mut one).bootstrap.clone().unwrap();
         let gzip = STANDARD.decode(packed).unwrap();
         assert_eq!(gzip[4..8], [0; 4], "the header has no time");
-        let mut text = String::new();
-        GzDecoder::new(gzip.as_slice()).read_to_string(&mut text).unwrap();
+        let text = gzip::unpack(&gzip, MAX_CONTENT_BYTES).unwrap();
         assert_eq!(text, serde_json::to_string(&content().bootstrap_config).unwrap());
     }
 

@@ -1,10 +1,11 @@
 //! Compressed texts. The header has no name and no time, so that a text always yields the same.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::sync::{Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use flate2::bufread::GzDecoder;
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
@@ -61,11 +62,36 @@ impl Gzip {
     }
 }
 
+/// Why bytes can't be unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnpackError {
+    /// They are of another form, or their checksum differs.
+    #[error("it is not text that gzip has compressed")]
+    NotText,
+    /// The text is longer than it may be.
+    #[error("it has more than {most} bytes")]
+    TooLarge {
+        /// Bytes that it may have.
+        most: usize,
+    },
+}
+
+/// The text that was compressed, if it has at most so many bytes. No more than that is unpacked.
+///
+/// # Errors
+/// Bytes that are not a text, and texts that are longer.
+pub fn unpack(bytes: &[u8], most: usize) -> Result<String, UnpackError> {
+    let mut text = String::new();
+    let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+    match GzDecoder::new(bytes).take(limit).read_to_string(&mut text) {
+        Ok(read) if read > most => Err(UnpackError::TooLarge { most }),
+        Ok(_) => Ok(text),
+        Err(_) => Err(UnpackError::NotText),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
-
-    use flate2::read::GzDecoder;
     use flate2::write::GzEncoder;
 
     use super::*;
@@ -87,12 +113,23 @@ mod tests {
                 let mut alone = GzEncoder::new(Vec::new(), level);
                 alone.write_all(text.as_bytes()).unwrap();
                 assert_eq!(compressed, alone.finish().unwrap());
-                let mut back = String::new();
-                GzDecoder::new(compressed.as_slice())
-                    .read_to_string(&mut back)
-                    .unwrap();
-                assert_eq!(back, text);
+                assert_eq!(unpack(&compressed, text.len()).unwrap(), text);
+                let too_large = text
+                    .len()
+                    .checked_sub(1)
+                    .map(|most| (unpack(&compressed, most), UnpackError::TooLarge { most }));
+                assert!(too_large.is_none_or(|(unpacked, error)| unpacked == Err(error)));
             }
+        }
+    }
+
+    #[test]
+    fn what_is_no_compressed_text_is_refused() {
+        let packed = USUAL.bytes("some text, and some text");
+        let mut altered = packed.clone();
+        altered[15] ^= 4;
+        for bytes in [b"".as_slice(), b"text", &packed[..packed.len() - 1], &altered] {
+            assert_eq!(unpack(bytes, 1000), Err(UnpackError::NotText), "{bytes:?}");
         }
     }
 }

@@ -2,6 +2,7 @@ set -u
 umask 077
 server={{shell cluster.apiServer}}
 secret={{late "provisioning/secret-name" as="shell"}}
+key={{late "provisioning/key" as="shell"}}
 digest={{late "provisioning/sha256" as="shell"}}
 url=${server%/}/api/v1/namespaces/cloud-init-settings/secrets/$secret
 ca=/etc/kubernetes/pki/ca.crt
@@ -35,8 +36,9 @@ fetch() {
     explain "$code" "$status"
     return 1
   fi
-  if ! { jq -er '.data["cloud-config"] | strings' <"$work/answer" >"$work/document" &&
-    base64 -d <"$work/document" >"$document.new"; } 2>"$work/error"; then
+  if ! { jq -er --arg key "$key" '.data[$key] | strings' <"$work/answer" >"$work/document" &&
+    base64 -d <"$work/document" >"$work/document.gz" &&
+    gunzip <"$work/document.gz" >"$document.new"; } 2>"$work/error"; then
     complain answer "can't take the document out of Secret $secret: $(last "$work/error")"
     return 1
   fi

@@ -5,6 +5,7 @@ set -u
 umask 077
 server={{shell cluster.apiServer}}
 secret={{late "provisioning/secret-name" as="shell"}}
+key={{late "provisioning/key" as="shell"}}
 digest={{late "provisioning/sha256" as="shell"}}
 url=${server%/}/api/v1/namespaces/cloud-init-settings/secrets/$secret
 ca=/etc/kubernetes/pki/ca.crt
@@ -73,12 +74,12 @@ fetch() {
     explain "$code" "$status"
     return 1
   fi
-  if ! "$python" -c 'import base64, json, os, sys
-data = base64.b64decode(json.load(open(sys.argv[1]))["data"]["cloud-config"])
-with open(sys.argv[2], "wb") as file:
+  if ! "$python" -c 'import base64, gzip, json, os, sys
+data = gzip.decompress(base64.b64decode(json.load(open(sys.argv[1]))["data"][sys.argv[2]]))
+with open(sys.argv[3], "wb") as file:
     file.write(data)
     file.flush()
-    os.fsync(file.fileno())' "$work/answer" "$document.new" 2>"$work/error"; then
+    os.fsync(file.fileno())' "$work/answer" "$key" "$document.new" 2>"$work/error"; then
     complain answer "can't take the document out of Secret $secret: $(last "$work/error")"
     return 1
   fi

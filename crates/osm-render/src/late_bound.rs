@@ -300,6 +300,7 @@ fn description(late: &LateBound) -> String {
         LateBoundKind::ApiToken => "API token of the pool".to_owned(),
         LateBoundKind::KubeletToken => "bootstrap token of the kubelet".to_owned(),
         LateBoundKind::ProvisioningSecretName => "name of the provisioning Secret".to_owned(),
+        LateBoundKind::ProvisioningKey => "key of the provisioning document".to_owned(),
         LateBoundKind::ProvisioningDigest => "SHA-256 of the provisioning document".to_owned(),
         LateBoundKind::KubeconfigSecretName => "name of the kubeconfig Secret".to_owned(),
         LateBoundKind::RegistryUsername => with_key("registry user name of"),
@@ -315,6 +316,7 @@ pub(crate) fn largest(declared: &[LateBound]) -> LateValues {
     let size = |kind| match kind {
         LateBoundKind::ApiToken | LateBoundKind::KubeletToken => 1536,
         LateBoundKind::ProvisioningSecretName
+        | LateBoundKind::ProvisioningKey
         | LateBoundKind::ProvisioningDigest
         | LateBoundKind::KubeconfigSecretName => 64,
         LateBoundKind::RegistryUsername => 256,

@@ -140,6 +140,7 @@ pub(crate) fn late_bound(
     if stage == Stage::Bootstrap {
         let kind = LateBoundKind::ProvisioningSecretName;
         known.push(of_pool(PROVISIONING_SECRET_NAME, kind));
+        known.push(of_pool("provisioning/key", LateBoundKind::ProvisioningKey));
         known.push(of_pool("provisioning/sha256", LateBoundKind::ProvisioningDigest));
     }
     if go {

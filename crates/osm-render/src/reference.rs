@@ -209,6 +209,7 @@ pub const LATE_VALUES: &[LateValue] = &[
     late("api/token", "bootstrap", "Token that reads the documents of the pool."),
     late("kubelet/token", "bootstrap", "Token that requests a client certificate for a node."),
     late("provisioning/secret-name", "bootstrap", "Name of the Secret with the provisioning document."),
+    late("provisioning/key", "bootstrap", "Key of that Secret: its value is the document, compressed by gzip."),
     late("provisioning/sha256", "bootstrap", "Checksum of the provisioning document."),
     late("rhel/username", "provisioning", "User of the RHEL subscription, if it comes from a Secret or ConfigMap."),
     late("rhel/password", "provisioning", "Password of the RHEL subscription."),

@@ -47,7 +47,7 @@ const ADDED: &[Added] = &[
         version: "0.1.0",
         group: "late",
         names: "\
-            api/token kubelet/token provisioning/secret-name provisioning/sha256 rhel/username rhel/password \
+            api/token kubelet/token provisioning/secret-name provisioning/key provisioning/sha256 rhel/username rhel/password \
             rhel/organization rhel/activation-key registry/HOST/username registry/HOST/password",
     },
     Added {

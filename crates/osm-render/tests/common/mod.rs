@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use osm_api::Pool;
 use osm_api::machine_deployment::MachineDeployment;
+use osm_api::names;
 use osm_render::LateValues;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -121,6 +122,10 @@ pub fn values(digest: &str, issued: u64) -> LateValues {
         ("api/token".to_owned(), token("api", issued)),
         ("kubelet/token".to_owned(), token("kubelet", issued)),
         ("provisioning/secret-name".to_owned(), SECRET.to_owned()),
+        (
+            "provisioning/key".to_owned(),
+            names::CLOUD_CONFIG_GZIP_KEY.to_owned(),
+        ),
         ("provisioning/sha256".to_owned(), digest.to_owned()),
     ]);
     for secret in ["rhel/password", "rhel/activation-key"] {

@@ -20,15 +20,13 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use common::{EVERYTHING, SECRET, noise, token, values};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use machine::{Answer, Authority, KINDS, Kind, Machine, Server, wait_for};
 use osm_api::profile::OperatingSystemProfile;
 use osm_api::provider_spec::{Dns, Network};
-use osm_api::{Pool, Settings};
+use osm_api::{Pool, Settings, gzip};
 use osm_judges::packages;
 use osm_judges::{File, IgnitionConfig, UserData, ignition_apply, ignition_read, judge_user_data_batch};
 use osm_render::{ClusterEndpoint, LateValues, Profile, Stage, user_data};
@@ -196,7 +194,7 @@ fn booted(kind: Kind, server: &str, ca: &str, document: &str, issued: u64) -> Ma
 }
 
 fn secret(document: &str) -> Vec<u8> {
-    json!({"kind": "Secret", "data": {"cloud-config": STANDARD.encode(document)}})
+    json!({"kind": "Secret", "data": {"cloud-config.gz": gzip::USUAL.base64(document)}})
         .to_string()
         .into_bytes()
 }

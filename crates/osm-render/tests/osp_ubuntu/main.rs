@@ -22,7 +22,7 @@ use common::{EVERYTHING, SECRET, noise, pool, token, values};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use machine::{Answer, Authority, KINDS, Kind, Machine, Server, wait_for};
-use osm_api::{Pool, Settings};
+use osm_api::{Pool, Settings, gzip};
 use osm_judges::packages;
 use osm_judges::{File, hosts_toml, user_data_files};
 use osm_render::{ClusterEndpoint, LateValues, Stage, user_data};
@@ -88,7 +88,7 @@ fn bootstrap(machine: &Machine, server: &str, ca: &str, document: &str, issued: 
 }
 
 fn secret(document: &str) -> Vec<u8> {
-    json!({"kind": "Secret", "data": {"cloud-config": STANDARD.encode(document)}})
+    json!({"kind": "Secret", "data": {"cloud-config.gz": gzip::USUAL.base64(document)}})
         .to_string()
         .into_bytes()
 }

@@ -6,9 +6,12 @@ use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
 use osm_api::content::ContentJson;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_testkit::fixtures::UserData;
+use osm_testkit::provisioning;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::credential_probe::{self, CredentialProbe, Purpose};
@@ -330,7 +333,7 @@ impl Observer {
             &names::bootstrap_secret_name(machine_deployment, namespace),
         )?;
         let user_data = (self.parse)(String::from_utf8(document(secret)?).ok()?).ok()?;
-        let provisioning = document(self.made("Secret", &user_data.provisioning_secret)?)?;
+        let provisioning = fetched(self.made("Secret", &user_data.provisioning_secret)?)?;
         Some((user_data, provisioning))
     }
 
@@ -601,6 +604,12 @@ fn pool_id(machine_deployment: &Value) -> String {
 fn document(secret: &Value) -> Option<Vec<u8>> {
     let data = secret.pointer("/data")?.get(names::CLOUD_CONFIG_KEY)?.as_str()?;
     STANDARD.decode(data).ok()
+}
+
+/// As a machine reads it from its provisioning Secret.
+fn fetched(secret: &Value) -> Option<Vec<u8>> {
+    let secret = Secret::deserialize(secret).ok()?;
+    provisioning::document(secret).ok().map(String::into_bytes)
 }
 
 /// The text at this JSON pointer; empty where there is none.

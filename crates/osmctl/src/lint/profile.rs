@@ -347,6 +347,7 @@ fn holds_credential(text: &str, config: &OperatingSystemConfigSpec) -> bool {
             kind,
             None | Some(
                 LateBoundKind::ProvisioningSecretName
+                    | LateBoundKind::ProvisioningKey
                     | LateBoundKind::ProvisioningDigest
                     | LateBoundKind::KubeconfigSecretName
                     | LateBoundKind::RegistryUsername

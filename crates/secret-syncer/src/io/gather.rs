@@ -103,7 +103,7 @@ async fn published(
     let data = found
         .map_err(failed("reading the provisioning Secret"))?
         .and_then(|secret| secret.data);
-    let document = data.and_then(|data| PublishedDocument::read(name, &data, &gathered.pool, &gathered.key));
+    let document = data.and_then(|data| PublishedDocument::read(name, data, &gathered.pool, &gathered.key));
     Ok(document.map(|document| Arc::new(Published { record, document })))
 }
 

@@ -7,9 +7,8 @@ use osm_api::{digest, names};
 use osm_render::{LateValues, Stage, UserDataError, kubeconfig_secret};
 
 use crate::model::hmac_key::HmacKey;
-use crate::model::published_content::{PublishedContent, PublishedDocument, provisioning_secret_name};
+use crate::model::published_content::{Entries, PublishedContent, PublishedDocument};
 use crate::model::tokens::Tokens;
-use crate::model::view::digest_of_entries;
 
 /// Stand-in for a token while documents are compared.
 const NO_TOKEN: &str = "token";
@@ -54,8 +53,8 @@ pub struct Documents {
     values: LateValues,
     /// In a pool with a kubeconfig Secret this and the next three are those of [`Self::with_tokens`], or stand-ins.
     pub provisioning: String,
-    /// What these documents are generated from, as the provisioning Secret holds it; `None` where it would be too large.
-    pub content: Option<String>,
+    /// The data of the provisioning Secret.
+    pub entries: Entries,
     /// SHA-256 of the provisioning document.
     pub provisioning_digest: String,
     /// Name of the Secret for the provisioning document.
@@ -96,7 +95,7 @@ impl Documents {
         }
         let mut documents = Self::unfilled(spec, values.clone(), pool);
         documents.provisioning = published.document.clone();
-        documents.name_provisioning(pool, key);
+        documents.name_provisioning(published.entries.clone(), pool, key);
         documents.identify(key)
     }
 
@@ -117,7 +116,7 @@ impl Documents {
             published_content: content,
             values,
             provisioning: String::new(),
-            content: None,
+            entries: Entries::default(),
             provisioning_digest: String::new(),
             provisioning_secret: String::new(),
             document_mac: String::new(),
@@ -151,44 +150,26 @@ impl Documents {
     /// Fills in the provisioning document, its name and its digest.
     fn fill_provisioning(&mut self, pool: &str, key: &HmacKey) -> Result<(), DocumentError> {
         self.provisioning = self.document(Stage::Provisioning, &self.values)?;
-        self.name_provisioning(pool, key);
+        let mut kinds = self.spec.late_bound.iter().map(|late| late.kind);
+        let is_compressed = kinds.any(|kind| kind == LateBoundKind::ProvisioningKey);
+        let entries = Entries::new(&self.provisioning, is_compressed, &self.published_content);
+        self.name_provisioning(entries, pool, key);
         Ok(())
     }
 
     /// Fills in what depends on the provisioning document.
-    fn name_provisioning(&mut self, pool: &str, key: &HmacKey) {
-        self.content = self.published_content.entry(self.provisioning.len());
-        self.provisioning_secret =
-            provisioning_secret_name(pool, key, &self.provisioning, self.content.as_deref());
+    fn name_provisioning(&mut self, entries: Entries, pool: &str, key: &HmacKey) {
+        self.provisioning_secret = entries.secret_name(pool, key);
+        self.entries = entries;
         self.provisioning_digest = digest::sha256_hex(self.provisioning.as_bytes());
         for late in &self.spec.late_bound {
             let value = match late.kind {
-                LateBoundKind::ProvisioningSecretName => &self.provisioning_secret,
+                LateBoundKind::ProvisioningSecretName => self.provisioning_secret.as_str(),
+                LateBoundKind::ProvisioningKey => names::CLOUD_CONFIG_GZIP_KEY,
                 LateBoundKind::ProvisioningDigest => &self.provisioning_digest,
                 _ => continue,
             };
-            self.values.insert(late.id.clone(), value.clone());
-        }
-    }
-
-    /// The data entries of the provisioning Secret.
-    pub fn provisioning_entries(&self) -> Vec<(&'static str, &str)> {
-        let content = self.content.as_deref();
-        let document = (names::CLOUD_CONFIG_KEY, self.provisioning.as_str());
-        std::iter::once(document)
-            .chain(content.map(|content| (names::CONTENT_KEY, content)))
-            .collect()
-    }
-
-    /// As [`SecretView::content`](crate::model::view::SecretView::content) of the provisioning Secret.
-    pub fn entries_digest(&self) -> String {
-        match &self.content {
-            None => self.provisioning_digest.clone(),
-            Some(_) => digest_of_entries(
-                self.provisioning_entries()
-                    .into_iter()
-                    .map(|(name, text)| (name, text.as_bytes())),
-            ),
+            self.values.insert(late.id.clone(), value.to_owned());
         }
     }
 

@@ -8,14 +8,16 @@ use k8s_openapi::ByteString;
 use osm_api::config::{
     CloudProviderRef, LateBound, MachineDeploymentRef, OperatingSystemConfigSpec, StageConfig,
 };
-use osm_api::names;
 use osm_api::profile::{CloudProvider, OperatingSystem, ProvisioningUtility};
+use osm_api::{gzip, names};
 use osm_render::{LateValues, Stage, kubeconfig_secret};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::model::hmac_key::HmacKey;
+use crate::model::view::digest_of_data;
 
-/// Most bytes of both entries of a provisioning Secret; etcd refuses requests above 1.5 MiB, and the API server Secrets above 1 MiB.
+/// Most bytes of a document and its content before they are compressed. etcd refuses requests above 1.5 MiB, and the API server Secrets
+/// above 1 MiB.
 const MAX_BYTES: usize = 1_000_000;
 
 /// The parts of a content that documents with other tokens depend on, with the values of sources that these parts refer to. There is no
@@ -87,8 +89,8 @@ impl PublishedContent {
         Self { spec, values }
     }
 
-    /// For the entry of the Secret whose document has so many bytes; `None` where the Secret would be too large.
-    pub fn entry(&self, document_bytes: usize) -> Option<String> {
+    /// As JSON, to be stored beside a document of so many bytes; `None` where both would be too large.
+    fn json(&self, document_bytes: usize) -> Option<String> {
         let json = serde_json::to_string(self).ok()?;
         (json.len().saturating_add(document_bytes) <= MAX_BYTES).then_some(json)
     }
@@ -111,18 +113,63 @@ impl PublishedContent {
     }
 }
 
-/// Name of the Secret with this provisioning document and content of a pool: nothing else has this name.
-pub fn provisioning_secret_name(
-    pool: &str,
-    key: &HmacKey,
-    provisioning: &str,
-    content: Option<&str>,
-) -> String {
-    let parts: Vec<&[u8]> = std::iter::once(provisioning)
-        .chain(content)
-        .map(str::as_bytes)
-        .collect();
-    names::provisioning_secret_name(pool, &key.mac(&parts))
+/// The data of a provisioning Secret: a document, and beside it what it was generated from.
+#[derive(Clone, Default)]
+pub struct Entries(BTreeMap<String, ByteString>);
+
+impl Entries {
+    /// `is_compressed`: the machine that fetches the document unpacks it.
+    pub fn new(document: &str, is_compressed: bool, content: &PublishedContent) -> Self {
+        let document_entry = match is_compressed {
+            true => (names::CLOUD_CONFIG_GZIP_KEY, gzip::USUAL.bytes(document)),
+            false => (names::CLOUD_CONFIG_KEY, document.as_bytes().to_vec()),
+        };
+        let json = content.json(document.len());
+        let content = json.map(|json| (names::CONTENT_GZIP_KEY, gzip::USUAL.bytes(&json)));
+        let entries = std::iter::once(document_entry).chain(content);
+        Self(
+            entries
+                .map(|(name, bytes)| (name.to_owned(), ByteString(bytes)))
+                .collect(),
+        )
+    }
+
+    /// Name of the Secret with these entries of a pool: nothing else has this name.
+    pub fn secret_name(&self, pool: &str, key: &HmacKey) -> String {
+        let entries = self.0.iter().map(|(name, bytes)| (name.as_str(), &bytes.0));
+        let parts: Vec<&[u8]> = match entries.clone().collect::<Vec<_>>().as_slice() {
+            // Of versions that compressed neither.
+            [(names::CLOUD_CONFIG_KEY, document), (names::CONTENT_KEY, json)] => vec![document, json],
+            _ => entries
+                .flat_map(|(name, bytes)| [name.as_bytes(), bytes])
+                .collect(),
+        };
+        names::provisioning_secret_name(pool, &key.mac(&parts))
+    }
+
+    /// As [`SecretView::content`](crate::model::view::SecretView::content) of the Secret.
+    pub fn digest(&self) -> String {
+        digest_of_data(&self.0).unwrap_or_default()
+    }
+
+    pub fn data(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.0
+            .iter()
+            .map(|(name, bytes)| (name.as_str(), bytes.0.as_slice()))
+    }
+
+    /// The document, and the JSON of its content.
+    fn unpack(&self) -> Option<(String, String)> {
+        let text = |name: &str, compressed: &str| match (self.0.get(name), self.0.get(compressed)) {
+            (Some(text), None) => String::from_utf8(text.0.clone()).ok(),
+            (None, Some(bytes)) => gzip::unpack(&bytes.0, MAX_BYTES).ok(),
+            _ => None,
+        };
+        Some((
+            text(names::CLOUD_CONFIG_KEY, names::CLOUD_CONFIG_GZIP_KEY)?,
+            text(names::CONTENT_KEY, names::CONTENT_GZIP_KEY)?,
+        ))
+    }
 }
 
 /// A provisioning document that is published, with its content. `Debug` shows only the name of the Secret.
@@ -132,28 +179,26 @@ pub struct PublishedDocument {
     pub secret: String,
     pub document: String,
     pub content: PublishedContent,
+    /// As they are stored.
+    pub entries: Entries,
 }
 
 impl PublishedDocument {
     /// From the data entries of the Secret with this name. `None`: the name is not that of these entries, or another version of this
     /// program wrote a content that this one would write in another way.
-    pub fn read(
-        secret: &str,
-        entries: &BTreeMap<String, ByteString>,
-        pool: &str,
-        key: &HmacKey,
-    ) -> Option<Self> {
-        let text = |name: &str| std::str::from_utf8(&entries.get(name)?.0).ok();
-        let (document, json) = (text(names::CLOUD_CONFIG_KEY)?, text(names::CONTENT_KEY)?);
-        if secret != provisioning_secret_name(pool, key, document, Some(json)) {
+    pub fn read(secret: &str, data: BTreeMap<String, ByteString>, pool: &str, key: &HmacKey) -> Option<Self> {
+        let entries = Entries(data);
+        if secret != entries.secret_name(pool, key) {
             return None;
         }
-        let content: PublishedContent = serde_json::from_str(json).ok()?;
+        let (document, json) = entries.unpack()?;
+        let content: PublishedContent = serde_json::from_str(&json).ok()?;
         let again = PublishedContent::of(&content.spec, &content.values);
-        (again.entry(document.len()).as_deref() == Some(json)).then(|| Self {
+        (again.json(document.len()).as_deref() == Some(&json)).then(|| Self {
             secret: secret.to_owned(),
-            document: document.to_owned(),
+            document,
             content,
+            entries,
         })
     }
 }

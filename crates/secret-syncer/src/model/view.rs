@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -190,23 +191,9 @@ impl SecretView {
             .filter(|_| is_key)
             .and_then(|data| data.get(DATA_KEY))
             .and_then(|key| HmacKey::of(&key.0));
-        let entries = data.into_iter().flatten();
-        let all = || {
-            digest_of_entries(
-                entries
-                    .clone()
-                    .map(|(name, value)| (name.as_str(), value.0.as_slice())),
-            )
-        };
-        let names: Vec<&str> = entries.clone().map(|(name, _)| name.as_str()).collect();
-        let content = match names.as_slice() {
-            _ if has_kubeconfig => Some(all()),
-            [names::CLOUD_CONFIG_KEY | names::EDGE_SCRIPT_KEY] => entries
-                .clone()
-                .next()
-                .map(|(_, document)| digest::sha256_hex(&document.0)),
-            [names::CLOUD_CONFIG_KEY, names::CONTENT_KEY] => Some(all()),
-            _ => None,
+        let content = match has_kubeconfig {
+            true => Some(digest_of_entries(data.into_iter().flatten())),
+            false => data.and_then(digest_of_data),
         };
         Self {
             content,
@@ -222,11 +209,28 @@ impl SecretView {
     }
 }
 
+/// SHA-256 of a document or script, or of a document with its content; `None`: these are the entries of none.
+pub fn digest_of_data(data: &BTreeMap<String, ByteString>) -> Option<String> {
+    let entries: Vec<_> = data.iter().map(|(name, value)| (name.as_str(), value)).collect();
+    match entries.as_slice() {
+        [(names::CLOUD_CONFIG_KEY | names::EDGE_SCRIPT_KEY, document)] => {
+            Some(digest::sha256_hex(&document.0))
+        }
+        [(names::CLOUD_CONFIG_GZIP_KEY, _)]
+        | [
+            (names::CLOUD_CONFIG_KEY, _),
+            (names::CONTENT_KEY | names::CONTENT_GZIP_KEY, _),
+        ]
+        | [(names::CLOUD_CONFIG_GZIP_KEY, _), (names::CONTENT_GZIP_KEY, _)] => Some(digest_of_entries(data)),
+        _ => None,
+    }
+}
+
 /// SHA-256 over the names and values of all data entries, which come in the order of their names. No entries and no data are the same.
-pub fn digest_of_entries<'a>(entries: impl Iterator<Item = (&'a str, &'a [u8])>) -> String {
+fn digest_of_entries<'a>(entries: impl IntoIterator<Item = (&'a String, &'a ByteString)>) -> String {
     let mut all = Vec::new();
     for (name, value) in entries {
-        for part in [name.as_bytes(), value] {
+        for part in [name.as_bytes(), &value.0] {
             all.extend((part.len() as u64).to_be_bytes());
             all.extend(part);
         }

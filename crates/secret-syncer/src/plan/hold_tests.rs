@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
 use osm_api::config::{self, LateBound, LateBoundKind, LateBoundSource, OperatingSystemConfigSpec, Retired};
-use osm_api::names;
+use osm_api::{gzip, names};
 use osm_render::LateValues;
 use serde_json::json;
 
@@ -14,11 +15,12 @@ use crate::model::documents::Documents;
 use crate::model::gathered::{Gathered, Published};
 use crate::model::published_content::PublishedDocument;
 use crate::model::source::{SourceError, SourceProblem};
+use crate::model::view::SecretView;
 use crate::plan::cause::Cause;
 use crate::plan::fixtures::*;
 use crate::plan::hold::{needed_record, record};
-use crate::plan::plan;
 use crate::plan::steps::{Content, Plan, Publish, Step};
+use crate::plan::{plan, retention};
 
 fn late(id: &str, kind: LateBoundKind, source: Option<LateBoundSource>) -> LateBound {
     LateBound {
@@ -66,15 +68,15 @@ fn made(spec: &OperatingSystemConfigSpec) -> Documents {
 }
 
 fn entries(documents: &Documents) -> BTreeMap<String, ByteString> {
-    let entries = documents.provisioning_entries().into_iter();
+    let entries = documents.entries.data();
     entries
-        .map(|(name, text)| (name.to_owned(), ByteString(text.as_bytes().to_vec())))
+        .map(|(name, bytes)| (name.to_owned(), ByteString(bytes.to_vec())))
         .collect()
 }
 
 fn read(documents: &Documents) -> Option<PublishedDocument> {
     let key = published().key;
-    PublishedDocument::read(&documents.provisioning_secret, &entries(documents), POOL, &key)
+    PublishedDocument::read(&documents.provisioning_secret, entries(documents), POOL, &key)
 }
 
 #[test]
@@ -90,7 +92,7 @@ fn documents_with_other_tokens_need_nothing_but_the_provisioning_secret() {
         assert_eq!(again.provisioning_secret, documents.provisioning_secret, "{what}");
         assert_eq!(again.provisioning_digest, documents.provisioning_digest, "{what}");
         assert_eq!(again.document_mac, documents.document_mac, "{what}");
-        assert_eq!(again.entries_digest(), documents.entries_digest(), "{what}");
+        assert_eq!(again.entries.digest(), documents.entries.digest(), "{what}");
         assert_eq!(
             document.content.needs_kubeconfig_secret(),
             what.starts_with("tokens"),
@@ -99,7 +101,8 @@ fn documents_with_other_tokens_need_nothing_but_the_provisioning_secret() {
         assert!(!format!("{document:?}").contains("hunter2"));
     }
     // Only what the bootstrap document needs is held beside a document.
-    let has_password = |spec| made(&spec).content.unwrap().contains("hunter2");
+    let content = |spec| entries(&made(&spec)).remove(names::CONTENT_GZIP_KEY).unwrap().0;
+    let has_password = |spec| gzip::unpack(&content(spec), 10_000).unwrap().contains("hunter2");
     assert!(!has_password(spec("", "")) && has_password(spec(PASSWORD, "")));
 }
 
@@ -127,20 +130,64 @@ fn a_secret_that_was_altered_is_not_read() {
     let read = |name: &str, edit: fn(&mut BTreeMap<String, ByteString>)| {
         let mut entries = entries(&documents);
         edit(&mut entries);
-        PublishedDocument::read(name, &entries, POOL, &key)
+        PublishedDocument::read(name, entries, POOL, &key)
     };
     let name = &documents.provisioning_secret;
     assert!(read(name, |_| {}).is_some());
     assert!(read("osm-provisioning-other", |_| {}).is_none());
-    assert!(read(name, |entries| drop(entries.remove(names::CONTENT_KEY))).is_none());
-    for entry in [names::CONTENT_KEY, names::CLOUD_CONFIG_KEY] {
+    assert!(read(name, |entries| drop(entries.remove(names::CONTENT_GZIP_KEY))).is_none());
+    for entry in [names::CONTENT_GZIP_KEY, names::CLOUD_CONFIG_KEY] {
         let mut entries = entries(&documents);
         entries.get_mut(entry).unwrap().0.push(b' ');
         assert!(
-            PublishedDocument::read(name, &entries, POOL, &key).is_none(),
+            PublishedDocument::read(name, entries, POOL, &key).is_none(),
             "{entry}"
         );
     }
+}
+
+#[test]
+fn a_document_is_compressed_if_the_machine_asks_for_it() {
+    let mut asking = spec("", "");
+    asking
+        .late_bound
+        .push(late("provisioning/key", LateBoundKind::ProvisioningKey, None));
+    let plain = made(&spec("", ""));
+    let compressed = made(&asking);
+    let document = entries(&compressed)
+        .remove(names::CLOUD_CONFIG_GZIP_KEY)
+        .unwrap()
+        .0;
+    assert_eq!(gzip::unpack(&document, 10_000).unwrap(), compressed.provisioning);
+    assert_eq!(compressed.provisioning, plain.provisioning);
+    assert_ne!(compressed.provisioning_secret, plain.provisioning_secret);
+    assert_eq!(read(&compressed).unwrap().document, plain.provisioning);
+}
+
+/// Versions before compressed nothing. What they published is renewed in the Secret in which it is.
+#[test]
+fn a_secret_of_an_earlier_version_is_read_and_kept() {
+    let documents = made(&spec(PASSWORD, ""));
+    let mut entries = entries(&documents);
+    let content = entries.remove(names::CONTENT_GZIP_KEY).unwrap().0;
+    let json = gzip::unpack(&content, 10_000).unwrap();
+    let key = published().key;
+    let mac = key.mac(&[documents.provisioning.as_bytes(), json.as_bytes()]);
+    let name = names::provisioning_secret_name(POOL, &mac);
+    entries.insert(names::CONTENT_KEY.into(), ByteString(json.into_bytes()));
+    let secret = Secret {
+        data: Some(entries.clone()),
+        immutable: Some(true),
+        ..Secret::default()
+    };
+    let document = PublishedDocument::read(&name, entries, POOL, &key).unwrap();
+    let again = Documents::published(&document, POOL, &key).unwrap();
+    assert_eq!(again.provisioning_secret, name);
+    assert!(retention::holds(
+        &SecretView::of(&secret),
+        &again.entries.digest()
+    ));
+    assert_eq!(again.provisioning_digest, documents.provisioning_digest);
 }
 
 /// A published pool whose source is gone, in a process that never had its value.

@@ -50,7 +50,7 @@ pub fn provide(existing: &ExistingObjects, documents: &Documents, keep_until: Ti
     let named = |secret: &&Arc<SecretView>| secret.meta.name == documents.provisioning_secret;
     match existing.provisioning.iter().find(named).cloned() {
         None => DocumentStep::Create,
-        Some(secret) if holds(&secret, &documents.entries_digest()) => {
+        Some(secret) if holds(&secret, &documents.entries.digest()) => {
             let keep_until = extended(&secret, keep_until);
             DocumentStep::Extend { secret, keep_until }
         }

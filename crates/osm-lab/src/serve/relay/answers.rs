@@ -13,6 +13,7 @@ use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use osm_api::{gzip, names};
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -142,15 +143,29 @@ fn without_connection_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// The same text but for one bit in the middle of the document, if there is one.
+/// Most bytes of a document.
+const MAX_DOCUMENT: usize = 4 << 20;
+
+/// The same text but for one bit in the middle of the document, if there is one. A compressed document is compressed again.
 fn flip(body: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(body).ok()?;
     let object: Value = serde_json::from_str(text).ok()?;
-    let encoded = object.pointer("/data/cloud-config")?.as_str()?;
-    let mut document = STANDARD.decode(encoded).ok()?;
+    let data = object.get("data")?;
+    let of = |key| Some((key, data.get(key)?.as_str()?));
+    let (key, encoded) = of(names::CLOUD_CONFIG_GZIP_KEY).or_else(|| of(names::CLOUD_CONFIG_KEY))?;
+    let bytes = STANDARD.decode(encoded).ok()?;
+    let is_compressed = key == names::CLOUD_CONFIG_GZIP_KEY;
+    let mut document = match is_compressed {
+        true => gzip::unpack(&bytes, MAX_DOCUMENT).ok()?.into_bytes(),
+        false => bytes,
+    };
     let middle = document.len() / 2;
     *document.get_mut(middle)? ^= 1;
-    Some(text.replace(encoded, &STANDARD.encode(document)).into_bytes())
+    let altered = match is_compressed {
+        true => gzip::USUAL.base64(std::str::from_utf8(&document).ok()?),
+        false => STANDARD.encode(document),
+    };
+    Some(text.replace(encoded, &altered).into_bytes())
 }
 
 /// What an API server says when it refuses.

@@ -41,8 +41,8 @@ pub enum Mode {
     Impostor,
     /// TLS as the API server, which answers every request with this status and an object of kind `Status`.
     Status(u16),
-    /// TLS as the API server; in an answer that is a Secret (or another object) with `cloud-config` in its `data`, one bit in the middle
-    /// of that document is inverted. All else is forwarded as it is.
+    /// TLS as the API server; in an answer that is a Secret (or another object) with `cloud-config` or `cloud-config.gz` in its `data`, one
+    /// bit in the middle of that document is inverted. All else is forwarded as it is.
     FlippedBit,
     /// TLS as the API server; requests are forwarded, but their answers kept back until the mode changes. Then they are delivered as they
     /// were, each before its connection is closed.

@@ -27,7 +27,7 @@ impl Filled {
         publish: &Publish,
         known: WellKnown,
         name: &str,
-        entry: Option<(&str, &str)>,
+        entry: Option<(&str, &[u8])>,
     ) -> Secret {
         let installation = &syncer.clients.installation;
         let mut metadata = objects::metadata(&publish.ownership, installation, name, known.role());

@@ -86,7 +86,9 @@ pub async fn fill(
     keep_until: Timestamp,
 ) -> Result<(), ApplyError> {
     let kubeconfig = filled.documents.kubeconfig(&filled.tokens)?;
-    let entry = kubeconfig.as_deref().map(|text| (names::KUBECONFIG_KEY, text));
+    let entry = kubeconfig
+        .as_deref()
+        .map(|text| (names::KUBECONFIG_KEY, text.as_bytes()));
     let name = &existing.meta.name;
     let mut secret = filled.secret(syncer, gathered, publish, WellKnown::Kubeconfig, name, entry);
     let annotations = secret.metadata.annotations.get_or_insert_default();

@@ -53,15 +53,15 @@ pub fn binding(metadata: ObjectMeta, name: &str) -> RoleBinding {
     }
 }
 
-/// A Secret with these texts, by the names of its data entries.
+/// A Secret with these data entries, by their names.
 pub fn secret<'a>(
     metadata: ObjectMeta,
-    entries: impl IntoIterator<Item = (&'a str, &'a str)>,
+    entries: impl IntoIterator<Item = (&'a str, &'a [u8])>,
     immutable: bool,
 ) -> Secret {
     let entries = entries.into_iter();
     let data: BTreeMap<_, _> = entries
-        .map(|(name, text)| (name.to_owned(), ByteString(text.as_bytes().to_vec())))
+        .map(|(name, bytes)| (name.to_owned(), ByteString(bytes.to_vec())))
         .collect();
     Secret {
         metadata,

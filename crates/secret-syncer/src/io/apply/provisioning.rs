@@ -70,12 +70,12 @@ async fn create(
     if let Some(bound_to) = &promise.bound_to {
         annotations.insert(names::BOUND_TO.to_owned(), bound_to.clone());
     }
-    let secret = objects::secret(metadata, documents.provisioning_entries(), true);
+    let secret = objects::secret(metadata, documents.entries.data(), true);
     match api.create(&PostParams::default(), &secret).await {
         Ok(created) => Ok(syncer.caches.wrote_secret(&created)),
         Err(error) if already_exists(&error) => {
             let found = SecretView::of(&api.get(name).await.map_err(failed(WHAT))?);
-            if adoption::is_our_document(&found, &documents.entries_digest()) {
+            if adoption::is_our_document(&found, &documents.entries.digest()) {
                 let keep_until = retention::extended(&found, promise.keep_until);
                 extend(syncer, publish, &found, keep_until, promise).await
             } else {

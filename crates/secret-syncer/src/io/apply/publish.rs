@@ -103,7 +103,7 @@ async fn write(
     let bootstrap = documents.bootstrap(tokens)?;
     let script = documents.edge_script(tokens)?;
     let existing = &gathered.existing;
-    let entry = (names::CLOUD_CONFIG_KEY, bootstrap.as_str());
+    let entry = (names::CLOUD_CONFIG_KEY, bootstrap.as_bytes());
     let secret = ready.secret(
         syncer,
         gathered,
@@ -118,7 +118,7 @@ async fn write(
         .memory
         .edit(&gathered.name, |memory| memory.unpublished = None);
     if let (Some(name), Some(script)) = (&publish.edge_script_name, script) {
-        let entry = (names::EDGE_SCRIPT_KEY, script.as_str());
+        let entry = (names::EDGE_SCRIPT_KEY, script.as_bytes());
         let secret = ready.secret(
             syncer,
             gathered,

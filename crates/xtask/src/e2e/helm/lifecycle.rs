@@ -13,7 +13,7 @@ use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::Service;
 use osm_lab::cluster::Cluster;
 use osm_sim::chaos::Watching;
-use osm_testkit::{check, fixtures, installation, wait_for};
+use osm_testkit::{check, fixtures, installation, provisioning, wait_for};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -198,12 +198,7 @@ impl Lifecycle<'_> {
                 let secret = secrets
                     .get(&published.context("published")?.provisioning_secret)
                     .await?;
-                let document = secret
-                    .data
-                    .as_ref()
-                    .and_then(|data| data.get(names::CLOUD_CONFIG_KEY));
-                let document = String::from_utf8_lossy(&document.context("a document")?.0).into_owned();
-                check(document.contains(text))
+                check(provisioning::document(secret)?.contains(text))
             },
         )
         .await
@@ -369,12 +364,9 @@ impl Lifecycle<'_> {
             .get(&machine.provisioning_secret)
             .await
             .context("as a booting machine")?;
-        let document = document
-            .data
-            .and_then(|mut data| data.remove(names::CLOUD_CONFIG_KEY))
-            .context("a document")?;
+        let document = provisioning::document(document)?;
         ensure!(
-            osm_api::digest::sha256_hex(&document.0) == machine.provisioning_digest,
+            osm_api::digest::sha256_hex(document.as_bytes()) == machine.provisioning_digest,
             "it is another document"
         );
         self.progress
