@@ -158,9 +158,10 @@ async fn document_first(
     let role = gathered.existing.role.as_deref();
     let opened = retention::opened(&publish.kept, &[name]);
     let role = identity::role(syncer, role, publish, &opened).await?;
-    // After its Role: the API server checks whether we hold the rights that we bind.
-    let is_bound = identity::binding(syncer, publish).await?;
     let tokens = tokens::issue(syncer, gathered, publish, (name, uid)).await?;
+    // Some time after its Role: the API server compares the Role with our rights, and looks again only after 100 ms if it has not seen the
+    // Role yet.
+    let is_bound = identity::binding(syncer, publish).await?;
     let is_as_written = is_bound && retention::opens(role.as_ref(), &opened);
     tokens::check(syncer, publish, &tokens, name, is_as_written).await?;
     let bound_to = bound_to(Some(&accounts.account), Some(&accounts.joins_by), Some(uid));
@@ -188,9 +189,9 @@ async fn tokens_first(
     let before = gathered.existing.role.as_deref();
     let opened = retention::opened(&publish.kept, &[&secret.name]);
     let widened = identity::role(syncer, before, publish, &opened).await?;
-    let is_bound = identity::binding(syncer, publish).await?;
     let bound_to = bound_to(Some(account), Some(joins_by), Some(&bound)).unwrap_or_default();
     let tokens = kubeconfig_secret::tokens(syncer, gathered, publish, &existing, &bound_to).await?;
+    let is_bound = identity::binding(syncer, publish).await?;
     let mut filled = Filled {
         documents: documents.with_tokens(&tokens, &gathered.pool, &gathered.key)?,
         tokens,
