@@ -34,6 +34,7 @@ mod overload;
 mod pools;
 mod privilege;
 mod profile_namespaces;
+mod proxies;
 mod replicas;
 mod restore;
 mod rights;

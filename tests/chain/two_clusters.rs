@@ -27,7 +27,7 @@ const SILENCE_NOTICED: Duration = Duration::from_secs(60);
 
 impl World {
     /// Waits until a service answers `/readyz` with this code and every text; gives the answer.
-    async fn readiness(&self, service: Service, code: u16, texts: &[&str]) -> Result<String> {
+    pub async fn readiness(&self, service: Service, code: u16, texts: &[&str]) -> Result<String> {
         let what = format!("/readyz of {} to be {code} and to say {texts:?}", service.name());
         let found = wait_for(&what, DEADLINE, async || {
             let (now, body) = self.installed.get(service, "/readyz").await?;
@@ -40,7 +40,7 @@ impl World {
         found.await.map_err(|error| error.context(self.installed.logs()))
     }
 
-    async fn all_ready(&self) -> Result<()> {
+    pub async fn all_ready(&self) -> Result<()> {
         for service in Service::ALL {
             self.readiness(service, 200, &[]).await?;
         }
@@ -55,7 +55,7 @@ impl World {
         Ok(())
     }
 
-    fn management(&self) -> &ControlPlane {
+    pub fn management(&self) -> &ControlPlane {
         self.management.as_ref().expect("two clusters")
     }
 }

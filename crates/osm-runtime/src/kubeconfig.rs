@@ -20,6 +20,7 @@ use crate::client;
 use crate::connection::{self, Connection};
 use crate::connection_role::ConnectionRole;
 use crate::error::brief;
+use crate::proxy;
 use crate::readiness::{Gates, ProblemGate};
 use crate::supervisor::Supervisor;
 
@@ -82,10 +83,9 @@ pub(crate) async fn load(origin: &Origin, service: Service, timeout: Duration) -
             (config, String::new())
         }
     };
-    Ok(Loaded {
-        config: client::complete(config, service, timeout),
-        digest,
-    })
+    let mut config = client::complete(config, service, timeout);
+    proxy::except(&mut config, |name| std::env::var(name).ok());
+    Ok(Loaded { config, digest })
 }
 
 async fn from_file(path: &Path, is_foreign: bool) -> anyhow::Result<(Config, String)> {

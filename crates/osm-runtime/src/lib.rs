@@ -43,6 +43,7 @@ pub mod object;
 pub mod outdated_definitions;
 mod pace;
 pub mod process;
+mod proxy;
 pub mod queue;
 pub mod read;
 pub mod readiness;

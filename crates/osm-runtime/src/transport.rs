@@ -5,16 +5,20 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
+use http::Uri;
+use hyper::rt::{Read, Write};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
 use rustls::pki_types::ServerName;
-use tower::{BoxError, ServiceBuilder};
+use tower::{BoxError, Service, ServiceBuilder};
+
+use crate::proxy;
 
 /// A connection that is silent for this long is asked whether it still lives. Without an answer within the same time, it is given up, and
 /// the next request opens another one. Otherwise all requests would wait for the one connection.
@@ -25,12 +29,29 @@ const WINDOW_OF_ANSWER: u32 = 512 * 1024;
 const WINDOW_OF_CONNECTION: u32 = 8 * 1024 * 1024;
 
 /// # Errors
-/// Certificates, keys or a server name that can't be read; a proxy.
+/// Certificates, keys or a server name that can't be read; a proxy of a kind that can't be used.
 pub(crate) fn connect(config: &Config) -> anyhow::Result<Client> {
-    if config.proxy_url.is_some() {
-        bail!("the kubeconfig names a proxy (proxy-url), which this version can't use; remove it");
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    // Header and body of a request are two segments. Otherwise the second one waits 40 ms for the server's delayed acknowledgement.
+    tcp.set_nodelay(true);
+    match proxy::of(config).context(SETUP)? {
+        None => client(config, tcp),
+        Some(proxy) => client(config, proxy.tunnel(tcp)),
     }
-    let mut connector = TimeoutConnector::new(https(config).context(SETUP)?);
+}
+
+const SETUP: &str = "the connection to the API server can't be set up";
+
+/// `tcp` makes the connections that TLS is spoken on.
+fn client<T>(config: &Config, tcp: T) -> anyhow::Result<Client>
+where
+    T: Service<Uri> + Clone + Send + Sync + 'static,
+    T::Response: Connection + Read + Write + Send + Unpin + 'static,
+    T::Future: Send + 'static,
+    T::Error: Into<BoxError>,
+{
+    let mut connector = TimeoutConnector::new(https(config, tcp).context(SETUP)?);
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
@@ -53,13 +74,7 @@ pub(crate) fn connect(config: &Config) -> anyhow::Result<Client> {
     Ok(Client::new(service, &config.default_namespace))
 }
 
-const SETUP: &str = "the connection to the API server can't be set up";
-
-fn https(config: &Config) -> anyhow::Result<HttpsConnector<HttpConnector>> {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    // Header and body of a request are two segments. Otherwise the second one waits 40 ms for the server's delayed acknowledgement.
-    tcp.set_nodelay(true);
+fn https<T>(config: &Config, tcp: T) -> anyhow::Result<HttpsConnector<T>> {
     let mut builder = HttpsConnectorBuilder::new()
         .with_tls_config(config.rustls_client_config()?)
         .https_or_http();

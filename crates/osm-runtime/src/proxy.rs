@@ -1,0 +1,152 @@
+//! HTTP proxies on the way to an API server: `proxy-url` of a kubeconfig, or the variable `HTTPS_PROXY`.
+//!
+//! The proxy is asked for a tunnel (`CONNECT`), so it sees the name of the API server, and nothing of the requests. Its user name and
+//! password are in no message.
+
+use anyhow::bail;
+use http::Uri;
+use http::uri::Scheme;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use hyper_util::rt::TokioIo;
+use kube::Config;
+use tokio::net::TcpStream;
+use tower::Service;
+use tower::util::ServiceExt as _;
+
+/// A proxy that connections to one API server go through.
+pub(crate) struct Proxy {
+    intercept: Intercept,
+    /// Host and port, for messages.
+    place: String,
+}
+
+/// `None`: the API server is reached directly.
+///
+/// # Errors
+/// A proxy that is not asked by HTTP, and one without a host.
+pub(crate) fn of(config: &Config) -> anyhow::Result<Option<Proxy>> {
+    let Some(url) = &config.proxy_url else {
+        return Ok(None);
+    };
+    let scheme = url.scheme().unwrap_or(&Scheme::HTTP);
+    if *scheme != Scheme::HTTP {
+        bail!(
+            "the proxy has the scheme {scheme}, and only proxies with the scheme http can be used; correct proxy-url or HTTPS_PROXY"
+        );
+    }
+    let every = Matcher::builder().all(url.to_string()).build();
+    let Some(intercept) = every.intercept(&config.cluster_url) else {
+        bail!("the proxy has no host; write it as http://HOST:PORT into proxy-url or HTTPS_PROXY");
+    };
+    let place = intercept.uri().authority().map(ToString::to_string);
+    Ok(Some(Proxy {
+        intercept,
+        place: place.unwrap_or_default(),
+    }))
+}
+
+/// kube takes the proxy of the environment for every server. Here `NO_PROXY` excepts servers from it, as for other programs.
+/// `variable` reads an environment variable.
+pub(crate) fn except(config: &mut Config, variable: impl Fn(&str) -> Option<String>) {
+    let either = |names: [&str; 2]| names.into_iter().find_map(&variable).unwrap_or_default();
+    let proxy = either(["HTTPS_PROXY", "https_proxy"]);
+    let is_of_environment = config.proxy_url.is_some() && config.proxy_url == proxy.parse().ok();
+    let no_proxy = either(["NO_PROXY", "no_proxy"]);
+    let matcher = Matcher::builder().https(proxy).no(no_proxy).build();
+    if is_of_environment && matcher.intercept(&config.cluster_url).is_none() {
+        config.proxy_url = None;
+    }
+}
+
+impl Proxy {
+    /// Connections through the proxy, to which `tcp` connects.
+    pub(crate) fn tunnel(
+        self,
+        tcp: HttpConnector,
+    ) -> impl Service<Uri, Response = TokioIo<TcpStream>, Error = ProxyError, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static {
+        let mut tunnel = Tunnel::new(self.intercept.uri().clone(), tcp);
+        if let Some(credentials) = self.intercept.basic_auth() {
+            tunnel = tunnel.with_auth(credentials.clone());
+        }
+        tunnel.map_err(move |cause| ProxyError {
+            place: self.place.clone(),
+            cause: crate::error::chain(&cause),
+        })
+    }
+}
+
+/// Why there is no connection through a proxy.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the proxy {place} opens no tunnel to the API server ({cause}); check its user name and password, and that it allows CONNECT to the \
+     host and port of the API server"
+)]
+pub(crate) struct ProxyError {
+    /// Host and port.
+    place: String,
+    cause: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(server: &'static str, proxy: &str) -> Config {
+        let mut config = Config::new(Uri::from_static(server));
+        config.proxy_url = Some(proxy.parse().unwrap());
+        config
+    }
+
+    const SERVER: &str = "https://api.example:6443";
+
+    #[test]
+    fn only_http_proxies_are_used_and_no_message_has_their_password() {
+        let proxy = of(&config(SERVER, "http://user:p%40ss@proxy.example:3128"))
+            .unwrap()
+            .unwrap();
+        assert_eq!(proxy.place, "proxy.example:3128");
+        // user:p@ss
+        assert_eq!(proxy.intercept.basic_auth().unwrap(), "Basic dXNlcjpwQHNz");
+        assert!(of(&config(SERVER, "proxy.example:3128")).unwrap().is_some());
+        for scheme in ["https", "socks5"] {
+            let url = format!("{scheme}://user:hunter2@proxy.example:3128");
+            let error = of(&config(SERVER, &url)).err().unwrap().to_string();
+            assert!(error.contains(scheme) && !error.contains("hunter2"), "{error}");
+        }
+        assert!(of(&Config::new(Uri::from_static(SERVER))).unwrap().is_none());
+    }
+
+    #[test]
+    fn no_proxy_excepts_servers_from_the_proxy_of_the_environment() {
+        const PROXY: &str = "http://user:hunter2@proxy.example:3128";
+        for (server, proxy, no_proxy, is_used) in [
+            (SERVER, PROXY, "", true),
+            (SERVER, PROXY, "other.example,10.0.0.0/8", true),
+            (SERVER, PROXY, "localhost, .example", false),
+            (SERVER, PROXY, "*", false),
+            ("https://10.1.2.3:6443", PROXY, "10.0.0.0/8", false),
+            ("https://[fd00::1]:6443", PROXY, "fd00::/8", false),
+            // That of a kubeconfig.
+            (SERVER, "http://another.example:3128", ".example", true),
+        ] {
+            for [https, no] in [["HTTPS_PROXY", "NO_PROXY"], ["https_proxy", "no_proxy"]] {
+                let mut config = config(server, proxy);
+                except(&mut config, |name| {
+                    let value = match name {
+                        name if name == https => PROXY,
+                        name if name == no => no_proxy,
+                        _ => return None,
+                    };
+                    Some(value.to_owned())
+                });
+                assert_eq!(config.proxy_url.is_some(), is_used, "{server} {proxy} {no_proxy}");
+            }
+        }
+    }
+}
