@@ -189,9 +189,9 @@ async fn tokens_first(
     let before = gathered.existing.role.as_deref();
     let opened = retention::opened(&publish.kept, &[&secret.name]);
     let widened = identity::role(syncer, before, publish, &opened).await?;
+    let is_bound = identity::binding(syncer, publish).await?;
     let bound_to = bound_to(Some(account), Some(joins_by), Some(&bound)).unwrap_or_default();
     let tokens = kubeconfig_secret::tokens(syncer, gathered, publish, &existing, &bound_to).await?;
-    let is_bound = identity::binding(syncer, publish).await?;
     let mut filled = Filled {
         documents: documents.with_tokens(&tokens, &gathered.pool, &gathered.key)?,
         tokens,
