@@ -606,6 +606,48 @@ async fn pods_take_what_a_site_adds_and_run_on_new_clusters() -> Result<()> {
     Ok(())
 }
 
+/// A site may name objects and accounts itself, and keep one service on other nodes than the rest.
+#[tokio::test]
+async fn names_and_scheduling_of_each_service_can_be_set() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let values = [
+        "--set=nameOverride=nodes,serviceAccountNames.oscController=renderer,nodeSelector.pool=infra",
+        "--set-json=oscController.scheduling={\"nodeSelector\":{},\"priorityClassName\":\"high\",\"tolerations\":[]}",
+    ];
+    let objects = helm.template("one", "osm", &values).await?;
+    let named = |kind: &str, name: &str| {
+        let found = objects
+            .iter()
+            .find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
+        found.with_context(|| format!("{kind} {name}"))
+    };
+    let pod =
+        |name: &str| -> Result<Value> { Ok(named("Deployment", name)?["spec"]["template"]["spec"].clone()) };
+    let (own, other) = (pod("nodes-osc-controller")?, pod("nodes-secret-syncer")?);
+    assert_eq!(own["serviceAccountName"], "renderer");
+    assert_eq!(other["serviceAccountName"], "nodes-secret-syncer");
+    named("ServiceAccount", "renderer")?;
+    named("ServiceAccount", "nodes-secret-syncer")?;
+    let binding = objects
+        .iter()
+        .filter(|object| text(&object["kind"]).ends_with("RoleBinding"))
+        .filter(|object| text(&object["metadata"]["name"]).ends_with("osc-controller"));
+    for binding in binding {
+        assert_eq!(binding["subjects"][0]["name"], "renderer", "{binding}");
+    }
+    assert!(
+        own["nodeSelector"].is_null() && own["tolerations"].is_null(),
+        "{own}"
+    );
+    assert_eq!(own["priorityClassName"], "high");
+    assert_eq!(other["nodeSelector"], json!({"pool": "infra"}));
+    assert!(
+        other["priorityClassName"] != "high" && other["tolerations"].is_array(),
+        "{other}"
+    );
+    Ok(())
+}
+
 /// Settings that are refused make every replica unready; nodes can be drained all the same.
 #[tokio::test]
 async fn replicas_go_one_at_a_time_unless_they_are_not_ready() -> Result<()> {

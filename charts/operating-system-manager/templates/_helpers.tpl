@@ -1,7 +1,12 @@
 {{/* Name of every object in the release's namespace. With the longest suffix, `-osp-controller`, it must be valid for a Service: at most 63 lowercase
      letters, digits and `-`, starting with a letter. The name of the release may contain dots and start with a digit. */}}
 {{- define "osm.name" -}}
-{{- regexReplaceAll "^[0-9]" .Release.Name "osm-${0}" | replace "." "-" | trunc 48 | trimSuffix "-" -}}
+{{- regexReplaceAll "^[0-9]" (.Values.nameOverride | default .Release.Name) "osm-${0}" | replace "." "-" | trunc 48 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Name of the ServiceAccount of a service; `key` is its key in values. */}}
+{{- define "osm.serviceAccount" -}}
+{{- get (.root.Values.serviceAccountNames | default dict) .key | default (printf "%s-%s" (include "osm.name" .root) .service) -}}
 {{- end -}}
 
 {{/* Prefix of the names of cluster-scoped objects, and of Roles in namespaces that contain Roles of other releases. */}}
@@ -100,25 +105,30 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
+{{/* Where pods run, with their image pull secrets. `own` has values that replace those of all pods. */}}
 {{- define "osm.scheduling" -}}
-{{- with .Values.image.pullSecrets }}
+{{- $values := dict -}}
+{{- range $key := list "priorityClassName" "nodeSelector" "tolerations" "affinity" -}}
+{{- $_ := set $values $key (hasKey $.own $key | ternary (get $.own $key) (get $.root.Values $key)) -}}
+{{- end -}}
+{{- with .root.Values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
   - name: {{ quote . }}
   {{- end }}
 {{- end }}
-{{- with .Values.priorityClassName }}
+{{- with $values.priorityClassName }}
 priorityClassName: {{ quote . }}
 {{- end }}
-{{- with .Values.nodeSelector }}
+{{- with $values.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.tolerations }}
+{{- with $values.tolerations }}
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.affinity }}
+{{- with $values.affinity }}
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
