@@ -357,7 +357,11 @@ async fn the_mode_changes_and_changes_back_and_no_machine_is_lost() -> Result<()
     bind(&world, Joining::Approved, true).await?;
     roll_out(&mut world, 0, Joining::Approved).await?;
     let approved = republished(&world, Joining::Approved).await?;
-    // A machine that booted right before still asks. So does a new one, and both wait for the approver.
+    // A machine that booted right before still asks. So does a new one, and both wait for the approver. Their Machines exist before they ask.
+    let of_pool = world.with_set(POOLS[0], String::new()).await?;
+    for machine in ["late", "new"] {
+        world.machine_of(&of_pool, machine).await?;
+    }
     let late = [
         ask(&world, &before[0].kubelet_token, "late").await?,
         ask(&world, &approved[0].kubelet_token, "new").await?,
@@ -367,16 +371,13 @@ async fn the_mode_changes_and_changes_back_and_no_machine_is_lost() -> Result<()
         assert!(is_pending(&world, request).await?, "{request}");
     }
     // It approves both: the account of all pools, too, if a pool has such a machine.
-    let of_pool = world.with_set(POOLS[0], String::new()).await?;
-    for machine in &late {
-        world.machine_of(&of_pool, machine).await?;
-    }
     world.installed.start(Service::CsrApprover).await?;
     for request in &late {
         world.certified(request).await?;
     }
 
-    // And back, first step: kube-controller-manager approves again, and tokens of pools still ask where an approver runs.
+    // And back, first step: kube-controller-manager approves again, and machines with the token of a pool still join where an
+    // approver runs.
     bind(&world, Joining::Static, true).await?;
     roll_out(&mut world, 1, Joining::Static).await?;
     let after = republished(&world, Joining::Static).await?;
@@ -385,7 +386,10 @@ async fn the_mode_changes_and_changes_back_and_no_machine_is_lost() -> Result<()
         join(&world, &after[0].kubelet_token, "n2").await?,
         "system:node:n2 of system:nodes"
     );
+    let of_pool = world.with_set(POOLS[1], String::new()).await?;
+    world.machine_of(&of_pool, "later").await?;
     ask(&world, &approved[1].kubelet_token, "later").await?;
+    world.certified("later").await?;
 
     // No Secret was ever absent, and each pool was written once for each way, and at most once more around a takeover.
     assert!(observer.absences().is_empty(), "{:?}", observer.absences());
