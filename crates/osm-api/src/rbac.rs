@@ -628,6 +628,69 @@ mod tests {
         }
     }
 
+    /// The right to approve or to sign is worth any node, and what is bound to `nodeclient` is approved without a question.
+    #[test]
+    fn one_service_may_approve_certificates_of_these_signers_and_none_may_sign() {
+        let everything = Installation {
+            profile_namespaces: vec!["profiles".to_owned()],
+            pool_settings_namespaces: vec!["machines".to_owned()],
+            machine_deployment_namespaces: vec!["machines".to_owned()],
+            bootstrap_tokens: true,
+            go_finalizers: true,
+            custom_profiles: true,
+            serving_certificates: true,
+            joining: Joining::Approved,
+            ..Installation::default()
+        };
+        let decides = |rule: &PolicyRule| {
+            let resources = rule.resources.iter().flatten();
+            let mut resources = resources.map(|resource| resource.rsplit('/').next().unwrap_or_default());
+            rule.verbs
+                .iter()
+                .any(|verb| ["approve", "sign", "*"].contains(&verb.as_str()))
+                || resources
+                    .any(|resource| ["signers", "approval", "status", "nodeclient", "*"].contains(&resource))
+                    && rule
+                        .api_groups
+                        .iter()
+                        .flatten()
+                        .any(|group| ["certificates.k8s.io", "*"].contains(&group.as_str()))
+        };
+        let found = |installation: &Installation| -> Vec<String> {
+            let mut found = Vec::new();
+            for service in Service::ALL {
+                for Grant {
+                    cluster,
+                    namespace,
+                    rights,
+                } in service.grants(installation)
+                {
+                    let place = namespace.unwrap_or_else(|| "everywhere".to_owned());
+                    for Right { rule, .. } in rights.into_iter().filter(|right| decides(&right.rule)) {
+                        let list = |items: Option<Vec<String>>| items.unwrap_or_default().join(",");
+                        found.push(format!(
+                            "{}, {} cluster, {place}: {} {} {}",
+                            service.name(),
+                            cluster.name(),
+                            rule.verbs.join(","),
+                            list(rule.resources),
+                            list(rule.resource_names)
+                        ));
+                    }
+                }
+            }
+            found
+        };
+        let [decision, client, serving] = [
+            "patch certificatesigningrequests/approval ",
+            "approve signers kubernetes.io/kube-apiserver-client-kubelet",
+            "approve signers kubernetes.io/kubelet-serving",
+        ]
+        .map(|right| format!("csr-approver, worker cluster, everywhere: {right}"));
+        assert_eq!(found(&everything), [decision.clone(), client.clone(), serving]);
+        assert_eq!(found(&Installation::default()), [decision, client]);
+    }
+
     #[test]
     fn every_namespace_is_served_unless_some_are_listed() {
         let mut installation = Installation::default();
