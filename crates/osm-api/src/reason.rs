@@ -360,7 +360,7 @@ impl Reason {
             ),
             Self::JoiningIsOpen => row(
                 &[SECRETS, Carrier::Event(Service::SecretSyncer, "ServiceAccount")],
-                "User data is published. A binding of another owner lets kube-controller-manager approve the certificate of *any* node for every pool's token.",
+                "User data is published. A binding of another owner lets kube-controller-manager approve the certificate of *any* node for the tokens of all pools, or of one.",
                 "Find the binding with the command in the message, and remove it; see [who may join](security.md#who-may-join).",
             ),
             Self::JudgingBrokeOff => row(

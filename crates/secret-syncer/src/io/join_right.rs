@@ -12,7 +12,7 @@ use crate::model::view::Meta;
 use crate::plan::join_right::{self, JOIN_RIGHT_TTL, QUESTION_INTERVAL};
 use crate::plan::{credentials, messages};
 
-/// Asks with a token of any pool, which is issued for this question alone. Until there is an answer, the last one holds.
+/// Asks with a token of one pool, which is issued for this question alone. Until there is an answer, the last one holds.
 ///
 /// # Errors
 /// Requests that failed.
@@ -21,7 +21,7 @@ pub async fn reconcile(syncer: &Syncer) -> Result<Option<Duration>, ApplyError> 
         return Ok(None);
     }
     let accounts = syncer.caches.accounts.select(|_| true);
-    let Some(account) = accounts.first() else {
+    let Some(account) = syncer.memory.next_to_ask(&accounts) else {
         // Nobody has a token. The first account that is created requeues this.
         syncer.memory.forget_joining();
         report_no_join_right(syncer);
@@ -42,7 +42,10 @@ pub async fn reconcile(syncer: &Syncer) -> Result<Option<Duration>, ApplyError> 
         report_join_right(syncer, account, is_open).await;
         syncer.wake(|_| true);
     }
-    Ok(Some(join_right::again(has_changed)))
+    let again = syncer
+        .memory
+        .joining_answered(&account.name, is_open, has_changed, accounts.len());
+    Ok(Some(again))
 }
 
 async fn ask(syncer: &Syncer, account: &Meta) -> Result<Option<bool>, ApplyError> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Tokens of all pools join with the same rights, so an answer is good for this long.
+/// Tokens of all pools join with the same rights, unless another program has bound a single one. So an answer is good for this long.
 pub const JOIN_RIGHT_TTL: Duration = Duration::from_secs(300);
 
 /// The API server is not asked more often than this, however often rights change.
@@ -14,12 +14,41 @@ pub fn pause(asked: Option<Duration>) -> Option<Duration> {
     (!left.is_zero()).then_some(left)
 }
 
-/// When to ask again after an answer. The API server learns of a change of rights by a watch of its own, so the first answer after a change
-/// may be an old one.
-pub fn again(has_changed: bool) -> Duration {
-    match has_changed {
-        true => QUESTION_INTERVAL,
-        false => JOIN_RIGHT_TTL,
+/// With whose token the next question is asked. Nearly every binding is for all pools, and shows with any of them. One for a single pool shows
+/// only with the token of that pool, so all have their turn.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Turns {
+    /// The account for which everything is approved. It is asked until that has ended.
+    open: Option<String>,
+    /// The last account whose turn has ended, by name.
+    last: String,
+    /// Accounts that have not had their turn since rights changed.
+    left: usize,
+}
+
+impl Turns {
+    /// Whose turn it is.
+    pub fn next<'a>(&self, accounts: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
+        let open = self.open.as_deref();
+        let later = accounts.clone().filter(|account| *account > self.last.as_str());
+        let open = accounts.clone().find(|account| Some(*account) == open);
+        open.or_else(|| later.min()).or_else(|| accounts.min())
+    }
+
+    /// Notes an answer; returns when to ask again. The API server learns of a change of rights by a watch of its own, so the first answer after
+    /// a change may be an old one.
+    pub fn answered(&mut self, account: &str, is_open: bool, has_changed: bool, accounts: usize) -> Duration {
+        self.open = is_open.then(|| account.to_owned());
+        if has_changed {
+            self.left = accounts;
+        } else if !is_open {
+            account.clone_into(&mut self.last);
+            self.left = self.left.saturating_sub(1);
+        }
+        match has_changed || (self.left > 0 && !is_open) {
+            true => QUESTION_INTERVAL,
+            false => JOIN_RIGHT_TTL,
+        }
     }
 }
 
@@ -47,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_have_an_interval_and_a_change_of_rights_leads_to_two() {
+    fn questions_have_an_interval() {
         let seconds = Duration::from_secs;
         for (asked, expected) in [
             (None, None),
@@ -58,7 +87,52 @@ mod tests {
         ] {
             assert_eq!(pause(asked.map(seconds)), expected.map(seconds), "{asked:?}");
         }
-        assert_eq!(again(true), QUESTION_INTERVAL);
-        assert_eq!(again(false), JOIN_RIGHT_TTL);
+    }
+
+    const ACCOUNTS: [&str; 3] = ["b", "c", "a"];
+
+    /// Asks as often as there are `answers`, of which the first is right after a change of rights; gives who was asked, and when again.
+    fn asked(turns: &mut Turns, answers: &[bool]) -> Vec<(&'static str, Duration)> {
+        let answers = answers.iter().enumerate();
+        answers
+            .map(|(number, is_open)| {
+                let account = turns.next(ACCOUNTS.into_iter()).unwrap();
+                let again = turns.answered(account, *is_open, number == 0, ACCOUNTS.len());
+                (account, again)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn after_a_change_of_rights_all_are_asked_one_after_the_other_and_then_one_from_time_to_time() {
+        let (soon, later) = (QUESTION_INTERVAL, JOIN_RIGHT_TTL);
+        let mut turns = Turns::default();
+        let expected = [
+            ("a", soon),
+            ("a", soon),
+            ("b", soon),
+            ("c", later),
+            ("a", later),
+            ("b", later),
+        ];
+        assert_eq!(asked(&mut turns, &[false; 6]), expected);
+        let expected = [("c", soon), ("c", soon), ("a", soon), ("b", later)];
+        assert_eq!(asked(&mut turns, &[false; 4]), expected, "the next change");
+        assert_eq!(turns.next([].into_iter()), None);
+        assert_eq!(turns.next(["a"].into_iter()), Some("a"), "the others are gone");
+    }
+
+    /// Else the condition would come and go with the turns of the others.
+    #[test]
+    fn an_account_for_which_all_is_approved_keeps_its_turn() {
+        let (soon, later) = (QUESTION_INTERVAL, JOIN_RIGHT_TTL);
+        let mut turns = Turns::default();
+        let expected = [("a", soon), ("a", soon), ("b", later), ("b", later)];
+        assert_eq!(asked(&mut turns, &[false, false, true, true]), expected);
+        // The first answer after the binding was deleted is still an old one.
+        let expected = [("b", soon), ("b", soon), ("c", soon), ("a", later)];
+        assert_eq!(asked(&mut turns, &[true, false, false, false]), expected);
+        asked(&mut turns, &[true]);
+        assert_eq!(turns.next(["x", "y"].into_iter()), Some("x"), "it is gone");
     }
 }
