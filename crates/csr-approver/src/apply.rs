@@ -1,20 +1,21 @@
-//! Executes a plan: reads the Machine and the Node, makes the claim, writes the decision. Each step only narrows what the plan allows.
+//! Executes a plan: reads the Machine and the Node, makes the claim, writes the decision. Live reads decide where the watches have shown
+//! something else.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use osm_api::{PoolRef, Reason};
 use osm_runtime::RequestError;
 use osm_runtime::cache::Version;
-use osm_runtime::error::{already_exists, is_code};
+use osm_runtime::error::is_code;
 use osm_runtime::request::failed;
 use osm_runtime::{status, watch};
 use serde_json::json;
 
-use crate::claim::{self, Claim, Standing};
+use crate::hold::{self, Hold};
 use crate::live;
 use crate::plan::{self, Approval, Decided, Decision, Plan};
 use crate::request::Request;
@@ -123,7 +124,7 @@ async fn act(
                 Outcome::Gone
             })
         }
-        Decision::Approve(approval) => {
+        Decision::Approve(approval) | Decision::ConfirmDenial(approval) => {
             let live = live::bearer(state, &approval.bearer).await?;
             match plan::confirm(request, &approval, live.as_ref()) {
                 Ok(()) => approve(state, request, *approval, now).await,
@@ -150,7 +151,9 @@ async fn approve(
     now: Timestamp,
 ) -> Result<Outcome, RequestError> {
     let Approval { claim, bearer, .. } = approval;
-    let before = match hold(state, &claim, now).await? {
+    let (hold, lease) = hold::hold(&state.leases(), &claim, now).await?;
+    remember(state, &lease);
+    let before = match hold {
         Hold::Held { before } => before,
         Hold::Taken { until } => {
             let node = claim.node;
@@ -179,51 +182,6 @@ async fn approve(
         true => Outcome::Approved(approved),
         false => Outcome::Gone,
     })
-}
-
-/// Who has the claim.
-enum Hold {
-    /// This request.
-    Held {
-        /// How many approvals came before.
-        before: i32,
-    },
-    /// Another request, until then.
-    Taken { until: Timestamp },
-}
-
-/// Makes the claim, or finds out who has it.
-async fn hold(state: &State, claim: &Claim, now: Timestamp) -> Result<Hold, RequestError> {
-    let leases = state.leases();
-    match leases
-        .create(&PostParams::default(), &claim.lease(now, None))
-        .await
-    {
-        Ok(lease) => {
-            remember(state, &lease);
-            return Ok(Hold::Held { before: 0 });
-        }
-        Err(error) if already_exists(&error) => {}
-        Err(error) => return Err(failed("creating the claim")(error)),
-    }
-    let name = claim.name();
-    let lease = leases.get(&name).await.map_err(failed("reading the claim"))?;
-    remember(state, &lease);
-    let Some(held) = ClaimView::of(&lease) else {
-        return Err(RequestError::Conflict { what: "the claim" });
-    };
-    match claim::judge(&held, &claim.request, now) {
-        Standing::Own => Ok(Hold::Held { before: held.before }),
-        Standing::Taken { until } => Ok(Hold::Taken { until }),
-        Standing::Expired => {
-            let lease = claim.lease(now, Some(&held));
-            let replaced = leases.replace(&name, &PostParams::default(), &lease).await;
-            remember(state, &replaced.map_err(failed("replacing the claim"))?);
-            Ok(Hold::Held {
-                before: held.before.saturating_add(1),
-            })
-        }
-    }
 }
 
 fn remember(state: &State, lease: &Lease) {

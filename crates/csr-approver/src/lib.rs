@@ -4,8 +4,8 @@
 //! that record its approvals. It connects only to the worker cluster. It has no right on Secrets and reads no settings.
 //!
 //! A reconcile decides about the requests of one requester: `gather → plan → apply → report`. [`gather`] collects what the watches have
-//! shown, [`mod@plan`] makes all decisions, [`apply`] makes sure of an approval by [`live`] reads, makes the [`claim`] and
-//! writes the decision, and [`report`] alone counts, logs and emits Events.
+//! shown, [`mod@plan`] makes all decisions, [`apply`] makes sure of a decision by [`live`] reads, makes the [`claim`]
+//! ([`hold`](mod@hold)) and writes the decision, and [`report`] alone counts, logs and emits Events.
 
 #![allow(missing_docs)] // This crate is not published; comments say why, and names say what.
 
@@ -13,6 +13,7 @@ pub mod apply;
 pub mod claim;
 pub mod claims;
 pub mod gather;
+pub mod hold;
 pub mod key;
 pub mod live;
 pub mod metrics;

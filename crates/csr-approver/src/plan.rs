@@ -55,19 +55,13 @@ pub struct Named {
 pub enum Decision {
     /// Approve it as a client certificate, if it is [confirmed](confirm) by live reads, the Node does not exist and the claim can be made.
     Approve(Box<Approval>),
+    /// Deny it because of what the watches have shown, if live reads [confirm](confirm) that this approval is not allowed.
+    ConfirmDenial(Box<Approval>),
     /// Approve it as a serving certificate.
     ApproveServing,
+    /// Deny it because of its own content.
     Deny(Denial),
     Wait(Wait),
-}
-
-impl From<Refusal> for Decision {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Deny(denial) => Self::Deny(denial),
-            Refusal::Wait(wait) => Self::Wait(wait),
-        }
-    }
 }
 
 /// An approval, and what it depends on.
@@ -162,36 +156,33 @@ fn decide(
         }
     };
     let pool = own.cloned().or_else(|| bearer.pool().cloned());
-    let decision = match judge(asked, own, bearer, &named, (request, gathered.now)) {
-        Ok(claim) if approved.insert(asked.node.clone()) => Decision::Approve(Box::new(Approval {
-            claim,
-            bearer: bearer.clone(),
-            own: own.cloned(),
-        })),
-        Ok(_) => Decision::Wait(already_approved(asked, gathered.now)),
-        Err(refusal) => refusal.into(),
+    let approval = Approval {
+        claim: Claim::new(&asked.node, bearer, &request.uid),
+        bearer: bearer.clone(),
+        own: own.cloned(),
+    };
+    let decision = match judge(request, &approval, &named, gathered.now) {
+        Ok(()) if approved.insert(asked.node.clone()) => Decision::Approve(Box::new(approval)),
+        Ok(()) => Decision::Wait(already_approved(asked, gathered.now)),
+        Err(Refusal::Deny(_)) => Decision::ConfirmDenial(Box::new(approval)),
+        Err(Refusal::Wait(wait)) => Decision::Wait(wait),
     };
     (pool, decision)
 }
 
-/// Judges a request for a client certificate. `own`: the only pool whose machines the requester may join as; `None`: any pool.
-fn judge(
-    asked: &Asked,
-    own: Option<&PoolRef>,
-    bearer: &Bearer,
-    named: &Named,
-    (request, now): (&Request, Timestamp),
-) -> Result<Claim, Refusal> {
-    admit(&asked.node, own, bearer, request)?;
-    let node = || asked.node.clone();
+/// Judges an approval by what the watches have shown.
+fn judge(request: &Request, approval: &Approval, named: &Named, now: Timestamp) -> Result<(), Refusal> {
+    let Approval { claim, bearer, own } = approval;
+    admit(&claim.node, own.as_ref(), bearer, request)?;
+    let node = || claim.node.clone();
     if named.has_node {
         return Err(Refusal::Wait(Wait::NodeExists(node())));
     }
-    let claim = Claim::new(&asked.node, bearer, &request.uid);
-    let held = named.claims.iter().find(|held| held.name == claim.name());
+    let name = claim.name();
+    let held = named.claims.iter().find(|held| held.name == name);
     match held.map(|held| claim::judge(held, &request.uid, now)) {
         Some(Standing::Taken { until }) => Err(Refusal::Wait(Wait::AlreadyApproved { node: node(), until })),
-        Some(Standing::Own | Standing::Expired) | None => Ok(claim),
+        Some(Standing::Own | Standing::Expired) | None => Ok(()),
     }
 }
 

@@ -119,6 +119,7 @@ fn brief(decision: &Decision) -> String {
         Decision::Approve(approval) => {
             format!("approve {} as {}", approval.claim.node, approval.claim.joins_as)
         }
+        Decision::ConfirmDenial(_) => "confirm the denial".to_owned(),
         Decision::ApproveServing => "approve serving".to_owned(),
         Decision::Deny(denial) => format!("deny {}", denial.reason()),
         Decision::Wait(wait) => format!("wait {}", wait.reason()),
@@ -190,7 +191,7 @@ fn every_rule_alone_keeps_a_machine_out() {
         (
             "a Machine of another pool",
             bearers(vec![foreign()]),
-            "deny ForeignMachine",
+            "confirm the denial",
         ),
         (
             "a Machine of another pool, whose address the cloud may have given to this one",
@@ -236,7 +237,7 @@ fn every_rule_alone_keeps_a_machine_out() {
                 },
                 Some("b"),
             )]),
-            "deny ForeignMachine",
+            "confirm the denial",
         ),
         (
             "a cloud without a proof",
@@ -251,7 +252,7 @@ fn every_rule_alone_keeps_a_machine_out() {
         (
             "a Node of another pool's Machine",
             with(with_node(vec![foreign()])),
-            "deny ForeignMachine",
+            "confirm the denial",
         ),
         (
             "another request was approved",
@@ -264,12 +265,12 @@ fn every_rule_alone_keeps_a_machine_out() {
     }
 }
 
-/// The watches have shown what [`good`] has; the API server shows this.
+/// The watches have shown a Machine of one of the two pools; the API server shows this.
 #[test]
 fn what_a_live_read_shows_decides() {
-    let gathered = good();
-    let Decision::Approve(approval) = only(&gathered) else {
-        panic!("all rules hold");
+    let (own, foreign) = (good(), bearers(vec![of_pool(machine(NODE), Some("b"))]));
+    let (Decision::Approve(approval), Decision::ConfirmDenial(denial)) = (only(&own), only(&foreign)) else {
+        panic!("all rules hold, or all but one");
     };
     let live = |change: fn(&mut MachineView)| {
         let mut live = machine(NODE);
@@ -277,7 +278,7 @@ fn what_a_live_read_shows_decides() {
         Some(of_pool(live, Some("a")))
     };
     for (what, live, expected) in [
-        ("no change", live(|_| ()), None),
+        ("a Machine of its pool that has not joined", live(|_| ()), None),
         ("it is gone", None, Some("wait MachineNotFound")),
         (
             "another Machine has its name",
@@ -310,9 +311,14 @@ fn what_a_live_read_shows_decides() {
             Some("deny ForeignMachine"),
         ),
     ] {
-        let refusal = confirm(&gathered.requests[0], &approval, live.as_ref()).err();
-        let refusal = refusal.map(|refusal| brief(&refusal.into()));
-        assert_eq!(refusal.as_deref(), expected, "{what}");
+        for (gathered, approval) in [(&own, &approval), (&foreign, &denial)] {
+            let refusal = confirm(&gathered.requests[0], approval, live.as_ref()).err();
+            let refusal = refusal.map(|refusal| match refusal {
+                Refusal::Deny(denial) => format!("deny {}", denial.reason()),
+                Refusal::Wait(wait) => format!("wait {}", wait.reason()),
+            });
+            assert_eq!(refusal.as_deref(), expected, "{what}");
+        }
     }
 }
 
@@ -474,7 +480,7 @@ fn a_machine_of_an_edge_pool_joins_under_the_name_of_its_pool() {
                 pool: Some(Arc::new(edge("other"))),
                 ..asking("site", edge("site"), false)
             },
-            "deny ForeignMachine",
+            "confirm the denial",
         ),
     ] {
         assert_eq!(brief(&only(&gathered)), expected);

@@ -1,0 +1,154 @@
+//! Makes the [`claim`](mod@crate::claim) of an approval, or finds out who has it. The API server decides between replicas: it creates one Lease
+//! of a name, and replaces only the one that was judged.
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::PostParams;
+use osm_runtime::RequestError;
+use osm_runtime::error::already_exists;
+use osm_runtime::request::failed;
+
+use crate::claim::{self, Claim, Standing};
+use crate::views::ClaimView;
+
+/// Who has the claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// This request.
+    Held {
+        /// How many approvals came before.
+        before: i32,
+    },
+    /// Another request, until then.
+    Taken { until: Timestamp },
+}
+
+/// Returns who has the claim now, and its Lease.
+///
+/// # Errors
+/// A request that failed, also because another replica was faster.
+pub async fn hold(leases: &Api<Lease>, claim: &Claim, now: Timestamp) -> Result<(Hold, Lease), RequestError> {
+    match leases
+        .create(&PostParams::default(), &claim.lease(now, None))
+        .await
+    {
+        Ok(lease) => return Ok((Hold::Held { before: 0 }, lease)),
+        Err(error) if already_exists(&error) => {}
+        Err(error) => return Err(failed("creating the claim")(error)),
+    }
+    let name = claim.name();
+    let lease = leases.get(&name).await.map_err(failed("reading the claim"))?;
+    let Some(held) = ClaimView::of(&lease) else {
+        return Err(RequestError::Conflict { what: "the claim" });
+    };
+    match claim::judge(&held, &claim.request, now) {
+        Standing::Own => Ok((Hold::Held { before: held.before }, lease)),
+        Standing::Taken { until } => Ok((Hold::Taken { until }, lease)),
+        Standing::Expired => {
+            let lease = claim.lease(now, Some(&held));
+            let replaced = leases.replace(&name, &PostParams::default(), &lease).await;
+            let before = held.before.saturating_add(1);
+            Ok((
+                Hold::Held { before },
+                replaced.map_err(failed("replacing the claim"))?,
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use jiff::SignedDuration;
+    use osm_sim::memory::{Call, Link, Network, Passage, Server, User};
+
+    use super::*;
+
+    const NAMESPACE: &str = "kube-system";
+
+    fn now() -> Timestamp {
+        Timestamp::from_second(1_800_000_000).unwrap()
+    }
+
+    fn claim(request: &str) -> Claim {
+        Claim {
+            node: "node".to_owned(),
+            joins_as: "kube-system/machine".to_owned(),
+            joins_as_uid: "1".to_owned(),
+            request: request.to_owned(),
+        }
+    }
+
+    /// Requests with this verb arrive a second later.
+    struct Late(&'static str);
+
+    impl Network for Late {
+        fn passage(&self, call: &Call) -> Passage {
+            let is_late = call.verb == self.0;
+            Passage {
+                there: Duration::from_secs(is_late.into()),
+                ..Passage::default()
+            }
+        }
+
+        fn lag(&self, _: &str, _: u64) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    /// The Leases as a replica on this network reaches them.
+    fn replica(server: &Server, network: impl Network + 'static) -> Api<Lease> {
+        let client = server.client(User::Admin, &Link::new(Arc::new(network)));
+        Api::namespaced(client, NAMESPACE)
+    }
+
+    async fn holder(leases: &Api<Lease>) -> (String, i32) {
+        let lease = leases.get(&claim("").name()).await.unwrap();
+        let claim = ClaimView::of(&lease).unwrap();
+        (claim.request, claim.before)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_replicas_that_make_one_claim_the_later_waits() {
+        let server = Server::new(now());
+        let (first, second) = (replica(&server, Late("")), replica(&server, Late("create")));
+        let (one, other) = (claim("one"), claim("other"));
+        let (one, other) = tokio::join!(hold(&first, &one, now()), hold(&second, &other, now()));
+        assert_eq!(one.unwrap().0, Hold::Held { before: 0 });
+        let until = now() + claim::VALIDITY;
+        assert_eq!(other.unwrap().0, Hold::Taken { until });
+        assert_eq!(holder(&first).await, ("one".to_owned(), 0));
+    }
+
+    /// Both have read the claim that expired, and both replace it. The resourceVersion lets one through.
+    #[tokio::test(start_paused = true)]
+    async fn of_two_replicas_that_replace_one_claim_the_later_has_a_conflict_and_then_waits() {
+        let server = Server::new(now());
+        let (first, second) = (replica(&server, Late("")), replica(&server, Late("update")));
+        let past = now() - claim::VALIDITY;
+        hold(&first, &claim("expired"), past).await.unwrap();
+        let (one, other) = (claim("one"), claim("other"));
+        let (held, lost) = tokio::join!(hold(&first, &one, now()), hold(&second, &other, now()));
+        assert_eq!(held.unwrap().0, Hold::Held { before: 1 });
+        assert!(matches!(lost, Err(RequestError::Conflict { .. })), "{lost:?}");
+        assert_eq!(holder(&first).await, ("one".to_owned(), 1));
+        let again = hold(&second, &other, now()).await.unwrap();
+        let until = now() + claim::VALIDITY;
+        assert_eq!(again.0, Hold::Taken { until });
+    }
+
+    /// The replica that made the claim has ended before it approved the request.
+    #[tokio::test(start_paused = true)]
+    async fn another_replica_goes_on_with_the_claim_of_the_same_request() {
+        let server = Server::new(now());
+        let leases = replica(&server, Late(""));
+        let made = hold(&leases, &claim("one"), now()).await.unwrap();
+        let later = now() + SignedDuration::from_hours(1);
+        let found = hold(&leases, &claim("one"), later).await.unwrap();
+        assert_eq!(found, made, "and the claim is not written again");
+        assert_eq!(found.0, Hold::Held { before: 0 });
+    }
+}
