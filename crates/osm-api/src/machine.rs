@@ -24,12 +24,24 @@ pub struct MachineSpec {
     pub provider_spec: MachineProviderSpec,
 }
 
-/// Metadata that machine-controller gives the Node of a Machine. Its webhook makes it immutable.
+/// Metadata that machine-controller gives the Node of a Machine. Its webhook makes a name that is set immutable.
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 #[serde(default)]
 pub struct NodeMetadata {
-    /// machine-controller's `Machine.Spec.Name`. Its webhook defaults it to the name of the Machine.
+    /// machine-controller's `Machine.Spec.Name`; empty at first, because the name of a MachineSet's Machine is generated after the webhook has
+    /// seen it. Its webhook sets the name of the Machine with the first update; see [`Machine::spec_name`].
     pub name: String,
+}
+
+impl Machine {
+    /// `Machine.Spec.Name` as machine-controller uses it: while it is empty, the name of the Machine
+    /// (`pkg/controller/machine/controller.go` at 0231d551, `reconcile`).
+    pub fn spec_name(&self) -> &str {
+        match self.spec.metadata.name.as_str() {
+            "" => self.metadata.name.as_deref().unwrap_or_default(),
+            name => name,
+        }
+    }
 }
 
 /// The wrapper of a provider configuration.

@@ -1,10 +1,13 @@
 //! How the name of a node comes about on each cloud: the only names that a machine of a pool may join with.
 //!
-//! machine-controller replaces `<MACHINE_NAME>` in the user data with `spec.metadata.name` of the Machine, whatever the cloud is
-//! (`pkg/controller/machine/controller.go`: `getOSMBootstrapUserdata(machine.Spec.Name, …)`). The bootstrap document writes that name to
-//! `/etc/machine-name` and to the host name, and the kubelet takes it as `--hostname-override`. So a cloud's row is
+//! machine-controller replaces `<MACHINE_NAME>` in the user data with [`Machine::spec_name`], whatever the cloud is: it
+//! reads the bootstrap Secret (`pkg/controller/machine/controller.go` at 0231d551: `getOSMBootstrapUserdata(machine.Spec.Name, …)`, then
+//! `prov.Create`), and replaces the text in it (`pkg/controller/machine/bootstrap.go` at 6758105a). The bootstrap document writes that
+//! name to `/etc/machine-name` and to the host name, and the kubelet takes it as `--hostname-override`. So a cloud's row is
 //! [`MachineName`](Source::MachineName) if machine-controller hands user data over to it. On AWS the cloud controller manager requires
 //! the private DNS name instead.
+//!
+//! The list of clouds is that of machine-controller's `sdk/providerconfig/types.go` at 1cf8dbfd.
 //!
 //! A name that only the machine itself reports never counts.
 
@@ -16,7 +19,7 @@ use crate::profile::CloudProvider;
 /// Where the name of a node is recorded before the node exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// `spec.metadata.name` of the Machine.
+    /// `spec.metadata.name` of the Machine; while that is empty, the Machine's own name.
     MachineName,
     /// The address of type `InternalDNS` in the status of the Machine, which machine-controller reads from the cloud.
     InternalDns,
@@ -26,50 +29,53 @@ pub enum Source {
     Unknown,
 }
 
-/// The row of a cloud. The paths are those of machine-controller, below `pkg/cloudprovider/provider/`.
+/// The row of a cloud. The paths are those of machine-controller, below `pkg/cloudprovider/provider/`, at the commit after the `@`.
 pub fn source(cloud: CloudProvider) -> Source {
     match cloud {
-        // alibaba/provider.go: `createInstanceRequest.UserData`.
+        // alibaba/provider.go@c4897524: `createInstanceRequest.UserData`.
         CloudProvider::Alibaba
-        // anexia/provider.go: `vm.UserData` of the provisioning request.
+        // anexia/provider.go@838d96eb: `vm.Script`, in base64.
         | CloudProvider::Anexia
-        // azure/provider.go: `OsProfile.CustomData`.
+        // azure/provider.go@a86a982f: `OsProfile.CustomData`.
         | CloudProvider::Azure
-        // baremetal/plugins/tinkerbell/client/workflow.go: a value of the workflow's template.
+        // baremetal/plugins/tinkerbell/client/workflow.go@141331a1: `cloud_init_script` in the workflow's `HardwareMap`. Before that, a Secret
+        // (baremetal at fb5fc904).
         | CloudProvider::Baremetal
-        // digitalocean/provider.go: `DropletCreateRequest.UserData`.
+        // digitalocean/provider.go@48e4522a: `DropletCreateRequest.UserData`.
         | CloudProvider::Digitalocean
-        // equinixmetal/provider.go: `DeviceCreateRequest.UserData`. `packet` is its former name.
+        // equinixmetal/provider.go@3d1687f8: `DeviceCreateRequest.UserData`. `packet` is its former name
+        // (pkg/cloudprovider/provider.go@05e7ee5a).
         | CloudProvider::Equinixmetal
         | CloudProvider::Packet
-        // gce/provider.go: the instance's metadata `user-data`.
+        // gce/provider.go@d3b2ed9e: the instance's metadata `user-data`.
         | CloudProvider::Gce
-        // hetzner/provider.go: `ServerCreateOpts.UserData`.
+        // hetzner/provider.go@67e65cfb: `ServerCreateOpts.UserData`.
         | CloudProvider::Hetzner
-        // kubevirt/provider.go: a Secret with the key `userdata`.
+        // kubevirt/provider.go@e479c572: a Secret with the key `userdata`.
         | CloudProvider::Kubevirt
-        // linode/provider.go: the parameter `userdata` of the StackScript.
+        // linode/provider.go@523a1397: the parameter `userdata` of the StackScript.
         | CloudProvider::Linode
-        // nutanix/client.go: `GuestCustomization.CloudInit.UserData`.
+        // nutanix/client.go@2b93e00a: `GuestCustomization.CloudInit.UserData`.
         | CloudProvider::Nutanix
-        // opennebula/provider.go: `USER_DATA` of the context.
+        // opennebula/provider.go@c92595c9: `USER_DATA` of the context.
         | CloudProvider::Opennebula
-        // openstack/provider.go: `servers.CreateOpts.UserData`.
+        // openstack/provider.go@fa46dca7: `servers.CreateOpts.UserData`.
         | CloudProvider::Openstack
-        // scaleway/provider.go: the server's user data `cloud-init`.
+        // scaleway/provider.go@fb5fc904: the server's user data `cloud-init`.
         | CloudProvider::Scaleway
-        // vmwareclouddirector/provider.go: `guestinfo.ignition.config.data` or `user-data` of the product section.
+        // vmwareclouddirector/helper.go@672651ef: `guestinfo.ignition.config.data` or `user-data` of the product section.
         | CloudProvider::VmwareCloudDirector
-        // vsphere/provider.go: `guestinfo.ignition.config.data`, or an ISO image.
+        // vsphere/helper.go@07839cb1: `guestinfo.ignition.config.data`, or an ISO image.
         | CloudProvider::Vsphere
-        // vultr/provider.go: `InstanceCreateReq.UserData`.
+        // vultr/provider.go@7adc5b65: `InstanceCreateReq.UserData`.
         | CloudProvider::Vultr => Source::MachineName,
-        // aws/provider.go, `awsInstance.Addresses`: EC2's `PrivateDnsName` becomes the address of type InternalDNS. The node asks EC2's
-        // metadata service for the same name.
+        // aws/provider.go@523a1397, `awsInstance.Addresses`: EC2's `PrivateDnsName` becomes the address of type InternalDNS. The node takes
+        // `local-hostname` of EC2's metadata service. The two differ in a VPC whose DHCP options have another domain name, or none: then no
+        // Machine has the name that the node asks for, and the request stays pending.
         CloudProvider::Aws => Source::InternalDns,
-        // edge/provider.go: `Create` does nothing. The owner of a machine runs a script.
+        // edge/provider.go@30362bbc: `Create` ignores the user data, and `Get` always finds an instance. The owner of a machine runs a script.
         CloudProvider::Edge => Source::MachineDeployment,
-        // external/provider.go and fake/provider.go: `Create` ignores the user data.
+        // external/provider.go@05e7ee5a and fake/provider.go@3d1687f8: `Create` ignores the user data.
         CloudProvider::External | CloudProvider::Fake => Source::Unknown,
     }
 }
@@ -105,7 +111,7 @@ fn source_of(machine: &Machine) -> Source {
 impl NodeName {
     /// The name of a Machine's node.
     pub fn of(machine: &Machine) -> Self {
-        let own = || kubelet_spelling(&machine.spec.metadata.name);
+        let own = || kubelet_spelling(machine.spec_name());
         match source_of(machine) {
             Source::MachineName => own().map_or(Self::NotRecorded, Self::Known),
             Source::InternalDns => internal_dns(machine).map_or(Self::NotRecorded, Self::Known),
@@ -171,6 +177,27 @@ mod tests {
         assert_eq!(unknown, NodeName::Unproven("a".to_owned()));
     }
 
+    /// A MachineSet's Machines are created so. What makes the name is the Machine, and not the cloud.
+    #[test]
+    fn the_name_of_the_machine_counts_while_its_node_has_none() {
+        let name = |name: &str, cloud: &str| NodeName::of(&machine(cloud, name, json!([])));
+        for cloud in CloudProvider::iter() {
+            let expected = match source(cloud) {
+                Source::MachineName => NodeName::Known("m".to_owned()),
+                Source::InternalDns => NodeName::NotRecorded,
+                Source::MachineDeployment | Source::Unknown => NodeName::Unproven("m".to_owned()),
+            };
+            assert_eq!(name("", cloud.as_str()), expected, "{cloud}");
+        }
+        assert_eq!(name("", "newcloud"), NodeName::Unproven("m".to_owned()));
+        assert_eq!(name("other", "hetzner"), NodeName::Known("other".to_owned()));
+        let bare: Machine = serde_json::from_value(
+            json!({"metadata": {"name": "m"}, "spec": {"providerSpec": {"value": null}}}),
+        )
+        .unwrap();
+        assert_eq!(NodeName::of(&bare), NodeName::Unproven("m".to_owned()));
+    }
+
     #[test]
     fn a_name_that_is_not_recorded_or_not_unique_is_no_name() {
         let two = json!([{"type": "InternalDNS", "address": "a"}, {"type": "InternalDNS", "address": "b"}]);
@@ -184,10 +211,9 @@ mod tests {
             let found = NodeName::of(&machine(cloud, name, addresses.clone()));
             assert_eq!(found, NodeName::NotRecorded, "{cloud} {name} {addresses}");
         }
-        let bare: Machine = serde_json::from_value(
-            json!({"metadata": {"name": "m"}, "spec": {"providerSpec": {"value": null}}}),
-        )
-        .unwrap();
-        assert_eq!(NodeName::of(&bare), NodeName::NotRecorded);
+        let nameless: Machine =
+            serde_json::from_value(json!({"metadata": {}, "spec": {"providerSpec": {"value": null}}}))
+                .unwrap();
+        assert_eq!(NodeName::of(&nameless), NodeName::NotRecorded);
     }
 }

@@ -218,7 +218,16 @@ pub fn delivery(cloud: CloudProvider, os: OperatingSystem) -> Option<Encoding> {
 
 #[cfg(test)]
 mod tests {
+    use osm_api::Settings;
+    use osm_api::node_name::{self, Source};
+    use osm_api::profile::SupportedCloudProvider;
+    use osm_api::provider_spec::IpFamily;
+    use semver::Version;
+    use strum::IntoEnumIterator;
+
     use super::*;
+    use crate::Stage;
+    use crate::user_data::has_machine_name;
 
     /// Simulations of machine-controller use [`delivery`] too, so that only these rows show a change of it.
     #[test]
@@ -252,6 +261,41 @@ mod tests {
             let [ubuntu, flatcar] =
                 [OperatingSystem::Ubuntu, OperatingSystem::Flatcar].map(|system| delivery(provider, system));
             assert_eq!(ubuntu.zip(flatcar), expected, "{provider}");
+        }
+    }
+
+    /// csr-approver approves the names of the table in osm-api. A machine must ask for the same name.
+    #[test]
+    fn a_machine_takes_the_name_that_its_certificate_is_approved_for() {
+        for provider in CloudProvider::iter() {
+            let source = node_name::source(provider);
+            assert_eq!(
+                names_machines(provider),
+                source == Source::InternalDns,
+                "{provider}"
+            );
+            let has_no_machines = matches!(source, Source::MachineDeployment | Source::Unknown);
+            let delivered = delivery(provider, OperatingSystem::Ubuntu);
+            assert_eq!(delivered.is_none(), has_no_machines, "{provider}");
+        }
+        for (profile, mut spec) in crate::defaults() {
+            spec.supported_cloud_providers = CloudProvider::iter()
+                .map(|name| SupportedCloudProvider { name, spec: None })
+                .collect();
+            let resolved = crate::resolve(&spec).unwrap();
+            let compiled = crate::compile(&resolved).unwrap();
+            let pools = crate::plain_pools(&spec, &[Version::new(1, 34, 0)]);
+            let with_ipv4 = pools
+                .into_iter()
+                .filter(|(_, pool)| pool.network.ip_family == IpFamily::IPv4);
+            for (label, pool) in with_ipv4 {
+                let cluster = crate::stand_in_cluster();
+                let rendered = compiled.render(&pool, &Settings::default(), &cluster).unwrap();
+                let values = crate::placeholders(&rendered.spec);
+                let text = crate::user_data(&rendered.spec, Stage::Bootstrap, &values).unwrap();
+                let is_named = node_name::source(pool.cloud_provider) != Source::InternalDns;
+                assert_eq!(has_machine_name(&text), is_named, "{profile}, {label}");
+            }
         }
     }
 
