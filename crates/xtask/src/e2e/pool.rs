@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, TypeMeta};
+use osm_api::PoolRef;
 use osm_api::names::{self, KUBELET_CONFIG_PREFIX};
 use osm_lab::machines::Link;
 use osm_testkit::{machine_controller, wait_for};
@@ -176,6 +177,14 @@ impl Pool {
             api.patch_status(name, &PatchParams::default(), &patch).await?;
         }
         Ok(())
+    }
+
+    /// The user as which its machines ask for their certificates.
+    pub fn user(&self) -> String {
+        let meta = &self.machine_deployment.metadata;
+        let [name, uid] = [&meta.name, &meta.uid].map(|text| text.clone().unwrap_or_default());
+        let account = names::pool_account(&PoolRef::machine_deployment(NAMESPACE, name, uid).id());
+        format!("system:serviceaccount:{}:{account}", names::CLOUD_INIT_SETTINGS)
     }
 
     /// Changes its annotations and its template, as an operator who rolls it out does.

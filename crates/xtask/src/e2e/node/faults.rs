@@ -4,6 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use osm_lab::machines;
 use osm_lab::serve::files::Fault;
 use osm_lab::serve::relay::Mode;
@@ -54,35 +56,65 @@ pub async fn api_unreachable(run: &ScenarioRun<'_>) -> Result<()> {
     run.ready(READY).await.map(drop)
 }
 
-/// csr-approver is down while the kubelet asks for its certificate.
+/// csr-approver is down while two machines boot and their kubelets ask for their certificates.
 pub async fn approver_away(run: &ScenarioRun<'_>) -> Result<()> {
     const AWAY: Duration = Duration::from_secs(300);
     run.environment.kill_csr_approver().await?;
-    run.boot().await?;
+    let other = run.another("second");
+    let runs = [run, &other];
+    let mut users = Vec::new();
+    for run in runs {
+        let pool = run.pool(&json!({})).await?;
+        users.push(pool.user());
+        let user_data = pool.user_data(run.environment, run.name()).await?;
+        run.boot_with(&user_data, &|_| Ok(()), &[])?;
+    }
     tokio::time::sleep(AWAY).await;
-    ensure!(run.has(SET_UP)?, "the machine was not set up within {AWAY:?}");
-    ensure!(
-        run.environment.node(&run.node()).await?.is_none(),
-        "the machine has joined, although nobody approved its certificate"
-    );
     let requests = run
         .environment
         .kubectl(&["get", "certificatesigningrequests", "--output=json"])
         .await?;
     let requests: Value = serde_json::from_str(&requests)?;
-    let mut requests = requests
-        .pointer("/items")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
-    let waits = |request: &Value| {
-        let signer = request.pointer("/spec/signerName").and_then(Value::as_str);
-        signer == Some("kubernetes.io/kube-apiserver-client-kubelet")
-            && request.pointer("/status/conditions").is_none()
-    };
-    ensure!(requests.any(waits), "the kubelet has not asked");
+    for (run, user) in runs.into_iter().zip(users) {
+        let node = run.node();
+        ensure!(run.has(SET_UP)?, "{node} was not set up within {AWAY:?}");
+        ensure!(
+            run.environment.node(&node).await?.is_none(),
+            "{node} has joined, although nobody approved its certificate"
+        );
+        let mut requests = requests
+            .pointer("/items")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        ensure!(
+            requests.any(|request| waits(request, &user, &node)),
+            "the kubelet of {node} has not asked"
+        );
+    }
     run.environment.start_csr_approver().await?;
-    run.ready(READY).await.map(drop)
+    for run in runs {
+        run.ready(READY).await?;
+    }
+    other.keeps_secrets()
+}
+
+/// Whether this is a pending request of this user for the client certificate of this node.
+fn waits(request: &Value, user: &str, node: &str) -> bool {
+    let text = |path: &str| request.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    // PEM in base64. The encoding of a request contains the common name as it is.
+    let pem = BASE64_STANDARD.decode(text("/spec/request")).unwrap_or_default();
+    let pem = String::from_utf8(pem).unwrap_or_default();
+    let lines: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+    let common_name = format!("system:node:{node}");
+    let is_of_node = BASE64_STANDARD.decode(lines).is_ok_and(|der| {
+        der.windows(common_name.len())
+            .any(|part| part == common_name.as_bytes())
+    });
+    text("/spec/signerName") == "kubernetes.io/kube-apiserver-client-kubelet"
+        && text("/spec/username") == user
+        && request.pointer("/status/conditions").is_none()
+        && is_of_node
 }
 
 /// The pool is rolled out anew before the machine has fetched what it was made for.

@@ -137,7 +137,7 @@ const SCENARIOS: &[Scenario] = &[
     scenario!("expired-token", OpenStack, false, faults::expired_token, "the machine comes too late: its console says so"),
     scenario!("clock", OpenStack, false, faults::clock, "the clock is years behind, then right"),
     scenario!("disk-full", OpenStack, false, faults::disk_full, "no room for the downloads, then there is"),
-    Scenario { alone: true, ..scenario!("approver-away", OpenStack, false, faults::approver_away, "nobody approves certificates for five minutes; then the machine joins") },
+    Scenario { alone: true, ..scenario!("approver-away", OpenStack, false, faults::approver_away, "nobody approves certificates for five minutes; then two machines join") },
     scenario!("reset-bootstrap", OpenStack, false, power::in_bootstrap, "reset while the document is fetched, and before it is applied"),
     scenario!("reset-provisioning", OpenStack, false, power::in_provisioning, "reset while programs are downloaded"),
 ];

@@ -66,17 +66,33 @@ impl<'a> ScenarioRun<'a> {
             Release::Debian12 => 12,
             Release::Debian13 => 13,
         };
+        let name = format!("{}-{number}", scenario.name);
+        Self::named(name, environment, (scenario.cloud, scenario.network), release)
+    }
+
+    fn named(
+        name: String,
+        environment: &'a Environment,
+        (cloud, network): (Cloud, Network),
+        release: Release,
+    ) -> Self {
         Self {
             environment,
             release,
-            name: format!("{}-{number}", scenario.name),
-            cloud: scenario.cloud,
-            network: scenario.network,
+            name,
+            cloud,
+            network,
             address: environment.lab.reserve(),
             machine: Mutex::new(None),
             tokens: Mutex::default(),
             others: Mutex::default(),
         }
+    }
+
+    /// Another machine of the same kind, with a pool of its own.
+    pub fn another(&self, prefix: &str) -> Self {
+        let name = format!("{prefix}-{}", self.name);
+        Self::named(name, self.environment, (self.cloud, self.network), self.release)
     }
 
     /// Name of the pool and of its machine.
