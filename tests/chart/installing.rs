@@ -430,6 +430,64 @@ async fn the_policy_refuses_new_machine_deployments_elsewhere_and_nothing_else()
     Ok(())
 }
 
+/// Whom the ClusterRoleBindings of requests for nodes' certificates bind, by the last part of their names.
+async fn who_joins(client: &Client) -> Result<Vec<(String, Vec<String>)>> {
+    let bindings = Api::<ClusterRoleBinding>::all(client.clone());
+    let of_release = ListParams::default().labels("app.kubernetes.io/instance=osm");
+    let mut found = Vec::new();
+    for binding in bindings.list(&of_release).await? {
+        let name = binding.name_any();
+        let Some(name) = name.rsplit(':').next().filter(|name| name.starts_with("node-")) else {
+            continue;
+        };
+        let subjects = binding.subjects.iter().flatten();
+        found.push((
+            name.to_owned(),
+            subjects.map(|subject| subject.name.clone()).collect(),
+        ));
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// docs/install.md has these steps. What they are for is in the chain's test `the_mode_changes_and_changes_back_and_no_machine_is_lost`.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_bindings_of_each_mode_come_and_go_with_the_documented_upgrades_and_the_rollback() -> Result<()> {
+    let control_plane = ControlPlane::start(Options::default()).await?;
+    let (client, tool) = (control_plane.admin()?, Site::new(&control_plane).await?);
+    let account = vec!["osm-node-bootstrap".to_owned()];
+    let group = vec![format!("system:serviceaccounts:{CLOUD_INIT_SETTINGS}")];
+    let binding = |name: &str, subjects: &Vec<String>| (name.to_owned(), subjects.clone());
+    // What a chart without csr-approver has.
+    let old = vec![
+        binding("node-bootstrapper", &account),
+        binding("node-client", &account),
+    ];
+    let both = vec![
+        binding("node-bootstrapper", &group),
+        binding("node-client", &account),
+    ];
+    let approved = vec![binding("node-bootstrapper", &group)];
+    for (verb, values, expected) in [
+        ("install", "--set=joining=static,csrApprover.enabled=false", &old),
+        ("upgrade", "--set=joining=static", &both),
+        ("upgrade", "--set=joining=approved", &approved),
+        ("upgrade", "--set=joining=static", &both),
+    ] {
+        tool.chart(verb, "osm", "osm", &["--create-namespace", values])
+            .await?;
+        assert_eq!(who_joins(&client).await?, *expected, "{verb} {values}");
+    }
+    tool.run(["rollback", "osm", "1", "--namespace", "osm"]).await?;
+    assert_eq!(who_joins(&client).await?, old);
+    let left = made_by(&client, "osm").await?;
+    ensure!(
+        !left.iter().any(|name| name == "Deployment osm/osm-csr-approver"),
+        "{left:?}"
+    );
+    Ok(())
+}
+
 /// Many user clusters of one seed: a release in a namespace of the seed for each, and one in each user cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_releases_serve_two_worker_clusters_and_do_not_touch_each_other() -> Result<()> {
