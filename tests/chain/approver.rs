@@ -20,6 +20,7 @@ use osm_testkit::{Options, check, installation, wait_for};
 use serde_json::{Value, json};
 
 use crate::joining::{KUBELET_SIGNER, Wish, join, node_wish, wish};
+use crate::rights::is_forbidden;
 use crate::world::{self, DEADLINE, NAMESPACE, World, machine_deployment};
 
 const CLUSTER: &str = "cluster.k8s.io";
@@ -579,13 +580,76 @@ async fn machines_that_ask_while_nobody_decides_join_later_and_two_replicas_appr
     Ok(())
 }
 
+/// A policy refuses every approval, so the replica makes the claim and can't write the decision.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_ends_between_the_claim_and_the_approval_leaves_the_request_to_the_next() -> Result<()>
+{
+    let mut world = approving(world::installation()).await?;
+    let pool = world.pool_of("a", "openstack").await?;
+    world.machine_of(&pool, "a-1").await?;
+    let admission = "admissionregistration.k8s.io/v1";
+    world
+        .apply(&json!({"apiVersion": admission, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "no-approval"},
+            "spec": {"failurePolicy": "Fail", "validations": [{"expression": "false", "reason": "Forbidden"}],
+                "matchConstraints": {"resourceRules": [{"apiGroups": ["certificates.k8s.io"], "apiVersions": ["v1"],
+                    "operations": ["UPDATE"], "resources": ["certificatesigningrequests/approval"]}]}}}))
+        .await?;
+    world
+        .apply(&json!({"apiVersion": admission, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "no-approval"},
+            "spec": {"policyName": "no-approval", "validationActions": ["Deny"]}}))
+        .await?;
+    let probe = node_wish("probe")?.request;
+    world.requests().create(&PostParams::default(), &probe).await?;
+    let dry_run = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let approved = json!({"type": "Approved", "status": "True", "reason": "Probe", "message": "probe"});
+    let approved = Patch::Merge(json!({"status": {"conditions": [approved]}}));
+    wait_for("approvals to be refused", DEADLINE, async || {
+        let answer = world
+            .requests()
+            .patch_subresource("approval", "probe", &dry_run, &approved)
+            .await;
+        check(is_forbidden(answer))
+    })
+    .await?;
+
+    let claims = Api::<Lease>::namespaced(world.client.clone(), NAMESPACE);
+    let of_claims = ListParams::default().labels(&format!("{}=join-claim", names::ROLE));
+    let claims = async || Ok::<_, anyhow::Error>(claims.list(&of_claims).await?.items);
+    world.ask_as(&pool.token, "a-1", "a-1").await?;
+    let made = wait_for("the claim", DEADLINE, async || {
+        let claims = claims().await?;
+        Ok((!claims.is_empty()).then_some(claims))
+    })
+    .await?;
+    world.installed.kill9(Service::CsrApprover)?;
+    assert_eq!(world.decision("a-1").await?, None);
+    let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(world.client.clone());
+    bindings.delete("no-approval", &DeleteParams::default()).await?;
+
+    world.installed.start(Service::CsrApprover).await?;
+    world.certified("a-1").await?;
+    let expected = ("Approved".to_owned(), "PoolMachine".to_owned());
+    assert_eq!(world.decision("a-1").await?, Some(expected), "and not once more");
+    assert_eq!(claims().await?, made, "by the same claim");
+    Ok(())
+}
+
+/// Most time from a request to its certificate, for 99 of 100, on a machine that has nothing else to do.
+const P99: Duration = Duration::from_millis(500);
+
+/// `OSM_JOINS=200 cargo test --test chain a_certificate_comes_at_once -- --nocapture` measures, and checks [`P99`].
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_comes_at_once() -> Result<()> {
-    const REQUESTS: usize = 50;
+    let wanted = std::env::var("OSM_JOINS").ok();
+    let wanted: Option<usize> = wanted.map(|number| number.parse()).transpose()?;
+    let requests = wanted.unwrap_or(50).max(1);
     let world = approving(world::installation()).await?;
     let pool = world.pool_of("a", "openstack").await?;
     let mut times = Vec::new();
-    for number in 0..REQUESTS {
+    for number in 0..requests {
         let name = format!("a-{number}");
         world.machine_of(&pool, &name).await?;
         // machine-controller makes the Machine long before the machine boots.
@@ -595,11 +659,15 @@ async fn a_certificate_comes_at_once() -> Result<()> {
         times.push(began.elapsed());
     }
     times.sort_unstable();
-    let (median, slowest) = (times[REQUESTS / 2], times[REQUESTS - 1]);
-    println!("from request to certificate: median {median:?}, slowest of {REQUESTS} {slowest:?}");
-    assert!(median < Duration::from_secs(2), "{median:?}");
+    let [median, p99, slowest] = [50, 99, 100].map(|percent| times[(requests * percent).div_ceil(100) - 1]);
+    println!(
+        "from request to certificate: median {median:?}, p99 {p99:?}, slowest of {requests} {slowest:?}"
+    );
+    if wanted.is_some() {
+        assert!(p99 <= P99, "{p99:?}");
+    }
     // The certificate may come before csr-approver has the answer to its own write.
-    let line = format!("osm_joining_approval_seconds_count {REQUESTS}\n");
+    let line = format!("osm_joining_approval_seconds_count {requests}\n");
     wait_for("all approvals to be counted", DEADLINE, async || {
         let (_, metrics) = world.installed.get(Service::CsrApprover, "/metrics").await?;
         check(metrics.contains(&line))
