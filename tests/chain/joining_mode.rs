@@ -482,6 +482,30 @@ async fn a_binding_by_which_everything_is_approved_is_reported_and_costs_nothing
     world.says("p", "Published", true, "Published").await?;
     open(&world, "0").await?;
 
+    // A binding for one pool shows with the token of that pool only, and all have their turn.
+    for pool in ["q", "r"] {
+        world.pool(pool, "osp-tiny").await?;
+        world.stamp(pool, 1).await?;
+        world.machine(pool, 1).await?;
+    }
+    let mut accounts = Vec::new();
+    for pool in POOLS {
+        let id = world.bootstrap(pool).await?.labels()[names::POOL].clone();
+        accounts.push(names::pool_account(&id));
+    }
+    let last = accounts.iter().max().context("the last in turn")?;
+    world
+        .apply(&json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "generous"},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "system:certificates.k8s.io:certificatesigningrequests:nodeclient"},
+            "subjects": [{"kind": "ServiceAccount", "name": last, "namespace": CLOUD_INIT_SETTINGS}]}))
+        .await?;
+    world.says("p", "Published", true, "JoiningIsOpen").await?;
+    bindings.delete("generous", &DeleteParams::default()).await?;
+    world.says("p", "Published", true, "Published").await?;
+    for pool in ["q", "r"] {
+        world.delete(&world.pools(), pool).await?;
+    }
+
     // A role that is bound already may get the rule later. And once no pool is left, nobody can join at all.
     let rbac_of_all = |rules: serde_json::Value| {
         [
