@@ -22,10 +22,12 @@ use osm_lab::serve::pushable_registry::PushableRegistry;
 use osm_testkit::control_plane::assets::{self, Component};
 use osm_testkit::helm::{self, chart};
 use osm_testkit::process::ScratchDir;
-use osm_testkit::{ControlPlane, Options, installation};
+use osm_testkit::{ControlPlane, Options, check, fixtures, installation, wait_for};
 use serde_json::{Value, json};
 
 use crate::node;
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
 
 /// Of all commands together.
 const DEADLINE: Duration = Duration::from_secs(300);
@@ -283,30 +285,67 @@ async fn every_command_of_the_page_does_what_it_says() -> Result<()> {
 }
 
 /// As in `existing_objects_of_others_are_used_and_not_taken_over`, and what the services do then is in the chain's test `takeover`.
+/// What each installer leaves is in `fixtures/takeover`. Nothing answers its webhooks, which fail closed.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_chart_is_installed_and_given_up_as_the_page_on_migration_says() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
-    let page = std::fs::read_to_string(root.join("docs/migration.md"))?;
+    let page = std::fs::read_to_string(Path::new(FIXTURES).join("../../docs/migration.md"))?;
     let published = "oci://ghcr.io/kubermatic/operating-system-manager/charts/operating-system-manager";
     ensure!(page.contains(published));
     let page = page.replace(published, &chart().display().to_string());
+    tokio::task::spawn_blocking(|| packages::ensure(&["jq"])).await??;
     let cluster = ControlPlane::start(Options::default()).await?;
     cluster.install_machine_deployment_crd().await?;
     cluster
-        .apply_yaml(&std::fs::read_to_string(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/fixtures/go-shaped.yaml"
-        ))?)
+        .install_crds(&Path::new(FIXTURES).join("cert-manager"))
         .await?;
+    let fixture = |name: &str| std::fs::read_to_string(Path::new(FIXTURES).join(name));
+    cluster.apply_yaml(&fixture("go-shaped.yaml")?).await?;
     let namespace =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CLOUD_INIT_SETTINGS}});
-    installation::apply(&cluster, &[namespace]).await?;
+    let of_a_pool = json!({"apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "pool-kube-system-provisioning-config", "namespace": CLOUD_INIT_SETTINGS}});
+    installation::apply(&cluster, &[namespace, of_a_pool]).await?;
+    wait_for("profiles to be served", DEADLINE, async || {
+        check(installation::apply(&cluster, &objects("first")).await.is_ok())
+    })
+    .await?;
 
     let person = Person::new(vec![("cluster", &cluster)]).await?;
-    person
-        .run(&[indented(&page, "1. ", 4)?, indented(&page, "3. ", 4)?].join("\n"))
-        .await?;
     let client = cluster.admin()?;
+    let deployments = Api::<Deployment>::namespaced(client.clone(), "kube-system");
+    for installer in ["deploy", "machine-controller", "kubeone"] {
+        cluster
+            .apply_yaml(&fixture(&format!("takeover/{installer}.yaml"))?)
+            .await?;
+        for object in objects(installer) {
+            wait_for(&format!("{installer} to refuse {object}"), DEADLINE, async || {
+                let refusal = installation::apply(&cluster, &[object.clone()]).await.err();
+                check(
+                    refusal.is_some_and(|refusal| format!("{refusal:#}").contains("failed calling webhook")),
+                )
+            })
+            .await?;
+        }
+        let flags = person.run(&indented(&page, "1. ", 4)?).await?;
+        ensure!(flags.contains("-cluster-dns="), "{installer}: {flags}");
+        let listed = person.run(&indented(&page, "2. ", 4)?).await?;
+        ensure!(
+            listed.contains("WebhookConfiguration/operatingsystemmanager.k8c.io"),
+            "{installer}: {listed}"
+        );
+        installation::apply(&cluster, &objects(installer))
+            .await
+            .with_context(|| format!("{installer}: writes are blocked"))?;
+        let left = deployments.list(&ListParams::default()).await?;
+        ensure!(left.items.is_empty(), "{installer}: {left:?}");
+        let listed = person.run(&indented(&page, "6. ", 4)?).await?;
+        ensure!(listed.contains("nothing is left"), "{installer}: {listed}");
+    }
+
+    person.run(&indented(&page, "3. ", 4)?).await?;
+    // What the chart has installed is not taken for a remnant.
+    let listed = person.run(&indented(&page, "6. ", 4)?).await?;
+    ensure!(listed.contains("nothing is left"), "{listed}");
     let settings = Api::<ConfigMap>::namespaced(client.clone(), "kube-system")
         .get("osm-settings")
         .await?;
@@ -315,9 +354,7 @@ async fn the_chart_is_installed_and_given_up_as_the_page_on_migration_says() -> 
         "{settings:?}"
     );
     person.run(&indented(&page, "Back", 7)?).await?;
-    let left = Api::<Deployment>::namespaced(client.clone(), "kube-system")
-        .list(&ListParams::default())
-        .await?;
+    let left = deployments.list(&ListParams::default()).await?;
     ensure!(left.items.is_empty(), "services stay");
     let bindings = Api::<ClusterRoleBinding>::all(client)
         .list(&ListParams::default())
@@ -327,6 +364,33 @@ async fn the_chart_is_installed_and_given_up_as_the_page_on_migration_says() -> 
         .map(ResourceExt::name_any)
         .find(|name| name.starts_with("osm:"));
     ensure!(ours.is_none(), "{ours:?} stays");
+    Ok(())
+}
+
+/// A MachineDeployment and a profile that whoever may do so writes.
+fn objects(name: &str) -> [Value; 2] {
+    [
+        fixtures::machine_deployment(name, "osp-ubuntu"),
+        fixtures::profile("kube-system", name, "v1.0.0", "text"),
+    ]
+}
+
+#[test]
+fn the_page_on_migration_has_every_flag_of_the_go_implementation() -> Result<()> {
+    let page = std::fs::read_to_string(Path::new(FIXTURES).join("../../docs/migration.md"))?;
+    let (_, table) = page.split_once("\n## Flags").context("the flags")?;
+    let table = table.split("\n## ").next().unwrap_or_default();
+    let left: Vec<&str> = table
+        .lines()
+        .filter_map(|line| line.strip_prefix('|')?.split('|').next())
+        .collect();
+    let flags = std::fs::read_to_string(Path::new(FIXTURES).join("go-flags.txt"))?;
+    let missing: Vec<&str> = flags
+        .lines()
+        .filter(|flag| !left.iter().any(|cell| cell.contains(&format!("`-{flag}`"))))
+        .collect();
+    ensure!(flags.lines().count() == 30, "30 flags, of version 1.11");
+    ensure!(missing.is_empty(), "flags without a row: {missing:?}");
     Ok(())
 }
 
