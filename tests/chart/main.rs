@@ -11,6 +11,7 @@
 mod flags;
 mod installing;
 mod node;
+mod operations;
 mod page;
 mod rendering;
 mod tutorial;
