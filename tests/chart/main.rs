@@ -9,6 +9,7 @@
 )]
 
 mod flags;
+mod gitops;
 mod installing;
 mod node;
 mod operations;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::batch::v1::CronJob;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -225,6 +226,13 @@ async fn every_command_of_the_page_does_what_it_says() -> Result<()> {
         assert_eq!(digest.trim(), image.digest(), "{copy}");
     }
 
+    // No upgrade has lost a value of another one.
+    let values = person.run("helm get values osm --namespace kube-system").await?;
+    for value in [&*inside, "10.96.0.10", "pause:3.10.1", "replicas: 3"] {
+        ensure!(values.contains(value), "{value} is lost: {values}");
+    }
+    renews_kubeconfigs(&person, &management, &worker).await?;
+
     let client = management.admin()?;
     let deployments = |namespace: &str| Api::<Deployment>::namespaced(client.clone(), namespace);
     let replicas = deployments("kube-system")
@@ -233,25 +241,9 @@ async fn every_command_of_the_page_does_what_it_says() -> Result<()> {
         .spec
         .and_then(|spec| spec.replicas);
     assert_eq!(replicas, Some(3));
-    // The kubeconfigs are in force, and work.
+    // The kubeconfigs are in force.
     let mounted = deployments("cluster-a").get("osm-osc-controller").await?;
     ensure!(serde_json::to_string(&mounted.spec)?.contains("worker-osc-controller"));
-    let secret = Api::<Secret>::namespaced(client.clone(), "cluster-a")
-        .get("worker-secret-syncer")
-        .await?;
-    let text = secret
-        .data
-        .and_then(|mut data| data.remove("kubeconfig"))
-        .context("a kubeconfig")?
-        .0;
-    let config = kube::Config::from_custom_kubeconfig(
-        serde_saphyr::from_str(std::str::from_utf8(&text)?)?,
-        &Default::default(),
-    )
-    .await?;
-    Api::<Secret>::namespaced(Client::try_from(config)?, CLOUD_INIT_SETTINGS)
-        .list(&ListParams::default())
-        .await?;
     // The page shows what it prints.
     let images = std::fs::read_to_string(folder.join("images.txt"))?;
     let images = images.replace(&inside, "registry.example.com/osm");
@@ -282,6 +274,75 @@ async fn every_command_of_the_page_does_what_it_says() -> Result<()> {
         .await?;
     ensure!(definitions.items.is_empty(), "definitions stay");
     Ok(())
+}
+
+/// What the page's CronJob does, with the rights that the page gives it.
+async fn renews_kubeconfigs(
+    person: &Person<'_>,
+    management: &ControlPlane,
+    worker: &ControlPlane,
+) -> Result<()> {
+    let secrets = Api::<Secret>::namespaced(management.admin()?, "cluster-a");
+    let before = token(&secrets, "worker-secret-syncer").await?;
+    let job = Api::<CronJob>::namespaced(management.admin()?, "cluster-a")
+        .get("osm-renewal")
+        .await?;
+    let pod = job
+        .spec
+        .and_then(|spec| spec.job_template.spec)
+        .and_then(|spec| spec.template.spec)
+        .context("a pod")?;
+    let script = pod
+        .containers
+        .first()
+        .and_then(|container| container.command.as_ref()?.last())
+        .context("a script")?;
+    let folder = ScratchDir::new("osm-renewal-")?;
+    let kubeconfig = folder.path().join("worker");
+    std::fs::write(&kubeconfig, kubeconfig_of(&secrets, "worker-renewal").await?)?;
+    // As the kubelet would: the account's kubeconfig, its namespace, and what is mounted.
+    let script = script
+        .replace("/worker/kubeconfig", &kubeconfig.display().to_string())
+        .replace("cd /tmp", &format!("cd {}", folder.path().display()));
+    let identity = management.identity("cluster-a", "osm-renewal").await?;
+    let in_pod = format!(
+        "export KUBECONFIG={}\nkubectl config set-context --current --namespace cluster-a\n{script}",
+        identity.display()
+    );
+    person.run(&in_pod).await?;
+    let after = token(&secrets, "worker-secret-syncer").await?;
+    ensure!(before != after, "the token is the same");
+    let config = kube::Config::from_custom_kubeconfig(
+        serde_saphyr::from_str(&kubeconfig_of(&secrets, "worker-secret-syncer").await?)?,
+        &Default::default(),
+    )
+    .await?;
+    Api::<Secret>::namespaced(Client::try_from(config)?, CLOUD_INIT_SETTINGS)
+        .list(&ListParams::default())
+        .await?;
+    // It gets no other token.
+    let other = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "other", "namespace": "osm"}});
+    installation::apply(worker, &[other]).await?;
+    let refused = person
+        .run(&format!(
+            "! kubectl --kubeconfig {} create token other --namespace osm",
+            kubeconfig.display()
+        ))
+        .await?;
+    ensure!(refused.contains("forbidden"), "{refused}");
+    Ok(())
+}
+
+async fn kubeconfig_of(secrets: &Api<Secret>, name: &str) -> Result<String> {
+    let data = secrets.get(name).await?.data.context("data")?;
+    let text = &data.get("kubeconfig").context("a kubeconfig")?.0;
+    Ok(String::from_utf8(text.clone())?)
+}
+
+async fn token(secrets: &Api<Secret>, name: &str) -> Result<String> {
+    let config: Value = serde_saphyr::from_str(&kubeconfig_of(secrets, name).await?)?;
+    let token = config["users"][0]["user"]["token"].as_str();
+    Ok(token.context("a token")?.to_owned())
 }
 
 /// As in `existing_objects_of_others_are_used_and_not_taken_over`, and what the services do then is in the chain's test `takeover`.
