@@ -9,8 +9,10 @@
 )]
 
 mod flags;
+mod gitops;
 mod installing;
 mod node;
+mod operations;
 mod page;
 mod rendering;
 mod tutorial;

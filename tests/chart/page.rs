@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::batch::v1::CronJob;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -23,10 +24,12 @@ use osm_lab::serve::pushable_registry::PushableRegistry;
 use osm_testkit::control_plane::assets::{self, Component};
 use osm_testkit::helm::{self, chart};
 use osm_testkit::process::ScratchDir;
-use osm_testkit::{ControlPlane, Options, installation};
+use osm_testkit::{ControlPlane, Options, check, fixtures, installation, wait_for};
 use serde_json::{Value, json};
 
 use crate::node;
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
 
 /// Of all commands together.
 const DEADLINE: Duration = Duration::from_secs(300);
@@ -232,6 +235,13 @@ async fn every_command_of_the_page_does_what_it_says() -> Result<()> {
         assert_eq!(digest.trim(), image.digest(), "{copy}");
     }
 
+    // No upgrade has lost a value of another one.
+    let values = person.run("helm get values osm --namespace kube-system").await?;
+    for value in [&*inside, "10.96.0.10", "pause:3.10.1", "replicas: 3"] {
+        ensure!(values.contains(value), "{value} is lost: {values}");
+    }
+    renews_kubeconfigs(&person, &management, &worker).await?;
+
     let client = management.admin()?;
     let deployments = |namespace: &str| Api::<Deployment>::namespaced(client.clone(), namespace);
     let replicas = deployments("kube-system")
@@ -240,25 +250,9 @@ async fn every_command_of_the_page_does_what_it_says() -> Result<()> {
         .spec
         .and_then(|spec| spec.replicas);
     assert_eq!(replicas, Some(3));
-    // The kubeconfigs are in force, and work.
+    // The kubeconfigs are in force.
     let mounted = deployments("cluster-a").get("osm-osc-controller").await?;
     ensure!(serde_json::to_string(&mounted.spec)?.contains("worker-osc-controller"));
-    let secret = Api::<Secret>::namespaced(client.clone(), "cluster-a")
-        .get("worker-secret-syncer")
-        .await?;
-    let text = secret
-        .data
-        .and_then(|mut data| data.remove("kubeconfig"))
-        .context("a kubeconfig")?
-        .0;
-    let config = kube::Config::from_custom_kubeconfig(
-        serde_saphyr::from_str(std::str::from_utf8(&text)?)?,
-        &Default::default(),
-    )
-    .await?;
-    Api::<Secret>::namespaced(Client::try_from(config)?, CLOUD_INIT_SETTINGS)
-        .list(&ListParams::default())
-        .await?;
     // The page shows what it prints.
     let images = std::fs::read_to_string(folder.join("images.txt"))?;
     let images = images.replace(&inside, "registry.example.com/osm");
@@ -349,31 +343,137 @@ async fn what_a_rollback_waits_for_is_listed(
     Ok(())
 }
 
+/// What the page's CronJob does, with the rights that the page gives it.
+async fn renews_kubeconfigs(
+    person: &Person<'_>,
+    management: &ControlPlane,
+    worker: &ControlPlane,
+) -> Result<()> {
+    let secrets = Api::<Secret>::namespaced(management.admin()?, "cluster-a");
+    let before = token(&secrets, "worker-secret-syncer").await?;
+    let job = Api::<CronJob>::namespaced(management.admin()?, "cluster-a")
+        .get("osm-renewal")
+        .await?;
+    let pod = job
+        .spec
+        .and_then(|spec| spec.job_template.spec)
+        .and_then(|spec| spec.template.spec)
+        .context("a pod")?;
+    let script = pod
+        .containers
+        .first()
+        .and_then(|container| container.command.as_ref()?.last())
+        .context("a script")?;
+    let folder = ScratchDir::new("osm-renewal-")?;
+    let kubeconfig = folder.path().join("worker");
+    std::fs::write(&kubeconfig, kubeconfig_of(&secrets, "worker-renewal").await?)?;
+    // As the kubelet would: the account's kubeconfig, its namespace, and what is mounted.
+    let script = script
+        .replace("/worker/kubeconfig", &kubeconfig.display().to_string())
+        .replace("cd /tmp", &format!("cd {}", folder.path().display()));
+    let identity = management.identity("cluster-a", "osm-renewal").await?;
+    let in_pod = format!(
+        "export KUBECONFIG={}\nkubectl config set-context --current --namespace cluster-a\n{script}",
+        identity.display()
+    );
+    person.run(&in_pod).await?;
+    let after = token(&secrets, "worker-secret-syncer").await?;
+    ensure!(before != after, "the token is the same");
+    let config = kube::Config::from_custom_kubeconfig(
+        serde_saphyr::from_str(&kubeconfig_of(&secrets, "worker-secret-syncer").await?)?,
+        &Default::default(),
+    )
+    .await?;
+    Api::<Secret>::namespaced(Client::try_from(config)?, CLOUD_INIT_SETTINGS)
+        .list(&ListParams::default())
+        .await?;
+    // It gets no other token.
+    let other = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "other", "namespace": "osm"}});
+    installation::apply(worker, &[other]).await?;
+    let refused = person
+        .run(&format!(
+            "! kubectl --kubeconfig {} create token other --namespace osm",
+            kubeconfig.display()
+        ))
+        .await?;
+    ensure!(refused.contains("forbidden"), "{refused}");
+    Ok(())
+}
+
+async fn kubeconfig_of(secrets: &Api<Secret>, name: &str) -> Result<String> {
+    let data = secrets.get(name).await?.data.context("data")?;
+    let text = &data.get("kubeconfig").context("a kubeconfig")?.0;
+    Ok(String::from_utf8(text.clone())?)
+}
+
+async fn token(secrets: &Api<Secret>, name: &str) -> Result<String> {
+    let config: Value = serde_saphyr::from_str(&kubeconfig_of(secrets, name).await?)?;
+    let token = config["users"][0]["user"]["token"].as_str();
+    Ok(token.context("a token")?.to_owned())
+}
+
 /// As in `existing_objects_of_others_are_used_and_not_taken_over`, and what the services do then is in the chain's test `takeover`.
+/// What each installer leaves is in `fixtures/takeover`. Nothing answers its webhooks, which fail closed.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_chart_is_installed_and_given_up_as_the_page_on_migration_says() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
-    let page = std::fs::read_to_string(root.join("docs/migration.md"))?;
+    let page = std::fs::read_to_string(Path::new(FIXTURES).join("../../docs/migration.md"))?;
     let published = "oci://ghcr.io/kubermatic/operating-system-manager/charts/operating-system-manager";
     ensure!(page.contains(published));
     let page = page.replace(published, &chart().display().to_string());
+    tokio::task::spawn_blocking(|| packages::ensure(&["jq"])).await??;
     let cluster = ControlPlane::start(Options::default()).await?;
     cluster.install_machine_deployment_crd().await?;
     cluster
-        .apply_yaml(&std::fs::read_to_string(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/fixtures/go-shaped.yaml"
-        ))?)
+        .install_crds(&Path::new(FIXTURES).join("cert-manager"))
         .await?;
+    let fixture = |name: &str| std::fs::read_to_string(Path::new(FIXTURES).join(name));
+    cluster.apply_yaml(&fixture("go-shaped.yaml")?).await?;
     let namespace =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CLOUD_INIT_SETTINGS}});
-    installation::apply(&cluster, &[namespace]).await?;
+    let of_a_pool = json!({"apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "pool-kube-system-provisioning-config", "namespace": CLOUD_INIT_SETTINGS}});
+    installation::apply(&cluster, &[namespace, of_a_pool]).await?;
+    wait_for("profiles to be served", DEADLINE, async || {
+        check(installation::apply(&cluster, &objects("first")).await.is_ok())
+    })
+    .await?;
 
     let person = Person::new(vec![("cluster", &cluster)]).await?;
-    person
-        .run(&[indented(&page, "1. ", 4)?, indented(&page, "3. ", 4)?].join("\n"))
-        .await?;
     let client = cluster.admin()?;
+    let deployments = Api::<Deployment>::namespaced(client.clone(), "kube-system");
+    for installer in ["deploy", "machine-controller", "kubeone"] {
+        cluster
+            .apply_yaml(&fixture(&format!("takeover/{installer}.yaml"))?)
+            .await?;
+        for object in objects(installer) {
+            wait_for(&format!("{installer} to refuse {object}"), DEADLINE, async || {
+                let refusal = installation::apply(&cluster, &[object.clone()]).await.err();
+                check(
+                    refusal.is_some_and(|refusal| format!("{refusal:#}").contains("failed calling webhook")),
+                )
+            })
+            .await?;
+        }
+        let flags = person.run(&indented(&page, "1. ", 4)?).await?;
+        ensure!(flags.contains("-cluster-dns="), "{installer}: {flags}");
+        let listed = person.run(&indented(&page, "2. ", 4)?).await?;
+        ensure!(
+            listed.contains("WebhookConfiguration/operatingsystemmanager.k8c.io"),
+            "{installer}: {listed}"
+        );
+        installation::apply(&cluster, &objects(installer))
+            .await
+            .with_context(|| format!("{installer}: writes are blocked"))?;
+        let left = deployments.list(&ListParams::default()).await?;
+        ensure!(left.items.is_empty(), "{installer}: {left:?}");
+        let listed = person.run(&indented(&page, "6. ", 4)?).await?;
+        ensure!(listed.contains("nothing is left"), "{installer}: {listed}");
+    }
+
+    person.run(&indented(&page, "3. ", 4)?).await?;
+    // What the chart has installed is not taken for a remnant.
+    let listed = person.run(&indented(&page, "6. ", 4)?).await?;
+    ensure!(listed.contains("nothing is left"), "{listed}");
     let settings = Api::<ConfigMap>::namespaced(client.clone(), "kube-system")
         .get("osm-settings")
         .await?;
@@ -382,9 +482,7 @@ async fn the_chart_is_installed_and_given_up_as_the_page_on_migration_says() -> 
         "{settings:?}"
     );
     person.run(&indented(&page, "Back", 7)?).await?;
-    let left = Api::<Deployment>::namespaced(client.clone(), "kube-system")
-        .list(&ListParams::default())
-        .await?;
+    let left = deployments.list(&ListParams::default()).await?;
     ensure!(left.items.is_empty(), "services stay");
     let bindings = Api::<ClusterRoleBinding>::all(client)
         .list(&ListParams::default())
@@ -394,6 +492,33 @@ async fn the_chart_is_installed_and_given_up_as_the_page_on_migration_says() -> 
         .map(ResourceExt::name_any)
         .find(|name| name.starts_with("osm:"));
     ensure!(ours.is_none(), "{ours:?} stays");
+    Ok(())
+}
+
+/// A MachineDeployment and a profile that whoever may do so writes.
+fn objects(name: &str) -> [Value; 2] {
+    [
+        fixtures::machine_deployment(name, "osp-ubuntu"),
+        fixtures::profile("kube-system", name, "v1.0.0", "text"),
+    ]
+}
+
+#[test]
+fn the_page_on_migration_has_every_flag_of_the_go_implementation() -> Result<()> {
+    let page = std::fs::read_to_string(Path::new(FIXTURES).join("../../docs/migration.md"))?;
+    let (_, table) = page.split_once("\n## Flags").context("the flags")?;
+    let table = table.split("\n## ").next().unwrap_or_default();
+    let left: Vec<&str> = table
+        .lines()
+        .filter_map(|line| line.strip_prefix('|')?.split('|').next())
+        .collect();
+    let flags = std::fs::read_to_string(Path::new(FIXTURES).join("go-flags.txt"))?;
+    let missing: Vec<&str> = flags
+        .lines()
+        .filter(|flag| !left.iter().any(|cell| cell.contains(&format!("`-{flag}`"))))
+        .collect();
+    ensure!(flags.lines().count() == 30, "30 flags, of version 1.11");
+    ensure!(missing.is_empty(), "flags without a row: {missing:?}");
     Ok(())
 }
 

@@ -407,11 +407,59 @@ async fn values_that_make_no_sense_are_refused_with_what_to_change() -> Result<(
             &["limits.requestTimeout is greater than limits.reconcileTimeout"],
         ),
         (
+            &["--set=metrics.serviceMonitor.labels.app\\.kubernetes\\.io/name=x"],
+            &["metrics.serviceMonitor.labels has app.kubernetes.io/name"],
+        ),
+        (
+            &["--set=metrics.podMonitor.create=always,metrics.serviceMonitor.create=always"],
+            &["scraped twice: set one of them to never"],
+        ),
+        (
+            &["--set=serviceAccountNames.oscController=x,serviceAccountNames.secretSyncer=x"],
+            &[
+                "secret-syncer and osc-controller would have the same ServiceAccount",
+                "set serviceAccountNames.secretSyncer",
+            ],
+        ),
+        (
+            &["--set=serviceAccountNames.oscController=one-secret-syncer"],
+            &["secret-syncer and osc-controller would have the same ServiceAccount"],
+        ),
+        (
+            &["--set=serviceAccountNames.oscController=one-upgrade-crds"],
+            &[
+                "osc-controller and the Job that upgrades the CustomResourceDefinitions",
+                "set serviceAccountNames.oscController",
+            ],
+        ),
+        (
+            &[
+                "--set=topology=worker,serviceAccountNames.oscController=x",
+                "--set=workerCluster.subjects.oscController[0].kind=User,workerCluster.subjects.oscController[0].name=x",
+            ],
+            &["workerCluster.subjects.oscController and serviceAccountNames.oscController are both set"],
+        ),
+        (
+            &["--kube-version=1.32.9"],
+            &[
+                "topology is single, but the API server is older than Kubernetes 1.33",
+                "upgrade the cluster first",
+            ],
+        ),
+        (
+            &["--set=topology=worker", "--kube-version=1.32.9"],
+            &["topology is worker, but the API server is older than Kubernetes 1.33"],
+        ),
+        (&["--kube-version=1.28.15"], &["kubeVersion: >=1.29.0-0"]),
+        (
             &[
                 "--set=topology=worker,networkPolicy.enabled=true,profileNamespaces={team},installation=x",
-                "--set=metrics.podMonitor.create=always",
+                "--set=metrics.podMonitor.create=always,metrics.serviceMonitor.create=always",
+                "--set=serviceAccountNames.ospController=x",
             ],
             &[
+                "metrics.serviceMonitor.create=always is set",
+                "serviceAccountNames.ospController is set, but topology is worker",
                 "networkPolicy.enabled is set, but topology is worker",
                 "profileNamespaces is set",
                 "installation is set",
@@ -552,6 +600,90 @@ async fn values_win_where_the_chart_sets_the_same_field() -> Result<()> {
     Ok(())
 }
 
+/// A cluster that only holds the objects needs what they need, and no kubelet of a profile joins it.
+#[tokio::test]
+async fn an_older_management_cluster_is_enough() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let secrets = ["oscController", "secretSyncer", "csrApprover"]
+        .map(|service| format!("--set=workerCluster.kubeconfigs.{service}.secret=x"));
+    let management = ["--set=topology=management", &secrets[0], &secrets[1], &secrets[2]];
+    helm.template(
+        "one",
+        "osm",
+        &[&management[..], &["--kube-version=1.29.0"]].concat(),
+    )
+    .await?;
+    helm.template("one", "osm", &["--kube-version=1.33.0-eks-1"])
+        .await?;
+    Ok(())
+}
+
+/// By a PodMonitor, a ServiceMonitor or annotations: never by two of them.
+#[tokio::test]
+async fn nothing_is_scraped_twice() -> Result<()> {
+    const POD: &str = "--api-versions=monitoring.coreos.com/v1/PodMonitor";
+    const SERVICE: &str = "--api-versions=monitoring.coreos.com/v1/ServiceMonitor";
+    let helm = Helm::without_cluster().await?;
+    let cases: &[(&[&str], Option<&str>)] = &[
+        (&[], None),
+        (&[POD], Some("PodMonitor")),
+        (&[SERVICE], Some("ServiceMonitor")),
+        (&[POD, SERVICE], Some("PodMonitor")),
+        (
+            &[POD, SERVICE, "--set=metrics.podMonitor.create=never"],
+            Some("ServiceMonitor"),
+        ),
+        (
+            &[POD, SERVICE, "--set=metrics.serviceMonitor.create=always"],
+            Some("ServiceMonitor"),
+        ),
+        (&["--set=metrics.podMonitor.create=always"], Some("PodMonitor")),
+        (
+            &[
+                POD,
+                SERVICE,
+                "--set=metrics.podMonitor.create=never,metrics.serviceMonitor.create=never",
+            ],
+            None,
+        ),
+        (
+            &["--set=metrics.serviceMonitor.create=always,metrics.serviceMonitor.labels.release=prometheus"],
+            Some("ServiceMonitor"),
+        ),
+    ];
+    for (values, expected) in cases {
+        let objects = helm.template("one", "osm", values).await?;
+        let monitors: Vec<&Value> = objects
+            .iter()
+            .filter(|object| text(&object["kind"]).ends_with("Monitor"))
+            .collect();
+        let kinds: Vec<&str> = monitors.iter().map(|monitor| text(&monitor["kind"])).collect();
+        assert_eq!(kinds, expected.iter().copied().collect::<Vec<_>>(), "{values:?}");
+        let annotated = objects.iter().any(|object| {
+            object["spec"]["template"]["metadata"]["annotations"]["prometheus.io/scrape"].is_string()
+        });
+        assert_eq!(annotated, expected.is_none(), "{values:?}");
+        if let Some(monitor) = monitors
+            .iter()
+            .find(|monitor| monitor["kind"] == "ServiceMonitor")
+        {
+            assert_eq!(monitor["spec"]["endpoints"][0]["port"], "http");
+            // The ports of the Services have this name.
+            let services = objects.iter().filter(|object| object["kind"] == "Service");
+            for service in services {
+                assert_eq!(service["spec"]["ports"][0]["name"], "http", "{service}");
+                for (label, value) in monitor["spec"]["selector"]["matchLabels"]
+                    .as_object()
+                    .context("labels")?
+                {
+                    assert_eq!(&service["metadata"]["labels"][label], value, "{service}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 /// A policy of the site may need labels, an identity of the cloud annotations, and support a flag that has no value of its own.
 #[tokio::test]
 async fn pods_take_what_a_site_adds_and_run_on_new_clusters() -> Result<()> {
@@ -640,6 +772,20 @@ async fn names_and_scheduling_of_each_service_can_be_set() -> Result<()> {
         "{own}"
     );
     assert_eq!(own["priorityClassName"], "high");
+    let placed = [
+        "--set=nodeSelector.pool=infra",
+        "--set-json=ospController.scheduling={\"nodeSelector\":{\"pool\":\"other\"}}",
+    ];
+    let with_job = helm.template("one", "osm", &placed).await?;
+    let job = with_job
+        .iter()
+        .find(|object| object["kind"] == "Job")
+        .context("a Job")?;
+    // It runs the image of osp-controller, where that may run.
+    assert_eq!(
+        job["spec"]["template"]["spec"]["nodeSelector"],
+        json!({"pool": "other"})
+    );
     assert_eq!(other["nodeSelector"], json!({"pool": "infra"}));
     assert!(
         other["priorityClassName"] != "high" && other["tolerations"].is_array(),
@@ -715,7 +861,7 @@ async fn the_api_server_would_take_every_object() -> Result<()> {
         Helm::without_cluster().await?,
     );
     let client = control_plane.admin()?;
-    control_plane.apply_yaml(POD_MONITORS).await?;
+    control_plane.apply_yaml(MONITORS).await?;
     for namespace in ["team", "machines", "1e3", "cloud-init-settings"] {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         control_plane.apply_yaml(&object.to_string()).await?;
@@ -836,7 +982,8 @@ const LIKE_NUMBERS_IN_A_WORKER_CLUSTER: &[&str] = &[
     "--set-string=workerCluster.subjects.oscController[0].name=1e3,workerCluster.subjects.oscController[0].namespace=456",
 ];
 
-const POD_MONITORS: &str = "
+/// Of the Prometheus Operator, without their schemas.
+const MONITORS: &str = "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: podmonitors.monitoring.coreos.com}
@@ -844,6 +991,19 @@ spec:
   group: monitoring.coreos.com
   scope: Namespaced
   names: {kind: PodMonitor, plural: podmonitors, singular: podmonitor}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: servicemonitors.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  scope: Namespaced
+  names: {kind: ServiceMonitor, plural: servicemonitors, singular: servicemonitor}
   versions:
     - name: v1
       served: true
@@ -936,6 +1096,7 @@ const WANTED: &[&str] = &[
     "RoleBinding",
     "Service",
     "ServiceAccount",
+    "ServiceMonitor",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
 ];

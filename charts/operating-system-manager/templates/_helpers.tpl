@@ -69,11 +69,20 @@ true
 {{- end -}}
 {{- end -}}
 
-{{- define "osm.hasPodMonitor" -}}
-{{- $create := .Values.metrics.podMonitor.create -}}
-{{- $known := .Capabilities.APIVersions.Has "monitoring.coreos.com/v1/PodMonitor" -}}
-{{- if and (ne .Values.topology "worker") (or (eq $create "always") (and (eq $create "auto") $known)) -}}
-true
+{{/* The kind of object by which a Prometheus Operator finds the pods, or nothing. Two kinds would scrape each pod twice. */}}
+{{- define "osm.monitor" -}}
+{{- $pod := .Values.metrics.podMonitor.create -}}
+{{- $service := .Values.metrics.serviceMonitor.create -}}
+{{- $kinds := .Capabilities.APIVersions -}}
+{{- if eq .Values.topology "worker" -}}
+{{- else if eq $pod "always" -}}
+PodMonitor
+{{- else if eq $service "always" -}}
+ServiceMonitor
+{{- else if and (eq $pod "auto") ($kinds.Has "monitoring.coreos.com/v1/PodMonitor") -}}
+PodMonitor
+{{- else if and (eq $service "auto") ($kinds.Has "monitoring.coreos.com/v1/ServiceMonitor") -}}
+ServiceMonitor
 {{- end -}}
 {{- end -}}
 

@@ -153,6 +153,11 @@ fn is_message(text: &str) -> bool {
     words.filter(|word| word.chars().any(char::is_alphabetic)).count() >= 2
 }
 
+/// Whether a text is a file or a sample that code works with: it has several lines. A message has one.
+fn is_document(text: &str) -> bool {
+    text.trim_end().contains('\n')
+}
+
 /// Collects every text, also those in macros and attributes.
 struct Literals<'a>(&'a mut BTreeSet<String>);
 
@@ -698,7 +703,9 @@ impl<'a> Texts<'a> {
         {
             text = format!("{value}{rest}");
         }
-        self.found.insert(readable(&text));
+        if !is_document(&text) {
+            self.found.insert(readable(&text));
+        }
     }
 
     fn call(&mut self, name: &str) {
@@ -849,6 +856,8 @@ mod tests {
             fn function() { say(Reason::Undone, &text(1)); }
             fn helper(problem: &str) -> Bad { Bad::Thing { thing: 1, problem: problem.to_owned() } }
             fn caller() { helper("must be a round one"); }
+            const SAMPLE: &str = "pause image: one\ninitial taints: two\n";
+            fn sampled() { helper(SAMPLE); helper("ends with\n"); }
             #[cfg(test)]
             mod tests { fn a() { hold(false, Reason::NameTooLong, "only in a test"); } }
             "#,
@@ -872,7 +881,7 @@ mod tests {
         );
         assert_eq!(messages.of(Reason::Undone, Part::Whole), ["{n} of them are left"]);
         let of_profile = |part| messages.of(Reason::ProfileInvalid, part);
-        assert_eq!(of_profile(Part::Detail), ["must be a round one"]);
+        assert_eq!(of_profile(Part::Detail), ["ends with", "must be a round one"]);
         assert!(of_profile(Part::Whole).contains(&"the {thing} is bad: {problem}"));
         assert!(!messages.used.contains(&Reason::NameTooLong));
     }
