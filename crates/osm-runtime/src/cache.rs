@@ -3,6 +3,9 @@
 //! The watch shows a write only later. A controller that reads only its watch would read the state before its write, and
 //! write again. So each write is recorded here with the resourceVersion of the answer. Of a watch event and a write, the newer
 //! one wins.
+//!
+//! A cache is bounded. Of values that can be large, only so many bytes are kept; the others are [reduced](Reduce), and read when they are
+//! needed. Where there are more objects than are kept, each namespace has an equal share.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,7 +17,74 @@ use parking_lot::Mutex;
 #[derive(Debug)]
 pub struct Cache<V> {
     inner: Mutex<Inner<V>>,
+    rules: Rules<V>,
+}
+
+/// A value of which most can be left out. A reconcile then reads the object from the API server.
+pub trait Reduce {
+    /// The bytes that [`Self::reduced`] saves.
+    fn bytes(&self) -> usize;
+
+    /// The value without what is large. It says itself that it is reduced.
+    #[must_use]
+    fn reduced(self) -> Self;
+}
+
+/// How many bytes of its values a cache keeps. Further values are reduced.
+#[derive(Debug)]
+struct Budget<V> {
+    bytes: usize,
+    weigh: fn(&V) -> usize,
+    reduce: fn(V) -> V,
+}
+
+impl<V> Clone for Budget<V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V> Copy for Budget<V> {}
+
+/// How values are kept.
+#[derive(Debug)]
+struct Rules<V> {
     grouping: Grouping<V>,
+    budget: Option<Budget<V>>,
+    /// What a value shares the cache by: its namespace, unless there is another rule.
+    share: for<'a> fn(&'a str, &'a V) -> &'a str,
+}
+
+impl<V> Clone for Rules<V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V> Copy for Rules<V> {}
+
+fn namespace<'a, V>(key: &'a str, _: &'a V) -> &'a str {
+    key.split_once('/').map_or("", |(namespace, _)| namespace)
+}
+
+/// The largest number of values that a watch keeps.
+pub(crate) struct Room<'a, V> {
+    pub(crate) most: usize,
+    /// A value that is kept in any case.
+    pub(crate) is_wanted: &'a dyn Fn(&V) -> bool,
+}
+
+/// What became of a value that the watch has shown.
+pub(crate) enum Shown<V> {
+    /// There was no room for it.
+    Ignored,
+    /// It is as before, or older.
+    Known,
+    Changed {
+        change: Change<V>,
+        /// The value that made room for it.
+        evicted: Option<Change<V>>,
+    },
 }
 
 /// Which groups a value belongs to.
@@ -55,6 +125,10 @@ struct Inner<V> {
     is_listed: bool,
     /// A list is under way. It shows objects in the order of their names, so a younger one can be here before an older one.
     is_listing: bool,
+    /// Bytes of all entries that count for the budget.
+    bytes: usize,
+    /// Number of entries by share.
+    shares: BTreeMap<String, usize>,
 }
 
 #[derive(Debug)]
@@ -62,6 +136,8 @@ struct Entry<V> {
     version: Version,
     epoch: u64,
     value: Arc<V>,
+    /// Bytes that count for the budget.
+    bytes: usize,
 }
 
 /// A deleted object. For a watch with a selector, also an object that no longer matches it, which may match again.
@@ -129,11 +205,38 @@ impl<V> Cache<V> {
             epoch: 0,
             is_listed: false,
             is_listing: false,
+            bytes: 0,
+            shares: BTreeMap::new(),
         };
         Self {
             inner: Mutex::new(inner),
-            grouping,
+            rules: Rules {
+                grouping,
+                budget: None,
+                share: namespace,
+            },
         }
+    }
+
+    /// Keeps so many bytes of the values. Further ones are [reduced](Reduce).
+    #[must_use]
+    pub fn within(mut self, bytes: usize) -> Self
+    where
+        V: Reduce,
+    {
+        self.rules.budget = Some(Budget {
+            bytes,
+            weigh: V::bytes,
+            reduce: V::reduced,
+        });
+        self
+    }
+
+    /// Where there are more values than are kept, those with the same of this get an equal share. It is the namespace, unless set.
+    #[must_use]
+    pub fn shared_by(mut self, share: for<'a> fn(&'a str, &'a V) -> &'a str) -> Self {
+        self.rules.share = share;
+        self
     }
 
     /// The values of a group.
@@ -199,7 +302,7 @@ impl<V> Cache<V> {
 
     /// Drops an object that is no longer of interest. It still exists.
     pub fn forget(&self, key: &str) {
-        self.inner.lock().remove(key, self.grouping);
+        self.inner.lock().remove(key, self.rules);
     }
 
     /// Records an object that the server returned for a write or a live read of this controller.
@@ -212,7 +315,7 @@ impl<V> Cache<V> {
         if inner.gone.iter().any(|tombstone| tombstone.holds(&version)) {
             return None;
         }
-        inner.put(key, version, value, self.grouping)
+        inner.put(key, version, value, self.rules)
     }
 
     /// Records that this controller has deleted the object with this uid.
@@ -223,7 +326,7 @@ impl<V> Cache<V> {
             .get(key)
             .is_some_and(|entry| entry.version.uid == uid)
         {
-            inner.remove(key, self.grouping);
+            inner.remove(key, self.rules);
         }
         inner.record_deletion(uid, u64::MAX);
     }
@@ -248,14 +351,14 @@ impl<V> Cache<V> {
             .collect();
         gone.into_iter()
             .map(|key| {
-                let old = inner.remove(&key, self.grouping);
+                let old = inner.remove(&key, self.rules);
                 Change { key, old, new: None }
             })
             .collect()
     }
 
-    /// The watch shows an object.
-    pub(crate) fn shown(&self, key: &str, version: Version, value: V) -> Option<Change<V>> {
+    /// The watch shows an object. Where there is no room for it, it takes that of an object whose share is larger.
+    pub(crate) fn shown(&self, key: &str, version: Version, value: V, room: &Room<'_, V>) -> Shown<V> {
         let mut inner = self.inner.lock();
         // An object in a list that began after the deletion exists: etcd was restored.
         let epoch = inner.epoch;
@@ -264,10 +367,21 @@ impl<V> Cache<V> {
             .iter()
             .any(|tombstone| tombstone.epoch == epoch && tombstone.holds(&version))
         {
-            return None;
+            return Shown::Known;
+        }
+        let mut evicted = None;
+        if inner.entries.len() >= room.most && !inner.entries.contains_key(key) {
+            let is_wanted = (room.is_wanted)(&value);
+            evicted = inner.evict((self.rules.share)(key, &value), is_wanted, room, self.rules);
+            if evicted.is_none() && !is_wanted {
+                return Shown::Ignored;
+            }
         }
         inner.gone.retain(|grave| !grave.holds(&version));
-        inner.put(key, version, value, self.grouping)
+        match inner.put(key, version, value, self.rules) {
+            Some(change) => Shown::Changed { change, evicted },
+            None => Shown::Known,
+        }
     }
 
     /// The watch shows that an object is deleted.
@@ -280,7 +394,7 @@ impl<V> Cache<V> {
         if newer {
             return None;
         }
-        let old = inner.remove(key, self.grouping);
+        let old = inner.remove(key, self.rules);
         Some(Change {
             key: key.to_owned(),
             old,
@@ -319,9 +433,46 @@ impl<V> Inner<V> {
         }
     }
 
-    fn remove(&mut self, key: &str, grouping: Grouping<V>) -> Option<Arc<V>> {
-        let value = self.entries.remove(key)?.value;
-        for group in grouping.of(&value) {
+    /// Makes room for a value of this share: takes the last one of the largest share that is not wanted, if that share is larger, or in any
+    /// case for a value that is wanted.
+    fn evict(
+        &mut self,
+        share: &str,
+        is_wanted: bool,
+        room: &Room<'_, V>,
+        rules: Rules<V>,
+    ) -> Option<Change<V>> {
+        let own = self.shares.get(share).copied().unwrap_or(0);
+        // One share is at least as large as the average. So nothing is searched for a flood.
+        if !is_wanted && own * self.shares.len() >= self.entries.len() {
+            return None;
+        }
+        let (largest, size) = self.shares.iter().max_by_key(|(_, size)| **size)?;
+        if !is_wanted && own >= *size {
+            return None;
+        }
+        let last = |of_any: bool| {
+            self.entries.iter().rev().find(|(key, entry)| {
+                (of_any || (rules.share)(key, &entry.value) == largest) && !(room.is_wanted)(&entry.value)
+            })
+        };
+        let (key, _) = last(false).or_else(|| last(is_wanted))?;
+        let key = key.clone();
+        let old = self.remove(&key, rules);
+        Some(Change { key, old, new: None })
+    }
+
+    fn remove(&mut self, key: &str, rules: Rules<V>) -> Option<Arc<V>> {
+        let Entry { value, bytes, .. } = self.entries.remove(key)?;
+        self.bytes -= bytes;
+        let share = (rules.share)(key, &value);
+        if let Some(size) = self.shares.get_mut(share) {
+            *size -= 1;
+            if *size == 0 {
+                self.shares.remove(share);
+            }
+        }
+        for group in rules.grouping.of(&value) {
             if let Some(keys) = self.groups.get_mut(&group) {
                 keys.remove(key);
                 if keys.is_empty() {
@@ -332,7 +483,7 @@ impl<V> Inner<V> {
         Some(value)
     }
 
-    fn put(&mut self, key: &str, version: Version, value: V, grouping: Grouping<V>) -> Option<Change<V>> {
+    fn put(&mut self, key: &str, version: Version, value: V, rules: Rules<V>) -> Option<Change<V>> {
         let epoch = self.epoch;
         if let Some(entry) = self.entries.get_mut(key) {
             // A new list is right even if its resourceVersion is lower: etcd was restored.
@@ -345,14 +496,21 @@ impl<V> Inner<V> {
                 return None;
             }
         }
-        let old = self.remove(key, grouping);
-        for group in grouping.of(&value) {
+        let old = self.remove(key, rules);
+        let (value, bytes) = self.fit(value, rules.budget);
+        self.bytes += bytes;
+        for group in rules.grouping.of(&value) {
             self.groups.entry(group).or_default().insert(key.to_owned());
+        }
+        match self.shares.get_mut((rules.share)(key, &value)) {
+            Some(size) => *size += 1,
+            None => drop(self.shares.insert((rules.share)(key, &value).to_owned(), 1)),
         }
         let entry = Entry {
             version,
             epoch,
             value: Arc::new(value),
+            bytes,
         };
         let new = Some(entry.value.clone());
         self.entries.insert(key.to_owned(), entry);
@@ -361,6 +519,18 @@ impl<V> Inner<V> {
             old,
             new,
         })
+    }
+
+    /// Reduces a value that the budget has no bytes for; returns the bytes that it counts for.
+    fn fit(&self, value: V, budget: Option<Budget<V>>) -> (V, usize) {
+        let Some(Budget { bytes, weigh, reduce }) = budget else {
+            return (value, 0);
+        };
+        let weight = weigh(&value);
+        match self.bytes + weight <= bytes {
+            true => (value, weight),
+            false => (reduce(value), 0),
+        }
     }
 }
 
@@ -375,6 +545,20 @@ mod tests {
         }
     }
 
+    impl<V> Cache<V> {
+        /// The watch shows an object, and there is room for it.
+        fn shows(&self, key: &str, version: Version, value: V) -> Option<Change<V>> {
+            let room = Room {
+                most: usize::MAX,
+                is_wanted: &|_| false,
+            };
+            match self.shown(key, version, value, &room) {
+                Shown::Changed { change, .. } => Some(change),
+                Shown::Known | Shown::Ignored => None,
+            }
+        }
+    }
+
     fn value(cache: &Cache<i32>) -> Option<i32> {
         cache.get("a").map(|value| *value)
     }
@@ -382,21 +566,21 @@ mod tests {
     #[test]
     fn an_old_event_does_not_undo_our_write() {
         let cache = Cache::default();
-        cache.shown("a", version("u", 5), 1);
+        cache.shows("a", version("u", 5), 1);
         let _ = cache.wrote("a", version("u", 7), 2);
-        assert!(cache.shown("a", version("u", 6), 9).is_none());
+        assert!(cache.shows("a", version("u", 6), 9).is_none());
         assert_eq!(value(&cache), Some(2));
-        assert!(cache.shown("a", version("u", 8), 3).is_some());
+        assert!(cache.shows("a", version("u", 8), 3).is_some());
         assert_eq!(value(&cache), Some(3));
     }
 
     #[test]
     fn what_we_deleted_does_not_come_back_but_its_successor_does() {
         let cache = Cache::default();
-        cache.shown("a", version("u", 5), 1);
+        cache.shows("a", version("u", 5), 1);
         cache.deleted("a", "u");
         assert_eq!(value(&cache), None);
-        cache.shown("a", version("u", 6), 1);
+        cache.shows("a", version("u", 6), 1);
         assert_eq!(value(&cache), None, "an event from before the deletion");
         let _ = cache.wrote("a", version("v", 8), 2);
         cache.gone("a", &version("u", 7));
@@ -420,9 +604,9 @@ mod tests {
     #[test]
     fn a_list_after_a_restore_is_believed() {
         let cache = Cache::default();
-        cache.shown("a", version("u", 50), 1);
+        cache.shows("a", version("u", 50), 1);
         cache.list_begins();
-        cache.shown("a", version("u", 20), 2);
+        cache.shows("a", version("u", 20), 2);
         assert!(cache.list_ended().is_empty());
         assert_eq!(value(&cache), Some(2));
     }
@@ -431,11 +615,11 @@ mod tests {
     fn what_we_deleted_comes_back_with_a_restore() {
         let cache = Cache::default();
         cache.list_begins();
-        cache.shown("a", version("u", 5), 1);
+        cache.shows("a", version("u", 5), 1);
         cache.list_ended();
         cache.deleted("a", "u");
         cache.list_begins();
-        assert!(cache.shown("a", version("u", 5), 1).is_some());
+        assert!(cache.shows("a", version("u", 5), 1).is_some());
         assert!(cache.wrote("a", version("u", 6), 2).is_some());
         cache.list_ended();
         assert_eq!(value(&cache), Some(2));
@@ -447,9 +631,9 @@ mod tests {
         assert!(!cache.group_by_age("all").1, "nothing was listed");
         for _ in 0..2 {
             cache.list_begins();
-            cache.shown("a", version("younger", 2), 1);
+            cache.shows("a", version("younger", 2), 1);
             assert!(!cache.group_by_age("all").1);
-            cache.shown("b", version("older", 1), 1);
+            cache.shows("b", version("older", 1), 1);
             cache.list_ended();
             let (values, complete) = cache.group_by_age("all");
             assert_eq!((values.len(), complete), (2, true));
@@ -460,10 +644,10 @@ mod tests {
     fn groups_follow_their_values() {
         let cache =
             Cache::grouped(|value: &i32| Some(if value % 2 == 0 { "even" } else { "odd" }.to_owned()));
-        cache.shown("a", version("u", 1), 1);
-        cache.shown("b", version("v", 1), 3);
+        cache.shows("a", version("u", 1), 1);
+        cache.shows("b", version("v", 1), 3);
         assert_eq!(cache.group("odd").len(), 2);
-        cache.shown("a", version("u", 2), 2);
+        cache.shows("a", version("u", 2), 2);
         assert_eq!((cache.group("odd").len(), cache.group("even").len()), (1, 1));
         assert_eq!(cache.groups(), ["even", "odd"]);
         cache.gone("a", &version("u", 3));
@@ -476,10 +660,10 @@ mod tests {
         let cache = Cache::indexed(|value: &i32| {
             vec![format!("last {}", value % 10), format!("first {}", value / 10)]
         });
-        cache.shown("a", version("u", 1), 12);
-        cache.shown("b", version("v", 1), 13);
+        cache.shows("a", version("u", 1), 12);
+        cache.shows("b", version("v", 1), 13);
         assert_eq!((cache.group_len("first 1"), cache.group_len("last 2")), (2, 1));
-        cache.shown("a", version("u", 2), 23);
+        cache.shows("a", version("u", 2), 23);
         assert_eq!((cache.group_len("first 1"), cache.group_len("last 3")), (1, 2));
         cache.gone("a", &version("u", 3));
         cache.deleted("b", "v");
@@ -489,13 +673,99 @@ mod tests {
     #[test]
     fn a_list_removes_what_it_does_not_show_but_not_what_we_just_wrote() {
         let cache = Cache::default();
-        cache.shown("a", version("u", 5), 1);
-        cache.shown("b", version("w", 5), 1);
+        cache.shows("a", version("u", 5), 1);
+        cache.shows("b", version("w", 5), 1);
         cache.list_begins();
-        cache.shown("b", version("w", 5), 1);
+        cache.shows("b", version("w", 5), 1);
         let _ = cache.wrote("c", version("x", 9), 1);
         let gone: Vec<String> = cache.list_ended().into_iter().map(|change| change.key).collect();
         assert_eq!(gone, ["a"]);
         assert_eq!(cache.len(), 2);
+    }
+
+    /// A text that says of itself that it is reduced.
+    impl Reduce for String {
+        fn bytes(&self) -> usize {
+            self.len()
+        }
+
+        fn reduced(self) -> Self {
+            "reduced".to_owned()
+        }
+    }
+
+    #[test]
+    fn what_exceeds_the_budget_is_reduced_and_bytes_come_back() {
+        let cache: Cache<String> = Cache::default().within(10);
+        let text = |key: &str| cache.get(key).map(|text| (*text).clone());
+        cache.shows("a", version("u", 1), "123456".to_owned());
+        cache.shows("b", version("v", 1), "12345".to_owned());
+        let _ = cache.wrote("c", version("w", 1), "1234".to_owned());
+        let kept = [text("a"), text("b"), text("c")].map(Option::unwrap);
+        assert_eq!(kept, ["123456", "reduced", "1234"]);
+        cache.shows("a", version("u", 2), "1".to_owned());
+        cache.shows("b", version("v", 2), "12345".to_owned());
+        assert_eq!(text("b").unwrap(), "12345");
+        cache.deleted("c", "w");
+        cache.gone("b", &version("v", 3));
+        let _ = cache.wrote("d", version("x", 1), "123456789".to_owned());
+        assert_eq!(text("d").unwrap(), "123456789");
+        cache.list_begins();
+        cache.list_ended();
+        assert_eq!(cache.inner.lock().bytes, 0);
+    }
+
+    #[test]
+    fn a_flood_takes_no_room_of_others_and_what_is_wanted_stays() {
+        let cache = Cache::default();
+        let show = |key: &str, value: i32| {
+            let room = Room {
+                most: 4,
+                is_wanted: &|value| *value > 9,
+            };
+            let version = version(key, 1);
+            match cache.shown(key, version, value, &room) {
+                Shown::Ignored => "ignored".to_owned(),
+                Shown::Known => "known".to_owned(),
+                Shown::Changed { change, evicted } => {
+                    assert_eq!(change.key, key);
+                    evicted.map_or_else(|| "kept".to_owned(), |evicted| evicted.key)
+                }
+            }
+        };
+        for key in ["flood/1", "flood/2", "flood/3"] {
+            assert_eq!(show(key, 1), "kept");
+        }
+        assert_eq!(show("flood/4", 10), "kept");
+        assert_eq!(show("flood/5", 1), "ignored", "its share is the largest");
+        assert_eq!(show("flood/1", 1), "known");
+        assert_eq!(show("quiet/1", 1), "flood/3", "the last that is not wanted");
+        assert_eq!(show("quiet/2", 1), "flood/2");
+        assert_eq!(show("quiet/3", 1), "ignored", "the shares are equal");
+        assert_eq!(show("flood/6", 1), "ignored");
+        assert_eq!(show("quiet/4", 10), "quiet/2", "it is wanted");
+        assert_eq!(show("quiet/5", 10), "quiet/1");
+        assert_eq!(show("quiet/6", 10), "flood/1", "of its own share, all are wanted");
+        assert_eq!(show("quiet/7", 10), "kept", "nothing else can go");
+        assert_eq!(cache.len(), 5);
+    }
+
+    #[test]
+    fn a_share_can_be_another_than_the_namespace() {
+        let cache = Cache::default().shared_by(|_, owner: &String| owner);
+        let room = Room {
+            most: 2,
+            is_wanted: &|_| false,
+        };
+        for (key, owner, kept) in [
+            ("n/1", "a", true),
+            ("n/2", "a", true),
+            ("n/3", "a", false),
+            ("n/4", "b", true),
+        ] {
+            let shown = cache.shown(key, version(key, 1), owner.to_owned(), &room);
+            assert_eq!(matches!(shown, Shown::Changed { .. }), kept, "{key}");
+        }
+        assert!(cache.get("n/2").is_none());
     }
 }

@@ -1,5 +1,6 @@
 //! Clients that time, count and bound every request, and that keep the pace which its API server allows.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,6 +23,9 @@ use crate::{Environment, Metrics};
 
 /// A watch without any event or bookmark for this long is dead.
 const READ_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A failure with the same verb, resource and code is logged again after this time.
+const LOG_INTERVAL: Duration = Duration::from_secs(600);
 
 /// How often a request is sent that the API server refuses as overloaded or unavailable.
 const ATTEMPTS: u32 = 4;
@@ -119,17 +123,38 @@ impl Observe {
         let Some(credentials) = &self.credentials else {
             return;
         };
-        if matches!(code, 0 | 401 | 403 | 429 | 500..) {
+        // Held while the gate moves, so that of two answers at once the gate shows the later one.
+        let mut credentials = credentials.lock();
+        if matches!(code, 0 | 401 | 403 | 429 | 500..)
+            && credentials
+                .failures
+                .is_to_log(verb, resource, code, Instant::now())
+        {
             tracing::warn!(
                 cluster = self.role.label(),
                 verb,
                 resource,
                 code,
-                "the request failed"
+                "the request failed; further ones are only counted for ten minutes"
             );
         }
-        // Held while the gate moves, so that of two answers at once the gate shows the later one.
-        credentials.lock().note(code);
+        credentials.note(code);
+    }
+}
+
+/// When failures of requests were logged last, by verb, resource and code.
+#[derive(Default)]
+struct LoggedFailures(HashMap<(&'static str, String, u16), Instant>);
+
+impl LoggedFailures {
+    /// Whether to log this failure, which is then counted as logged.
+    fn is_to_log(&mut self, verb: &'static str, resource: &str, code: u16, now: Instant) -> bool {
+        let last = self.0.get(&(verb, resource.to_owned(), code));
+        let is_to_log = last.is_none_or(|last| now.saturating_duration_since(*last) >= LOG_INTERVAL);
+        if is_to_log {
+            self.0.insert((verb, resource.to_owned(), code), now);
+        }
+        is_to_log
     }
 }
 
@@ -137,6 +162,7 @@ impl Observe {
 pub(crate) struct Credentials {
     gate: ProblemGate,
     problem: String,
+    failures: LoggedFailures,
 }
 
 impl Credentials {
@@ -149,7 +175,11 @@ impl Credentials {
              them; no restart is needed",
             role.name()
         );
-        Self { gate, problem }
+        Self {
+            gate,
+            problem,
+            failures: LoggedFailures::default(),
+        }
     }
 
     fn note(&mut self, code: u16) {
@@ -339,10 +369,26 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::Readiness;
     use crate::queue::Queue;
     use crate::replicas::Replicas;
     use crate::request::failed;
     use crate::runner::{self, Limits};
+    use crate::supervisor::Supervisor;
+
+    #[test]
+    fn a_failure_that_goes_on_is_logged_every_ten_minutes() {
+        let (mut failures, start) = (LoggedFailures::default(), Instant::now());
+        let mut logs = |resource, code, seconds| {
+            failures.is_to_log("list", resource, code, start + Duration::from_secs(seconds))
+        };
+        assert!(logs("secrets", 403, 0));
+        assert!(!logs("secrets", 403, 599), "the same");
+        assert!(logs("secrets", 401, 599), "another code");
+        assert!(logs("roles", 403, 599), "another resource");
+        assert!(logs("secrets", 403, 600), "it lasts");
+        assert!(!logs("secrets", 403, 601));
+    }
 
     #[test]
     fn requests_are_classified_as_rbac_does_and_without_names() {
@@ -428,7 +474,10 @@ mod tests {
             queue,
             limits,
             metrics,
-            shutdown.clone(),
+            (
+                Supervisor::new(&Readiness::default().gates(""), &shutdown),
+                shutdown.clone(),
+            ),
             (Replicas::only(), Unshared),
             move |_: String| {
                 let api: Api<Namespace> = Api::all(client.clone());

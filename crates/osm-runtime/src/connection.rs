@@ -22,7 +22,7 @@ use tower::{BoxError, ServiceBuilder};
 use crate::client::Observe;
 use crate::connection_role::ConnectionRole;
 use crate::events::Events;
-use crate::list_watch::{MAX_OBJECTS, Selection};
+use crate::list_watch::Selection;
 use crate::server_time::ServerTime;
 use crate::{Environment, Metrics, transport};
 
@@ -190,7 +190,6 @@ impl Connection {
             labels: None,
             fields: None,
             metadata_only: false,
-            most: MAX_OBJECTS,
         }
     }
 

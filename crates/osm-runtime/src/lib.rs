@@ -61,6 +61,7 @@ pub mod supervisor;
 pub mod telemetry;
 mod transport;
 pub mod watch;
+pub mod weight;
 
 pub use args::{CommonArgs, ProfileArgs, WorkerArgs};
 pub use cluster::Cluster;

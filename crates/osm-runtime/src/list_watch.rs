@@ -12,6 +12,7 @@ use std::time::Duration;
 use futures::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 use http::header::ACCEPT_ENCODING;
 use http::{HeaderValue, Uri};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, WatchParams};
 use kube::core::{Request, Status};
 use kube::{Client, Config, Resource};
@@ -24,8 +25,12 @@ use tokio::time::Instant;
 use crate::answer::{is_exceeded, is_too_large};
 use crate::object::{self, Unreadable};
 
-/// The largest number of objects that one watch keeps.
-pub const MAX_OBJECTS: usize = 50_000;
+/// The largest number of objects that are read from one page.
+const MAX_PAGE: usize = 50_000;
+
+/// The longest name of an object and of a namespace, and the longest uid and resourceVersion. An API server has no longer ones.
+const LONGEST_NAME: usize = 253;
+const LONGEST_UID: usize = 128;
 
 /// Objects in a page of a list. Most are smaller than 40 KiB, so that a page is smaller than 2 MiB.
 pub const PAGE: u32 = 50;
@@ -69,8 +74,6 @@ pub enum Error {
     EndedAtOnce,
     #[error("the answer is not {0} of the Kubernetes API")]
     Malformed(&'static str),
-    #[error("there are more than {0} objects; delete those that are not needed")]
-    TooMany(usize),
 }
 
 /// Where the objects are, and which of them are wanted.
@@ -87,8 +90,6 @@ pub(crate) struct Selection {
     pub(crate) fields: Option<String>,
     /// The API server sends nothing but metadata.
     pub(crate) metadata_only: bool,
-    /// The largest number of objects.
-    pub(crate) most: usize,
 }
 
 /// A list, and the watch that follows it.
@@ -106,7 +107,7 @@ enum State {
     #[default]
     Start,
     /// The next page is to be read.
-    List { token: Option<String>, listed: usize },
+    List { token: Option<String> },
     /// Everything up to this resourceVersion is known.
     Known(String),
     Watching {
@@ -146,9 +147,9 @@ where
             State::Start => {
                 self.page = PAGE;
                 show(Event::ListBegins);
-                self.list(None, 0, show).await
+                self.list(None, show).await
             }
-            State::List { token, listed } => self.list(token, listed, show).await,
+            State::List { token } => self.list(token, show).await,
             State::Known(version) => self.watch(version).await,
             State::Watching {
                 version,
@@ -162,7 +163,6 @@ where
     async fn list(
         &mut self,
         token: Option<String>,
-        listed: usize,
         show: &mut (impl FnMut(Event<'_, K>) + Send),
     ) -> Result<(), Error> {
         // The semaphore is never closed. The permit is held until the page is decoded.
@@ -171,27 +171,20 @@ where
             Ok(text) => text,
             Err(error) if self.page > 1 && is_too_large(&error) => {
                 self.page = (self.page / 10).max(1);
-                self.state = State::List { token, listed };
+                self.state = State::List { token };
                 return Ok(());
             }
             Err(error) => return Err(error),
         };
         let Page { metadata, items } = serde_json::from_str(&text).map_err(|_| Error::Malformed("a list"))?;
-        let listed = listed + items.0.len();
-        if listed > self.selection.most {
-            return Err(Error::TooMany(self.selection.most));
-        }
         for item in items.0 {
-            let item = object::decode(item.get()).map_err(|_| Error::Malformed("an object"))?;
+            let item = decode(item.get()).ok_or(Error::Malformed("an object"))?;
             show(Event::Listed(item));
             tokio::task::consume_budget().await;
         }
         let token = metadata.continue_.filter(|token| !token.is_empty());
         self.state = match token {
-            Some(token) => State::List {
-                token: Some(token),
-                listed,
-            },
+            Some(token) => State::List { token: Some(token) },
             None => {
                 let version = metadata.resource_version.filter(|version| !version.is_empty());
                 let version = version.ok_or(Error::Malformed("a list with a resourceVersion"))?;
@@ -263,12 +256,8 @@ where
                 return Err(Error::Ended(Box::new(status)));
             }
             EventType::Added | EventType::Modified | EventType::Deleted => {
-                let item = object::decode::<K>(object.get()).map_err(|_| malformed())?;
-                let meta = match &item {
-                    Ok(object) => object.meta(),
-                    Err(unreadable) => &unreadable.metadata,
-                };
-                let version = meta.resource_version.clone();
+                let item = decode::<K>(object.get()).ok_or_else(malformed)?;
+                let version = meta(&item).resource_version.clone();
                 show(match type_ {
                     EventType::Deleted => Event::Deleted(item),
                     _ => Event::Applied(item),
@@ -287,6 +276,23 @@ where
         };
         Ok(())
     }
+}
+
+pub(crate) fn meta<'a, K: Resource>(item: &'a Item<'_, K>) -> &'a ObjectMeta {
+    match item {
+        Ok(object) => object.meta(),
+        Err(unreadable) => &unreadable.metadata,
+    }
+}
+
+/// Decodes an object; `None`: it is no object of the Kubernetes API.
+fn decode<K: Resource + DeserializeOwned>(text: &str) -> Option<Item<'_, K>> {
+    let item = object::decode(text).ok()?;
+    let meta = meta(&item);
+    let is_within = |text: &Option<String>, longest| text.as_ref().is_none_or(|text| text.len() <= longest);
+    let names = [&meta.name, &meta.namespace].map(|name| is_within(name, LONGEST_NAME));
+    let versions = [&meta.uid, &meta.resource_version].map(|version| is_within(version, LONGEST_UID));
+    (names == [true; 2] && versions == [true; 2]).then_some(item)
 }
 
 impl Selection {
@@ -350,7 +356,7 @@ struct PageMeta {
     continue_: Option<String>,
 }
 
-/// At most one more than [`MAX_OBJECTS`]. An API server may ignore the limit of a page.
+/// At most one more than [`MAX_PAGE`]. An API server may ignore the limit of a page.
 #[derive(Default)]
 struct Items<'a>(Vec<&'a RawValue>);
 
@@ -370,7 +376,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Items<'a>, A::Error> {
                 let mut items = Vec::new();
-                while items.len() <= MAX_OBJECTS {
+                while items.len() <= MAX_PAGE {
                     let Some(item) = list.next_element()? else {
                         return Ok(Items(items));
                     };

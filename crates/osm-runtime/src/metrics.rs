@@ -25,6 +25,7 @@ pub struct Metrics {
     pauses: IntCounterVec,
     watch_errors: IntCounterVec,
     invalid_objects: IntCounterVec,
+    ignored_objects: IntCounterVec,
     /// Objects by condition and reason, as last reconciled.
     pub objects: IntGaugeVec,
     /// Keys that wait to be reconciled.
@@ -118,6 +119,13 @@ impl Metrics {
                 Opts::new("invalid_objects_total", "Objects that cannot be decoded."),
                 &["cluster", "kind"],
             )?,
+            ignored_objects: IntCounterVec::new(
+                Opts::new(
+                    "ignored_objects_total",
+                    "Objects that were ignored, because there are more of them than a service keeps.",
+                ),
+                &["cluster", "kind"],
+            )?,
             objects: IntGaugeVec::new(
                 Opts::new(
                     "objects",
@@ -142,7 +150,7 @@ impl Metrics {
             process: Registry::new(),
         };
         metrics.process.register(Box::new(ProcessCollector::for_self()))?;
-        let all: [Box<dyn prometheus::core::Collector>; 12] = [
+        let all: [Box<dyn prometheus::core::Collector>; 13] = [
             Box::new(metrics.reconciles.clone()),
             Box::new(metrics.reconcile_seconds.clone()),
             Box::new(metrics.requests.clone()),
@@ -151,6 +159,7 @@ impl Metrics {
             Box::new(metrics.pauses.clone()),
             Box::new(metrics.watch_errors.clone()),
             Box::new(metrics.invalid_objects.clone()),
+            Box::new(metrics.ignored_objects.clone()),
             Box::new(metrics.objects.clone()),
             Box::new(metrics.queued.clone()),
             Box::new(metrics.replicas.clone()),
@@ -215,6 +224,11 @@ impl Metrics {
     /// Counts an object that could not be decoded.
     pub fn invalid_object(&self, cluster: &str, kind: &str) {
         self.invalid_objects.with_label_values(&[cluster, kind]).inc();
+    }
+
+    /// Counts an object that a watch has no room for.
+    pub fn ignored_object(&self, cluster: &str, kind: &str) {
+        self.ignored_objects.with_label_values(&[cluster, kind]).inc();
     }
 
     /// All metrics in Prometheus' text format.

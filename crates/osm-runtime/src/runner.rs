@@ -15,6 +15,7 @@ use crate::metrics::{Metrics, Outcome};
 use crate::queue::{Failed, Priority, Queue};
 use crate::readiness::LEASE;
 use crate::replicas::{OnChange, Replicas, fitness};
+use crate::supervisor::Supervisor;
 use crate::{Cluster, watch};
 
 /// A replica joins the others as soon as it is ready, and after this time in any case: it may be the only one.
@@ -84,8 +85,11 @@ pub async fn work<K, S, F, Fut, E>(
     };
     let replicas = member.replicas().clone();
     let wake = wake_when_well(cluster.clone(), queue.clone(), shared.clone());
-    let stop = shutdown.clone();
-    tokio::spawn(async move { stop.run_until_cancelled(wake).await });
+    let (supervisor, stop) = (cluster.supervisor(), shutdown.clone());
+    let wake = async move {
+        let _ = stop.run_until_cancelled(wake).await;
+    };
+    supervisor.spawn("wake after a missing right", &shutdown, wake);
     let mut joined = member.join(wakes(queue.clone(), shared.clone()));
     let worked = CancellationToken::new();
     let work = async {
@@ -93,7 +97,7 @@ pub async fn work<K, S, F, Fut, E>(
             queue,
             limits,
             process.metrics.clone(),
-            shutdown.clone(),
+            (supervisor, shutdown.clone()),
             (replicas, shared),
             reconcile,
         )
@@ -147,7 +151,7 @@ pub async fn run<K, S, F, Fut, E>(
     queue: Arc<Queue<K>>,
     limits: Limits,
     metrics: Metrics,
-    shutdown: CancellationToken,
+    (supervisor, shutdown): (Supervisor, CancellationToken),
     (replicas, shared): (Replicas, S),
     reconcile: F,
 ) where
@@ -157,10 +161,20 @@ pub async fn run<K, S, F, Fut, E>(
     Fut: Future<Output = Result<Option<Duration>, E>> + Send + 'static,
     E: Failure + 'static,
 {
-    let workers = (0..limits.concurrency).map(|_| {
-        let (queue, metrics, shutdown, reconcile) = (queue.clone(), metrics.clone(), shutdown.clone(), reconcile.clone());
+    // A worker that has ended drops its end of this.
+    let (working, mut all_ended) = tokio::sync::mpsc::channel::<()>(1);
+    for number in 0..limits.concurrency {
+        let working = working.clone();
+        let end = shutdown.clone();
+        let (queue, metrics, shutdown, reconcile) = (
+            queue.clone(),
+            metrics.clone(),
+            shutdown.clone(),
+            reconcile.clone(),
+        );
         let (replicas, shared) = (replicas.clone(), shared.clone());
-        tokio::spawn(async move {
+        supervisor.spawn(format!("worker {number}"), &end, async move {
+            let _working = working;
             while let Some(key) = shutdown.run_until_cancelled(queue.next()).await {
                 if shutdown.run_until_cancelled(replicas.hold()).await.is_none() {
                     break;
@@ -212,18 +226,17 @@ pub async fn run<K, S, F, Fut, E>(
                 };
                 metrics.reconciled(outcome, reason, started.elapsed());
             }
-        })
-    });
-    for worker in workers.collect::<Vec<_>>() {
-        if let Err(error) = worker.await {
-            tracing::error!(%error, "a worker ended unexpectedly");
-        }
+        });
     }
+    drop(working);
+    // Nothing is ever sent.
+    let _ = all_ended.recv().await;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Readiness;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[derive(Debug)]
@@ -255,6 +268,55 @@ mod tests {
         }
     }
 
+    fn supervised(shutdown: &CancellationToken) -> (Supervisor, CancellationToken) {
+        let supervisor = Supervisor::new(&Readiness::default().gates(""), shutdown);
+        (supervisor, shutdown.clone())
+    }
+
+    /// A key that a worker can't even look at.
+    #[derive(Clone, PartialEq, Eq, Hash)]
+    struct Poison;
+    impl Display for Poison {
+        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            panic!("on purpose")
+        }
+    }
+    impl Key for Poison {}
+    impl Shared<Poison> for Nothing {
+        fn known(&self) -> Vec<Poison> {
+            Vec::new()
+        }
+        fn released(&self, _: &Poison) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_that_dies_stops_the_service_and_is_named() {
+        let (readiness, shutdown) = (Readiness::default(), CancellationToken::new());
+        let queue = Arc::new(Queue::new(&crate::Environment::default()));
+        queue.add(Poison);
+        let limits = Limits {
+            concurrency: 3,
+            timeout: Duration::from_secs(5),
+        };
+        let supervisor = Supervisor::new(&readiness.gates(""), &shutdown);
+        let reconcile = |_| async { Ok::<_, Broken>(None) };
+        let runner = run(
+            queue,
+            limits,
+            Metrics::new().unwrap(),
+            (supervisor, shutdown.clone()),
+            (Replicas::only(), Nothing),
+            reconcile,
+        );
+        tokio::time::timeout(Duration::from_secs(60), runner)
+            .await
+            .expect("the others end, too");
+        assert!(shutdown.is_cancelled());
+        let waiting = readiness.waiting();
+        let named = |line: &String| line.starts_with("task worker") && line.contains("panicked");
+        assert!(waiting.iter().any(named), "{waiting:?}");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn panic_hang_failure_and_conflict_stay_with_their_object() {
         let queue = Arc::new(Queue::new(&crate::Environment::default()));
@@ -273,7 +335,7 @@ mod tests {
             queue.clone(),
             limits,
             metrics.clone(),
-            shutdown.clone(),
+            supervised(&shutdown),
             (Replicas::only(), Nothing),
             move |key: &'static str| {
                 let count = count.clone();
@@ -327,7 +389,7 @@ mod tests {
             queue.clone(),
             limits,
             Metrics::new().unwrap(),
-            shutdown.clone(),
+            supervised(&shutdown),
             (Replicas::only(), Nothing),
             move |key: &'static str| {
                 let (seen, failed) = (seen.clone(), failed.clone());

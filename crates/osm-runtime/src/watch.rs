@@ -16,12 +16,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
-use crate::cache::{Cache, Change, Version};
+use crate::cache::{self, Cache, Change, Room, Version};
 use crate::connection_role::ConnectionRole;
 use crate::list_watch::{self, Event, Item, ListWatch, Selection};
 use crate::object::Unreadable;
-use crate::readiness::Gate;
+use crate::readiness::{Gate, Gates};
+use crate::replicas::fitness;
 use crate::{Cluster, Connection, Metrics, error};
+
+/// The largest number of objects that one watch keeps.
+pub const MAX_OBJECTS: usize = 50_000;
 
 /// A service stays ready while a watch is broken for no longer than this.
 const MAX_FAULT: Duration = Duration::from_secs(60);
@@ -32,6 +36,12 @@ const MAX_FAULT_GAP: Duration = Duration::from_secs(180);
 /// Pauses after failures of a watch.
 const FIRST_PAUSE: Duration = Duration::from_millis(800);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The longest pause after failures that last until a person does something: the kind is not served, or a permission is missing.
+const LONGEST_PAUSE_OF_PERMANENT: Duration = Duration::from_secs(300);
+
+/// Time until everything is listed again after objects found no room, if there is room now.
+const RELIST_INTERVAL: Duration = Duration::from_secs(300);
 
 /// The largest number of objects that can't be decoded and that the log names, for each watch.
 const MAX_REPORTED: usize = 1000;
@@ -60,6 +70,8 @@ pub struct Watch<K> {
     /// Part of the gate's name where several namespaces are watched.
     namespace: Option<String>,
     role: ConnectionRole,
+    /// The largest number of objects that are kept.
+    most: usize,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -94,6 +106,7 @@ impl<K: Watchable> Watch<K> {
             what,
             namespace: None,
             role: connection.role(),
+            most: MAX_OBJECTS,
             kind: PhantomData,
         }
     }
@@ -120,6 +133,7 @@ impl<K: Watchable> Watch<K> {
             what: self.what,
             namespace: self.namespace,
             role: self.role,
+            most: self.most,
             kind: PhantomData,
         }
     }
@@ -129,9 +143,9 @@ impl<K: Watchable> Watch<K> {
         self.fields(&format!("metadata.name={name}")).at_most(1)
     }
 
-    /// There can't be more of them. A server that shows more does not work.
+    /// Keeps so many objects. Further ones are counted and ignored, unless their share is smaller than that of others.
     pub fn at_most(mut self, objects: usize) -> Self {
-        self.selection.most = objects;
+        self.most = objects;
         self
     }
 
@@ -141,6 +155,7 @@ impl<K: Watchable> Watch<K> {
             watch: self,
             project: Box::new(project),
             unreadable: Box::new(|_| None),
+            is_wanted: Box::new(|_| false),
             cache: Arc::default(),
             on_change: Box::new(|_| ()),
             awaited: true,
@@ -154,6 +169,7 @@ pub struct Projection<K, V> {
     watch: Watch<K>,
     project: Project<K, V>,
     unreadable: ProjectUnreadable<V>,
+    is_wanted: IsWanted<V>,
     cache: Arc<Cache<V>>,
     on_change: Box<dyn Fn(Change<V>) + Send + Sync>,
     awaited: bool,
@@ -162,6 +178,7 @@ pub struct Projection<K, V> {
 }
 
 type Project<K, V> = Box<dyn Fn(K) -> Option<V> + Send + Sync>;
+type IsWanted<V> = Box<dyn Fn(&V) -> bool + Send + Sync>;
 type ProjectUnreadable<V> = Box<dyn Fn(&Unreadable<'_>) -> Option<V> + Send + Sync>;
 
 impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
@@ -197,6 +214,14 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
         }
     }
 
+    /// Keeps these even if there is no room. `is_wanted` is called while the cache is locked.
+    pub fn prefer(self, is_wanted: impl Fn(&V) -> bool + Send + Sync + 'static) -> Self {
+        Self {
+            is_wanted: Box::new(is_wanted),
+            ..self
+        }
+    }
+
     /// The watch ends when `end` is cancelled, not only with the service.
     pub fn until(self, end: &CancellationToken) -> Self {
         Self {
@@ -217,23 +242,27 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
             what,
             namespace,
             role,
+            most,
             ..
         } = self.watch;
         let name = gate_name(what, namespace.as_deref(), role);
         let gate = self.awaited.then(|| cluster.gates.gate(&name));
         let end = self.end.unwrap_or_else(|| cluster.shutdown.clone());
-        let most = selection.most;
+        let backoff = |longest| Backoff::new(&cluster.process.environment, FIRST_PAUSE, longest);
         let running = RunningWatch {
             source: ListWatch::new(selection),
             end: end.clone(),
             relist: cluster.relist.subscribe(),
-            backoff: Backoff::new(&cluster.process.environment, FIRST_PAUSE, LONGEST_PAUSE),
+            gates: cluster.gates.clone(),
+            backoff: backoff(LONGEST_PAUSE),
+            long_backoff: backoff(LONGEST_PAUSE_OF_PERMANENT),
             shown: Shown {
                 what,
                 cluster: role.label(),
                 most,
                 project: self.project,
                 unreadable: self.unreadable,
+                is_wanted: self.is_wanted,
                 cache: self.cache,
                 on_change: self.on_change,
                 metrics: cluster.process.metrics.clone(),
@@ -243,7 +272,8 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
                     fault: None,
                 },
                 reported: HashMap::new(),
-                is_full: false,
+                ignored: Ignored::default(),
+                last_error: None,
                 lives: false,
             },
         };
@@ -261,13 +291,17 @@ struct RunningWatch<K, V> {
     source: ListWatch<K>,
     end: CancellationToken,
     relist: watch::Receiver<()>,
+    gates: Gates,
     backoff: Backoff,
+    /// For failures that last.
+    long_backoff: Backoff,
     shown: Shown<K, V>,
 }
 
 impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
     async fn run(mut self) {
         loop {
+            let list_again_at = self.shown.list_again_at();
             let shown = &mut self.shown;
             let mut show = |event: Event<'_, K>| shown.show(event);
             let stepped = tokio::select! {
@@ -277,28 +311,76 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
                     self.source.list_again();
                     continue;
                 }
+                () = tokio::time::sleep_until(list_again_at.unwrap_or_else(Instant::now)), if list_again_at.is_some() => {
+                    // Until that list has ended.
+                    self.shown.ignored.listed = None;
+                    self.source.list_again();
+                    continue;
+                }
                 stepped = self.source.step(&mut show) => stepped,
             };
-            let stepped = match std::mem::take(&mut self.shown.is_full) {
-                true => Err(list_watch::Error::TooMany(self.shown.most)),
-                false => stepped,
-            };
             if std::mem::take(&mut self.shown.lives) {
-                self.shown.health.lives();
+                self.shown.works();
                 self.backoff.reset();
+                self.long_backoff.reset();
             }
             if let Err(error) = stepped {
                 let list_again = self.shown.failed(&error);
-                let pause = tokio::time::sleep(self.backoff.failed());
-                if self.end.run_until_cancelled(pause).await.is_none() {
+                if self
+                    .end
+                    .clone()
+                    .run_until_cancelled(self.pause(&error))
+                    .await
+                    .is_none()
+                {
                     return;
                 }
+                self.shown.health.tries_again(Instant::now());
                 if list_again {
                     self.source.list_again();
                 }
             }
         }
     }
+
+    /// Waits before the next attempt. Once a missing permission or definition is there, readiness tells, and a long pause ends.
+    async fn pause(&mut self, error: &list_watch::Error) {
+        if !is_permanent(error) {
+            return tokio::time::sleep(self.backoff.failed()).await;
+        }
+        let pause = tokio::time::sleep(self.long_backoff.failed());
+        let is_unwell = |closed: &[String]| closed.iter().any(|gate| fitness::is_vital(gate));
+        let gates = &self.gates;
+        let put_right = async {
+            gates.until(is_unwell).await;
+            gates.until(|closed| !is_unwell(closed)).await;
+        };
+        tokio::select! {
+            () = pause => {}
+            () = put_right => {}
+        }
+    }
+}
+
+/// Whether the failure lasts until a person does something.
+fn is_permanent(error: &list_watch::Error) -> bool {
+    match error {
+        list_watch::Error::List(error) | list_watch::Error::Start(error) => {
+            [403, 404].iter().any(|code| error::is_code(error, *code))
+        }
+        _ => false,
+    }
+}
+
+/// Objects that found no room.
+#[derive(Default)]
+struct Ignored {
+    /// Since the last list began.
+    now: usize,
+    /// As it was last logged.
+    is_reported: bool,
+    /// When the last list ended.
+    listed: Option<Instant>,
 }
 
 /// What a watch has shown.
@@ -309,14 +391,16 @@ struct Shown<K, V> {
     most: usize,
     project: Project<K, V>,
     unreadable: ProjectUnreadable<V>,
+    is_wanted: IsWanted<V>,
     cache: Arc<Cache<V>>,
     on_change: Box<dyn Fn(Change<V>) + Send + Sync>,
     metrics: Metrics,
     health: Health,
     /// resourceVersions of the objects that can't be decoded, as they were last reported, by key.
     reported: HashMap<String, String>,
-    /// There are more objects than are kept.
-    is_full: bool,
+    ignored: Ignored,
+    /// The failure that was last logged, until the watch works again.
+    last_error: Option<String>,
     /// The last step has shown that the watch works.
     lives: bool,
 }
@@ -329,6 +413,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
             Event::Bookmark => None,
             Event::ListBegins => {
                 self.cache.list_begins();
+                self.ignored.now = 0;
                 None
             }
             Event::Listed(object) | Event::Applied(object) => match self.read(object) {
@@ -336,10 +421,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
                 (key, version, None) => self.cache.gone(&key, &version),
             },
             Event::Deleted(object) => {
-                let meta = match &object {
-                    Ok(object) => object.meta(),
-                    Err(unreadable) => &unreadable.metadata,
-                };
+                let meta = list_watch::meta(&object);
                 let key = key(meta);
                 self.reported.remove(&key);
                 self.cache.gone(&key, &Version::of(meta))
@@ -353,6 +435,8 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
                     "in step"
                 );
                 self.health.in_step();
+                self.ignored.listed = Some(Instant::now());
+                self.report_ignored();
                 None
             }
         };
@@ -362,11 +446,64 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
     }
 
     fn keep(&mut self, key: &str, version: Version, value: V) -> Option<Change<V>> {
-        if self.cache.len() >= self.most && self.cache.get(key).is_none() {
-            self.is_full = true;
-            return None;
+        let room = Room {
+            most: self.most,
+            is_wanted: &*self.is_wanted,
+        };
+        match self.cache.shown(key, version, value, &room) {
+            cache::Shown::Changed { change, evicted } => {
+                if let Some(evicted) = evicted {
+                    self.ignore(&evicted.key);
+                    (self.on_change)(evicted);
+                }
+                Some(change)
+            }
+            cache::Shown::Known => None,
+            cache::Shown::Ignored => {
+                self.ignore(key);
+                None
+            }
         }
-        self.cache.shown(key, version, value)
+    }
+
+    fn ignore(&mut self, key: &str) {
+        tracing::debug!(
+            cluster = self.cluster,
+            kind = self.what,
+            object = key,
+            "there is no room for the object"
+        );
+        self.metrics.ignored_object(self.cluster, self.what);
+        self.ignored.now += 1;
+        if self.ignored.now == 1 {
+            self.report_ignored();
+        }
+    }
+
+    /// Logs it once, until a list shows that there is room for all objects.
+    fn report_ignored(&mut self) {
+        let (cluster, kind) = (self.cluster, self.what);
+        let is_full = self.ignored.now > 0;
+        if is_full && !self.ignored.is_reported {
+            tracing::warn!(
+                cluster,
+                kind,
+                "there are more objects than the {} that this service keeps, and further ones are ignored; delete those that are not needed",
+                self.most
+            );
+        } else if !is_full && self.ignored.is_reported {
+            tracing::info!(cluster, kind, "no object is ignored any more");
+        }
+        self.ignored.is_reported = is_full;
+    }
+
+    /// When to list everything again because there is room for objects that were ignored.
+    fn list_again_at(&self) -> Option<Instant> {
+        let has_room = self.ignored.now > 0 && self.cache.len() < self.most;
+        self.ignored
+            .listed
+            .filter(|_| has_room)
+            .map(|listed| listed + RELIST_INTERVAL)
     }
 
     fn read(&mut self, object: Item<'_, K>) -> (String, Version, Option<V>) {
@@ -403,15 +540,23 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
         }
     }
 
-    /// Returns whether to list everything again.
+    fn works(&mut self) {
+        self.health.lives();
+        if self.last_error.take().is_some() {
+            tracing::info!(cluster = self.cluster, kind = self.what, "the watch works again");
+        }
+    }
+
+    /// Returns whether to list everything again. The same failure is logged once, until the watch works again.
     fn failed(&mut self, error: &list_watch::Error) -> bool {
         self.metrics.watch_failed(self.cluster, self.what);
-        tracing::warn!(
-            cluster = self.cluster,
-            kind = self.what,
-            error = %error::chain(error),
-            "the watch has failed and is retried"
-        );
+        let (cluster, kind, text) = (self.cluster, self.what, error::chain(error));
+        if self.last_error.as_ref() == Some(&text) {
+            tracing::debug!(cluster, kind, error = %text, "the watch has failed again");
+        } else {
+            tracing::warn!(cluster, kind, error = %text, "the watch has failed and is retried");
+            self.last_error = Some(text);
+        }
         self.health.failed(error, Instant::now()) || has_not_restarted(error)
     }
 }
@@ -422,7 +567,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
 fn has_not_restarted(error: &list_watch::Error) -> bool {
     matches!(
         error,
-        list_watch::Error::Start(_) | list_watch::Error::EndedAtOnce | list_watch::Error::TooMany(_)
+        list_watch::Error::Start(_) | list_watch::Error::EndedAtOnce
     )
 }
 
@@ -459,6 +604,13 @@ impl Health {
         let ended = self.fault.take().is_some_and(Fault::lasts);
         if let Some(gate) = self.gate.as_ref().filter(|_| self.in_step && ended) {
             gate.open();
+        }
+    }
+
+    /// A pause has ended, which is no quiet time.
+    fn tries_again(&mut self, now: Instant) {
+        if let Some(fault) = &mut self.fault {
+            fault.last = now;
         }
     }
 

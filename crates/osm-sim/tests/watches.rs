@@ -3,6 +3,7 @@
 // The lints' exceptions for tests don't reach helpers of tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,11 +17,55 @@ use osm_runtime::cache::Cache;
 use osm_runtime::watch::{GATE, Watch};
 use osm_runtime::{Cluster, Connection, Environment, Metrics, Process, Readiness};
 use osm_sim::memory::{Link, Server, User};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 fn config_map(name: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "kube-system", "name": name}})
+    config_map_in("kube-system", name)
+}
+
+fn config_map_in(namespace: &str, name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": name}})
+}
+
+/// Waits until it is so, for up to ten minutes of the paused clock.
+async fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    tokio::time::timeout(Duration::from_secs(600), async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect(what);
+}
+
+/// The value of a metric; 0 if it does not exist.
+fn metric(cluster: &Cluster, start: &str) -> u64 {
+    let text = String::from_utf8(cluster.process.metrics.encode()).unwrap();
+    let line = text.lines().find(|line| line.starts_with(start));
+    line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
+}
+
+/// What is logged in this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn lines_with(&self, text: &str) -> usize {
+        let log = String::from_utf8(self.0.lock().clone()).unwrap();
+        log.lines().filter(|line| line.contains(text)).count()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.lock().write(text)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn pool(name: &str, spec: &Value) -> Value {
@@ -29,8 +74,12 @@ fn pool(name: &str, spec: &Value) -> Value {
 }
 
 fn cluster(server: &Server) -> Cluster {
+    cluster_as(server, &User::Admin)
+}
+
+fn cluster_as(server: &Server, user: &User) -> Cluster {
     let (metrics, environment) = (Metrics::new().unwrap(), Environment::default());
-    let client = || server.client(User::Admin, &Link::default());
+    let client = || server.client(user.clone(), &Link::default());
     let connection = Connection::by(
         Service::OscController,
         [client(), client()],
@@ -150,4 +199,113 @@ async fn what_can_not_be_decoded_is_shown_by_its_metadata() {
         counted.contains(r#"osm_invalid_objects_total{cluster="only",kind="pools"} 1"#),
         "{counted}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_objects_than_are_kept_stop_no_watch_and_take_no_room_of_others() {
+    let server = Server::new(Timestamp::UNIX_EPOCH);
+    let flood = |i: usize| config_map_in("kube-system", &format!("flood-{i:03}"));
+    server.load(&(0..120).map(flood).collect::<Vec<_>>()).unwrap();
+    let others = ["zone", "quiet"]
+        .map(|namespace| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}));
+    server.load(&others).unwrap();
+    server
+        .load(&[config_map_in("zone", "a"), config_map_in("zone", "b")])
+        .unwrap();
+    let (cluster, cache) = (cluster(&server), Arc::new(Cache::default()));
+    Watch::all(&cluster.worker, "maps")
+        .at_most(20)
+        .project(|map: ConfigMap| Some(map.name_any()))
+        .prefer(|name| name == "flood-119")
+        .into_cache(&cache)
+        .spawn(&cluster);
+    cluster.gates.opened(GATE).await;
+    assert_eq!(cache.len(), 20);
+    let ignored = |cluster: &Cluster| {
+        metric(
+            cluster,
+            "osm_ignored_objects_total{cluster=\"only\",kind=\"maps\"}",
+        )
+    };
+    assert_eq!(ignored(&cluster), 102);
+    for key in [
+        "zone/a",
+        "zone/b",
+        "kube-system/flood-000",
+        "kube-system/flood-119",
+    ] {
+        assert!(cache.get(key).is_some(), "{key}");
+    }
+    assert_eq!(metric(&cluster, "osm_watch_errors_total"), 0);
+
+    // New objects of others are kept, and those of the flood are not.
+    server
+        .load(&[config_map("flood-later"), config_map_in("quiet", "new")])
+        .unwrap();
+    wait_until("the new one", || cache.get("quiet/new").is_some()).await;
+    assert!(cache.get("kube-system/flood-later").is_none());
+    assert_eq!(cache.len(), 20);
+
+    // There is room again. What was ignored is listed.
+    server.with(|state| {
+        for i in 0..110 {
+            state
+                .delete("configmaps", "kube-system", &format!("flood-{i:03}"))
+                .unwrap();
+        }
+    });
+    wait_until("what was ignored", || {
+        cache.get("kube-system/flood-later").is_some()
+    })
+    .await;
+    assert_eq!(cache.len(), 14);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_forbidden_is_retried_rarely_and_logged_once_and_readiness_ends_the_pause() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || writer.clone())
+        .finish();
+    let _logs = tracing::subscriber::set_default(subscriber);
+    let server = Server::new(Timestamp::UNIX_EPOCH);
+    server.load(&[config_map("a")]).unwrap();
+    let user = User::ServiceAccount {
+        namespace: "kube-system".to_owned(),
+        name: "without-rights".to_owned(),
+    };
+    let cluster = cluster_as(&server, &user);
+    Watch::namespaced(&cluster.worker, "kube-system", "maps")
+        .project(|_: ConfigMap| Some(()))
+        .spawn(&cluster);
+    let errors = || metric(&cluster, "osm_watch_errors_total");
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let attempts = errors();
+    assert!((10..=25).contains(&attempts), "{attempts} in an hour");
+    assert_eq!(log.lines_with("the watch has failed and is retried"), 1);
+
+    let began = tokio::time::Instant::now();
+    let rights = cluster.gates.gate("rights in kube-system");
+    tokio::task::yield_now().await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    rights.open();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(errors(), attempts + 1);
+    assert!(began.elapsed() < Duration::from_secs(1));
+
+    let rbac = "rbac.authorization.k8s.io";
+    server
+        .load(&[
+            json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": {"name": "r", "namespace": "kube-system"},
+                "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]}),
+            json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": {"name": "r", "namespace": "kube-system"},
+                "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "r"},
+                "subjects": [{"kind": "ServiceAccount", "name": "without-rights", "namespace": "kube-system"}]}),
+        ])
+        .unwrap();
+    tokio::time::timeout(Duration::from_secs(700), cluster.gates.opened(GATE))
+        .await
+        .expect("the watch goes on without the gate, too");
+    assert_eq!(log.lines_with("the watch works again"), 1);
 }

@@ -3,7 +3,7 @@
 use kube::api::PostParams;
 use osm_api::OperatingSystemProfile;
 use osm_runtime::request::failed;
-use osm_runtime::{RequestError, error};
+use osm_runtime::{RequestError, error, read};
 
 use crate::Error;
 use crate::custom_profile::{Problem, Step};
@@ -11,6 +11,7 @@ use crate::default_profile::{Install, Restore};
 use crate::gather::Gathered;
 use crate::plan::Plan;
 use crate::state::State;
+use crate::stored_profile::StoredProfile;
 
 /// What was done for the copy of a custom profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,11 +90,31 @@ async fn create(
     named: &Named,
 ) -> Result<OperatingSystemProfile, Error> {
     let api = state.profile_api(&gathered.namespace);
-    match api.create(&PostParams::default(), profile).await {
+    let send = async |dry_run: bool| {
+        let params = PostParams {
+            dry_run,
+            ..PostParams::default()
+        };
+        api.create(&params, profile).await
+    };
+    let created = match send(true).await {
+        Ok(tried) if tried.spec != profile.spec => return Err(Error::FieldsDropped { what: named.what }),
+        Ok(_) => send(false).await,
+        Err(error) => Err(error),
+    };
+    match created {
         Ok(created) => Ok(created),
         Err(error) if error::already_exists(&error) => {
             // The watch is behind. With the object from the API server, the next plan is made for what exists.
-            state.wrote(api.get(&gathered.name).await.map_err(failed(named.reading))?);
+            let found = read::get(
+                &api,
+                &gathered.name,
+                StoredProfile::from,
+                StoredProfile::unreadable,
+            );
+            if let Some(found) = found.await.map_err(failed(named.reading))? {
+                state.saw(found);
+            }
             Err(RequestError::Conflict { what: named.what }.into())
         }
         Err(error) => Err(failed(named.creating)(error).into()),

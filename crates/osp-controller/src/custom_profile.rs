@@ -9,6 +9,9 @@ use kube::{Resource, ResourceExt};
 use osm_api::{
     CustomOperatingSystemProfile, OperatingSystemProfile, OperatingSystemProfileSpec, Reason, names,
 };
+use osm_runtime::cache::Reduce;
+use osm_runtime::object::Unreadable;
+use osm_runtime::weight;
 
 use crate::default_profile::is_deleted;
 
@@ -24,6 +27,25 @@ pub struct CustomProfile {
     pub spec: Result<OperatingSystemProfileSpec, Vec<String>>,
     /// A source that is being deleted leaves its copy to the garbage collection.
     is_deleted: bool,
+    /// It has no spec, which has to be read from the API server.
+    is_reduced: bool,
+}
+
+impl Reduce for CustomProfile {
+    fn bytes(&self) -> usize {
+        match &self.spec {
+            Ok(spec) => weight::of_json(spec),
+            Err(mistakes) => weight::of_json(mistakes),
+        }
+    }
+
+    fn reduced(self) -> Self {
+        Self {
+            spec: Err(Vec::new()),
+            is_reduced: true,
+            ..self
+        }
+    }
 }
 
 impl CustomProfile {
@@ -33,7 +55,32 @@ impl CustomProfile {
             about: object.object_ref(&()),
             is_deleted: object.metadata.deletion_timestamp.is_some(),
             spec: object.spec.decode(),
+            is_reduced: false,
         }
+    }
+
+    /// A custom profile that can't be decoded.
+    pub fn unreadable(unreadable: &Unreadable<'_>) -> Self {
+        let mut about = ObjectReference {
+            api_version: Some(CustomOperatingSystemProfile::api_version(&()).into_owned()),
+            kind: Some(CustomOperatingSystemProfile::kind(&()).into_owned()),
+            ..ObjectReference::default()
+        };
+        let metadata = &unreadable.metadata;
+        about.name.clone_from(&metadata.name);
+        about.namespace.clone_from(&metadata.namespace);
+        about.uid.clone_from(&metadata.uid);
+        Self {
+            about,
+            is_deleted: metadata.deletion_timestamp.is_some(),
+            spec: Err(vec![unreadable.problem.to_string()]),
+            is_reduced: false,
+        }
+    }
+
+    /// Whether its spec has to be read from the API server.
+    pub fn is_reduced(&self) -> bool {
+        self.is_reduced
     }
 
     /// `namespace/name`.

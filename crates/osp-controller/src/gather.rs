@@ -1,11 +1,14 @@
-//! Reads everything that one reconcile needs. It sends no request, because the watches have all objects.
+//! Reads everything that one reconcile needs. It sends a request only for objects that the watches had no room for.
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use osm_api::OperatingSystemProfileSpec;
 use osm_render::ProfileKey;
+use osm_runtime::RequestError;
 use osm_validate::{Outcome, Refusal};
 
 use crate::bases::{self, Bases, Sources};
@@ -65,8 +68,11 @@ impl Gathered {
 }
 
 /// Gathers for `namespace/name`, and validates the stored profile if it is kept.
-pub async fn gather(state: &State, key: &str) -> Gathered {
-    let stored = state.profile(key);
+///
+/// # Errors
+/// Requests that failed.
+pub async fn gather(state: &State, key: &str) -> Result<Gathered, RequestError> {
+    let stored = state.whole_profile(key).await?;
     let (namespace, name) = key.split_once('/').unwrap_or_default();
     // Default profiles are installed only in the namespace of the installation.
     let is_installation = namespace == state.cluster.installation.namespace;
@@ -78,7 +84,7 @@ pub async fn gather(state: &State, key: &str) -> Gathered {
         name: name.to_owned(),
         stored,
         default,
-        custom: state.custom_profile(key),
+        custom: state.whole_custom_profile(key).await?,
         is_default,
         validation: None,
         awaited: None,
@@ -90,7 +96,7 @@ pub async fn gather(state: &State, key: &str) -> Gathered {
             namespace: gathered.namespace.clone(),
             name: gathered.name.clone(),
         };
-        match find_bases(state, &of, &kept.spec) {
+        match find_bases(state, &of, &kept.spec).await? {
             Ok(Bases::Ready(bases)) => {
                 gathered.validation = Some(state.validator.validate(key, &kept.spec, &bases).await);
             }
@@ -102,14 +108,47 @@ pub async fn gather(state: &State, key: &str) -> Gathered {
     }
     // Validation may have taken seconds.
     gathered.now = state.process.environment.now();
-    gathered
+    Ok(gathered)
 }
 
-fn find_bases(state: &State, key: &ProfileKey, spec: &OperatingSystemProfileSpec) -> Result<Bases, Refusal> {
+async fn find_bases(
+    state: &State,
+    key: &ProfileKey,
+    spec: &OperatingSystemProfileSpec,
+) -> Result<Result<Bases, Refusal>, RequestError> {
+    // Profiles of which the cache does not have the whole. What a profile extends is always known, so that one round finds them all.
+    let mut whole = BTreeMap::new();
+    loop {
+        let (found, reduced) = find_bases_among(state, &whole, key, spec);
+        if reduced.is_empty() {
+            return Ok(found);
+        }
+        for key in reduced {
+            let read = state.live_profile(&key).await?;
+            whole.insert(key, read);
+        }
+    }
+}
+
+/// Finds the bases among the profiles that are kept and those that were read as a `whole`. Also returns the keys of those that have to be read.
+fn find_bases_among(
+    state: &State,
+    whole: &BTreeMap<String, Option<Arc<StoredProfile>>>,
+    key: &ProfileKey,
+    spec: &OperatingSystemProfileSpec,
+) -> (Result<Bases, Refusal>, BTreeSet<String>) {
+    let reduced = RefCell::new(BTreeSet::new());
     let sources = Sources {
         installation: &state.cluster.installation.namespace,
-        stored: &|key| state.profile(key),
+        stored: &|key| match whole.get(key) {
+            Some(read) => read.clone(),
+            None => state.profile(key).inspect(|kept| {
+                if kept.is_reduced() {
+                    reduced.borrow_mut().insert(key.to_owned());
+                }
+            }),
+        },
         is_coming: &|name| state.may_install(name),
     };
-    bases::find(key, spec, &sources)
+    (bases::find(key, spec, &sources), reduced.take())
 }

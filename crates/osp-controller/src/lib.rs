@@ -87,8 +87,12 @@ pub async fn run(process: Arc<Process>, cluster: Cluster) -> anyhow::Result<()> 
 
 /// Installs, copies or validates the profile with this key, `namespace/name`.
 async fn reconcile(state: State, key: String) -> Result<Option<Duration>, Error> {
-    let gathered = gather::gather(&state, &key).await;
+    let gathered = gather::gather(&state, &key).await?;
     let plan = plan::plan(&gathered);
+    if let Some(problem) = state.cluster.outdated_definitions.problem() {
+        // The API server would drop fields, and pools would be rendered from what is left.
+        return Err(RequestError::DefinitionsOutdated { problem }.into());
+    }
     let applied = apply::apply(&state, &gathered, &plan).await?;
     report::report(&state, &gathered, &plan, &applied).await?;
     Ok(None)

@@ -2,9 +2,12 @@
 
 use std::ops::Deref;
 
+use kube::core::ObjectMeta;
 use osm_api::profile::{OperatingSystem, ProfileConfig, ProvisioningUtility, TemplateEngine};
-use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec, Reason};
+use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec, Reason, names};
+use osm_runtime::cache::Reduce;
 use osm_runtime::object::Unreadable;
+use osm_runtime::weight;
 use osm_validate::Refusal;
 use serde::Deserialize;
 
@@ -22,6 +25,23 @@ pub struct StoredProfile {
     profile: OperatingSystemProfile,
     /// Why the profile can't be decoded. Then it has only what can be.
     unreadable: Option<String>,
+    /// It has nothing but what identifies it and what it extends.
+    is_reduced: bool,
+}
+
+/// The spec of a profile of which only this is known.
+fn bare_spec(version: String, extends: Option<String>) -> OperatingSystemProfileSpec {
+    OperatingSystemProfileSpec {
+        os_name: OperatingSystem::Ubuntu,
+        os_version: String::new(),
+        version,
+        supported_cloud_providers: Vec::new(),
+        bootstrap_config: ProfileConfig::default(),
+        provisioning_config: ProfileConfig::default(),
+        provisioning_utility: ProvisioningUtility::default(),
+        template_engine: TemplateEngine::default(),
+        extends,
+    }
 }
 
 impl StoredProfile {
@@ -29,24 +49,19 @@ impl StoredProfile {
     pub fn unreadable(unreadable: &Unreadable<'_>) -> Self {
         let Head { version, extends } = unreadable.part("spec");
         // The profile is refused, or replaced if it is a default profile, so that nothing reads the rest of the spec.
-        let spec = OperatingSystemProfileSpec {
-            os_name: OperatingSystem::Ubuntu,
-            os_version: String::new(),
-            version,
-            supported_cloud_providers: Vec::new(),
-            bootstrap_config: ProfileConfig::default(),
-            provisioning_config: ProfileConfig::default(),
-            provisioning_utility: ProvisioningUtility::default(),
-            template_engine: TemplateEngine::default(),
-            extends,
-        };
-        let mut profile = OperatingSystemProfile::new("", spec);
+        let mut profile = OperatingSystemProfile::new("", bare_spec(version, extends));
         profile.metadata = unreadable.metadata.clone();
         profile.status = Some(unreadable.part("status"));
         Self {
             profile,
             unreadable: Some(unreadable.problem.to_string()),
+            is_reduced: false,
         }
+    }
+
+    /// Whether the rest of it has to be read from the API server.
+    pub fn is_reduced(&self) -> bool {
+        self.is_reduced
     }
 
     /// Why the profile is refused without a look at its templates.
@@ -66,6 +81,46 @@ impl From<OperatingSystemProfile> for StoredProfile {
         Self {
             profile,
             unreadable: None,
+            is_reduced: false,
+        }
+    }
+}
+
+impl Reduce for StoredProfile {
+    fn bytes(&self) -> usize {
+        weight::of_json(&self.profile)
+    }
+
+    fn reduced(self) -> Self {
+        let ObjectMeta {
+            name,
+            namespace,
+            uid,
+            resource_version,
+            generation,
+            deletion_timestamp,
+            ..
+        } = self.profile.metadata;
+        // No profile has a longer name.
+        let extends = self
+            .profile
+            .spec
+            .extends
+            .filter(|name| name.len() <= names::MAX_NAME);
+        let mut profile = OperatingSystemProfile::new("", bare_spec(String::new(), extends));
+        profile.metadata = ObjectMeta {
+            name,
+            namespace,
+            uid,
+            resource_version,
+            generation,
+            deletion_timestamp,
+            ..ObjectMeta::default()
+        };
+        Self {
+            profile,
+            unreadable: None,
+            is_reduced: true,
         }
     }
 }

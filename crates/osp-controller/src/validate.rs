@@ -104,7 +104,16 @@ impl Validator {
     /// The first error of the profile.
     pub async fn validate(&self, name: &str, spec: &OperatingSystemProfileSpec, bases: &[Base]) -> Outcome {
         let accepted = osm_render::resolve_on(spec, bases)?;
-        self.result(name, &accepted).await?;
+        let known = self.result(name, &accepted.digest);
+        let result = match known {
+            Some(known) => known,
+            None => {
+                // The reconcile waits here, so that what waits for a slot is no more than what is reconciled.
+                let slot = self.slots.clone().acquire().await;
+                self.start(name, &accepted, slot)
+            }
+        };
+        result.await?;
         Ok(accepted)
     }
 
@@ -113,35 +122,28 @@ impl Validator {
         self.results.lock().remove(name);
     }
 
-    fn result(&self, name: &str, accepted: &AcceptedProfile) -> Pending {
-        let mut results = self.results.lock();
-        match results.get(name) {
-            Some((digest, pending)) if *digest == accepted.digest => pending.clone(),
-            _ => {
-                let pending = self.start(accepted.clone());
-                results.insert(name.to_owned(), (accepted.digest.clone(), pending.clone()));
-                pending
-            }
-        }
+    fn result(&self, name: &str, digest: &str) -> Option<Pending> {
+        let results = self.results.lock();
+        let (known, pending) = results.get(name)?;
+        (known == digest).then(|| pending.clone())
     }
 
-    fn start(&self, accepted: AcceptedProfile) -> Pending {
+    fn start(&self, name: &str, accepted: &AcceptedProfile, slot: Option<OwnedSemaphorePermit>) -> Pending {
         let dry_run = self.dry_run;
-        let slots = self.slots.clone();
-        let task = tokio::spawn(async move {
-            let slot = slots.acquire().await;
-            let work = move || {
-                // The slot is held until the work is done, even if no reconcile waits for the result any longer.
-                let _slot = slot;
-                dry_run(&accepted)
-            };
-            tokio::task::spawn_blocking(work)
-                .await
-                .unwrap_or_else(|_| Err(Refusal::broke_off()))
+        let (digest, accepted) = (accepted.digest.clone(), accepted.clone());
+        let task = tokio::task::spawn_blocking(move || {
+            // The slot is held until the work is done, even if no reconcile waits for the result any longer.
+            let _slot = slot;
+            dry_run(&accepted)
         });
-        task.map(|ended| ended.unwrap_or_else(|_| Err(Refusal::broke_off())))
+        let pending = task
+            .map(|ended| ended.unwrap_or_else(|_| Err(Refusal::broke_off())))
             .boxed()
-            .shared()
+            .shared();
+        self.results
+            .lock()
+            .insert(name.to_owned(), (digest, pending.clone()));
+        pending
     }
 }
 
