@@ -10,6 +10,8 @@ pub mod legacy_token;
 pub mod memory;
 pub mod ownership;
 pub mod published_content;
+#[cfg(test)]
+mod published_content_tests;
 pub mod rbac;
 pub mod seal;
 pub mod source;

@@ -12,13 +12,17 @@ use osm_api::profile::{CloudProvider, OperatingSystem, ProvisioningUtility};
 use osm_api::{gzip, names};
 use osm_render::{LateValues, Stage, kubeconfig_secret};
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 
 use crate::model::hmac_key::HmacKey;
 use crate::model::view::digest_of_data;
 
-/// Most bytes of a document and its content before they are compressed. etcd refuses requests above 1.5 MiB, and the API server Secrets
-/// above 1 MiB.
-const MAX_BYTES: usize = 1_000_000;
+/// Most bytes of a document and its content as they are stored. etcd refuses requests above 1.5 MiB, and the API server Secrets above
+/// 1 MiB.
+pub const MAX_STORED_BYTES: usize = 1_000_000;
+
+/// Most bytes of a document, and of its content, before they are compressed: no Secret makes this program unpack more.
+pub const MAX_UNPACKED_BYTES: usize = 4 << 20;
 
 /// The parts of a content that documents with other tokens depend on, with the values of sources that these parts refer to. There is no
 /// `Debug`, so that no log shows values.
@@ -89,12 +93,6 @@ impl PublishedContent {
         Self { spec, values }
     }
 
-    /// As JSON, to be stored beside a document of so many bytes; `None` where both would be too large.
-    fn json(&self, document_bytes: usize) -> Option<String> {
-        let json = serde_json::to_string(self).ok()?;
-        (json.len().saturating_add(document_bytes) <= MAX_BYTES).then_some(json)
-    }
-
     pub fn spec(&self) -> &OperatingSystemConfigSpec {
         &self.spec
     }
@@ -118,14 +116,17 @@ impl PublishedContent {
 pub struct Entries(BTreeMap<String, ByteString>);
 
 impl Entries {
-    /// `is_compressed`: the machine that fetches the document unpacks it.
+    /// `is_compressed`: the machine that fetches the document unpacks it. The content is left out where both would be too large.
     pub fn new(document: &str, is_compressed: bool, content: &PublishedContent) -> Self {
         let document_entry = match is_compressed {
             true => (names::CLOUD_CONFIG_GZIP_KEY, gzip::USUAL.bytes(document)),
             false => (names::CLOUD_CONFIG_KEY, document.as_bytes().to_vec()),
         };
-        let json = content.json(document.len());
-        let content = json.map(|json| (names::CONTENT_GZIP_KEY, gzip::USUAL.bytes(&json)));
+        let json = serde_json::to_string(content).ok();
+        let content = json
+            .filter(|json| json.len().max(document.len()) <= MAX_UNPACKED_BYTES)
+            .map(|json| (names::CONTENT_GZIP_KEY, gzip::USUAL.bytes(&json)))
+            .filter(|(_, bytes)| bytes.len().saturating_add(document_entry.1.len()) <= MAX_STORED_BYTES);
         let entries = std::iter::once(document_entry).chain(content);
         Self(
             entries
@@ -162,7 +163,7 @@ impl Entries {
     fn unpack(&self) -> Option<(String, String)> {
         let text = |name: &str, compressed: &str| match (self.0.get(name), self.0.get(compressed)) {
             (Some(text), None) => String::from_utf8(text.0.clone()).ok(),
-            (None, Some(bytes)) => gzip::unpack(&bytes.0, MAX_BYTES).ok(),
+            (None, Some(bytes)) => gzip::unpack(&bytes.0, MAX_UNPACKED_BYTES).ok(),
             _ => None,
         };
         Some((
@@ -185,16 +186,17 @@ pub struct PublishedDocument {
 
 impl PublishedDocument {
     /// From the data entries of the Secret with this name. `None`: the name is not that of these entries, or another version of this
-    /// program wrote a content that this one would write in another way.
+    /// program wrote a content in which this one would lose something.
     pub fn read(secret: &str, data: BTreeMap<String, ByteString>, pool: &str, key: &HmacKey) -> Option<Self> {
         let entries = Entries(data);
         if secret != entries.secret_name(pool, key) {
             return None;
         }
         let (document, json) = entries.unpack()?;
-        let content: PublishedContent = serde_json::from_str(&json).ok()?;
+        let stored: Value = serde_json::from_str(&json).ok()?;
+        let content = PublishedContent::deserialize(&stored).ok()?;
         let again = PublishedContent::of(&content.spec, &content.values);
-        (again.json(document.len()).as_deref() == Some(&json)).then(|| Self {
+        (serde_json::to_value(again).ok()? == stored).then(|| Self {
             secret: secret.to_owned(),
             document,
             content,

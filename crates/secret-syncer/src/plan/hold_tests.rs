@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
 use osm_api::config::{self, LateBound, LateBoundKind, LateBoundSource, OperatingSystemConfigSpec, Retired};
 use osm_api::{gzip, names};
 use osm_render::LateValues;
@@ -15,12 +14,11 @@ use crate::model::documents::Documents;
 use crate::model::gathered::{Gathered, Published};
 use crate::model::published_content::PublishedDocument;
 use crate::model::source::{SourceError, SourceProblem};
-use crate::model::view::SecretView;
 use crate::plan::cause::Cause;
 use crate::plan::fixtures::*;
 use crate::plan::hold::{needed_record, record};
+use crate::plan::plan;
 use crate::plan::steps::{Content, Plan, Publish, Step};
-use crate::plan::{plan, retention};
 
 fn late(id: &str, kind: LateBoundKind, source: Option<LateBoundSource>) -> LateBound {
     LateBound {
@@ -162,32 +160,6 @@ fn a_document_is_compressed_if_the_machine_asks_for_it() {
     assert_eq!(compressed.provisioning, plain.provisioning);
     assert_ne!(compressed.provisioning_secret, plain.provisioning_secret);
     assert_eq!(read(&compressed).unwrap().document, plain.provisioning);
-}
-
-/// Versions before compressed nothing. What they published is renewed in the Secret in which it is.
-#[test]
-fn a_secret_of_an_earlier_version_is_read_and_kept() {
-    let documents = made(&spec(PASSWORD, ""));
-    let mut entries = entries(&documents);
-    let content = entries.remove(names::CONTENT_GZIP_KEY).unwrap().0;
-    let json = gzip::unpack(&content, 10_000).unwrap();
-    let key = published().key;
-    let mac = key.mac(&[documents.provisioning.as_bytes(), json.as_bytes()]);
-    let name = names::provisioning_secret_name(POOL, &mac);
-    entries.insert(names::CONTENT_KEY.into(), ByteString(json.into_bytes()));
-    let secret = Secret {
-        data: Some(entries.clone()),
-        immutable: Some(true),
-        ..Secret::default()
-    };
-    let document = PublishedDocument::read(&name, entries, POOL, &key).unwrap();
-    let again = Documents::published(&document, POOL, &key).unwrap();
-    assert_eq!(again.provisioning_secret, name);
-    assert!(retention::holds(
-        &SecretView::of(&secret),
-        &again.entries.digest()
-    ));
-    assert_eq!(again.provisioning_digest, documents.provisioning_digest);
 }
 
 /// A published pool whose source is gone, in a process that never had its value.

@@ -1,0 +1,242 @@
+//! What is stored beside a document, in Secrets of each version and at its bounds.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::{ByteString, List};
+use osm_api::config::{LateBound, LateBoundKind, OperatingSystemConfigSpec};
+use osm_api::{digest, gzip, names};
+use osm_render::LateValues;
+use serde_json::{Value, json};
+
+use crate::model::documents::Documents;
+use crate::model::hmac_key::HmacKey;
+use crate::model::published_content::{
+    Entries, MAX_STORED_BYTES, MAX_UNPACKED_BYTES, PublishedContent, PublishedDocument,
+};
+use crate::model::view::SecretView;
+
+use crate::plan::retention;
+
+/// Of each version that stored contents in another way: the provisioning Secrets of two pools with [`everything`] in them. Pools have them
+/// for as long as their tokens are renewed, so these files never change. What is stored in another way gets another file.
+const VERSIONS: [(&str, &str); 2] = [
+    (
+        "before compression",
+        include_str!("published_content/before_compression.json"),
+    ),
+    ("compressed", include_str!("published_content/compressed.json")),
+];
+
+const POOL: &str = "0123456789abcdef0123";
+const PASSWORD: &str = "registry/a.example/password";
+
+/// The stage that decides whether a pool has a kubeconfig Secret.
+const PROVISIONING: [&str; 2] = [
+    "plain",
+    "%%osm-late{kubelet/kubeconfig-secret-name,raw}%% %%osm-late{api/token,raw}%%",
+];
+
+fn key() -> HmacKey {
+    HmacKey::new([7; 32])
+}
+
+/// A content with every field, whose provisioning stage has this text.
+fn everything(provisioning: &str) -> OperatingSystemConfigSpec {
+    let stage = |text: &str| {
+        json!({
+            "units": [{"name": "a.service", "enable": true, "mask": false, "content": "[Install]\nWantedBy=multi-user.target\n",
+                "dropIns": [{"name": "10.conf", "content": "[Service]\n"}]}],
+            "files": [{"path": "/a", "permissions": 755, "content": {"inline": {"encoding": "plain", "data": text}}}],
+            "userSSHKeys": ["ssh-ed25519 AAAA ä"],
+            "modules": {"runcmd": [["true"], "false"], "apt": {"b": 1, "a": null}},
+        })
+    };
+    let bootstrap = "%%osm-late{api/token,raw}%% %%osm-late{provisioning/secret-name,raw}%% \
+                     %%osm-late{provisioning/sha256,raw}%% %%osm-late{registry/a.example/password,raw}%%";
+    let source = json!({"namespace": "n", "name": "s", "key": "a.example"});
+    let mut spec: OperatingSystemConfigSpec = serde_json::from_value(json!({
+        "osName": "ubuntu",
+        "osVersion": "24.04",
+        "cloudProvider": {"name": "openstack"},
+        "bootstrapConfig": stage(bootstrap),
+        "provisioningConfig": stage(provisioning),
+        "provisioningUtility": "cloud-init",
+        "machineDeployment": {"namespace": "n", "name": "p", "uid": "u", "revision": "1", "templateDigest": "t"},
+        "profile": {"namespace": "n", "name": "p", "version": "v1.0.0", "digest": "d", "templateEngine": "Handlebars"},
+        "digest": "d",
+        "lateBound": [
+            {"id": "api/token", "kind": "ApiToken"},
+            {"id": "kubelet/kubeconfig-secret-name", "kind": "KubeconfigSecretName"},
+            {"id": "kubelet/token", "kind": "KubeletToken"},
+            {"id": "provisioning/secret-name", "kind": "ProvisioningSecretName"},
+            {"id": "provisioning/sha256", "kind": "ProvisioningDigest"},
+            {"id": "registry/a.example/password", "kind": "RegistryPassword", "source": source},
+        ],
+        "kubeletKubeconfig": "token: %%osm-late{kubelet/token,raw}%%\n",
+    }))
+    .unwrap();
+    if provisioning == PROVISIONING[0] {
+        spec.kubelet_kubeconfig = None;
+        spec.late_bound.retain(|late| !late.id.starts_with("kubelet/"));
+    }
+    spec
+}
+
+fn made(spec: &OperatingSystemConfigSpec, password: &str) -> Documents {
+    let values = LateValues::from([(PASSWORD.to_owned(), password.to_owned())]);
+    Documents::make(spec, values, POOL, &key()).unwrap()
+}
+
+fn secret(documents: &Documents) -> Secret {
+    let data = documents.entries.data();
+    let data: Value = data
+        .map(|(name, bytes)| (name.to_owned(), json!(ByteString(bytes.to_vec()))))
+        .collect();
+    serde_json::from_value(
+        json!({"metadata": {"name": documents.provisioning_secret}, "immutable": true, "data": data}),
+    )
+    .unwrap()
+}
+
+fn read(secret: &Secret) -> Option<PublishedDocument> {
+    let (name, data) = (secret.metadata.name.clone()?, secret.data.clone()?);
+    PublishedDocument::read(&name, data, POOL, &key())
+}
+
+fn content_text(secret: &Secret) -> String {
+    let data = secret.data.as_ref().unwrap();
+    data.get(names::CONTENT_KEY)
+        .map(|text| String::from_utf8(text.0.clone()).unwrap())
+        .or_else(|| gzip::unpack(&data.get(names::CONTENT_GZIP_KEY)?.0, MAX_UNPACKED_BYTES).ok())
+        .unwrap()
+}
+
+#[test]
+fn what_each_version_published_is_renewed_without_anything_else() {
+    for (version, text) in VERSIONS {
+        let secrets: List<Secret> = serde_json::from_str(text).unwrap();
+        assert_eq!(secrets.items.len(), PROVISIONING.len());
+        for (secret, provisioning) in secrets.items.iter().zip(PROVISIONING) {
+            let case = format!("{version}, {provisioning}");
+            let is_compressed = secret
+                .data
+                .as_ref()
+                .unwrap()
+                .contains_key(names::CLOUD_CONFIG_GZIP_KEY);
+            let spec = everything(provisioning);
+            let spec = if is_compressed { compressed(spec) } else { spec };
+            let published = read(secret).unwrap_or_else(|| panic!("{case}: is not read"));
+            let today = made(&spec, "hunter2");
+            assert_eq!(
+                content_text(secret),
+                content_text(&self::secret(&today)),
+                "{case}"
+            );
+            let again = Documents::published(&published, POOL, &key()).unwrap();
+            assert_eq!(again.provisioning, today.provisioning, "{case}");
+            let renewed = PublishedDocument::read(
+                &again.provisioning_secret,
+                self::secret(&again).data.unwrap(),
+                POOL,
+                &key(),
+            );
+            assert!(renewed.is_some(), "{case}: is not renewed a second time");
+            if provisioning == PROVISIONING[0] {
+                // The document has no tokens, so the Secret is the same.
+                assert_eq!(Some(again.provisioning_secret), secret.metadata.name, "{case}");
+                let view = SecretView::of(secret);
+                assert!(retention::holds(&view, &again.entries.digest()), "{case}");
+            }
+        }
+    }
+}
+
+/// A text of so many bytes. Compressed, it has three quarters of them.
+fn random(bytes: usize) -> String {
+    let hashes = (0_u64..).flat_map(|number| digest::sha256(&number.to_be_bytes()));
+    let text = URL_SAFE_NO_PAD.encode(hashes.take(bytes).collect::<Vec<_>>());
+    text.chars().take(bytes).collect()
+}
+
+/// The same, for machines that unpack the document.
+fn compressed(mut spec: OperatingSystemConfigSpec) -> OperatingSystemConfigSpec {
+    let inline = spec.bootstrap_config.files[0].content.inline.as_mut().unwrap();
+    inline.data.push_str(" %%osm-late{provisioning/key,raw}%%");
+    spec.late_bound.push(LateBound {
+        id: "provisioning/key".into(),
+        kind: LateBoundKind::ProvisioningKey,
+        source: None,
+    });
+    spec
+}
+
+#[test]
+fn a_content_is_left_out_only_where_the_secret_would_be_too_large() {
+    let in_bootstrap = everything(PROVISIONING[0]);
+    let in_both = everything(&format!("%%osm-late{{{PASSWORD},raw}}%%"));
+    let same = |bytes| "a".repeat(bytes);
+    let cases = [
+        (
+            "before it is compressed",
+            compressed(in_both.clone()),
+            same(MAX_STORED_BYTES),
+            true,
+        ),
+        (
+            "a document as it is",
+            in_both.clone(),
+            same(MAX_STORED_BYTES),
+            false,
+        ),
+        ("most of it", in_bootstrap.clone(), random(MAX_STORED_BYTES), true),
+        (
+            "more",
+            in_bootstrap.clone(),
+            random(MAX_STORED_BYTES * 3 / 2),
+            false,
+        ),
+    ];
+    for (case, spec, password, is_kept) in cases {
+        let documents = made(&spec, &password);
+        let secret = secret(&documents);
+        let data = secret.data.as_ref().unwrap();
+        assert_eq!(data.contains_key(names::CONTENT_GZIP_KEY), is_kept, "{case}");
+        let published = read(&secret);
+        assert_eq!(published.is_some(), is_kept, "{case}");
+        if let Some(published) = published {
+            let stored: usize = data.values().map(|bytes| bytes.0.len()).sum();
+            assert!(stored <= MAX_STORED_BYTES, "{case}: {stored}");
+            let again = Documents::published(&published, POOL, &key()).unwrap();
+            assert_eq!(again.document_mac, documents.document_mac, "{case}");
+        }
+    }
+}
+
+#[test]
+fn no_secret_is_written_that_unpacks_to_more_than_is_read() {
+    let content = |bytes: usize| {
+        let values = LateValues::from([(PASSWORD.to_owned(), "a".repeat(bytes))]);
+        PublishedContent::of(&everything(PROVISIONING[0]), &values)
+    };
+    let document = |bytes: usize| "a".repeat(bytes);
+    let (most, small) = (MAX_UNPACKED_BYTES, MAX_UNPACKED_BYTES - 10_000);
+    for (case, document, content, is_kept) in [
+        ("both", document(most), content(small), true),
+        ("document", document(most + 1), content(1), false),
+        ("content", document(1), content(most), false),
+    ] {
+        let entries = Entries::new(&document, true, &content);
+        let names: Vec<&str> = entries.data().map(|(name, _)| name).collect();
+        assert_eq!(names.contains(&names::CONTENT_GZIP_KEY), is_kept, "{case}");
+        let name = entries.secret_name(POOL, &key());
+        let data = entries
+            .data()
+            .map(|(name, bytes)| (name.to_owned(), ByteString(bytes.to_vec())));
+        assert_eq!(
+            PublishedDocument::read(&name, data.collect(), POOL, &key()).is_some(),
+            is_kept,
+            "{case}"
+        );
+    }
+}
