@@ -23,7 +23,7 @@ use crate::config::{
 use crate::digest;
 use crate::gzip;
 use crate::pool_ref::PoolRef;
-use crate::profile::{CloudProvider, MAX_CONTENT_BYTES};
+use crate::profile::{CloudProvider, MAX_CONTENT_BYTES, OperatingSystem, ProvisioningUtility};
 
 /// [`Rendered::generation`] where the documents are in the status.
 const IN_STATUS: i64 = 0;
@@ -132,23 +132,55 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
+/// What a digest is of: these fields of [`Rendered`], in its order and form, with the documents unpacked.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Digested<'a> {
+    generation: i64,
+    digest: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    os_name: Option<OperatingSystem>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cloud_provider: Option<CloudProvider>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provisioning_utility: Option<ProvisioningUtility>,
+    bootstrap: &'a str,
+    provisioning: &'a str,
+    #[serde(skip_serializing_if = "<[LateBound]>::is_empty")]
+    late_bound: &'a [LateBound],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kubelet_kubeconfig: Option<&'a str>,
+    #[serde(skip_serializing_if = "is_false")]
+    needs_kubeconfig_secret: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl<'a> Digested<'a> {
+    fn of(rendered: &'a Rendered, bootstrap: &'a str, provisioning: &'a str) -> Self {
+        Self {
+            generation: IN_STATUS,
+            digest: "",
+            revision: rendered.revision.as_deref(),
+            os_name: rendered.os_name,
+            cloud_provider: rendered.cloud_provider,
+            provisioning_utility: rendered.provisioning_utility,
+            bootstrap,
+            provisioning,
+            late_bound: &rendered.late_bound,
+            kubelet_kubeconfig: rendered.kubelet_kubeconfig.as_deref(),
+            needs_kubeconfig_secret: rendered.needs_kubeconfig_secret,
+        }
+    }
+}
+
 /// The digest of documents and of what decides how they are published.
 fn digest_of(rendered: &Rendered, bootstrap: &str, provisioning: &str) -> String {
-    let digested = Rendered {
-        generation: IN_STATUS,
-        digest: String::new(),
-        revision: rendered.revision.clone(),
-        os_name: rendered.os_name,
-        cloud_provider: rendered.cloud_provider,
-        provisioning_utility: rendered.provisioning_utility,
-        bootstrap: Some(bootstrap.to_owned()),
-        provisioning: Some(provisioning.to_owned()),
-        late_bound: rendered.late_bound.clone(),
-        kubelet_kubeconfig: rendered.kubelet_kubeconfig.clone(),
-        needs_kubeconfig_secret: rendered.needs_kubeconfig_secret,
-        ..Rendered::default()
-    };
-    digest::sha256_hex(json(&digested).as_bytes())
+    digest::sha256_hex_of_json(&Digested::of(rendered, bootstrap, provisioning)).unwrap_or_default()
 }
 
 /// At most [`MAX_CONTENT_BYTES`] are unpacked.
@@ -214,10 +246,15 @@ impl Rendered {
         self.generation == IN_STATUS
     }
 
+    /// Takes the documents out. What is left is small.
+    pub fn take_documents(&mut self) -> (Option<String>, Option<String>) {
+        (self.bootstrap.take(), self.provisioning.take())
+    }
+
     /// Without the documents, which are most of it.
     #[must_use]
     pub fn without_documents(mut self) -> Self {
-        (self.bootstrap, self.provisioning) = (None, None);
+        self.take_documents();
         self
     }
 }
@@ -567,6 +604,30 @@ mod tests {
         assert_eq!(gzip[4..8], [0; 4], "the header has no time");
         let text = gzip::unpack(&gzip, MAX_CONTENT_BYTES).unwrap();
         assert_eq!(text, serde_json::to_string(&content().bootstrap_config).unwrap());
+    }
+
+    /// A digest of another form would make secret-syncer publish every pool again.
+    #[test]
+    fn what_a_digest_is_of_is_written_as_a_status_is() {
+        let mut config = packed();
+        let full = rendered(&mut config).clone();
+        for rendered in [Rendered::default(), full] {
+            let digested = Digested::of(&rendered, "boot", "provision");
+            let as_status = Rendered {
+                generation: IN_STATUS,
+                revision: rendered.revision.clone(),
+                os_name: rendered.os_name,
+                cloud_provider: rendered.cloud_provider,
+                provisioning_utility: rendered.provisioning_utility,
+                bootstrap: Some("boot".into()),
+                provisioning: Some("provision".into()),
+                late_bound: rendered.late_bound.clone(),
+                kubelet_kubeconfig: rendered.kubelet_kubeconfig.clone(),
+                needs_kubeconfig_secret: rendered.needs_kubeconfig_secret,
+                ..Rendered::default()
+            };
+            assert_eq!(json(&digested), json(&as_status));
+        }
     }
 
     #[test]

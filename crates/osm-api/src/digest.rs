@@ -1,7 +1,7 @@
 //! Digests of what we are about to write. They are stored and compared, never recomputed from what the API
 //! server returns, because the server adds defaults.
 
-use std::io::Read;
+use std::io::{self, BufWriter, Read, Write};
 
 use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 use serde::Serialize;
@@ -36,7 +36,7 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
 ///
 /// # Errors
 /// Those of reading.
-pub fn sha256_hex_of(mut reader: impl Read) -> std::io::Result<String> {
+pub fn sha256_hex_of(mut reader: impl Read) -> io::Result<String> {
     let (mut hash, mut chunk) = (Context::new(&SHA256), vec![0; 64 * 1024]);
     loop {
         match reader.read(&mut chunk)? {
@@ -44,6 +44,32 @@ pub fn sha256_hex_of(mut reader: impl Read) -> std::io::Result<String> {
             read => hash.update(chunk.get(..read).unwrap_or_default()),
         }
     }
+}
+
+/// SHA-256 of `value` as JSON whose keys have the order of its fields, 64 hex characters. The JSON is never in memory as a whole.
+///
+/// # Errors
+/// As [`of`].
+pub fn sha256_hex_of_json<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
+    struct Hash(Context);
+
+    impl Write for Hash {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.update(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut hash = Hash(Context::new(&SHA256));
+    let mut buffered = BufWriter::new(&mut hash);
+    serde_json::to_writer(&mut buffered, value)?;
+    buffered.flush().map_err(serde_json::Error::io)?;
+    drop(buffered);
+    Ok(hex(hash.0.finish().as_ref()))
 }
 
 /// SHA-256 of `value` as JSON with sorted object keys, 64 hex characters.
@@ -78,6 +104,17 @@ mod tests {
             sha256_hex(b"abc"),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
         );
+    }
+
+    #[test]
+    fn json_that_is_hashed_while_it_is_written_has_the_digest_of_its_text() {
+        for value in [
+            json!(null),
+            json!({"a": "x".repeat(20_000), "b": [1, {"c": "ü"}]}),
+        ] {
+            let text = serde_json::to_string(&value).unwrap();
+            assert_eq!(sha256_hex_of_json(&value).unwrap(), sha256_hex(text.as_bytes()));
+        }
     }
 
     #[test]

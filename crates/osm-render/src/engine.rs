@@ -11,13 +11,14 @@ use serde_json::Value;
 use crate::Stage;
 use crate::budget::Budget;
 use crate::downloads::Catalogue;
+use crate::library::Parts;
 use crate::rendered_text::{Placements, RenderedText};
 use osm_api::ClusterEndpoint;
 
 /// A template language.
 pub(crate) trait Engine: Sync {
     /// Names and texts of the library's parts that are written in this language; each name starts with [`crate::library::PREFIX`].
-    fn library(&self) -> &'static [(&'static str, &'static str)];
+    fn library(&self) -> &'static Parts;
 
     /// Checks the bounds of one template before it is parsed, and lists the names of the templates that it includes itself.
     fn check<'s>(&self, source: &'s str) -> Result<Vec<&'s str>, Located>;

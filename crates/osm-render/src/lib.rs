@@ -65,7 +65,7 @@ pub use samples::{dry_run, dry_run_with, full_sample, plain_pools, sample_pools,
 pub use size::{Counted, SizeLimit, size_limit};
 pub use user_data::{
     MachineFile, MachineStage, MachineUnit, edge_script, machine_stage, masked_machine_stage, masks,
-    placeholders, user_data,
+    placeholders, plain_user_data, user_data,
 };
 
 /// A stage of a machine's setup.

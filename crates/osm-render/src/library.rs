@@ -3,6 +3,8 @@
 //! A part is a file of the folder `library`, and is included by its name there: `{{> lib/kubelet.yaml}}`. A resolved
 //! profile contains the text of every part that it needs, so that it renders the same whatever later releases do to the library.
 //!
+//! Comments in these files are for those who read them here. Machines get none: see [`without_comments`].
+//!
 //! A file of the folder `library/bases` has both stages of a profile, for several operating systems. A profile takes it over by its
 //! name there: `extends: lib/redhat`.
 
@@ -30,8 +32,19 @@ macro_rules! part {
     };
 }
 
-/// The parts that are written in Handlebars: names and texts, in order.
-pub(crate) const HANDLEBARS: [(&str, &str); 30] = [
+/// Texts of parts by their names.
+pub(crate) type Parts = BTreeMap<&'static str, String>;
+
+/// The parts that are written in Handlebars.
+pub(crate) static HANDLEBARS: LazyLock<Parts> = LazyLock::new(|| {
+    FILES
+        .into_iter()
+        .map(|(name, text)| (name, without_comments(text)))
+        .collect()
+});
+
+/// Names and texts of these files, in order.
+const FILES: [(&str, &str); 30] = [
     part!("bootstrap-kubelet.conf"),
     part!("clock.sh"),
     part!("containerd.service"),
@@ -117,7 +130,8 @@ pub fn library_version() -> String {
 }
 
 fn version() -> String {
-    let parts: BTreeMap<&str, &str> = HANDLEBARS.into_iter().chain(BASES).collect();
+    let files = HANDLEBARS.iter().map(|(name, text)| (*name, text.as_str()));
+    let parts: BTreeMap<&str, &str> = files.chain(BASES).collect();
     // Text always has a JSON form.
     let hash: String = digest::of(&parts).unwrap_or_default().chars().take(12).collect();
     format!("sha.{hash}")
@@ -164,17 +178,37 @@ pub(crate) fn add(
 }
 
 fn part(engine: &dyn Engine, name: &str) -> Option<&'static str> {
-    engine
-        .library()
-        .iter()
-        .find_map(|(known, text)| (*known == name).then_some(*text))
+    engine.library().get(name).map(String::as_str)
 }
 
 /// The text of a part that is no template, for use outside of profiles.
 pub(crate) fn find(name: &str) -> Option<&'static str> {
-    HANDLEBARS
-        .into_iter()
-        .find_map(|(known, text)| (known == name).then_some(text))
+    HANDLEBARS.get(name).map(String::as_str)
+}
+
+/// A script or a configuration file without the lines that are comments. Here documents stay as they are, and so does the first line, which
+/// may name an interpreter.
+fn without_comments(text: &str) -> String {
+    let mut here_document: Option<&str> = None;
+    let mut kept = String::with_capacity(text.len());
+    for (number, line) in text.split_inclusive('\n').enumerate() {
+        let words = line.trim();
+        let is_comment =
+            words.starts_with("# ") && !words.contains("{{") && !(number == 0 && words.starts_with("#!"));
+        match here_document {
+            Some(end) if words == end => here_document = None,
+            Some(_) => {}
+            None if is_comment => continue,
+            None => {
+                here_document = words
+                    .split_once("<<'")
+                    .and_then(|(_, end)| end.split_once('\''))
+                    .map(|(end, _)| end)
+            }
+        }
+        kept.push_str(line);
+    }
+    kept
 }
 
 /// The parts that a text includes itself. A text that can't be parsed includes none: compiling it reports what is wrong.
@@ -194,7 +228,7 @@ fn named_in(engine: &dyn Engine, place: &str, text: &str) -> Result<Vec<String>,
                 .lines()
                 .position(|line| line.contains(name))
                 .map(|line| line + 1);
-            let known: Vec<&str> = engine.library().iter().map(|(name, _)| *name).collect();
+            let known: Vec<&str> = engine.library().keys().copied().collect();
             return Err(ProfileError::Template {
                 position: TemplatePosition {
                     template: place.to_owned(),
@@ -231,13 +265,13 @@ mod tests {
             names.sort();
             names
         };
-        assert_eq!(names(folder, ""), HANDLEBARS.map(|(name, _)| name));
+        assert_eq!(names(folder, ""), FILES.map(|(name, _)| name));
         assert_eq!(
             names(&format!("{folder}/bases"), ".yaml"),
             BASES.map(|(name, _)| name)
         );
         let engine = engines::engine(TemplateEngine::Handlebars);
-        for (name, text) in HANDLEBARS {
+        for (name, text) in HANDLEBARS.iter() {
             assert!(text.ends_with('\n') && !text.ends_with("\n\n"), "{name}");
             let parts = named_in(engine, name, text).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(
@@ -245,6 +279,19 @@ mod tests {
                 !text.contains("{{> lib/"),
                 "{name} must be a template that can be parsed"
             );
+        }
+    }
+
+    #[test]
+    fn machines_get_no_comments_of_ours() {
+        let script = "#!/bin/sh\n# Why.\nset -u\n\n  # {{why}}\n  # Why\n#not\ncat <<'EOF' # now\n# text\nEOF\n# Why.\nx='# no'\n";
+        let kept = "#!/bin/sh\nset -u\n\n  # {{why}}\n#not\ncat <<'EOF' # now\n# text\nEOF\nx='# no'\n";
+        assert_eq!(without_comments(script), kept);
+        for (name, text) in HANDLEBARS.iter() {
+            let comment = text.lines().find(|line| line.trim_start().starts_with("# "));
+            assert_eq!(comment, None, "{name}");
+            // Only what quotes its end is known to be a here document.
+            assert!(!text.replace("<<'", "").contains("<<"), "{name}");
         }
     }
 

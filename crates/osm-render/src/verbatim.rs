@@ -2,13 +2,14 @@
 
 use crate::budget::Budget;
 use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Sources};
+use crate::library::Parts;
 use crate::rendered_text::RenderedText;
 
 pub(crate) struct Verbatim;
 
 impl Engine for Verbatim {
-    fn library(&self) -> &'static [(&'static str, &'static str)] {
-        &[]
+    fn library(&self) -> &'static Parts {
+        const { &Parts::new() }
     }
 
     fn check<'s>(&self, _: &'s str) -> Result<Vec<&'s str>, Located> {

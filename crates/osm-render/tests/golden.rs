@@ -140,10 +140,20 @@ fn documents(spec: &OperatingSystemProfileSpec) -> Result<Vec<(&'static str, Str
     .collect()
 }
 
-/// A document as people read it: a cloud-config as it is, of an Ignition config the contents of files decoded, as YAML.
+/// A document as people read it: of a cloud-config the compressed files unpacked, of an Ignition config the contents of all files decoded,
+/// as YAML.
 fn readable(document: &str) -> Result<String, String> {
-    if document.starts_with("#cloud-config\n") {
-        return Ok(document.to_owned());
+    if let Some(body) = document.strip_prefix("#cloud-config\n") {
+        let mut config = yaml::read(body).map_err(|error| error.to_string())?.remove(0);
+        let files = config.get_mut("write_files").and_then(Value::as_array_mut);
+        for file in files.into_iter().flatten() {
+            let encoding = file.get("encoding").and_then(Value::as_str).unwrap_or_default();
+            if encoding.starts_with("gz") {
+                let content = file["content"].as_str().ok_or("a file without content")?;
+                file["content"] = json!(decode(&format!("data:;base64,{content}"), true)?);
+            }
+        }
+        return Ok(format!("#cloud-config\n{}", yaml::write(&config)?));
     }
     let mut config: Value = serde_json::from_str(document).map_err(|error| error.to_string())?;
     for file in config

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use osm_api::{MachineDeployment, Pool, Settings};
-use osm_judges::{IgnitionConfig, ignition_read};
+use osm_judges::{IgnitionConfig, ignition_read, user_data_files};
 use osm_render::{ClusterEndpoint, LateValues, Profile, Stage, compile, resolve, user_data, yaml};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -310,14 +310,9 @@ fn tree(document: &str, ignition: Option<IgnitionConfig>) -> (Value, BTreeMap<St
     let mut files = BTreeMap::new();
     let Some(config) = ignition else {
         let mut tree = yaml::read(document).unwrap().remove(0);
-        for file in tree["write_files"].take().as_array().unwrap() {
-            let content = file["content"].as_str().unwrap();
-            assert!(file.get("encoding").is_none());
-            assert!(
-                files
-                    .insert(file["path"].as_str().unwrap().to_owned(), content.to_owned())
-                    .is_none()
-            );
+        tree["write_files"].take();
+        for file in user_data_files(document).unwrap() {
+            assert!(files.insert(file.path, file.content).is_none());
         }
         return (tree, files);
     };

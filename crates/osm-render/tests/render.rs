@@ -9,6 +9,8 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use osm_api::config::LateBoundKind;
 use osm_api::content::RenderedFor;
 use osm_api::pool::Pool;
@@ -370,9 +372,7 @@ fn documents_are_what_machines_need() {
         (&json!("b64"), &json!("0644"))
     );
     use base64::Engine as _;
-    let text = base64::engine::general_purpose::STANDARD
-        .decode(config["content"].as_str().unwrap())
-        .unwrap();
+    let text = STANDARD.decode(config["content"].as_str().unwrap()).unwrap();
     let text: toml::Table = toml::from_str(&String::from_utf8(text).unwrap()).unwrap();
     assert_eq!(text["password"].as_str(), Some(password));
     assert_eq!(
@@ -806,7 +806,9 @@ fn user_data_is_counted_as_the_cloud_counts() {
     assert_eq!(size_limit(CloudProvider::Kubevirt, OperatingSystem::Ubuntu), None);
 
     let sized = |bytes: usize| {
-        let filler = "x".repeat(bytes);
+        // Text that doesn't become shorter by compression.
+        let noise = (0..bytes / 32).map(|i| STANDARD.encode(osm_api::digest::sha256(&i.to_le_bytes())));
+        let filler: String = noise.collect::<String>().chars().take(bytes).collect();
         profile(move |spec| spec["bootstrapConfig"]["files"][1]["content"]["inline"]["data"] = json!(filler))
             .render(&pool("openstack"), &settings(), &stand_in_cluster())
     };
@@ -822,6 +824,43 @@ fn user_data_is_counted_as_the_cloud_counts() {
         error.to_string().contains("openstack takes at most 65535"),
         "{error}"
     );
+}
+
+/// What machine-controller or people look for stays as it is, and so does the provisioning document, which is compressed as a whole.
+#[test]
+fn long_files_of_a_bootstrap_document_are_compressed() {
+    let long = "echo this is a long script\n".repeat(50);
+    let named = format!("{long}echo <MACHINE_NAME>\n");
+    let texts = [
+        ("/long", long.as_str(), true),
+        ("/short", "echo\n", false),
+        ("/named", &named, false),
+    ];
+    let files = texts.map(|(path, text, _)| json!({"path": path, "content": {"inline": {"data": text}}}));
+    let rendered = profile(|spec| {
+        spec["bootstrapConfig"]["files"] = json!(files);
+        spec["provisioningConfig"]["files"] = json!([files[0]]);
+    })
+    .render(&pool("aws"), &Settings::default(), &stand_in_cluster())
+    .unwrap()
+    .spec;
+    let values = placeholders(&rendered);
+    let document = user_data(&rendered, Stage::Bootstrap, &values).unwrap();
+    for (path, text, is_packed) in texts {
+        let encoding = file(&parse(&document), path)["encoding"].clone();
+        assert_eq!(encoding == "gz+b64", is_packed, "{path}");
+        let read = osm_judges::user_data_files(&document).unwrap();
+        assert!(
+            read.iter().any(|file| file.path == path && file.content == text),
+            "{path}"
+        );
+    }
+    for plain in [
+        plain_user_data(&rendered, Stage::Bootstrap, &values).unwrap(),
+        user_data(&rendered, Stage::Provisioning, &values).unwrap(),
+    ] {
+        assert_eq!(file(&parse(&plain), "/long")["content"], json!(long));
+    }
 }
 
 #[test]

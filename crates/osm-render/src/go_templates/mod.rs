@@ -19,6 +19,7 @@ use crate::Stage;
 use crate::budget::Budget;
 use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Sources};
 use crate::late_bound;
+use crate::library::Parts;
 use crate::rendered_text::{NotCopied, RenderedText};
 use osm_api::ClusterEndpoint;
 
@@ -28,8 +29,8 @@ const ACTION: &str = "{{";
 pub(crate) struct GoTemplateEngine;
 
 impl Engine for GoTemplateEngine {
-    fn library(&self) -> &'static [(&'static str, &'static str)] {
-        &[]
+    fn library(&self) -> &'static Parts {
+        const { &Parts::new() }
     }
 
     fn check<'s>(&self, _: &'s str) -> Result<Vec<&'s str>, Located> {

@@ -16,7 +16,7 @@ use self::print::Print;
 use self::session::Session;
 use crate::budget::Budget;
 use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Source, Sources};
-use crate::library;
+use crate::library::{self, Parts};
 use crate::rendered_text::RenderedText;
 
 mod blocks;
@@ -41,7 +41,7 @@ pub(crate) fn helper_names() -> Vec<&'static str> {
 pub(crate) struct HandlebarsEngine;
 
 impl Engine for HandlebarsEngine {
-    fn library(&self) -> &'static [(&'static str, &'static str)] {
+    fn library(&self) -> &'static Parts {
         &library::HANDLEBARS
     }
 

@@ -2,30 +2,40 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use osm_api::gzip;
 use osm_api::profile::Unit;
 use serde_json::{Map, Value, json};
 
-use super::{Filled, FilledFile, MACHINE_NAME_FILE, unit_files};
+use super::{Filled, FilledFile, MACHINE_NAME_FILE, Packing, has_machine_name, unit_files};
 use crate::error::UserDataError;
 use crate::{Stage, yaml};
 
 /// Keys that such a machine keeps as they are: its name, and the users that may log in.
 const OF_OWNERS: [&str; 3] = ["hostname", "ssh_pwauth", "ssh_authorized_keys"];
 
+/// A shorter file stays readable.
+const MIN_PACKED: usize = 1024;
+
 /// The cloud-config of a stage.
-pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataError> {
-    text(stage, document(stage, filled))
+pub(super) fn write(stage: Stage, filled: Filled, packing: Packing) -> Result<String, UserDataError> {
+    text(stage, document(stage, filled, packing))
 }
 
 /// The cloud-config of the first stage for a machine that its owner has already set up.
 pub(super) fn write_for_owned(filled: Filled) -> Result<String, UserDataError> {
-    let mut document = document(Stage::Bootstrap, filled);
+    // The script encodes the whole document.
+    let mut document = document(Stage::Bootstrap, filled, Packing::Plain);
     document.retain(|key, _| !OF_OWNERS.contains(&key.as_str()));
     text(Stage::Bootstrap, document)
 }
 
 /// The cloud-config of a stage, as an object.
-pub(super) fn document(stage: Stage, filled: Filled) -> Map<String, Value> {
+pub(super) fn document(stage: Stage, filled: Filled, packing: Packing) -> Map<String, Value> {
+    // The whole provisioning document is compressed in its Secret.
+    let packing = match stage {
+        Stage::Bootstrap => packing,
+        Stage::Provisioning => Packing::Plain,
+    };
     let mut document = Map::new();
     let mut files = Vec::new();
     if let Some(name) = &filled.name {
@@ -38,7 +48,7 @@ pub(super) fn document(stage: Stage, filled: Filled) -> Map<String, Value> {
             document.insert("ssh_authorized_keys".to_owned(), json!(filled.ssh_keys));
         }
     }
-    files.extend(filled.files.iter().map(write_file));
+    files.extend(filled.files.iter().map(|file| write_file(file, packing)));
     let of_units = filled.units.iter().flat_map(unit_files);
     files.extend(of_units.map(|(path, text)| json!({"path": path, "permissions": "0644", "content": text})));
     if !files.is_empty() {
@@ -69,13 +79,25 @@ fn write_file(
         text,
         b64,
     }: &FilledFile,
+    packing: Packing,
 ) -> Value {
     let permissions = format!("{permissions:04}");
-    if *b64 {
+    if let Some(packed) = packed(text, packing) {
+        json!({"path": path, "permissions": permissions, "encoding": "gz+b64", "content": packed})
+    } else if *b64 {
         json!({"path": path, "permissions": permissions, "encoding": "b64", "content": STANDARD.encode(text)})
     } else {
         json!({"path": path, "permissions": permissions, "content": text})
     }
+}
+
+/// The text as a compressed file holds it, where that is shorter by a quarter. machine-controller has to find its placeholder.
+fn packed(text: &str, packing: Packing) -> Option<String> {
+    if packing == Packing::Plain || text.len() < MIN_PACKED || has_machine_name(text) {
+        return None;
+    }
+    let packed = gzip::USUAL.base64(text);
+    (packed.len() <= text.len() / 4 * 3).then_some(packed)
 }
 
 /// Commands that make systemd see, mask and start the units.

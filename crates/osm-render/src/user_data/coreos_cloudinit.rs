@@ -11,7 +11,7 @@ use osm_api::profile::Unit;
 use serde_json::{Map, Value, json};
 
 use super::users::{self, DEFAULT_USER, Kind, Words};
-use super::{Filled, FilledFile, MACHINE_NAME_FILE, SSHD_FILE, SSHD_TEXT, mode, unfit, unit_files};
+use super::{Filled, FilledFile, MACHINE_NAME_FILE, Packing, SSHD_FILE, SSHD_TEXT, mode, unfit, unit_files};
 use crate::error::UserDataError;
 use crate::{Stage, static_network, yaml};
 
@@ -78,8 +78,8 @@ pub(super) fn unsupported(module: &str) -> Option<&'static str> {
 }
 
 /// The cloud-config of a stage.
-pub(super) fn write(stage: Stage, filled: &Filled) -> Result<String, UserDataError> {
-    let document = Value::Object(document(stage, filled)?);
+pub(super) fn write(stage: Stage, filled: &Filled, packing: Packing) -> Result<String, UserDataError> {
+    let document = Value::Object(document(stage, filled, packing)?);
     let body = yaml::write_sparing(&document, &REPLACED).map_err(|_| UserDataError::Unwritable {
         place: stage.field().to_owned(),
     })?;
@@ -87,7 +87,12 @@ pub(super) fn write(stage: Stage, filled: &Filled) -> Result<String, UserDataErr
 }
 
 /// The cloud-config of a stage, as an object.
-pub(super) fn document(stage: Stage, filled: &Filled) -> Result<Map<String, Value>, UserDataError> {
+pub(super) fn document(
+    stage: Stage,
+    filled: &Filled,
+    packing: Packing,
+) -> Result<Map<String, Value>, UserDataError> {
+    let file = |path: &str, mode: u32, text: &str| file(path, mode, text, packing);
     let mut document = Map::new();
     let (mut files, mut units) = (Vec::new(), Vec::new());
     if let Some(name) = &filled.name {
@@ -146,8 +151,11 @@ fn place(stage: Stage, module: &str) -> String {
 }
 
 /// A text that reads well stays readable, unless it is shorter compressed. That machine-controller must find its placeholder comes first.
-fn file(path: &str, mode: u32, text: &str) -> Value {
-    let compressed = Some(gzip::BEST.base64(text)).filter(|compressed| compressed.len() < text.len());
+fn file(path: &str, mode: u32, text: &str, packing: Packing) -> Value {
+    let compressed = match packing {
+        Packing::Packed => Some(gzip::BEST.base64(text)).filter(|compressed| compressed.len() < text.len()),
+        Packing::Plain => None,
+    };
     let plain = |c: char| c == '\n' || c == '\t' || !c.is_control();
     let permissions = format!("{mode:04o}");
     let (encoding, content) = match compressed {

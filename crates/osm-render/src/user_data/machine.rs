@@ -4,8 +4,8 @@ use osm_api::config::OperatingSystemConfigSpec;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Filled, HOST_NAME_FILE, MACHINE_NAME_FILE, Reader, SSHD_FILE, SSHD_TEXT, cloud_init, coreos_cloudinit,
-    ignition, unit_files,
+    Filled, HOST_NAME_FILE, MACHINE_NAME_FILE, Packing, Reader, SSHD_FILE, SSHD_TEXT, cloud_init,
+    coreos_cloudinit, ignition, unit_files,
 };
 use crate::Stage;
 use crate::error::UserDataError;
@@ -122,8 +122,8 @@ fn own_files(reader: Reader, stage: Stage, filled: &Filled) -> Vec<MachineFile> 
 /// What the document contains besides files and units.
 fn other(reader: Reader, stage: Stage, filled: Filled) -> Result<Map<String, Value>, UserDataError> {
     let mut other = match reader {
-        Reader::CloudInit => cloud_init::document(stage, filled),
-        Reader::CoreosCloudinit => coreos_cloudinit::document(stage, &filled)?,
+        Reader::CloudInit => cloud_init::document(stage, filled, Packing::Plain),
+        Reader::CoreosCloudinit => coreos_cloudinit::document(stage, &filled, Packing::Plain)?,
         Reader::Ignition => {
             let passwd = ignition::passwd(stage, &filled)?;
             Map::from_iter([("passwd".to_owned(), Value::Object(passwd))])

@@ -90,10 +90,38 @@ pub fn user_data(
     stage: Stage,
     values: &LateValues,
 ) -> Result<String, UserDataError> {
+    write(spec, stage, values, Packing::Packed)
+}
+
+/// As [`user_data`], but no file in it is compressed. It is for comparisons, and costs less.
+///
+/// # Errors
+/// As [`user_data`].
+pub fn plain_user_data(
+    spec: &OperatingSystemConfigSpec,
+    stage: Stage,
+    values: &LateValues,
+) -> Result<String, UserDataError> {
+    write(spec, stage, values, Packing::Plain)
+}
+
+/// Whether files in a document may be compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Packing {
+    Packed,
+    Plain,
+}
+
+fn write(
+    spec: &OperatingSystemConfigSpec,
+    stage: Stage,
+    values: &LateValues,
+    packing: Packing,
+) -> Result<String, UserDataError> {
     let filled = Filled::new(spec, stage, Filling::Values(values))?;
     match Reader::of(spec.os_name, spec.provisioning_utility) {
-        Reader::CloudInit => cloud_init::write(stage, filled),
-        Reader::CoreosCloudinit => coreos_cloudinit::write(stage, &filled),
+        Reader::CloudInit => cloud_init::write(stage, filled, packing),
+        Reader::CoreosCloudinit => coreos_cloudinit::write(stage, &filled, packing),
         Reader::Ignition => ignition::write(stage, filled),
     }
 }
