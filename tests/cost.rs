@@ -38,8 +38,11 @@ const PER_POOL: [&str; 4] = [
     "update secrets",
 ];
 
-/// The first pool of an installation. secret-syncer asks only for it what tokens of all pools may do.
+/// The first pool of an installation. secret-syncer asks only for it what tokens of all pools may do. It has a profile of its own.
 const FIRST: &str = "pool-0";
+
+/// A copy of the default profile that the other pools have, because the default profile is restored if it is changed.
+const PROFILE: &str = "osp-cost";
 
 /// A service reads the uid of `kube-system` at most once every few seconds, however many pools change.
 const CLUSTER_IDENTITY: &str = "get namespaces";
@@ -68,17 +71,21 @@ impl World {
         installed.start_all().await?;
         installed.ready(DEADLINE).await?;
         let profiles = Api::<OperatingSystemProfile>::namespaced(plane.admin()?, NAMESPACE);
-        wait_for("the default profile", DEADLINE, async || {
-            let status = profiles.get("osp-ubuntu").await?.status;
-            Ok(status.and_then(|status| status.accepted).map(drop))
+        let default = wait_for("the default profile", DEADLINE, async || {
+            let profile = profiles.get("osp-ubuntu").await?;
+            let status = profile.status.as_ref();
+            let is_accepted = status.is_some_and(|status| status.accepted.is_some());
+            Ok(is_accepted.then_some(profile))
         })
         .await?;
+        let copy = OperatingSystemProfile::new(PROFILE, default.spec);
+        profiles.create(&PostParams::default(), &copy).await?;
         let mut world = Self {
             log: plane.audit_log()?,
             plane,
             installed,
         };
-        world.create(FIRST).await?;
+        world.create(FIRST, PROFILE).await?;
         world.cost().await?;
         Ok(world)
     }
@@ -91,8 +98,8 @@ impl World {
         ))
     }
 
-    async fn create(&self, pool: &str) -> Result<()> {
-        let object = serde_json::from_value(fixtures::example(pool, "osp-ubuntu", 1)?)?;
+    async fn create(&self, pool: &str, profile: &str) -> Result<()> {
+        let object = serde_json::from_value(fixtures::example(pool, profile, 1)?)?;
         self.pools()?.create(&PostParams::default(), &object).await?;
         self.published(pool, 1).await
     }
@@ -104,6 +111,48 @@ impl World {
             .patch(pool, &PatchParams::default(), &Patch::Merge(patch))
             .await?;
         self.published(pool, revision).await
+    }
+
+    /// Gives the profile of the first pool another version and another file.
+    async fn change_profile(&self, version: u32) -> Result<()> {
+        let before = self.bootstrap_version().await?;
+        let profiles = Api::<OperatingSystemProfile>::namespaced(self.plane.admin()?, NAMESPACE);
+        let mut profile = profiles.get(PROFILE).await?;
+        profile.spec.version = format!("v99.0.{version}");
+        let file = json!({"path": "/etc/cost", "content": {"inline": {"data": format!("{version}\n")}}});
+        let files = &mut profile.spec.provisioning_config.files;
+        files.retain(|file| file.path != "/etc/cost");
+        files.push(serde_json::from_value(file)?);
+        profiles
+            .replace(PROFILE, &PostParams::default(), &profile)
+            .await?;
+        self.published_after(&before).await
+    }
+
+    /// Changes the settings of the installation while there is only the first pool.
+    async fn change_settings(&self, number: u32) -> Result<()> {
+        let before = self.bootstrap_version().await?;
+        let document = format!("cluster: {{dnsIPs: [10.96.0.{number}]}}\n");
+        let settings = installation::settings(self.installed.installation(), &document);
+        installation::apply(&self.plane, &[settings]).await?;
+        self.published_after(&before).await
+    }
+
+    /// resourceVersion of the bootstrap Secret of the first pool.
+    async fn bootstrap_version(&self) -> Result<String> {
+        let secrets = Api::<Secret>::namespaced(self.plane.admin()?, CLOUD_INIT_SETTINGS);
+        let secret = secrets
+            .get(&names::bootstrap_secret_name(FIRST, NAMESPACE))
+            .await?;
+        Ok(secret.resource_version().unwrap_or_default())
+    }
+
+    async fn published_after(&self, version: &str) -> Result<()> {
+        wait_for("the first pool to be published again", DEADLINE, async || {
+            check(self.bootstrap_version().await? != version)
+        })
+        .await
+        .map_err(|error| error.context(self.installed.logs()))
     }
 
     async fn delete(&self, pool: &str) -> Result<()> {
@@ -148,8 +197,14 @@ impl World {
 async fn a_pool_costs_no_more_than_recorded() -> Result<()> {
     let mut world = World::start().await?;
     let mut now = Table::new();
+    for number in 1..=2 {
+        world.change_profile(number).await?;
+        add(&mut now, "profile", world.cost().await?);
+        world.change_settings(number + 10).await?;
+        add(&mut now, "settings", world.cost().await?);
+    }
     for pool in POOLS {
-        world.create(pool).await?;
+        world.create(pool, "osp-ubuntu").await?;
         add(&mut now, "created", world.cost().await?);
         let template = json!({"spec": {"template": {"spec": {"versions": {"kubelet": "1.34.3"}}}}});
         world.patch(pool, 2, template).await?;

@@ -247,7 +247,7 @@ async fn settings_are_refused_whole_and_the_last_good_ones_stay() -> Result<()> 
         world
             .rendered(pool, |message| {
                 message.starts_with("rendered from profile osp-tiny v1.0.0; `osmctl show kube-system/")
-                    && message.ends_with(" prints the documents")
+                    && message.ends_with(" unpacks from status.rendered")
             })
             .await?;
     }

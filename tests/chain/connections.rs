@@ -1,13 +1,12 @@
 //! A service has one connection to the API server for all requests and watches. Watches do not grow with what pools name: one ends with
 //! the last pool that needs it.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
-use osm_api::rbac::Service;
-use osm_testkit::{Options, check, wait_for};
+use osm_api::rbac::{ClusterKind, Service};
+use osm_testkit::{ControlPlane, Options, check, procfs, wait_for};
 use serde_json::json;
 
 use crate::world::{DEADLINE, World, machine_deployment, profile};
@@ -15,41 +14,25 @@ use crate::world::{DEADLINE, World, machine_deployment, profile};
 /// A watch ends soon after its last user has gone.
 const WATCH_ENDS: Duration = Duration::from_secs(60);
 
-/// The state of an established connection in `/proc/net/tcp`.
-const ESTABLISHED: &str = "01";
-
 impl World {
-    /// Connections of a service to the API server.
-    fn connections(&self, service: Service) -> Result<usize> {
-        let pid = self.installed.process(service)?.pid();
-        let sockets: BTreeSet<String> = std::fs::read_dir(format!("/proc/{pid}/fd"))?
-            .flatten()
-            .filter_map(|file| std::fs::read_link(file.path()).ok())
-            .filter_map(|target| {
-                let target = target.to_string_lossy().into_owned();
-                Some(target.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
-            })
-            .collect();
-        let server = format!(":{:04X}", self.plane.port());
-        let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp"))?;
-        // Each line has: number, local address, remote address, state, …, inode.
-        let is_ours = |line: &&str| {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            matches!(fields.as_slice(), [_, _, remote, ESTABLISHED, _, _, _, _, _, inode, ..]
-                if remote.ends_with(&server) && sockets.contains(*inode))
-        };
-        Ok(table.lines().filter(is_ours).count())
-    }
-
-    /// Checks each service. secret-syncer has a second connection, for requests that carry the tokens of pools.
+    /// Checks each service: it has one connection to each cluster that it needs, for its requests and for those that carry tokens of pools.
     fn has_one_connection_each(&self) -> Result<()> {
-        for (service, most) in [
-            (Service::OspController, 1),
-            (Service::OscController, 1),
-            (Service::SecretSyncer, 2),
-        ] {
-            let now = self.connections(service)?;
-            ensure!((1..=most).contains(&now), "{}: {now}", service.name());
+        for service in Service::ALL {
+            let pid = self.installed.process(service)?.pid();
+            let clusters: Vec<&ControlPlane> = match &self.management {
+                None => vec![&self.plane],
+                Some(management) => {
+                    let cluster = |kind: &ClusterKind| match kind {
+                        ClusterKind::Management => management,
+                        ClusterKind::Worker => &self.plane,
+                    };
+                    service.clusters().iter().map(cluster).collect()
+                }
+            };
+            for cluster in clusters {
+                let now = procfs::connections(pid, cluster.port())?;
+                ensure!(now == 1, "{}: {now} to {}", service.name(), cluster.url());
+            }
         }
         Ok(())
     }
@@ -206,4 +189,16 @@ async fn watches_of_sources_end_and_machine_deployments_are_watched_once() -> Re
     world.has_watches("secrets", before.1).await?;
     world.has_one_connection_each()?;
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_two_clusters_each_service_has_one_connection_to_each_that_it_needs() -> Result<()> {
+    let world = World::start_in_two(Options::default()).await?;
+    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+    world.pool("p", "osp-tiny").await?;
+    world.stamp("p", 1).await?;
+    world.machine("p", 1).await?;
+    world.says("p", "Published", true, "Published").await?;
+    world.all_ready().await?;
+    world.has_one_connection_each()
 }

@@ -27,42 +27,80 @@ async fn stopped() -> Result<World> {
     Ok(world)
 }
 
-/// Stores the config of the pool as the version before this one would have, with this text in its bootstrap document.
-async fn store_as_before(world: &World, text: &str, uid: Option<&str>) -> Result<()> {
-    let config = world.config(POOL).await?;
-    let mut published = config.status.clone().unwrap_or_default().published;
-    if let Some(published) = &mut published {
-        published.digest = text.to_owned();
-    }
-    let mut spec = content::into_content(config.clone())?;
+/// The forms that a backup may have.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    /// Of this version: the spec says whose it is.
+    Now,
+    /// Of versions before it: the spec has the content, and says whose it is.
+    Before,
+    /// Of the Go implementation: the spec has the content.
+    Go,
+}
+
+/// The content of a config with this text in its bootstrap document.
+fn content_with(config: OperatingSystemConfig, text: &str) -> Result<OperatingSystemConfigSpec> {
+    let mut spec = content::into_content(config)?;
     let files = &mut spec.bootstrap_config.files;
     let file = files.iter_mut().find(|file| file.path == "/etc/text");
     let inline = file.context("a file")?.content.inline.as_mut().context("text")?;
     inline.data = text.to_owned();
     spec.digest = Some(text.to_owned());
-    if let (Some(uid), Some(md)) = (uid, &mut spec.machine_deployment) {
-        md.uid = uid.to_owned();
+    Ok(spec)
+}
+
+/// Stores the config of the pool as the version before this one would have, with this text in its bootstrap document.
+async fn store_as_before(world: &World, text: &str) -> Result<()> {
+    let config = world.config(POOL).await?;
+    let mut published = config.status.clone().unwrap_or_default().published;
+    if let Some(published) = &mut published {
+        published.digest = text.to_owned();
     }
-    world.delete(&world.configs(), &config.name_any()).await?;
-    let mut before = OperatingSystemConfig::new(&config.name_any(), spec);
+    let mut before = OperatingSystemConfig::new(&config.name_any(), content_with(config.clone(), text)?);
     before.metadata.labels = config.metadata.labels.clone();
     before.metadata.annotations = config.metadata.annotations.clone();
-    let stored = world.configs().create(&PostParams::default(), &before).await?;
+    let stored = store(world, &before).await?;
     let rendered = json!({"generation": stored.metadata.generation, "digest": text, "revision": "1"});
-    let status = match uid {
-        None => json!({"rendered": rendered, "published": published}),
-        // As a backup restores it.
-        Some(_) => json!({}),
-    };
+    let status = json!({"status": {"rendered": rendered, "published": published}});
     world
         .configs()
-        .patch_status(
-            &config.name_any(),
-            &PatchParams::default(),
-            &Patch::Merge(json!({"status": status})),
-        )
+        .patch_status(&before.name_any(), &PatchParams::default(), &Patch::Merge(status))
         .await?;
     Ok(())
+}
+
+/// Stores the config as a backup restores it: without its status, and for the MachineDeployment of the backup, which had another uid.
+async fn restore(world: &World, form: Form) -> Result<()> {
+    const UID: &str = "of-the-pool-in-the-backup";
+    let config = world.config(POOL).await?;
+    let name = config.name_any();
+    let metadata = config.metadata.clone();
+    let mut spec = content_with(config.clone(), "restored")?;
+    if let Some(md) = &mut spec.machine_deployment {
+        md.uid = UID.to_owned();
+    }
+    let mut restored = match form {
+        Form::Now => {
+            let mut pool = config.spec.pool_ref.context("a pool")?;
+            pool.uid = UID.to_owned();
+            OperatingSystemConfig::new(&name, content::spec_for(pool))
+        }
+        Form::Before => OperatingSystemConfig::new(&name, spec),
+        Form::Go => {
+            (spec.machine_deployment, spec.digest, spec.late_bound) = (None, None, Vec::new());
+            OperatingSystemConfig::new(&name, spec)
+        }
+    };
+    if !matches!(form, Form::Go) {
+        (restored.metadata.labels, restored.metadata.annotations) = (metadata.labels, metadata.annotations);
+    }
+    store(world, &restored).await.map(drop)
+}
+
+/// Stores this instead of the config that is there.
+async fn store(world: &World, config: &OperatingSystemConfig) -> Result<OperatingSystemConfig> {
+    world.delete(&world.configs(), &config.name_any()).await?;
+    Ok(world.configs().create(&PostParams::default(), config).await?)
 }
 
 /// Waits until the pool has the documents of the profile, and the config is as this version stores it.
@@ -88,7 +126,7 @@ async fn is_converted(world: &World) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_content_in_the_spec_is_published_until_osc_controller_converts_it() -> Result<()> {
     let mut world = stopped().await?;
-    store_as_before(&world, "before", None).await?;
+    store_as_before(&world, "before").await?;
     let observer = world.observe().await?;
     // As after an upgrade of secret-syncer alone.
     world.installed.start(Service::SecretSyncer).await?;
@@ -107,7 +145,7 @@ async fn a_content_in_the_spec_is_published_until_osc_controller_converts_it() -
 #[tokio::test(flavor = "multi_thread")]
 async fn a_content_stays_in_the_spec_until_secret_syncer_has_published_the_new_one() -> Result<()> {
     let mut world = stopped().await?;
-    store_as_before(&world, "before", None).await?;
+    store_as_before(&world, "before").await?;
     let observer = world.observe().await?;
     // As after an upgrade of osc-controller alone.
     world.installed.start(Service::OspController).await?;
@@ -127,17 +165,24 @@ async fn a_content_stays_in_the_spec_until_secret_syncer_has_published_the_new_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restored_config_of_the_form_before_gives_way_to_one_of_the_pool_that_exists() -> Result<()> {
+async fn a_restored_config_of_any_form_gives_way_to_one_of_the_pool_that_exists() -> Result<()> {
     let mut world = stopped().await?;
-    // A backup restores objects without status, and MachineDeployments with new uids.
-    store_as_before(&world, "before", Some("of-the-pool-in-the-backup")).await?;
-    for service in Service::ALL {
-        world.installed.start(service).await?;
-    }
     let uid = world.pools().get(POOL).await?.uid().context("a uid")?;
-    wait_for("a config of the pool", DEADLINE, async || {
-        check(ContentView::of(&world.config(POOL).await?).belongs_to(&uid))
-    })
-    .await?;
-    is_converted(&world).await
+    for form in [Form::Before, Form::Go, Form::Now] {
+        restore(&world, form).await?;
+        for service in Service::ALL {
+            world.installed.start(service).await?;
+        }
+        wait_for(
+            &format!("a config of the pool instead of {form:?}"),
+            DEADLINE,
+            async || check(ContentView::of(&world.config(POOL).await?).belongs_to(&uid)),
+        )
+        .await?;
+        is_converted(&world).await?;
+        for service in Service::ALL {
+            world.installed.terminate(service, DEADLINE).await?;
+        }
+    }
+    Ok(())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Api;
+use kube::core::PartialObjectMeta;
 use osm_api::cluster_endpoint::Choice;
 use osm_api::profile::{AcceptedProfile, OperatingSystemProfile};
 use osm_api::{MachineDeployment, PoolRef, Reason};
@@ -322,6 +323,7 @@ async fn refresh(
     (namespace, name): (&str, &str),
     since: Instant,
 ) -> Result<(), RequestError> {
+    const WHAT: &str = "reading the profile";
     let last_read = state.memory.last_read(&format!("{namespace}/{name}"));
     let mut last_read = last_read.lock().await;
     if last_read.is_some_and(|began| began >= since) {
@@ -330,16 +332,21 @@ async fn refresh(
     let began = Instant::now();
     let api: Api<OperatingSystemProfile> =
         Api::namespaced(state.cluster.management.client.clone(), namespace);
-    let found = read::get(
-        &api,
-        name,
-        |profile| (Version::of(&profile.metadata), ProfileView::of(profile)),
-        |profile| (Version::of(&profile.metadata), ProfileView::unreadable(profile)),
-    );
-    // The watch reports deletions.
-    if let Some((version, view)) = found.await.map_err(failed("reading the profile"))? {
-        let key = format!("{namespace}/{name}");
-        if profiles.wrote(&key, version, view).is_some() {
+    let key = format!("{namespace}/{name}");
+    // It is large, and nearly always as the watch has shown it, which its metadata tell.
+    let live = api.get_metadata_opt(name).await.map_err(failed(WHAT))?;
+    let is_shown = |live: &PartialObjectMeta<_>| profiles.has(&key, &Version::of(&live.metadata));
+    if live.is_some_and(|live| !is_shown(&live)) {
+        let found = read::get(
+            &api,
+            name,
+            |profile| (Version::of(&profile.metadata), ProfileView::of(profile)),
+            |profile| (Version::of(&profile.metadata), ProfileView::unreadable(profile)),
+        );
+        // The watch reports deletions.
+        if let Some((version, view)) = found.await.map_err(failed(WHAT))?
+            && profiles.wrote(&key, version, view).is_some()
+        {
             state.wake_users_of(&key);
         }
     }

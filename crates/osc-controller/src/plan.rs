@@ -433,7 +433,7 @@ fn content(
     late: bool,
 ) -> Content {
     let mut message = format!(
-        "rendered from profile {} {}; `osmctl show {}` prints the documents",
+        "rendered from profile {} {}; `osmctl show {}` prints the documents, which `base64 -d | gunzip` unpacks from status.rendered",
         found.name, accepted.version, owner.pool_ref
     );
     if late {

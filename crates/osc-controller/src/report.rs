@@ -1,13 +1,15 @@
 //! Reports what a reconcile did: status, Events, metrics and log lines. Nothing else writes them.
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use osm_api::condition::{self, Verdict};
-use osm_api::config::{OperatingSystemConfigStatus, UserDataBytes};
+use osm_api::config::{Rendered, Retired, UserDataBytes};
 use osm_api::profile::CloudProvider;
 use osm_api::{PoolRef, Reason};
 use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 use osm_runtime::request::failed;
 use osm_runtime::{RequestError, read, status};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::FIELD_MANAGER;
@@ -49,6 +51,24 @@ pub async fn report(state: &State, gathered: &Gathered, applied: &Applied) -> Re
     Ok(())
 }
 
+/// The fields of [`osm_api::config::OperatingSystemConfigStatus`] that this controller owns.
+#[derive(Debug, Serialize)]
+struct OwnStatus<'a> {
+    conditions: [&'a Condition; 1],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retired: Option<&'a Retired>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rendered: Option<Documents>,
+}
+
+/// What was rendered, as it is stored.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Documents {
+    New(Box<Rendered>),
+    Stored(Value),
+}
+
 /// Sends the status, unless the object has it already.
 async fn write_status(
     state: &State,
@@ -73,17 +93,14 @@ async fn write_status(
     }
     let rendered = match &plan.rendered {
         RenderedStatus::Nothing => None,
-        RenderedStatus::Last => last(state, config).await?,
-        RenderedStatus::New { rendered, .. } => Some(json!(rendered.pack())),
+        RenderedStatus::Last => last(state, config).await?.map(Documents::Stored),
+        RenderedStatus::New { rendered, .. } => Some(Documents::New(Box::new(rendered.pack()))),
     };
-    let mut status = json!(OperatingSystemConfigStatus {
-        conditions: vec![condition],
-        retired: plan.retired.clone(),
-        ..OperatingSystemConfigStatus::default()
-    });
-    if let (Some(rendered), Some(fields)) = (rendered, status.as_object_mut()) {
-        fields.insert("rendered".to_owned(), rendered);
-    }
+    let status = OwnStatus {
+        conditions: [&condition],
+        retired: plan.retired.as_ref(),
+        rendered,
+    };
     let version = config.metadata.resource_version.as_deref().unwrap_or_default();
     let applied = status::apply(
         &state.config_api(),

@@ -522,10 +522,10 @@ impl Reason {
             ),
             Self::Rendered => Row {
                 messages: &[
-                    "rendered from profile {name} {version}; `osmctl show {pool}` prints the documents; {warning}",
-                    "rendered from profile {name} {version}; `osmctl show {pool}` prints the documents; the profile's newest edit is not accepted and not used: {refusal}",
-                    "rendered from profile {name} {version}; `osmctl show {pool}` prints the documents; the profile's newest edit was not validated in time and is not used",
-                    "rendered from profile {name} {version}; `osmctl show {pool}` prints the documents; the newest edit of the settings is not accepted and not used: {errors}",
+                    "rendered from profile {name} {version}; `osmctl show {pool}` prints the documents, which `base64 -d | gunzip` unpacks from status.rendered; {warning}",
+                    "rendered from profile {name} {version}; `osmctl show {pool}` prints the documents, which `base64 -d | gunzip` unpacks from status.rendered; the profile's newest edit is not accepted and not used: {refusal}",
+                    "rendered from profile {name} {version}; `osmctl show {pool}` prints the documents, which `base64 -d | gunzip` unpacks from status.rendered; the profile's newest edit was not validated in time and is not used",
+                    "rendered from profile {name} {version}; `osmctl show {pool}` prints the documents, which `base64 -d | gunzip` unpacks from status.rendered; the newest edit of the settings is not accepted and not used: {errors}",
                 ],
                 ..row(
                     &[CONFIG],

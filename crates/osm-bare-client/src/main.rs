@@ -22,7 +22,7 @@ struct Arguments {
     #[arg(long, env = "OSM_BENCH_PROFILE")]
     profile: String,
     /// Pools whose requests are sent at the same time
-    #[arg(long, default_value_t = 32)]
+    #[arg(long, default_value_t = 16)]
     concurrency: usize,
 }
 

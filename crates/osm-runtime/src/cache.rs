@@ -267,6 +267,15 @@ impl<V> Cache<V> {
             .map(|entry| entry.value.clone())
     }
 
+    /// Whether the value of a key is of this version of the object.
+    pub fn has(&self, key: &str, version: &Version) -> bool {
+        let inner = self.inner.lock();
+        inner
+            .entries
+            .get(key)
+            .is_some_and(|entry| entry.version == *version)
+    }
+
     pub fn len(&self) -> usize {
         self.inner.lock().entries.len()
     }

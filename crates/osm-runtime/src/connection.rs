@@ -10,7 +10,6 @@ use http::Uri;
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::client::Body;
-use kube::config::AuthInfo;
 use kube::{Api, Client, Config, ResourceExt};
 use osm_api::names::KUBE_SYSTEM;
 use osm_api::rbac::Service;
@@ -24,6 +23,7 @@ use crate::connection_role::ConnectionRole;
 use crate::events::Events;
 use crate::list_watch::Selection;
 use crate::server_time::ServerTime;
+use crate::transport::Clients;
 use crate::{Environment, Metrics, transport};
 
 /// Lists that are read from a cluster at the same time. Each takes as much memory as the largest page.
@@ -71,12 +71,19 @@ impl Connection {
         observe: Observe,
         current: watch::Receiver<Arc<Config>>,
     ) -> anyhow::Result<Self> {
-        let client = switching(&observe, &current, Config::clone)?;
-        let anonymous = switching(&observe.of_others(), &current, |config| {
-            let mut anonymous = config.clone();
-            anonymous.auth_info = AuthInfo::default();
-            anonymous
-        })?;
+        let config = current.borrow().clone();
+        let made = Arc::new(Mutex::new((config.clone(), transport::connect(&config)?)));
+        let client = |observe: Observe, which: fn(Clients) -> Client| {
+            let switch = Switch {
+                current: current.clone(),
+                made: made.clone(),
+                which,
+            };
+            let service = ServiceBuilder::new().layer(observe).service(switch);
+            Client::new(service, config.default_namespace.clone())
+        };
+        let anonymous = client(observe.of_others(), |clients| clients.anonymous);
+        let client = client(observe.clone(), |clients| clients.own);
         Ok(Self::assemble(role, service, observe, current, client, anonymous))
     }
 
@@ -195,7 +202,8 @@ impl Connection {
 
     /// A client with another configuration, to try it out.
     pub(crate) fn candidate(&self, config: &Config) -> anyhow::Result<Client> {
-        transport::connect(config).map(|client| self.observe.of_another_server().client(client, config))
+        let clients = transport::connect(config)?;
+        Ok(self.observe.of_another_server().client(clients.own, config))
     }
 }
 
@@ -205,31 +213,13 @@ pub(crate) async fn uid_of(client: &Client) -> Result<String, kube::Error> {
     Ok(api.get_metadata(KUBE_SYSTEM).await?.uid().unwrap_or_default())
 }
 
-fn switching(
-    observe: &Observe,
-    current: &watch::Receiver<Arc<Config>>,
-    vary: fn(&Config) -> Config,
-) -> anyhow::Result<Client> {
-    let config = current.borrow().clone();
-    let made = transport::connect(&vary(&config))?;
-    let namespace = config.default_namespace.clone();
-    let switch = Switch {
-        current: current.clone(),
-        vary,
-        made: Arc::new(Mutex::new((config, made))),
-    };
-    Ok(Client::new(
-        ServiceBuilder::new().layer(observe.clone()).service(switch),
-        namespace,
-    ))
-}
-
 /// Sends each request with the newest configuration.
 #[derive(Clone)]
 struct Switch {
     current: watch::Receiver<Arc<Config>>,
-    vary: fn(&Config) -> Config,
-    made: Arc<Mutex<(Arc<Config>, Client)>>,
+    /// Shared, so that one connection serves all.
+    made: Arc<Mutex<(Arc<Config>, Clients)>>,
+    which: fn(Clients) -> Client,
 }
 
 impl Switch {
@@ -237,9 +227,9 @@ impl Switch {
         let config = self.current.borrow().clone();
         let mut made = self.made.lock();
         if !Arc::ptr_eq(&made.0, &config) {
-            *made = (config.clone(), transport::connect(&(self.vary)(&config))?);
+            *made = (config.clone(), transport::connect(&config)?);
         }
-        Ok(made.1.clone())
+        Ok((self.which)(made.1.clone()))
     }
 }
 

@@ -7,9 +7,25 @@ use kube::core::Request;
 use kube::{Api, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
 
 use crate::read;
+
+/// What a server-side apply sends. It is written directly, because a status can be large.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Configuration<'a, S> {
+    api_version: &'a str,
+    kind: &'a str,
+    metadata: Metadata<'a>,
+    status: &'a S,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    name: &'a str,
+    resource_version: &'a str,
+}
 
 /// Applies `status` as the fields of `manager`; what this manager owned and leaves out is removed.
 ///
@@ -25,16 +41,20 @@ pub async fn apply<K>(
     manager: &str,
     name: &str,
     resource_version: &str,
-    status: &impl Serialize,
+    status: &(impl Serialize + Debug),
 ) -> Result<Option<K>, kube::Error>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned,
 {
-    let patch = json!({
-        "apiVersion": K::api_version(&()), "kind": K::kind(&()),
-        "metadata": {"name": name, "resourceVersion": resource_version},
-        "status": status,
-    });
+    let patch = Configuration {
+        api_version: &K::api_version(&()),
+        kind: &K::kind(&()),
+        metadata: Metadata {
+            name,
+            resource_version,
+        },
+        status,
+    };
     let params = PatchParams::apply(manager).force();
     let request =
         Request::new(api.resource_url()).patch_subresource("status", name, &params, &Patch::Apply(&patch));

@@ -14,6 +14,7 @@ use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt as _};
+use kube::config::AuthInfo;
 use kube::{Client, Config};
 use rustls::pki_types::ServerName;
 use tower::{BoxError, Service, ServiceBuilder};
@@ -28,23 +29,65 @@ const PING: Duration = Duration::from_secs(10);
 const WINDOW_OF_ANSWER: u32 = 512 * 1024;
 const WINDOW_OF_CONNECTION: u32 = 8 * 1024 * 1024;
 
+/// Clients of one API server.
+#[derive(Clone)]
+pub(crate) struct Clients {
+    /// With the credentials of its configuration.
+    pub own: Client,
+    /// Without any, for requests that carry a token of their own.
+    pub anonymous: Client,
+}
+
 /// # Errors
 /// Certificates, keys or a server name that can't be read; a proxy of a kind that can't be used.
-pub(crate) fn connect(config: &Config) -> anyhow::Result<Client> {
+pub(crate) fn connect(config: &Config) -> anyhow::Result<Clients> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     // Header and body of a request are two segments. Otherwise the second one waits 40 ms for the server's delayed acknowledgement.
     tcp.set_nodelay(true);
     match proxy::of(config).context(SETUP)? {
-        None => client(config, tcp),
-        Some(proxy) => client(config, proxy.tunnel(tcp)),
+        None => clients(config, tcp),
+        Some(proxy) => clients(config, proxy.tunnel(tcp)),
     }
 }
 
 const SETUP: &str = "the connection to the API server can't be set up";
 
 /// `tcp` makes the connections that TLS is spoken on.
-fn client<T>(config: &Config, tcp: T) -> anyhow::Result<Client>
+fn clients<T>(config: &Config, tcp: T) -> anyhow::Result<Clients>
+where
+    T: Service<Uri> + Clone + Send + Sync + 'static,
+    T::Response: Connection + Read + Write + Send + Unpin + 'static,
+    T::Future: Send + 'static,
+    T::Error: Into<BoxError>,
+{
+    let mut anonymous = config.clone();
+    anonymous.auth_info = AuthInfo::default();
+    let http = http(config, tcp.clone())?;
+    // A certificate vouches for each request of its connection.
+    let http_of_anonymous = match may_have_certificate(&config.auth_info) {
+        true => self::http(&anonymous, tcp)?,
+        false => http.clone(),
+    };
+    Ok(Clients {
+        own: client(config, http)?,
+        anonymous: client(&anonymous, http_of_anonymous)?,
+    })
+}
+
+fn may_have_certificate(credentials: &AuthInfo) -> bool {
+    let AuthInfo {
+        client_certificate,
+        client_certificate_data,
+        exec,
+        ..
+    } = credentials;
+    client_certificate.is_some() || client_certificate_data.is_some() || exec.is_some()
+}
+
+type Http<T> = legacy::Client<TimeoutConnector<HttpsConnector<T>>, Body>;
+
+fn http<T>(config: &Config, tcp: T) -> anyhow::Result<Http<T>>
 where
     T: Service<Uri> + Clone + Send + Sync + 'static,
     T::Response: Connection + Read + Write + Send + Unpin + 'static,
@@ -56,7 +99,7 @@ where
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
     connector.set_reset_reader_on_write(config.reset_reader_on_write);
-    let http: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new())
+    Ok(legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .http2_keep_alive_interval(PING)
@@ -64,7 +107,16 @@ where
         .http2_keep_alive_while_idle(true)
         .http2_initial_stream_window_size(WINDOW_OF_ANSWER)
         .http2_initial_connection_window_size(WINDOW_OF_CONNECTION)
-        .build(connector);
+        .build(connector))
+}
+
+fn client<T>(config: &Config, http: Http<T>) -> anyhow::Result<Client>
+where
+    T: Service<Uri> + Clone + Send + Sync + 'static,
+    T::Response: Connection + Read + Write + Send + Unpin + 'static,
+    T::Future: Send + 'static,
+    T::Error: Into<BoxError>,
+{
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().context(SETUP)?)
@@ -83,4 +135,29 @@ fn https<T>(config: &Config, tcp: T) -> anyhow::Result<HttpsConnector<T>> {
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
     Ok(builder.enable_all_versions().wrap_connector(tcp))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_tokens_leave_a_connection_to_be_shared() {
+        for (credentials, expected) in [
+            (json!({}), false),
+            (json!({"token": "t"}), false),
+            (json!({"tokenFile": "/t"}), false),
+            (json!({"client-certificate": "/c", "client-key": "/k"}), true),
+            (
+                json!({"client-certificate-data": "c", "client-key-data": "k"}),
+                true,
+            ),
+            (json!({"exec": {"command": "login"}}), true),
+        ] {
+            let read: AuthInfo = serde_json::from_value(credentials.clone()).unwrap();
+            assert_eq!(may_have_certificate(&read), expected, "{credentials}");
+        }
+    }
 }

@@ -438,6 +438,35 @@ fn a_write_of_one_that_was_stopped_is_refused_and_breaks_nothing() {
     assert!(refused > 0);
 }
 
+/// A publish sends requests together, in two groups. Each of them may come last, be refused, or be the last thing that its sender did.
+#[test]
+fn whatever_happens_to_one_of_the_writes_that_are_sent_together_nothing_is_lost() {
+    let troubles = [
+        Trouble::SlowThere(3_000),
+        Trouble::Refused(409),
+        Trouble::ResetAfter,
+        Trouble::CrashBefore,
+        Trouble::CrashAfter,
+    ];
+    let acts = vec![(0, Act::CreatePool(0)), (20_000, Act::Template(0, 0))];
+    let of_pools = |story: &str| {
+        let of_group = ["serviceaccounts", "secrets", "roles", "rolebindings"];
+        let is_write =
+            |line: &&str| !line.contains(" GET ") && of_group.iter().any(|plural| line.contains(plural));
+        story.lines().filter(is_write).count()
+    };
+    let (judged, story) = play(&Case::calm(1, acts.clone()));
+    let requests = judged.unwrap_or_else(|broken| panic!("{broken}\n\n{story}"));
+    assert!(of_pools(&story) > 10, "{story}");
+    for (number, trouble) in (0..requests).step_by(2).zip(troubles.into_iter().cycle()) {
+        let case = Case {
+            faults: vec![(number, trouble)],
+            ..Case::calm(1, acts.clone())
+        };
+        live_through(&case).unwrap_or_else(|broken| panic!("{case:?}: {broken}"));
+    }
+}
+
 #[test]
 fn a_secret_without_its_label_is_found_again_after_the_key_was_lost() {
     let acts = vec![

@@ -34,6 +34,14 @@ pub enum DocumentError {
 }
 
 impl DocumentError {
+    fn of(stage: Stage) -> impl FnOnce(UserDataError) -> Self {
+        let stage = match stage {
+            Stage::Bootstrap => "bootstrap",
+            Stage::Provisioning => "provisioning",
+        };
+        move |source| Self::UserData { stage, source }
+    }
+
     /// Reason for conditions, events and metrics.
     pub fn reason(&self) -> Reason {
         match self {
@@ -69,7 +77,7 @@ impl Documents {
     /// # Errors
     /// Values that are missing or don't fit their encoding.
     pub fn make(
-        spec: &OperatingSystemConfigSpec,
+        spec: OperatingSystemConfigSpec,
         values: LateValues,
         pool: &str,
         key: &HmacKey,
@@ -91,17 +99,17 @@ impl Documents {
         let (spec, values) = (published.content.spec(), published.content.values());
         if kubeconfig_secret::is_needed(spec) {
             // Its provisioning document depends on the tokens.
-            return Self::make(spec, values.clone(), pool, key);
+            return Self::make(spec.clone(), values.clone(), pool, key);
         }
-        let mut documents = Self::unfilled(spec, values.clone(), pool);
+        let mut documents = Self::unfilled(spec.clone(), values.clone(), pool);
         documents.provisioning = published.document.clone();
         documents.name_provisioning(published.entries.clone(), pool, key);
         documents.identify(key)
     }
 
     /// Without the provisioning document, and what depends on it.
-    fn unfilled(spec: &OperatingSystemConfigSpec, mut values: LateValues, pool: &str) -> Self {
-        let content = PublishedContent::of(spec, &values);
+    fn unfilled(spec: OperatingSystemConfigSpec, mut values: LateValues, pool: &str) -> Self {
+        let content = PublishedContent::of(&spec, &values);
         let kubeconfig_secret = names::kubeconfig_secret_name(pool);
         for late in &spec.late_bound {
             let value = match late.kind {
@@ -112,7 +120,7 @@ impl Documents {
             values.insert(late.id.clone(), value.to_owned());
         }
         Self {
-            spec: spec.clone(),
+            spec,
             published_content: content,
             values,
             provisioning: String::new(),
@@ -125,7 +133,8 @@ impl Documents {
 
     /// With the MAC.
     fn identify(mut self, key: &HmacKey) -> Result<Self, DocumentError> {
-        let bootstrap = self.document(Stage::Bootstrap, &self.values)?;
+        let bootstrap = osm_render::plain_user_data(&self.spec, Stage::Bootstrap, &self.values);
+        let bootstrap = bootstrap.map_err(DocumentError::of(Stage::Bootstrap))?;
         self.document_mac = if kubeconfig_secret::is_needed(&self.spec) {
             let kubeconfig = self.fill_kubeconfig(&self.values)?.unwrap_or_default();
             let parts = [&bootstrap, &self.provisioning, &kubeconfig];
@@ -174,14 +183,7 @@ impl Documents {
     }
 
     fn document(&self, stage: Stage, values: &LateValues) -> Result<String, DocumentError> {
-        let failed = |source| DocumentError::UserData {
-            stage: match stage {
-                Stage::Bootstrap => "bootstrap",
-                Stage::Provisioning => "provisioning",
-            },
-            source,
-        };
-        osm_render::user_data(&self.spec, stage, values).map_err(failed)
+        osm_render::user_data(&self.spec, stage, values).map_err(DocumentError::of(stage))
     }
 
     fn fill_kubeconfig(&self, values: &LateValues) -> Result<Option<String>, DocumentError> {
@@ -239,14 +241,12 @@ impl Documents {
         let text = self.document(Stage::Bootstrap, &self.values(tokens))?;
         if let (Some(cloud), Some(os)) = (&self.spec.cloud_provider, self.spec.os_name)
             && let Some(limit) = osm_render::size_limit(cloud.name, os)
+            && let Some(bytes) = limit.exceeded_by(&text)
         {
-            let bytes = limit.count(&text);
-            if bytes > limit.bytes {
-                return Err(DocumentError::TooLarge {
-                    bytes,
-                    limit: limit.bytes,
-                });
-            }
+            return Err(DocumentError::TooLarge {
+                bytes,
+                limit: limit.bytes,
+            });
         }
         Ok(text)
     }
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn a_provisioning_document_with_tokens_is_as_new_as_they_are_and_its_mac_is_not() {
         let key = HmacKey::new([7; 32]);
-        let make = || Documents::make(&spec(LATER, Some(KUBECONFIG)), LateValues::new(), POOL, &key).unwrap();
+        let make = || Documents::make(spec(LATER, Some(KUBECONFIG)), LateValues::new(), POOL, &key).unwrap();
         let with = |name| make().with_tokens(&tokens(name), POOL, &key).unwrap();
         let (one, again, two) = (with("one"), with("one"), with("two"));
         assert!(one.provisioning.contains("api-one"), "{}", one.provisioning);
@@ -353,7 +353,7 @@ mod tests {
         let key = HmacKey::new([7; 32]);
         let mac = |provisioning: &str, kubeconfig| {
             let spec = spec(provisioning, kubeconfig);
-            Documents::make(&spec, LateValues::new(), POOL, &key)
+            Documents::make(spec, LateValues::new(), POOL, &key)
                 .unwrap()
                 .document_mac
         };
@@ -372,10 +372,10 @@ mod tests {
     #[test]
     fn a_kubeconfig_that_is_referred_to_has_to_be_there() {
         let key = HmacKey::new([7; 32]);
-        let made = Documents::make(&spec(LATER, None), LateValues::new(), POOL, &key);
+        let made = Documents::make(spec(LATER, None), LateValues::new(), POOL, &key);
         assert!(matches!(made, Err(DocumentError::NoKubeconfig)));
         let made = Documents::make(
-            &spec("%%osm-late{api/token,raw}%%", None),
+            spec("%%osm-late{api/token,raw}%%", None),
             LateValues::new(),
             POOL,
             &key,

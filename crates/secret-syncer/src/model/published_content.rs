@@ -70,17 +70,30 @@ impl PublishedContent {
     /// `values` are those of sources. The provisioning stage is left out unless its document has tokens: without them, the document
     /// itself serves.
     pub fn of(spec: &OperatingSystemConfigSpec, values: &LateValues) -> Self {
-        let mut spec = spec.clone();
-        // Contents that differ only in these yield the same documents.
-        (spec.pool_ref, spec.digest, spec.profile, spec.os_version) = (None, None, None, String::new());
-        if let Some(cloud) = &mut spec.cloud_provider {
-            cloud.spec = None;
-        }
-        if let Some(md) = &mut spec.machine_deployment {
-            (md.revision, md.template_digest) = (None, String::new());
-        }
-        if !kubeconfig_secret::is_needed(&spec) {
-            spec.provisioning_config = StageConfig::default();
+        let has_tokens_later = kubeconfig_secret::is_needed(spec);
+        // Contents that differ only in what is left out yield the same documents.
+        let mut spec = OperatingSystemConfigSpec {
+            os_name: spec.os_name,
+            cloud_provider: spec.cloud_provider.as_ref().map(|cloud| CloudProviderRef {
+                name: cloud.name,
+                spec: None,
+            }),
+            bootstrap_config: spec.bootstrap_config.clone(),
+            provisioning_config: match has_tokens_later {
+                true => spec.provisioning_config.clone(),
+                false => StageConfig::default(),
+            },
+            provisioning_utility: spec.provisioning_utility,
+            machine_deployment: spec.machine_deployment.as_ref().map(|md| MachineDeploymentRef {
+                revision: None,
+                template_digest: String::new(),
+                ..md.clone()
+            }),
+            late_bound: spec.late_bound.clone(),
+            kubelet_kubeconfig: spec.kubelet_kubeconfig.clone(),
+            ..OperatingSystemConfigSpec::default()
+        };
+        if !has_tokens_later {
             let used = osm_render::late_bound_ids(&spec, Stage::Bootstrap);
             spec.late_bound.retain(|late| used.contains(&late.id));
         }

@@ -62,7 +62,7 @@ const TOKEN: &str = "%%osm-late{api/token,raw}%%";
 
 fn made(spec: &OperatingSystemConfigSpec) -> Documents {
     let values = LateValues::from([("password".to_owned(), "hunter2".to_owned())]);
-    Documents::make(spec, values, POOL, &published().key).unwrap()
+    Documents::make(spec.clone(), values, POOL, &published().key).unwrap()
 }
 
 fn entries(documents: &Documents) -> BTreeMap<String, ByteString> {

@@ -41,7 +41,12 @@ struct Kind {
 /// Requests that fail.
 pub async fn profile(progress: Progress, binaries: &Path, pools: usize) -> Result<String> {
     progress.step("recording the writes of the services for one pool");
-    let changes = [Change::Created, Change::Revision, Change::Deleted];
+    let changes = [
+        Change::Created,
+        Change::Rotated,
+        Change::Revision,
+        Change::Deleted,
+    ];
     let writes = bare::of_services(binaries, &changes).await?;
     progress.step("starting etcd and kube-apiserver");
     let plane = ControlPlane::start(Options::default()).await?;

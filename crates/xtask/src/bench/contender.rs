@@ -121,7 +121,9 @@ impl Contender {
     pub async fn start(&self, plane: &ControlPlane, replicas: usize) -> Result<Running> {
         let mut running = match self {
             Self::Services(binaries) => {
-                let installed = Installed::install(plane, installation::as_by_the_chart(), binaries).await?;
+                let mut installed =
+                    Installed::install(plane, installation::as_by_the_chart(), binaries).await?;
+                installed.environment.extend(environment_of_images());
                 Running::Services { installed, replicas }
             }
             Self::Program(program) => {
@@ -327,6 +329,15 @@ impl Running {
     }
 }
 
+/// What the images set. It decides how much memory a service keeps.
+fn environment_of_images() -> impl Iterator<Item = (String, String)> {
+    const DOCKERFILE: &str = include_str!("../../../../Dockerfile");
+    let set = DOCKERFILE.lines().filter_map(|line| line.strip_prefix("ENV "));
+    set.flat_map(str::split_whitespace)
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+}
+
 /// What a command finds in its environment.
 async fn environment(plane: &ControlPlane, directory: &Path) -> Result<BTreeMap<&'static str, String>> {
     let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
@@ -418,6 +429,12 @@ mod tests {
         for wrong in ["go", "=x", "x=", ""] {
             assert!(wrong.parse::<Comparison>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn services_run_as_in_their_images() {
+        let names: Vec<String> = environment_of_images().map(|(name, _)| name).collect();
+        assert_eq!(names, ["MALLOC_ARENA_MAX", "MALLOC_MMAP_THRESHOLD_"]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod rendering;
 mod report;
 mod scenario;
 mod secret_watch;
+mod summary;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -115,7 +116,7 @@ impl Bench {
         if self.rendering {
             let (table, measured) = rendering::table(&criterion::directory())?;
             let origin = Origin::here("cargo bench".to_owned(), measured).await?;
-            return self.show(Section::Rendering, &origin, &table);
+            return self.show(Section::Rendering, &origin, &table, &table);
         }
         let comparisons = self.comparisons()?;
         let progress = Progress::start();
@@ -155,7 +156,8 @@ impl Bench {
         let first = contenders.first().map(Contender::name).unwrap_or_default();
         let mut own = report.runs.iter().filter(|run| run.implementation == first);
         let failed = own.any(|run| !complete(&run));
-        self.show(Section::Pools, &origin, &report.markdown())?;
+        let of_page = summary::tables(&report, first);
+        self.show(Section::Pools, &origin, &report.markdown(), &of_page)?;
         ensure!(
             !failed,
             "{first} could not be measured completely: see the lines after the tables"
@@ -163,10 +165,10 @@ impl Bench {
         Ok(())
     }
 
-    fn show(&self, section: Section, origin: &Origin, tables: &str) -> Result<()> {
+    fn show(&self, section: Section, origin: &Origin, tables: &str, of_page: &str) -> Result<()> {
         println!("{origin}\n{tables}");
         if self.write {
-            page::write(section, origin, tables)
+            page::write(section, origin, of_page)
         } else {
             Ok(())
         }

@@ -130,13 +130,14 @@ struct Row {
 }
 
 /// What is compared of a change of pools.
-const FIGURES: [(&str, usize, Figure); 11] = [
+const FIGURES: [(&str, usize, Figure); 12] = [
     ("change → Secret, p50, s", 2, |phase, _| Some(phase.wait?.p50)),
     ("change → Secret, p99, s", 2, |phase, _| Some(phase.wait?.p99)),
-    ("pools per second", 1, |phase, run| {
-        let complete = phase.failure.is_none() && phase.seconds > 0.0;
-        complete.then(|| to_f64(run.pools) / phase.seconds)
+    ("longest wait ÷ p50", 2, |phase, _| {
+        let wait = phase.wait.filter(|wait| wait.p50 > 0.0)?;
+        Some(wait.max / wait.p50)
     }),
+    ("pools per second", 1, |phase, run| rate(phase, run)),
     ("CPU of kube-apiserver per pool, ms", 1, |phase, run| {
         cpu(phase, run, "kube-apiserver")
     }),
@@ -185,14 +186,19 @@ const TOTALS: [(&str, usize, Figure); 7] = [
     }),
 ];
 
-fn own(phase: &Phase) -> impl Iterator<Item = &super::meter::Used> {
+pub(super) fn rate(phase: &Phase, run: &Run) -> Option<f64> {
+    let complete = phase.failure.is_none() && phase.seconds > 0.0;
+    complete.then(|| to_f64(run.pools) / phase.seconds)
+}
+
+pub(super) fn own(phase: &Phase) -> impl Iterator<Item = &super::meter::Used> {
     let processes = phase.used.processes.iter();
     processes
         .filter(|(name, _)| !CONTROL_PLANE.contains(&name.as_str()))
         .map(|(_, used)| used)
 }
 
-fn cpu(phase: &Phase, run: &Run, process: &str) -> Option<f64> {
+pub(super) fn cpu(phase: &Phase, run: &Run, process: &str) -> Option<f64> {
     let used = phase.used.processes.get(process)?;
     Some(used.cpu_seconds * 1000.0 / to_f64(run.pools))
 }
@@ -323,12 +329,12 @@ fn quantile(waits: &[Duration], percent: usize) -> Duration {
     waits.get(rank - 1).copied().unwrap_or_default()
 }
 
-fn mebibytes(bytes: u64) -> f64 {
+pub(super) fn mebibytes(bytes: u64) -> f64 {
     to_f64(bytes) / f64::from(1 << 20)
 }
 
 #[allow(clippy::cast_precision_loss)]
-fn to_f64(number: impl TryInto<u64>) -> f64 {
+pub(super) fn to_f64(number: impl TryInto<u64>) -> f64 {
     number.try_into().unwrap_or_default() as f64
 }
 

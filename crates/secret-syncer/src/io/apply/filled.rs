@@ -1,5 +1,7 @@
 //! Documents with their tokens, and the Secrets that hold them.
 
+use std::borrow::Cow;
+
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::io::apply::objects;
@@ -11,14 +13,14 @@ use crate::plan::adoption::WellKnown;
 use crate::plan::steps::Publish;
 
 /// Documents with the tokens that they are written with.
-pub struct Filled {
-    pub documents: Documents,
+pub struct Filled<'a> {
+    pub documents: Cow<'a, Documents>,
     pub tokens: Tokens,
     /// Value of the annotation [`osm_api::names::BOUND_TO`].
     pub bound_to: String,
 }
 
-impl Filled {
+impl Filled<'_> {
     /// A Secret with the annotations that later decisions rest on, sealed together with its only data entry.
     pub fn secret(
         &self,

@@ -82,7 +82,7 @@ pub async fn fill(
     gathered: &Gathered,
     publish: &Publish,
     existing: &SecretView,
-    filled: &Filled,
+    filled: &Filled<'_>,
     keep_until: Timestamp,
 ) -> Result<(), ApplyError> {
     let kubeconfig = filled.documents.kubeconfig(&filled.tokens)?;

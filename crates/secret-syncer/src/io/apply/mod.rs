@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use osm_api::OperatingSystemConfig;
 use osm_api::condition::Verdict;
-use osm_api::config::Published;
+use osm_api::config::{Published, Rendered};
 use osm_runtime::queue::Priority;
 use osm_runtime::request::failed;
 use osm_runtime::{RequestError, read};
@@ -49,9 +49,17 @@ async fn live_config(syncer: &Syncer, name: &str) -> Result<LiveConfig, RequestE
     let found = read::get(
         &api,
         name,
-        |config: OperatingSystemConfig| LiveConfig {
-            view: Box::new(ConfigView::of(config.clone())),
-            object: Some(Box::new(config)),
+        |mut config: OperatingSystemConfig| {
+            // The view needs no documents, so they are not copied for it.
+            let documents = rendered(&mut config).map(Rendered::take_documents);
+            let view = Box::new(ConfigView::of(config.clone()));
+            if let (Some(rendered), Some(documents)) = (rendered(&mut config), documents) {
+                (rendered.bootstrap, rendered.provisioning) = documents;
+            }
+            LiveConfig {
+                view,
+                object: Some(Box::new(config)),
+            }
         },
         |config| LiveConfig {
             view: Box::new(ConfigView::unreadable(config)),
@@ -63,6 +71,10 @@ async fn live_config(syncer: &Syncer, name: &str) -> Result<LiveConfig, RequestE
     };
     syncer.saw_config(ConfigView::clone(&found.view));
     Ok(found)
+}
+
+fn rendered(config: &mut OperatingSystemConfig) -> Option<&mut Rendered> {
+    config.status.as_mut()?.rendered.as_mut()
 }
 
 /// What was done, for the report.

@@ -23,16 +23,32 @@ use crate::plan::steps::{DocumentStep, Publish};
 
 const WHAT: &str = "the provisioning Secret";
 
+/// What [`provide`] has to do.
+///
 /// # Errors
-/// Requests that failed; [`ApplyError::ForeignSecret`] where the name is taken.
-pub async fn provide(
-    syncer: &Syncer,
+/// [`ApplyError::TooManyDocuments`] where the pool may not have another one.
+pub fn step(
     gathered: &Gathered,
     publish: &Publish,
     documents: &Documents,
     promise: &Promise,
-) -> Result<SecretView, ApplyError> {
+) -> Result<DocumentStep, ApplyError> {
     match retention::provide(&gathered.existing, documents, promise.keep_until) {
+        DocumentStep::Create if !publish.has_room => Err(ApplyError::TooManyDocuments),
+        step => Ok(step),
+    }
+}
+
+/// # Errors
+/// Requests that failed; [`ApplyError::ForeignSecret`] where the name is taken.
+pub async fn provide(
+    syncer: &Syncer,
+    publish: &Publish,
+    step: DocumentStep,
+    documents: &Documents,
+    promise: &Promise,
+) -> Result<SecretView, ApplyError> {
+    match step {
         DocumentStep::Extend { secret, keep_until } => {
             extend(syncer, publish, &secret, keep_until, promise).await
         }
@@ -40,7 +56,6 @@ pub async fn provide(
             teardown::secret(syncer, &secret).await?;
             create(syncer, publish, documents, promise).await
         }
-        DocumentStep::Create if !publish.has_room => Err(ApplyError::TooManyDocuments),
         DocumentStep::Create => create(syncer, publish, documents, promise).await,
     }
 }

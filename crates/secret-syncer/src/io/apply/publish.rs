@@ -1,4 +1,6 @@
-//! Publishes a pool, in an order in which no object ever refers to one that does not exist yet.
+//! Publishes a pool, in an order in which nothing that a machine reads ever refers to what does not exist yet.
+
+use std::borrow::Cow;
 
 use osm_api::config::Published;
 use osm_api::{content, names};
@@ -31,10 +33,15 @@ pub async fn publish(
     gathered: &Gathered,
     publish: &Publish,
 ) -> Result<Option<Published>, ApplyError> {
-    if publish.confirm_worker {
-        clients::confirm(&syncer.clients.cluster.worker, &gathered.clusters.worker).await?;
-    }
-    let LiveConfig { view, object } = live_config(syncer, &gathered.name).await?;
+    let worker = async {
+        match publish.confirm_worker {
+            true => clients::confirm(&syncer.clients.cluster.worker, &gathered.clusters.worker).await,
+            false => Ok(()),
+        }
+    };
+    let (confirmed, config) = tokio::join!(worker, live_config(syncer, &gathered.name));
+    confirmed?;
+    let LiveConfig { view, object } = config?;
     confirm(publish, &view)?;
     let (pool, key) = (&gathered.pool, &gathered.key);
     let documents = match &publish.content {
@@ -48,7 +55,7 @@ pub async fn publish(
                 let altered = |memory: &mut PoolMemory| memory.altered = Some(view.resource_version.clone());
                 syncer.memory.edit(&gathered.name, altered);
             }
-            Documents::make(&content?, values.clone(), pool, key)?
+            Documents::make(content?, values.clone(), pool, key)?
         }
         Content::Published(published) => Documents::published(&published.document, pool, key)?,
     };
@@ -88,13 +95,10 @@ async fn write(
     documents: &Documents,
 ) -> Result<Published, ApplyError> {
     provisioning::label_again(syncer, &publish.ownership, &publish.out_of_sight).await?;
-    let accounts = Accounts {
-        joins_by: identity::node_account(syncer, &publish.kubelets_join_by).await?,
-        account: identity::account(syncer, publish).await?,
-    };
+    let joins_by = identity::node_account(syncer, &publish.kubelets_join_by).await?;
     let ready = match &publish.kubeconfig {
-        None => document_first(syncer, gathered, publish, documents, &accounts).await?,
-        Some(secret) => tokens_first(syncer, gathered, publish, documents, &accounts, secret).await?,
+        None => document_first(syncer, gathered, publish, documents, &joins_by).await?,
+        Some(secret) => tokens_first(syncer, gathered, publish, documents, &joins_by, secret).await?,
     };
     let Filled {
         documents, tokens, ..
@@ -133,40 +137,43 @@ async fn write(
     Ok(publish.result(documents, tokens))
 }
 
-/// What tokens are issued for.
-struct Accounts {
-    /// uid of the pool's ServiceAccount.
-    account: String,
-    /// What the kubelets' token rests on.
-    joins_by: String,
-}
-
-/// The tokens are bound to the provisioning Secret.
-async fn document_first(
+/// The tokens are bound to the provisioning Secret. `joins_by`: what the kubelets' token rests on.
+///
+/// Requests that don't need each other's answers are sent together. The API server compares each new Role and RoleBinding with the rights of
+/// secret-syncer. It lists bindings for that from a cache, which it brings up to date at most every 100 ms. So the RoleBinding takes that
+/// long after its Role, and tokens are issued meanwhile.
+async fn document_first<'a>(
     syncer: &Syncer,
     gathered: &Gathered,
     publish: &Publish,
-    documents: &Documents,
-    accounts: &Accounts,
-) -> Result<Filled, ApplyError> {
+    documents: &'a Documents,
+    joins_by: &str,
+) -> Result<Filled<'a>, ApplyError> {
     let promise = Promise {
         keep_until: publish.keep_until,
         bound_to: None,
     };
-    let document = provisioning::provide(syncer, gathered, publish, documents, &promise).await?;
+    let step = provisioning::step(gathered, publish, documents, &promise)?;
+    let before = gathered.existing.role.as_deref();
+    // Its name is known before it exists.
+    let opened = retention::opened(&publish.kept, &[&documents.provisioning_secret]);
+    let (account, document, role) = tokio::join!(
+        identity::account(syncer, publish),
+        provisioning::provide(syncer, publish, step, documents, &promise),
+        identity::role(syncer, before, publish, &opened),
+    );
+    let (account, document, role) = (account?, document?, role?);
     let Meta { name, uid, .. } = &document.meta;
-    let role = gathered.existing.role.as_deref();
-    let opened = retention::opened(&publish.kept, &[name]);
-    let role = identity::role(syncer, role, publish, &opened).await?;
-    let tokens = tokens::issue(syncer, gathered, publish, (name, uid)).await?;
-    // Some time after its Role: the API server compares the Role with our rights, and looks again only after 100 ms if it has not seen the
-    // Role yet.
-    let is_bound = identity::binding(syncer, publish).await?;
+    let (tokens, is_bound) = tokio::join!(
+        tokens::issue(syncer, gathered, publish, (name, uid)),
+        identity::binding(syncer, publish),
+    );
+    let (tokens, is_bound) = (tokens?, is_bound?);
     let is_as_written = is_bound && retention::opens(role.as_ref(), &opened);
     tokens::check(syncer, publish, &tokens, name, is_as_written).await?;
-    let bound_to = bound_to(Some(&accounts.account), Some(&accounts.joins_by), Some(uid));
+    let bound_to = bound_to(Some(&account), Some(joins_by), Some(uid));
     Ok(Filled {
-        documents: documents.clone(),
+        documents: Cow::Borrowed(documents),
         tokens,
         bound_to: bound_to.unwrap_or_default(),
     })
@@ -175,15 +182,15 @@ async fn document_first(
 /// The tokens are bound to the kubeconfig Secret, because the provisioning document depends on them.
 ///
 /// Tokens are checked before a document contains them. Otherwise each attempt of a lasting failure would leave a document.
-async fn tokens_first(
+async fn tokens_first<'a>(
     syncer: &Syncer,
     gathered: &Gathered,
     publish: &Publish,
-    documents: &Documents,
-    accounts: &Accounts,
+    documents: &'a Documents,
+    joins_by: &str,
     secret: &KubeconfigSecret,
-) -> Result<Filled, ApplyError> {
-    let Accounts { account, joins_by } = accounts;
+) -> Result<Filled<'a>, ApplyError> {
+    let account = &identity::account(syncer, publish).await?;
     let existing = kubeconfig_secret::provide(syncer, gathered, publish, secret).await?;
     let bound = existing.meta.uid.clone();
     let before = gathered.existing.role.as_deref();
@@ -193,7 +200,7 @@ async fn tokens_first(
     let bound_to = bound_to(Some(account), Some(joins_by), Some(&bound)).unwrap_or_default();
     let tokens = kubeconfig_secret::tokens(syncer, gathered, publish, &existing, &bound_to).await?;
     let mut filled = Filled {
-        documents: documents.with_tokens(&tokens, &gathered.pool, &gathered.key)?,
+        documents: Cow::Owned(documents.with_tokens(&tokens, &gathered.pool, &gathered.key)?),
         tokens,
         bound_to,
     };
@@ -203,7 +210,8 @@ async fn tokens_first(
         keep_until: retention::kept_until_expiry(filled.tokens.expires),
         bound_to: Some(filled.bound_to.clone()),
     };
-    let document = provisioning::provide(syncer, gathered, publish, &filled.documents, &promise).await?;
+    let step = provisioning::step(gathered, publish, &filled.documents, &promise)?;
+    let document = provisioning::provide(syncer, publish, step, &filled.documents, &promise).await?;
     let Meta { name, uid, .. } = &document.meta;
     let opened = retention::opened(&publish.kept, &[&secret.name, name]);
     let role = identity::role(syncer, widened.as_ref().or(before), publish, &opened).await?;
