@@ -1,13 +1,23 @@
 //! What the watches of this controller show, reduced to what decisions need.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use osm_api::cluster_endpoint::Discovered;
 use osm_runtime::cache::Cache;
 use parking_lot::Mutex;
 
+use crate::pool_settings::Document;
 use crate::view::{ConfigView, PoolView, ProfileView};
+
+/// Bytes of pools and of their settings that are kept. Further ones are read when they are needed.
+const POOL_BYTES: usize = 24 * 1024 * 1024;
+
+/// Bytes of accepted profiles that are kept, of all namespaces together.
+const PROFILE_BYTES: usize = 24 * 1024 * 1024;
+
+/// Bytes of settings documents in ConfigMaps that are kept, for each namespace of pools.
+pub const SETTINGS_BYTES: usize = 8 * 1024 * 1024;
 
 pub struct Caches {
     /// MachineDeployments of the whole cluster, grouped by the name of the config that they claim.
@@ -17,38 +27,27 @@ pub struct Caches {
     /// OperatingSystemConfigs of the installation's namespace.
     pub configs: Arc<Cache<ConfigView>>,
     /// Settings documents of the ConfigMaps that pools name, by namespace. A namespace is watched from the first time that a pool in it names one.
-    pub pool_settings: Mutex<BTreeMap<String, Arc<Cache<Option<String>>>>>,
+    pub pool_settings: Mutex<BTreeMap<String, Arc<Cache<Document>>>>,
     pub cluster_info: Arc<Cache<Discovered>>,
     pub endpoint_slices: Arc<Cache<Discovered>>,
 }
 
 impl Caches {
     /// Empty caches for profiles of these namespaces.
-    pub fn new<'a>(namespaces: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn new(namespaces: &[&str]) -> Self {
+        let bytes = PROFILE_BYTES / namespaces.len().max(1);
         let profiles = namespaces
-            .into_iter()
-            .map(|namespace| (namespace.to_owned(), Arc::default()));
+            .iter()
+            .map(|namespace| ((*namespace).to_owned(), Arc::new(Cache::default().within(bytes))));
+        let pools = Cache::grouped(|pool: &PoolView| Some(pool.pool_ref.config_name()));
         Self {
-            pools: Arc::new(Cache::grouped(|pool: &PoolView| {
-                Some(pool.pool_ref.config_name())
-            })),
+            pools: Arc::new(pools.within(POOL_BYTES)),
             profiles: profiles.collect(),
             configs: Arc::default(),
             pool_settings: Mutex::default(),
             cluster_info: Arc::default(),
             endpoint_slices: Arc::default(),
         }
-    }
-
-    /// Digests of all accepted profiles.
-    pub fn accepted_digests(&self) -> HashSet<String> {
-        let profiles = self
-            .profiles
-            .values()
-            .flat_map(|cache| cache.select(|view| view.accepted.is_some()));
-        profiles
-            .filter_map(|view| Some(view.accepted.as_ref()?.digest.clone()))
-            .collect()
     }
 
     /// The configs whose content has a record of the API server's address.

@@ -1,10 +1,10 @@
 //! Compiled profiles. Parsing is nearly all of the cost of rendering, so each content is parsed once.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use osm_api::profile::AcceptedProfile;
 use osm_render::{Profile, ProfileError};
+use osm_runtime::weight;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
@@ -15,11 +15,21 @@ pub type Compiled = Result<Arc<Profile>, ProfileError>;
 
 type Compile = fn(&AcceptedProfile) -> Compiled;
 
+/// Compiled profiles are kept for contents of so many bytes together, but at least one. Compiled, they take a multiple of that.
+const MAX_BYTES: usize = 4 * 1024 * 1024;
+
 /// Shared by all reconciles.
 pub struct CompiledProfiles {
     compile: Compile,
-    /// By digest of the content.
-    profiles: Mutex<HashMap<String, Arc<OnceCell<Compiled>>>>,
+    /// The one that was used last is at the end.
+    profiles: Mutex<Vec<Slot>>,
+}
+
+/// A content that is compiled once.
+struct Slot {
+    digest: String,
+    bytes: usize,
+    profile: Arc<OnceCell<Compiled>>,
 }
 
 impl Default for CompiledProfiles {
@@ -36,15 +46,9 @@ impl CompiledProfiles {
         }
     }
 
-    /// Compiles an accepted profile in a thread of `planning`, or waits for the reconcile that does. A new content drops the profiles
-    /// that are not among those `in_use` (by digest).
-    pub async fn get(
-        &self,
-        planning: &Planning,
-        accepted: &AcceptedProfile,
-        in_use: impl FnOnce() -> HashSet<String>,
-    ) -> Compiled {
-        let profile = self.slot(&accepted.digest, in_use);
+    /// Compiles an accepted profile in a thread of `planning`, or waits for the reconcile that does.
+    pub async fn get(&self, planning: &Planning, accepted: &AcceptedProfile) -> Compiled {
+        let profile = self.slot(accepted, MAX_BYTES);
         let compile = async || {
             let (compile, accepted) = (self.compile, accepted.clone());
             planning.run(&Arc::default(), move || compile(&accepted)).await
@@ -52,14 +56,34 @@ impl CompiledProfiles {
         profile.get_or_init(compile).await.clone()
     }
 
-    fn slot(&self, digest: &str, in_use: impl FnOnce() -> HashSet<String>) -> Arc<OnceCell<Compiled>> {
-        if let Some(profile) = self.profiles.lock().get(digest) {
-            return profile.clone();
-        }
-        let in_use = in_use();
+    /// Drops those that were not used for the longest time where there are more than `most` bytes.
+    fn slot(&self, accepted: &AcceptedProfile, most: usize) -> Arc<OnceCell<Compiled>> {
         let mut profiles = self.profiles.lock();
-        profiles.retain(|digest, _| in_use.contains(digest));
-        profiles.entry(digest.to_owned()).or_default().clone()
+        let known = profiles.iter().position(|slot| slot.digest == accepted.digest);
+        let slot = match known {
+            Some(known) => profiles.remove(known),
+            None => Slot {
+                digest: accepted.digest.clone(),
+                bytes: weight::of_json(accepted),
+                profile: Arc::default(),
+            },
+        };
+        let mut left = most.saturating_sub(slot.bytes);
+        let mut kept = Vec::new();
+        for slot in profiles.drain(..).rev() {
+            match left.checked_sub(slot.bytes) {
+                Some(rest) => {
+                    left = rest;
+                    kept.push(slot);
+                }
+                None => break,
+            }
+        }
+        kept.reverse();
+        let profile = slot.profile.clone();
+        kept.push(slot);
+        *profiles = kept;
+        profile
     }
 }
 
@@ -85,26 +109,35 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_content_is_compiled_once_and_again_after_it_was_dropped() {
+    async fn each_content_is_compiled_once() {
         static COMPILED: AtomicUsize = AtomicUsize::new(0);
         let profiles = CompiledProfiles::with(|_| {
             COMPILED.fetch_add(1, Ordering::SeqCst);
             refused()
         });
-        for (digest, in_use, compiled) in [
-            ("a", "a", 1),
-            ("a", "a", 1),
-            ("b", "a", 2),
-            ("a", "b", 2),
-            ("c", "b", 3),
-            ("a", "c", 4),
-        ] {
-            let _ = profiles
-                .get(&Planning::default(), &accepted(digest), || {
-                    HashSet::from([in_use.to_owned()])
-                })
-                .await;
+        for (digest, compiled) in [("a", 1), ("a", 1), ("b", 2), ("a", 2)] {
+            let _ = profiles.get(&Planning::default(), &accepted(digest)).await;
             assert_eq!(COMPILED.load(Ordering::SeqCst), compiled, "{digest}");
+        }
+    }
+
+    #[test]
+    fn those_that_were_used_last_are_kept_within_bytes() {
+        let profiles = CompiledProfiles::default();
+        let bytes = weight::of_json(&accepted("a"));
+        let kept = |used: &str, most: usize| {
+            let _ = profiles.slot(&accepted(used), most);
+            let all = profiles.profiles.lock();
+            all.iter().map(|slot| slot.digest.clone()).collect::<String>()
+        };
+        for (used, most, wanted) in [
+            ("a", 2, "a"),
+            ("b", 2, "ab"),
+            ("a", 2, "ba"),
+            ("c", 2, "ac"),
+            ("d", 0, "d"),
+        ] {
+            assert_eq!(kept(used, most * bytes), wanted, "{used}");
         }
     }
 
@@ -119,10 +152,7 @@ mod tests {
         }));
         let get = |profiles: Arc<CompiledProfiles>| async move {
             let planning = Planning::default();
-            profiles
-                .get(&planning, &accepted("a"), HashSet::new)
-                .await
-                .map(drop)
+            profiles.get(&planning, &accepted("a")).await.map(drop)
         };
         let reconciles = [tokio::spawn(get(profiles.clone())), tokio::spawn(get(profiles))];
         let other = tokio::spawn(async {

@@ -13,7 +13,7 @@ use osm_api::{MachineDeployment, PoolRef, Reason};
 use osm_runtime::cache::{Cache, Version};
 use osm_runtime::error::Failure as _;
 use osm_runtime::request::failed;
-use osm_runtime::{RequestError, read, status};
+use osm_runtime::{RequestError, read};
 use tokio::time::Instant;
 
 use crate::compiled::Compiled;
@@ -135,6 +135,11 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError>
     let full_at = state.full_at().filter(|_| config.is_none());
     let settings_refused = installation.as_ref().and_then(|current| current.refused.clone());
     // Nothing is rendered for a pool that is not served, so nothing is read for it.
+    if let Some(owner) = claimants.first_mut().filter(|owner| serves(owner))
+        && full_at.is_none()
+    {
+        read_whole(state, owner).await?;
+    }
     let rendered = claimants.first().filter(|owner| serves(owner));
     let settings = match (installation, rendered) {
         (None, _) => SettingsLookup::Missing,
@@ -211,19 +216,36 @@ async fn catch_up(
     if number(&known.revision) <= number(&owner.revision) {
         return Ok(());
     }
-    let pools = api(state, &known.pool);
-    let live = read::get(
-        &pools,
-        &known.pool.name,
-        |md| PoolView::of(&md),
-        PoolView::unreadable,
-    )
-    .await;
-    let live = live.map_err(failed("reading the MachineDeployment"))?;
-    if let Some(live) = live.filter(|live| live.pool_ref.uid == known.pool.uid) {
+    if let Some((_, live)) = live(state, &known.pool).await? {
         *owner = Arc::new(live);
     }
     Ok(())
+}
+
+/// Reads the owner from the API server where the cache had no room for the whole of it.
+async fn read_whole(state: &State, owner: &mut Arc<PoolView>) -> Result<(), RequestError> {
+    if owner.is_reduced {
+        let (_, live) = live(state, &owner.pool_ref)
+            .await?
+            .ok_or(RequestError::Conflict {
+                what: "the MachineDeployment",
+            })?;
+        *owner = Arc::new(live);
+    }
+    Ok(())
+}
+
+/// The MachineDeployment as it is now. `None`: it is gone.
+async fn live(state: &State, pool: &PoolRef) -> Result<Option<(Version, PoolView)>, RequestError> {
+    let pools = api(state, pool);
+    let found = read::get(
+        &pools,
+        &pool.name,
+        |md: MachineDeployment| (Version::of(&md.metadata), PoolView::of(&md)),
+        |md| (Version::of(&md.metadata), PoolView::unreadable(md)),
+    );
+    let found = found.await.map_err(failed("reading the MachineDeployment"))?;
+    Ok(found.filter(|(_, live)| live.pool_ref.uid == pool.uid))
 }
 
 fn api(state: &State, pool: &PoolRef) -> Api<MachineDeployment> {
@@ -257,11 +279,15 @@ async fn presence(
     {
         return Ok(PoolPresence::OtherCluster);
     }
-    let live = status::live(&api(state, pool), &pool.name).await;
-    match live.map_err(failed("reading the MachineDeployment"))? {
-        Some(live) if live.metadata.uid.as_ref() == Some(&pool.uid) => Ok(PoolPresence::NotWatchedYet),
-        _ => Ok(PoolPresence::Gone),
+    let Some((version, live)) = live(state, pool).await? else {
+        return Ok(PoolPresence::Gone);
+    };
+    // The watch may have had no room for it before it knew that the pool has a config. From now on it is known.
+    let key = format!("{}/{}", pool.namespace, pool.name);
+    if state.caches.pools.wrote(&key, version, live).is_some() {
+        state.queue.add(pool.config_name());
     }
+    Ok(PoolPresence::NotWatchedYet)
 }
 
 async fn profile(
@@ -288,15 +314,21 @@ async fn profile(
         .max(recent)
         .filter(|_| seen.is_some() && is_listed)
         .unwrap_or(since);
+    let mut live = None;
     if owner.has_new_revision(config) || !is_listed {
-        match refresh(state, profiles, (&namespace, &name), since).await {
+        live = match refresh(state, profiles, (&namespace, &name), since).await {
             Err(error) if !is_listed && error.reason() == Reason::Forbidden => {
                 return Ok(ProfileLookup::Forbidden { namespace });
             }
             refreshed => refreshed?,
-        }
+        };
     }
-    let Some(view) = profiles.get(&format!("{namespace}/{name}")) else {
+    let mut view = live.or_else(|| profiles.get(&format!("{namespace}/{name}")));
+    if view.as_ref().is_some_and(|view| view.is_reduced) {
+        let found = live_profile(state, (&namespace, &name)).await?;
+        view = found.map(|(_, view)| Arc::new(view));
+    }
+    let Some(view) = view else {
         return Ok(ProfileLookup::Missing { namespace, name });
     };
     let accepted = match &view.accepted {
@@ -316,42 +348,55 @@ async fn profile(
 /// A read of a profile that began this long ago can serve further pools.
 const RECENT: Duration = Duration::from_secs(5);
 
-/// Reads the profile from the API server, unless another reconcile has begun to read it after `since`.
+/// Reads the profile from the API server, unless another reconcile has begun to read it after `since`. Returns it if the cache had no room
+/// for the whole of it.
 async fn refresh(
     state: &State,
     profiles: &Cache<ProfileView>,
     (namespace, name): (&str, &str),
     since: Instant,
-) -> Result<(), RequestError> {
-    const WHAT: &str = "reading the profile";
+) -> Result<Option<Arc<ProfileView>>, RequestError> {
     let last_read = state.memory.last_read(&format!("{namespace}/{name}"));
     let mut last_read = last_read.lock().await;
     if last_read.is_some_and(|began| began >= since) {
-        return Ok(());
+        return Ok(None);
     }
     let began = Instant::now();
-    let api: Api<OperatingSystemProfile> =
-        Api::namespaced(state.cluster.management.client.clone(), namespace);
     let key = format!("{namespace}/{name}");
-    // It is large, and nearly always as the watch has shown it, which its metadata tell.
-    let live = api.get_metadata_opt(name).await.map_err(failed(WHAT))?;
+    let mut read = None;
+    // A profile is large, and nearly always as the watch has shown it. Its metadata show whether it is. The watch reports deletions.
     let is_shown = |live: &PartialObjectMeta<_>| profiles.has(&key, &Version::of(&live.metadata));
-    if live.is_some_and(|live| !is_shown(&live)) {
-        let found = read::get(
-            &api,
-            name,
-            |profile| (Version::of(&profile.metadata), ProfileView::of(profile)),
-            |profile| (Version::of(&profile.metadata), ProfileView::unreadable(profile)),
-        );
-        // The watch reports deletions.
-        if let Some((version, view)) = found.await.map_err(failed(WHAT))?
-            && profiles.wrote(&key, version, view).is_some()
-        {
+    let live = profiles_of(state, namespace).get_metadata_opt(name).await;
+    let live = live.map_err(failed("reading the profile"))?;
+    if live.is_some_and(|live| !is_shown(&live))
+        && let Some((version, view)) = live_profile(state, (namespace, name)).await?
+    {
+        let is_reduced = profiles.get(&key).is_some_and(|kept| kept.is_reduced);
+        read = is_reduced.then(|| Arc::new(view.clone()));
+        if profiles.wrote(&key, version, view).is_some() {
             state.wake_users_of(&key);
         }
     }
     *last_read = Some(began);
-    Ok(())
+    Ok(read)
+}
+
+fn profiles_of(state: &State, namespace: &str) -> Api<OperatingSystemProfile> {
+    Api::namespaced(state.cluster.management.client.clone(), namespace)
+}
+
+/// The profile as it is now.
+async fn live_profile(
+    state: &State,
+    (namespace, name): (&str, &str),
+) -> Result<Option<(Version, ProfileView)>, RequestError> {
+    let found = read::get(
+        &profiles_of(state, namespace),
+        name,
+        |profile| (Version::of(&profile.metadata), ProfileView::of(profile)),
+        |profile| (Version::of(&profile.metadata), ProfileView::unreadable(profile)),
+    );
+    found.await.map_err(failed("reading the profile"))
 }
 
 #[cfg(test)]

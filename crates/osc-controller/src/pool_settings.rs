@@ -8,12 +8,13 @@ use kube::{Api, ResourceExt};
 use osm_api::names::{SETTINGS, SETTINGS_KEY};
 use osm_api::pool_settings::{PoolSettings, PoolSettingsError};
 use osm_api::{Reason, digest};
-use osm_runtime::cache::{Cache, Version};
+use osm_runtime::cache::{Cache, Reduce, Version};
 use osm_runtime::request::failed;
 use osm_runtime::settings::Current;
 use osm_runtime::watch::Watch;
 use osm_runtime::{RequestError, read};
 
+use crate::caches::SETTINGS_BYTES;
 use crate::state::State;
 use crate::view::PoolView;
 
@@ -59,6 +60,29 @@ impl SettingsProblem {
     }
 }
 
+/// A settings document in a ConfigMap.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Document {
+    /// The ConfigMap does not have the key.
+    Missing,
+    Text(String),
+    /// There is one, which has to be read from the API server.
+    Reduced,
+}
+
+impl Reduce for Document {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Missing | Self::Reduced => 0,
+        }
+    }
+
+    fn reduced(self) -> Self {
+        Self::Reduced
+    }
+}
+
 /// Looks up the settings for a pool. It sends a request only for a ConfigMap that its watch has not shown yet.
 ///
 /// # Errors
@@ -90,8 +114,10 @@ pub async fn lookup(
         }
         let map = format!("{namespace}/{name}");
         document = match config_map(state, namespace, name).await? {
-            Some(Some(document)) => Some(document),
-            Some(None) => return Ok(SettingsLookup::Refused(SettingsProblem::KeyMissing(map))),
+            Some(Document::Text(document)) => Some(document),
+            Some(Document::Missing | Document::Reduced) => {
+                return Ok(SettingsLookup::Refused(SettingsProblem::KeyMissing(map)));
+            }
             None => return Ok(SettingsLookup::Refused(SettingsProblem::MapMissing(map))),
         };
     }
@@ -111,16 +137,14 @@ pub async fn lookup(
     )
 }
 
-/// The document of a ConfigMap; the outer `None` means that there is no ConfigMap.
-async fn config_map(
-    state: &State,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<Option<String>>, RequestError> {
+/// The document of a ConfigMap, which is not reduced; `None`: there is no ConfigMap.
+async fn config_map(state: &State, namespace: &str, name: &str) -> Result<Option<Document>, RequestError> {
     // Before the read, so that the watch shows every change after it.
     let shown = watched(state, namespace);
     let key = format!("{namespace}/{name}");
-    if let Some(document) = shown.get(&key) {
+    if let Some(document) = shown.get(&key)
+        && *document != Document::Reduced
+    {
         return Ok(Some((*document).clone()));
     }
     let maps: Api<ConfigMap> = Api::namespaced(state.cluster.worker.client.clone(), namespace);
@@ -128,7 +152,7 @@ async fn config_map(
         &maps,
         name,
         |map| (Version::of(&map.metadata), document(map)),
-        |unreadable| (Version::of(&unreadable.metadata), None),
+        |unreadable| (Version::of(&unreadable.metadata), Document::Missing),
     );
     let found = found
         .await
@@ -142,13 +166,13 @@ async fn config_map(
 
 /// What the watch of a namespace's ConfigMaps shows. It keeps only those that a pool names. The namespaces are those of
 /// `--pool-settings-namespaces`.
-fn watched(state: &State, namespace: &str) -> Arc<Cache<Option<String>>> {
+fn watched(state: &State, namespace: &str) -> Arc<Cache<Document>> {
     // Held until the watch is there, so that two workers do not start two.
     let mut all = state.caches.pool_settings.lock();
     if let Some(shown) = all.get(namespace) {
         return shown.clone();
     }
-    let shown = Arc::default();
+    let shown = Arc::new(Cache::default().within(SETTINGS_BYTES));
     all.insert(namespace.to_owned(), Arc::clone(&shown));
     let (namer, waker) = (state.clone(), state.clone());
     Watch::each_namespace(&state.cluster.worker, namespace, "pool-settings")
@@ -187,6 +211,7 @@ pub fn forget(state: &State, before: &PoolView) {
     }
 }
 
-fn document(map: ConfigMap) -> Option<String> {
-    map.data.and_then(|mut data| data.remove(SETTINGS_KEY))
+fn document(map: ConfigMap) -> Document {
+    let text = map.data.and_then(|mut data| data.remove(SETTINGS_KEY));
+    text.map_or(Document::Missing, Document::Text)
 }

@@ -66,7 +66,7 @@ impl State {
         Ok(Self(Arc::new(Inner {
             cluster: cluster.clone(),
             queue: Arc::new(Queue::new(&process.environment)),
-            caches: Caches::new(cluster.installation.namespaces_of_profiles()),
+            caches: Caches::new(&cluster.installation.namespaces_of_profiles()),
             memory: Memory::default(),
             conditions: ConditionGauge::new(&process.metrics),
             sizes: Sizes::new(&process.metrics)?,
@@ -138,6 +138,15 @@ impl Inner {
         self.wake_for_room();
     }
 
+    /// Whether a config was rendered for this pool.
+    pub fn has_config(&self, pool: &PoolView) -> bool {
+        let config = self
+            .caches
+            .configs
+            .get(&self.config_key(&pool.pool_ref.config_name()));
+        config.is_some_and(|config| config.pool_uid() == Some(pool.pool_ref.uid.as_str()))
+    }
+
     /// The largest number of configs, if there are as many. Replicas that create configs at the same moment can exceed it by what they
     /// create until their watches show it to each other.
     pub fn full_at(&self) -> Option<u32> {
@@ -204,10 +213,7 @@ impl Inner {
     }
 
     pub async fn compiled(&self, accepted: &AcceptedProfile) -> Compiled {
-        self.memory
-            .compiled
-            .get(&self.planning, accepted, || self.caches.accepted_digests())
-            .await
+        self.memory.compiled.get(&self.planning, accepted).await
     }
 
     /// A MachineDeployment that had no config of its own has one now, or is gone.

@@ -13,8 +13,11 @@ use osm_api::pool_settings::PoolSettings;
 use osm_api::profile::{
     AcceptedProfile, CloudProvider, OperatingSystemProfile, OperatingSystemProfileStatus,
 };
+use osm_api::provider_spec::ConfigVar;
 use osm_api::{MachineDeployment, Pool, PoolRef, Reason, condition, names, pool};
+use osm_runtime::cache::Reduce;
 use osm_runtime::object::Unreadable;
+use osm_runtime::weight;
 use serde::de::IgnoredAny;
 
 /// An OperatingSystemConfig without its documents.
@@ -168,6 +171,22 @@ pub struct ProfileView {
     pub accepted: Option<AcceptedProfile>,
     /// Why the newest generation is not accepted.
     pub refusal: Option<String>,
+    /// `accepted` was left out, and has to be read from the API server.
+    pub is_reduced: bool,
+}
+
+impl Reduce for ProfileView {
+    fn bytes(&self) -> usize {
+        self.accepted.as_ref().map_or(0, weight::of_json)
+    }
+
+    fn reduced(self) -> Self {
+        Self {
+            accepted: None,
+            is_reduced: true,
+            ..self
+        }
+    }
 }
 
 impl ProfileView {
@@ -194,6 +213,7 @@ impl ProfileView {
             judged: status.observed_generation.unwrap_or(0),
             accepted: status.accepted,
             refusal,
+            is_reduced: false,
         }
     }
 }
@@ -211,8 +231,9 @@ pub struct PoolView {
     pub revision: Option<String>,
     /// SHA-256 of `spec.template`.
     pub template_digest: String,
-    /// Profile that the annotations name: namespace, name.
-    pub named_profile: (Option<String>, Option<String>),
+    /// Namespace and name of the profile: those that the annotations name, else the name of the default for its operating system and
+    /// provisioning utility.
+    pub wanted_profile: (Option<String>, Option<String>),
     /// Text of the annotation with the pool's settings.
     pub settings: Option<String>,
     /// Name of the ConfigMap that those settings name, in the namespace of the pool.
@@ -221,7 +242,42 @@ pub struct PoolView {
     pub cloud_provider: Option<CloudProvider>,
     pub pool: Result<Pool, PoolError>,
     pub deleted_with_go_finalizer: Option<DeletedWithGoFinalizer>,
+    /// `pool` and `settings` were left out, and have to be read from the API server.
+    pub is_reduced: bool,
 }
+
+impl Reduce for PoolView {
+    fn bytes(&self) -> usize {
+        let subscription = self.pool.as_ref().map_or(0, |pool| {
+            let os = &pool.os;
+            let texts = [
+                &os.rhel_subscription_manager_user,
+                &os.rhel_subscription_manager_password,
+                &os.rhel_organization_name,
+                &os.rhel_activation_key,
+            ];
+            let length = |text: &ConfigVar| match text {
+                ConfigVar::Text(text) => text.len(),
+                _ => 0,
+            };
+            texts.into_iter().map(length).sum()
+        });
+        let settings = self.settings.as_ref().map_or(0, String::len);
+        weight::of_debug(&self.pool) + subscription + settings
+    }
+
+    fn reduced(self) -> Self {
+        Self {
+            pool: Err(PoolError::Unreadable("it is read when it is needed".to_owned())),
+            settings: None,
+            is_reduced: true,
+            ..self
+        }
+    }
+}
+
+/// The longest revision. machine-controller counts.
+const LONGEST_REVISION: usize = 63;
 
 /// A MachineDeployment that is being deleted, and has the finalizer of the Go implementation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,7 +289,31 @@ pub struct DeletedWithGoFinalizer {
 
 impl PoolView {
     pub fn of(md: &MachineDeployment) -> Self {
-        let annotation = |name| pool::annotation(md, name).map(str::to_owned);
+        let annotation = |name: &str| pool::annotation(md, name).map(str::to_owned);
+        // No object has a longer name, and what is kept of every MachineDeployment is small.
+        let mut too_long = None;
+        let mut short = |key: &str, longest| {
+            let text = annotation(key)?;
+            if text.len() <= longest {
+                return Some(text);
+            }
+            too_long = Some(PoolError::InvalidAnnotation {
+                key: key.to_owned(),
+                problem: format!("must have at most {longest} characters"),
+            });
+            None
+        };
+        let revision = short(names::REVISION, LONGEST_REVISION);
+        let profile_namespace = short(names::PROFILE_NAMESPACE, names::MAX_NAME);
+        let profile = short(names::PROFILE, names::MAX_NAME);
+        let pool = match too_long {
+            Some(error) => Err(error),
+            None => Pool::read(md),
+        };
+        let default_profile = |pool: &Pool| {
+            osm_render::default_name(pool.operating_system.as_str(), pool.provisioning_utility())
+        };
+        let profile = profile.or_else(|| pool.as_ref().ok().map(default_profile));
         let finalizer = md
             .finalizers()
             .iter()
@@ -251,16 +331,19 @@ impl PoolView {
                 .creation_timestamp
                 .as_ref()
                 .map_or(Timestamp::MAX, |time| time.0),
-            revision: pool::revision(md).map(str::to_owned),
+            revision,
             template_digest: pool::template_digest(md),
-            named_profile: (annotation(names::PROFILE_NAMESPACE), annotation(names::PROFILE)),
+            wanted_profile: (profile_namespace, profile),
             settings,
-            settings_map: named.and_then(|settings| settings.config_map),
+            settings_map: named
+                .and_then(|settings| settings.config_map)
+                .filter(|name| name.len() <= names::MAX_NAME),
             cloud_provider: pool::cloud_provider(md),
-            pool: Pool::read(md),
+            pool,
             deleted_with_go_finalizer: deleted
                 .zip(finalizer)
                 .map(|(since, index)| DeletedWithGoFinalizer { since, index }),
+            is_reduced: false,
         }
     }
 
@@ -277,14 +360,8 @@ impl PoolView {
     /// Namespace and name of the profile that the pool asks for: by annotation, else the default of its operating system
     /// and provisioning utility. `None` means that no annotation names it and the pool cannot be read.
     pub fn profile(&self, default_namespace: &str) -> Option<(String, String)> {
-        let (namespace, name) = self.named_profile.clone();
-        let name = name.or_else(|| {
-            let pool = self.pool.as_ref().ok()?;
-            Some(osm_render::default_name(
-                pool.operating_system.as_str(),
-                pool.provisioning_utility(),
-            ))
-        })?;
+        let (namespace, name) = self.wanted_profile.clone();
+        let name = name?;
         Some((namespace.unwrap_or_else(|| default_namespace.to_owned()), name))
     }
 
@@ -427,6 +504,41 @@ mod tests {
             assert!(view.pool.is_err(), "{field}");
             assert!(!format!("{view:?}").contains("hunter2"), "{view:?}");
         }
+    }
+
+    #[test]
+    fn what_is_large_is_left_out_and_what_is_kept_anyway_is_bounded() {
+        let large = || "x".repeat(100_000);
+        let provider = json!({"cloudProvider": "aws", "operatingSystem": "rhel", "sshPublicKeys": [large()],
+            "overwriteCloudConfig": large(), "network": {"cidr": large()},
+            "operatingSystemSpec": {"rhelSubscriptionManagerUser": large(), "rhelActivationKey": large()}});
+        let with = |name: &str, text: String| {
+            json!({"metadata": {"name": "p", "namespace": "n", "annotations": {name: text}}, "spec": {"template": {"spec": {
+                "versions": {"kubelet": "1.34.2"}, "providerSpec": {"value": provider}}}}})
+        };
+        let view = |md| PoolView::of(&serde_json::from_value(md).unwrap());
+        let whole = view(with(names::SETTINGS, large()));
+        assert!(whole.pool.is_ok());
+        assert!((600_000..700_000).contains(&whole.bytes()), "{}", whole.bytes());
+        let reduced = whole.clone().reduced();
+        assert!(
+            reduced.is_reduced && weight::of_debug(&reduced) < 2000,
+            "{reduced:?}"
+        );
+        assert_eq!(reduced.profile("here"), whole.profile("here"));
+        assert_eq!(reduced.rendered_for(), whole.rendered_for());
+
+        for name in [names::REVISION, names::PROFILE, names::PROFILE_NAMESPACE] {
+            let view = view(with(name, large()));
+            let message = view.pool.clone().unwrap_err().to_string();
+            assert!(
+                message.starts_with(&format!("annotation {name}: must have at most")),
+                "{message}"
+            );
+            assert!(weight::of_debug(&view.reduced()) < 2000);
+        }
+        let settings = format!("configMap: {}", large());
+        assert!(weight::of_debug(&view(with(names::SETTINGS, settings)).reduced()) < 2000);
     }
 
     #[test]

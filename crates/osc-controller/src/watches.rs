@@ -17,6 +17,12 @@ use crate::view::{ConfigView, PoolView, ProfileView};
 /// EndpointSlices of the API server. Each has up to 1,000 addresses.
 const MAX_SLICES: usize = 100;
 
+/// MachineDeployments. `limits.machineDeployments` bounds how many get a config, and these do so in any case.
+const MAX_POOLS: usize = 30_000;
+
+/// Profiles of one namespace.
+const MAX_PROFILES: usize = 10_000;
+
 pub fn start(state: &State) {
     machine_deployments(state);
     configs(state);
@@ -41,8 +47,11 @@ pub fn start(state: &State) {
 
 fn machine_deployments(state: &State) {
     let waker = state.clone();
+    let keeper = state.clone();
     Watch::all(&state.cluster.worker, "machinedeployments")
+        .at_most(MAX_POOLS)
         .project(|md: MachineDeployment| Some(PoolView::of(&md)))
+        .prefer(move |pool| keeper.has_config(pool))
         .unreadable(|md| Some(PoolView::unreadable(md)))
         .into_cache(&state.caches.pools)
         .on_change(move |change: Change<PoolView>| {
@@ -101,6 +110,7 @@ fn profiles(state: &State) {
     for (namespace, cache) in &state.caches.profiles {
         let waker = state.clone();
         Watch::each_namespace(&state.cluster.management, namespace, "operatingsystemprofiles")
+            .at_most(MAX_PROFILES)
             .project(|profile: OperatingSystemProfile| Some(ProfileView::of(profile)))
             .unreadable(|profile| Some(ProfileView::unreadable(profile)))
             .into_cache(cache)

@@ -1,5 +1,6 @@
-//! What a value takes in memory, by its JSON.
+//! What a value takes in memory, by its JSON or its `Debug`.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -13,6 +14,22 @@ pub fn of_json(value: &impl Serialize) -> usize {
     // What has no JSON is not kept.
     match serde_json::to_writer(&mut weight, value) {
         Ok(()) => weight.bytes + (weight.separators + 1) * BYTES_OF_VALUE,
+        Err(_) => usize::MAX,
+    }
+}
+
+/// About how many bytes the texts of a value take, by what its `Debug` shows.
+pub fn of_debug(value: &impl fmt::Debug) -> usize {
+    struct Length(usize);
+    impl fmt::Write for Length {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0 += text.len();
+            Ok(())
+        }
+    }
+    let mut length = Length(0);
+    match fmt::Write::write_fmt(&mut length, format_args!("{value:?}")) {
+        Ok(()) => length.0,
         Err(_) => usize::MAX,
     }
 }
@@ -67,6 +84,7 @@ mod tests {
                 "{text}"
             );
         }
+        assert_eq!(of_debug(&["a", "bc"]), r#"["a", "bc"]"#.len());
         let dense = json!(vec![0; 1000]);
         assert!(of_json(&dense) > 1000 * size_of::<Value>());
     }
