@@ -10,15 +10,23 @@
 //! | [`settings`] | the settings document of an installation |
 //! | [`pool_settings`] | the settings of one pool, with those that a ConfigMap holds |
 //! | [`config`] | the spec of a stored OperatingSystemConfig |
+//! | [`object`] | a page of a list, a line of a watch, or one object, as an API server sends it |
+//! | [`csr`] | the request of a certificate |
+//! | [`content`] | the data of a provisioning Secret, and compressed texts |
+//! | [`kubeconfig`] | a kubeconfig, `cluster-info`, or the registry credentials of a Secret |
 //!
-//! None may panic, hang, give other bytes the second time, or repeat a value in a message. What compiles or renders a profile may not exceed
-//! the bounds of memory, nor, in an optimised build, of time. `cargo xtask fuzz` runs them with coverage as
+//! None may panic, hang, give other bytes the second time, or repeat a value in a message. What judges or renders a profile may not exceed
+//! the bounds of memory, nor, in an optimised build, of time; nor may what reads one of the last four. `cargo xtask fuzz` runs them with coverage as
 //! the guide, on the stable compiler; `cargo +nightly fuzz run --fuzz-dir crates/osm-fuzz --features libfuzzer fuzz-template` with an
 //! address sanitizer too. Tests run what the targets start from.
 
 pub mod annotations;
 pub mod config;
+pub mod content;
+pub mod csr;
 pub mod go_template;
+pub mod kubeconfig;
+pub mod object;
 pub mod pool_settings;
 pub mod profile;
 pub mod provider_spec;
@@ -27,6 +35,7 @@ pub mod template;
 
 mod bounds;
 mod canary;
+mod hex;
 mod pipeline;
 
 /// Something that reads what others write.
@@ -41,7 +50,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 12] = [
     Target {
         name: "profile",
         run: profile::run,
@@ -81,6 +90,26 @@ pub const TARGETS: [Target; 8] = [
         name: "config",
         run: config::run,
         seeds: config::seeds,
+    },
+    Target {
+        name: "object",
+        run: object::run,
+        seeds: object::seeds,
+    },
+    Target {
+        name: "csr",
+        run: csr::run,
+        seeds: csr::seeds,
+    },
+    Target {
+        name: "content",
+        run: content::run,
+        seeds: content::seeds,
+    },
+    Target {
+        name: "kubeconfig",
+        run: kubeconfig::run,
+        seeds: kubeconfig::seeds,
     },
 ];
 

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use osm_api::config::OperatingSystemConfigSpec;
 use osm_api::profile::{AcceptedProfile, CloudProvider, OperatingSystemProfileSpec};
 use osm_api::{MachineDeployment, Pool, Settings};
-use osm_render::{LateValues, Profile, ProfileError, RESERVED_PREFIX, Rendered, Stage};
+use osm_render::{Base, LateValues, Profile, ProfileError, RESERVED_PREFIX, Rendered, Stage};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -89,6 +89,32 @@ pub(crate) fn with_default_profile(pool: &Pool, settings: &Settings, canary_in_i
     }
 }
 
+/// Resolves.
+pub(crate) fn resolve(spec: &OperatingSystemProfileSpec) -> Result<AcceptedProfile, ProfileError> {
+    bounds::within("resolving", || osm_render::resolve(spec))
+}
+
+/// Resolves a profile that extends others.
+pub(crate) fn resolve_on(
+    spec: &OperatingSystemProfileSpec,
+    bases: &[Base],
+) -> Result<AcceptedProfile, ProfileError> {
+    bounds::within("resolving", || osm_render::resolve_on(spec, bases))
+}
+
+/// Judges a profile as osp-controller does, with its own samples, which have no canary.
+pub(crate) fn judge(profile: &Profile, canary_in_input: bool) {
+    let verdict = bounds::within_samples("the samples", || osm_validate::dry_run_with(profile, |_, _| ()));
+    match verdict {
+        Ok(()) => {}
+        Err(refusal) => assert!(
+            canary_in_input || !canary::is_in(&refusal.message),
+            "{}",
+            refusal.message
+        ),
+    }
+}
+
 /// Compiles.
 pub(crate) fn compile(accepted: &AcceptedProfile) -> Result<Profile, ProfileError> {
     bounds::within("compiling", || osm_render::compile(accepted))
@@ -131,7 +157,7 @@ pub(crate) fn documents(spec: &OperatingSystemConfigSpec) {
             .map(|late| (late.id.clone(), value.clone()))
             .collect();
         for stage in Stage::ALL {
-            let document = osm_render::user_data(spec, stage, &values);
+            let document = bounds::within("a document", || osm_render::user_data(spec, stage, &values));
             assert_eq!(
                 document,
                 osm_render::user_data(spec, stage, &values),
@@ -152,7 +178,7 @@ pub(crate) fn documents(spec: &OperatingSystemConfigSpec) {
             .cloud_provider
             .as_ref()
             .is_some_and(|cloud| cloud.name == CloudProvider::Edge);
-        match osm_render::edge_script(spec, &values) {
+        match bounds::within("a script", || osm_render::edge_script(spec, &values)) {
             Ok(script) => assert!(is_edge || script.is_none(), "a script for machines of a cloud"),
             Err(error) if canary_in_spec => assert!(!error.reason().as_str().is_empty()),
             Err(error) => canary::check(&error.to_string()),

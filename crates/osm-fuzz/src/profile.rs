@@ -13,7 +13,7 @@ pub fn run(input: &[u8]) {
     };
     let canary_in_input = canary::is_in(&String::from_utf8_lossy(input));
     extend(&spec);
-    let accepted = osm_render::resolve(&spec);
+    let accepted = pipeline::resolve(&spec);
     assert_eq!(accepted, osm_render::resolve(&spec), "differs the second time");
     let Ok(accepted) = accepted else { return };
     let (first, second) = (pipeline::compile(&accepted), pipeline::compile(&accepted));
@@ -25,6 +25,7 @@ pub fn run(input: &[u8]) {
     let (Ok(first), Ok(second)) = (first, second) else {
         return;
     };
+    pipeline::judge(&first, canary_in_input);
     let Some((pool, settings)) = pipeline::surroundings(&spec) else {
         return;
     };
@@ -48,7 +49,7 @@ fn extend(spec: &OperatingSystemProfileSpec) {
                 spec: base.clone(),
             };
             let bases = [base];
-            let accepted = osm_render::resolve_on(extension, &bases);
+            let accepted = pipeline::resolve_on(extension, &bases);
             assert_eq!(
                 accepted,
                 osm_render::resolve_on(extension, &bases),

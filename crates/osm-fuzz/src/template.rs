@@ -22,7 +22,7 @@ pub(crate) fn render_twice(profile: Value, text: &str) {
     let Ok(spec) = serde_json::from_value::<OperatingSystemProfileSpec>(profile) else {
         return;
     };
-    let Ok(accepted) = osm_render::resolve(&spec) else {
+    let Ok(accepted) = pipeline::resolve(&spec) else {
         return;
     };
     let Ok(profile) = pipeline::compile(&accepted) else {

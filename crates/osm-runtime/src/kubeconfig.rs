@@ -92,10 +92,8 @@ async fn from_file(path: &Path, is_foreign: bool) -> anyhow::Result<(Config, Str
     let text = std::fs::read_to_string(path).context("can't be read")?;
     // `read_from` resolves the relative names of further files.
     let kubeconfig = Kubeconfig::read_from(path).map_err(without_values)?;
-    if is_foreign && let Some(field) = reaches_out(&kubeconfig) {
-        bail!(
-            "it has the field {field}, which a kubeconfig of a worker cluster may not have; put the data into the kubeconfig itself"
-        );
+    if is_foreign {
+        refuse_to_reach_out(&kubeconfig)?;
     }
     let mut read = vec![digest::sha256_hex(text.as_bytes())];
     for file in files_of(&kubeconfig) {
@@ -103,11 +101,34 @@ async fn from_file(path: &Path, is_foreign: bool) -> anyhow::Result<(Config, Str
             std::fs::read(&file).with_context(|| format!("it refers to {file}, which can't be read"))?;
         read.push(digest::sha256_hex(&content));
     }
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     Ok((
-        config.context("is not a valid kubeconfig")?,
+        configuration(kubeconfig).await?,
         digest::sha256_hex(read.concat().as_bytes()),
     ))
+}
+
+/// The configuration in the text of a kubeconfig that the owner of another cluster may have written.
+///
+/// # Errors
+/// It is not valid, or would run a program or read a file.
+pub async fn of_foreign(text: &str) -> anyhow::Result<Config> {
+    let kubeconfig = Kubeconfig::from_yaml(text).map_err(without_values)?;
+    refuse_to_reach_out(&kubeconfig)?;
+    configuration(kubeconfig).await
+}
+
+async fn configuration(kubeconfig: Kubeconfig) -> anyhow::Result<Config> {
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    config.context("is not a valid kubeconfig")
+}
+
+fn refuse_to_reach_out(kubeconfig: &Kubeconfig) -> anyhow::Result<()> {
+    if let Some(field) = reaches_out(kubeconfig) {
+        bail!(
+            "it has the field {field}, which a kubeconfig of a worker cluster may not have; put the data into the kubeconfig itself"
+        );
+    }
+    Ok(())
 }
 
 fn clusters(kubeconfig: &Kubeconfig) -> impl Iterator<Item = &Cluster> {

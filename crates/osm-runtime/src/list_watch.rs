@@ -398,6 +398,14 @@ struct Line<'a> {
     object: &'a RawValue,
 }
 
+/// The texts of the objects in a page of a list, or in a line of a watch; none where the text is neither.
+pub fn object_texts(answer: &str) -> Vec<&str> {
+    let page = serde_json::from_str::<Page<'_>>(answer).map(|page| page.items.0);
+    let line = || serde_json::from_str::<Line<'_>>(answer).map(|line| vec![line.object]);
+    let objects = page.or_else(|_| line()).unwrap_or_default();
+    objects.into_iter().map(RawValue::get).collect()
+}
+
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 enum EventType {
