@@ -144,6 +144,82 @@ async fn osmctl_runs_every_command_of_its_page() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn osmctl_renders_what_the_controllers_wrote() -> Result<()> {
+    let world = World::start(Options::default()).await?;
+    let auth = json!({"auths": {"docker.io": {"username": "operator", "password": PASSWORD}}}).to_string();
+    world
+        .apply(&json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+            "metadata": {"name": "hub", "namespace": CLOUD_INIT_SETTINGS}, "stringData": {".dockerconfigjson": auth}}))
+        .await?;
+    let ca = world.plane.ca_pem();
+    let settings = json!({
+        "cluster": {"apiServer": world.plane.url(), "caBundle": ca},
+        "containerd": {"registries": [{"host": "docker.io", "credentials": {"name": "hub"}}]},
+    });
+    world.set_settings(&settings.to_string()).await?;
+    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+    world.pool("workers", "osp-tiny").await?;
+    world.stamp("workers", 1).await?;
+    let machine = world.machine("workers", 1).await?;
+
+    let folder = tempfile::tempdir()?;
+    let file = |name: &str, text: String| -> Result<String> {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text)?;
+        Ok(path.display().to_string())
+    };
+    let pool = serde_json::to_string(&world.pools().get("workers").await?)?;
+    let inputs = [
+        file("settings.yaml", settings.to_string())?,
+        file("profile.yaml", profile("osp-tiny", "v1.0.0", "one\n").to_string())?,
+        file("pool.yaml", pool)?,
+    ];
+    let program = tokio::task::spawn_blocking(installation::osmctl).await??;
+    let render = async |arguments: &[&str]| -> Result<Run> {
+        let [settings, profile, pool] = &inputs;
+        let mut command = tokio::process::Command::new(&program);
+        command.args(["render", profile, pool, "--settings", settings]);
+        let run = Run::of(command.args(arguments).output().await?);
+        run.expect(0, &[])
+    };
+
+    let stored = world.config("workers").await?;
+    let object = &render(&["-o", "json"]).await?.json()?["items"][0];
+    assert_eq!(object["spec"], serde_json::to_value(&stored.spec)?);
+    let status = stored.status.clone().context("a status")?;
+    assert_eq!(
+        object["status"]["rendered"],
+        serde_json::to_value(&status.rendered)?
+    );
+    let labels = serde_json::to_value(&stored.metadata.labels)?;
+    assert_eq!(object["metadata"]["labels"], labels);
+    assert_eq!(
+        object["metadata"]["annotations"][names::OWNER],
+        stored.annotations()[names::OWNER]
+    );
+
+    let secret = world.bootstrap("workers").await?.data.unwrap_or_default();
+    let secret = secret.get("cloud-config").context("a document")?;
+    let documents = [
+        ("bootstrap", String::from_utf8(secret.0.clone())?),
+        ("provisioning", world.fetch(&machine).await?),
+    ];
+    for (stage, mut document) in documents {
+        for (value, placeholder) in [
+            (machine.api_token.as_str(), "api/token"),
+            (&machine.kubelet_token, "kubelet/token"),
+            (&machine.provisioning_secret, "provisioning/secret-name"),
+            (&machine.provisioning_digest, "provisioning/sha256"),
+            (PASSWORD, "registry/docker.io/password"),
+        ] {
+            document = document.replace(value, placeholder);
+        }
+        assert_eq!(render(&["--stage", stage]).await?.out, document, "{stage}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn osmctl_shows_what_pools_wait_for_and_what_machines_get() -> Result<()> {
     let world = a_published_and_a_broken_pool().await?;
     let admin = world.plane.admin_kubeconfig_path();

@@ -9,10 +9,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::cluster_endpoint::Choice;
 use osm_api::condition::{RENDERED, Verdict};
 use osm_api::config::{PoolReference, ProfileRef, Rendered, Retired};
-use osm_api::content::{self, Unpacked};
+use osm_api::content::{self, RenderedFor, Unpacked};
 use osm_api::profile::{AcceptedProfile, CloudProvider};
 use osm_api::{PoolRef, Reason, names, pool};
-use osm_render::kubeconfig_secret;
 use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 use osm_runtime::settings::Current;
 
@@ -443,8 +442,8 @@ fn content(
             "; the profile's newest edit is not accepted and not used: {refusal}"
         ));
     }
-    let api_server = choice.endpoint.api_server.clone();
     if choice.is_one_of_several {
+        let api_server = &choice.endpoint.api_server;
         message.push_str(&format!(
             "; all new nodes depend on {api_server}, which is one of several addresses in the EndpointSlice of default/kubernetes; set \
              cluster.apiServer in the settings to an address that leads to every API server"
@@ -460,18 +459,14 @@ fn content(
         digest: accepted.digest.clone(),
         template_engine: accepted.template_engine,
     };
-    let described = Rendered {
+    let rendered_for = RenderedFor {
+        pool: owner.pool_ref.clone(),
         revision: owner.revision.clone(),
-        template_digest: Some(owner.template_digest.clone()),
-        profile: Some(profile),
-        settings_digest: Some(settings.digest.clone()),
-        api_server: Some(api_server),
-        user_data_bytes: Some(rendered.user_data_bytes),
-        ..Rendered::default()
+        template_digest: owner.template_digest.clone(),
     };
-    let needs_kubeconfig_secret = kubeconfig_secret::is_needed(&rendered.spec);
+    let described = rendered.described(&rendered_for, profile, settings.digest.clone(), &choice.endpoint);
     Content {
-        rendered: Unpacked::new(&rendered.spec, needs_kubeconfig_secret, described),
+        rendered: osm_render::content(&rendered.spec, described),
         message,
     }
 }

@@ -34,6 +34,6 @@ pub mod value;
 
 pub use budget::Budget;
 pub use error::Error;
-pub use execute::TemplateSet;
+pub use execute::{DataField, TemplateSet};
 pub use problem::Problem;
 pub use value::Value;

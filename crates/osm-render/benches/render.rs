@@ -3,7 +3,7 @@
 //!
 //! Each is a pool of one of the usual kinds, plain and with everything set.
 
-#![allow(clippy::expect_used, missing_docs)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, missing_docs)]
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use osm_api::profile::{CloudProvider, OperatingSystemProfileSpec};
@@ -47,7 +47,31 @@ fn cases() -> Vec<Case> {
             case("everything", full, settings),
         ])
     };
-    chosen.into_iter().filter_map(of).flatten().collect()
+    let with_default = chosen.into_iter().filter_map(of).flatten();
+    with_default.chain(in_go_templates()).collect()
+}
+
+/// A profile in Go's template language, about as large as those in the field.
+fn in_go_templates() -> Vec<Case> {
+    let manifest = osm_render::yaml::read(include_str!("go-profile.yaml"))
+        .expect("YAML")
+        .remove(0);
+    let profile: OperatingSystemProfileSpec =
+        serde_json::from_value(manifest["spec"].clone()).expect("a profile");
+    let cloud = CloudProvider::Openstack;
+    let (_, plain) = osm_render::sample_pools(&profile).remove(0);
+    let (full, settings) = osm_render::full_sample(&profile, cloud).expect("the profile is for this cloud");
+    let case = |label: &str, pool: Pool, settings: Settings| Case {
+        name: format!("go-profile/{cloud}/{label}"),
+        profile: profile.clone(),
+        pool,
+        settings,
+        cluster: osm_render::stand_in_cluster(),
+    };
+    vec![
+        case("plain", plain, Settings::default()),
+        case("everything", full, settings),
+    ]
 }
 
 fn compiled(case: &Case) -> Profile {

@@ -43,6 +43,7 @@ mod static_network;
 mod subscription;
 mod systems;
 mod template_walk;
+mod unknown;
 mod user_data;
 mod verbatim;
 pub mod yaml;
@@ -58,11 +59,12 @@ pub use extends::{Base, ProfileKey, bases};
 pub use kubelet_kubeconfig::{kubelet_kubeconfig, late_bound_ids};
 pub use late_bound::LateValues;
 pub use library::library_version;
-pub use profile::{Profile, Rendered, compile};
+pub use profile::{Profile, Rendered, compile, content};
 pub use reserved::RESERVED_PREFIX;
 pub use resolve::{resolve, resolve_on};
 pub use samples::{dry_run, dry_run_with, full_sample, plain_pools, sample_pools, stand_in_cluster};
 pub use size::{Counted, SizeLimit, size_limit};
+pub use unknown::{UnknownName, unknown_names};
 pub use user_data::{
     MachineFile, MachineStage, MachineUnit, edge_script, machine_stage, masked_machine_stage, masks,
     placeholders, plain_user_data, user_data,

@@ -58,6 +58,11 @@ pub(crate) fn data(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) 
             "ipv4": family != IpFamily::IPv6,
             "ipv6": family != IpFamily::IPv4,
             "dualStack": matches!(family, IpFamily::IPv4IPv6 | IpFamily::IPv6IPv4),
+            "static": pool.network.is_static().then(|| json!({
+                "cidr": pool.network.cidr,
+                "gateway": pool.network.gateway,
+                "dnsServers": pool.network.dns.servers,
+            })),
         },
         "proxy": {"http": settings.proxy.http, "noProxy": no_proxy(settings, cluster)},
         "hostCABundle": settings.host_ca_bundle,

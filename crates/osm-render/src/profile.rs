@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-use osm_api::config::{CloudProviderRef, LateBound, OperatingSystemConfigSpec, StageConfig, UserDataBytes};
+use osm_api::config::{
+    self, CloudProviderRef, LateBound, OperatingSystemConfigSpec, ProfileRef, StageConfig, UserDataBytes,
+};
+use osm_api::content::{RenderedFor, Unpacked};
 use osm_api::digest;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::pool::Pool;
@@ -82,6 +85,32 @@ pub struct Rendered {
     pub downloads: Vec<Download>,
     /// What works, but may not be what was meant.
     pub warnings: Vec<String>,
+}
+
+impl Rendered {
+    /// What the status of an OperatingSystemConfig contains: all of it but the documents of `spec`, of which [`content`] takes the rest.
+    pub fn described(
+        &self,
+        rendered_for: &RenderedFor,
+        profile: ProfileRef,
+        settings_digest: String,
+        cluster: &ClusterEndpoint,
+    ) -> config::Rendered {
+        config::Rendered {
+            revision: rendered_for.revision.clone(),
+            template_digest: Some(rendered_for.template_digest.clone()),
+            profile: Some(profile),
+            settings_digest: Some(settings_digest),
+            api_server: Some(cluster.api_server.clone()),
+            user_data_bytes: Some(self.user_data_bytes),
+            ..config::Rendered::default()
+        }
+    }
+}
+
+/// The content of an OperatingSystemConfig, with what [`Rendered::described`] returned for it.
+pub fn content(spec: &OperatingSystemConfigSpec, described: config::Rendered) -> Unpacked {
+    Unpacked::new(spec, crate::kubeconfig_secret::is_needed(spec), described)
 }
 
 /// Parses every template of a profile and checks how they include each other.

@@ -110,6 +110,7 @@ pub const FIELDS: &[Field] = &[
     field("network.ipv4", "boolean", "true", "Whether nodes have an IPv4 address."),
     field("network.ipv6", "boolean", "false", "Whether nodes have an IPv6 address."),
     field("network.dualStack", "boolean", "false", "Whether nodes have both."),
+    field("network.static", "map or null", "{\"cidr\": \"192.0.2.7/24\", \"gateway\": \"192.0.2.1\", \"dnsServers\": [\"192.0.2.53\"]}", "Static address of the machines, if the MachineDeployment sets one."),
     field("proxy.http", "text or null", "\"http://proxy.example:3128\"", "Proxy of the settings."),
     field("proxy.noProxy", "text or null", "\"10.0.0.0/8,.svc\"", "Destinations that do not use the proxy."),
     field("hostCABundle", "text or null", "\"-----BEGIN CERTIFICATE-----\\n…\"", "Certificates that nodes trust in addition, in PEM."),
@@ -193,6 +194,7 @@ pub const HELPERS: &[Helper] = &[
     helper("b64", "b64 text", "The text in base64.", "{{b64 cloud.name}}", "YXdz"),
     helper("join", "join list separator", "The items as one text.", "{{join cluster.dnsIPs \",\"}}", "10.96.0.10,fd00::a"),
     helper("trim", "trim text", "The text without spaces and line breaks at its ends.", "{{trim \" a \"}}", "a"),
+    helper("lit", "lit text", "The text itself: the place of braces that start no tag.", "{{lit \"{{\"}} .ID }}", "{{ .ID }}"),
     helper("concat", "concat a b …", "The texts as one.", "{{concat cloud.name \"-\" os.name}}", "aws-ubuntu"),
     helper("late", "late id as=\"raw|shell|yaml|json|toml|b64\"", "The place of a late-bound value, in the encoding of the language around it.", "{{late \"api/token\" as=\"shell\"}}", "'api/token'"),
     helper("download-url", "download-url name arch=\"…\"", "URL of a project's release file: kubelet, containerd, runc, cni or crictl.", "{{download-url \"kubelet\" arch=\"amd64\"}}", "https://files.example/k8s/v1.36.0/bin/linux/amd64/kubelet"),
@@ -261,14 +263,36 @@ pub const GO_VARIABLES: &[GoVariable] = &[
     variable(".PauseImage", "string", "Image of the pod sandbox; empty if the settings name none.", "pauseImage"),
     variable(".InitialTaints", "string", "Taints with which nodes register, for the kubelet's --register-with-taints.", "initialTaints, a list"),
     variable(".NetworkIPFamily", "string", "IP family of the pool; empty if it names none.", "network.ipFamily"),
-    variable(".NetworkConfig", "*providerconfig.NetworkConfig", "Network of the pool: .CIDR, .Gateway, .DNS.Servers, .IPFamily, .IsStaticIPConfig.", ""),
+    variable(".NetworkConfig", "*providerconfig.NetworkConfig", "Network of the pool.", "network"),
+    variable(".NetworkConfig.CIDR", "string", "Static address with its prefix length, or an empty text.", "network.static.cidr"),
+    variable(".NetworkConfig.Gateway", "string", "Gateway of the static address.", "network.static.gateway"),
+    variable(".NetworkConfig.DNS", "providerconfig.DNSConfig", "DNS servers of the static address.", ""),
+    variable(".NetworkConfig.DNS.Servers", "[]string", "Addresses of the DNS servers.", "network.static.dnsServers"),
+    variable(".NetworkConfig.IPFamily", "providerconfig.IPFamily", "IP family of the pool, a text.", "network.ipFamily"),
+    variable(".NetworkConfig.IsStaticIPConfig", "bool", "Whether the machines have a static address.", "network.static, null if they have none"),
     variable(".ContainerRuntime", "string", "The text containerd.", ""),
     variable(".ContainerRuntimeConfig", "string", "The config.toml of containerd 2.", "{{> lib/containerd.toml}}"),
-    variable(".UbuntuConfig", "resources.ubuntuConfig", "Settings of Ubuntu: .DistUpgradeOnBoot.", "os.distUpgradeOnBoot"),
-    variable(".RockyLinuxConfig", "resources.rockyLinuxConfig", "Settings of Rocky Linux: .DistUpgradeOnBoot.", "os.distUpgradeOnBoot"),
-    variable(".AmazonLinuxConfig", "resources.amazonLinuxConfig", "Settings of Amazon Linux: .DistUpgradeOnBoot.", "os.distUpgradeOnBoot"),
-    variable(".FlatcarConfig", "resources.flatcarConfig", "Settings of Flatcar: .DisableAutoUpdate, .DisableLocksmithD, .DisableUpdateEngine, .ProvisioningUtility.", "os.disableAutoUpdate, os.disableLocksmithD, os.disableUpdateEngine"),
-    variable(".RhelConfig", "resources.rhelConfig", "Settings of RHEL: .DistUpgradeOnBoot, .AttachSubscription and those of the subscription.", "os.distUpgradeOnBoot, and late-bound values"),
+    variable(".UbuntuConfig", "resources.ubuntuConfig", "Settings of Ubuntu.", ""),
+    variable(".UbuntuConfig.DistUpgradeOnBoot", "bool", "Whether the pool upgrades all packages at the first boot.", "os.distUpgradeOnBoot"),
+    variable(".RockyLinuxConfig", "resources.rockyLinuxConfig", "Settings of Rocky Linux.", ""),
+    variable(".RockyLinuxConfig.DistUpgradeOnBoot", "bool", "Whether the pool upgrades all packages at the first boot.", "os.distUpgradeOnBoot"),
+    variable(".AmazonLinuxConfig", "resources.amazonLinuxConfig", "Settings of Amazon Linux.", ""),
+    variable(".AmazonLinuxConfig.DistUpgradeOnBoot", "bool", "Whether the pool upgrades all packages at the first boot.", "os.distUpgradeOnBoot"),
+    variable(".FlatcarConfig", "resources.flatcarConfig", "Settings of Flatcar.", ""),
+    variable(".FlatcarConfig.DisableAutoUpdate", "bool", "Whether the pool turns automatic updates off.", "os.disableAutoUpdate"),
+    variable(".FlatcarConfig.DisableLocksmithD", "bool", "Whether the pool turns locksmithd off.", "os.disableLocksmithD"),
+    variable(".FlatcarConfig.DisableUpdateEngine", "bool", "Whether the pool turns update-engine off.", "os.disableUpdateEngine"),
+    variable(".FlatcarConfig.ProvisioningUtility", "string", "The text ignition or cloud-init; empty if the pool names none.", ""),
+    variable(".RhelConfig", "resources.rhelConfig", "Settings of RHEL.", ""),
+    variable(".RhelConfig.DistUpgradeOnBoot", "bool", "Whether the pool upgrades all packages at the first boot.", "os.distUpgradeOnBoot"),
+    variable(".RhelConfig.RHELSubscriptionManagerUser", "string", "User of the subscription, late-bound if it comes from a Secret or ConfigMap.", "late \"rhel/username\""),
+    variable(".RhelConfig.RHELSubscriptionManagerPassword", "string", "Password of the subscription, late-bound.", "late \"rhel/password\""),
+    variable(".RhelConfig.RHSMOfflineToken", "string", "Always empty.", ""),
+    variable(".RhelConfig.AttachSubscription", "bool", "Whether the pool attaches a subscription.", ""),
+    variable(".RhelConfig.RHELUseSatelliteServer", "bool", "Whether the machines register with a Satellite server.", ""),
+    variable(".RhelConfig.RHELSatelliteServer", "string", "Host of the Satellite server.", ""),
+    variable(".RhelConfig.RHELOrganizationName", "string", "Organization of the subscription, late-bound if it comes from a Secret or ConfigMap.", "late \"rhel/organization\""),
+    variable(".RhelConfig.RHELActivationKey", "string", "Activation key of the subscription, late-bound.", "late \"rhel/activation-key\""),
     variable(".Token", "string", "Token that reads the documents of the pool, late-bound.", "late \"api/token\""),
     variable(".SecretName", "string", "Name of the Secret with the provisioning document, late-bound; only in bootstrapConfig.", "late \"provisioning/secret-name\""),
     variable(".BootstrapKubeconfig", "string", "Kubeconfig with the token by which a kubelet joins, late-bound.", "{{> lib/bootstrap-kubelet.conf}}"),
@@ -341,7 +365,8 @@ mod tests {
         let spec = spec("a");
         let mut null_or_not: Vec<BTreeSet<bool>> = vec![BTreeSet::new(); FIELDS.len()];
         for cloud in [CloudProvider::Aws, CloudProvider::Openstack] {
-            let (full, settings) = crate::full_sample(&spec, cloud).unwrap();
+            let (mut full, settings) = crate::full_sample(&spec, cloud).unwrap();
+            full.network = crate::samples::static_network();
             let (_, plain) = crate::sample_pools(&spec).remove(0);
             for (pool, settings) in [(full, settings), (plain, Settings::default())] {
                 let data = model::data(&pool, &settings, &crate::stand_in_cluster());
@@ -431,12 +456,10 @@ mod tests {
             files[0].content.inline.clone().unwrap().data
         };
         let data: Value = serde_json::from_str(&render("{{ toJson . }}")).unwrap();
-        let found: BTreeSet<String> = data
-            .as_object()
-            .unwrap()
-            .keys()
-            .map(|key| format!(".{key}"))
-            .collect();
+        let mut found = BTreeSet::new();
+        go_fields(&data, "", &render, &mut found);
+        // A method.
+        found.insert(".NetworkConfig.IsStaticIPConfig".to_owned());
         let known = GO_VARIABLES.iter().map(|variable| variable.name.to_owned());
         assert_eq!(found, known.collect());
         for variable in GO_VARIABLES {
@@ -447,8 +470,19 @@ mod tests {
                 .split(", ")
                 .filter(|text| text.starts_with(char::is_lowercase));
             for field in fields.filter(|text| text.contains('.')) {
-                assert!(FIELDS.iter().any(|known| known.path == field), "{field}");
+                assert_eq!(crate::unknown::unknown_field(field.split('.')), None);
             }
+        }
+    }
+
+    /// The fields of a struct, and of the structs in it.
+    fn go_fields(data: &Value, path: &str, render: &dyn Fn(&str) -> String, found: &mut BTreeSet<String>) {
+        for (key, value) in data.as_object().into_iter().flatten() {
+            let path = format!("{path}.{key}");
+            let kind = render(&format!("{{{{ kindOf {path} }}}} {{{{ printf \"%T\" {path} }}}}"));
+            let is_struct = kind.starts_with("struct") || kind.ends_with("NetworkConfig");
+            go_fields(if is_struct { value } else { &Value::Null }, &path, render, found);
+            found.insert(path);
         }
     }
 

@@ -5,14 +5,15 @@ use std::sync::atomic::AtomicBool;
 
 use osm_api::pool::{KubeletSettings, Pool};
 use osm_api::profile::{CloudProvider, OperatingSystemProfileSpec};
-use osm_api::provider_spec::{ConfigVar, IpFamily, Network, OperatingSystemSpec};
+use osm_api::provider_spec::{ConfigVar, Dns, IpFamily, Network, OperatingSystemSpec};
 use osm_api::settings::Settings;
 use semver::Version;
 
 use crate::budget::{Allowance, Budget};
 use crate::error::RenderError;
 use crate::profile::{Profile, Rendered};
-use crate::{kubelet, late_bound};
+use crate::user_data::Reader;
+use crate::{kubelet, late_bound, static_network};
 use osm_api::ClusterEndpoint;
 
 /// A settings document with everything set.
@@ -133,9 +134,47 @@ pub fn full_sample(spec: &OperatingSystemProfileSpec, cloud: CloudProvider) -> O
     Some((with_everything(&pool), Settings::parse(FULL_SETTINGS).ok()?))
 }
 
+/// A static address.
+pub(crate) fn static_network() -> Network {
+    Network {
+        cidr: "192.0.2.7/24".to_owned(),
+        gateway: "192.0.2.1".to_owned(),
+        dns: Dns {
+            servers: vec!["192.0.2.53".to_owned()],
+        },
+        ip_family: IpFamily::IPv4,
+    }
+}
+
 /// Of all sample pools, those with which every branch is taken that a template can choose by cloud, kubelet or IP family: all of the first
-/// cloud; of each other one both kubelets, and from one to the next another family. All of all would take seconds.
+/// cloud; of each other one both kubelets, and from one to the next another family. All of all would take seconds. The first cloud has the
+/// minor versions between as well, each with one family, and a static address where the operating system can have one.
 fn representatives(spec: &OperatingSystemProfileSpec) -> impl Iterator<Item = (String, Pool)> {
+    let (oldest, newest) = kubelet::TESTED_MINORS;
+    let between: Vec<Version> = (oldest + 1..newest)
+        .map(|minor| Version::new(1, minor, 0))
+        .collect();
+    let families = 4;
+    let of_between = plain_pools(spec, &between).into_iter();
+    let of_between = of_between.step_by(families).take(between.len());
+    let with_address = plain_pools(spec, &[Version::new(1, newest, 0)]).into_iter();
+    let with_address = with_address
+        .take(usize::from(has_static_network(spec)))
+        .map(|(label, pool)| {
+            let network = static_network();
+            (format!("{label}, static address"), Pool { network, ..pool })
+        });
+    usual_representatives(spec).chain(of_between).chain(with_address)
+}
+
+/// Whether pools of a profile can have a static address.
+fn has_static_network(spec: &OperatingSystemProfileSpec) -> bool {
+    let reader = Reader::of(Some(spec.os_name), spec.provisioning_utility);
+    let mut files = spec.bootstrap_config.files.iter();
+    reader != Reader::CloudInit && !files.any(|file| static_network::unit(&file.path).is_some())
+}
+
+fn usual_representatives(spec: &OperatingSystemProfileSpec) -> impl Iterator<Item = (String, Pool)> {
     let families = 4;
     sample_pools(spec)
         .into_iter()
@@ -209,7 +248,47 @@ pub fn stand_in_cluster() -> ClusterEndpoint {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_mistake_for_one_kubelet_or_for_a_static_address_is_found() {
+        let dry_run_of = |os: &str, utility: &str, engine: &str, text: &str| {
+            let spec: OperatingSystemProfileSpec = serde_json::from_value(json!({
+                "osName": os, "osVersion": "1", "version": "v1.0.0", "templateEngine": engine, "provisioningUtility": utility,
+                "supportedCloudProviders": [{"name": "aws"}, {"name": "openstack"}],
+                "bootstrapConfig": {"files": [{"path": "/a", "content": {"inline": {"data": text}}}]},
+            }))
+            .unwrap();
+            let profile = crate::compile(&crate::resolve(&spec).unwrap()).unwrap();
+            dry_run(&profile).map_err(|error| error.to_string())
+        };
+        for minor in kubelet::TESTED_MINORS.0..=kubelet::TESTED_MINORS.1 {
+            let go = format!(
+                "{{{{ if semverCompare \"~1.{minor}.0\" .KubeVersion }}}}{{{{ .Typo }}}}{{{{ end }}}}"
+            );
+            let handlebars = format!("{{{{#if (eq kubelet.minor {minor})}}}}{{{{typo}}}}{{{{/if}}}}");
+            for (engine, text) in [("GoTemplate", go), ("Handlebars", handlebars)] {
+                let error = dry_run_of("ubuntu", "cloud-init", engine, &text).unwrap_err();
+                assert!(error.contains(&format!("kubelet 1.{minor}.0")), "{error}");
+            }
+        }
+        for (engine, text) in [
+            (
+                "GoTemplate",
+                "{{ if .NetworkConfig.IsStaticIPConfig }}{{ .Typo }}{{ end }}",
+            ),
+            ("Handlebars", "{{#if network.static}}{{typo}}{{/if}}"),
+        ] {
+            for utility in ["ignition", "cloud-init"] {
+                let error = dry_run_of("flatcar", utility, engine, text).unwrap_err();
+                assert!(error.contains("static address"), "{error}");
+            }
+            // No machine of this system can have one.
+            assert_eq!(dry_run_of("ubuntu", "cloud-init", engine, text), Ok(()));
+        }
+    }
 
     #[test]
     fn the_full_settings_are_valid_and_full() {

@@ -75,6 +75,27 @@ fn render(spec: &OperatingSystemProfileSpec, settings: &str) -> Rendered {
     rendered
 }
 
+#[test]
+fn a_kernel_module_of_a_package_is_loaded_after_its_installation() {
+    let gpu = json!({"packages": ["nvidia-headless-535-server"], "kernelModules": ["nvidia"], "modules": {"runcmd": ["echo own"]}});
+    let load = "modprobe -a nvidia; :";
+    let modules = |provisioning: Value| {
+        let rendered = render(&spec("ubuntu", "cloud-init", provisioning), "");
+        rendered.spec.provisioning_config.modules.unwrap()
+    };
+    let found = modules(gpu.clone());
+    assert_eq!(found["bootcmd"], json!([load]));
+    assert_eq!(found["runcmd"], json!([load, "echo own"]));
+    assert_eq!(found["packages"], json!(["nvidia-headless-535-server"]));
+    let mut without = gpu;
+    without["packages"] = json!([]);
+    let found = modules(without);
+    assert_eq!(
+        (&found["bootcmd"], &found["runcmd"]),
+        (&json!([load]), &json!(["echo own"]))
+    );
+}
+
 fn text(stage: &StageConfig, path: &str) -> Option<String> {
     let file = stage.files.iter().find(|file| file.path == path)?;
     Some(file.content.inline.clone()?.data)
@@ -321,7 +342,11 @@ fn an_extension_adds_to_those_of_its_base() {
     let modules = resolved.modules.unwrap();
     assert_eq!(modules["bootcmd"][0], "own 1");
     assert_eq!(modules["bootcmd"][1], "base 1");
-    assert_eq!(modules["runcmd"], json!(["base 2", "own 2"]));
+    // The packages may contain the kernel modules.
+    assert_eq!(
+        modules["runcmd"],
+        json!(["modprobe -a m n; :", "base 2", "own 2"])
+    );
     let texts: Vec<String> = resolved
         .files
         .into_iter()

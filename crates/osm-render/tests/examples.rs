@@ -103,6 +103,50 @@ fn the_custom_profile_is_accepted_and_renders() {
     );
 }
 
+/// The profile with this name, without what the installation has.
+fn built_in(_: &str, name: &str) -> Option<Base> {
+    let mut defaults = osm_render::defaults().into_iter();
+    let (_, spec) = defaults.find(|(known, _)| known == name)?;
+    let key = ProfileKey {
+        namespace: "kube-system".to_owned(),
+        name: name.to_owned(),
+    };
+    Some(Base { key, spec })
+}
+
+#[test]
+fn every_recipe_of_the_cookbook_renders_to_what_machines_read() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cookbook.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let blocks = page.split("\n\n").filter(|block| block.starts_with("    "));
+    let pool = pool("machinedeployment-ubuntu-openstack.yaml");
+    let (mut profiles, mut settings) = (0, 0);
+    for block in blocks {
+        let recipe: serde_json::Value = serde_saphyr::from_str(block).unwrap();
+        let Some(stage) = recipe.get("provisioningConfig") else {
+            settings += 1;
+            let ubuntu = built_in("", "osp-ubuntu").unwrap().spec;
+            let recipe = Settings::from_document(recipe).unwrap();
+            judge(&pool, &osm_render::resolve(&ubuntu).unwrap(), &recipe);
+            continue;
+        };
+        profiles += 1;
+        let spec: OperatingSystemProfileSpec = serde_json::from_value(serde_json::json!({
+            "extends": "osp-ubuntu", "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0",
+            "templateEngine": "Handlebars", "supportedCloudProviders": [{"name": "openstack"}],
+            "provisioningConfig": stage,
+        }))
+        .unwrap();
+        let bases = osm_render::bases(&ProfileKey::default(), &spec, built_in).unwrap();
+        judge(
+            &pool,
+            &osm_render::resolve_on(&spec, &bases).unwrap(),
+            &Settings::default(),
+        );
+    }
+    assert!(profiles >= 7 && settings >= 3, "{profiles} {settings}");
+}
+
 /// The code block of a section of docs/templates.md that has this line.
 fn documented(section: &str, line: &str) -> String {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/templates.md");
@@ -128,12 +172,6 @@ fn the_profile_that_extends_a_default_is_accepted_renders_and_is_documented() {
     let key = |name: &str| ProfileKey {
         namespace: "kube-system".to_owned(),
         name: name.to_owned(),
-    };
-    let built_in = |_: &str, name: &str| {
-        let (_, spec) = osm_render::defaults()
-            .into_iter()
-            .find(|(known, _)| known == name)?;
-        Some(Base { key: key(name), spec })
     };
     let bases = osm_render::bases(&key("osp-ubuntu-site"), &profile.spec, built_in).unwrap();
     let accepted = osm_render::resolve_on(&profile.spec, &bases).unwrap();

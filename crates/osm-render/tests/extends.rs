@@ -7,7 +7,7 @@
 )]
 
 use osm_api::profile::{AcceptedProfile, OperatingSystemProfileSpec, TemplateEngine};
-use osm_render::{Base, ProfileError, ProfileKey, compile, dry_run, resolve, resolve_on};
+use osm_render::{Base, ProfileError, ProfileKey, bases, compile, dry_run, resolve, resolve_on};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -455,6 +455,35 @@ fn the_library_is_applied_to_the_whole() {
     )
     .unwrap_err();
     assert!(error.to_string().contains("base has no such template"), "{error}");
+}
+
+#[test]
+fn the_profiles_of_the_rhel_family_need_no_stored_profile_and_can_be_copied() {
+    let family = ["osp-rhel", "osp-rockylinux", "osp-centos", "osp-amzn2"];
+    let defaults = osm_render::defaults();
+    let family: Vec<_> = defaults
+        .iter()
+        .filter(|(name, _)| family.contains(&name.as_str()))
+        .collect();
+    assert_eq!(family.len(), 4);
+    for (name, spec) in family {
+        let accepted_as = |name: &str| {
+            let key = ProfileKey {
+                namespace: "kube-system".to_owned(),
+                name: name.to_owned(),
+            };
+            // The default profiles are disabled, so none is stored.
+            let bases = bases(&key, spec, |_, _| None).unwrap();
+            resolve_on(spec, &bases).unwrap()
+        };
+        let accepted = accepted_as(name);
+        assert_eq!(accepted, accepted_as("osp-copy"));
+        dry_run(&compile(&accepted).unwrap()).unwrap();
+        // The library has a version of its own.
+        assert_eq!(accepted.version, spec.version);
+        assert_eq!(accepted.library, Some(osm_render::library_version()));
+        assert!(accepted.bases.is_empty());
+    }
 }
 
 #[test]

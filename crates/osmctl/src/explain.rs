@@ -262,7 +262,9 @@ fn groups(entries: &[Entry]) -> String {
 fn find<'e>(entries: &'e [Entry], topic: &str) -> Vec<&'e Entry> {
     let is_below = |entry: &Entry| {
         let rest = entry.name.strip_prefix(topic);
-        rest.is_some_and(|rest| rest.is_empty() || (entry.group == "data" && rest.starts_with(['.', '['])))
+        rest.is_some_and(|rest| {
+            rest.is_empty() || (matches!(entry.group, "data" | "variables") && rest.starts_with(['.', '[']))
+        })
     };
     // A helper can have the name of a group.
     entries

@@ -16,7 +16,7 @@ use crate::source::{self, Source};
 use crate::yaml_tree::{self, Mistake, Node};
 
 /// The kind of profiles that are kept apart from those that a service installs. Its schema is the same.
-const CUSTOM_PROFILE: &str = "CustomOperatingSystemProfile";
+pub const CUSTOM_PROFILE: &str = "CustomOperatingSystemProfile";
 
 const KINDS: &str =
     "MachineDeployments, OperatingSystemProfiles, CustomOperatingSystemProfiles, ConfigMaps and settings";

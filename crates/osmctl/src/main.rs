@@ -4,7 +4,7 @@
 //! problem ← yaml_tree, source, origin ← input ← profiles ← pools ← tree ← difference   shared; each uses only what is before it
 //! input ← snapshot ← cluster                                                           what a cluster holds; only `cluster` does I/O
 //! snapshot ← chain                                                                     what a pool waits for
-//! output, parallel                                                                     writing for people and programs
+//! output, progress, parallel                                                           writing for people and programs
 //! render, lint, diff, status, …                                                        the subcommands
 //! ```
 
@@ -17,6 +17,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 mod bases;
 mod chain;
 mod cluster;
+mod complete;
 mod credentials;
 mod diff;
 mod difference;
@@ -35,6 +36,7 @@ mod parallel;
 mod pools;
 mod problem;
 mod profiles;
+mod progress;
 mod render;
 mod schema;
 mod show;
@@ -129,6 +131,18 @@ fn definition() -> clap::Command {
 }
 
 fn main() -> ExitCode {
+    let mut words = std::env::args();
+    let program = words.next().unwrap_or_default();
+    if Path::new(&program)
+        .file_stem()
+        .is_some_and(|name| name == complete::PROGRAM)
+    {
+        let words: Vec<String> = words.collect();
+        return match output::print(&complete::answer(&Cli::command(), &words)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
     let matches = definition().get_matches();
     let command = match Cli::from_arg_matches(&matches) {
         Ok(cli) => cli.command,

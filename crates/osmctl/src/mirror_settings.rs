@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use osm_api::digest;
 use osm_api::settings::Settings;
 use osm_render::{Artefact, Download, yaml};
 use serde_json::{Value, json};
 
 use crate::nodes::Nodes;
+use crate::progress::Progress;
 use crate::{input, output};
 
 /// Print settings that make nodes download from a mirror
@@ -40,6 +41,17 @@ pub struct MirrorSettings {
     /// URL under which nodes reach the folder
     #[arg(long, value_name = "URL")]
     url: String,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Yaml)]
+    output: Format,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// A document for the ConfigMap of the installation
+    Yaml,
+    /// The same as JSON
+    Json,
 }
 
 impl MirrorSettings {
@@ -52,12 +64,15 @@ impl MirrorSettings {
         let downloads = self.nodes.downloads(&settings)?;
         let url = self.url.trim_end_matches('/');
         let mut mistakes = Vec::new();
-        for download in &downloads {
+        let progress = Progress::new();
+        for (done, download) in downloads.iter().enumerate() {
+            progress.count("verifying files", done, downloads.len());
             match checked(download, &self.dir) {
                 Ok(sha256) => merge(&mut document, of_mirror(download, url, &sha256)),
                 Err(mistake) => mistakes.push(format!("{mistake:#}")),
             }
         }
+        drop(progress);
         if !mistakes.is_empty() {
             bail!(
                 "{} does not contain all downloads:\n  {}",
@@ -66,7 +81,10 @@ impl MirrorSettings {
             );
         }
         Settings::from_document(document.clone()).context("--url can't be used")?;
-        output::print(&yaml::write(&document).map_err(anyhow::Error::msg)?)?;
+        output::print(&match self.output {
+            Format::Yaml => yaml::write(&document).map_err(anyhow::Error::msg)?,
+            Format::Json => output::json(&document),
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 }

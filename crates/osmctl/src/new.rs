@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Args;
 use osm_api::OperatingSystemProfile;
-use osm_api::profile::TemplateEngine;
+use osm_api::profile::{OperatingSystem, TemplateEngine};
 use osm_render::yaml;
 
 use crate::input::{self, Item};
@@ -81,7 +81,20 @@ impl New {
             .iter()
             .map(|cloud| format!("    - name: {}\n", cloud.name))
             .collect();
-        let text = TEMPLATE
+        // Flatcar has no package manager.
+        let with_packages = spec.os_name != OperatingSystem::Flatcar;
+        let lines = TEMPLATE.split_inclusive('\n');
+        let lines = lines.filter(|line| with_packages || !line.contains("# packages:"));
+        let text: String = lines.collect();
+        let text = text
+            .replace(
+                "@PACKAGES@",
+                if with_packages {
+                    "Packages of the operating system, kernel"
+                } else {
+                    "Kernel"
+                },
+            )
             .replace("@SCHEMA@", &self.schema)
             .replace("@NAME@", &self.name)
             .replace("@NAMESPACE@", &self.namespace)

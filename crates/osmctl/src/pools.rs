@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use anyhow::Result;
-use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigSpec};
-use osm_api::content::RenderedFor;
+use anyhow::{Context, Result};
+use osm_api::config::{
+    OperatingSystemConfig, OperatingSystemConfigSpec, OperatingSystemConfigStatus, Rendered,
+};
+use osm_api::content::{self, RenderedFor};
+use osm_api::digest;
 use osm_api::names::{self, SETTINGS_KEY};
 use osm_api::pool::{self, Pool};
 use osm_api::pool_settings::PoolSettings;
@@ -17,6 +20,7 @@ use osm_render::{ClusterEndpoint, LateValues, MachineStage, Stage};
 use crate::input::{Item, Manifests, SettingsMap};
 use crate::problem::{Place, Problem, Problems};
 use crate::profiles::Chosen;
+use crate::progress::Progress;
 
 /// A pool with everything that it is rendered from.
 pub struct Selected {
@@ -36,6 +40,8 @@ pub struct RenderedPool {
     pub pool_ref: PoolRef,
     /// What osc-controller writes, with markers for credentials.
     pub config: OperatingSystemConfigSpec,
+    /// What its status says about it.
+    described: Rendered,
     pub warnings: Vec<String>,
     /// Where the MachineDeployment was read.
     pub place: Place,
@@ -187,7 +193,9 @@ fn settings_of(
 /// All problems of all pools.
 pub fn render(selected: &[Selected]) -> Result<Vec<RenderedPool>> {
     let (mut rendered, mut problems) = (Vec::new(), Vec::new());
-    for one in selected {
+    let progress = Progress::new();
+    for (done, one) in selected.iter().enumerate() {
+        progress.count("rendering pools", done, selected.len());
         collect(one.render(), &mut rendered, &mut problems)?;
     }
     finish(rendered, problems)
@@ -201,18 +209,22 @@ impl Selected {
     pub fn render(&self) -> Result<RenderedPool> {
         let endpoint = endpoint(&self.settings).0;
         let rendered = self.profile.render(&self.pool, &self.settings, &endpoint)?;
-        let mut config = rendered.spec;
         let rendered_for = RenderedFor {
             pool: self.pool_ref.clone(),
             revision: self.revision.clone(),
             template_digest: self.template_digest.clone(),
         };
+        let settings_digest = digest::of(&self.settings).context("the settings have no form as JSON")?;
+        let reference = self.profile.reference();
+        let described = rendered.described(&rendered_for, reference.clone(), settings_digest, &endpoint);
+        let mut config = rendered.spec;
         rendered_for.store(&mut config);
-        config.profile = Some(self.profile.reference());
+        config.profile = Some(reference);
         Ok(RenderedPool {
             pool_ref: self.pool_ref.clone(),
             values: osm_render::placeholders(&config),
             config,
+            described,
             warnings: rendered.warnings,
             place: self.place.clone(),
         })
@@ -272,6 +284,7 @@ impl RenderedPool {
             pool_ref,
             values: osm_render::placeholders(config),
             config: config.clone(),
+            described: Rendered::default(),
             warnings: Vec::new(),
             place,
         }
@@ -295,9 +308,17 @@ impl RenderedPool {
 
     /// The object that osc-controller writes, without what only a cluster knows.
     pub fn object(&self) -> OperatingSystemConfig {
-        let mut object = OperatingSystemConfig::new(&self.pool_ref.config_name(), self.config.clone());
+        let spec = content::spec_for((&self.pool_ref).into());
+        let mut object = OperatingSystemConfig::new(&self.pool_ref.config_name(), spec);
         let annotations = object.metadata.annotations.get_or_insert_default();
         annotations.insert(names::OWNER.to_owned(), self.pool_ref.to_string());
+        let labels = object.metadata.labels.get_or_insert_default();
+        labels.insert(names::POOL.to_owned(), self.pool_ref.id());
+        let rendered = osm_render::content(&self.config, self.described.clone());
+        object.status = Some(OperatingSystemConfigStatus {
+            rendered: Some(rendered.pack()),
+            ..OperatingSystemConfigStatus::default()
+        });
         object
     }
 }

@@ -23,7 +23,7 @@ const ADDED: &[Added] = &[
             kubelet.imageMinimumGCAge kubelet.imageMaximumGCAge cloud.name cloud.external cloud.nodeName cloud.guestAgent \
             os.name os.family os.selinux os.python.first os.python.otherwise os.distUpgradeOnBoot os.disableAutoUpdate \
             os.disableLocksmithD os.disableUpdateEngine cluster.apiServer cluster.ca cluster.dnsIPs cluster.dnsDomain \
-            pool.name pool.namespace network.ipFamily network.ipv4 network.ipv6 network.dualStack proxy.http proxy.noProxy \
+            pool.name pool.namespace network.ipFamily network.ipv4 network.ipv6 network.dualStack network.static proxy.http proxy.noProxy \
             hostCABundle pauseImage initialTaints initialTaints[].key initialTaints[].value initialTaints[].effect \
             overwriteCloudConfig containerd.registries containerd.registries[].host containerd.registries[].server \
             containerd.registries[].directory containerd.registries[].credentials containerd.registries[].mirrors \
@@ -41,7 +41,7 @@ const ADDED: &[Added] = &[
         group: "helpers",
         names: "\
             if unless each with eq ne gt gte lt lte not len lookup and or semver indent json toml yaml shell b64 join trim \
-            concat late download-url checksum-url",
+            lit concat late download-url checksum-url",
     },
     Added {
         version: "0.1.0",
@@ -61,7 +61,14 @@ const ADDED: &[Added] = &[
             .NetworkConfig .ContainerRuntime .ContainerRuntimeConfig .UbuntuConfig .RockyLinuxConfig .AmazonLinuxConfig \
             .FlatcarConfig .RhelConfig .Token .SecretName .BootstrapKubeconfig .BootstrapKubeconfigSecretName \
             .KubeletConfiguration .KubeletSystemdUnit .CNIVersion .ServerAddress .ContainerRuntimeAuthConfig \
-            .RHSubscription",
+            .RHSubscription .NetworkConfig.CIDR .NetworkConfig.Gateway .NetworkConfig.DNS .NetworkConfig.DNS.Servers \
+            .NetworkConfig.IPFamily .NetworkConfig.IsStaticIPConfig .UbuntuConfig.DistUpgradeOnBoot \
+            .RockyLinuxConfig.DistUpgradeOnBoot .AmazonLinuxConfig.DistUpgradeOnBoot .FlatcarConfig.DisableAutoUpdate \
+            .FlatcarConfig.DisableLocksmithD .FlatcarConfig.DisableUpdateEngine .FlatcarConfig.ProvisioningUtility \
+            .RhelConfig.DistUpgradeOnBoot .RhelConfig.RHELSubscriptionManagerUser \
+            .RhelConfig.RHELSubscriptionManagerPassword .RhelConfig.RHSMOfflineToken .RhelConfig.AttachSubscription \
+            .RhelConfig.RHELUseSatelliteServer .RhelConfig.RHELSatelliteServer .RhelConfig.RHELOrganizationName \
+            .RhelConfig.RHELActivationKey",
     },
     Added {
         version: "0.1.0",

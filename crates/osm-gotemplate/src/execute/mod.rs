@@ -104,7 +104,7 @@ impl TemplateSet {
     pub fn functions(&self) -> BTreeSet<&'static str> {
         let mut functions = BTreeSet::new();
         for tree in self.trees.values() {
-            tree.visit(&mut |operand| {
+            tree.visit(&mut |operand, _| {
                 if let parse::OperandKind::Function(function) = &operand.kind {
                     functions.insert(function.name);
                 }
@@ -113,22 +113,37 @@ impl TemplateSet {
         functions
     }
 
-    /// The chains of fields that the templates read, as Go prints them: `.A.B` for fields of the cursor, `$.A.B` for fields of a
-    /// variable.
+    /// The chains of fields of the data that a template reads, in order, those in branches that no data takes, too: fields of `$`, and
+    /// fields of the cursor where no `with` or `range` has moved it. Templates that it calls are left out, because they get other data.
     #[must_use]
-    pub fn fields(&self) -> BTreeSet<String> {
-        let mut fields = BTreeSet::new();
-        for tree in self.trees.values() {
-            tree.visit(&mut |operand| match &operand.kind {
-                parse::OperandKind::Variable(_, names) if names.is_empty() => {}
-                parse::OperandKind::Field(_) | parse::OperandKind::Variable(..) => {
-                    fields.insert(parse::Part::Operand(operand).print(&tree.source));
-                }
-                _ => {}
-            });
-        }
+    pub fn fields(&self, name: &str) -> Vec<DataField> {
+        let mut fields = Vec::new();
+        let Some(tree) = self.trees.get(name) else {
+            return fields;
+        };
+        tree.visit(&mut |operand, of_data| {
+            let names = match &operand.kind {
+                parse::OperandKind::Field(names) if of_data => names,
+                parse::OperandKind::Variable(name, names) if &*name.text == "$" && !names.is_empty() => names,
+                _ => return,
+            };
+            let (line, column) = tree.line_and_column(operand.position);
+            let names = names.iter().map(ToString::to_string).collect();
+            fields.push(DataField { names, line, column });
+        });
         fields
     }
+}
+
+/// A chain of fields of the data, see [`TemplateSet::fields`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataField {
+    /// `A` and `B` for `.A.B`.
+    pub names: Vec<String>,
+    /// The line in the source, from 1.
+    pub line: usize,
+    /// Bytes before it in its line.
+    pub column: usize,
 }
 
 #[cfg(test)]

@@ -84,13 +84,11 @@ impl<'t> State<'t> {
     fn error(&self, problem: String, exhausted: bool) -> Box<Error> {
         let source = &*self.frame.tree.source;
         let position = self.frame.part.map_or(0, Part::position);
-        let before = source.get(..position).unwrap_or_default();
-        let line = before.bytes().filter(|byte| *byte == b'\n').count();
-        let start = before.rfind('\n').map_or(0, |at| at.saturating_add(1));
+        let (line, column) = self.frame.tree.line_and_column(position);
         Box::new(Error {
             template: self.frame.tree.source_name.to_string(),
-            line: line.saturating_add(1),
-            column: Some(position.saturating_sub(start)),
+            line,
+            column: Some(column),
             executing: Some(self.frame.name.into()),
             context: Some(
                 self.frame

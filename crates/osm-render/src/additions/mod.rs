@@ -5,6 +5,8 @@
 //! |---|---|---|---|
 //! | commands | `bootcmd`, `runcmd` | a script and a unit | a script and a unit |
 //! | kernel parameters and modules | a file, and a command now | a file, and a unit now | a file, which the next boot reads |
+//!
+//! Where a profile has packages as well, cloud-init loads kernel modules again after they are installed.
 
 mod check;
 mod flatcar;
@@ -26,11 +28,15 @@ pub(crate) fn lower(mut spec: OperatingSystemProfileSpec) -> OperatingSystemProf
     let reader = Reader::of(Some(spec.os_name), spec.provisioning_utility);
     let config = &mut spec.provisioning_config;
     let commands = config.commands.take().unwrap_or_default();
+    let has_packages = !config.packages.is_empty() && !config.kernel_modules.is_empty();
+    // A module that comes with a package can be loaded only after its installation.
+    let load_again = has_packages.then(|| format!("{}; :", modprobe(&config.kernel_modules)));
     let apply_kernel = take_kernel(config);
     match reader {
         Reader::CloudInit => {
             let now = apply_kernel.into_iter().map(Value::String).collect();
-            around(config, commands, now);
+            let again = load_again.into_iter().map(Value::String).collect();
+            around(config, commands, now, again);
         }
         Reader::CoreosCloudinit => {
             if let Some(command) = apply_kernel {
@@ -51,7 +57,7 @@ fn take_kernel(config: &mut ProfileConfig) -> Option<String> {
     let mut commands = Vec::new();
     if !modules.is_empty() {
         config.files.push(file(MODULES_FILE, 644, lines(modules.iter())));
-        commands.push(format!("modprobe -a {}", modules.join(" ")));
+        commands.push(modprobe(&modules));
     }
     if !sysctls.is_empty() {
         let settings = sysctls.iter().map(|(key, value)| format!("{key} = {value}"));
@@ -63,16 +69,25 @@ fn take_kernel(config: &mut ProfileConfig) -> Option<String> {
     (!commands.is_empty()).then(|| format!("{}; :", commands.join("; ")))
 }
 
-/// Puts commands around those of the modules: `before`, and then `now`, before all others.
-fn around(config: &mut ProfileConfig, Commands { before, after }: Commands, now: Vec<Value>) {
+fn modprobe(modules: &[String]) -> String {
+    format!("modprobe -a {}", modules.join(" "))
+}
+
+/// Puts commands around those of the modules: `before`, and then `now`, before all others; `again` after packages are installed.
+fn around(
+    config: &mut ProfileConfig,
+    Commands { before, after }: Commands,
+    now: Vec<Value>,
+    again: Vec<Value>,
+) {
     let first = [before, now].concat();
-    if first.is_empty() && after.is_empty() {
+    if first.is_empty() && again.is_empty() && after.is_empty() {
         return;
     }
     let modules = config.modules.get_or_insert_with(|| json!({}));
     if let Value::Object(modules) = modules {
         set(modules, "bootcmd", |own| [first, own].concat());
-        set(modules, "runcmd", |own| [own, after].concat());
+        set(modules, "runcmd", |own| [again, own, after].concat());
     }
 }
 

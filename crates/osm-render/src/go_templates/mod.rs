@@ -9,6 +9,7 @@ mod data;
 mod spelling;
 
 use std::cell::Cell;
+use std::sync::atomic::AtomicBool;
 
 use osm_api::profile::{File, MAX_CONTENT_BYTES};
 use osm_api::settings::Settings;
@@ -17,10 +18,10 @@ use osm_gotemplate::{TemplateSet, Value, budget};
 use self::spelling::Spelling;
 use crate::Stage;
 use crate::budget::Budget;
-use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Sources};
-use crate::late_bound;
+use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Part, Sources};
 use crate::library::Parts;
 use crate::rendered_text::{NotCopied, RenderedText};
+use crate::{late_bound, unknown};
 use osm_api::ClusterEndpoint;
 
 /// What starts an action.
@@ -55,6 +56,27 @@ impl Engine for GoTemplateEngine {
             named: named.collect::<Result<_, Failure>>()?,
             texts: texts.collect::<Result<_, Failure>>()?,
         }))
+    }
+
+    fn unknown_names(&self, source: &str, part: Part) -> Vec<Located> {
+        if part == Part::Other || !source.contains(ACTION) {
+            return Vec::new();
+        }
+        let never = AtomicBool::new(false);
+        let budget = Budget::new(&never);
+        let Ok(template) = Template::parse("template", source, &Charged::new(&budget)) else {
+            return Vec::new();
+        };
+        let fields = template.set.fields(&template.name).into_iter();
+        let unknown = fields.filter_map(|field| {
+            let path = unknown::unknown_variable(field.names.iter().map(String::as_str))?;
+            Some(Located {
+                line: Some(field.line),
+                column: Some(field.column.saturating_add(1)),
+                problem: format!("there is no variable .{path}"),
+            })
+        });
+        unknown.collect()
     }
 
     fn keeps_empty_files(&self) -> bool {

@@ -20,9 +20,9 @@ pub(super) const MAX_VALUES: u64 = 32;
 /// Helpers that open a block.
 pub(super) const BLOCK_HELPERS: [&str; 4] = ["if", "unless", "each", "with"];
 /// Helpers that give a value.
-pub(super) const VALUE_HELPERS: [&str; 21] = [
+pub(super) const VALUE_HELPERS: [&str; 22] = [
     "eq", "ne", "gt", "gte", "lt", "lte", "not", "len", "lookup", "and", "or", "semver", "indent", "json",
-    "toml", "yaml", "shell", "b64", "join", "trim", "concat",
+    "toml", "yaml", "shell", "b64", "join", "trim", "lit", "concat",
 ];
 /// The helper that places a late-bound value.
 pub(super) const LATE: &str = "late";

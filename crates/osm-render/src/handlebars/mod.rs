@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicBool;
 
 use ::handlebars::{
     Context, Handlebars, Output, RenderContext, RenderError, RenderErrorReason, Template,
@@ -15,7 +16,7 @@ use self::include::Include;
 use self::print::Print;
 use self::session::Session;
 use crate::budget::Budget;
-use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Source, Sources};
+use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Part, Source, Sources};
 use crate::library::{self, Parts};
 use crate::rendered_text::RenderedText;
 
@@ -29,6 +30,7 @@ mod scan;
 mod session;
 #[cfg(test)]
 mod tests;
+mod unknown;
 mod values;
 
 /// Names of all helpers.
@@ -47,6 +49,15 @@ impl Engine for HandlebarsEngine {
 
     fn check<'s>(&self, source: &'s str) -> Result<Vec<&'s str>, Located> {
         scan::check(source)
+    }
+
+    fn unknown_names(&self, source: &str, part: Part) -> Vec<Located> {
+        let never = AtomicBool::new(false);
+        let parsed = parse("template", source, &Budget::new(&never));
+        parsed.map_or_else(
+            |_| Vec::new(),
+            |template| unknown::names(&template, part != Part::Named),
+        )
     }
 
     fn compile(&self, sources: &Sources<'_>, budget: &Budget<'_>) -> Result<Box<dyn Compiled>, Failure> {

@@ -132,6 +132,10 @@ fn helpers_give_what_the_documentation_says() {
             "'https://github.com/opencontainers/runc/releases/download/v1.3.6/runc.sha256sum'",
         ),
         ("\\{{literal}} ${x} $((1))", "{{literal}} ${x} $((1))"),
+        ("{{lit \"{{\"}}.ID{{lit \"}}\"}} {{{lit '{{{'}}}", "{{.ID}} {{{"),
+        // One backslash escapes the braces, and two are one backslash before a tag.
+        ("C:\\{{number}}", "C:{{number}}"),
+        ("C:\\\\{{number}}", "C:\\0"),
         ("a\n{{#if yes}}\nb\n{{/if}}\nc\n", "a\nb\nc\n"),
     ] {
         let rendered = render(source).unwrap_or_else(|error| panic!("{source}: {error}"));

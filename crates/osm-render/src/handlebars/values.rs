@@ -31,7 +31,7 @@ struct ValueHelper {
 
 const ANY: usize = usize::MAX;
 
-static HELPERS: [ValueHelper; 21] = [
+static HELPERS: [ValueHelper; 22] = [
     ValueHelper {
         name: "eq",
         arguments: (2, 2),
@@ -131,6 +131,11 @@ static HELPERS: [ValueHelper; 21] = [
         name: "trim",
         arguments: (1, 1),
         run: |args| Ok(Value::String(scalar(first(args)?)?.trim().to_owned())),
+    },
+    ValueHelper {
+        name: "lit",
+        arguments: (1, 1),
+        run: |args| Ok(Value::String(scalar(first(args)?)?.to_string())),
     },
     ValueHelper {
         name: "concat",

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::connect::Connection;
 use super::failure::{Cause, Failure};
-use super::progress::Progress;
+use crate::progress::Progress;
 
 /// Most objects of an answer.
 const PAGE: u32 = 500;
@@ -166,7 +166,8 @@ impl<'a> Reader<'a> {
         request: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, Failed> {
         let request = tokio::time::timeout(self.timeout, request);
-        let cause = match self.progress.during(shown, request).await {
+        self.progress.show(&format!("reading {shown}"));
+        let cause = match request.await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(kube::Error::Api(status))) if status.code == 410 => return Err(Failed::Expired),
             Ok(Err(error)) => Cause::of(&error),

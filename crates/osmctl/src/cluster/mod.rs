@@ -1,7 +1,6 @@
 //! Reads a cluster into a [`Snapshot`]. This module alone does I/O with an API server, and it only reads.
 //!
 //! ```text
-//! progress   what osmctl waits for, on a terminal
 //! failure    what a failed request means, and the next step
 //! connect    flags → clients
 //! list       all objects of a kind, in pages
@@ -10,7 +9,6 @@
 mod connect;
 mod failure;
 mod list;
-mod progress;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -30,8 +28,8 @@ use osm_api::{MachineDeployment, OperatingSystemProfile, pool};
 
 use self::failure::Failure;
 use self::list::{List, Listed, Reader};
-use self::progress::Progress;
 use crate::input::SettingsMap;
+use crate::progress::Progress;
 use crate::snapshot::{Part, Snapshot, Unread};
 
 /// Flags that select the cluster.

@@ -20,6 +20,7 @@ use crate::origin::Origin;
 use crate::pools::{self, RenderedPool};
 use crate::problem::{Place, Problem, Problems};
 use crate::profiles::Chosen;
+use crate::progress::Progress;
 use crate::snapshot::{self, Snapshot};
 use crate::tree::Tree;
 
@@ -104,13 +105,16 @@ fn compare(snapshot: &Snapshot, new: &Manifests, settings: &Settings, only: &[St
         known: BTreeMap::new(),
     };
     let mut comparison = Comparison::default();
-    for item in machine_deployments(snapshot, new) {
+    let items = machine_deployments(snapshot, new);
+    let progress = Progress::new();
+    for (done, item) in items.iter().enumerate() {
+        progress.count("comparing pools", done, items.len());
         let pool = PoolRef::from(&item.value);
         if !is_wanted(&pool) {
             continue;
         }
         let mut profile = |md: &MachineDeployment, pool: &Pool| profiles.of(md, pool);
-        let rendered = pools::select_one(&item, &maps, settings, &mut profile).and_then(|one| one.render());
+        let rendered = pools::select_one(item, &maps, settings, &mut profile).and_then(|one| one.render());
         let old = stored(snapshot, &pool, &item.origin);
         match (old, rendered) {
             (Ok(old), Ok(rendered)) => {

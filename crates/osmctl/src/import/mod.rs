@@ -17,6 +17,7 @@ use osm_api::Settings;
 use osm_api::settings::SettingsError;
 
 use crate::output::{Color, Format};
+use crate::progress::Progress;
 use crate::snapshot::Snapshot;
 use crate::{cluster, diff, input, output};
 
@@ -70,7 +71,11 @@ impl Import {
         let snapshot = cluster::read(&self.cluster, needs)?;
         snapshot.warn();
         let settings = self.settings(&snapshot)?;
-        let report = report::report(&snapshot, &settings);
+        let progress = Progress::new();
+        let report = report::report(&snapshot, &settings, |done, total| {
+            progress.count("comparing pools", done, total);
+        });
+        drop(progress);
         output::print(&match self.output {
             Format::Text => text::text(&report, self.diff, self.color.is_on()),
             Format::Json => text::json(&report, self.diff, &snapshot),

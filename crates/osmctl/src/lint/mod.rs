@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use osm_api::names::{self, SETTINGS_KEY};
 
 use crate::input::{self, Manifests};
 use crate::pools::RenderedPool;
@@ -122,8 +123,17 @@ fn checked(manifests: &Manifests) -> String {
 /// All problems of manifests that could be read.
 fn check(manifests: &Manifests, sources: &[PathBuf], with_shellcheck: bool) -> Result<Vec<Problem>> {
     let mut problems = profile::check_all(&manifests.profiles, with_shellcheck)?;
-    for origin in manifests.settings.iter().map(|item| &item.origin) {
+    let settings = manifests.settings.iter().map(|item| &item.origin);
+    let settings = settings.chain(manifests.settings_maps.iter().map(|item| &item.origin));
+    let in_map = format!("data.{SETTINGS_KEY}");
+    let of_pool = format!("metadata.annotations.{}", names::SETTINGS);
+    let pools = manifests.machine_deployments.iter().map(|item| &item.origin);
+    for (origin, text) in settings
+        .map(|origin| (origin, &in_map))
+        .chain(pools.map(|origin| (origin, &of_pool)))
+    {
         problems.extend(yaml_traps::check(origin, ""));
+        problems.extend(yaml_traps::check_text(origin, text));
     }
     problems.extend(check_pools(manifests, sources)?);
     Ok(problems)

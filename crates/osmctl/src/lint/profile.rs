@@ -4,21 +4,25 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
-use osm_api::OperatingSystemProfile;
 use osm_api::config::{LateBoundKind, OperatingSystemConfigSpec, StageConfig};
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
-use osm_api::profile::{CloudProvider, FileContent, OperatingSystemProfileSpec, ProfileConfig};
-use osm_render::{RESERVED_PREFIX, Rendered, Stage, TemplatePosition};
+use osm_api::profile::{
+    CloudProvider, FileContent, OperatingSystemProfileSpec, ProfileConfig, TemplateEngine,
+};
+use osm_api::{OperatingSystemProfile, Reason};
+use osm_render::{RESERVED_PREFIX, Rendered, Stage, TemplatePosition, UnknownName};
 use osm_validate::Refusal;
 
 use super::scripts::{self, Shellcheck};
 use super::yaml_traps;
 use crate::bases::Bases;
-use crate::input::Item;
+use crate::input::{CUSTOM_PROFILE, Item};
 use crate::origin::{self, Step};
 use crate::parallel;
-use crate::problem::Problem;
+use crate::problem::{Place, Problem, Severity};
+use crate::profiles::built_in;
 use crate::tree::stage_name;
+use crate::yaml_tree::Kind;
 
 /// Most errors that are reported of one profile.
 const MAX_ERRORS: usize = 20;
@@ -31,6 +35,85 @@ const LIBRARY_PART: &str = "{{> lib/";
 
 /// Most different texts of one script that are looked at.
 const MAX_VARIANTS: usize = 64;
+
+const FIELDS_HINT: &str =
+    "`osmctl explain data` lists all fields; inside each and with, ../ leads to those outside";
+const VARIABLES_HINT: &str = "`osmctl explain variables` lists all variables of Go templates";
+
+/// Parts of messages, and the next step where the message itself does not have it.
+const HINTS: [(&str, &str); 20] = [
+    ("there is no field", FIELDS_HINT),
+    ("in type *resources.filesData", VARIABLES_HINT),
+    (
+        "there is no such value in this stage",
+        "`osmctl explain late` lists the values of each stage",
+    ),
+    (
+        "templates include each other in a circle",
+        "remove one of these inclusions",
+    ),
+    (
+        "exceeded maximum template depth",
+        "a template calls itself without an end; put the call into a condition that ends, or remove it",
+    ),
+    (
+        "with all that it includes",
+        "include fewer templates, or shorten the one that is included most often",
+    ),
+    (
+        "nested more than",
+        "move inner blocks into a named template, or join conditions with and",
+    ),
+    (
+        "unclosed action",
+        "close the action with }}; write {{ \"{{\" }} where the text has two literal braces",
+    ),
+    ("unclosed comment", "close the comment with */}}"),
+    (
+        "unexpected EOF",
+        "close each if, range, with, block and define with {{ end }}",
+    ),
+    (
+        "unexpected {{end}}",
+        "remove this {{ end }}, or open the block that it closes",
+    ),
+    (
+        "unexpected {{else}}",
+        "remove this {{ else }}, or open the block that it belongs to",
+    ),
+    (
+        "missing value for",
+        "write the value that the block depends on, such as {{ if .HTTPProxy }}",
+    ),
+    (
+        "undefined variable",
+        "assign the variable with := in this block or in one around it, before it is used",
+    ),
+    (
+        "not defined",
+        "`osmctl explain functions` lists all functions of Go templates",
+    ),
+    (
+        "rendering takes more than",
+        "shorten the loops, or those in the templates that are called in a loop",
+    ),
+    (
+        "rendering all sample pools takes more than",
+        "shorten the loops, or those in the templates that are called in a loop",
+    ),
+    (
+        "helpers or functions",
+        "shorten the loops, and the texts that helpers and functions work on in them",
+    ),
+    (
+        "write more than",
+        "shorten the loops that write text, or split the file",
+    ),
+    (
+        "texts, tags and values together",
+        "shorten the templates, or include common parts from one named template",
+    ),
+];
 
 /// Modes whose decimal numbers people write by mistake: the number, and the mode that was meant.
 const DECIMAL_MODES: [(i32, &str); 4] = [(416, "640"), (420, "644"), (436, "664"), (511, "777")];
@@ -51,7 +134,9 @@ pub fn check_all(profiles: &[Item<OperatingSystemProfile>], with_shellcheck: boo
     // The one with the most samples first, so that no thread starts it last.
     work.sort_by_key(|(_, _, spec)| Reverse(spec.supported_cloud_providers.len()));
     let bases = Bases::of(profiles);
-    let found = parallel::map(&work, |(_, name, spec)| attempt(name, spec, &bases))?;
+    let found = parallel::map("checking profiles", &work, |(_, name, spec)| {
+        attempt(name, spec, &bases)
+    })?;
     let order = work.iter().map(|(index, ..)| *index);
     let found: BTreeMap<usize, Result<Reviewed, Box<Refusal>>> = order.zip(found).collect();
     let reviewed = || {
@@ -77,6 +162,8 @@ fn check(
     shellcheck: Option<&Shellcheck>,
 ) -> Result<Vec<Problem>> {
     let mut problems = of_spec(item);
+    problems.extend(of_name(item));
+    let unknown = of_unknown_names(item);
     let name = item.value.metadata.name.as_deref().unwrap_or_default();
     let mut spec = serde_json::to_value(&item.value.spec).unwrap_or_default();
     let mut seen = BTreeSet::new();
@@ -92,7 +179,7 @@ fn check(
                     None => None,
                 };
                 problems.extend(reviewed.problems(item, of_rest.as_ref().or(shellcheck)));
-                return Ok(problems);
+                break;
             }
             Err(refusal) => refusal,
         };
@@ -102,23 +189,69 @@ fn check(
             .and_then(|position| origin::steps_to_text(item.origin.node()?.get("spec")?, position));
         let is_new = steps.clone().is_none_or(|steps| seen.insert(steps));
         if !is_new {
-            return Ok(problems);
+            break;
         }
         problems.push(problem_of(item, &refusal));
         let text = steps
             .as_ref()
             .and_then(|steps| origin::part_mut(&mut spec, steps));
         let Some(text) = text.filter(|text| text.is_string() && problems.len() < MAX_ERRORS) else {
-            return Ok(problems);
+            break;
         };
         // An enabled unit needs this section.
         let is_unit = matches!(steps.as_deref(), Some([.., Step::Key(key)]) if key == "content");
         *text = serde_json::Value::from(if is_unit { "[Install]\n" } else { "" });
         let Ok(without) = serde_json::from_value::<OperatingSystemProfileSpec>(spec.clone()) else {
-            return Ok(problems);
+            break;
         };
         result = attempt(name, &without, bases);
     }
+    // Rendering finds some of them, too.
+    let is_known = |unknown: &Problem| {
+        let of_line = |place: &Place| (place.file.clone(), place.line);
+        let mut known = problems.iter();
+        known.any(|problem| {
+            problem.severity == Severity::Error && of_line(&problem.place) == of_line(&unknown.place)
+        })
+    };
+    let unknown: Vec<Problem> = unknown.into_iter().filter(|unknown| !is_known(unknown)).collect();
+    problems.extend(unknown);
+    Ok(problems)
+}
+
+/// Names that no data has, in branches that no sample takes.
+fn of_unknown_names(item: &Item<OperatingSystemProfile>) -> Vec<Problem> {
+    let unknown = osm_render::unknown_names(&item.value.spec).into_iter();
+    let problem = |UnknownName { position, problem }: UnknownName| {
+        let message =
+            format!("{position}: {problem}; a machine for which this branch is rendered gets nothing");
+        let problem = Problem::warning("unknown-variable", item.origin.place_in_spec(&position), message);
+        match item.value.spec.template_engine {
+            TemplateEngine::Handlebars => problem.hint(FIELDS_HINT),
+            _ => problem.hint(VARIABLES_HINT),
+        }
+    };
+    unknown.map(problem).collect()
+}
+
+/// osp-controller installs the default profiles under their names.
+fn of_name(item: &Item<OperatingSystemProfile>) -> Option<Problem> {
+    let name = item.value.metadata.name.as_deref()?;
+    let default = built_in(name)?;
+    let place = item.origin.place("metadata.name");
+    if item.origin.written("kind") == Some(CUSTOM_PROFILE) {
+        let message = format!("{name} is the name of a default profile");
+        let problem = Problem::error(Reason::CustomProfileNameTaken.as_str(), place, message);
+        return Some(problem.hint("create the custom profile under another name"));
+    }
+    if default.value.spec == item.value.spec {
+        return None;
+    }
+    let message = format!(
+        "{name} is the name of a default profile; unless default profiles are disabled, osp-controller replaces this profile with it"
+    );
+    let problem = Problem::warning("default-name", place, message);
+    Some(problem.hint("give the profile another name, and name it in the MachineDeployments"))
 }
 
 fn problem_of(item: &Item<OperatingSystemProfile>, refusal: &Refusal) -> Problem {
@@ -128,16 +261,8 @@ fn problem_of(item: &Item<OperatingSystemProfile>, refusal: &Refusal) -> Problem
     };
     let problem = Problem::error(refusal.reason.as_str(), place, &refusal.message);
     let message = &refusal.message;
-    if message.contains("there is no field") {
-        return problem.hint(
-            "`osmctl explain data` lists all fields; inside each and with, ../ leads to those outside",
-        );
-    }
-    if message.contains("in type *resources.filesData") {
-        return problem.hint("`osmctl explain variables` lists all variables of Go templates");
-    }
-    if message.contains("there is no such value in this stage") {
-        return problem.hint("`osmctl explain late` lists the values of each stage");
+    if let Some((_, hint)) = HINTS.iter().find(|(part, _)| message.contains(part)) {
+        return problem.hint(*hint);
     }
     let remedy = refusal.reason.row().remedy;
     // That the profile must be corrected adds nothing to the message.
@@ -150,7 +275,7 @@ fn problem_of(item: &Item<OperatingSystemProfile>, refusal: &Refusal) -> Problem
 
 /// What needs no rendering.
 fn of_spec(item: &Item<OperatingSystemProfile>) -> Vec<Problem> {
-    let mut problems = Vec::new();
+    let mut problems = of_verbatim_texts(item);
     for stage in Stage::ALL {
         let (name, config) = match stage {
             Stage::Bootstrap => ("bootstrapConfig", &item.value.spec.bootstrap_config),
@@ -175,6 +300,36 @@ fn of_spec(item: &Item<OperatingSystemProfile>) -> Vec<Problem> {
                 let hint = format!("write the octal digits without a leading zero: {meant}");
                 problems.push(Problem::warning("decimal-mode", place, message).hint(hint));
             }
+        }
+    }
+    problems
+}
+
+/// Actions in texts that are no templates in a profile of the Go implementation.
+fn of_verbatim_texts(item: &Item<OperatingSystemProfile>) -> Vec<Problem> {
+    if item.value.spec.template_engine != TemplateEngine::GoTemplate {
+        return Vec::new();
+    }
+    let mut problems = Vec::new();
+    for stage in ["bootstrapConfig", "provisioningConfig"] {
+        for part in ["units", "modules"] {
+            let path = format!("spec.{stage}.{part}");
+            let node = item.origin.node().and_then(|node| {
+                let mut keys = path.split('.');
+                keys.try_fold(node, |node, key| node.get(key))
+            });
+            let Some(node) = node else { continue };
+            node.scalars(None, &mut |_, node, is_key| {
+                let Kind::Scalar(text, _) = &node.kind else { return };
+                if is_key || !text.contains("{{") {
+                    return;
+                }
+                let message = format!("{path}: the text contains {{{{, but Go templates are evaluated in files only");
+                let problem = Problem::warning("verbatim", item.origin.place_of(node), message);
+                problems.push(problem.hint(
+                    "move the text to a file, such as /etc/systemd/system/NAME for a unit; or write the profile in Handlebars",
+                ));
+            });
         }
     }
     problems

@@ -2,7 +2,7 @@
 
 use crate::origin::Origin;
 use crate::problem::Problem;
-use crate::yaml_tree::{Kind, Node, Style};
+use crate::yaml_tree::{self, Kind, Node, Style};
 
 /// Words that are a boolean in YAML 1.1 and a text in YAML 1.2, in lower case.
 const BOOLEANS: [&str; 6] = ["yes", "no", "on", "off", "y", "n"];
@@ -18,6 +18,18 @@ pub fn check(origin: &Origin, path: &str) -> Vec<Problem> {
         root.scalars(None, &mut |key, node, is_key| {
             problems.extend(scalar(origin, key, node, is_key))
         });
+    }
+    problems
+}
+
+/// Checks the document in the text that a path leads to, if the manifest has it.
+pub fn check_text(origin: &Origin, path: &str) -> Vec<Problem> {
+    let nodes = origin.written(path).and_then(|text| yaml_tree::read(text).ok());
+    let node = nodes.and_then(|nodes| nodes.into_iter().next());
+    let mut problems = check(&Origin::new("".into(), node), "");
+    for problem in &mut problems {
+        let line = problem.place.line.unwrap_or(1);
+        problem.place = origin.place_in_text(path, line, problem.place.column);
     }
     problems
 }

@@ -22,6 +22,16 @@ fn a_new_profile_is_valid() {
         assert_eq!(profile["spec"]["extends"], base.as_str());
         let linted = osmctl(&["lint", "-", "--warnings-as-errors"], text);
         assert!(linted.status.success(), "{}", out(&linted));
+        // What it suggests is valid as well. Sentences end in a full stop.
+        let suggested = |line: &&str| line.starts_with("    # ") && !line.ends_with('.');
+        assert!(text.lines().filter(suggested).count() > 10, "{text}");
+        let lines = text.lines().map(|line| match suggested(&line) {
+            true => line.replacen("# ", "", 1),
+            false => line.to_owned(),
+        });
+        let all = lines.collect::<Vec<_>>().join("\n");
+        let linted = osmctl(&["lint", "-", "--warnings-as-errors"], &all);
+        assert!(linted.status.success(), "{}{all}", out(&linted));
     }
     let own = super::PROFILE.replace("osp-ubuntu", "osp-base");
     let output = osmctl(&["new", "osp-mine", "--extends", "osp-base", "-f", "-"], &own);
@@ -110,7 +120,37 @@ fn schemas_accept_what_is_right_and_nothing_else() {
     // The default profiles have only fields of the schema.
     for (file, text) in osm_render::default_manifests() {
         let document = osm_render::yaml::read(text).unwrap().remove(0);
-        fits(&profile, &document, file);
+        assert_eq!(mistake(&profile, &profile, &document, file), None);
+    }
+    let settings = schema("settings");
+    let of_settings = |text: &str| {
+        let document = osm_render::yaml::read(text).unwrap().remove(0);
+        mistake(&settings, &settings, &document, "")
+    };
+    let example = include_str!("../../../../examples/settings-air-gapped.yaml");
+    assert_eq!(of_settings(example), None);
+    for (wrong, path) in [
+        (example.replace("\ncluster:", "\nclutser:"), ".clutser"),
+        (
+            example.replace("  apiServer:", "  apiSever:"),
+            ".cluster.apiSever",
+        ),
+        (
+            example.replace("  dnsIPs:\n    - 10.96.0.10", "  dnsIPs: 10.96.0.10"),
+            ".cluster.dnsIPs",
+        ),
+        (
+            "initialTaints: [{key: a, effect: Never}]".to_owned(),
+            ".initialTaints.effect",
+        ),
+    ] {
+        assert_eq!(of_settings(&wrong).as_deref(), Some(path));
+        let linted = osmctl(&["lint", "-"], &wrong);
+        assert_eq!(
+            linted.status.code(),
+            Some(1),
+            "the code refuses what the schema refuses: {path}"
+        );
     }
 }
 
@@ -152,31 +192,78 @@ fn the_schema_of_annotations_is_that_of_the_code() {
     }
 }
 
-/// Fields, types of objects and lists, and enumerations: the part of the schema that editors complete.
-fn fits(schema: &Value, value: &Value, path: &str) {
-    if let Some(allowed) = schema.get("enum").and_then(Value::as_array) {
-        assert!(allowed.contains(value), "{path}");
+/// The first mistake by a schema: fields, types and enumerations, which are what editors complete and underline.
+fn mistake(root: &Value, schema: &Value, value: &Value, path: &str) -> Option<String> {
+    if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
+        let schema = root.pointer(reference.trim_start_matches('#')).unwrap();
+        return mistake(root, schema, value, path);
+    }
+    let one_of = ["anyOf", "oneOf"]
+        .iter()
+        .find_map(|key| schema.get(key)?.as_array());
+    if let Some(schemas) = one_of {
+        let fits = schemas
+            .iter()
+            .any(|schema| mistake(root, schema, value, path).is_none());
+        return (!fits).then(|| path.to_owned());
+    }
+    if let Some(allowed) = schema.get("enum").and_then(Value::as_array)
+        && !allowed.contains(value)
+    {
+        return Some(path.to_owned());
+    }
+    let is = |name: &Value| match name.as_str().unwrap() {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "null" => value.is_null(),
+        other => panic!("{other}"),
+    };
+    let fits = match schema.get("type") {
+        Some(Value::Array(names)) => names.iter().any(is),
+        Some(name) => is(name),
+        None => true,
+    };
+    if !fits {
+        return Some(path.to_owned());
     }
     match value {
-        Value::Object(map) => {
-            for (key, value) in map {
-                let path = format!("{path}.{key}");
-                match (schema["properties"].get(key), schema.get("additionalProperties")) {
-                    (Some(inner), _) => fits(inner, value, &path),
-                    (None, Some(Value::Bool(false))) => panic!("{path} is unknown"),
-                    _ => {}
-                }
+        Value::Object(map) => map.iter().find_map(|(key, value)| {
+            let path = format!("{path}.{key}");
+            match (schema["properties"].get(key), schema.get("additionalProperties")) {
+                (Some(inner), _) => mistake(root, inner, value, &path),
+                (None, Some(Value::Bool(false))) => Some(path),
+                (None, Some(inner @ Value::Object(_))) => mistake(root, inner, value, &path),
+                (None, _) => None,
             }
-        }
-        Value::Array(items) => {
-            for item in items {
-                schema
-                    .get("items")
-                    .into_iter()
-                    .for_each(|inner| fits(inner, item, path));
-            }
-        }
-        _ => {}
+        }),
+        Value::Array(items) => items.iter().find_map(|item| {
+            let inner = schema.get("items")?;
+            mistake(root, inner, item, path)
+        }),
+        _ => None,
+    }
+}
+
+#[test]
+fn every_command_that_prints_results_prints_them_as_json() {
+    // What these print has a format of its own.
+    let others = ["new", "schema", "completions", "man", "help"];
+    let help = osmctl(&["--help"], "");
+    let (_, commands) = out(&help).split_once("Commands:\n").unwrap();
+    let commands = commands.lines().map_while(|line| line.split_whitespace().next());
+    let commands: Vec<&str> = commands.filter(|name| !others.contains(name)).collect();
+    assert!(commands.len() >= 12, "{commands:?}");
+    for command in commands {
+        let help = osmctl(&[command, "--help"], "");
+        let (_, output) = out(&help)
+            .split_once("--output <")
+            .unwrap_or_else(|| panic!("{command}"));
+        let output = output.split("\n  -").next().unwrap();
+        assert!(output.contains("json"), "{command}: {output}");
     }
 }
 
@@ -203,6 +290,11 @@ fn the_plugin_of_kubectl_calls_itself_so() {
         (out(&output).to_owned(), err(&output).to_owned())
     };
     assert!(run(&["--help"]).0.contains("Usage: kubectl osm <COMMAND>"));
+    // What kubectl asks when a person completes `kubectl osm sta`.
+    let completion = folder.path().join("kubectl_complete-osm");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_osmctl"), &completion).unwrap();
+    let completed = Command::new(&completion).arg("sta").output().unwrap();
+    assert_eq!(out(&completed), "status\n:4\n");
     let (help, _) = run(&["lint", "--help"]);
     assert!(
         help.contains("Usage: kubectl osm lint") && help.contains("  kubectl osm lint profiles/"),

@@ -5,8 +5,9 @@ use super::{MACHINE_DEPLOYMENT, PROFILE, err, naming_profile, osmctl, out};
 /// A profile whose one file has this text, as a literal block that starts on line 17.
 fn profile_with(text: &str) -> String {
     let indented: String = text
-        .lines()
-        .map(|line| format!("              {line}\n"))
+        .split_inclusive('\n')
+        .map(|line| format!("              {line}"))
+        .chain(["\n".to_owned()])
         .collect();
     format!(
         "apiVersion: operatingsystemmanager.k8c.io/v1alpha1\nkind: OperatingSystemProfile\nmetadata: {{name: mine}}\nspec:\n  \
@@ -14,6 +15,11 @@ fn profile_with(text: &str) -> String {
          [{{name: openstack}}]\n  provisioningConfig:\n    files:\n      - path: /etc/motd\n        permissions: 644\n        \
          content:\n          inline:\n            data: |\n{indented}"
     )
+}
+
+/// The same in the language of the Go implementation.
+fn go_profile_with(text: &str) -> String {
+    profile_with(text).replace("templateEngine: Handlebars", "templateEngine: GoTemplate")
 }
 
 #[test]
@@ -54,9 +60,14 @@ fn bad_input_is_an_error_with_its_place_and_a_hint() {
             &endless,
             "<stdin>:11:",
             "templates include each other in a circle: a → b → a",
-            "",
+            "hint: remove one of these inclusions",
         ),
-        (&profile_with(&nested), "<stdin>:17:", "nested", ""),
+        (
+            &profile_with(&nested),
+            "<stdin>:17:",
+            "nested more than",
+            "hint: move inner blocks into a named template",
+        ),
         (
             &profile_with("a\nb {{c"),
             "<stdin>:18:17: error: ",
@@ -64,10 +75,59 @@ fn bad_input_is_an_error_with_its_place_and_a_hint() {
             "write \\{{",
         ),
         (
-            &profile_with("a\r\nb {{kubelet.versin}}"),
-            "<stdin>:",
+            &profile_with("a\nb {{kubelet.versin}}").replace('\n', "\r\n"),
+            "<stdin>:18:17: error: ",
             "there is no field",
             "hint: `osmctl explain data`",
+        ),
+        (
+            &go_profile_with("a\nb {{ .KubletVersion }}").replace('\n', "\r\n"),
+            "<stdin>:18:20: error: ",
+            "can't evaluate field KubletVersion",
+            "hint: `osmctl explain variables`",
+        ),
+        (
+            &format!("\u{feff}{}", go_profile_with("a\nb {{ nothing .KubeVersion }}")),
+            "<stdin>:18",
+            "function \"nothing\" not defined",
+            "hint: `osmctl explain functions`",
+        ),
+        (
+            // Go finds this mistake at the end of the text.
+            &go_profile_with("a\nb {{ .KubeVersion"),
+            "<stdin>:1",
+            "unclosed action",
+            "write {{ \"{{\" }} where the text has two literal braces",
+        ),
+        (
+            &go_profile_with("a {{ if .HTTPProxy }} b"),
+            "<stdin>:1",
+            "unexpected EOF",
+            "with {{ end }}",
+        ),
+        (
+            &go_profile_with("a {{ end }}"),
+            "<stdin>:17",
+            "unexpected {{end}}",
+            "hint: remove this {{ end }}",
+        ),
+        (
+            &go_profile_with("{{ define \"a\" }}{{ template \"a\" . }}{{ end }}\n{{ template \"a\" . }}"),
+            "<stdin>:17",
+            "exceeded maximum template depth",
+            "hint: a template calls itself",
+        ),
+        (
+            &go_profile_with("{{ range until 100000 }}{{ range until 100000 }}{{ end }}{{ end }}"),
+            "<stdin>:17",
+            "more than",
+            "hint: shorten the loops",
+        ),
+        (
+            &go_profile_with("x {{ range until 100000 }}{{ $.KubernetesCACert }}{{ end }}"),
+            "<stdin>:17",
+            "more than",
+            "hint: shorten the loops",
         ),
         (
             &profile_with("a").replace("    files:", "    units: []\n    units: []\n    files:"),
@@ -192,7 +252,9 @@ fn a_template_that_never_ends_is_stopped() {
     let start = std::time::Instant::now();
     let output = osmctl(&["lint", "-"], &input);
     assert_eq!(output.status.code(), Some(1), "{}", err(&output));
-    assert!(out(&output).contains("elements"), "{}", out(&output));
+    for part in ["elements", "hint: include fewer templates"] {
+        assert!(out(&output).contains(part), "{}", out(&output));
+    }
     assert!(start.elapsed().as_secs() < 30);
 }
 

@@ -88,7 +88,11 @@ fn warnings_are_what_a_reviewer_would_say() {
 #[test]
 fn warnings_about_pools_are_reported() {
     let pool = MACHINE_DEPLOYMENT.replace("1.34.2", "1.20.0");
-    let found = problems(&format!("{pool}{PROFILE}"));
+    let pool = pool.replace(
+        "metadata: {",
+        "metadata: {annotations: {k8c.io/operating-system-profile: osp-mine}, ",
+    );
+    let found = problems(&format!("{pool}{}", PROFILE.replace("osp-ubuntu", "osp-mine")));
     assert_eq!(found.len(), 1, "{found:#?}");
     assert_eq!(
         (&found[0]["rule"], &found[0]["line"]),
@@ -228,6 +232,171 @@ fn each_cloud_of_a_profile_is_rendered() {
             .contains("sample pool hetzner")),
         "{found:#?}"
     );
+}
+
+#[test]
+fn names_that_no_data_has_are_found_in_branches_that_no_sample_takes() {
+    let of = |text: &str, engine: &str| {
+        let lines: String = text
+            .lines()
+            .map(|line| format!("              {line}\n"))
+            .collect();
+        let found = problems(&format!(
+            "apiVersion: operatingsystemmanager.k8c.io/v1alpha1\nkind: OperatingSystemProfile\nmetadata: {{name: mine}}\nspec:\n  \
+             osName: ubuntu\n  osVersion: '24.04'\n  version: v1.0.0\n  templateEngine: {engine}\n  supportedCloudProviders: \
+             [{{name: aws}}]\n  provisioningConfig:\n    files:\n      - path: /etc/motd\n        \
+             content:\n          inline:\n            data: |\n{lines}"
+        ));
+        let rules = ["unknown-variable", "TemplateFailed"];
+        let found = found.into_iter();
+        found
+            .filter(|problem| rules.contains(&problem["rule"].as_str().unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let go = "a\n{{ if eq .CloudProviderName \"none\" }}{{ .Typo }}{{ with .NetworkConfig }}{{ .Cidr }}{{ $.Other }}{{ end }}{{ end }}";
+    let handlebars =
+        "a\n{{#if (eq pool.name \"none\")}}{{typo}}{{#with os}}{{nam}}{{@root.other}}{{/with}}{{/if}}";
+    for (text, engine, names, columns, hint) in [
+        (
+            go,
+            "GoTemplate",
+            [".Typo", ".Other"],
+            [".Typo", ".Other"],
+            "osmctl explain variables",
+        ),
+        (
+            handlebars,
+            "Handlebars",
+            ["\"typo\"", "\"other\""],
+            ["{{typo", "{{@root"],
+            "osmctl explain data",
+        ),
+    ] {
+        let found = of(text, engine);
+        assert_eq!(found.len(), 2, "{found:#?}");
+        for ((problem, name), start) in found.iter().zip(names).zip(columns) {
+            assert_eq!(
+                (&problem["rule"], &problem["severity"]),
+                (&"unknown-variable".into(), &"warning".into())
+            );
+            assert_eq!(problem["line"], 17, "{problem:#}");
+            let column = 15 + text.lines().nth(1).unwrap().find(start).unwrap();
+            assert_eq!(problem["column"], column, "{problem:#}");
+            let text = |key: &str| problem[key].as_str().unwrap();
+            assert!(
+                text("message").contains(name) && text("hint").contains(hint),
+                "{problem:#}"
+            );
+        }
+    }
+    // A sample finds this one, and it is reported once.
+    let found = of("{{typo}}", "Handlebars");
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert_eq!(found[0]["severity"], "error");
+}
+
+#[test]
+fn actions_in_what_go_templates_leave_as_it_is_are_warned_of() {
+    let input = "
+apiVersion: operatingsystemmanager.k8c.io/v1alpha1
+kind: OperatingSystemProfile
+metadata: {name: mine}
+spec:
+  osName: ubuntu
+  osVersion: '24.04'
+  version: v1.0.0
+  templateEngine: GoTemplate
+  supportedCloudProviders: [{name: aws}]
+  bootstrapConfig:
+    files: [{path: /a, content: {inline: {data: '{{ .KubeVersion }}'}}}]
+    modules: {runcmd: ['echo {{ .KubeVersion }}']}
+    units:
+      - name: a.service
+        content: |
+          [Unit]
+          Description={{ .KubeVersion }}
+";
+    let rule = |input: &str| {
+        let found = problems(input);
+        let lines = found.iter().filter(|problem| problem["rule"] == "verbatim");
+        lines
+            .map(|problem| problem["line"].as_u64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(rule(input), [13, 17]);
+    let handlebars = input
+        .replace("GoTemplate", "Handlebars")
+        .replace("{{ .KubeVersion }}", "{{kubelet.version}}");
+    assert_eq!(rule(&handlebars), [0; 0]);
+}
+
+#[test]
+fn profiles_with_the_name_of_a_default_profile_are_found() {
+    let built_in = include_str!("../../../../profiles/osp-ubuntu.yaml");
+    let custom = built_in.replace(
+        "kind: OperatingSystemProfile",
+        "kind: CustomOperatingSystemProfile",
+    );
+    let changed = built_in.replace("osVersion: ", "osVersion: '1' # ");
+    for (input, expected) in [
+        (built_in, None),
+        (
+            &changed,
+            Some(("default-name", "warning", "osp-controller replaces this profile")),
+        ),
+        (
+            &custom,
+            Some((
+                "CustomProfileNameTaken",
+                "error",
+                "is the name of a default profile",
+            )),
+        ),
+        (&custom.replace("name: osp-ubuntu\n", "name: osp-mine\n"), None),
+    ] {
+        let found = problems(input);
+        let Some((rule, severity, message)) = expected else {
+            assert!(found.is_empty(), "{found:#?}");
+            continue;
+        };
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(
+            (&found[0]["rule"], &found[0]["severity"]),
+            (&rule.into(), &severity.into())
+        );
+        assert!(
+            found[0]["message"].as_str().unwrap().contains(message),
+            "{found:#?}"
+        );
+    }
+}
+
+#[test]
+fn yaml_traps_are_found_in_every_kind_of_input() {
+    let pool = MACHINE_DEPLOYMENT.replace(
+        "cloudProviderSpec: {password: hunter2}",
+        "cloudProviderSpec: {region: no}",
+    );
+    let pool = pool.replace(
+        "metadata: {name: workers, namespace: kube-system}",
+        "metadata:\n  name: workers\n  namespace: kube-system\n  annotations:\n    operatingsystemmanager.k8c.io/settings: |\n      packages: {enabled: off}",
+    );
+    let map = |name: &str| {
+        format!(
+            "kind: ConfigMap\nmetadata: {{name: {name}}}\ndata:\n  settings.yaml: |\n    pauseImage: a\n    packages: {{enabled: on}}\n"
+        )
+    };
+    for (input, lines) in [
+        (pool.as_str(), &[9, 18][..]),
+        (&map("osm-settings"), &[6]),
+        (&map("of-a-pool"), &[6]),
+        ("packages: {enabled: yes}", &[1]),
+    ] {
+        let found = problems(input);
+        let traps = found.iter().filter(|problem| problem["rule"] == "yaml-boolean");
+        let found_lines: Vec<u64> = traps.map(|problem| problem["line"].as_u64().unwrap()).collect();
+        assert_eq!(found_lines, lines, "{input}\n{found:#?}");
+    }
 }
 
 #[test]

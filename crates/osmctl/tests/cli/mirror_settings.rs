@@ -23,6 +23,13 @@ fn downloads_lead_to_the_mirror_and_are_pinned() {
     let output = run(folder.path(), "http://mirror.example:8080/files/", &[]);
     assert!(output.status.success(), "{}", err(&output));
     let settings = Settings::parse(out(&output)).unwrap();
+    let json = run(
+        folder.path(),
+        "http://mirror.example:8080/files/",
+        &["-o", "json"],
+    );
+    let document: serde_json::Value = serde_json::from_str(out(&json)).unwrap();
+    assert_eq!(Settings::from_document(document).unwrap(), settings);
     let mut expected = Settings::default();
     let sum = |path: &str| sha256_hex(format!("https://{path}").as_bytes());
     for (arch, path) in [("amd64", "amd64"), ("arm64", "arm64")] {

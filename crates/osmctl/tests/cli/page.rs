@@ -74,6 +74,58 @@ fn every_example_of_the_page_works() {
 }
 
 #[test]
+fn the_commands_of_the_example_workflow_work() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let workflow = fs::read_to_string(root.join("examples/profiles-ci.yaml")).unwrap();
+    let workflow = osm_render::yaml::read(&workflow).unwrap().remove(0);
+    let steps = workflow["jobs"]["profiles"]["steps"].as_array().unwrap();
+    let commands: Vec<&str> = steps
+        .iter()
+        .filter_map(|step| step["run"].as_str())
+        .filter(|command| command.starts_with("osmctl "))
+        .collect();
+    assert_eq!(commands.len(), 2, "{commands:?}");
+
+    let folder = tempfile::tempdir().unwrap();
+    copy(&root.join("profiles"), &folder.path().join("profiles"));
+    let case = folder.path().join("cases/aws/case.yaml");
+    fs::create_dir_all(case.parent().unwrap()).unwrap();
+    fs::copy(root.join("examples/machinedeployment-ubuntu-aws.yaml"), case).unwrap();
+    let run = |command: &str| {
+        let mut words = command.split_whitespace();
+        assert_eq!(words.next(), Some("osmctl"));
+        let mut osmctl = Command::new(env!("CARGO_BIN_EXE_osmctl"));
+        osmctl.args(words).current_dir(folder.path()).output().unwrap()
+    };
+    let recorded = run(&format!("{} --bless", commands[1]));
+    assert!(recorded.status.success(), "{}", err(&recorded));
+    for command in &commands {
+        let output = run(command);
+        assert!(
+            output.status.success(),
+            "{command}\n{}{}",
+            out(&output),
+            err(&output)
+        );
+    }
+    // The workflow ends at a mistake, and at a result that was not recorded.
+    let profile = folder.path().join("profiles/osp-ubuntu.yaml");
+    let text = fs::read_to_string(&profile).unwrap();
+    for (from, to, failing) in [
+        ("br_netfilter", "br_netfilter\n              nf_conntrack", 1),
+        ("osName: ubuntu", "osName: debian", 0),
+    ] {
+        fs::write(&profile, text.replace(from, to)).unwrap();
+        assert_eq!(
+            run(commands[failing]).status.code(),
+            Some(1),
+            "{}",
+            commands[failing]
+        );
+    }
+}
+
+#[test]
 fn the_page_lists_every_command_and_rule() {
     let help = super::osmctl(&["--help"], "");
     let commands = out(&help).lines().skip_while(|line| *line != "Commands:").skip(1);

@@ -6,6 +6,7 @@
 mod api_server;
 mod bare;
 mod contender;
+mod lint;
 mod meter;
 mod origin;
 mod page;
@@ -103,6 +104,9 @@ pub struct Bench {
     /// Measure nothing; read the medians of the last `cargo bench` instead
     #[arg(long, conflicts_with_all = ["dev", "programs", "idle", "machine_deployments", "compare", "profile"])]
     rendering: bool,
+    /// Measure the wall time of `osmctl lint` over the default profiles instead
+    #[arg(long, conflicts_with_all = ["idle", "machine_deployments", "compare", "replicas", "only", "json", "profile", "rendering", "write"])]
+    lint: bool,
 }
 
 impl Bench {
@@ -118,6 +122,15 @@ impl Bench {
             let origin = Origin::here("cargo bench".to_owned(), measured).await?;
             return self.show(Section::Rendering, &origin, &table, &table);
         }
+        if self.lint {
+            let programs = match &self.programs {
+                Some(programs) => programs.clone(),
+                None => build::services_and(self.build_profile(), &["osmctl"]).await?,
+            };
+            let table = lint::table(&programs.join("osmctl")).await?;
+            println!("{}\n{table}", Origin::here(command, Timestamp::now()).await?);
+            return Ok(());
+        }
         let comparisons = self.comparisons()?;
         let progress = Progress::start();
         assets::ensure(&Options::default().components(), |line| progress.step(line)).await?;
@@ -125,8 +138,7 @@ impl Bench {
             Some(programs) => programs.clone(),
             None => {
                 progress.step("building the services");
-                let profile = if self.dev { Profile::Dev } else { Profile::Release };
-                build::services_and(profile, &[bare::CLIENT]).await?
+                build::services_and(self.build_profile(), &[bare::CLIENT]).await?
             }
         };
         let origin = Origin::here(command.clone(), Timestamp::now()).await?;
@@ -163,6 +175,10 @@ impl Bench {
             "{first} could not be measured completely: see the lines after the tables"
         );
         Ok(())
+    }
+
+    fn build_profile(&self) -> Profile {
+        if self.dev { Profile::Dev } else { Profile::Release }
     }
 
     fn show(&self, section: Section, origin: &Origin, tables: &str, of_page: &str) -> Result<()> {
