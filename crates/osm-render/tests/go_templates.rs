@@ -302,11 +302,11 @@ fn errors_say_where_and_repeat_no_data() {
         ),
         (
             "\n{{ if }}{{ end }}",
-            "provisioningConfig.files[0] (/a), line 2: missing value for if",
+            "provisioningConfig.files[0] (/a), line 2, column 7: missing value for if",
         ),
         (
-            "{{ .KubeVersion",
-            "provisioningConfig.files[0] (/a), line 1: unclosed action",
+            "a\n {{ .KubeVersion\n",
+            "provisioningConfig.files[0] (/a), line 2, column 2: unclosed action started at provisioningConfig.files[0] (/a):2",
         ),
     ] {
         assert_eq!(of_file(json!({}), data).unwrap_err(), expected, "{data}");

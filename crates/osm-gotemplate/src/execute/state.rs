@@ -3,7 +3,7 @@
 use super::Trees;
 use super::reflected::Reflected;
 use crate::budget::{Budget, Exhausted};
-use crate::error::Error;
+use crate::error::{Error, place};
 use crate::parse::{Name, Part, Tree};
 use crate::problem::Problem;
 use crate::value::Value;
@@ -84,13 +84,12 @@ impl<'t> State<'t> {
     fn error(&self, problem: String, exhausted: bool) -> Box<Error> {
         let source = &*self.frame.tree.source;
         let position = self.frame.part.map_or(0, Part::position);
-        let before = source.get(..position).unwrap_or_default();
-        let line = before.bytes().filter(|byte| *byte == b'\n').count();
-        let start = before.rfind('\n').map_or(0, |at| at.saturating_add(1));
+        let (line, column) = place(source, position);
         Box::new(Error {
             template: self.frame.tree.source_name.to_string(),
-            line: line.saturating_add(1),
-            column: Some(position.saturating_sub(start)),
+            line,
+            column: Some(column),
+            printed_line: line,
             executing: Some(self.frame.name.into()),
             context: Some(
                 self.frame
