@@ -22,6 +22,9 @@ static BEHAVIOR: Behavior = Behavior::new(
         Method::new("To4", &[], |call| made(call, to_4(&receiver(call)))),
         Method::new("To16", &[], |call| made(call, to_16(&receiver(call)))),
         Method::new("Equal", &[Parameter::Ip], |call| {
+            if let Value::List(list) = call.any(1).underlying() {
+                call.budget.read(size_of_val(list.items()))?;
+            }
             let (one, other) = (receiver(call), bytes_of(call.any(1)));
             let canonical = |bytes: &[u8]| to_16(bytes).unwrap_or_else(|| bytes.to_vec());
             Ok((canonical(&one) == canonical(&other)).into())
