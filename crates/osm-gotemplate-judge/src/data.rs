@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use osm_gotemplate::Value;
+use osm_gotemplate::methods::Behavior;
 use osm_gotemplate::value::{FloatKind, IntKind, List, Map, Named, Pointer, Struct, Type};
 use serde_json::Value as Json;
 
@@ -68,25 +69,30 @@ fn of_type(wanted: &Type, json: &Json) -> Result<Value> {
                 .collect::<Result<BTreeMap<_, _>>>()?;
             Value::Map(Map::new(Type::clone(element), entries))
         }
-        Type::Named(name, made_of) => of_named(name, made_of, json)?,
+        Type::Named(name, made_of, behavior) => of_named(name, made_of, behavior, json)?,
         Type::Struct | Type::Complex => bail!(wrong()),
     })
 }
 
-fn of_named(name: &Rc<str>, made_of: &Type, json: &Json) -> Result<Value> {
+fn of_named(name: &Rc<str>, made_of: &Type, behavior: &'static Behavior, json: &Json) -> Result<Value> {
     let text = json.as_str().unwrap_or_default();
     Ok(match &**name {
         "net.IP" => named::ip(text)?,
         "time.Duration" => named::duration(text)?,
         "v1.Duration" => named::kubernetes_duration(text)?,
         _ => match types::fields(name) {
-            Some(fields) => of_struct(name, fields, json)?,
+            Some(fields) => of_struct(name, fields, behavior, json)?,
             None => Value::Named(Named::new(Rc::clone(name), of_type(made_of, json)?)),
         },
     })
 }
 
-fn of_struct(name: &Rc<str>, fields: &[(&str, &str)], json: &Json) -> Result<Value> {
+fn of_struct(
+    name: &Rc<str>,
+    fields: &[(&str, &str)],
+    behavior: &'static Behavior,
+    json: &Json,
+) -> Result<Value> {
     let described = json.as_object().with_context(|| format!("{json} is no {name}"))?;
     if let Some(unknown) = described
         .keys()
@@ -103,18 +109,11 @@ fn of_struct(name: &Rc<str>, fields: &[(&str, &str)], json: &Json) -> Result<Val
         values.push((Rc::from(*field), value));
     }
     let value = Struct::new(values);
-    let methods = match &**name {
-        "providerconfig.NetworkConfig" => {
-            let is_static = described.iter().any(|(field, _)| field != "IPFamily");
-            vec![("IsStaticIPConfig".into(), Value::Bool(is_static))]
-        }
-        _ => Vec::new(),
-    };
-    Ok(Value::Named(Named::with_methods(
+    Ok(Value::Named(Named::with_behavior(
         Rc::clone(name),
         Value::Struct(value),
         None,
-        methods,
+        behavior,
     )))
 }
 
@@ -132,7 +131,7 @@ fn zero(wanted: &Type) -> Result<Value> {
         Type::List(element) => Value::List(List::nil(Type::clone(element))),
         Type::Map(element) => Value::Map(Map::nil(Type::clone(element))),
         Type::Struct => Value::Struct(Struct::new(Vec::new())),
-        Type::Named(name, made_of) => {
+        Type::Named(name, made_of, behavior) => {
             let none = if types::fields(name).is_some() && &**name != "v1.Duration" {
                 Json::Object(serde_json::Map::new())
             } else {
@@ -141,7 +140,7 @@ fn zero(wanted: &Type) -> Result<Value> {
                     _ => Json::String("0s".to_owned()),
                 }
             };
-            of_named(name, made_of, &none)?
+            of_named(name, made_of, behavior, &none)?
         }
     })
 }

@@ -1,7 +1,24 @@
 //! Values of types that have methods.
 
 use anyhow::{Context, Error, Result};
+use osm_gotemplate::methods::{Behavior, Encoded, Method};
 use osm_gotemplate::{Value, standard};
+
+/// A `providerconfig.NetworkConfig`, whose method has a pointer as its receiver, which may be nil.
+pub(crate) static NETWORK: Behavior = Behavior::new(
+    &[Method::of_pointer("IsStaticIPConfig", &[], |call| {
+        let Value::Struct(fields) = call.receiver().underlying() else {
+            return Ok(false.into());
+        };
+        let is_set = |name: &str| fields.field(name).is_some_and(Value::is_true);
+        let servers = match fields.field("DNS").map(Value::underlying) {
+            Some(Value::Struct(dns)) => dns.field("Servers").is_some_and(Value::is_true),
+            _ => false,
+        };
+        Ok((is_set("CIDR") || is_set("Gateway") || servers).into())
+    })],
+    Encoded::AsValue,
+);
 
 /// A `net.IP`; the empty text is the nil slice.
 pub(crate) fn ip(text: &str) -> Result<Value> {

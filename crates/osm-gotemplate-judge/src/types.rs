@@ -3,7 +3,10 @@
 use std::rc::Rc;
 
 use anyhow::{Result, bail};
+use osm_gotemplate::standard;
 use osm_gotemplate::value::{FloatKind, IntKind, Type, UintKind};
+
+use crate::named;
 
 /// Structs: their names, and names and types of their fields in order. The Go program has the same.
 const STRUCTS: &[(&str, &[(&str, &str)])] = &[
@@ -102,7 +105,6 @@ pub(crate) fn fields(name: &str) -> Option<&'static [(&'static str, &'static str
 
 /// Reads the name of a type, such as `map[string]*int32`.
 pub(crate) fn parse(name: &str) -> Result<Type> {
-    let made_of = |made_of| Type::Named(name.into(), Rc::new(made_of));
     Ok(match name {
         "any" => Type::Any,
         "bool" => Type::Bool,
@@ -119,10 +121,12 @@ pub(crate) fn parse(name: &str) -> Result<Type> {
         "uint64" => Type::Uint(UintKind::Uint64),
         "float32" => Type::Float(FloatKind::Float32),
         "float64" => Type::Float(FloatKind::Float64),
-        "net.IP" => made_of(Type::List(Rc::new(Type::Uint(UintKind::Uint8)))),
-        "time.Duration" => made_of(Type::Int(IntKind::Int64)),
-        "v1alpha1.CloudProvider" | "providerconfig.IPFamily" => made_of(Type::String),
-        _ if fields(name).is_some() => made_of(Type::Struct),
+        standard::IP => standard::ip_type(),
+        standard::DURATION => standard::duration_type(),
+        "v1.Duration" => standard::type_embedding_duration(name),
+        "v1alpha1.CloudProvider" | "providerconfig.IPFamily" => Type::named(name, Type::String),
+        "providerconfig.NetworkConfig" => Type::Named(name.into(), Type::Struct.into(), &named::NETWORK),
+        _ if fields(name).is_some() => Type::named(name, Type::Struct),
         _ => {
             if let Some(to) = name.strip_prefix('*') {
                 Type::Pointer(Rc::new(parse(to)?))

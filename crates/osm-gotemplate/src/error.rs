@@ -9,8 +9,10 @@ pub struct Error {
     pub template: String,
     /// The line in the source, from 1; 0 if the problem is not in a source.
     pub line: usize,
-    /// Bytes before the place in its line. Only executing reports it.
+    /// Bytes before the place in its line.
     pub column: Option<usize>,
+    /// The line that Go's text has. For a source that can't be parsed, it is where parsing ended, and there is no column.
+    pub printed_line: usize,
     /// The template that was executed. It differs from `template` for a template that a `define` or `block` makes.
     pub executing: Option<Box<str>>,
     /// The part of the template that was executed, as Go prints it.
@@ -23,9 +25,9 @@ pub struct Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("template: ")?;
-        if self.line > 0 {
-            write!(f, "{}:{}:", self.template, self.line)?;
-            if let Some(column) = self.column {
+        if self.printed_line > 0 {
+            write!(f, "{}:{}:", self.template, self.printed_line)?;
+            if let (Some(column), Some(_)) = (self.column, &self.executing) {
                 write!(f, "{column}:")?;
             }
             f.write_str(" ")?;
@@ -41,4 +43,12 @@ impl fmt::Display for Error {
         }
         f.write_str(&self.problem)
     }
+}
+
+/// The line of a position in a source, from 1, and the bytes before it in that line.
+pub(crate) fn place(source: &str, position: usize) -> (usize, usize) {
+    let before = source.get(..position).unwrap_or_default();
+    let lines = before.bytes().filter(|byte| *byte == b'\n').count();
+    let start = before.rfind('\n').map_or(0, |at| at.saturating_add(1));
+    (lines.saturating_add(1), position.saturating_sub(start))
 }

@@ -19,6 +19,7 @@
 //! when a template is parsed, see [`functions::Refused`].
 //!
 //! The modules only use the ones before: `budget` ← `value` ← `problem` ← `format` ← `error` ← `functions` ← `standard`, `parse` ← `execute`.
+//! There is one exception: types have [`methods`], which get their arguments as functions do and may return values of other types.
 
 #![allow(missing_docs)] // The names are Go's.
 
@@ -27,6 +28,7 @@ pub mod error;
 pub mod execute;
 pub mod format;
 pub mod functions;
+pub mod methods;
 pub mod parse;
 pub mod problem;
 pub mod standard;

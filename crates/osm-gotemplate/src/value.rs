@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
+use crate::methods::{Behavior, PLAIN, WITH_TEXT};
+
 /// Deepest value that is printed, encoded, compared or copied.
 pub const MAX_NESTING: usize = 100;
 
@@ -105,8 +107,7 @@ struct NamedValue {
     value: Value,
     /// What the method `String` returns.
     text: Option<Rc<str>>,
-    /// Results of the other methods without arguments.
-    methods: Vec<(Rc<str>, Value)>,
+    behavior: &'static Behavior,
 }
 
 /// Bytes that a shared part takes in addition: the counts of its references.
@@ -129,8 +130,8 @@ pub enum Type {
     Map(Rc<Type>),
     Struct,
     Pointer(Rc<Type>),
-    /// The name, and what the type is made of.
-    Named(Rc<str>, Rc<Type>),
+    /// The name, what the type is made of, and what it has besides.
+    Named(Rc<str>, Rc<Type>, &'static Behavior),
 }
 
 impl Value {
@@ -194,7 +195,7 @@ impl Value {
             Self::Pointer(pointer) => Type::Pointer(Rc::new(pointer.to().clone())),
             Self::Named(named) => {
                 let made_of = named.value().type_of().unwrap_or(Type::Any);
-                Type::Named(named.name().clone(), Rc::new(made_of))
+                Type::Named(named.name().clone(), Rc::new(made_of), named.behavior())
             }
         })
     }
@@ -412,6 +413,11 @@ impl Struct {
         &self.0.0
     }
 
+    /// Whether templates and encoders see a field with this name.
+    pub(crate) fn is_exported(name: &str) -> bool {
+        name.chars().next().is_some_and(char::is_uppercase)
+    }
+
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&Value> {
         let found = self.fields().iter().find(|(known, _)| &**known == name);
@@ -473,49 +479,59 @@ impl Type {
             Self::Map(element) => Value::Map(Map::nil((**element).clone())),
             Self::Struct => Value::Struct(Struct::new(Vec::new())),
             Self::Pointer(to) => Value::Pointer(Pointer::nil((**to).clone())),
-            Self::Named(name, made_of) => Value::Named(Named::new(name.clone(), made_of.zero())),
+            Self::Named(name, made_of, behavior) => {
+                let text = behavior.has_text().then(|| "".into());
+                Value::Named(Named::with_behavior(name.clone(), made_of.zero(), text, behavior))
+            }
         }
     }
-}
 
-impl Type {
-    /// Whether it is one of the types of [`crate::standard`], all of which have the method `String`.
-    pub(crate) fn has_text(&self) -> bool {
-        matches!(self, Self::Named(name, _) if matches!(&**name, "net.IP" | "time.Duration" | "v1.Duration"))
+    /// A type with a name and without methods.
+    #[must_use]
+    pub fn named(name: impl Into<Rc<str>>, made_of: Type) -> Self {
+        Self::Named(name.into(), Rc::new(made_of), &PLAIN)
+    }
+
+    /// What the type has besides what it is made of.
+    pub(crate) fn behavior(&self) -> &'static Behavior {
+        match self {
+            Self::Named(_, _, behavior) => behavior,
+            _ => &PLAIN,
+        }
     }
 }
 
 impl Named {
     #[must_use]
     pub fn new(name: impl Into<Rc<str>>, value: Value) -> Self {
-        Self(Rc::new(NamedValue {
-            name: name.into(),
-            value,
-            text: None,
-            methods: Vec::new(),
-        }))
+        Self::with_behavior(name, value, None, &PLAIN)
     }
 
     /// A value whose type has the method `String`.
     #[must_use]
     pub fn with_text(name: impl Into<Rc<str>>, value: Value, text: impl Into<Rc<str>>) -> Self {
-        Self::with_methods(name, value, Some(text.into()), Vec::new())
+        Self::with_behavior(name, value, Some(text.into()), &WITH_TEXT)
     }
 
-    /// A value whose type has methods without arguments, each a name and its result.
+    /// A value whose type has a behavior. `text` is what its method `String` returns, if it has that.
     #[must_use]
-    pub fn with_methods(
+    pub fn with_behavior(
         name: impl Into<Rc<str>>,
         value: Value,
         text: Option<Rc<str>>,
-        methods: Vec<(Rc<str>, Value)>,
+        behavior: &'static Behavior,
     ) -> Self {
         Self(Rc::new(NamedValue {
             name: name.into(),
             value,
             text,
-            methods,
+            behavior,
         }))
+    }
+
+    #[must_use]
+    pub fn behavior(&self) -> &'static Behavior {
+        self.0.behavior
     }
 
     #[must_use]
@@ -531,16 +547,6 @@ impl Named {
     #[must_use]
     pub fn text(&self) -> Option<&Rc<str>> {
         self.0.text.as_ref()
-    }
-
-    /// The result of a method without arguments.
-    #[must_use]
-    pub fn method(&self, name: &str) -> Option<Value> {
-        if name == "String" {
-            return self.text().cloned().map(Value::String);
-        }
-        let found = self.0.methods.iter().find(|(known, _)| &**known == name);
-        found.map(|(_, value)| value.clone())
     }
 }
 
@@ -568,7 +574,7 @@ impl fmt::Display for Type {
             Self::Map(element) => write!(f, "map[string]{element}"),
             Self::Struct => f.write_str("struct {}"),
             Self::Pointer(to) => write!(f, "*{to}"),
-            Self::Named(name, _) => f.write_str(name),
+            Self::Named(name, ..) => f.write_str(name),
         }
     }
 }

@@ -144,3 +144,47 @@ fn maps_are_changed_in_place() {
         assert_eq!(render(source).as_deref(), Ok(expected), "{source}");
     }
 }
+
+#[test]
+fn methods_take_numbers_of_any_size() {
+    const MOST: &[&str] = &["9223372036854775807", "-9223372036854775808", "0"];
+    let time = r#"(toDate "2006-01-02" "2024-02-29")"#;
+    for number in MOST {
+        for call in [
+            format!("{time}.AddDate {number} 0 0"),
+            format!("{time}.AddDate 0 {number} 0"),
+            format!("{time}.AddDate 0 0 {number}"),
+            format!("({time}.AddDate 0 0 {number}).AddDate {number} {number} {number}"),
+            format!("{time}.Add {number}"),
+            format!("({time}.AddDate {number} 0 0).Add {number}"),
+            format!("({time}.AddDate {number} 0 0).Sub {time}"),
+            format!("({time}.AddDate {number} 0 0).Round {number}"),
+            format!("({time}.AddDate {number} 0 0).Truncate 7"),
+            format!("({time}.AddDate {number} 0 0).UnixNano"),
+            format!("({time}.AddDate {number} 0 0).Weekday"),
+            format!("({time}.Sub {time}).Round {number}"),
+            format!("(({time}.Add {number}).Sub {time}).Round {number}"),
+            format!("(({time}.Add {number}).Sub {time}).Truncate {number}"),
+            format!("(({time}.Add {number}).Sub {time}).Abs"),
+            r#"(semver "18446744073709551615.18446744073709551615.18446744073709551615").IncMajor"#
+                .to_owned(),
+            r#"(semver "18446744073709551615.18446744073709551615.18446744073709551615").IncPatch"#
+                .to_owned(),
+        ] {
+            assert!(render(&format!("{{{{ {call} }}}}")).is_ok(), "{call}");
+        }
+    }
+}
+
+#[test]
+fn methods_are_charged() {
+    for source in [
+        r#"{{ $v := semver "1.2.3" }}{{ range until 1000000 }}{{ $v = $v.IncPatch }}{{ end }}"#,
+        r#"{{ $d := toDate "2006" "2024" }}{{ range until 1000000 }}{{ $d = $d.Add 1 }}{{ end }}"#,
+        r#"{{ $d := toDate "2006" "2024" }}{{ $x := "Monday" | repeat 100000 }}{{ range until 1000000 }}{{ $y := $d.Format $x }}{{ end }}"#,
+        r#"{{ $x := "a" | repeat 100000 }}{{ range until 1000000 }}{{ $y := (semver "1.2.3").SetPrerelease $x }}{{ end }}"#,
+    ] {
+        let error = render(source).unwrap_err();
+        assert!(error.contains("the template takes too "), "{error}");
+    }
+}

@@ -9,7 +9,7 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use osm_api::config::LateBoundKind;
 use osm_api::profile::{
@@ -302,11 +302,11 @@ fn errors_say_where_and_repeat_no_data() {
         ),
         (
             "\n{{ if }}{{ end }}",
-            "provisioningConfig.files[0] (/a), line 2: missing value for if",
+            "provisioningConfig.files[0] (/a), line 2, column 7: missing value for if",
         ),
         (
-            "{{ .KubeVersion",
-            "provisioningConfig.files[0] (/a), line 1: unclosed action",
+            "a\n {{ .KubeVersion\n",
+            "provisioningConfig.files[0] (/a), line 2, column 2: unclosed action started at provisioningConfig.files[0] (/a):2",
         ),
     ] {
         assert_eq!(of_file(json!({}), data).unwrap_err(), expected, "{data}");
@@ -480,6 +480,7 @@ fn a_profile_is_tried_with_samples_before_it_is_accepted() {
 fn the_page_translates_to_handlebars_what_gives_the_same() {
     let page = include_str!("../../../docs/go-templates.md");
     let (_, section) = page.split_once("\n## In Handlebars\n").unwrap();
+    let (section, _) = section.split_once("\n\n| Functions |").unwrap();
     let rows = section.lines().filter(|line| line.starts_with("| `"));
     let pool = pool("ubuntu", "aws", "1.34.2", "IPv4", true);
     let settings = Settings::parse(EVERYTHING).unwrap();
@@ -498,5 +499,27 @@ fn the_page_translates_to_handlebars_what_gives_the_same() {
         }
         count += 1;
     }
-    assert_eq!(count, 18);
+    assert_eq!(count, 34);
+}
+
+#[test]
+fn the_page_names_what_replaces_every_function() {
+    let page = include_str!("../../../docs/go-templates.md");
+    let (_, section) = page.split_once("\n## In Handlebars\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let (shown, without) = section.split_once("\n\n| Functions |").unwrap();
+    let words = |text: &'static str| text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '.');
+    let spans = |row: &'static str| row.split('`').skip(1).step_by(2);
+    let rows = |text: &'static str| text.lines().filter(|line| line.starts_with("| `"));
+    let functions: BTreeSet<&str> = osm_gotemplate::functions::all()
+        .map(|function| function.name)
+        .collect();
+    let shown = rows(shown).flat_map(|row| words(spans(row).next().unwrap()));
+    let shown: BTreeSet<&str> = shown.filter(|word| functions.contains(word)).collect();
+    let without = rows(without).flat_map(|row| spans(row.split('|').nth(1).unwrap()));
+    let without: Vec<&str> = without.collect();
+    let listed: BTreeSet<&str> = without.iter().copied().collect();
+    assert_eq!(listed.len(), without.len(), "a function is listed twice");
+    assert_eq!(shown.union(&listed).copied().collect::<BTreeSet<_>>(), functions);
+    assert_eq!(listed.difference(&functions).next(), None);
 }

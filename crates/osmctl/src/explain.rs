@@ -143,15 +143,9 @@ fn signature(function: &Function) -> String {
 fn go_type(parameter: Parameter) -> &'static str {
     match parameter {
         Parameter::Any | Parameter::Reflected => "any",
-        Parameter::Bool => "bool",
-        Parameter::Int => "int",
-        Parameter::Int64 => "int64",
-        Parameter::Float64 => "float64",
-        Parameter::String => "string",
         Parameter::List => "[]any",
-        Parameter::Strings => "[]string",
         Parameter::Map => "map[string]any",
-        Parameter::Time => "time.Time",
+        other => other.go_type(),
     }
 }
 

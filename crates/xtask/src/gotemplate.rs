@@ -1,6 +1,9 @@
 //! `cargo xtask gotemplate`: compares osm-gotemplate with Go's `text/template`, and records what Go renders.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -28,7 +31,11 @@ pub struct Gotemplate {
 #[derive(Subcommand)]
 enum Task {
     /// Render the inputs of crates/osm-gotemplate-judge with Go, and write its cases
-    Record,
+    Record {
+        /// Write nothing; fail if the cases are not what Go gives
+        #[arg(long)]
+        check: bool,
+    },
     /// Compare random templates, until the time is over or 20 of them differ
     Fuzz {
         /// Seconds to compare
@@ -49,7 +56,8 @@ impl Gotemplate {
     /// A Go program that can't be built or fails, and templates that differ.
     pub async fn run(&self) -> Result<()> {
         match self.command {
-            Task::Record => record().await,
+            Task::Record { check: false } => record(&case::directory()).await,
+            Task::Record { check: true } => check().await,
             Task::Fuzz { seconds, seed } => {
                 let seed = seed.unwrap_or_else(|| RandomState::new().hash_one(seconds));
                 println!("seed {seed}");
@@ -68,13 +76,42 @@ async fn program() -> Result<Command> {
     Ok(command)
 }
 
-async fn record() -> Result<()> {
+async fn record(to: &Path) -> Result<()> {
     let mut command = program().await?;
     command.args(["record", "-inputs"]).arg(case::inputs());
-    command.arg("-to").arg(case::directory());
+    command.arg("-to").arg(to);
     let status = command.status().await?;
     ensure!(status.success(), "the Go program failed ({status})");
     Ok(())
+}
+
+async fn check() -> Result<()> {
+    let made = tempfile::tempdir()?;
+    record(made.path()).await?;
+    let (made, recorded) = (contents(made.path())?, contents(&case::directory())?);
+    let names: BTreeSet<&String> = made.keys().chain(recorded.keys()).collect();
+    let differing = names
+        .into_iter()
+        .filter(|name| made.get(*name) != recorded.get(*name));
+    let differing: Vec<&str> = differing.map(String::as_str).collect();
+    ensure!(
+        differing.is_empty(),
+        "{} are not what Go gives; run `cargo xtask gotemplate record`, and read the diff",
+        differing.join(", ")
+    );
+    Ok(())
+}
+
+/// The files of a directory: names and contents.
+fn contents(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
+    let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
+    entries
+        .map(|entry| {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            Ok((name, fs::read(entry.path())?))
+        })
+        .collect()
 }
 
 fn compare(seconds: u64, seed: u64) -> Result<()> {

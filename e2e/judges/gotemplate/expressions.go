@@ -67,9 +67,65 @@ func (g *generator) text() string {
 	return strconv.Quote(text)
 }
 
-// field returns a chain of fields, which the data mostly has.
+// method returns a call of a method, which the value mostly has. Commands can have arguments; operands are in parentheses then.
+func (g *generator) method() string {
+	version := func() string { return "(semver " + strconv.Quote(pick(g, versions)) + ")" }
+	time := func() string {
+		return pick(g, []string{
+			`(toDate "2006-01-02" "2024-02-29")`, `(toDate "2006-01-02T15:04:05Z07:00" "1969-12-31T23:59:59.5-03:30")`, `(toDate "15:04 MST" "10:20 CET")`, `(toDate "2006" "x")`,
+		})
+	}
+	of := func(name string) (string, bool) {
+		paths := g.data.byType[name]
+		if len(paths) == 0 {
+			return "", false
+		}
+		return pick(g, paths), true
+	}
+	number := func() string {
+		return pick(g, []string{"0", "1", "-1", "7", "60000000000", "-3600000000000", "86400000000000", "1.5", "\"1s\"", ".a"})
+	}
+	small := func() string { return pick(g, []string{"0", "1", "-1", "12", "-25", "400", "-90"}) }
+	nothing := []string{"", "", "", "", " 1", " nil", ".Nope"}
+	duration, hasDuration := of(pick(g, []string{"time.Duration", "v1.Duration", "*v1.Duration"}))
+	address, hasAddress := of("net.IP")
+	switch n := g.random.IntN(10); {
+	case n < 2 && hasDuration:
+		other := number()
+		if exact, ok := of("time.Duration"); ok && g.chance(50) {
+			other = exact
+		}
+		return duration + pick(g, []string{
+			".Round " + other, ".Truncate " + other, ".Abs" + pick(g, nothing), ".Seconds", ".Hours", ".Minutes", ".Milliseconds", ".Nanoseconds", ".String" + pick(g, nothing), ".Duration",
+		})
+	case n < 5 && hasAddress:
+		other := pick(g, []string{address + ".To4", address, "nil", "\"10.0.0.1\"", ".", ".missing"})
+		return address + pick(g, []string{
+			".Equal " + other, ".To4" + pick(g, nothing), ".To16" + pick(g, nothing), ".To4.String", ".IsPrivate", ".IsLoopback", ".IsMulticast", ".IsGlobalUnicast", ".IsUnspecified" + pick(g, nothing),
+			".IsLinkLocalUnicast", ".IsLinkLocalMulticast", ".IsInterfaceLocalMulticast", ".String",
+		})
+	case n < 8:
+		other := pick(g, []string{version(), version(), version(), "nil", "\"1.2.3\"", ".", version() + ".IncMinor"})
+		return version() + pick(g, []string{
+			".Compare " + other, ".Equal " + other, ".LessThan " + other, ".LessThanEqual " + other, ".GreaterThan " + other, ".GreaterThanEqual " + other, ".IncMajor" + pick(g, nothing),
+			".IncMinor.IncPatch", ".IncPatch.String", ".SetPrerelease " + g.text(), ".SetMetadata " + g.text(), ".SetPrerelease \"rc.1\"", ".Original", ".Prerelease" + pick(g, nothing), ".Metadata", ".Major",
+			".IncMajor.Original", ".major",
+		})
+	default:
+		other := pick(g, []string{time(), time(), time(), "nil", "0", "."})
+		return time() + pick(g, []string{
+			".Add " + number(), ".AddDate " + small() + " " + small() + " " + small(), ".After " + other, ".Before " + other, ".Compare " + other, ".Equal " + other, ".Sub " + other, ".Round " + number(),
+			".Truncate " + number(), ".Format " + g.text(), ".Unix", ".UnixMilli", ".UnixNano", ".UTC", ".UTC.Hour", ".Year" + pick(g, nothing), ".Month" + pick(g, nothing), ".Day", ".YearDay", ".Weekday",
+			".Hour", ".Minute", ".Second", ".Nanosecond", ".IsZero", ".IsDST", ".Local", ".Date", ".ISOWeek", ".Zone", ".String", ".wall", ".UnixMicro",
+		})
+	}
+}
+
+// field returns a chain of fields, which the data mostly has, or a method call in parentheses.
 func (g *generator) field() string {
 	switch {
+	case g.chance(4):
+		return "(" + g.method() + ")"
 	case g.chance(8):
 		return "."
 	case g.chance(10):
@@ -278,6 +334,8 @@ func (g *generator) function() string {
 func (g *generator) pipeline(depth int) string {
 	var text string
 	switch {
+	case g.chance(3):
+		text = g.method()
 	case depth <= 0 || g.chance(25):
 		text = g.operand(0)
 	default:

@@ -2,9 +2,14 @@
 
 use super::reflected::Reflected;
 use super::state::{Executed, State};
-use crate::functions::Parameter;
+use crate::functions::{Parameter, TIME, VERSION};
 use crate::parse::{Operand, OperandKind, Part};
-use crate::value::{FloatKind, IntKind, List, Map, Type, Value};
+use crate::standard::{self, BYTE};
+use crate::value::{FloatKind, IntKind, List, Map, Pointer, Type, Value};
+
+fn is_named(of: &Type, name: &str) -> bool {
+    matches!(of, Type::Named(known, ..) if &**known == name)
+}
 
 impl<'t> State<'t> {
     /// The value of an argument, see Go's `evalArg`. Constants get the parameter's type.
@@ -41,7 +46,7 @@ impl<'t> State<'t> {
             (Any | Reflected | Parameter::String, String(literal)) => Some(self.literal(literal)?),
             (Any | Reflected, Number(number)) => Some(self.ideal_number(number)?),
             (Parameter::Int, Number(number)) => number.0.int.map(Value::int),
-            (Parameter::Int64, Number(number)) => number.0.int.map(Value::int64),
+            (Parameter::Int64 | Parameter::Duration, Number(number)) => number.0.int.map(Value::int64),
             (Parameter::Float64, Number(number)) => number.0.float.map(Value::float),
             _ => None,
         };
@@ -51,10 +56,17 @@ impl<'t> State<'t> {
         let printed = Part::Operand(operand).print(&self.frame.tree.source);
         let expected = match parameter {
             Parameter::Bool => "bool",
-            Parameter::Int | Parameter::Int64 => "integer",
+            Parameter::Int | Parameter::Int64 | Parameter::Duration => "integer",
             Parameter::Float64 => "float",
             Parameter::String => "string",
-            Any | Reflected | Parameter::List | Parameter::Strings | Parameter::Map | Parameter::Time => {
+            Any
+            | Reflected
+            | Parameter::List
+            | Parameter::Strings
+            | Parameter::Map
+            | Parameter::Time
+            | Parameter::Ip
+            | Parameter::Version => {
                 return self.fail(format!(
                     "can't handle {printed} for arg of type {}",
                     parameter.go_type()
@@ -108,7 +120,8 @@ impl Parameter {
     }
 
     /// Go's name of the type.
-    pub(super) fn go_type(self) -> &'static str {
+    #[must_use]
+    pub fn go_type(self) -> &'static str {
         match self {
             Self::Any => "interface {}",
             Self::Reflected => "reflect.Value",
@@ -120,7 +133,10 @@ impl Parameter {
             Self::List => "[]interface {}",
             Self::Strings => "[]string",
             Self::Map => "map[string]interface {}",
-            Self::Time => "time.Time",
+            Self::Time => TIME,
+            Self::Duration => standard::DURATION,
+            Self::Ip => standard::IP,
+            Self::Version => "*semver.Version",
         }
     }
 
@@ -131,7 +147,15 @@ impl Parameter {
             Self::List => Value::List(List::nil(Type::Any)),
             Self::Strings => Value::List(List::nil(Type::String)),
             Self::Map => Value::Map(Map::nil(Type::Any)),
-            Self::Bool | Self::Int | Self::Int64 | Self::Float64 | Self::String | Self::Time => return None,
+            Self::Ip => Value::List(List::nil(BYTE)),
+            Self::Version => Value::Pointer(Pointer::nil(Type::named(VERSION, Type::Struct))),
+            Self::Bool
+            | Self::Int
+            | Self::Int64
+            | Self::Float64
+            | Self::String
+            | Self::Time
+            | Self::Duration => return None,
         })
     }
 
@@ -148,7 +172,11 @@ impl Parameter {
             (Self::List, Value::List(list)) => *list.element() == Type::Any,
             (Self::Strings, Value::List(list)) => *list.element() == Type::String,
             (Self::Map, Value::Map(map)) => *map.element() == Type::Any,
-            (Self::Time, Value::Named(named)) => &**named.name() == "time.Time",
+            (Self::Ip, Value::List(list)) => *list.element() == BYTE,
+            (Self::Time, Value::Named(named)) => &**named.name() == TIME,
+            (Self::Duration, Value::Named(named)) => &**named.name() == standard::DURATION,
+            (Self::Ip, Value::Named(named)) => &**named.name() == standard::IP,
+            (Self::Version, Value::Pointer(pointer)) => is_named(pointer.to(), VERSION),
             (Self::String | Self::List | Self::Strings | Self::Map, Value::Named(_)) => {
                 self.takes(value.underlying())
             }
@@ -167,8 +195,12 @@ impl Parameter {
             | (Self::String, Type::String) => true,
             (Self::List, Type::List(element)) | (Self::Map, Type::Map(element)) => **element == Type::Any,
             (Self::Strings, Type::List(element)) => **element == Type::String,
-            (Self::Time, Type::Named(name, _)) => &**name == "time.Time",
-            (Self::String | Self::List | Self::Strings | Self::Map, Type::Named(_, made_of)) => {
+            (Self::Ip, Type::List(element)) => **element == BYTE,
+            (Self::Time, of) if is_named(of, TIME) => true,
+            (Self::Duration, of) if is_named(of, standard::DURATION) => true,
+            (Self::Ip, of) if is_named(of, standard::IP) => true,
+            (Self::Version, Type::Pointer(to)) => is_named(to, VERSION),
+            (Self::String | Self::List | Self::Strings | Self::Map, Type::Named(_, made_of, _)) => {
                 self.takes_type(made_of)
             }
             _ => false,

@@ -2,8 +2,11 @@
 
 use super::reflected::{Reflected, indirect};
 use super::state::{Executed, State};
+use crate::functions::Call;
+use crate::methods::{Behavior, Body, Method, NIL_POINTER, PLAIN};
 use crate::parse::{Operand, OperandKind, Part};
-use crate::value::{Type, Value};
+use crate::problem::Problem;
+use crate::value::{Struct, Type, Value};
 
 impl<'t> State<'t> {
     /// The value of a variable, or of an operand that ends with fields. Only a method that is the last name can have arguments.
@@ -15,16 +18,21 @@ impl<'t> State<'t> {
         last: Option<Reflected>,
     ) -> Executed<Reflected> {
         self.at(Part::Operand(operand));
-        let count = arguments.len().saturating_add(usize::from(last.is_some()));
+        let given = Given {
+            dot,
+            operand,
+            arguments,
+            last,
+        };
         match &operand.kind {
-            OperandKind::Field(names) => self.chain(dot, names, count),
+            OperandKind::Field(names) => self.chain(dot, names, given),
             OperandKind::Variable(name, names) => {
                 let value = self.variable(name)?;
                 if names.is_empty() {
-                    self.refuse_arguments(operand, arguments, last.is_some())?;
+                    self.refuse_arguments(operand, arguments, given.last.is_some())?;
                     return Ok(value);
                 }
-                self.chain(&value, names, count)
+                self.chain(&value, names, given)
             }
             OperandKind::Chain(of, names) => {
                 self.at(Part::Operand(of));
@@ -40,7 +48,7 @@ impl<'t> State<'t> {
                     }
                     _ => return Ok(Reflected::NONE), // The parser makes no others.
                 };
-                self.chain(&value, names, count)
+                self.chain(&value, names, given)
             }
             _ => Ok(Reflected::NONE),
         }
@@ -50,48 +58,55 @@ impl<'t> State<'t> {
         &mut self,
         receiver: &Reflected,
         names: &'t [Box<str>],
-        arguments: usize,
+        given: Given<'_, 't>,
     ) -> Executed<Reflected> {
         let Some((last, names)) = names.split_last() else {
             return Ok(receiver.clone());
         };
         let Some((first, names)) = names.split_first() else {
-            return self.field(receiver, last, arguments);
+            return self.field(receiver, last, given);
         };
-        let mut value = self.field(receiver, first, 0)?;
+        let mut value = self.field(receiver, first, given.nothing())?;
         for name in names {
             self.step()?;
-            value = self.field(&value, name, 0)?;
+            value = self.field(&value, name, given.nothing())?;
         }
-        self.field(&value, last, arguments)
+        self.field(&value, last, given)
     }
 
-    /// A field, key or method, see Go's `evalField`. `arguments` is their number.
-    fn field(&self, receiver: &Reflected, name: &str, arguments: usize) -> Executed<Reflected> {
+    /// A field, key or method, see Go's `evalField`.
+    fn field(&mut self, receiver: &Reflected, name: &'t str, given: Given<'_, 't>) -> Executed<Reflected> {
         if receiver.is_none() {
             return Ok(Reflected::NONE);
         }
         self.look_up(name)?;
         let value = indirect(&receiver.value);
-        if let Value::Named(named) = value
-            && let Some(result) = named.method(name)
-        {
-            if arguments > 0 {
-                return self.fail(format!("wrong number of args for {name}: want 0 got {arguments}"));
-            }
-            return Ok(Reflected::member(result));
+        let behavior = match value {
+            Value::Named(named) => named.behavior(),
+            Value::Pointer(pointer) => pointer.to().behavior(),
+            _ => &PLAIN,
+        };
+        let by_pointer = matches!(receiver.value.underlying(), Value::Pointer(_));
+        let method = behavior.method(name);
+        if let Some(method) = method.filter(|method| by_pointer || !method.of_pointer) {
+            return self.call_method(value, behavior, method, given);
         }
+        let has_arguments = given.count() > 0;
         match value.underlying() {
             Value::Struct(fields) => {
                 if let Some(field) = fields.field(name) {
-                    if arguments > 0 {
+                    if !Struct::is_exported(name) {
+                        let of = receiver.type_name();
+                        return self.fail(format!("{name} is an unexported field of struct type {of}"));
+                    }
+                    if has_arguments {
                         return self.fail(format!("{name} has arguments but cannot be invoked as function"));
                     }
                     return Ok(Reflected::member(field.clone()));
                 }
             }
             Value::Map(map) => {
-                if arguments > 0 {
+                if has_arguments {
                     return self.fail(format!("{name} is not a method but has arguments"));
                 }
                 let entry = map.get(name);
@@ -107,5 +122,78 @@ impl<'t> State<'t> {
             "can't evaluate field {name} in type {}",
             receiver.type_name()
         ))
+    }
+
+    /// Calls a method of a value, or of the nil pointer that `receiver` is.
+    fn call_method(
+        &mut self,
+        receiver: &Value,
+        behavior: &Behavior,
+        method: &'static Method,
+        given: Given<'_, 't>,
+    ) -> Executed<Reflected> {
+        let (name, wanted, got) = (method.name, method.parameters.len(), given.count());
+        if got != wanted {
+            return self.fail(format!(
+                "wrong number of args for {name}: want {wanted} got {got}"
+            ));
+        }
+        let run = match &method.body {
+            Body::Run(run) => run,
+            Body::Unusable(why) => return self.fail(*why),
+        };
+        let mut values = Vec::with_capacity(wanted.saturating_add(1));
+        values.push(receiver.clone());
+        let mut parameters = method.parameters.iter().copied();
+        for (argument, parameter) in given.arguments.iter().zip(parameters.by_ref()) {
+            values.push(self.argument(given.dot, parameter, argument)?.value);
+        }
+        if let Some((last, parameter)) = given.last.zip(parameters.next()) {
+            values.push(self.fit(last, parameter)?.value);
+        }
+        let call = Call {
+            arguments: &values,
+            budget: self.budget,
+        };
+        let result = match receiver {
+            Value::Pointer(pointer) if !method.of_pointer => Err(Problem::new(if behavior.embeds {
+                NIL_POINTER.to_owned()
+            } else {
+                let of = pointer.to().to_string();
+                let pointer = of.rsplit('.').next().unwrap_or_default();
+                format!("value method {of}.{name} called using nil *{pointer} pointer")
+            })),
+            _ => run(&call),
+        };
+        result.map(Reflected::member).or_else(|problem| {
+            self.at(Part::Operand(given.operand));
+            self.solve(Err(problem), &format!("error calling {name}: "))
+        })
+    }
+}
+
+/// What follows a chain of names.
+struct Given<'d, 't> {
+    dot: &'d Reflected,
+    /// The whole chain, which errors of a method are about.
+    operand: &'t Operand,
+    arguments: &'t [Operand],
+    last: Option<Reflected>,
+}
+
+impl<'d, 't> Given<'d, 't> {
+    fn count(&self) -> usize {
+        self.arguments
+            .len()
+            .saturating_add(usize::from(self.last.is_some()))
+    }
+
+    /// What follows a name that is not the last of the chain.
+    fn nothing(&self) -> Self {
+        Self {
+            arguments: &[],
+            last: None,
+            ..*self
+        }
     }
 }

@@ -89,6 +89,7 @@ impl<'t> State<'t> {
             template: self.frame.tree.source_name.to_string(),
             line,
             column: Some(column),
+            printed_line: line,
             executing: Some(self.frame.name.into()),
             context: Some(
                 self.frame

@@ -4,6 +4,7 @@ use super::reflected::{Reflected, indirect};
 use super::state::{Executed, Frame, State};
 use crate::format;
 use crate::parse::{Branches, Include, Loop, Node, Part, Pipeline};
+use crate::standard;
 use crate::value::{Map, Named, Value};
 
 /// How a list of nodes ends.
@@ -144,7 +145,10 @@ impl<'t> State<'t> {
                 _ => Value::Nil,
             };
             let value = match end {
-                Value::Named(named) => Value::Named(Named::new(named.name().clone(), value)),
+                Value::Named(named) => match &**named.name() {
+                    standard::DURATION => standard::duration(i64::try_from(number).unwrap_or(i64::MAX)),
+                    name => Value::Named(Named::new(name, value)),
+                },
                 _ => value,
             };
             if !self.iteration(range, || Value::Nil, &Reflected::concrete(value))? {

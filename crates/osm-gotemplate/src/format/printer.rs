@@ -19,7 +19,7 @@ pub(super) struct Printer<'a> {
 fn is_bytes(list: &List) -> bool {
     match list.element() {
         Type::Uint(UintKind::Uint8) => true,
-        Type::Named(_, made_of) => **made_of == Type::Uint(UintKind::Uint8),
+        Type::Named(_, made_of, _) => **made_of == Type::Uint(UintKind::Uint8),
         _ => false,
     }
 }
@@ -124,7 +124,7 @@ impl<'a> Printer<'a> {
         }
         // A pointer has the methods of the type that it points to.
         let receiver = match value {
-            Value::Pointer(pointer) if pointer.value().is_none() && pointer.to().has_text() => {
+            Value::Pointer(pointer) if pointer.value().is_none() && pointer.to().behavior().has_text() => {
                 // Go calls the method, which fails.
                 return self.write("<nil>").map(|()| true);
             }

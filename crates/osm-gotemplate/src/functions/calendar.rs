@@ -134,6 +134,57 @@ impl Time {
         }
     }
 
+    /// Adds years, months and days to the date, of which months and days can be out of range.
+    pub(super) fn add_date(&self, years: i64, months: i64, days: i64) -> Self {
+        let clock = self.clock();
+        let month = clock.month.wrapping_add(months).wrapping_sub(1);
+        let year = clock.year.wrapping_add(years).wrapping_add(month.div_euclid(12));
+        let day = days_until(in_range(year), month.rem_euclid(12) + 1, 1)
+            .wrapping_add(clock.day - 1)
+            .wrapping_add(days);
+        let second_of_day = clock.hour * 3600 + clock.minute * 60 + clock.second;
+        let local = day.wrapping_mul(SECONDS_OF_DAY).wrapping_add(second_of_day);
+        // The offset at that time in UTC may be the one of the other side of a change.
+        let (_, offset) = self.zone.at(local);
+        let (_, offset) = self.zone.at(local.wrapping_sub(offset));
+        Self {
+            seconds: local.wrapping_sub(offset),
+            ..self.clone()
+        }
+    }
+
+    /// Nanoseconds since [`Time::ZERO`].
+    pub(super) fn since_year_1(&self) -> i128 {
+        let seconds = i128::from(self.seconds) - i128::from(Self::ZERO.seconds);
+        seconds * 1_000_000_000 + i128::from(self.nanoseconds)
+    }
+
+    /// The last multiple of a duration since [`Time::ZERO`].
+    pub(super) fn truncate(&self, to: i64) -> Self {
+        if to <= 0 {
+            return self.clone();
+        }
+        self.add(-self.beyond(to))
+    }
+
+    /// The nearest multiple of a duration since [`Time::ZERO`].
+    pub(super) fn round(&self, to: i64) -> Self {
+        if to <= 0 {
+            return self.clone();
+        }
+        let beyond = self.beyond(to);
+        if beyond < to - beyond {
+            self.add(-beyond)
+        } else {
+            self.add(to - beyond)
+        }
+    }
+
+    /// How much later than a multiple of a duration it is.
+    fn beyond(&self, of: i64) -> i64 {
+        i64::try_from(self.since_year_1().rem_euclid(of.into())).unwrap_or(0)
+    }
+
     pub(super) fn clock(&self) -> Clock {
         let (zone_name, offset) = self.zone.at(self.seconds);
         let seconds = self.seconds.saturating_add(offset);
@@ -179,6 +230,12 @@ pub(super) fn days_until(year: i64, month: i64, day: i64) -> i64 {
     let year_of_era = year.rem_euclid(400);
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
+/// A year that [`days_until`] can compute with. Go's results for others are of no use.
+fn in_range(year: i64) -> i64 {
+    const MOST: i64 = 10_000_000_000;
+    year.clamp(-MOST, MOST)
 }
 
 fn is_leap(year: i64) -> bool {

@@ -1,10 +1,11 @@
 //! Dates and durations. Times are shown in UTC unless a zone is given; nothing reads the clock.
 
-use super::calendar::{MONTHS, Time, WEEKDAYS, Zone};
+use super::calendar::{Time, Zone};
 use super::comparison::type_name;
-use super::layouts::{format, name};
+use super::layouts::format;
 use super::numbers::parse_or_nearest;
 use super::table::table;
+use super::time_methods::BEHAVIOR;
 use super::{Call, Problem};
 use super::{durations, time_parsing};
 use crate::value::{IntKind, Named, Struct, UintKind, Value};
@@ -32,41 +33,11 @@ table! {
     "durationRound": (Any) -> "string", "Returns the largest unit of the duration, which is a text or nanoseconds.", r#""2h10m5s""# => "2h", duration_round;
 }
 
+/// The name of Go's type.
+pub(crate) const TIME: &str = "time.Time";
+
 /// The value with Go's type. Its fields can't be read by templates, as in Go.
 pub(super) fn to_value(time: &Time) -> Value {
-    let int = |number| Value::int(number);
-    let named = |type_name, number, name: &'static str| {
-        Value::Named(Named::with_text(type_name, Value::int(number), name))
-    };
-    let clock = time.clock();
-    let nanoseconds = i64::from(time.nanoseconds);
-    let sub_seconds = |per_second: i64| {
-        let whole = time.seconds.wrapping_mul(per_second);
-        Value::int64(whole.wrapping_add(nanoseconds / (1_000_000_000 / per_second)))
-    };
-    let is_zero = time.seconds == Time::ZERO.seconds && nanoseconds == 0;
-    let methods = [
-        ("Unix", Value::int64(time.seconds)),
-        ("UnixMilli", sub_seconds(1_000)),
-        ("UnixMicro", sub_seconds(1_000_000)),
-        ("UnixNano", sub_seconds(1_000_000_000)),
-        ("Year", int(clock.year)),
-        (
-            "Month",
-            named("time.Month", clock.month, name(&MONTHS, clock.month - 1)),
-        ),
-        ("Day", int(clock.day)),
-        ("YearDay", int(clock.day_of_year)),
-        (
-            "Weekday",
-            named("time.Weekday", clock.weekday, name(&WEEKDAYS, clock.weekday)),
-        ),
-        ("Hour", int(clock.hour)),
-        ("Minute", int(clock.minute)),
-        ("Second", int(clock.second)),
-        ("Nanosecond", int(nanoseconds)),
-        ("IsZero", is_zero.into()),
-    ];
     let fields = vec![
         (
             "wall".into(),
@@ -75,21 +46,18 @@ pub(super) fn to_value(time: &Time) -> Value {
         ("ext".into(), Value::int64(time.seconds)),
         ("loc".into(), time.zone.encode().into()),
     ];
-    Value::Named(Named::with_methods(
-        "time.Time",
+    Value::Named(Named::with_behavior(
+        TIME,
         Value::Struct(Struct::new(fields)),
         Some(format(time, "2006-01-02 15:04:05.999999999 -0700 MST").into()),
-        methods
-            .into_iter()
-            .map(|(name, value)| (name.into(), value))
-            .collect(),
+        &BEHAVIOR,
     ))
 }
 
 /// The time that a value is, directly or by a pointer.
 pub(super) fn from_value(value: &Value) -> Option<Time> {
     let named = match value {
-        Value::Named(named) if &**named.name() == "time.Time" => named,
+        Value::Named(named) if &**named.name() == TIME => named,
         Value::Pointer(pointer) => {
             return from_value(pointer.value().filter(|to| !matches!(to, Value::Pointer(_)))?);
         }
@@ -109,7 +77,7 @@ pub(super) fn from_value(value: &Value) -> Option<Time> {
 }
 
 /// The time at an index: of a parameter of type `time.Time`.
-fn time_argument(call: &Call<'_>, index: usize) -> Time {
+pub(super) fn time_argument(call: &Call<'_>, index: usize) -> Time {
     from_value(call.any(index)).unwrap_or(Time::ZERO)
 }
 
@@ -164,7 +132,7 @@ fn duration_round(call: &Call<'_>) -> Result<Value, Problem> {
     let duration = match call.any(0) {
         Value::String(text) => durations::parse(text).unwrap_or(0),
         Value::Int(nanoseconds, IntKind::Int64) => *nanoseconds,
-        Value::Named(named) if &**named.name() == "time.Time" => {
+        Value::Named(named) if &**named.name() == TIME => {
             return Err(Problem::new(
                 "the duration from a time to the time of rendering differs with each rendering; pass a duration",
             ));

@@ -8,6 +8,7 @@ use super::table::table;
 use super::{Call, Problem};
 use crate::budget::Budget;
 use crate::format::strval;
+use crate::standard;
 use crate::value::{List, Type, Value};
 
 table! {
@@ -144,6 +145,12 @@ fn slice(call: &Call<'_>) -> Result<Value, Problem> {
         .and_then(|(start, end)| items.get(start..end));
     let part = part.ok_or_else(|| Problem::new("reflect.Value.Slice: slice index out of bounds"))?;
     call.budget.copy(size_of_val(part))?;
+    if let Value::Named(list) = call.any(0)
+        && &**list.name() == standard::IP
+    {
+        // Its name decides how it prints, even if it is no address any more.
+        return Ok(standard::ip_of(part));
+    }
     let element = match call.any(0).underlying() {
         Value::List(list) => list.element().clone(),
         _ => Type::Any,

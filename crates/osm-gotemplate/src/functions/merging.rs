@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use super::{Call, Problem};
+use super::{Call, Problem, version_methods};
 use crate::budget::Budget;
 use crate::value::{List, MAX_NESTING, Map, Pointer, Type, Value};
 
@@ -200,6 +200,10 @@ fn copy(value: &Value, budget: &dyn Budget, depth: usize) -> Result<Value, Probl
             }
             None => value.clone(),
         },
+        Value::Named(named) if &**named.name() == version_methods::VERSION => {
+            budget.copy(version_methods::BYTES_OF_VERSION)?;
+            version_methods::empty()
+        }
         _ => value.clone(),
     })
 }

@@ -28,11 +28,13 @@ mod refused;
 mod regular_expressions;
 mod strings;
 mod table;
+mod time_methods;
 mod time_parsing;
 mod types;
 mod url;
 mod urls;
 mod version;
+mod version_methods;
 mod versions;
 mod words;
 mod wrapping;
@@ -40,7 +42,9 @@ mod wrapping;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+pub(crate) use dates::TIME;
 pub use refused::REFUSED;
+pub(crate) use version_methods::VERSION;
 
 use crate::budget::Budget;
 pub use crate::problem::Problem;
@@ -86,6 +90,12 @@ pub enum Parameter {
     Map,
     /// `time.Time`, a struct that keeps its name.
     Time,
+    /// `time.Duration`
+    Duration,
+    /// `net.IP`
+    Ip,
+    /// `*semver.Version`
+    Version,
 }
 
 /// A function of sprig that templates can't call.
@@ -96,15 +106,22 @@ pub struct Refused {
     pub reason: &'static str,
 }
 
-/// The arguments of a call. They have the types of the function's parameters.
-pub(crate) struct Call<'a> {
+/// The arguments of a call. They have the types of the function's parameters. Those of a method come after its receiver.
+pub struct Call<'a> {
     pub(crate) arguments: &'a [Value],
     pub(crate) budget: &'a dyn Budget,
 }
 
 impl<'a> Call<'a> {
+    /// The value whose method is called.
+    #[must_use]
+    pub fn receiver(&self) -> &'a Value {
+        self.any(0)
+    }
+
     /// The argument at an index, [`Value::Nil`] if it was not given.
-    pub(crate) fn any(&self, index: usize) -> &'a Value {
+    #[must_use]
+    pub fn any(&self, index: usize) -> &'a Value {
         self.arguments.get(index).unwrap_or(&Value::Nil)
     }
 
@@ -121,7 +138,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The number at an index: of a [`Parameter::Int`] or [`Parameter::Int64`].
+    /// The number at an index: of a [`Parameter::Int`], [`Parameter::Int64`] or [`Parameter::Duration`].
     pub(crate) fn int(&self, index: usize) -> i64 {
         match self.any(index) {
             Value::Int(value, _) => *value,

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 /// A version. Build metadata does not count when versions are compared.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Version {
     pub(super) major: u64,
     pub(super) minor: u64,
@@ -41,10 +41,7 @@ impl Version {
             metadata: group(8).to_owned(),
             original: text.to_owned(),
         };
-        let mut identifiers = version.prerelease.split('.');
-        if identifiers.any(|part| part.len() > 1 && part.starts_with('0') && is_number(part)) {
-            return Err("Version segment starts with 0".to_owned());
-        }
+        validate_prerelease(&version.prerelease)?;
         Ok(version)
     }
 
@@ -73,6 +70,33 @@ impl fmt::Display for Version {
         }
         Ok(())
     }
+}
+
+/// What Go's library accepts, which includes empty parts.
+pub(super) fn validate_prerelease(prerelease: &str) -> Result<(), String> {
+    for part in prerelease.split('.') {
+        if is_number(part) {
+            if part.len() > 1 && part.starts_with('0') {
+                return Err("Version segment starts with 0".to_owned());
+            }
+        } else if !has_valid_characters(part) {
+            return Err("Invalid Prerelease string".to_owned());
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn validate_metadata(metadata: &str) -> Result<(), String> {
+    if metadata.split('.').all(has_valid_characters) {
+        Ok(())
+    } else {
+        Err("Invalid Metadata string".to_owned())
+    }
+}
+
+fn has_valid_characters(part: &str) -> bool {
+    part.bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 fn is_number(part: &str) -> bool {

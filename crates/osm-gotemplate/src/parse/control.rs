@@ -46,7 +46,7 @@ impl<'s> Parser<'s> {
             return self.unexpected(token, text);
         }
         if self.body.ranges == 0 {
-            return self.fail(format!("{text} outside {{{{range}}}}"));
+            return self.fail_at_action(format!("{text} outside {{{{range}}}}"));
         }
         Ok(Item::Node(node))
     }
@@ -90,7 +90,7 @@ impl<'s> Parser<'s> {
     fn last_branch(&mut self) -> Parsed<Vec<Node>> {
         let (nodes, ending) = self.item_list()?;
         if ending != Ending::End {
-            return self.fail(format!("expected end; found {}", ending.describe()));
+            return self.fail_at_action(format!("expected end; found {}", ending.describe()));
         }
         Ok(nodes)
     }

@@ -8,6 +8,8 @@ const LEFT: &str = "{{";
 const RIGHT: &str = "}}";
 const COMMENT_START: &str = "/*";
 const COMMENT_END: &str = "*/";
+const UNCLOSED_ACTION: &str = "unclosed action";
+const UNCLOSED_COMMENT: &str = "unclosed comment";
 /// A trim marker is a `-` with a space beside it.
 const TRIM_MARKER: usize = 2;
 
@@ -18,6 +20,8 @@ pub(super) struct Lexer<'s> {
     /// Where the token that is being read starts.
     start: usize,
     start_line: usize,
+    /// Where the last left delimiter is, which may start a comment.
+    action_start: usize,
     open_parentheses: usize,
     inside_action: bool,
     /// Why reading failed.
@@ -32,6 +36,7 @@ impl<'s> Lexer<'s> {
             line: 1,
             start: 0,
             start_line: 1,
+            action_start: 0,
             open_parentheses: 0,
             inside_action: false,
             error: None,
@@ -41,6 +46,20 @@ impl<'s> Lexer<'s> {
     /// Why the last token is a [`Kind::Error`].
     pub(super) fn error(&self) -> &str {
         self.error.as_ref().map_or("", |(error, ..)| error)
+    }
+
+    /// Where the last token is a [`Kind::Error`]: what is not closed is reported where it starts.
+    pub(super) fn error_position(&self) -> usize {
+        match &self.error {
+            Some((error, ..)) if error == UNCLOSED_ACTION || error == UNCLOSED_COMMENT => self.action_start,
+            Some((_, position, _)) => *position,
+            None => self.position,
+        }
+    }
+
+    /// Where the last left delimiter is.
+    pub(super) fn action_start(&self) -> usize {
+        self.action_start
     }
 
     pub(super) fn next_token(&mut self) -> Token<'s> {
@@ -154,6 +173,7 @@ impl<'s> Lexer<'s> {
             }
             self.skip(length);
             self.ignore();
+            self.action_start = self.start;
             let marker = if trimmed { TRIM_MARKER } else { 0 };
             let inner = action
                 .get(LEFT.len().saturating_add(marker)..)
@@ -178,7 +198,7 @@ impl<'s> Lexer<'s> {
         self.skip(COMMENT_START.len());
         let Some(length) = self.rest().find(COMMENT_END) else {
             self.position = self.start;
-            return Err("unclosed comment".to_owned());
+            return Err(UNCLOSED_COMMENT.to_owned());
         };
         self.skip(length.saturating_add(COMMENT_END.len()));
         let Some(trim) = self.at_right_delimiter() else {
@@ -237,7 +257,7 @@ impl<'s> Lexer<'s> {
             return Ok(self.right_delimiter(trim));
         }
         let Some(first) = self.next() else {
-            return Err("unclosed action".to_owned());
+            return Err(UNCLOSED_ACTION.to_owned());
         };
         match first {
             ' ' | '\t' | '\r' | '\n' => Ok(self.space()),

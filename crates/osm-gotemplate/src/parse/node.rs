@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) use super::number::Number;
+use crate::error::place;
 use crate::format;
 use crate::functions::Function;
 
@@ -31,10 +32,7 @@ impl Tree {
 
     /// The line of a position, from 1, and the bytes before it in that line.
     pub(crate) fn line_and_column(&self, position: usize) -> (usize, usize) {
-        let before = self.source.get(..position).unwrap_or_default();
-        let line = before.bytes().filter(|byte| *byte == b'\n').count();
-        let start = before.rfind('\n').map_or(0, |at| at.saturating_add(1));
-        (line.saturating_add(1), position.saturating_sub(start))
+        place(&self.source, position)
     }
 }
 

@@ -9,7 +9,7 @@ use super::scope::Scope;
 use super::token::{Keyword, Kind, Token};
 use super::unquote;
 use crate::budget::{Budget, Exhausted};
-use crate::error::Error;
+use crate::error::{Error, place};
 use crate::format;
 
 pub(super) type Parsed<T> = Result<T, Box<Error>>;
@@ -47,6 +47,8 @@ pub(super) struct Parser<'s> {
     templates: BTreeMap<Arc<str>, Tree>,
     /// How deeply blocks and parentheses are nested.
     nesting: usize,
+    /// Where the last token is that was read and is no space.
+    last: usize,
     pub(super) body: Body<'s>,
 }
 
@@ -71,6 +73,7 @@ impl<'s> Parser<'s> {
             names: HashMap::new(),
             templates: BTreeMap::new(),
             nesting: 0,
+            last: 0,
             body: Body::new(),
         };
         parser.name_of("$"); // Gets number 0.
@@ -93,7 +96,9 @@ impl<'s> Parser<'s> {
             }
             match self.text_or_action()? {
                 Item::Node(node) => root.push(node),
-                Item::Ending(ending) => return self.fail(format!("unexpected {}", ending.describe())),
+                Item::Ending(ending) => {
+                    return self.fail_at_action(format!("unexpected {}", ending.describe()));
+                }
             }
         }
         self.add(self.source_name.clone(), root)?;
@@ -128,7 +133,7 @@ impl<'s> Parser<'s> {
     pub(super) fn expect_end(&self, ending: Ending, context: &str) -> Parsed<()> {
         match ending {
             Ending::End => Ok(()),
-            Ending::Else => self.fail(format!("unexpected {} in {context}", ending.describe())),
+            Ending::Else => self.fail_at_action(format!("unexpected {} in {context}", ending.describe())),
         }
     }
 
@@ -164,7 +169,7 @@ impl<'s> Parser<'s> {
                 Item::Ending(ending) => return Ok((nodes, ending)),
             }
         }
-        self.fail("unexpected EOF")
+        self.fail_at(self.source.len(), "unexpected EOF")
     }
 
     fn text_or_action(&mut self) -> Parsed<Item> {
@@ -224,6 +229,7 @@ impl<'s> Parser<'s> {
         loop {
             let token = self.next();
             if token.kind != Kind::Space {
+                self.last = token.position;
                 return token;
             }
         }
@@ -263,7 +269,7 @@ impl<'s> Parser<'s> {
     }
 
     pub(super) fn unquote(&self, token: Token<'s>) -> Parsed<String> {
-        unquote::unquote(token.text).or_else(|problem| self.fail(problem))
+        unquote::unquote(token.text).or_else(|problem| self.fail_at(token.position, problem))
     }
 
     pub(super) fn name_of(&mut self, text: &'s str) -> Name {
@@ -277,7 +283,10 @@ impl<'s> Parser<'s> {
 
     pub(super) fn unexpected<T>(&self, token: Token<'s>, context: &str) -> Parsed<T> {
         if token.kind != Kind::Error {
-            return self.fail(format!("unexpected {} in {context}", token.describe()));
+            return self.fail_at(
+                token.position,
+                format!("unexpected {} in {context}", token.describe()),
+            );
         }
         let mut problem = self.lexer.error().to_owned();
         let started = self.body.action_line;
@@ -290,18 +299,31 @@ impl<'s> Parser<'s> {
             };
             problem.push_str(&format!("{extra} started at {}:{started}", self.source_name));
         }
-        self.fail(problem)
+        self.fail_at(self.lexer.error_position(), problem)
     }
 
+    /// An error at the last token.
     pub(super) fn fail<T>(&self, problem: impl Into<String>) -> Parsed<T> {
-        Err(Box::new(self.error(problem.into(), false)))
+        self.fail_at(self.last, problem)
     }
 
-    fn error(&self, problem: String, exhausted: bool) -> Error {
+    /// An error at the action that has been read.
+    pub(super) fn fail_at_action<T>(&self, problem: impl Into<String>) -> Parsed<T> {
+        self.fail_at(self.lexer.action_start(), problem)
+    }
+
+    fn fail_at<T>(&self, position: usize, problem: impl Into<String>) -> Parsed<T> {
+        Err(Box::new(self.error(position, problem.into(), false)))
+    }
+
+    fn error(&self, position: usize, problem: String, exhausted: bool) -> Error {
         let [first, ..] = self.body.tokens;
+        let (line, column) = place(&self.source, position);
         Error {
             template: self.source_name.to_string(),
-            line: first.line,
+            line,
+            column: Some(column),
+            printed_line: first.line,
             problem,
             exhausted,
             ..Error::default()
@@ -314,7 +336,7 @@ impl<'s> Parser<'s> {
     }
 
     fn charge(&self, charge: impl FnOnce(&dyn Budget) -> Result<(), Exhausted>) -> Parsed<()> {
-        charge(self.budget).map_err(|exhausted| Box::new(self.error(exhausted.to_string(), true)))
+        charge(self.budget).map_err(|exhausted| Box::new(self.error(self.last, exhausted.to_string(), true)))
     }
 }
 

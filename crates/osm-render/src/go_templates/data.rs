@@ -12,6 +12,7 @@ use osm_api::pool::Pool;
 use osm_api::profile::{CloudProvider, OperatingSystem, ProvisioningUtility};
 use osm_api::provider_spec::{ConfigVar, IpFamily, Network};
 use osm_api::settings::{Settings, Taint};
+use osm_gotemplate::methods::{Behavior, Encoded, Method};
 use osm_gotemplate::value::{IntKind, Map, Named, Pointer, Struct, Type};
 use osm_gotemplate::{Value, standard};
 use serde_json::json;
@@ -265,16 +266,36 @@ fn was_in_kubernetes(cloud: CloudProvider) -> bool {
     )
 }
 
+/// The method that pointers to a `providerconfig.NetworkConfig` have, even if they are nil.
+static NETWORK: Behavior = Behavior::new(
+    &[Method::of_pointer("IsStaticIPConfig", &[], |call| {
+        let is_static = match call.receiver().underlying() {
+            Value::Struct(fields) => {
+                let all = fields.fields().iter();
+                all.filter(|(name, _)| &**name != "IPFamily")
+                    .any(|(_, value)| is_set(value))
+            }
+            _ => false,
+        };
+        Ok(is_static.into())
+    })],
+    Encoded::AsValue,
+);
+
+/// Whether a value, or a field of it, is true.
+fn is_set(value: &Value) -> bool {
+    match value.underlying() {
+        Value::Struct(fields) => fields.fields().iter().any(|(_, value)| value.is_true()),
+        _ => value.is_true(),
+    }
+}
+
 /// A `*providerconfig.NetworkConfig`, which is nil where the MachineDeployment sets nothing of the network.
 fn network(network: &Network) -> Value {
     const NAME: &str = "providerconfig.NetworkConfig";
-    let methods = |is_static| vec![("IsStaticIPConfig".into(), Value::Bool(is_static))];
     if network.ip_family == IpFamily::Unspecified && !network.is_static() {
-        let to = Type::Named(NAME.into(), Rc::new(Type::Struct));
-        let nil = Value::Pointer(Pointer::nil(to));
-        // Go can call the method of a nil pointer.
-        let methods = methods(false);
-        return Value::Named(Named::with_methods(format!("*{NAME}"), nil, None, methods));
+        let to = Type::Named(NAME.into(), Type::Struct.into(), &NETWORK);
+        return Value::Pointer(Pointer::nil(to));
     }
     let servers = Value::strings(network.dns.servers.iter().map(String::as_str));
     let all = fields([
@@ -290,8 +311,7 @@ fn network(network: &Network) -> Value {
         ),
     ]);
     let all = Value::Struct(Struct::new(all));
-    let methods = methods(network.is_static());
-    pointer_to(Value::Named(Named::with_methods(NAME, all, None, methods)))
+    pointer_to(Value::Named(Named::with_behavior(NAME, all, None, &NETWORK)))
 }
 
 /// Taints as the kubelet's `--register-with-taints` takes them.
@@ -358,9 +378,8 @@ fn pairs(pairs: Option<&BTreeMap<String, String>>) -> Value {
 fn duration(duration: Option<&str>) -> Value {
     const NAME: &str = "v1.Duration";
     let nanoseconds = duration.and_then(|text| standard::parse_duration(text).ok());
-    let to = Type::Named(NAME.into(), Rc::new(Type::Struct));
     pointer(
-        to,
+        standard::type_embedding_duration(NAME),
         nanoseconds.map(|nanoseconds| standard::embedding_duration(NAME, nanoseconds)),
     )
 }

@@ -1,10 +1,10 @@
 //! Values as JSON: Go's `encoding/json`.
 
 use super::bases;
-use super::text::{Failure, Plain, Text, bytes_of, is_exported, plain, visit};
+use super::text::{Failure, Plain, Text, bytes_of, plain, visit};
 use crate::budget::Budget;
 use crate::format::floats;
-use crate::value::{FloatKind, Value};
+use crate::value::{FloatKind, Struct, Value};
 
 /// How JSON is written.
 #[derive(Clone, Copy)]
@@ -33,9 +33,14 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Failure> {
         visit(self.text.budget, depth)?;
-        let value = match plain(value, false) {
+        let value = match plain(value, true) {
             Plain::Text(text) => return self.string(text),
             Plain::Time(time) => return self.string(&time),
+            Plain::Invalid(error) => {
+                return Err(Failure::reported(format!(
+                    "json: error calling MarshalText for type net.IP: {error}"
+                )));
+            }
             Plain::Value(value) => value,
         };
         match value {
@@ -68,7 +73,10 @@ impl Writer<'_> {
                 self.object(entries.iter().map(|(key, item)| (&**key, item)), depth)?;
             }
             Value::Struct(fields) => {
-                let exported = fields.fields().iter().filter(|(name, _)| is_exported(name));
+                let exported = fields
+                    .fields()
+                    .iter()
+                    .filter(|(name, _)| Struct::is_exported(name));
                 self.object(exported.map(|(name, item)| (&**name, item)), depth)?;
             }
         }

@@ -3,7 +3,8 @@
 use super::*;
 use crate::budget::Limits;
 use crate::format::sprintf;
-use crate::value::{Named, Pointer, Struct};
+use crate::standard;
+use crate::value::{Pointer, Struct};
 
 fn call(name: &str, argument: Value) -> Result<Value, Problem> {
     let budget = Limits::new(1_000_000, 100_000_000);
@@ -63,7 +64,7 @@ fn json_is_that_of_go() {
         ),
         "{\n  \"a\": [],\n  \"b\": {}\n}"
     );
-    let address = Value::Named(Named::with_text("net.IP", Value::Nil, "10.0.0.1"));
+    let address = standard::ip("10.0.0.1".parse().ok());
     let fields = vec![
         ("A".into(), Value::Pointer(Pointer::to_value(address))),
         ("b".into(), Value::int(1)),

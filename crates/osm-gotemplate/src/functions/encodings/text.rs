@@ -2,6 +2,7 @@
 
 use super::timestamps;
 use crate::budget::{Budget, Exhausted};
+use crate::methods::Encoded;
 use crate::problem::Problem;
 use crate::value::{COUNTS, List, MAX_NESTING, Map};
 use crate::value::{Type, UintKind, Value};
@@ -109,11 +110,12 @@ pub(super) enum Plain<'v> {
     Text(&'v str),
     /// A `time.Time` in the format RFC 3339.
     Time(String),
+    /// What the type's encoder refuses, and why.
+    Invalid(String),
 }
 
-/// Removes pointers and names. Addresses have a method that writes them as text for all encoders. `durations_as_text` is for the
-/// encoders that know `time.Duration`.
-pub(super) fn plain(value: &Value, durations_as_text: bool) -> Plain<'_> {
+/// Removes pointers and names, as an encoder of JSON or another one does.
+pub(super) fn plain(value: &Value, is_json: bool) -> Plain<'_> {
     let mut value = value;
     loop {
         match value {
@@ -122,28 +124,28 @@ pub(super) fn plain(value: &Value, durations_as_text: bool) -> Plain<'_> {
                 None => return Plain::Value(&Value::Nil),
             },
             Value::Named(named) => {
-                match (&**named.name(), named.text()) {
-                    // An address without bytes is encoded as no text, but printed as <nil>.
-                    ("net.IP", Some(text)) => return Plain::Text(if &**text == "<nil>" { "" } else { text }),
-                    ("time.Time", _) => match timestamps::encoded(value) {
+                match (named.behavior().encoded, named.text()) {
+                    (Encoded::AsAddress, Some(text)) => {
+                        return match text.strip_prefix('?') {
+                            Some(bytes) => Plain::Invalid(format!("address {bytes}: invalid IP address")),
+                            // An address without bytes is encoded as no text, but printed as <nil>.
+                            None if &**text == "<nil>" => Plain::Text(""),
+                            None => Plain::Text(text),
+                        };
+                    }
+                    (Encoded::AsTime, _) => match timestamps::encoded(value) {
                         Some(time) => return Plain::Time(time),
                         None => value = named.value(),
                     },
-                    ("semver.Version", Some(text)) => return Plain::Text(text),
-                    ("time.Duration", Some(text)) if durations_as_text => return Plain::Text(text),
-                    // Kubernetes' duration has a method that writes it as text, for JSON alone.
-                    ("v1.Duration", Some(text)) if !durations_as_text => return Plain::Text(text),
+                    (Encoded::AsText, Some(text)) => return Plain::Text(text),
+                    (Encoded::AsTextExceptInJson, Some(text)) if !is_json => return Plain::Text(text),
+                    (Encoded::AsTextInJson, Some(text)) if is_json => return Plain::Text(text),
                     _ => value = named.value(),
                 }
             }
             _ => return Plain::Value(value),
         }
     }
-}
-
-/// Whether a field of a struct is exported.
-pub(super) fn is_exported(name: &str) -> bool {
-    name.chars().next().is_some_and(char::is_uppercase)
 }
 
 /// The bytes of a `[]byte`.

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::text::{Failure, Plain, Text, is_exported, plain, visit};
+use super::text::{Failure, Plain, Text, plain, visit};
 use crate::budget::Budget;
 use crate::format::floats;
 use crate::problem::Problem;
@@ -41,7 +41,7 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn kind(&self, value: &Value, depth: usize) -> Result<Kind, Failure> {
         visit(self.text.budget, depth)?;
-        let Plain::Value(value) = plain(value, true) else {
+        let Plain::Value(value) = plain(value, false) else {
             return Ok(Kind::Simple);
         };
         Ok(match value {
@@ -73,7 +73,7 @@ impl Writer<'_> {
     /// A value at a path of keys.
     fn node(&mut self, path: &mut Vec<String>, value: &Value, depth: usize) -> Result<(), Failure> {
         visit(self.text.budget, depth)?;
-        let Plain::Value(simple) = plain(value, true) else {
+        let Plain::Value(simple) = plain(value, false) else {
             return self.assign(path, value, depth);
         };
         match simple {
@@ -173,10 +173,10 @@ impl Writer<'_> {
         let count = fields
             .fields()
             .iter()
-            .filter(|(name, _)| is_exported(name))
+            .filter(|(name, _)| Struct::is_exported(name))
             .count();
         for (index, (name, value)) in fields.fields().iter().enumerate() {
-            if !is_exported(name) {
+            if !Struct::is_exported(name) {
                 continue;
             }
             let entry = (name.clone(), value.clone(), index.saturating_add(1) != count);
@@ -190,7 +190,7 @@ impl Writer<'_> {
     }
 
     fn table_entries(&self, value: &Value, depth: usize) -> Result<Entries, Failure> {
-        match plain(value, true) {
+        match plain(value, false) {
             Plain::Value(Value::Map(map)) => self.map_entries(map, depth),
             Plain::Value(Value::Struct(fields)) => self.field_entries(fields, depth),
             _ => Ok(Vec::new()),
@@ -211,9 +211,10 @@ impl Writer<'_> {
 
     fn inline(&mut self, value: &Value, depth: usize) -> Result<(), Failure> {
         visit(self.text.budget, depth)?;
-        let value = match plain(value, true) {
+        let value = match plain(value, false) {
             Plain::Text(text) => return self.quoted(text),
             Plain::Time(time) => return Ok(self.text.push(&time)?),
+            Plain::Invalid(error) => return Err(Failure::reported(error)),
             Plain::Value(value) => value,
         };
         match value {

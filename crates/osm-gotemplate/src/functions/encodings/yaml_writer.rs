@@ -4,12 +4,12 @@
 use std::rc::Rc;
 
 use super::key_order;
-use super::text::{Failure, Plain, Text, is_exported, plain, visit};
+use super::text::{Failure, Plain, Text, plain, visit};
 use super::yaml_scalars::{is_break, is_printable, needs_quotes, styles};
 use crate::budget::Budget;
 use crate::format::floats;
 use crate::problem::Problem;
-use crate::value::{FloatKind, Value};
+use crate::value::{FloatKind, Struct, Value};
 
 const INDENT: usize = 4;
 
@@ -55,9 +55,10 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn node(&mut self, value: &Value, place: Place, depth: usize) -> Result<(), Failure> {
         visit(self.text.budget, depth)?;
-        let value = match plain(value, true) {
+        let value = match plain(value, false) {
             Plain::Text(text) => return self.string(text, place),
             Plain::Time(time) => return self.plain(&time),
+            Plain::Invalid(error) => return Err(Failure::reported(error)),
             Plain::Value(value) => value,
         };
         match value {
@@ -95,7 +96,10 @@ impl Writer<'_> {
                 self.mapping(&entries, place, depth)
             }
             Value::Struct(fields) => {
-                let exported = fields.fields().iter().filter(|(name, _)| is_exported(name));
+                let exported = fields
+                    .fields()
+                    .iter()
+                    .filter(|(name, _)| Struct::is_exported(name));
                 let entries: Vec<(Rc<str>, Value)> = exported
                     .map(|(name, value)| (name.to_lowercase().into(), value.clone()))
                     .collect();
