@@ -11,6 +11,7 @@
 mod flags;
 mod gitops;
 mod installing;
+mod manifest;
 mod node;
 mod operations;
 mod page;

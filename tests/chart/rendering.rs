@@ -618,6 +618,31 @@ async fn an_older_management_cluster_is_enough() -> Result<()> {
     Ok(())
 }
 
+/// Artifact Hub shows what these annotations say, and scans these images.
+#[tokio::test]
+async fn artifact_hub_is_told_what_the_chart_installs() -> Result<()> {
+    let about: Value = serde_saphyr::from_str(&std::fs::read_to_string(chart().join("Chart.yaml"))?)?;
+    let listed = |name: &str, field: &str| -> Result<BTreeSet<String>> {
+        let list = text(&about["annotations"][format!("artifacthub.io/{name}")]);
+        let list: Vec<Value> = serde_saphyr::from_str(list)?;
+        Ok(list.iter().map(|entry| text(&entry[field]).to_owned()).collect())
+    };
+    let objects = Helm::without_cluster().await?.template("one", "osm", &[]).await?;
+    let images: BTreeSet<String> = objects
+        .iter()
+        .flat_map(|object| object["spec"]["template"]["spec"]["containers"].as_array())
+        .flatten()
+        .map(|container| text(&container["image"]).to_owned())
+        .collect();
+    assert_eq!(listed("images", "image")?, images);
+    let names: Vec<_> = definitions::all()
+        .into_iter()
+        .filter_map(|definition| definition.metadata.name)
+        .collect();
+    assert_eq!(listed("crds", "name")?, names.into_iter().collect());
+    Ok(())
+}
+
 /// By a PodMonitor, a ServiceMonitor or annotations: never by two of them.
 #[tokio::test]
 async fn nothing_is_scraped_twice() -> Result<()> {

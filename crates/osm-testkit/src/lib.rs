@@ -12,6 +12,7 @@ pub mod fixtures;
 pub mod helm;
 pub mod installation;
 pub mod machine_controller;
+pub mod manifest;
 pub mod process;
 pub mod procfs;
 pub mod provisioning;

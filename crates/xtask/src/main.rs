@@ -16,6 +16,7 @@ mod gotemplate;
 mod image;
 mod kubelet_fields;
 mod lint;
+mod manifest;
 mod progress;
 mod reasons;
 mod revision;
@@ -53,6 +54,7 @@ enum Command {
     Image(image::Image),
     Chaos(chaos::Chaos),
     Chart(chart::Chart),
+    Manifest(manifest::Manifest),
 }
 
 #[tokio::main]
@@ -74,6 +76,7 @@ async fn main() -> ExitCode {
         Command::Image(image) => image.run().await,
         Command::Chaos(chaos) => chaos.run().await,
         Command::Chart(chart) => chart.run(),
+        Command::Manifest(manifest) => manifest.run().await,
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

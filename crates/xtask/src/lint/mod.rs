@@ -4,8 +4,10 @@ mod circles;
 mod modules;
 mod named_paths;
 mod named_tests;
+mod portable;
 mod prose;
 mod unnamed_files;
+mod workflows;
 
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
@@ -56,11 +58,13 @@ impl Lint {
         }
         let progress = Progress::start();
         let mut failed = Vec::new();
-        let own: [(&str, Result<()>); 4] = [
+        let own: [(&str, Result<()>); 6] = [
             ("circles of modules", no_circles(&packages)),
             ("files that no mod names", no_unnamed_files(&packages)),
             ("paths in documents", named_paths::check(&crate::root())),
             ("tests in the threat model", named_tests::check(&crate::root())),
+            ("actions of workflows", workflows::check(&crate::root())),
+            ("what only Linux has", portable::check(&packages)),
         ];
         for (name, outcome) in own {
             progress.step(name);
@@ -141,6 +145,14 @@ struct Package {
     name: String,
     manifest_path: PathBuf,
     targets: Vec<Target>,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    /// `dev` or `build`, or nothing.
+    kind: Option<String>,
 }
 
 #[derive(Deserialize)]

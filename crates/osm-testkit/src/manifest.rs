@@ -1,0 +1,68 @@
+//! The static manifest in `deploy`: what the chart renders with its defaults, for those who install without Helm.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::helm::Helm;
+
+const HEAD: &str = "# Generated from the chart and crds/ by `cargo xtask manifest`. Don't edit: docs/install.md says how to change it.\n";
+
+/// Labels and annotations by which Helm knows what it has installed.
+const OF_HELM: [&str; 3] = [
+    "app.kubernetes.io/managed-by",
+    "helm.sh/chart",
+    "helm.sh/resource-policy",
+];
+
+/// The folder with the manifest and the kustomize base.
+#[must_use]
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
+}
+
+/// The committed manifest.
+#[must_use]
+pub fn file() -> PathBuf {
+    folder().join("operating-system-manager.yaml")
+}
+
+/// Renders it.
+///
+/// # Errors
+/// When Helm can't be built or refuses, or a definition can't be read.
+pub async fn render() -> Result<String> {
+    let mut text = HEAD.to_owned();
+    let definitions = folder().join("../crds");
+    let mut files = std::fs::read_dir(&definitions)
+        .with_context(|| definitions.display().to_string())?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
+    files.sort();
+    for file in files {
+        let definition = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        text += &format!("---\n{}\n", definition.trim_start_matches("---\n").trim_end());
+    }
+    let objects = Helm::without_cluster()
+        .await?
+        .template("osm", "kube-system", &["--set=crds.install=false"])
+        .await?;
+    for mut object in objects {
+        forget_helm(&mut object);
+        text += &format!("---\n{}\n", serde_saphyr::to_string(&object)?.trim_end());
+    }
+    Ok(text)
+}
+
+/// Removes the marks of Helm at any depth.
+fn forget_helm(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, _| !OF_HELM.contains(&name.as_str()));
+            fields.values_mut().for_each(forget_helm);
+        }
+        Value::Array(items) => items.iter_mut().for_each(forget_helm),
+        _ => {}
+    }
+}
