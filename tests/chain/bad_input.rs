@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use osm_api::rbac::Service;
 use osm_api::{condition, names};
-use osm_testkit::{Options, check, wait_for};
+use osm_testkit::{Options, check, installation, wait_for};
 use serde_json::{Value, json};
 
 use crate::world::{self, DEADLINE, NAMESPACE, World};
@@ -233,6 +233,24 @@ async fn settings_are_refused_whole_and_the_last_good_ones_stay() -> Result<()> 
     world
         .rendered("p", |message| message.contains("moore: ") && !told(message))
         .await?;
+    // And that its key has another name.
+    let mut renamed = installation::settings(world.installed.installation(), "");
+    renamed["data"] = json!({"settings.yml": ""});
+    world.take_settings().await?;
+    world.apply(&renamed).await?;
+    world
+        .rendered("p", |message| {
+            message.contains("has no key settings.yaml") && message.contains("settings.yml")
+        })
+        .await?;
+    for service in Service::ALL
+        .into_iter()
+        .filter(|service| service.reads_settings())
+    {
+        world.settings_valid(service, 0).await?;
+    }
+    world.stamp("p", 3).await?;
+    assert!(world.machine("p", 3).await?.text.contains("first.example"));
     // And that the document is gone.
     let settings = world.take_settings().await?;
     world
@@ -241,7 +259,7 @@ async fn settings_are_refused_whole_and_the_last_good_ones_stay() -> Result<()> 
     world.apply(&settings).await?;
     world.set_settings("cluster: {dnsDomain: third.example}").await?;
     world
-        .machine_with("p", 2, |machine| machine.text.contains("third.example"))
+        .machine_with("p", 3, |machine| machine.text.contains("third.example"))
         .await?;
     for pool in ["p", "q"] {
         world

@@ -77,6 +77,8 @@ pub enum Act {
     /// Life of tokens in hours; whether there is a registry with credentials.
     Settings(u16, bool),
     BrokenSettings,
+    /// The settings are deleted, until they are set again.
+    NoSettings,
     /// The registry's password changes.
     Password,
     /// The Secret with the password is deleted, until the password changes.
@@ -163,6 +165,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => soon().prop_map(Act::BrokenProfile),
         2 => (1..48u16, proptest::prelude::any::<bool>()).prop_map(|(hours, registry)| Act::Settings(hours, registry)),
         1 => Just(Act::BrokenSettings),
+        1 => Just(Act::NoSettings),
         1 => Just(Act::Password),
         2 => Just(Act::NoPassword),
         1 => (1..1200u32).prop_map(Act::NoOscController),

@@ -220,6 +220,17 @@ fn an_orphan_whose_deletion_was_missed_is_collected_after_a_day() {
     });
 }
 
+/// The provisioning Secrets that exist.
+fn documents(world: &World) -> usize {
+    world.server.with(|state| {
+        let secrets = state.all("secrets");
+        let name = |secret: &serde_json::Value| secret["metadata"]["name"].to_string();
+        secrets
+            .filter(|secret| name(secret).contains("osm-provisioning-"))
+            .count()
+    })
+}
+
 /// Each edit of the profile is new content of the same revision, and leaves a document that a valid token may fetch.
 #[test]
 fn new_content_waits_until_a_document_has_expired_and_a_new_revision_does_not() {
@@ -232,15 +243,7 @@ fn new_content_waits_until_a_document_has_expired_and_a_new_revision_does_not() 
             world.server.with(judge);
             world.pass(Duration::from_secs(20)).await;
         };
-        let documents = || {
-            world.server.with(|state| {
-                let secrets = state.all("secrets");
-                let name = |secret: &serde_json::Value| secret["metadata"]["name"].to_string();
-                secrets
-                    .filter(|secret| name(secret).contains("osm-provisioning-"))
-                    .count()
-            })
-        };
+        let documents = || documents(&world);
         for _ in 0..25 {
             edit().await;
         }
@@ -258,6 +261,62 @@ fn new_content_waits_until_a_document_has_expired_and_a_new_revision_does_not() 
         world.wanted().unwrap();
         world.end_of_faults().await;
         world.pass(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
+/// Each new revision leaves a document, too.
+#[test]
+fn new_revisions_wait_as_well_at_the_last_bound_of_documents() {
+    alone(async {
+        let world = calm();
+        world.create_pool(0);
+        world.pass(Duration::from_secs(60)).await;
+        let mut most = 0;
+        for _ in 0..110 {
+            world.edit_profile();
+            world.server.with(judge);
+            world.edit_template(0, 0);
+            world.pass(Duration::from_secs(20)).await;
+            most = most.max(documents(&world));
+        }
+        assert_eq!(most, 100, "{}", world.story());
+        assert!(world.wanted().is_err(), "the last ones wait");
+        // They are published once there is room. What is published until then is renewed all the time.
+        hours(&world, 30).await;
+        world.broken().unwrap();
+        assert!(documents(&world) < 100, "{}", documents(&world));
+        world.wanted().unwrap();
+        world.end_of_faults().await;
+        world.pass(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
+/// A failure that only a change of something else ends is retried every ten minutes, and at once after that change.
+#[test]
+fn a_source_that_is_missing_is_asked_for_every_ten_minutes() {
+    alone(async {
+        let world = calm();
+        (0..POOLS).for_each(|number| world.create_pool(number));
+        hours(&world, 1).await;
+        let of_two_hours = async || {
+            let before = world.schedule.requests();
+            hours(&world, 2).await;
+            world.schedule.requests() - before
+        };
+        let usual = of_two_hours().await;
+        world.delete_password();
+        world.kill(Which::SecretSyncer, 0, Duration::from_secs(1));
+        hours(&world, 1).await;
+        let more = of_two_hours().await.saturating_sub(usual);
+        // A retry asks for the Secret, and for little else.
+        let retries = u32::try_from(POOLS * 120 * 4 / 30).unwrap();
+        assert!(more <= 4 * retries, "{more} requests: {}", world.story());
+        assert!(more >= retries / 2, "{more} requests: {}", world.story());
+        world.set_password();
+        world.pass(Duration::from_secs(60)).await;
+        world.end_of_faults().await;
         good(&world).await;
     });
 }

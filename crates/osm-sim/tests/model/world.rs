@@ -56,7 +56,7 @@ struct Wanted {
     text: String,
     password: u64,
     registry: bool,
-    /// The settings are broken, until they are set again.
+    /// The settings are broken or gone, until they are set again.
     broken_settings: bool,
     /// Counts templates, for every pool.
     templates: u64,
@@ -502,12 +502,16 @@ impl World {
                 self.set_settings(hours);
             }
             // Nobody could put right what a config said before: it is nowhere, and can't be rendered.
-            Act::BrokenSettings if self.is_edited() => {}
+            Act::BrokenSettings | Act::NoSettings if self.is_edited() => {}
             Act::EditConfig(_) if self.wanted.lock().unwrap().broken_settings => {}
             Act::BrokenSettings => {
                 self.wanted.lock().unwrap().broken_settings = true;
                 let map = installation::settings(&installation(), "credentials: {tokenLifetimeHours: 0}");
                 self.server.with(|state| put(state, "configmaps", NAMESPACE, map));
+            }
+            Act::NoSettings => {
+                self.wanted.lock().unwrap().broken_settings = true;
+                self.delete_settings();
             }
             Act::Password => self.set_password(),
             Act::NoPassword => self.delete_password(),
