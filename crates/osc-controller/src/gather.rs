@@ -390,8 +390,9 @@ async fn live_profile(
     state: &State,
     (namespace, name): (&str, &str),
 ) -> Result<Option<(Version, ProfileView)>, RequestError> {
+    let api = profiles_of(state, namespace);
     let found = read::get(
-        &profiles_of(state, namespace),
+        &api,
         name,
         |profile| (Version::of(&profile.metadata), ProfileView::of(profile)),
         |profile| (Version::of(&profile.metadata), ProfileView::unreadable(profile)),

@@ -91,7 +91,7 @@ pub fn seeds() -> Vec<String> {
         let spec: osm_api::OperatingSystemConfigSpec = serde_json::from_str(&spec).ok()?;
         let ids = spec.late_bound.iter().filter(|late| late.source.is_some());
         let values = ids.map(|late| (late.id.clone(), "value".to_owned())).collect();
-        let documents = Documents::make(&spec, values, POOL, &key).ok()?;
+        let documents = Documents::make(spec, values, POOL, &key).ok()?;
         let mut data = documents.entries.data();
         let content = data.find(|(name, _)| *name == names::CONTENT_GZIP_KEY)?;
         let content = gzip::unpack(content.1, MOST).ok()?;

@@ -85,7 +85,7 @@ fn everything(provisioning: &str) -> OperatingSystemConfigSpec {
 
 fn made(spec: &OperatingSystemConfigSpec, password: &str) -> Documents {
     let values = LateValues::from([(PASSWORD.to_owned(), password.to_owned())]);
-    Documents::make(spec, values, POOL, &key()).unwrap()
+    Documents::make(spec.clone(), values, POOL, &key()).unwrap()
 }
 
 fn secret(documents: &Documents) -> Secret {
