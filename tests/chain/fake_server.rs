@@ -33,6 +33,8 @@ pub struct Call {
     pub method: String,
     /// Path and query.
     pub target: String,
+    /// The body of the request.
+    pub sent: Bytes,
     head: Option<oneshot::Sender<Answer>>,
     body: Option<Sender<Bytes>>,
 }
@@ -123,12 +125,13 @@ where
     Fut: Future<Output = Result<()>> + Send + 'static,
 {
     let (parts, body) = request.into_parts();
-    body.collect().await?;
+    let sent = body.collect().await?.to_bytes();
     let (head, answer) = oneshot::channel();
     let target = parts.uri.path_and_query().context("a target")?.to_string();
     tokio::spawn(respond(Call {
         method: parts.method.to_string(),
         target,
+        sent,
         head: Some(head),
         body: None,
     }));

@@ -28,10 +28,19 @@ pub async fn reconcile(state: &State) -> Result<Option<Duration>, RequestError> 
     let done = state
         .claims
         .select(|claim| claim::is_done(claim, subject(state, claim), now));
-    for claim in done.iter().take(MAX_DELETED) {
+    let (now, next) = batch(&done);
+    for claim in now {
         delete(state, claim).await?;
     }
-    Ok(Some(if done.len() > MAX_DELETED { NEXT } else { INTERVAL }))
+    Ok(Some(next))
+}
+
+/// What is deleted now, and when to look again.
+fn batch<T>(done: &[T]) -> (&[T], Duration) {
+    match done.split_at_checked(MAX_DELETED) {
+        Some((now, later)) if !later.is_empty() => (now, NEXT),
+        _ => (done, INTERVAL),
+    }
 }
 
 fn subject(state: &State, claim: &ClaimView) -> Subject {
@@ -66,4 +75,23 @@ async fn delete(state: &State, claim: &Arc<ClaimView>) -> Result<(), RequestErro
     let key = format!("{}/{}", state.cluster.namespace(), claim.name);
     state.claims.deleted(&key, &claim.uid);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_hundred_claims_are_deleted_at_a_time() {
+        for (done, deleted, next) in [
+            (0, 0, INTERVAL),
+            (100, 100, INTERVAL),
+            (101, 100, NEXT),
+            (1_000, 100, NEXT),
+        ] {
+            let done = vec![(); done];
+            let (now, when) = batch(&done);
+            assert_eq!((now.len(), when), (deleted, next));
+        }
+    }
 }

@@ -97,6 +97,12 @@ impl State {
     }
 }
 
+/// Whether there is room for a further request, where there are so many of its requester and of all.
+fn has_room(of_requester: usize, of_all: usize, is_awaited: impl FnOnce() -> bool) -> bool {
+    (of_requester < MAX_OF_REQUESTER && of_all < MAX_REQUESTS)
+        || (of_requester < 2 * MAX_OF_REQUESTER && is_awaited())
+}
+
 impl Inner {
     pub fn signing_requests(&self) -> Api<CertificateSigningRequest> {
         Api::all(self.cluster.worker.client.clone())
@@ -128,8 +134,7 @@ impl Inner {
                 machine.node_ref.is_none() && !machine.is_deleting && machine.created <= request.created
             })
         };
-        let is_kept = (of_requester < MAX_OF_REQUESTER && self.requests.len() < MAX_REQUESTS)
-            || (of_requester < 2 * MAX_OF_REQUESTER && is_awaited());
+        let is_kept = has_room(of_requester, self.requests.len(), is_awaited);
         if !is_kept {
             self.forgot.store(true, Ordering::Relaxed);
             self.reporting.metrics.forgotten.inc();
@@ -182,6 +187,26 @@ impl Shared<Key> for State {
     fn released(&self, key: &Key) {
         if let Key::Requester(requester) = key {
             self.reporting.forget(requester);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_beyond_the_bounds_are_kept_only_for_machines_that_exist() {
+        for (of_requester, of_all, any, awaited) in [
+            (999, 19_999, true, true),
+            (1_000, 1_000, false, true),
+            (0, 20_000, false, true),
+            (1_999, 100_000, false, true),
+            (2_000, 2_000, false, false),
+        ] {
+            let case = format!("{of_requester} of {of_all}");
+            assert_eq!(has_room(of_requester, of_all, || false), any, "{case}");
+            assert_eq!(has_room(of_requester, of_all, || true), awaited, "{case}");
         }
     }
 }

@@ -92,7 +92,8 @@ prepare_network() {
   {{#if proxy.http}}
   # For people who log in, and for sudo.
   {
-    grep -svi -e '^https\{0,1\}_proxy=' -e '^no_proxy=' /etc/environment
+    [ ! -e /etc/environment ] ||
+      grep -vi -e '^https\{0,1\}_proxy=' -e '^no_proxy=' /etc/environment || [ $? = 1 ] || return 1
     grep -v '^#' /etc/osm/proxy.env
   } >/etc/environment.new || return 1
   chmod 644 /etc/environment.new && mv -f /etc/environment.new /etc/environment

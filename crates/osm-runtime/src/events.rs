@@ -112,3 +112,20 @@ fn log_failure(about: &ObjectReference, reason: Reason, published: Result<(), ku
         tracing::warn!(object = about.name, %reason, error = brief(&error), "the Event can't be published");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_note_is_clipped() {
+        for (bytes, kept) in [(MAX_NOTE, MAX_NOTE), (MAX_NOTE + 1, MAX_NOTE)] {
+            let event = event(EventType::Normal, Reason::Rendered, &"x".repeat(bytes));
+            assert!(
+                event
+                    .note
+                    .is_some_and(|note| note.len() <= kept && note.len() > kept - 10)
+            );
+        }
+    }
+}

@@ -14,11 +14,13 @@ use osm_api::MachineDeployment;
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::args::{CommonArgs, LogFormat};
 use osm_runtime::cache::Cache;
+use osm_runtime::followed::{Followed, MAX_FOLLOWED};
 use osm_runtime::watch::{GATE, Watch};
 use osm_runtime::{Cluster, Connection, Environment, Metrics, Process, Readiness};
-use osm_sim::memory::{Link, Server, User};
+use osm_sim::memory::{Call, Link, Network, Passage, Server, User};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 fn config_map(name: &str) -> Value {
@@ -73,13 +75,58 @@ fn pool(name: &str, spec: &Value) -> Value {
         "metadata": {"namespace": "kube-system", "name": name}, "spec": spec})
 }
 
+/// Notes the requests, each of which takes this time to the server.
+struct Slow {
+    takes: Duration,
+    calls: Mutex<Vec<(Call, Instant)>>,
+}
+
+impl Slow {
+    fn link(takes: Duration) -> (Arc<Self>, Link) {
+        let calls = Mutex::default();
+        let slow = Arc::new(Self { takes, calls });
+        (slow.clone(), Link::new(slow))
+    }
+
+    /// When requests with this verb for ConfigMaps were sent.
+    fn sent(&self, verb: &str) -> Vec<Instant> {
+        let calls = self.calls.lock();
+        let wanted = |call: &Call| call.verb == verb && call.resource == "configmaps";
+        let calls = calls.iter().filter(|(call, _)| wanted(call));
+        calls.map(|(_, at)| *at).collect()
+    }
+}
+
+impl Network for Slow {
+    fn passage(&self, call: &Call) -> Passage {
+        let sent = (call.clone(), Instant::now());
+        self.calls.lock().push(sent);
+        Passage {
+            there: self.takes,
+            ..Passage::default()
+        }
+    }
+
+    fn lag(&self, _: &str, _: u64) -> Duration {
+        Duration::ZERO
+    }
+}
+
 fn cluster(server: &Server) -> Cluster {
-    cluster_as(server, &User::Admin)
+    cluster_by(server, &User::Admin, &Link::default())
 }
 
 fn cluster_as(server: &Server, user: &User) -> Cluster {
+    cluster_by(server, user, &Link::default())
+}
+
+fn cluster_on(server: &Server, link: &Link) -> Cluster {
+    cluster_by(server, &User::Admin, link)
+}
+
+fn cluster_by(server: &Server, user: &User, link: &Link) -> Cluster {
     let (metrics, environment) = (Metrics::new().unwrap(), Environment::default());
-    let client = || server.client(user.clone(), &Link::default());
+    let client = || server.client(user.clone(), link);
     let connection = Connection::by(
         Service::OscController,
         [client(), client()],
@@ -150,7 +197,8 @@ async fn every_page_is_read_and_what_comes_later_is_watched() {
     let server = Server::new(Timestamp::UNIX_EPOCH);
     let maps: Vec<Value> = (0..120).map(|i| config_map(&format!("map-{i:03}"))).collect();
     server.load(&maps).unwrap();
-    let (cluster, cache) = (cluster(&server), Arc::new(Cache::default()));
+    let (calls, link) = Slow::link(Duration::ZERO);
+    let (cluster, cache) = (cluster_on(&server, &link), Arc::new(Cache::default()));
     Watch::namespaced(&cluster.worker, "kube-system", "maps")
         .project(|map: ConfigMap| Some(map.name_any()))
         .into_cache(&cache)
@@ -158,6 +206,7 @@ async fn every_page_is_read_and_what_comes_later_is_watched() {
     cluster.gates.opened(GATE).await;
     let listed = cache.select(|name| name.starts_with("map-")).len();
     assert_eq!(listed, 120);
+    assert_eq!(calls.sent("list").len(), 3, "pages of 50 objects");
     server.load(&[config_map("map-later")]).unwrap();
     tokio::time::timeout(Duration::from_secs(60), async {
         while cache.get("kube-system/map-later").is_none() {
@@ -166,6 +215,99 @@ async fn every_page_is_read_and_what_comes_later_is_watched() {
     })
     .await
     .expect("the new one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_more_objects_than_its_bound_waits_until_there_are_fewer() {
+    let server = Server::new(Timestamp::UNIX_EPOCH);
+    let maps: Vec<Value> = (0..4).map(|i| config_map(&format!("map-{i}"))).collect();
+    server.load(&maps).unwrap();
+    let cluster = cluster(&server);
+    Watch::namespaced(&cluster.worker, "kube-system", "maps")
+        .at_most(3)
+        .project(|map: ConfigMap| Some(map.name_any()))
+        .spawn(&cluster);
+    tokio::time::timeout(Duration::from_secs(60), async {
+        let readiness = &cluster.process.readiness;
+        while !readiness
+            .waiting()
+            .iter()
+            .any(|line| line.contains("more than 3 objects"))
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect("the bound is named");
+    server
+        .with(|state| state.delete("configmaps", "kube-system", "map-3"))
+        .unwrap();
+    tokio::time::timeout(Duration::from_secs(600), cluster.gates.opened(GATE))
+        .await
+        .expect("three are few enough");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_lists_of_a_cluster_are_read_at_a_time() {
+    let server = Server::new(Timestamp::UNIX_EPOCH);
+    let takes = Duration::from_secs(3);
+    let (calls, link) = Slow::link(takes);
+    let cluster = cluster_on(&server, &link);
+    for _ in 0..5 {
+        Watch::namespaced(&cluster.worker, "kube-system", "maps")
+            .project(|map: ConfigMap| Some(map.name_any()))
+            .into_cache(&Arc::new(Cache::default()))
+            .spawn(&cluster);
+    }
+    tokio::time::timeout(Duration::from_secs(60), async {
+        while calls.sent("list").len() < 5 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect("five lists");
+    let sent = calls.sent("list");
+    let first = sent[0];
+    let rounds: Vec<u64> = sent
+        .iter()
+        .map(|at| (*at - first).as_secs() / takes.as_secs())
+        .collect();
+    assert_eq!(rounds, [0, 0, 1, 1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_objects_than_are_followed_are_read_each_time() {
+    let server = Server::new(Timestamp::UNIX_EPOCH);
+    let maps: Vec<Value> = (0..MAX_FOLLOWED + 2)
+        .map(|i| config_map(&format!("map-{i}")))
+        .collect();
+    server.load(&maps).unwrap();
+    let (calls, link) = Slow::link(Duration::ZERO);
+    let cluster = cluster_on(&server, &link);
+    let followed = Followed::new("maps");
+    let read_all = async || {
+        for map in &maps {
+            let name = map["metadata"]["name"].as_str().unwrap();
+            let shown = followed
+                .get(
+                    &cluster,
+                    "kube-system",
+                    name,
+                    |map: ConfigMap| map.name_any(),
+                    || (),
+                )
+                .await
+                .unwrap();
+            assert_eq!(shown.as_deref().map(String::as_str), Some(name));
+        }
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    };
+    read_all().await;
+    assert_eq!(calls.sent("watch").len(), MAX_FOLLOWED);
+    let before = calls.sent("get").len();
+    read_all().await;
+    assert_eq!(calls.sent("watch").len(), MAX_FOLLOWED);
+    assert_eq!(calls.sent("get").len() - before, 2);
 }
 
 #[tokio::test(start_paused = true)]

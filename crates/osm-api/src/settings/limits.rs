@@ -31,3 +31,16 @@ impl Limits {
         problems.check("limits.machineDeployments", ok, "must be from 1 to 50000");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Settings;
+
+    #[test]
+    fn the_number_of_pools_has_a_largest_value() {
+        for (number, ok) in [(0, false), (1, true), (50_000, true), (50_001, false)] {
+            let read = Settings::parse(&format!("limits: {{machineDeployments: {number}}}"));
+            assert_eq!(read.is_ok(), ok, "{number}: {read:?}");
+        }
+    }
+}

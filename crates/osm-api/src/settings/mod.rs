@@ -174,6 +174,18 @@ mod tests {
     }
 
     #[test]
+    fn a_document_has_at_most_so_many_nodes() {
+        // The list is a node, too.
+        let with = |nodes: usize| format!("[{}]", "1,".repeat(nodes - 1));
+        assert!(Settings::document(&with(MAX_NODES)).is_ok());
+        let error = Settings::document(&with(MAX_NODES + 1)).unwrap_err();
+        assert!(error.to_string().contains("250000"), "{error}");
+        // So does what an alias repeats.
+        let repeated = format!("a: &a {}\nb: [{}]\n", with(1_000), "*a,".repeat(250));
+        assert!(Settings::document(&repeated).is_err());
+    }
+
+    #[test]
     fn all_mistakes_at_once_of_shape() {
         let errors = Settings::parse("cluster: {dnsIPs: [nonsense], apiSerer: x}\nproxy: 5\nmore: 1\n")
             .unwrap_err()
