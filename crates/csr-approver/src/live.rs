@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use kube::Api;
 use osm_api::{Machine, MachineDeployment, MachineSet, PoolRef};
-use osm_runtime::RequestError;
 use osm_runtime::request::failed;
+use osm_runtime::{RequestError, read};
 
 use crate::state::State;
 use crate::views::{Bearer, MachineSetView, MachineView, PoolView};
@@ -26,11 +26,18 @@ pub async fn bearer(state: &State, known: &Bearer) -> Result<Option<Bearer>, Req
 
 async fn machine(state: &State, known: &MachineView) -> Result<Option<Bearer>, RequestError> {
     let machines: Api<Machine> = state.worker(&known.namespace);
-    let machine = machines.get_opt(&known.name).await;
-    let Some(machine) = machine.map_err(failed("reading the Machine"))? else {
+    // A Machine that can't be decoded does not show what its node is called.
+    let machine = read::get(
+        &machines,
+        &known.name,
+        |machine| Some(MachineView::from(machine)),
+        |_| None,
+    )
+    .await;
+    let Some(machine) = machine.map_err(failed("reading the Machine"))?.flatten() else {
         return Ok(None);
     };
-    let machine = Arc::new(MachineView::from(machine));
+    let machine = Arc::new(machine);
     let pool = pool_of(state, &machine).await?;
     Ok(Some(Bearer::Machine { machine, pool }))
 }
@@ -54,9 +61,6 @@ async fn pool_of(state: &State, machine: &MachineView) -> Result<Option<PoolRef>
 
 async fn pool(state: &State, namespace: &str, name: &str) -> Result<Option<PoolView>, RequestError> {
     let pools: Api<MachineDeployment> = state.worker(namespace);
-    let pool = pools
-        .get_opt(name)
-        .await
-        .map_err(failed("reading the MachineDeployment"))?;
-    Ok(pool.as_ref().map(PoolView::of))
+    let pool = read::get(&pools, name, |md| PoolView::of(&md), PoolView::unreadable).await;
+    pool.map_err(failed("reading the MachineDeployment"))
 }

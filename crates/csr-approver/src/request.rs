@@ -20,6 +20,9 @@ const TOKEN_ID: &str = "authentication.kubernetes.io/credential-id";
 /// The longest name of a request in bytes, as of other objects.
 const MAX_NAME_BYTES: usize = 253;
 
+/// More usages than Kubernetes knows.
+const MAX_USAGES: usize = 64;
+
 /// A pending request of one of our requesters.
 #[derive(Debug)]
 pub struct Request {
@@ -56,13 +59,18 @@ impl Request {
             spec.username.as_deref().unwrap_or_default(),
             token.and_then(|ids| ids.first()).map_or("", String::as_str),
         )?;
+        if requester.to_string().len() > 2 * MAX_NAME_BYTES {
+            return None;
+        }
         // A node renews its client certificate itself: kube-controller-manager approves that.
         match (spec.signer_name.as_str(), &requester) {
             (CLIENT_SIGNER, Requester::Pool(_) | Requester::AnyPool(_))
             | (SERVING_SIGNER, Requester::Node(_)) => {}
             _ => return None,
         }
-        let usages = spec.usages.unwrap_or_default();
+        let mut usages = spec.usages.unwrap_or_default();
+        usages.retain(|usage| usage.len() <= MAX_NAME_BYTES);
+        usages.truncate(MAX_USAGES);
         let created = object.metadata.creation_timestamp.map(|time| time.0);
         let asked = OnceLock::new();
         let mut pem = spec.request.0;

@@ -71,6 +71,17 @@ impl State {
     /// # Errors
     /// Metrics whose names are taken.
     pub fn new(process: &Arc<Process>, cluster: &Cluster) -> anyhow::Result<Self> {
+        let machines = Cache::indexed(|machine: &MachineView| {
+            let name = machine.node_name().map(by_name);
+            name.into_iter()
+                .chain(machine.node_ref.as_deref().map(by_node_ref))
+                .collect()
+        });
+        // A pool with a very large number of machines takes no room of those of other pools.
+        let machines = machines.shared_by(|key, machine| match &machine.owner {
+            Some(owner) => &owner.uid,
+            None => key.split('/').next().unwrap_or_default(),
+        });
         Ok(Self(Arc::new(Inner {
             process: process.clone(),
             cluster: cluster.clone(),
@@ -78,12 +89,7 @@ impl State {
             requests: Arc::new(Cache::grouped(|request: &Request| {
                 Some(request.requester.to_string())
             })),
-            machines: Arc::new(Cache::indexed(|machine: &MachineView| {
-                let name = machine.node_name().map(by_name);
-                name.into_iter()
-                    .chain(machine.node_ref.as_deref().map(by_node_ref))
-                    .collect()
-            })),
+            machines: Arc::new(machines),
             machine_sets: Arc::default(),
             pools: Arc::new(Cache::indexed(|pool: &PoolView| {
                 let node = pool.edge_node.as_deref().map(by_name);

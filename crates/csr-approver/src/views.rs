@@ -10,8 +10,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::api::PartialObjectMeta;
 use kube::{Resource, ResourceExt};
 use osm_api::machine::cloud_of_template;
+use osm_api::machine_deployment::MachineDeploymentSpec;
 use osm_api::node_name::{self, NodeName};
 use osm_api::{Machine, MachineDeployment, MachineSet, PoolRef, names};
+use osm_runtime::object::Unreadable;
 
 use crate::pkcs10::SubjectName;
 
@@ -45,6 +47,9 @@ fn created(meta: &ObjectMeta) -> Timestamp {
     created.map(|time| time.0).unwrap_or_default()
 }
 
+/// Addresses of a Machine that are kept.
+const MOST_ADDRESSES: usize = 64;
+
 /// A Machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineView {
@@ -66,19 +71,25 @@ pub struct MachineView {
 
 impl From<Machine> for MachineView {
     fn from(machine: Machine) -> Self {
-        let node = NodeName::of(&machine);
+        let is_short = |name: &String| name.len() <= names::MAX_NAME;
+        let node = match NodeName::of(&machine) {
+            NodeName::Known(name) | NodeName::Unproven(name) if !is_short(&name) => NodeName::NotRecorded,
+            node => node,
+        };
         let may_pass_on_name = node_name::may_pass_on(&machine);
         let status = machine.status.unwrap_or_default();
         let addresses = status
             .addresses
             .into_iter()
+            .filter(|address| address.address.len() <= names::MAX_NAME)
+            .take(MOST_ADDRESSES)
             .map(|address| match address.address.parse::<IpAddr>() {
                 Ok(ip) => SubjectName::Ip(ip),
                 Err(_) => SubjectName::Dns(address.address),
             });
         Self {
             addresses: addresses.collect(),
-            node_ref: status.node_ref.map(|node| node.name),
+            node_ref: status.node_ref.map(|node| node.name).filter(is_short),
             node,
             may_pass_on_name,
             owner: Owner::of::<MachineSet>(&machine.metadata),
@@ -152,6 +163,13 @@ impl PoolView {
 }
 
 impl PoolView {
+    /// The view of a MachineDeployment that can't be decoded. Its machines join, but for those of an edge pool, whose cloud is unknown.
+    pub fn unreadable(unreadable: &Unreadable<'_>) -> Self {
+        let mut md = MachineDeployment::new("", MachineDeploymentSpec::default());
+        md.metadata = unreadable.metadata.clone();
+        Self::of(&md)
+    }
+
     /// The pool, if this is the MachineDeployment that `owner` refers to, and is not being deleted.
     pub fn if_it_is(&self, owner: &Owner) -> Option<PoolRef> {
         (self.pool.uid == owner.uid && !self.is_deleting).then(|| self.pool.clone())
@@ -266,5 +284,44 @@ impl ClaimView {
             since: acquired.or(created).unwrap_or(Timestamp::MAX),
             before: spec.and_then(|spec| spec.lease_transitions).unwrap_or_default(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use osm_runtime::object;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_machine_deployment_that_can_not_be_read_keeps_its_account() {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        let text = |spec: &str| {
+            format!(
+                r#"{{"metadata": {{"name": "p", "namespace": "n", "uid": "u"}}, "spec": {{"template": {spec}}}}}"#
+            )
+        };
+        let unreadable_text = text(&deep);
+        let unreadable = object::decode::<MachineDeployment>(&unreadable_text)
+            .unwrap()
+            .unwrap_err();
+        let readable = serde_json::from_str(&text("{}")).unwrap();
+        assert_eq!(PoolView::unreadable(&unreadable), PoolView::of(&readable));
+    }
+
+    #[test]
+    fn what_is_kept_of_a_machine_is_bounded() {
+        let large = "x".repeat(10_000);
+        let addresses: Vec<Value> = (0..1000)
+            .map(|i| json!({"type": "InternalDNS", "address": format!("host-{i}")}))
+            .chain([json!({"type": "InternalDNS", "address": large})])
+            .collect();
+        let machine = json!({"metadata": {"name": "m", "namespace": "n"}, "spec": {"metadata": {"name": large}},
+            "status": {"addresses": addresses, "nodeRef": {"name": large}}});
+        let view = MachineView::from(serde_json::from_value::<Machine>(machine).unwrap());
+        assert_eq!(view.addresses.len(), MOST_ADDRESSES);
+        assert!(view.node_ref.is_none());
+        assert!(!format!("{view:?}").contains(&large));
     }
 }

@@ -101,6 +101,7 @@ fn pools(state: &State) {
     let waker = state.clone();
     Watch::all(&state.cluster.worker, "machinedeployments")
         .project(|md: MachineDeployment| Some(PoolView::of(&md)))
+        .unreadable(|md| Some(PoolView::unreadable(md)))
         .into_cache(&state.pools)
         .on_change(move |change| {
             if differs(&change) {

@@ -234,6 +234,7 @@ mod tests {
 
     use super::*;
     use crate::plan::tests::profile;
+    use osm_runtime::object;
 
     fn source(version: &str) -> CustomProfile {
         let object = json!({
@@ -257,6 +258,34 @@ mod tests {
 
     fn problem(source: &CustomProfile, stored: Option<&OperatingSystemProfile>, is_default: bool) -> Problem {
         copy(source, stored, is_default).unwrap().unwrap_err()
+    }
+
+    #[test]
+    fn one_that_can_not_be_read_is_a_problem_and_one_that_is_reduced_has_nothing_but_its_identity() {
+        let deep = format!(
+            r#"{{"metadata": {{"name": "mine", "namespace": "team", "uid": "u"}}, "spec": {{"x": {}{}}}}}"#,
+            "[".repeat(200),
+            "]".repeat(200)
+        );
+        let unreadable = object::decode::<CustomOperatingSystemProfile>(&deep)
+            .unwrap()
+            .unwrap_err();
+        let custom = CustomProfile::unreadable(&unreadable);
+        assert_eq!(
+            (custom.key().as_str(), custom.about.uid.as_deref()),
+            ("team/mine", Some("u"))
+        );
+        let problem = problem(&custom, None, false).to_string();
+        assert!(
+            problem.contains("spec.x[0]") && problem.contains("nested too deeply"),
+            "{problem}"
+        );
+
+        let whole = source("v1.0.0");
+        assert!(whole.bytes() > 500 && !whole.is_reduced());
+        let reduced = whole.clone().reduced();
+        assert!(reduced.is_reduced() && reduced.bytes() < 100);
+        assert_eq!(reduced.key(), whole.key());
     }
 
     #[test]

@@ -2,23 +2,31 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use osm_api::config::LateBoundKind;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_runtime::cache::{Cache, Version};
 use osm_runtime::followed::{self, Followed};
 use osm_runtime::watch;
+use parking_lot::Mutex;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::model::existing::{ExistingObjects, WellKnownNames};
 use crate::model::gathered::OrphanBudget;
 use crate::model::legacy_token::LegacyToken;
-use crate::model::source::{SourceData, kind_of};
+use crate::model::source::{SourceData, Subscription, kind_of};
 use crate::model::view::{
     self, BindingView, ConfigView, Meta, ROLE_BOOTSTRAP, ROLE_EDGE_SCRIPT, ROLE_KUBECONFIG,
     ROLE_PROVISIONING, RoleView, SecretView,
 };
+
+/// Bytes of the texts of RHEL subscriptions that are kept. Further ones are read when they are needed.
+const SUBSCRIPTION_BYTES: usize = 8 * 1024 * 1024;
+
+/// With so many Secrets, a pool gets a further document only if it has few.
+const CROWDED: usize = 25_000;
 
 pub struct Caches {
     /// OperatingSystemConfigs of the namespace.
@@ -32,9 +40,14 @@ pub struct Caches {
     pub legacy_tokens: Arc<Cache<LegacyToken>>,
     /// Secrets and ConfigMaps that documents take values from.
     pub sources: Followed<SourceData>,
-    /// MachineDeployments that documents take values from.
-    pub machine_deployments: Arc<Cache<SourceData>>,
-    pub machine_deployments_watched: AtomicBool,
+    /// MachineDeployments that documents take values from; `None`: no document does.
+    pub machine_deployments: Mutex<Option<WatchedPools>>,
+}
+
+/// What the watch of MachineDeployments shows. It ends when this is dropped.
+pub struct WatchedPools {
+    cache: Arc<Cache<Subscription>>,
+    _end: DropGuard,
 }
 
 impl Default for Caches {
@@ -47,8 +60,7 @@ impl Default for Caches {
             bindings: Arc::new(Cache::grouped(|binding| binding.meta.config().map(str::to_owned))),
             legacy_tokens: Arc::default(),
             sources: Followed::new("sources"),
-            machine_deployments: Arc::default(),
-            machine_deployments_watched: AtomicBool::new(false),
+            machine_deployments: Mutex::default(),
         }
     }
 }
@@ -62,6 +74,12 @@ pub fn uses_source(config: &ConfigView, key: &str) -> bool {
         .any(|(kind, source)| followed::key(kind_of(kind), &source.namespace, &source.name) == key)
 }
 
+/// Whether documents of this config take values from a MachineDeployment.
+fn uses_machine_deployment(config: &ConfigView) -> bool {
+    let mut kinds = config.late_bound.iter().map(|late| late.kind);
+    kinds.any(|kind| kind == LateBoundKind::OperatingSystemSpecField)
+}
+
 /// Key in the caches of an object in `cloud-init-settings`.
 pub fn key(name: &str) -> String {
     format!("{CLOUD_INIT_SETTINGS}/{name}")
@@ -73,7 +91,30 @@ impl Caches {
         if before.late_bound.iter().any(|late| late.source.is_some()) {
             self.sources
                 .keep(|key| self.configs.any(|config| uses_source(config, key)));
+            if !self.configs.any(uses_machine_deployment) {
+                self.machine_deployments.lock().take();
+            }
         }
+    }
+
+    /// What the watch of MachineDeployments shows. `start` starts it, unless it runs.
+    pub fn watched_pools(
+        &self,
+        shutdown: &CancellationToken,
+        start: impl FnOnce(&Arc<Cache<Subscription>>, &CancellationToken),
+    ) -> Arc<Cache<Subscription>> {
+        // Held until the watch is there, so that two workers do not start two.
+        let mut watched = self.machine_deployments.lock();
+        let watched = watched.get_or_insert_with(|| {
+            let cache = Arc::new(Cache::default().within(SUBSCRIPTION_BYTES));
+            let end = shutdown.child_token();
+            start(&cache, &end);
+            WatchedPools {
+                cache,
+                _end: end.drop_guard(),
+            }
+        });
+        watched.cache.clone()
     }
 
     /// Names of all configs, with those that are gone and of which objects are left.
@@ -90,6 +131,11 @@ impl Caches {
             .map(|config| config.name.clone())
             .chain(groups.into_iter().flatten())
             .collect()
+    }
+
+    /// Whether there are so many Secrets that every pool has to do with few documents.
+    pub fn are_crowded(&self) -> bool {
+        self.secrets.len() >= CROWDED
     }
 
     /// The Secret with the HMAC key.

@@ -63,6 +63,7 @@ pub async fn gather(syncer: &Syncer, name: &str) -> Result<Option<Gathered>, Gat
         installation: clients.installation.clone(),
         program: clients.program.clone(),
         clusters: Clusters { management, worker },
+        are_secrets_crowded: caches.are_crowded(),
         orphan_budget: (!orphans.is_empty()).then(|| caches.orphan_budget(&clients.installation)),
         joining: clients.joining(),
         joining_is_open: syncer.memory.joining_is_open().unwrap_or(false),

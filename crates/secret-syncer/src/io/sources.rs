@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use kube::Api;
 use osm_api::MachineDeployment;
 use osm_api::config::{LateBound, LateBoundSource};
+use osm_runtime::cache::Cache;
 use osm_runtime::watch::Watch;
 use osm_runtime::{error, followed, read};
 
 use crate::io::caches;
 use crate::io::syncer::Syncer;
-use crate::model::source::{Allowed, SourceData, SourceError, SourceProblem, kind_of, value_of};
+use crate::model::source::{
+    Allowed, SourceData, SourceError, SourceProblem, Subscription, kind_of, value_of,
+};
 
 /// The values of everything in `late_bound` that an object holds, by id.
 ///
@@ -76,13 +78,9 @@ async fn machine_deployment(
     namespace: &str,
     name: &str,
 ) -> Result<Option<Arc<SourceData>>, kube::Error> {
-    watch_machine_deployments(syncer);
-    if let Some(shown) = syncer
-        .caches
-        .machine_deployments
-        .get(&format!("{namespace}/{name}"))
-    {
-        return Ok(Some(shown));
+    let shown = watched_pools(syncer).get(&format!("{namespace}/{name}"));
+    if let Some(Subscription::Texts(texts)) = shown.as_deref() {
+        return Ok(Some(texts.clone()));
     }
     let client = syncer.clients.cluster.worker.client.clone();
     let pools: Api<MachineDeployment> = Api::namespaced(client, namespace);
@@ -95,23 +93,19 @@ async fn machine_deployment(
     found.await?.transpose()
 }
 
-/// Watches all MachineDeployments, unless they are watched already. Of these, only the texts of RHEL subscriptions are kept.
-fn watch_machine_deployments(syncer: &Syncer) {
-    if syncer
-        .caches
-        .machine_deployments_watched
-        .swap(true, Ordering::Relaxed)
-    {
-        return;
-    }
+/// Watches all MachineDeployments, until no config takes a value from one. Of these, only the texts of RHEL subscriptions are kept.
+fn watched_pools(syncer: &Syncer) -> Arc<Cache<Subscription>> {
     let (cluster, waker) = (&syncer.clients.cluster, syncer.clone());
-    Watch::all(&cluster.worker, "machinedeployments")
-        .project(|md: MachineDeployment| SourceData::of_subscription(&md))
-        .into_cache(&syncer.caches.machine_deployments)
-        .on_change(move |change| {
-            let key = format!("MachineDeployment/{}", change.key);
-            waker.wake(|config| caches::uses_source(config, &key));
-        })
-        .unawaited()
-        .spawn(cluster);
+    syncer.caches.watched_pools(&cluster.shutdown, |cache, end| {
+        Watch::all(&cluster.worker, "machinedeployments")
+            .project(|md: MachineDeployment| Subscription::of(&md))
+            .into_cache(cache)
+            .on_change(move |change| {
+                let key = format!("MachineDeployment/{}", change.key);
+                waker.wake(|config| caches::uses_source(config, &key));
+            })
+            .unawaited()
+            .until(end)
+            .spawn(cluster);
+    })
 }

@@ -18,6 +18,9 @@ use crate::model::legacy_token::{self, LegacyToken};
 use crate::model::view::{self, BindingView, ConfigView, Meta, ROLE_KEY, RoleView, SecretView};
 use crate::plan::priority;
 
+/// Secrets of the installation. Once half of them are there, each pool gets [few documents](crate::plan::retention::has_room).
+const MAX_SECRETS: usize = 60_000;
+
 /// Starts all watches but those of sources, each of which starts with the first config that needs it.
 pub fn start(syncer: &Syncer) {
     configs(syncer);
@@ -84,6 +87,7 @@ fn secrets(syncer: &Syncer) {
     let (cluster, queue) = (&syncer.clients.cluster, syncer.queue.clone());
     in_namespace(cluster, "secrets")
         .labels(&ours(syncer))
+        .at_most(MAX_SECRETS)
         .project(|secret: Secret| Some(SecretView::of(&secret)))
         .into_cache(&syncer.caches.secrets)
         .on_change(move |change| {

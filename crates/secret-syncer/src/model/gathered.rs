@@ -27,6 +27,8 @@ pub struct Gathered {
     /// Which program this is, as the annotation [`osm_api::names::PROGRAM`]; empty: it is not known.
     pub program: String,
     pub clusters: Clusters,
+    /// Whether there are so many Secrets that every pool has to do with few documents.
+    pub are_secrets_crowded: bool,
     /// What exists for its pool.
     pub existing: ExistingObjects,
     /// What exists for other pools under the same config name, by pool.

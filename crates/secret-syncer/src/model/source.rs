@@ -2,6 +2,7 @@
 //! is kept of them, and why a value is missing.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,6 +10,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use osm_api::config::{LateBound, LateBoundKind, LateBoundSource};
 use osm_api::settings::Settings;
 use osm_api::{MachineDeployment, PoolRef, Reason, pool};
+use osm_runtime::cache::Reduce;
 use serde::Deserialize;
 
 /// Why a late-bound value is not available. No message repeats a value.
@@ -91,6 +93,9 @@ pub fn value_of(
     };
     found.ok_or_else(|| SourceProblem::NoValue(format!("{what} {}", source.key)))
 }
+
+/// What a field takes besides its name and text.
+const BYTES_OF_FIELD: usize = 128;
 
 /// Data of a Secret or ConfigMap. `Debug` does not show it.
 #[derive(Clone, Default)]
@@ -177,12 +182,39 @@ impl SourceData {
         let texts = pool::operating_system_spec_texts(md).into_iter();
         Self(texts.map(|(field, text)| (field, text.into_bytes())).collect())
     }
+}
 
-    /// The texts of a RHEL subscription; `None`: the MachineDeployment has none.
-    pub fn of_subscription(md: &MachineDeployment) -> Option<Self> {
-        let mut data = Self::of_machine_deployment(md);
+/// The texts of a RHEL subscription in a MachineDeployment.
+#[derive(Clone)]
+pub enum Subscription {
+    Texts(Arc<SourceData>),
+    /// There are some, which have to be read from the API server.
+    Reduced,
+}
+
+impl Subscription {
+    /// `None`: the MachineDeployment has none.
+    pub fn of(md: &MachineDeployment) -> Option<Self> {
+        let mut data = SourceData::of_machine_deployment(md);
         data.0.retain(|field, _| field.starts_with("rhel"));
-        (!data.0.is_empty()).then_some(data)
+        (!data.0.is_empty()).then(|| Self::Texts(Arc::new(data)))
+    }
+}
+
+impl Reduce for Subscription {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Texts(data) => data
+                .0
+                .iter()
+                .map(|(field, text)| field.len() + text.len() + BYTES_OF_FIELD)
+                .sum(),
+            Self::Reduced => 0,
+        }
+    }
+
+    fn reduced(self) -> Self {
+        Self::Reduced
     }
 }
 
@@ -357,5 +389,20 @@ mod tests {
             (Some("plain"), Some("object"))
         );
         assert_eq!(data.0.len(), 2);
+    }
+
+    #[test]
+    fn a_subscription_counts_by_its_texts_and_nothing_else_is_kept() {
+        let of = |spec: serde_json::Value| {
+            let md = json!({"metadata": {}, "spec": {"template": {"spec": {"providerSpec": {"value": {"operatingSystemSpec": spec}}}}}});
+            Subscription::of(&serde_json::from_value(md).unwrap())
+        };
+        let large = "x".repeat(100_000);
+        assert!(of(json!({"other": large})).is_none());
+        let small = of(json!({"other": large, "rhelOrganizationName": "12"})).unwrap();
+        assert!(small.bytes() < 300);
+        let subscription = of(json!({"rhelOrganizationName": large, "rhelAny": {"value": large}})).unwrap();
+        assert!(subscription.bytes() > 200_000);
+        assert_eq!(subscription.reduced().bytes(), 0);
     }
 }

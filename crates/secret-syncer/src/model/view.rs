@@ -127,6 +127,23 @@ impl ConfigView {
     }
 }
 
+/// The longest value of a label or annotation of ours, which identifies something.
+const LONGEST_VALUE: usize = 1024;
+/// There are fewer of ours on any object.
+const MOST_VALUES: usize = 64;
+
+/// The labels or annotations that OSM writes. Others can be of any size.
+fn ours(all: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
+    let is_ours = |(name, value): &(&String, &String)| {
+        let group = name.split_once('/').map(|(group, _)| group);
+        matches!(group, Some(names::GROUP | "k8c.io"))
+            && value.len() <= LONGEST_VALUE
+            && name.len() <= names::MAX_NAME
+    };
+    let ours = all.into_iter().flatten().filter(is_ours).take(MOST_VALUES);
+    ours.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
 /// Metadata that every view has.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meta {
@@ -144,8 +161,8 @@ impl Meta {
             name: meta.name.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),
             resource_version: meta.resource_version.clone().unwrap_or_default(),
-            labels: meta.labels.clone().unwrap_or_default(),
-            annotations: meta.annotations.clone().unwrap_or_default(),
+            labels: ours(meta.labels.as_ref()),
+            annotations: ours(meta.annotations.as_ref()),
         }
     }
 
@@ -256,6 +273,9 @@ pub fn account(account: &ServiceAccount) -> Meta {
     Meta::of(&account.metadata)
 }
 
+/// More names of Secrets than the Role of a pool has.
+const MOST_SECRETS: usize = 250;
+
 /// A Role of ours.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RoleView {
@@ -270,7 +290,12 @@ impl RoleView {
             Some([rule]) => rule.resource_names.clone(),
             _ => None,
         };
-        let secrets = names.filter(|names| role.rules == Some(vec![rbac::rule(names)]));
+        let is_small = |names: &Vec<String>| {
+            names.len() <= MOST_SECRETS && names.iter().all(|name| name.len() <= names::MAX_NAME)
+        };
+        let secrets = names
+            .filter(is_small)
+            .filter(|names| role.rules == Some(vec![rbac::rule(names)]));
         Self {
             meta: Meta::of(&role.metadata),
             secrets,
@@ -295,5 +320,43 @@ impl BindingView {
             meta: Meta::of(&binding.metadata),
             good,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn of_metadata_only_what_is_ours_is_kept_and_it_is_bounded() {
+        let large = "x".repeat(100_000);
+        let (most, own): (BTreeMap<_, _>, _) = (
+            (0..1000).map(|i| (format!("k8c.io/{i:04}"), "x")).collect(),
+            json!({names::CONFIG: "c", names::MACHINE_DEPLOYMENT_REVISION: "1", names::OWNER: large, "other": "x", "a/b": large}),
+        );
+        let meta = |annotations| {
+            let meta =
+                json!({"name": "n", "labels": {names::POOL: "p", "app": "x"}, "annotations": annotations});
+            Meta::of(&serde_json::from_value(meta).unwrap())
+        };
+        let kept = meta(own);
+        assert_eq!((kept.pool(), kept.config()), (Some("p"), Some("c")));
+        assert_eq!((kept.labels.len(), kept.annotations.len()), (1, 2), "{kept:?}");
+        assert_eq!(meta(json!(most)).annotations.len(), MOST_VALUES);
+    }
+
+    #[test]
+    fn a_role_with_too_many_names_is_none_of_ours() {
+        let role = |count: usize| {
+            let names: Vec<String> = (0..count).map(|i| format!("osm-provisioning-{i}")).collect();
+            RoleView::of(&Role {
+                rules: Some(vec![rbac::rule(&names)]),
+                ..Role::default()
+            })
+        };
+        assert!(role(MOST_SECRETS).secrets.is_some());
+        assert!(role(MOST_SECRETS + 1).secrets.is_none());
     }
 }

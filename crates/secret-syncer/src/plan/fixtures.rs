@@ -70,6 +70,7 @@ pub fn fresh() -> Gathered {
         program: "program".into(),
         existing: ExistingObjects::default(),
         orphans: vec![],
+        are_secrets_crowded: false,
         orphan_budget: Some(OrphanBudget {
             pools: 1,
             recorded: String::new(),

@@ -88,7 +88,7 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
     let revision = rendered.revision.as_deref().unwrap_or_default();
     let has_new_revision = bootstrap.annotation(names::MACHINE_DEPLOYMENT_REVISION) != Some(revision);
     let kept = retention::documents(gathered);
-    (is_new && !retention::has_room(kept, has_new_revision)).then(|| {
+    (is_new && !retention::has_room(gathered, kept, has_new_revision)).then(|| {
         Hold::now(
             Reason::TooManyDocuments,
             messages::too_many_documents(kept, retention::next_expiry(gathered)),

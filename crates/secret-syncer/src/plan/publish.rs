@@ -167,7 +167,7 @@ pub fn publish(subject: Subject<'_>, causes: Vec<Cause>) -> Publish {
             .map(|secret| secret.meta.name.clone())
             .collect(),
         // Repairs and renewals may need another one, and are no content that anybody chose.
-        has_room: retention::has_room(retention::documents(gathered), true),
+        has_room: retention::has_room(gathered, retention::documents(gathered), true),
         out_of_sight: retention::out_of_sight(gathered),
         causes,
     }

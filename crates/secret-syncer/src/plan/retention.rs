@@ -23,6 +23,9 @@ const KEPT_AFTER_EXPIRY: SignedDuration = SignedDuration::from_hours(1);
 const MAX_DOCUMENTS: usize = 20;
 /// No pool has more documents than this. A new revision, for which machine-controller waits, is published up to this many.
 pub const MAX_DOCUMENTS_WITH_REVISIONS: usize = 100;
+/// The same while the installation has so many Secrets that its watch would soon have no room for them.
+const MAX_DOCUMENTS_WHERE_CROWDED: usize = 2;
+const MAX_DOCUMENTS_WITH_REVISIONS_WHERE_CROWDED: usize = 4;
 
 /// Until when a document has to be kept whose tokens are asked for `life` at `now`.
 pub fn keep_until(now: Timestamp, life: Duration) -> Timestamp {
@@ -94,11 +97,12 @@ pub fn documents(gathered: &Gathered) -> usize {
 }
 
 /// Whether a pool with so many documents may get another one.
-pub fn has_room(documents: usize, has_new_revision: bool) -> bool {
-    let most = if has_new_revision {
-        MAX_DOCUMENTS_WITH_REVISIONS
-    } else {
-        MAX_DOCUMENTS
+pub fn has_room(gathered: &Gathered, documents: usize, has_new_revision: bool) -> bool {
+    let most = match (gathered.are_secrets_crowded, has_new_revision) {
+        (false, false) => MAX_DOCUMENTS,
+        (false, true) => MAX_DOCUMENTS_WITH_REVISIONS,
+        (true, false) => MAX_DOCUMENTS_WHERE_CROWDED,
+        (true, true) => MAX_DOCUMENTS_WITH_REVISIONS_WHERE_CROWDED,
     };
     documents < most
 }
@@ -257,15 +261,22 @@ mod tests {
 
     #[test]
     fn new_content_leaves_room_for_new_revisions() {
-        for (documents, new_content, new_revision) in [
-            (0, true, true),
-            (19, true, true),
-            (20, false, true),
-            (99, false, true),
-            (100, false, false),
+        let mut gathered = crate::plan::fixtures::published();
+        for (are_crowded, documents, new_content, new_revision) in [
+            (false, 0, true, true),
+            (false, 19, true, true),
+            (false, 20, false, true),
+            (false, 99, false, true),
+            (false, 100, false, false),
+            (true, 1, true, true),
+            (true, 2, false, true),
+            (true, 3, false, true),
+            (true, 4, false, false),
         ] {
-            assert_eq!(has_room(documents, false), new_content, "{documents}");
-            assert_eq!(has_room(documents, true), new_revision, "{documents}");
+            gathered.are_secrets_crowded = are_crowded;
+            let has_room = |has_new_revision| has_room(&gathered, documents, has_new_revision);
+            assert_eq!(has_room(false), new_content, "{documents}");
+            assert_eq!(has_room(true), new_revision, "{documents}");
         }
     }
 
