@@ -1,12 +1,16 @@
 //! Others change our Secrets and their namespace: every Secret is repaired, whatever was done to it.
 
+use std::borrow::Cow;
+
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use osm_api::content::ContentView;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::Service;
+use osm_api::{OperatingSystemConfig, gzip};
 use osm_testkit::{Options, check, wait_for};
 use serde_json::{Value, json};
 
@@ -453,6 +457,72 @@ async fn names_may_be_as_long_as_kubernetes_allows() -> Result<()> {
         left.iter()
             .all(|secret| secret.name_any().starts_with("osm-digest-key")),
         "in {CLOUD_INIT_SETTINGS}"
+    );
+    Ok(())
+}
+
+/// Another client writes the status while all services run. Machines never get what it wrote.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_altered_status_is_put_right_and_never_published() -> Result<()> {
+    let world = World::start(Options::default()).await?;
+    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+    world.pool("p", "osp-tiny").await?;
+    world.stamp("p", 1).await?;
+    world.machine("p", 1).await?;
+    world.says("p", "Published", true, "Published").await?;
+    let observer = world.observe().await?;
+    let name = names::config_name("p", "kube-system");
+    let content = |config: &OperatingSystemConfig| {
+        let content = ContentView::of(config).content().map(Cow::into_owned);
+        content.map(|content| (content.bootstrap_config, content.provisioning_config))
+    };
+    let original = content(&world.config("p").await?)?;
+    let foreign = gzip::USUAL
+        .base64(r#"{"files": [{"path": "/etc/text", "content": {"inline": {"data": "foreign"}}}]}"#);
+    let digest = "0".repeat(64);
+    for rendered in [
+        json!({"digest": digest}),
+        json!({"digest": digest, "bootstrap": foreign}),
+        json!({"revision": "7"}),
+        json!(null),
+    ] {
+        let patch = Patch::Merge(json!({"status": {"rendered": rendered}}));
+        world
+            .configs()
+            .patch_status(&name, &PatchParams::default(), &patch)
+            .await?;
+        wait_for(
+            &format!("the status to be put right after {rendered}"),
+            DEADLINE,
+            async || {
+                let config = world.config("p").await?;
+                let is_right = content(&config).is_ok_and(|content| content == original);
+                check(is_right && ContentView::of(&config).is_published("1"))
+            },
+        )
+        .await
+        .map_err(|error| error.context(world.installed.logs()))?;
+    }
+    // Under its own digest, nobody looks at a document before it is needed.
+    let patch = Patch::Merge(json!({"status": {"rendered": {"bootstrap": foreign}}}));
+    world
+        .configs()
+        .patch_status(&name, &PatchParams::default(), &patch)
+        .await?;
+    world.stamp("p", 2).await?;
+    let machine = world.machine("p", 2).await?;
+    ensure!(
+        machine.text.contains("one") && !machine.text.contains("foreign"),
+        "{}",
+        machine.text
+    );
+    ensure!(observer.absences().is_empty(), "{:?}", observer.absences());
+    let revisions = observer.history("p");
+    ensure!(
+        revisions
+            .iter()
+            .all(|(revision, _)| ["1", "2"].contains(&revision.as_str())),
+        "{revisions:?}"
     );
     Ok(())
 }

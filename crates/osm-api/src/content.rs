@@ -152,12 +152,8 @@ struct Digested<'a> {
     late_bound: &'a [LateBound],
     #[serde(skip_serializing_if = "Option::is_none")]
     kubelet_kubeconfig: Option<&'a str>,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     needs_kubeconfig_secret: bool,
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 impl<'a> Digested<'a> {

@@ -186,24 +186,21 @@ pub(crate) fn find(name: &str) -> Option<&'static str> {
     HANDLEBARS.get(name).map(String::as_str)
 }
 
-/// A script or a configuration file without the lines that are comments. Here documents stay as they are, and so does the first line, which
-/// may name an interpreter.
+/// A script or a configuration file without the lines that are comments. Here documents stay as they are, and so does a line that names an
+/// interpreter.
 fn without_comments(text: &str) -> String {
     let mut here_document: Option<&str> = None;
     let mut kept = String::with_capacity(text.len());
-    for (number, line) in text.split_inclusive('\n').enumerate() {
+    for line in text.split_inclusive('\n') {
         let words = line.trim();
-        let is_comment =
-            words.starts_with("# ") && !words.contains("{{") && !(number == 0 && words.starts_with("#!"));
+        let is_comment = words.starts_with("# ") && !words.contains("{{");
         match here_document {
             Some(end) if words == end => here_document = None,
             Some(_) => {}
             None if is_comment => continue,
             None => {
-                here_document = words
-                    .split_once("<<'")
-                    .and_then(|(_, end)| end.split_once('\''))
-                    .map(|(end, _)| end)
+                let end = words.split_once("<<'").and_then(|(_, end)| end.split_once('\''));
+                here_document = end.map(|(end, _)| end);
             }
         }
         kept.push_str(line);
