@@ -25,6 +25,7 @@ mod error;
 mod extends;
 mod go_templates;
 mod handlebars;
+mod known_names;
 pub mod kubeconfig_secret;
 mod kubelet;
 mod kubelet_kubeconfig;
@@ -43,7 +44,7 @@ mod static_network;
 mod subscription;
 mod systems;
 mod template_walk;
-mod unknown;
+mod unknown_names;
 mod user_data;
 mod verbatim;
 pub mod yaml;
@@ -64,7 +65,7 @@ pub use reserved::RESERVED_PREFIX;
 pub use resolve::{resolve, resolve_on};
 pub use samples::{dry_run, dry_run_with, full_sample, plain_pools, sample_pools, stand_in_cluster};
 pub use size::{Counted, SizeLimit, size_limit};
-pub use unknown::{UnknownName, unknown_names};
+pub use unknown_names::{UnknownName, unknown_names};
 pub use user_data::{
     MachineFile, MachineStage, MachineUnit, edge_script, machine_stage, masked_machine_stage, masks,
     placeholders, plain_user_data, user_data,

@@ -470,7 +470,7 @@ mod tests {
                 .split(", ")
                 .filter(|text| text.starts_with(char::is_lowercase));
             for field in fields.filter(|text| text.contains('.')) {
-                assert_eq!(crate::unknown::unknown_field(field.split('.')), None);
+                assert_eq!(crate::known_names::unknown_field(field.split('.')), None);
             }
         }
     }

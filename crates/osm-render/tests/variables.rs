@@ -86,8 +86,12 @@ const EVERYWHERE: &[Row] = &[
         "{{network.ipFamily}}",
     ),
     (
-        "{{ .KubeletConfiguration }}{{ .KubeletSystemdUnit }}{{ .CNIVersion }}{{ .ServerAddress }}{{ .ContainerRuntimeAuthConfig }}{{ .NetworkConfig.IsStaticIPConfig }}",
-        "false",
+        "{{ .KubeletConfiguration }}{{ .KubeletSystemdUnit }}{{ .CNIVersion }}{{ .ServerAddress }}{{ .ContainerRuntimeAuthConfig }}",
+        "",
+    ),
+    (
+        "{{ .NetworkConfig.IsStaticIPConfig }}",
+        "{{#if network.static}}true{{else}}false{{/if}}",
     ),
     (
         "{{ .InTreeCCMAvailable }}",
@@ -414,7 +418,7 @@ fn every_variable_is_compared_or_documented_to_have_no_field() {
     assert_eq!(missing, BTreeSet::from(ONLY_IN_GO));
     let page = include_str!("../../../docs/go-templates.md");
     let (_, page) = page.split_once("no counterpart in Handlebars").unwrap();
-    let paragraph = page.split("\n\n").next().unwrap();
+    let paragraph = page.split("\n## ").next().unwrap();
     for name in ONLY_IN_GO {
         assert!(
             has(paragraph, name.rsplit('.').next().unwrap()),

@@ -41,7 +41,7 @@ impl<W: Write + Send + 'static> Progress<W> {
             is_visible: false,
         }));
         let of_thread = Arc::downgrade(&line);
-        // Nobody waits for the thread: it ends with the program.
+        // The thread ends with the program, if not before.
         let started = thread::Builder::new().spawn(move || {
             wait();
             reveal(&of_thread);

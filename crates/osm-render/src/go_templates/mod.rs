@@ -21,7 +21,7 @@ use crate::budget::Budget;
 use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Part, Sources};
 use crate::library::Parts;
 use crate::rendered_text::{NotCopied, RenderedText};
-use crate::{late_bound, unknown};
+use crate::{known_names, late_bound};
 use osm_api::ClusterEndpoint;
 
 /// What starts an action.
@@ -69,7 +69,7 @@ impl Engine for GoTemplateEngine {
         };
         let fields = template.set.fields(&template.name).into_iter();
         let unknown = fields.filter_map(|field| {
-            let path = unknown::unknown_variable(field.names.iter().map(String::as_str))?;
+            let path = known_names::unknown_variable(field.names.iter().map(String::as_str))?;
             Some(Located {
                 line: Some(field.line),
                 column: Some(field.column.saturating_add(1)),

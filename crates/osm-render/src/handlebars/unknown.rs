@@ -8,7 +8,7 @@ use ::handlebars::template::{HelperTemplate, Parameter, TemplateElement};
 use super::element::name;
 use super::lint;
 use crate::engine::Located;
-use crate::unknown;
+use crate::known_names;
 
 /// The paths of a parsed template that lead nowhere. `of_data` says that paths start at the data: those of a template that others include
 /// can start at a value that it is included with.
@@ -89,7 +89,7 @@ fn unknown_path(path: &str, of_data: bool) -> Option<String> {
         None if !of_data || path.starts_with(['@', '.']) || path.starts_with("this") => return None,
         None => path,
     };
-    unknown::unknown_field(names.split(separators))
+    known_names::unknown_field(names.split(separators))
 }
 
 #[cfg(test)]

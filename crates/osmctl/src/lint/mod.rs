@@ -1,8 +1,10 @@
 //! `osmctl lint`: what osp-controller would refuse, and what a reviewer would comment on.
 
+mod hints;
 mod profile;
 mod report;
 mod scripts;
+mod spec;
 mod yaml_traps;
 
 use std::path::PathBuf;
@@ -21,10 +23,10 @@ use crate::{output, pools};
 /// Check profiles, MachineDeployments and settings
 ///
 /// Errors are what osp-controller and osc-controller would refuse. The command runs the same code: it renders each profile for every
-/// cloud provider that the profile supports, with the oldest and newest kubelet, with default settings and with everything set.
+/// cloud provider that the profile supports, with each minor version of the kubelet, with default settings and with everything set.
 ///
 /// Warnings are what a reviewer would comment on: scripts without `set -e`, credentials that every user of a machine can read, user data near
-/// the limit of a cloud provider, and values that YAML parsers read differently. If shellcheck is installed, the command runs it on the
+/// the limit of a cloud provider, variables that do not exist, and values that YAML parsers read differently. If shellcheck is installed, the command runs it on the
 /// rendered scripts.
 ///
 /// Without PATH, the command checks the built-in profiles, without shellcheck.

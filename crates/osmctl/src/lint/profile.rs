@@ -4,25 +4,21 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
+use osm_api::OperatingSystemProfile;
 use osm_api::config::{LateBoundKind, OperatingSystemConfigSpec, StageConfig};
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
-use osm_api::profile::{
-    CloudProvider, FileContent, OperatingSystemProfileSpec, ProfileConfig, TemplateEngine,
-};
-use osm_api::{OperatingSystemProfile, Reason};
-use osm_render::{RESERVED_PREFIX, Rendered, Stage, TemplatePosition, UnknownName};
+use osm_api::profile::{CloudProvider, FileContent, OperatingSystemProfileSpec, ProfileConfig};
+use osm_render::{RESERVED_PREFIX, Rendered, Stage, TemplatePosition};
 use osm_validate::Refusal;
 
 use super::scripts::{self, Shellcheck};
-use super::yaml_traps;
+use super::{hints, spec, yaml_traps};
 use crate::bases::Bases;
-use crate::input::{CUSTOM_PROFILE, Item};
+use crate::input::Item;
 use crate::origin::{self, Step};
 use crate::parallel;
 use crate::problem::{Place, Problem, Severity};
-use crate::profiles::built_in;
 use crate::tree::stage_name;
-use crate::yaml_tree::Kind;
 
 /// Most errors that are reported of one profile.
 const MAX_ERRORS: usize = 20;
@@ -35,88 +31,6 @@ const LIBRARY_PART: &str = "{{> lib/";
 
 /// Most different texts of one script that are looked at.
 const MAX_VARIANTS: usize = 64;
-
-const FIELDS_HINT: &str =
-    "`osmctl explain data` lists all fields; inside each and with, ../ leads to those outside";
-const VARIABLES_HINT: &str = "`osmctl explain variables` lists all variables of Go templates";
-
-/// Parts of messages, and the next step where the message itself does not have it.
-const HINTS: [(&str, &str); 20] = [
-    ("there is no field", FIELDS_HINT),
-    ("in type *resources.filesData", VARIABLES_HINT),
-    (
-        "there is no such value in this stage",
-        "`osmctl explain late` lists the values of each stage",
-    ),
-    (
-        "templates include each other in a circle",
-        "remove one of these inclusions",
-    ),
-    (
-        "exceeded maximum template depth",
-        "a template calls itself without an end; put the call into a condition that ends, or remove it",
-    ),
-    (
-        "with all that it includes",
-        "include fewer templates, or shorten the one that is included most often",
-    ),
-    (
-        "nested more than",
-        "move inner blocks into a named template, or join conditions with and",
-    ),
-    (
-        "unclosed action",
-        "close the action with }}; write {{ \"{{\" }} where the text has two literal braces",
-    ),
-    ("unclosed comment", "close the comment with */}}"),
-    (
-        "unexpected EOF",
-        "close each if, range, with, block and define with {{ end }}",
-    ),
-    (
-        "unexpected {{end}}",
-        "remove this {{ end }}, or open the block that it closes",
-    ),
-    (
-        "unexpected {{else}}",
-        "remove this {{ else }}, or open the block that it belongs to",
-    ),
-    (
-        "missing value for",
-        "write the value that the block depends on, such as {{ if .HTTPProxy }}",
-    ),
-    (
-        "undefined variable",
-        "assign the variable with := in this block or in one around it, before it is used",
-    ),
-    (
-        "not defined",
-        "`osmctl explain functions` lists all functions of Go templates",
-    ),
-    (
-        "rendering takes more than",
-        "shorten the loops, or those in the templates that are called in a loop",
-    ),
-    (
-        "rendering all sample pools takes more than",
-        "shorten the loops, or those in the templates that are called in a loop",
-    ),
-    (
-        "helpers or functions",
-        "shorten the loops, and the texts that helpers and functions work on in them",
-    ),
-    (
-        "write more than",
-        "shorten the loops that write text, or split the file",
-    ),
-    (
-        "texts, tags and values together",
-        "shorten the templates, or include common parts from one named template",
-    ),
-];
-
-/// Modes whose decimal numbers people write by mistake: the number, and the mode that was meant.
-const DECIMAL_MODES: [(i32, &str); 4] = [(416, "640"), (420, "644"), (436, "664"), (511, "777")];
 
 /// Checks profiles, several at a time.
 ///
@@ -148,8 +62,9 @@ pub fn check_all(profiles: &[Item<OperatingSystemProfile>], with_shellcheck: boo
         let texts = reviewed().flat_map(|(item, reviewed)| reviewed.texts_to_check(item));
         shellcheck = Some(Shellcheck::run(&texts.collect())?);
     }
+    let defaults = osm_render::defaults();
     for (item, result) in profiles.iter().zip(found.into_values()) {
-        problems.extend(check(item, result, &bases, shellcheck.as_ref())?);
+        problems.extend(check(item, result, &bases, shellcheck.as_ref(), &defaults)?);
     }
     Ok(problems)
 }
@@ -160,12 +75,12 @@ fn check(
     first: Result<Reviewed, Box<Refusal>>,
     bases: &Bases,
     shellcheck: Option<&Shellcheck>,
+    defaults: &[(String, OperatingSystemProfileSpec)],
 ) -> Result<Vec<Problem>> {
-    let mut problems = of_spec(item);
-    problems.extend(of_name(item));
-    let unknown = of_unknown_names(item);
+    let mut problems = spec::check(item, defaults);
+    let unknown = spec::unknown_names(item);
     let name = item.value.metadata.name.as_deref().unwrap_or_default();
-    let mut spec = serde_json::to_value(&item.value.spec).unwrap_or_default();
+    let mut remaining = serde_json::to_value(&item.value.spec).unwrap_or_default();
     let mut seen = BTreeSet::new();
     let mut result = first;
     loop {
@@ -194,14 +109,14 @@ fn check(
         problems.push(problem_of(item, &refusal));
         let text = steps
             .as_ref()
-            .and_then(|steps| origin::part_mut(&mut spec, steps));
+            .and_then(|steps| origin::part_mut(&mut remaining, steps));
         let Some(text) = text.filter(|text| text.is_string() && problems.len() < MAX_ERRORS) else {
             break;
         };
         // An enabled unit needs this section.
         let is_unit = matches!(steps.as_deref(), Some([.., Step::Key(key)]) if key == "content");
         *text = serde_json::Value::from(if is_unit { "[Install]\n" } else { "" });
-        let Ok(without) = serde_json::from_value::<OperatingSystemProfileSpec>(spec.clone()) else {
+        let Ok(without) = serde_json::from_value::<OperatingSystemProfileSpec>(remaining.clone()) else {
             break;
         };
         result = attempt(name, &without, bases);
@@ -219,41 +134,6 @@ fn check(
     Ok(problems)
 }
 
-/// Names that no data has, in branches that no sample takes.
-fn of_unknown_names(item: &Item<OperatingSystemProfile>) -> Vec<Problem> {
-    let unknown = osm_render::unknown_names(&item.value.spec).into_iter();
-    let problem = |UnknownName { position, problem }: UnknownName| {
-        let message =
-            format!("{position}: {problem}; a machine for which this branch is rendered gets nothing");
-        let problem = Problem::warning("unknown-variable", item.origin.place_in_spec(&position), message);
-        match item.value.spec.template_engine {
-            TemplateEngine::Handlebars => problem.hint(FIELDS_HINT),
-            _ => problem.hint(VARIABLES_HINT),
-        }
-    };
-    unknown.map(problem).collect()
-}
-
-/// osp-controller installs the default profiles under their names.
-fn of_name(item: &Item<OperatingSystemProfile>) -> Option<Problem> {
-    let name = item.value.metadata.name.as_deref()?;
-    let default = built_in(name)?;
-    let place = item.origin.place("metadata.name");
-    if item.origin.written("kind") == Some(CUSTOM_PROFILE) {
-        let message = format!("{name} is the name of a default profile");
-        let problem = Problem::error(Reason::CustomProfileNameTaken.as_str(), place, message);
-        return Some(problem.hint("create the custom profile under another name"));
-    }
-    if default.value.spec == item.value.spec {
-        return None;
-    }
-    let message = format!(
-        "{name} is the name of a default profile; unless default profiles are disabled, osp-controller replaces this profile with it"
-    );
-    let problem = Problem::warning("default-name", place, message);
-    Some(problem.hint("give the profile another name, and name it in the MachineDeployments"))
-}
-
 fn problem_of(item: &Item<OperatingSystemProfile>, refusal: &Refusal) -> Problem {
     let place = match &refusal.position {
         Some(position) => item.origin.place_in_spec(position),
@@ -261,8 +141,8 @@ fn problem_of(item: &Item<OperatingSystemProfile>, refusal: &Refusal) -> Problem
     };
     let problem = Problem::error(refusal.reason.as_str(), place, &refusal.message);
     let message = &refusal.message;
-    if let Some((_, hint)) = HINTS.iter().find(|(part, _)| message.contains(part)) {
-        return problem.hint(*hint);
+    if let Some(hint) = hints::of(message) {
+        return problem.hint(hint);
     }
     let remedy = refusal.reason.row().remedy;
     // That the profile must be corrected adds nothing to the message.
@@ -271,68 +151,6 @@ fn problem_of(item: &Item<OperatingSystemProfile>, refusal: &Refusal) -> Problem
     } else {
         problem.hint(remedy)
     }
-}
-
-/// What needs no rendering.
-fn of_spec(item: &Item<OperatingSystemProfile>) -> Vec<Problem> {
-    let mut problems = of_verbatim_texts(item);
-    for stage in Stage::ALL {
-        let (name, config) = match stage {
-            Stage::Bootstrap => ("bootstrapConfig", &item.value.spec.bootstrap_config),
-            Stage::Provisioning => ("provisioningConfig", &item.value.spec.provisioning_config),
-        };
-        for (index, file) in config.files.iter().enumerate() {
-            let meant = DECIMAL_MODES
-                .iter()
-                .find(|(number, _)| *number == file.permissions);
-            let path = format!("spec.{name}.files[{index}].permissions");
-            // Another rule reports a leading zero.
-            let has_zero = item
-                .origin
-                .written(&path)
-                .is_some_and(|text| text.starts_with('0'));
-            if let Some((number, meant)) = meant.filter(|_| !has_zero) {
-                let message = format!(
-                    "{}: permissions {number} means the mode 0{number}; it is also the decimal number of the mode 0{meant}",
-                    file.path
-                );
-                let place = item.origin.place(&path);
-                let hint = format!("write the octal digits without a leading zero: {meant}");
-                problems.push(Problem::warning("decimal-mode", place, message).hint(hint));
-            }
-        }
-    }
-    problems
-}
-
-/// Actions in texts that are no templates in a profile of the Go implementation.
-fn of_verbatim_texts(item: &Item<OperatingSystemProfile>) -> Vec<Problem> {
-    if item.value.spec.template_engine != TemplateEngine::GoTemplate {
-        return Vec::new();
-    }
-    let mut problems = Vec::new();
-    for stage in ["bootstrapConfig", "provisioningConfig"] {
-        for part in ["units", "modules"] {
-            let path = format!("spec.{stage}.{part}");
-            let node = item.origin.node().and_then(|node| {
-                let mut keys = path.split('.');
-                keys.try_fold(node, |node, key| node.get(key))
-            });
-            let Some(node) = node else { continue };
-            node.scalars(None, &mut |_, node, is_key| {
-                let Kind::Scalar(text, _) = &node.kind else { return };
-                if is_key || !text.contains("{{") {
-                    return;
-                }
-                let message = format!("{path}: the text contains {{{{, but Go templates are evaluated in files only");
-                let problem = Problem::warning("verbatim", item.origin.place_of(node), message);
-                problems.push(problem.hint(
-                    "move the text to a file, such as /etc/systemd/system/NAME for a unit; or write the profile in Handlebars",
-                ));
-            });
-        }
-    }
-    problems
 }
 
 /// What the samples of a valid profile show.

@@ -145,6 +145,7 @@ fn the_page_lists_every_command_and_rule() {
     let lint: String = [
         "lint/profile.rs",
         "lint/scripts.rs",
+        "lint/spec.rs",
         "lint/yaml_traps.rs",
         "input.rs",
     ]

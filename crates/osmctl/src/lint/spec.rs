@@ -1,0 +1,117 @@
+//! What is wrong with a profile before it is rendered.
+
+use osm_api::profile::{OperatingSystemProfileSpec, TemplateEngine};
+use osm_api::{OperatingSystemProfile, Reason};
+use osm_render::{Stage, UnknownName};
+
+use super::hints;
+use crate::input::{CUSTOM_PROFILE, Item};
+use crate::problem::Problem;
+use crate::yaml_tree::Kind;
+
+/// Modes whose decimal numbers people write by mistake: the number, and the mode that was meant.
+const DECIMAL_MODES: [(i32, &str); 4] = [(416, "640"), (420, "644"), (436, "664"), (511, "777")];
+
+/// Checks a profile. The `defaults` are the default profiles, with their names.
+pub fn check(
+    item: &Item<OperatingSystemProfile>,
+    defaults: &[(String, OperatingSystemProfileSpec)],
+) -> Vec<Problem> {
+    let mut problems = of_verbatim_texts(item);
+    problems.extend(of_name(item, defaults));
+    for stage in Stage::ALL {
+        let (name, config) = match stage {
+            Stage::Bootstrap => ("bootstrapConfig", &item.value.spec.bootstrap_config),
+            Stage::Provisioning => ("provisioningConfig", &item.value.spec.provisioning_config),
+        };
+        for (index, file) in config.files.iter().enumerate() {
+            let meant = DECIMAL_MODES
+                .iter()
+                .find(|(number, _)| *number == file.permissions);
+            let path = format!("spec.{name}.files[{index}].permissions");
+            // Another rule reports a leading zero.
+            let has_zero = item
+                .origin
+                .written(&path)
+                .is_some_and(|text| text.starts_with('0'));
+            if let Some((number, meant)) = meant.filter(|_| !has_zero) {
+                let message = format!(
+                    "{}: permissions {number} means the mode 0{number}; it is also the decimal number of the mode 0{meant}",
+                    file.path
+                );
+                let place = item.origin.place(&path);
+                let hint = format!("write the octal digits without a leading zero: {meant}");
+                problems.push(Problem::warning("decimal-mode", place, message).hint(hint));
+            }
+        }
+    }
+    problems
+}
+
+/// Actions in texts that are no templates in a profile of the Go implementation.
+fn of_verbatim_texts(item: &Item<OperatingSystemProfile>) -> Vec<Problem> {
+    if item.value.spec.template_engine != TemplateEngine::GoTemplate {
+        return Vec::new();
+    }
+    let mut problems = Vec::new();
+    for stage in ["bootstrapConfig", "provisioningConfig"] {
+        for part in ["units", "modules"] {
+            let path = format!("spec.{stage}.{part}");
+            let node = item.origin.node().and_then(|node| {
+                let mut keys = path.split('.');
+                keys.try_fold(node, |node, key| node.get(key))
+            });
+            let Some(node) = node else { continue };
+            node.scalars(None, &mut |_, node, is_key| {
+                let Kind::Scalar(text, _) = &node.kind else { return };
+                if is_key || !text.contains("{{") {
+                    return;
+                }
+                let message = format!("{path}: the text contains {{{{, but Go templates are evaluated in files only");
+                let problem = Problem::warning("verbatim", item.origin.place_of(node), message);
+                problems.push(problem.hint(
+                    "move the text to a file, such as /etc/systemd/system/NAME for a unit; or write the profile in Handlebars",
+                ));
+            });
+        }
+    }
+    problems
+}
+
+/// osp-controller installs the default profiles under their names.
+fn of_name(
+    item: &Item<OperatingSystemProfile>,
+    defaults: &[(String, OperatingSystemProfileSpec)],
+) -> Option<Problem> {
+    let name = item.value.metadata.name.as_deref()?;
+    let (_, default) = defaults.iter().find(|(default, _)| default == name)?;
+    let place = item.origin.place("metadata.name");
+    if item.origin.written("kind") == Some(CUSTOM_PROFILE) {
+        let message = format!("{name} is the name of a default profile");
+        let problem = Problem::error(Reason::CustomProfileNameTaken.as_str(), place, message);
+        return Some(problem.hint("create the custom profile under another name"));
+    }
+    if *default == item.value.spec {
+        return None;
+    }
+    let message = format!(
+        "{name} is the name of a default profile; unless default profiles are disabled, osp-controller replaces this profile with it"
+    );
+    let problem = Problem::warning("default-name", place, message);
+    Some(problem.hint("give the profile another name, and name it in the MachineDeployments"))
+}
+
+/// Names that no data has, in branches that no sample takes.
+pub fn unknown_names(item: &Item<OperatingSystemProfile>) -> Vec<Problem> {
+    let unknown = osm_render::unknown_names(&item.value.spec).into_iter();
+    let problem = |UnknownName { position, problem }: UnknownName| {
+        let message =
+            format!("{position}: {problem}; OSM refuses each pool for which this branch is rendered");
+        let problem = Problem::warning("unknown-variable", item.origin.place_in_spec(&position), message);
+        match item.value.spec.template_engine {
+            TemplateEngine::Handlebars => problem.hint(hints::FIELDS),
+            _ => problem.hint(hints::VARIABLES),
+        }
+    };
+    unknown.map(problem).collect()
+}
