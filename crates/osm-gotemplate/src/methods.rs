@@ -2,7 +2,7 @@
 
 use crate::functions::{Call, Parameter};
 use crate::problem::Problem;
-use crate::value::Value;
+use crate::value::{Type, Value};
 
 /// What distinguishes a type with a name from the type it is made of.
 #[derive(Debug)]
@@ -64,6 +64,16 @@ pub(crate) const STRING: Method = Method::new("String", &[], |call| {
         _ => Value::Nil,
     })
 });
+
+/// What Go reports when a method of values is called with a nil pointer to a type.
+pub(crate) fn of_nil_pointer(of: &Type, method: &str) -> String {
+    if of.behavior().embeds {
+        return NIL_POINTER.to_owned();
+    }
+    let of = of.to_string();
+    let pointer = of.rsplit('.').next().unwrap_or_default();
+    format!("value method {of}.{method} called using nil *{pointer} pointer")
+}
 
 impl Behavior {
     #[must_use]

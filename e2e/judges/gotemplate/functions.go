@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 	"text/template"
 
@@ -10,6 +12,9 @@ import (
 	"github.com/Masterminds/sprig/v3"
 	"gopkg.in/yaml.v3"
 )
+
+// errAddress ends a case that prints an address.
+var errAddress = errors.New("an address is printed")
 
 // functions returns what profiles can call: sprig's functions, and encoders that report errors as Helm's do.
 func functions() template.FuncMap {
@@ -24,6 +29,7 @@ func functions() template.FuncMap {
 	all["fromJsonArray"] = fromJSONArray
 	withoutCycles(all)
 	withoutClock(all)
+	withoutAddresses(all)
 	return all
 }
 
@@ -89,4 +95,17 @@ func fromJSONArray(text string) []any {
 		decoded = []any{err.Error()}
 	}
 	return decoded
+}
+
+// withoutAddresses ends a case in which Go prints an address, even if only its length shows in the end.
+func withoutAddresses(all template.FuncMap) {
+	checked := func(text string) string {
+		if address.MatchString(text) {
+			panic(errAddress)
+		}
+		return text
+	}
+	all["print"] = func(values ...any) string { return checked(fmt.Sprint(values...)) }
+	all["println"] = func(values ...any) string { return checked(fmt.Sprintln(values...)) }
+	all["printf"] = func(format string, values ...any) string { return checked(fmt.Sprintf(format, values...)) }
 }

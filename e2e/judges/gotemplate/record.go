@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -25,15 +26,19 @@ func record(inputs, to string) error {
 	if err != nil {
 		return err
 	}
-	g := newGenerator(all)
-	for name, make := range map[string]func(*generator) []testCase{
+	makers := map[string]func(*generator) []testCase{
 		"made-functions": functionCases, "made-printf": printfCases, "made-random": randomCases, "made-semver": semverCases,
-	} {
+	}
+	made := map[string][]testCase{}
+	for _, name := range sortedKeys(makers) {
 		if _, taken := all[name]; taken {
 			return fmt.Errorf("%s is the name of a topic that is made", name)
 		}
-		all[name] = make(g)
+		// Each topic has a generator of its own, so that no topic depends on another.
+		made[name] = makers[name](newGenerator(all))
 	}
+	g := newGenerator(all)
+	maps.Copy(all, made)
 	for _, topic := range sortedKeys(all) {
 		if err := write(filepath.Join(to, topic+".jsonl"), g, all[topic]); err != nil {
 			return fmt.Errorf("%s: %w", topic, err)

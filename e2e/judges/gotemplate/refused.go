@@ -19,6 +19,6 @@ var builtins = []string{
 
 // callable returns the names of the functions that cases call.
 func callable(all template.FuncMap) []string {
-	names := slices.DeleteFunc(sortedKeys(all), func(name string) bool { return slices.Contains(refused, name) })
+	names := slices.DeleteFunc(sortedKeys(all), func(name string) bool { return slices.Contains(refused, name) || slices.Contains(builtins, name) })
 	return append(names, builtins...)
 }

@@ -3,7 +3,7 @@
 use super::reflected::{Reflected, indirect};
 use super::state::{Executed, State};
 use crate::functions::Call;
-use crate::methods::{Behavior, Body, Method, NIL_POINTER, PLAIN};
+use crate::methods::{self, Body, Method, PLAIN};
 use crate::parse::{Operand, OperandKind, Part};
 use crate::problem::Problem;
 use crate::value::{Struct, Type, Value};
@@ -89,7 +89,7 @@ impl<'t> State<'t> {
         let by_pointer = matches!(receiver.value.underlying(), Value::Pointer(_));
         let method = behavior.method(name);
         if let Some(method) = method.filter(|method| by_pointer || !method.of_pointer) {
-            return self.call_method(value, behavior, method, given);
+            return self.call_method(value, method, given);
         }
         let has_arguments = given.count() > 0;
         match value.underlying() {
@@ -128,7 +128,6 @@ impl<'t> State<'t> {
     fn call_method(
         &mut self,
         receiver: &Value,
-        behavior: &Behavior,
         method: &'static Method,
         given: Given<'_, 't>,
     ) -> Executed<Reflected> {
@@ -156,13 +155,9 @@ impl<'t> State<'t> {
             budget: self.budget,
         };
         let result = match receiver {
-            Value::Pointer(pointer) if !method.of_pointer => Err(Problem::new(if behavior.embeds {
-                NIL_POINTER.to_owned()
-            } else {
-                let of = pointer.to().to_string();
-                let pointer = of.rsplit('.').next().unwrap_or_default();
-                format!("value method {of}.{name} called using nil *{pointer} pointer")
-            })),
+            Value::Pointer(pointer) if !method.of_pointer => {
+                Err(Problem::new(methods::of_nil_pointer(pointer.to(), name)))
+            }
             _ => run(&call),
         };
         result.map(Reflected::member).or_else(|problem| {

@@ -13,6 +13,7 @@ mod printer;
 pub(crate) mod quotes;
 
 use crate::budget::Budget;
+use crate::methods::{self, STRING};
 use crate::problem::Problem;
 use crate::value::{Type, UintKind, Value};
 
@@ -65,7 +66,7 @@ pub fn sprintf(format: &str, values: &[Value], budget: &dyn Budget) -> Result<St
 /// Sprig's `strval`: a string as it is, bytes as text, else `%v`.
 ///
 /// # Errors
-/// As [`sprint`].
+/// As [`sprint`], and a nil pointer to a type with the method `String`.
 pub fn strval(value: &Value, budget: &dyn Budget) -> Result<String, Problem> {
     match value {
         Value::String(text) => {
@@ -74,6 +75,10 @@ pub fn strval(value: &Value, budget: &dyn Budget) -> Result<String, Problem> {
         }
         Value::List(list) if *list.element() == Type::Uint(UintKind::Uint8) => {
             sprintf("%s", std::slice::from_ref(value), budget)
+        }
+        Value::Pointer(pointer) if pointer.value().is_none() && pointer.to().behavior().has_text() => {
+            // Unlike `%v`, it calls the method.
+            Err(Problem::new(methods::of_nil_pointer(pointer.to(), STRING.name)))
         }
         _ => sprint(std::slice::from_ref(value), budget),
     }
