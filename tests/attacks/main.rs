@@ -10,6 +10,7 @@
 )]
 
 mod hostile;
+mod large;
 mod names;
 mod subscription;
 mod unreadable;
