@@ -447,7 +447,9 @@ async fn the_chart_is_installed_and_given_up_as_the_page_on_migration_says() -> 
             .await?;
         for object in objects(installer) {
             wait_for(&format!("{installer} to refuse {object}"), DEADLINE, async || {
-                let refusal = installation::apply(&cluster, &[object.clone()]).await.err();
+                let refusal = installation::apply(&cluster, std::slice::from_ref(&object))
+                    .await
+                    .err();
                 check(
                     refusal.is_some_and(|refusal| format!("{refusal:#}").contains("failed calling webhook")),
                 )
