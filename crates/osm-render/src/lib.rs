@@ -43,6 +43,7 @@ mod static_network;
 mod subscription;
 mod systems;
 mod template_walk;
+mod time_servers;
 mod user_data;
 mod verbatim;
 pub mod yaml;

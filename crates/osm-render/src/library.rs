@@ -31,7 +31,8 @@ macro_rules! part {
 }
 
 /// The parts that are written in Handlebars: names and texts, in order.
-pub(crate) const HANDLEBARS: [(&str, &str); 30] = [
+pub(crate) const HANDLEBARS: [(&str, &str); 34] = [
+    part!("apt.sh"),
     part!("bootstrap-kubelet.conf"),
     part!("clock.sh"),
     part!("containerd.service"),
@@ -61,7 +62,10 @@ pub(crate) const HANDLEBARS: [(&str, &str); 30] = [
     part!("proxy.env"),
     part!("proxy.sh"),
     part!("python.sh"),
+    part!("reboot.rules"),
+    part!("swap.sh"),
     part!("sysctl.conf"),
+    part!("upgrade.sh"),
 ];
 
 /// What profiles can extend: names and texts, in order.
