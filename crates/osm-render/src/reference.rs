@@ -350,7 +350,13 @@ mod tests {
         for cloud in [CloudProvider::Aws, CloudProvider::Openstack] {
             let (full, settings) = crate::full_sample(&spec, cloud).unwrap();
             let (_, plain) = crate::sample_pools(&spec).remove(0);
-            for (pool, settings) in [(full, settings), (plain, Settings::default())] {
+            let off = Settings::parse("downloads: {crictl: {enabled: false}}").unwrap();
+            let samples = [
+                (full, settings),
+                (plain.clone(), Settings::default()),
+                (plain, off),
+            ];
+            for (pool, settings) in samples {
                 let data = model::data(&pool, &settings, &crate::stand_in_cluster());
                 let mut found = BTreeSet::new();
                 leaves(&data, "", &mut found);

@@ -127,7 +127,7 @@ fn a_machine_without_room_for_swap_is_a_node() {
     set_up(&machine);
     let log = machine.read("/log");
     assert!(
-        log.contains("warning: prepare_swap failed: dd: No space left on device\n"),
+        log.contains("warning: prepare_swap failed: dd: No space left on device"),
         "{log}"
     );
     assert!(!file.exists() && !machine.path("/etc/systemd/system/var-lib-osm-swap.swap").exists());
@@ -187,7 +187,7 @@ fn an_upgrade_that_fails_is_a_warning() {
         set_up(&machine);
         let log = machine.read("/log");
         assert!(
-            log.contains(&format!("{verb} failed: the archive is gone\n")),
+            log.contains(&format!("{verb} failed: the archive is gone")),
             "{log}"
         );
         assert!(machine.path("/var/lib/osm/set-up").exists());
