@@ -72,6 +72,22 @@ fn breaks() -> Vec<(&'static str, Value, &'static str, &'static str)> {
     ]
 }
 
+/// What has no effect and affects no other part of its pool, and a part of the warning.
+fn oddities() -> Vec<(&'static str, String, &'static str)> {
+    vec![
+        (
+            "unknown-kubelet-setting",
+            format!("{}PodsPerCore", names::KUBELET_CONFIG_PREFIX),
+            "PodsPerCore has no effect; no annotation carries this kubelet setting",
+        ),
+        (
+            "feature-gate",
+            format!("v1.{}/ImageVolume", names::KUBELET_FEATURE_GATES),
+            "ImageVolume has no effect; set kubelet.featureGates",
+        ),
+    ]
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_error_in_a_machine_deployment_is_reported_and_affects_no_other_pool() -> Result<()> {
     let world = World::start(Options::default()).await?;
@@ -85,6 +101,15 @@ async fn every_error_in_a_machine_deployment_is_reported_and_affects_no_other_po
         )
         .await?;
     world.pool("healthy", "osp-tiny").await?;
+    for (name, key, text) in oddities() {
+        let mut pool = world::machine_deployment(name, "osp-tiny");
+        pool["metadata"]["annotations"][key] = json!("5");
+        world.apply(&pool).await?;
+        world.stamp(name, 1).await?;
+        let message = world.says(name, "Rendered", true, "Rendered").await?;
+        ensure!(message.contains(text), "{name}: {message}");
+        world.machine(name, 1).await?;
+    }
     for (name, ..) in breaks() {
         world.pool(name, "osp-tiny").await?;
         world.stamp(name, 1).await?;

@@ -267,6 +267,7 @@ impl Planted {
             json!({"namespace": CLOUD_INIT_SETTINGS, "secrets": ["red-hat"], "configMaps": ["red-hat"]});
         json!({
             "containerd": {"registries": [registry("docker.example", "docker"), registry("plain.example", "plain")]},
+            "proxy": {"http": "http://proxy.example:3128", "credentials": {"name": "proxy"}},
             "credentials": {"allowedSources": [allowed], "nodeBootstrap": {"kind": "serviceAccountToken"}},
         })
         .to_string()
@@ -282,6 +283,7 @@ impl Planted {
         for object in [
             secret("docker", json!({".dockerconfigjson": docker})),
             secret("plain", json!({"username": "user", "password": self.plain})),
+            secret("proxy", json!({"username": "user", "password": self.proxy})),
             secret("red-hat", json!({"key": self.referenced})),
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "red-hat", "namespace": CLOUD_INIT_SETTINGS},
                 "data": {"organization": self.of_config_map}}),
@@ -361,7 +363,7 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
             .found_in(&documents[1])
             .is_some()
     );
-    for password in [&planted.docker, &planted.plain] {
+    for password in [&planted.docker, &planted.plain, &planted.proxy] {
         assert!(
             Canary::new("", password)
                 .found_in(&world.fetch(&machines[2]).await?)

@@ -58,6 +58,15 @@ fn sources(value: &str) -> Vec<(&'static str, Value)> {
         ),
         ("plain", object("Secret", "plain", "stringData", &plain)),
         (
+            "proxy",
+            object(
+                "Secret",
+                "proxy",
+                "stringData",
+                &json!({"username": "node@site", "password": format!("{value}-proxy")}),
+            ),
+        ),
+        (
             "key",
             object(
                 "Secret",
@@ -259,6 +268,7 @@ async fn every_kind_of_source_is_followed() -> Result<()> {
         json!({"namespace": CLOUD_INIT_SETTINGS, "secrets": ["red-hat"], "configMaps": ["red-hat"]});
     let settings = json!({
         "containerd": {"registries": [registry("docker.example", "docker"), registry("plain.example", "plain")]},
+        "proxy": {"http": "http://proxy.example:3128", "credentials": {"name": "proxy"}},
         "credentials": {"allowedSources": [allowed]},
     });
     world.set_settings(&settings.to_string()).await?;
@@ -268,7 +278,8 @@ async fn every_kind_of_source_is_followed() -> Result<()> {
     red_hat_pool(&world).await?;
     let mut machine: UserData = world.machine("p", 1).await?;
     let first = world.fetch(&machine).await?;
-    for what in ["docker", "plain", "key", "organization"] {
+    assert!(first.contains("\"http://node%40site:first-proxy@proxy.example:3128\""));
+    for what in ["docker", "plain", "proxy", "key", "organization"] {
         assert!(first.contains(&format!("first-{what}")), "{what}");
     }
     let observer = world.observe().await?;

@@ -236,6 +236,8 @@ pub enum LateBoundKind {
     RegistryUsername,
     /// Password for a registry, from a Secret.
     RegistryPassword,
+    /// URL of the proxy with the user name and password of a Secret.
+    ProxyUrl,
     /// A key of a Secret.
     SecretKey,
     /// A key of a ConfigMap.
@@ -250,7 +252,7 @@ pub enum LateBoundKind {
 pub struct LateBoundSource {
     pub namespace: String,
     pub name: String,
-    /// Key in the object. For registry credentials it is the host of the registry.
+    /// Key in the object. For registry credentials it is the host of the registry, and for the proxy its URL.
     pub key: String,
 }
 

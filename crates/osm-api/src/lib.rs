@@ -8,6 +8,7 @@
 //! - [`joining`]: how machines join.
 //! - [`gzip`]: compressed texts.
 //! - [`kubelet_value`]: quantities, durations and thresholds as the kubelet reads them.
+//! - [`system_names`]: names of packages, kernel modules and kernel parameters.
 //! - [`names`], [`condition`], [`reason`], [`rbac`]: object names, conditions with their owners, their reasons, and each service's rights.
 //!
 //! This crate must not talk to anything: it knows shapes and rules, not clients.
@@ -39,6 +40,7 @@ pub mod rbac;
 pub mod reason;
 pub mod settings;
 pub mod strict;
+pub mod system_names;
 
 pub use cluster_endpoint::ClusterEndpoint;
 pub use config::{OperatingSystemConfig, OperatingSystemConfigSpec, OperatingSystemConfigStatus};

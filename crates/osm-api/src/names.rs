@@ -40,6 +40,10 @@ pub const PROFILE_NAMESPACE: &str = "k8c.io/operating-system-profile-namespace";
 pub const KUBELET_CONFIG_PREFIX: &str = "v1.kubelet-config.machine-controller.kubermatic.io/";
 /// What all spellings of [`KUBELET_CONFIG_PREFIX`] have in common.
 pub const KUBELET_CONFIG: &str = "kubelet-config.machine-controller.kubermatic.io";
+/// What all annotations of machine-controller with a feature gate have in common. They never had an effect on user data.
+pub const KUBELET_FEATURE_GATES: &str = "kubelet-featuregates.machine-controller.kubermatic.io";
+/// What all annotations of machine-controller with a flag of the kubelet have in common. They never had an effect on user data.
+pub const KUBELET_FLAGS: &str = "kubelet-flags.machine-controller.kubermatic.io";
 /// Annotation on a MachineDeployment: settings in which its pool differs from the installation's, a partial settings
 /// document.
 pub const SETTINGS: &str = "operatingsystemmanager.k8c.io/settings";

@@ -80,6 +80,12 @@ pub fn source(cloud: CloudProvider) -> Source {
     }
 }
 
+/// Where the host name of a machine is recorded before its node exists, if the user data sets the host name. Other host names come from
+/// a cloud's DHCP or from the owner of a machine, perhaps with a domain, and no table predicts them.
+pub fn of_host_name(cloud: CloudProvider) -> Option<Source> {
+    Some(source(cloud)).filter(|source| *source == Source::MachineName)
+}
+
 /// Whether machines of this cloud, by machine-controller's name of it, join under the name of their MachineDeployment.
 pub fn is_of_machine_deployment(cloud: &str) -> bool {
     CloudProvider::from_str(cloud).map(source) == Ok(Source::MachineDeployment)
@@ -170,6 +176,15 @@ mod tests {
                 _ => NodeName::Known("pool-1a-b".to_owned()),
             };
             assert_eq!(name, expected, "{cloud}");
+            let predicted = !matches!(
+                cloud,
+                CloudProvider::Aws | CloudProvider::Edge | CloudProvider::External | CloudProvider::Fake
+            );
+            assert_eq!(
+                of_host_name(cloud),
+                predicted.then_some(Source::MachineName),
+                "{cloud}"
+            );
             let is_edge = cloud == CloudProvider::Edge;
             assert_eq!(is_of_machine_deployment(cloud.as_str()), is_edge, "{cloud}");
         }

@@ -14,7 +14,7 @@ use crate::{digest, names, strict};
 mod annotations;
 mod kubelet_annotations;
 
-pub use annotations::{OF_POOLS, PoolAnnotation};
+pub use annotations::{OF_POOLS, PoolAnnotation, WHERE_READ};
 pub use kubelet_annotations::{KUBELET_ANNOTATIONS, KubeletAnnotation, KubeletSettings};
 
 /// A pool of machines, independent of where it was read from.
@@ -453,6 +453,7 @@ mod tests {
             &[("ImageGCHighThresholdPercent", "81")],
             &[("ImageMinimumGCAge", "0"), ("ImageMaximumGCAge", "1h30m")],
             &[("ImageMaximumGCAge", "0s")],
+            &[("PodsPerCore", "77")],
         ] {
             read(pairs).unwrap_or_else(|error| panic!("{pairs:?}: {error}"));
         }
@@ -541,11 +542,6 @@ mod tests {
                 &[("ImageMaximumGCAge", "77s")],
                 "ImageMaximumGCAge",
                 "longer than",
-            ),
-            (
-                &[("PodsPerCore", "77")],
-                "PodsPerCore",
-                "is not a kubelet setting",
             ),
         ] {
             let error = read(pairs).unwrap_err();

@@ -42,6 +42,7 @@ pub enum Reason {
     Forbidden,
     ForeignMachine,
     ForeignSecret,
+    HostNameUnpredictable,
     InvalidAnnotation,
     InvalidKubeletSettings,
     InvalidKubeletVersion,
@@ -322,6 +323,14 @@ impl Reason {
                 "A Secret with the required name belongs to another program, and secret-syncer does not touch it.",
                 "Delete or rename the Secret. secret-syncer checks again every minute.",
             ),
+            Self::HostNameUnpredictable => Row {
+                messages: &["kubelet.hostnameOverride of the settings is false, but {problem}"],
+                ..row(
+                    &[CONFIG],
+                    "Nodes are to have the host names of their machines, but nothing in the cluster knows these host names.",
+                    "Remove `kubelet.hostnameOverride` from the settings of the pool, or correct what the message names.",
+                )
+            },
             Self::InvalidAnnotation => Row {
                 messages: &["annotation {key}: {problem}"],
                 ..row(

@@ -21,7 +21,7 @@ use osm_testkit::control_plane::assets;
 pub const PACKAGES: &[&str] = &["gcc", "libc6-dev", "libseccomp-dev", "pkgconf"];
 
 /// Part of the cache's key: another number for another layout of the same programs.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 /// When everything in an archive was last changed, in seconds since 1970: the same programs give the same archive.
 const CHANGED: u64 = 1_700_000_000;
@@ -69,6 +69,15 @@ const CNI_PLUGINS: Project = Project {
         "plugins/main/loopback",
         "plugins/meta/portmap",
     ],
+    tags: "",
+    cgo: false,
+};
+
+const CRICTL: Project = Project {
+    name: "crictl",
+    module: "sigs.k8s.io/cri-tools",
+    version_variable: Some("sigs.k8s.io/cri-tools/pkg/version.Version"),
+    programs: &["cmd/crictl"],
     tags: "",
     cgo: false,
 };
@@ -131,6 +140,7 @@ impl Project {
 /// github.com/containerd/containerd/releases/download/v2.2.9/containerd-static-2.2.9-linux-amd64.tar.gz, ….sha256sum
 /// github.com/opencontainers/runc/releases/download/v1.3.6/runc.amd64, runc.sha256sum
 /// github.com/containernetworking/plugins/releases/download/v1.9.1/cni-plugins-linux-amd64-v1.9.1.tgz, ….sha256
+/// github.com/kubernetes-sigs/cri-tools/releases/download/v1.34.0/crictl-v1.34.0-linux-amd64.tar.gz, ….sha256
 /// ```
 ///
 /// Versions are the defaults of the settings, and `kubelet_version` (without `v`) the one that can be built. The folder is shared and
@@ -147,13 +157,13 @@ pub async fn mirror(kubelet_version: &str, progress: impl Fn(&str)) -> Result<Pa
     let arch = architecture()?;
     let mut key = Sha256::new();
     key.update(format!("{LAYOUT} {arch} {}", assets::go_module()?.key()));
-    for project in [CONTAINERD, RUNC, CNI_PLUGINS] {
+    for project in [CONTAINERD, RUNC, CNI_PLUGINS, CRICTL] {
         key.update(project.go_module()?.key());
     }
     let target = cache_root()?.join("release").join(short(key));
     cached_directory(&target, "release files", &progress, async |directory| {
         let programs = programs(&progress).await?;
-        progress("packing kubelet, containerd, runc and CNI plugins");
+        progress("packing kubelet, containerd, runc, CNI plugins and crictl");
         let directory = directory.to_owned();
         spawn_blocking(move || lay_out(&directory, arch, &programs)).await?
     })
@@ -179,6 +189,7 @@ pub async fn programs(progress: impl Fn(&str)) -> Result<Programs> {
         containerd: CONTAINERD.build(&progress).await?,
         runc: RUNC.build(&progress).await?.pop().context("runc")?,
         cni_plugins: CNI_PLUGINS.build(&progress).await?,
+        crictl: CRICTL.build(&progress).await?.pop().context("crictl")?,
     })
 }
 
@@ -232,6 +243,8 @@ pub struct Programs {
     pub runc: PathBuf,
     /// Plugins of the container network interface.
     pub cni_plugins: Vec<PathBuf>,
+    /// crictl.
+    pub crictl: PathBuf,
 }
 
 fn lay_out(directory: &Path, arch: &str, programs: &Programs) -> Result<()> {
@@ -260,16 +273,25 @@ fn lay_out(directory: &Path, arch: &str, programs: &Programs) -> Result<()> {
     let (cni_plugins, version) = folder(&CNI_PLUGINS, "containernetworking/plugins")?;
     let archive = format!("cni-plugins-linux-{arch}-v{version}.tgz");
     pack(&cni_plugins.join(&archive), "./", &programs.cni_plugins)?;
-    checksum_file(&cni_plugins, &archive, &format!("{archive}.sha256"))
+    checksum_file(&cni_plugins, &archive, &format!("{archive}.sha256"))?;
+
+    let (crictl, version) = folder(&CRICTL, "kubernetes-sigs/cri-tools")?;
+    let archive = format!("crictl-v{version}-linux-{arch}.tar.gz");
+    let path = crictl.join(&archive);
+    pack(&path, "", std::slice::from_ref(&programs.crictl))?;
+    fs::write(crictl.join(format!("{archive}.sha256")), sha256(&path)?)?;
+    Ok(())
 }
 
-/// Writes a compressed archive with the directory `prefix` and the programs in it.
+/// Writes a compressed archive with the directory `prefix`, unless it is empty, and the programs in it.
 fn pack(archive: &Path, prefix: &str, programs: &[PathBuf]) -> Result<()> {
     let file = File::create(archive).with_context(|| archive.display().to_string())?;
     // Neither the archive's name nor the time goes into it.
     let compressor = GzBuilder::new().write(file, Compression::fast());
     let mut tar = Builder::new(compressor);
-    tar.append(&header(prefix, EntryType::Directory, 0)?, io::empty())?;
+    if !prefix.is_empty() {
+        tar.append(&header(prefix, EntryType::Directory, 0)?, io::empty())?;
+    }
     for program in programs {
         let name = program.file_name().unwrap_or_default().to_string_lossy();
         let content = File::open(program).with_context(|| program.display().to_string())?;
@@ -330,6 +352,13 @@ mod tests {
     #[test]
     fn versions_are_the_defaults_of_the_settings() {
         let defaults = Downloads::default();
+        let kubernetes = assets::kubernetes_version().unwrap();
+        let (minor, _) = kubernetes.rsplit_once('.').unwrap();
+        assert_eq!(
+            format!("v{}", CRICTL.version().unwrap()),
+            format!("{minor}.0"),
+            "e2e/node/crictl/go.mod"
+        );
         for (project, version) in [
             (CONTAINERD, defaults.containerd.version),
             (RUNC, defaults.runc.version),
@@ -346,10 +375,11 @@ mod tests {
 
     #[test]
     fn what_is_built_is_a_tool_of_its_module() {
-        for project in [CONTAINERD, RUNC, CNI_PLUGINS] {
+        for project in [CONTAINERD, RUNC, CNI_PLUGINS, CRICTL] {
             let go_mod = fs::read_to_string(project.directory().join("go.mod")).unwrap();
             let tools = go_mod.matches(&format!("\t{}/", project.module)).count()
-                + go_mod.matches(&format!("tool {}\n", project.module)).count();
+                + go_mod.matches(&format!("tool {}\n", project.module)).count()
+                + go_mod.matches(&format!("tool {}/", project.module)).count();
             assert_eq!(tools, project.programs.len(), "{}", project.name);
         }
     }
@@ -379,6 +409,7 @@ mod tests {
             containerd: vec![program("containerd"), program("ctr")],
             runc: program("runc"),
             cni_plugins: vec![program("bridge"), program("portmap")],
+            crictl: program("crictl"),
         };
         let root = directory.join("mirror");
         lay_out(&root, "arm64", &programs).unwrap();
@@ -398,14 +429,17 @@ mod tests {
     fn files_are_where_and_how_projects_publish_them() {
         let directory = tempfile::tempdir().unwrap();
         let files = laid_out(directory.path());
-        let [containerd, runc, cni] =
-            [CONTAINERD, RUNC, CNI_PLUGINS].map(|project| project.version().unwrap());
+        let [containerd, runc, cni, crictl] =
+            [CONTAINERD, RUNC, CNI_PLUGINS, CRICTL].map(|project| project.version().unwrap());
         let containerd = format!(
             "github.com/containerd/containerd/releases/download/v{containerd}/containerd-static-{containerd}-linux-arm64.tar.gz"
         );
         let runc = format!("github.com/opencontainers/runc/releases/download/v{runc}");
         let cni = format!(
             "github.com/containernetworking/plugins/releases/download/v{cni}/cni-plugins-linux-arm64-v{cni}.tgz"
+        );
+        let crictl = format!(
+            "github.com/kubernetes-sigs/cri-tools/releases/download/v{crictl}/crictl-v{crictl}-linux-arm64.tar.gz"
         );
         let kubelet = "dl.k8s.io/v1.34.4/bin/linux/arm64/kubelet".to_owned();
         let checksums = [
@@ -419,6 +453,8 @@ mod tests {
             cni.clone(),
             kubelet.clone(),
             format!("{kubelet}.sha256"),
+            crictl.clone(),
+            format!("{crictl}.sha256"),
         ];
         expected.extend(checksums.clone());
         expected.sort();
@@ -433,10 +469,12 @@ mod tests {
                 .current_dir(path.parent().unwrap());
             assert!(sha256sum.output().unwrap().status.success(), "{file}");
         }
-        // This one has no name beside the hash, and no end of line.
-        let sum = fs::read_to_string(&files[&format!("{kubelet}.sha256")]).unwrap();
-        assert_eq!(sum, sha256(&files[&kubelet]).unwrap());
-        assert_eq!(sum.len(), 64);
+        // These have no name beside the hash, and no end of line.
+        for file in [&kubelet, &crictl] {
+            let sum = fs::read_to_string(&files[&format!("{file}.sha256")]).unwrap();
+            assert_eq!(sum, sha256(&files[file]).unwrap());
+            assert_eq!(sum.len(), 64);
+        }
 
         let list = |archive: &str| {
             let output = Command::new("tar")
@@ -459,6 +497,11 @@ mod tests {
             "drwxr-xr-x 0/0               0 2023-11-14 22:13 ./\n\
              -rwxr-xr-x 0/0              22 2023-11-14 22:13 ./bridge\n\
              -rwxr-xr-x 0/0              23 2023-11-14 22:13 ./portmap\n"
+        );
+
+        assert_eq!(
+            list(&crictl),
+            "-rwxr-xr-x 0/0              22 2023-11-14 22:13 crictl\n"
         );
 
         let runs = |command: &mut Command| String::from_utf8(command.output().unwrap().stdout).unwrap();

@@ -8,7 +8,6 @@ url=${server%/}/api/v1/namespaces/cloud-init-settings/secrets/$secret
 ca=/etc/kubernetes/pki/ca.crt
 header=/etc/osm/api-token
 state=/var/lib/osm
-{{> lib/proxy.sh}}
 
 {{> lib/persist.sh}}
 

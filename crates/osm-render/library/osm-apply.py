@@ -99,9 +99,9 @@ def run(key, commands):
         call(key, ["/bin/sh", script.name])
 
 
-def call(what, command, good=(0,), may_fail=False):
+def call(what, command, good=(0,), may_fail=False, env=None):
     with open(os.devnull) as nothing:
-        status = subprocess.call(command, stdin=nothing, stderr=subprocess.STDOUT)
+        status = subprocess.call(command, stdin=nothing, stderr=subprocess.STDOUT, env=env)
     if status in good:
         return
     problem = "%s failed with status %s" % (what, status)
@@ -122,13 +122,24 @@ def in_order(names):
     return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
 
 
+def with_proxy():
+    """The environment of a module that downloads. The document brings the node's proxy along."""
+    env = dict(os.environ)
+    if os.path.exists("/etc/osm/proxy.env"):
+        with open("/etc/osm/proxy.env") as file:
+            lines = [line.strip() for line in file if "=" in line and not line.startswith("#")]
+        env.update((name, value.strip('"')) for name, _, value in (line.partition("=") for line in lines))
+    return env
+
+
 def run_modules(names, path):
+    env = with_proxy()
     usage = subprocess.check_output(["cloud-init", "single", "--help"]).decode()
     place = ["single", "--file", path] if "--file" in usage else ["--file", path, "single"]
     for name in in_order(names):
         # 2: done, with warnings.
         command = ["cloud-init"] + place + ["--name", name, "--frequency", "always"]
-        call("module " + name, command, (0, 2), name in MAY_FAIL)
+        call("module " + name, command, (0, 2), name in MAY_FAIL, env)
 
 
 def main(path):

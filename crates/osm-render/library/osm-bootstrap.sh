@@ -13,7 +13,6 @@ header=/etc/osm/api-token
 state=/var/lib/osm
 document=$state/provisioning.yaml
 {{> lib/python.sh}}
-{{> lib/proxy.sh}}
 
 {{> lib/persist.sh}}
 

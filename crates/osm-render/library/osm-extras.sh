@@ -3,9 +3,6 @@
 # attempts is a warning, and is tried again at the next boot.
 set -u
 umask 022
-{{#if (eq os.family "debian")}}
-export DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1
-{{/if}}
 {{> lib/proxy.sh}}
 
 {{> lib/persist.sh}}
@@ -23,9 +20,7 @@ add_packages() {
   done
 }
 {{else}}
-apt() {
-  apt-get -q -y -o DPkg::Lock::Timeout=900 -o Dpkg::Options::=--force-confold "$@"
-}
+{{> lib/apt.sh}}
 
 add_packages() {
   apt update
@@ -40,6 +35,8 @@ add_packages() {
 {{#if downloads.crictl.version}}
 
 add_crictl() {
+  # An attempt for missing packages must not fetch it again.
+  [ ! -x /opt/bin/crictl ] || return 0
   mkdir -p "$downloads"
   artefact crictl "{{download-url "crictl" arch="$arch"}}" "{{checksum-url "crictl" arch="$arch"}}" &&
     unpack crictl /opt/bin crictl || missing="$missing crictl"
@@ -54,6 +51,9 @@ set -- cifs-utils conntrack e2fsprogs ethtool iptables nfs-common open-iscsi soc
 {{/if}}
 {{#if cloud.guestAgent}}
 set -- "$@" {{cloud.guestAgent.package}}
+{{/if}}
+{{#if packages.install}}
+set -- "$@"{{#each packages.install}} {{shell this}}{{/each}}
 {{/if}}
 {{/if}}
 attempt=1

@@ -3,7 +3,22 @@
 # its addresses, its name servers.
 set -eu
 mkdir -p /run/osm
-{{#if (eq cloud.nodeName "ec2-metadata")}}
+{{#if (not kubelet.hostnameOverride)}}
+
+# The host name, as the kubelet itself would find it. A machine that has joined keeps its first one.
+node_args() {
+  own=$(uname -n | tr '[:upper:]' '[:lower:]')
+  record=/var/lib/osm/node-name
+  if [ ! -s "$record" ]; then
+    mkdir -p "${record%/*}"
+    echo "$own" >"$record.new"
+    sync
+    mv -f "$record.new" "$record"
+  fi
+  name=$(cat "$record")
+  [ "$name" = "$own" ] || echo "--hostname-override=$name"
+}
+{{else if (eq cloud.nodeName "ec2-metadata")}}
 {{#if (eq os.family "flatcar")}}
 
 metadata() { # CURL-OPTION ... URL
@@ -84,8 +99,12 @@ address() { # FAMILY DESTINATION
   echo "no IPv$1 address: going on without" >&2
 }
 
+{{#if kubelet.hostnameOverride}}
 name=$(node_name)
 args="--hostname-override=$name"
+{{else}}
+args=$(node_args)
+{{/if}}
 {{#if network.dualStack}}
 four=$(address 4 192.0.2.1)
 six=$(address 6 2001:db8::1)
@@ -109,5 +128,7 @@ resolv=/etc/resolv.conf
 [ ! -e /run/systemd/resolve/resolv.conf ] || resolv=/run/systemd/resolve/resolv.conf
 ln -sfn "$resolv" /run/osm/resolv.conf
 
-# What the kubelet insists on, whatever has changed it since boot.
-sysctl -q -e -p /etc/sysctl.d/99-zz-kubernetes.conf || echo 'some kernel settings are refused' >&2
+# What the kubelet insists on, whatever has changed it since boot. The other files take precedence, as at boot.
+for settings in /etc/sysctl.d/99-zz-*.conf; do
+  sysctl -q -e -p "$settings" || echo "some kernel settings of $settings are refused" >&2
+done

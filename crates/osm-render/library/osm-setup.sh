@@ -28,6 +28,7 @@ prepare_updates() {
 }
 
 {{/if}}
+{{> lib/swap.sh}}
 prepare_kernel() {
   for module in overlay br_netfilter; do
     try modprobe "$module"
@@ -42,7 +43,11 @@ prepare_kernel() {
   for settings in /etc/sysctl.d/99-zz-*.conf; do
     try sysctl -q -e -p "$settings"
   done
-  {{#if (ne os.family "flatcar")}}
+  {{#if system.swap.on}}
+  {{#if system.swap.mebibytes}}
+  try prepare_swap
+  {{/if}}
+  {{else if (ne os.family "flatcar")}}
   try swapoff -a
   try sed -i 's/^[^#].*[[:space:]]swap[[:space:]].*/# &/' /etc/fstab
   try systemctl mask swap.target
@@ -89,8 +94,8 @@ prepare_network() {
   if command -v ufw >/dev/null; then try ufw --force disable; fi
   {{/if}}
 {{/if}}
-  {{#if proxy.http}}
-  # For people who log in, and for sudo.
+  {{#if (and proxy.http (not proxy.credentials))}}
+  # For people who log in, and for sudo. Everybody can read the file.
   {
     [ ! -e /etc/environment ] ||
       grep -vi -e '^https\{0,1\}_proxy=' -e '^no_proxy=' /etc/environment || [ $? = 1 ] || return 1
@@ -227,6 +232,7 @@ prepare_files() {
   write_files
 }
 
+{{> lib/upgrade.sh}}
 setup() {
   if ! prepare_files 2>"$work/files"; then
     complain files "can't write the node's files: $(last "$work/files" 2)"
@@ -234,6 +240,8 @@ setup() {
   fi
   {{#if (eq os.family "flatcar")}}
   check_containerd || return 1
+  {{else if (and os.distUpgradeOnBoot packages.enabled)}}
+  upgrade_packages
   {{/if}}
   install_programs || return 1
   {{#if (eq os.family "redhat")}}
@@ -255,6 +263,8 @@ setup() {
 }
 
 {{#if (eq os.family "flatcar")}}
+# The kubelet uses containerd. A second runtime would take memory, and its firewall rules drop packets of pods.
+try systemctl mask --now docker.socket docker.service
 prepare_updates
 {{/if}}
 prepare_kernel

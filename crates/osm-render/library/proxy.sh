@@ -1,4 +1,9 @@
-{{#if proxy.http}}
+{{#if proxy.credentials}}
+# Only root can read the file, which has the password.
+set -a
+. /etc/osm/proxy.env
+set +a
+{{else if proxy.http}}
 export http_proxy={{shell proxy.http}} HTTP_PROXY={{shell proxy.http}}
 export https_proxy={{shell proxy.http}} HTTPS_PROXY={{shell proxy.http}}
 {{#if proxy.noProxy}}

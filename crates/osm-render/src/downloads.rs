@@ -8,6 +8,8 @@ use osm_api::settings::{ARCHITECTURES, Checksums, Downloads};
 use parking_lot::Mutex;
 use semver::Version;
 
+use crate::kubelet::TESTED_MINORS;
+
 /// A program, or an archive of programs, that a project releases for each architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
@@ -98,11 +100,16 @@ impl<'a> Source<'a> {
                 &settings.cni.version,
                 &settings.cni.sha256,
             ),
-            Artefact::Crictl => released(
-                &settings.crictl.base_url,
-                &settings.crictl.version,
-                &settings.crictl.sha256,
-            ),
+            Artefact::Crictl => {
+                let crictl = &settings.crictl;
+                let version = crictl.version.clone().unwrap_or_else(|| default_crictl(kubelet));
+                let sums = crictl.sha256.get(&version);
+                (
+                    crictl.base_url.as_str(),
+                    Some(version).filter(|_| crictl.enabled),
+                    sums,
+                )
+            }
         };
         // Paths are appended with their `/`.
         Self {
@@ -116,6 +123,13 @@ impl<'a> Source<'a> {
     pub(crate) fn sha256(&self, architecture: &str) -> Option<String> {
         self.sha256?.get(architecture).map(|sum| sum.to_ascii_lowercase())
     }
+}
+
+/// The first release of crictl for the minor version of a kubelet, which the project publishes before or with that minor. A kubelet that
+/// this version does not know gets the nearest one.
+fn default_crictl(kubelet: &Version) -> String {
+    let (oldest, newest) = TESTED_MINORS;
+    format!("1.{}.0", kubelet.minor.clamp(oldest, newest))
 }
 
 /// A file that nodes download. Ordered by artefact, version and architecture.
@@ -203,7 +217,7 @@ impl<'a> Catalogue<'a> {
             .and_then(|version| Version::parse(version).ok());
         let version = version.ok_or_else(|| {
             let field = format!("downloads.{name}.version");
-            format!("the settings have no {field}; set it there, or test it by {{{{#if {field}}}}} first")
+            format!("downloads.{name}.enabled of the settings is false; enable it there, or test {{{{#if {field}}}}} first")
         })?;
 
         let mut asked = self.asked.lock();
@@ -380,8 +394,33 @@ mod tests {
     }
 
     #[test]
+    fn crictl_has_the_minor_of_the_kubelet_and_the_checksums_of_its_version() {
+        let sum = "d".repeat(64);
+        let text = format!("downloads: {{crictl: {{sha256: {{1.35.0: {{amd64: {sum}}}}}}}}}");
+        let settings = Settings::parse(&text).unwrap().downloads;
+        for (kubelet, crictl, pinned) in [
+            ((1, 34, 4), "1.34.0", false),
+            ((1, 35, 2), "1.35.0", true),
+            ((1, 20, 0), "1.33.0", false),
+            ((1, 99, 0), "1.36.0", false),
+        ] {
+            let kubelet = Version::new(kubelet.0, kubelet.1, kubelet.2);
+            let source = Source::of(Artefact::Crictl, &settings, &kubelet);
+            assert_eq!(source.version.as_deref(), Some(crictl));
+            assert_eq!(source.sha256("amd64").is_some(), pinned, "{kubelet}");
+        }
+        let off = Settings::parse("downloads: {crictl: {enabled: false, version: 1.34.0}}").unwrap();
+        assert_eq!(
+            Source::of(Artefact::Crictl, &off.downloads, &KUBELET).version,
+            None
+        );
+    }
+
+    #[test]
     fn mistakes_say_what_to_do_and_list_nothing() {
-        let settings = Settings::default().downloads;
+        let settings = Settings::parse("downloads: {crictl: {enabled: false}}")
+            .unwrap()
+            .downloads;
         let catalogue = Catalogue::new(&settings, &KUBELET);
         let cases = [
             (
@@ -392,7 +431,7 @@ mod tests {
             (
                 "crictl",
                 Some("$arch"),
-                "no downloads.crictl.version; set it there, or test it by {{#if downloads.crictl.version}}",
+                "downloads.crictl.enabled of the settings is false; enable it there, or test {{#if downloads.crictl.version}}",
             ),
             (
                 "kubelet",

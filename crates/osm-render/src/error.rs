@@ -132,6 +132,8 @@ pub enum RenderError {
     },
     #[error("the MachineDeployment's network: {problem}")]
     UnsupportedNetwork { problem: String },
+    #[error("kubelet.hostnameOverride of the settings is false, but {problem}")]
+    HostNameUnpredictable { problem: String },
     #[error("the settings' {}", .problems.join("; the settings' "))]
     KubeletSettings { problems: Vec<String> },
     #[error("{position}: {problem}")]
@@ -174,6 +176,7 @@ impl RenderError {
             Self::UnsupportedCloudProvider { .. } => Reason::UnsupportedCloudProvider,
             Self::UnsupportedProvisioningUtility { .. } => Reason::UnsupportedProvisioningUtility,
             Self::UnsupportedNetwork { .. } => Reason::UnsupportedNetwork,
+            Self::HostNameUnpredictable { .. } => Reason::HostNameUnpredictable,
             Self::KubeletSettings { .. } => Reason::InvalidKubeletSettings,
             Self::Template { .. } => Reason::TemplateFailed,
             Self::ReservedText { .. } | Self::MachineName { .. } => Reason::ReservedText,

@@ -305,6 +305,7 @@ fn description(late: &LateBound) -> String {
         LateBoundKind::KubeconfigSecretName => "name of the kubeconfig Secret".to_owned(),
         LateBoundKind::RegistryUsername => with_key("registry user name of"),
         LateBoundKind::RegistryPassword => with_key("registry password of"),
+        LateBoundKind::ProxyUrl => "URL of the proxy with user name and password".to_owned(),
         LateBoundKind::SecretKey => key("Secret"),
         LateBoundKind::ConfigMapKey => key("ConfigMap"),
         LateBoundKind::OperatingSystemSpecField => with_key("operatingSystemSpec field"),
@@ -321,6 +322,7 @@ pub(crate) fn largest(declared: &[LateBound]) -> LateValues {
         | LateBoundKind::KubeconfigSecretName => 64,
         LateBoundKind::RegistryUsername => 256,
         LateBoundKind::RegistryPassword
+        | LateBoundKind::ProxyUrl
         | LateBoundKind::SecretKey
         | LateBoundKind::ConfigMapKey
         | LateBoundKind::OperatingSystemSpecField => 4096,

@@ -44,6 +44,7 @@ mod static_network;
 mod subscription;
 mod systems;
 mod template_walk;
+mod time_servers;
 mod unknown_names;
 mod user_data;
 mod verbatim;

@@ -44,7 +44,8 @@ pub(crate) static HANDLEBARS: LazyLock<Parts> = LazyLock::new(|| {
 });
 
 /// Names and texts of these files, in order.
-const FILES: [(&str, &str); 30] = [
+const FILES: [(&str, &str); 34] = [
+    part!("apt.sh"),
     part!("bootstrap-kubelet.conf"),
     part!("clock.sh"),
     part!("containerd.service"),
@@ -74,7 +75,10 @@ const FILES: [(&str, &str); 30] = [
     part!("proxy.env"),
     part!("proxy.sh"),
     part!("python.sh"),
+    part!("reboot.rules"),
+    part!("swap.sh"),
     part!("sysctl.conf"),
+    part!("upgrade.sh"),
 ];
 
 /// What profiles can extend: names and texts, in order.

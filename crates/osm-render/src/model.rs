@@ -7,7 +7,7 @@ use osm_api::config::{LateBound, LateBoundKind, LateBoundSource};
 use osm_api::pool::Pool;
 use osm_api::profile::TemplateEngine;
 use osm_api::provider_spec::IpFamily;
-use osm_api::settings::{ARCHITECTURES, Registry, Settings};
+use osm_api::settings::{ARCHITECTURES, Registry, Settings, Swap};
 use serde_json::{Map, Value, json};
 
 use crate::downloads::{Artefact, Source};
@@ -17,6 +17,7 @@ use osm_api::ClusterEndpoint;
 /// Ids of late-bound values.
 pub(crate) const API_TOKEN: &str = "api/token";
 pub(crate) const KUBELET_TOKEN: &str = "kubelet/token";
+pub(crate) const PROXY_URL: &str = "proxy/url";
 pub(crate) const PROVISIONING_SECRET_NAME: &str = "provisioning/secret-name";
 pub(crate) const KUBECONFIG_SECRET_NAME: &str = "kubelet/kubeconfig-secret-name";
 
@@ -64,7 +65,11 @@ pub(crate) fn data(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) 
                 "dnsServers": pool.network.dns.servers,
             })),
         },
-        "proxy": {"http": settings.proxy.http, "noProxy": no_proxy(settings, cluster)},
+        "proxy": {
+            "http": settings.proxy.http,
+            "noProxy": no_proxy(settings, cluster),
+            "credentials": settings.proxy.credentials.is_some(),
+        },
         "hostCABundle": settings.host_ca_bundle,
         "pauseImage": settings.pause_image,
         "initialTaints": settings.initial_taints,
@@ -74,7 +79,20 @@ pub(crate) fn data(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint) 
             "deviceOwnershipFromSecurityContext": settings.containerd.device_ownership_from_security_context,
         },
         "downloads": downloads(pool, settings),
-        "packages": {"enabled": settings.packages.enabled},
+        "packages": {"enabled": settings.packages.enabled, "install": settings.packages.install},
+        "system": {"swap": swap(settings)},
+    })
+}
+
+/// Swap is also left on where only the kubelet's configuration allows it.
+fn swap(settings: &Settings) -> Value {
+    let swap = settings.system.swap.as_ref();
+    let configuration = settings.kubelet.configuration.as_ref();
+    let allowed = configuration.and_then(|fields| fields.get("failSwapOn")) == Some(&json!(false));
+    json!({
+        "on": swap.is_some() || allowed,
+        "behavior": swap.map(|swap| swap.behavior),
+        "mebibytes": swap.and_then(Swap::mebibytes),
     })
 }
 
@@ -152,6 +170,10 @@ pub(crate) fn late_bound(
         let kind = LateBoundKind::KubeconfigSecretName;
         known.push(of_pool(KUBECONFIG_SECRET_NAME, kind));
     }
+    // The bootstrap document has no proxy, so that its tokens are renewed even while the Secret is missing.
+    if stage == Stage::Provisioning || go {
+        known.extend(proxy(settings));
+    }
     if stage == Stage::Provisioning {
         known.extend(subscription::late_bound(pool));
     }
@@ -177,6 +199,23 @@ pub(crate) fn late_bound(
     known.into_iter().map(|late| (late.id.clone(), late)).collect()
 }
 
+/// The URL of the proxy, if it has a user name and a password.
+fn proxy(settings: &Settings) -> Option<LateBound> {
+    let (url, secret) = (
+        settings.proxy.http.as_ref()?,
+        settings.proxy.credentials.as_ref()?,
+    );
+    Some(LateBound {
+        id: PROXY_URL.to_owned(),
+        kind: LateBoundKind::ProxyUrl,
+        source: Some(LateBoundSource {
+            namespace: secret.namespace.clone(),
+            name: secret.name.clone(),
+            key: url.clone(),
+        }),
+    })
+}
+
 /// The number of Secrets and ConfigMaps that hold these values.
 pub(crate) fn sources<'a>(late_bound: impl IntoIterator<Item = &'a LateBound>) -> usize {
     let of_object = |late: &'a LateBound| {
@@ -196,6 +235,8 @@ fn of_kubelet(pool: &Pool, settings: &Settings) -> Value {
     let mut kubelet = Map::new();
     kubelet.insert("version".to_owned(), json!(pool.kubelet_version.to_string()));
     kubelet.insert("minor".to_owned(), json!(pool.kubelet_version.minor));
+    let is_overridden = settings.kubelet.hostname_override != Some(false);
+    kubelet.insert("hostnameOverride".to_owned(), json!(is_overridden));
     kubelet.insert("featureGates".to_owned(), json!(settings.kubelet.feature_gates));
     kubelet.insert(
         "configuration".to_owned(),

@@ -7,6 +7,7 @@ use osm_api::pool::Pool;
 use osm_api::settings::Packages;
 use serde_json::{Map, Value, json};
 
+use crate::late_bound::in_single_quotes;
 use crate::systems::{self, Family};
 
 /// Names of our repositories start with this, so that they differ from those of the image.
@@ -56,46 +57,75 @@ pub(crate) fn configure(bootstrap: &mut StageConfig, pool: &Pool, packages: &Pac
     None
 }
 
-/// Makes cloud-init upgrade all packages if the pool asks for it. Returns a warning if the settings prevent it.
-pub(crate) fn upgrade_on_boot(stage: &mut StageConfig, pool: &Pool, packages: &Packages) -> Option<String> {
+/// Upgrades all packages if the pool asks for it. The document does it if its `osm-setup` does not, which knows the proxy, the
+/// mirrors and the certificates by then. Returns a warning if the settings prevent it.
+pub(crate) fn upgrade_on_boot(
+    provisioning: &mut StageConfig,
+    pool: &Pool,
+    packages: &Packages,
+) -> Option<String> {
     if !pool.os.dist_upgrade_on_boot {
         return None;
     }
     if !packages.enabled {
         return Some("distUpgradeOnBoot does nothing: packages.enabled of the settings is false".to_owned());
     }
-    let modules = modules(stage)?;
+    if has_file_with(provisioning, &["upgrade_packages"]) {
+        return None;
+    }
+    let modules = modules(provisioning)?;
     modules.insert("package_upgrade".to_owned(), json!(true));
     modules.insert("package_reboot_if_required".to_owned(), json!(true));
     None
 }
 
-/// Makes cloud-init install the packages that the profile lists. Returns a warning if the settings prevent it.
+/// Installs the packages that the profile lists, and those of the settings if `osm-extras` does not. Returns warnings if the settings
+/// prevent it.
 pub(crate) fn install(
     provisioning: &mut StageConfig,
-    names: &[String],
+    of_profile: &[String],
     packages: &Packages,
-) -> Option<String> {
-    if names.is_empty() {
-        return None;
-    }
-    if !packages.enabled {
-        return Some(
-            "the profile's packages are not installed: packages.enabled of the settings is false".to_owned(),
-        );
-    }
-    let listed = modules(provisioning)?
-        .entry("packages")
-        .or_insert_with(|| json!([]));
-    match listed.as_array_mut() {
-        Some(listed) => listed.extend(names.iter().map(|name| json!(name))),
-        None => {
-            return Some(
-                "the profile's packages are not installed: its module packages is not a list".to_owned(),
-            );
+) -> Vec<String> {
+    let quoted: Vec<String> = packages
+        .install
+        .iter()
+        .map(|name| in_single_quotes(name))
+        .collect();
+    let mut words: Vec<&str> = quoted.iter().map(String::as_str).collect();
+    words.push("add_packages");
+    let of_settings = match has_file_with(provisioning, &words) {
+        true => &[],
+        false => packages.install.as_slice(),
+    };
+    let mut warnings = Vec::new();
+    for (owner, names) in [
+        ("the profile's packages", of_profile),
+        ("packages.install of the settings", of_settings),
+    ] {
+        if names.is_empty() {
+            continue;
+        }
+        let not_installed = |why: &str| format!("{owner} are not installed: {why}");
+        if !packages.enabled {
+            warnings.push(not_installed("packages.enabled of the settings is false"));
+            continue;
+        }
+        let listed =
+            modules(provisioning).map(|modules| modules.entry("packages").or_insert_with(|| json!([])));
+        match listed.and_then(Value::as_array_mut) {
+            Some(listed) => listed.extend(names.iter().map(|name| json!(name))),
+            None => warnings.push(not_installed("the profile's module packages is not a list")),
         }
     }
-    None
+    warnings
+}
+
+/// Whether a file contains all these words.
+fn has_file_with(stage: &StageConfig, words: &[&str]) -> bool {
+    let texts = stage.files.iter().filter_map(|file| file.content.inline.as_ref());
+    texts
+        .into_iter()
+        .any(|inline| words.iter().all(|word| inline.data.contains(word)))
 }
 
 fn modules(stage: &mut StageConfig) -> Option<&mut Map<String, Value>> {

@@ -15,8 +15,9 @@ use osm_api::profile::{
     ProfileConfig, TemplateEngine, stored_json_bytes,
 };
 use osm_api::settings::Settings;
+use osm_api::{digest, node_name};
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::budget::Budget;
 use crate::downloads::{Catalogue, Download};
@@ -28,7 +29,8 @@ use crate::rendered_text::{Placements, RenderedText};
 use crate::reserved::RESERVED_PREFIX;
 use crate::user_data::{self, Reader};
 use crate::{
-    Stage, checks, engines, kubelet, model, packages, size, static_network, subscription, template_walk,
+    Stage, additions, checks, engines, kubelet, model, packages, size, static_network, subscription,
+    template_walk, time_servers,
 };
 use osm_api::ClusterEndpoint;
 
@@ -37,6 +39,14 @@ const WARN_ABOVE_PERCENT: usize = 90;
 
 /// Most configurations whose sizes are remembered.
 const MAX_MEASURED: usize = 4096;
+
+/// Modules of cloud-init that change the host name.
+const HOST_NAME_MODULES: [&str; 4] = [
+    "hostname",
+    "fqdn",
+    "preserve_hostname",
+    "prefer_fqdn_over_hostname",
+];
 
 /// The largest number of Secrets and ConfigMaps that the content of one pool can refer to. secret-syncer reads each of them.
 const MAX_SOURCES: usize = 100;
@@ -201,6 +211,7 @@ impl Profile {
         cluster: &ClusterEndpoint,
     ) -> Result<Rendered, RenderError> {
         let mut warnings = self.suits(pool)?;
+        self.check_host_name(pool, settings)?;
         warnings.extend(pool.warnings.iter().cloned());
         let kubelet = kubelet::check(pool, &settings.kubelet);
         if !kubelet.mistakes.is_empty() {
@@ -236,6 +247,15 @@ impl Profile {
         } = rendering;
         let reader = Reader::of(Some(self.spec.os_name), self.spec.provisioning_utility);
         bootstrap.user_ssh_keys.clone_from(&pool.ssh_public_keys);
+        let servers = &settings.system.ntp_servers;
+        warnings.extend(time_servers::configure(reader, &mut bootstrap, pool, servers));
+        additions::add_settings(reader, &mut provisioning, &settings.system);
+        if reader != Reader::CloudInit && !settings.packages.install.is_empty() {
+            let os = pool.operating_system;
+            warnings.push(format!(
+                "packages.install of the settings does nothing: {os} has no packages"
+            ));
+        }
         if reader == Reader::CloudInit {
             warnings.extend(packages::configure(&mut bootstrap, pool, &settings.packages));
             let listed = &self.spec.provisioning_config.packages;
@@ -246,15 +266,17 @@ impl Profile {
                     .into_iter()
                     .map(|late| (late.id.clone(), late)),
             );
-            // Packages come from the subscription, where there is one.
-            let subscribed = subscription::is_wanted(pool);
-            let earliest = if subscribed {
-                &mut provisioning
-            } else {
-                &mut bootstrap
-            };
-            warnings.extend(packages::upgrade_on_boot(earliest, pool, &settings.packages));
+            warnings.extend(packages::upgrade_on_boot(
+                &mut provisioning,
+                pool,
+                &settings.packages,
+            ));
             warnings.extend(hidden_machine_names(&bootstrap));
+        }
+        if reader == Reader::CloudInit && settings.kubelet.hostname_override == Some(false) {
+            // Some distributions would take the name with the domain of the cloud.
+            let modules = bootstrap.modules.get_or_insert_with(|| json!({})).as_object_mut();
+            modules.map(|modules| modules.insert("prefer_fqdn_over_hostname".to_owned(), json!(false)));
         }
         configure_network(reader, &mut bootstrap, pool)?;
 
@@ -369,6 +391,28 @@ impl Profile {
             ));
         }
         Ok(warnings)
+    }
+
+    /// csr-approver approves only names that it can predict.
+    fn check_host_name(&self, pool: &Pool, settings: &Settings) -> Result<(), RenderError> {
+        if settings.kubelet.hostname_override != Some(false) {
+            return Ok(());
+        }
+        let modules = self.spec.bootstrap_config.modules.as_ref();
+        let module = HOST_NAME_MODULES
+            .iter()
+            .find(|module| modules.is_some_and(|modules| modules.get(module).is_some()));
+        let problem = if node_name::of_host_name(pool.cloud_provider).is_none() {
+            let cloud = pool.cloud_provider;
+            format!("on {cloud} the user data does not set the host name of a machine; remove the setting")
+        } else if pool.name.contains('.') {
+            "the name of the MachineDeployment has a dot, behind which a host name has its domain; choose another name".to_owned()
+        } else if let Some(module) = module {
+            format!("the profile sets bootstrapConfig.modules.{module}; remove it there")
+        } else {
+            return Ok(());
+        };
+        Err(RenderError::HostNameUnpredictable { problem })
     }
 
     fn render_stage(&self, stage: Stage, rendering: &mut Rendering<'_>) -> Result<StageConfig, RenderError> {

@@ -70,6 +70,7 @@ const fn field(
 pub const FIELDS: &[Field] = &[
     field("kubelet.version", "text", "\"1.34.2\"", "Version of the kubelet, without v."),
     field("kubelet.minor", "number", "34", "Minor version of the kubelet."),
+    field("kubelet.hostnameOverride", "boolean", "true", "Whether the kubelet gets the name of its node by --hostname-override."),
     field("kubelet.featureGates", "map", "{\"ImageVolume\": true}", "Feature gates of the settings."),
     field(
         "kubelet.configuration",
@@ -113,6 +114,7 @@ pub const FIELDS: &[Field] = &[
     field("network.static", "map or null", "{\"cidr\": \"192.0.2.7/24\", \"gateway\": \"192.0.2.1\", \"dnsServers\": [\"192.0.2.53\"]}", "Static address of the machines, if the MachineDeployment sets one."),
     field("proxy.http", "text or null", "\"http://proxy.example:3128\"", "Proxy of the settings."),
     field("proxy.noProxy", "text or null", "\"10.0.0.0/8,.svc\"", "Destinations that do not use the proxy."),
+    field("proxy.credentials", "boolean", "false", "Whether the proxy demands a user name and a password; late \"proxy/url\" has them."),
     field("hostCABundle", "text or null", "\"-----BEGIN CERTIFICATE-----\\n…\"", "Certificates that nodes trust in addition, in PEM."),
     field("pauseImage", "text or null", "\"registry.example/pause:3.10\"", "Image of the pod sandbox."),
     field("initialTaints", "list", "[{\"key\": \"dedicated\", \"value\": \"batch\", \"effect\": \"NoSchedule\"}]", "Taints with which nodes register."),
@@ -145,11 +147,15 @@ pub const FIELDS: &[Field] = &[
     field("downloads.cni.baseURL", "text", "\"https://github.com/containernetworking/plugins/releases/download\"", "Where the CNI plugins are downloaded from."),
     field("downloads.cni.sha256.amd64", "text or null", "\"0f…\"", "Pinned checksum for amd64."),
     field("downloads.cni.sha256.arm64", "text or null", "\"0f…\"", "Pinned checksum for arm64."),
-    field("downloads.crictl.version", "text or null", "\"1.35.0\"", "Version of crictl; without one, crictl is not installed."),
+    field("downloads.crictl.version", "text or null", "\"1.35.0\"", "Version of crictl; null if the settings turn crictl off."),
     field("downloads.crictl.baseURL", "text", "\"https://github.com/kubernetes-sigs/cri-tools/releases/download\"", "Where crictl is downloaded from."),
     field("downloads.crictl.sha256.amd64", "text or null", "\"0f…\"", "Pinned checksum for amd64."),
     field("downloads.crictl.sha256.arm64", "text or null", "\"0f…\"", "Pinned checksum for arm64."),
     field("packages.enabled", "boolean", "true", "Whether packages of the operating system may be installed."),
+    field("packages.install", "list", "[\"nfs-common\"]", "Packages of the settings to install."),
+    field("system.swap.on", "boolean", "false", "Whether the swap of the machine is left on."),
+    field("system.swap.behavior", "text or null", "\"LimitedSwap\"", "The kubelet's swapBehavior of the settings."),
+    field("system.swap.mebibytes", "number or null", "2048", "Size of the swap file to create, in MiB."),
 ];
 
 const fn helper(
@@ -217,6 +223,7 @@ pub const LATE_VALUES: &[LateValue] = &[
     late("rhel/password", "provisioning", "Password of the RHEL subscription."),
     late("rhel/organization", "provisioning", "Organization of the RHEL subscription, if it comes from a Secret or ConfigMap."),
     late("rhel/activation-key", "provisioning", "Activation key of the RHEL subscription."),
+    late("proxy/url", "provisioning", "URL of the proxy with its user name and password, if proxy.credentials is true."),
     late("registry/HOST/username", "both", "User of a registry whose credentials is true."),
     late("registry/HOST/password", "both", "Password of a registry whose credentials is true."),
 ];
@@ -368,7 +375,13 @@ mod tests {
             let (mut full, settings) = crate::full_sample(&spec, cloud).unwrap();
             full.network = crate::samples::static_network();
             let (_, plain) = crate::sample_pools(&spec).remove(0);
-            for (pool, settings) in [(full, settings), (plain, Settings::default())] {
+            let off = Settings::parse("downloads: {crictl: {enabled: false}}").unwrap();
+            let samples = [
+                (full, settings),
+                (plain.clone(), Settings::default()),
+                (plain, off),
+            ];
+            for (pool, settings) in samples {
                 let data = model::data(&pool, &settings, &crate::stand_in_cluster());
                 let mut found = BTreeSet::new();
                 leaves(&data, "", &mut found);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
 use osm_api::pool::{KubeletSettings, Pool};
-use osm_api::profile::{CloudProvider, OperatingSystemProfileSpec};
+use osm_api::profile::{CloudProvider, OperatingSystemProfileSpec, TemplateEngine};
 use osm_api::provider_spec::{ConfigVar, Dns, IpFamily, Network, OperatingSystemSpec};
 use osm_api::settings::Settings;
 use semver::Version;
@@ -19,7 +19,7 @@ use osm_api::ClusterEndpoint;
 /// A settings document with everything set.
 const FULL_SETTINGS: &str = r#"
 cluster: {apiServer: "https://api.cluster.example:6443", dnsIPs: [10.96.0.10, "fd00::a"], dnsDomain: cluster.example, externalCloudProvider: true}
-proxy: {http: "http://proxy.example:3128", noProxy: "10.0.0.0/8,.example"}
+proxy: {http: "http://proxy.example:3128", noProxy: "10.0.0.0/8,.example", credentials: {name: proxy}}
 hostCaBundle: "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 pauseImage: registry.example/pause:3.10
 initialTaints: [{key: dedicated, value: batch, effect: NoSchedule}, {key: fresh, effect: NoExecute}]
@@ -37,7 +37,9 @@ downloads:
   containerd: {version: 2.2.9, baseURL: "https://files.example/containerd", sha256: *sums}
   runc: {version: 1.3.6, baseURL: "https://files.example/runc", sha256: *sums}
   cni: {version: 1.9.1, baseURL: "https://files.example/cni", sha256: *sums}
-  crictl: {version: 1.35.0, baseURL: "https://files.example/crictl", sha256: *sums}
+  crictl: {version: 1.35.0, baseURL: "https://files.example/crictl", sha256: {1.35.0: *sums}}
+packages: {install: [nfs-common]}
+system: {swap: {behavior: LimitedSwap, size: 2Gi}, sysctls: {vm.max_map_count: 262144}, kernelModules: [nf_conntrack], ntpServers: [time.example, "fd00::7b"]}
 "#;
 
 /// Plain pools that the profile is for: every cloud × lowest and highest kubelet × IP family, each with a label such
@@ -131,7 +133,17 @@ pub fn full_sample(spec: &OperatingSystemProfileSpec, cloud: CloudProvider) -> O
     let (_, pool) = pools
         .into_iter()
         .find(|(_, pool)| pool.cloud_provider == cloud && pool.network.ip_family == IpFamily::IPv4IPv6)?;
-    Some((with_everything(&pool), Settings::parse(FULL_SETTINGS).ok()?))
+    Some((with_everything(&pool), full_settings(spec)?))
+}
+
+/// Settings with everything set. A profile in Go's language may look at the URL of the proxy, which it can't do if that is late-bound. So
+/// it fails only in a pool whose proxy demands a password.
+fn full_settings(spec: &OperatingSystemProfileSpec) -> Option<Settings> {
+    let mut settings = Settings::parse(FULL_SETTINGS).ok()?;
+    if spec.template_engine == TemplateEngine::GoTemplate {
+        settings.proxy.credentials = None;
+    }
+    Some(settings)
 }
 
 /// A static address.
@@ -202,7 +214,7 @@ pub fn dry_run_with<E: From<RenderError>>(
     mut look: impl FnMut(&str, &Rendered) -> Result<(), E>,
 ) -> Result<(), E> {
     // That it parses is tested; were it broken, the default settings would still be tried.
-    let full = Settings::parse(FULL_SETTINGS).unwrap_or_default();
+    let full = full_settings(profile.spec()).unwrap_or_default();
     let defaults = Settings::default();
     let cluster = stand_in_cluster();
     let (never, allowance) = (AtomicBool::new(false), Allowance::of_samples());

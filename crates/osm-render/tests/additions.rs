@@ -365,3 +365,236 @@ fn an_extension_adds_to_those_of_its_base() {
         assert!(error.to_string().contains(text), "{error}");
     }
 }
+
+const OF_SETTINGS: &str = "system: {sysctls: {vm.max_map_count: 300000, kernel.core_pattern: 'core.%p'}, kernelModules: [ip_vs], \
+    ntpServers: [time.example, 'fd00::7b']}";
+
+#[test]
+fn the_settings_reach_profiles_of_every_engine_and_reader() {
+    for engine in ["Handlebars", "GoTemplate", "None"] {
+        for (os, utility) in READERS {
+            for own in [json!({}), everything()] {
+                let mut spec = serde_json::to_value(spec(os, utility, own.clone())).unwrap();
+                spec["templateEngine"] = json!(engine);
+                let has_own = own != json!({});
+                if has_own && engine != "Handlebars" {
+                    continue;
+                }
+                let rendered = render(&serde_json::from_value(spec).unwrap(), OF_SETTINGS).spec;
+                let (bootstrap, provisioning) = (rendered.bootstrap_config, rendered.provisioning_config);
+                let file = "/etc/sysctl.d/99-zz-osm-settings.conf";
+                assert_eq!(
+                    text(&provisioning, file).unwrap(),
+                    "kernel.core_pattern = core.%p\nvm.max_map_count = 300000\n"
+                );
+                let modules = text(&provisioning, "/etc/modules-load.d/osm-settings.conf");
+                assert_eq!(modules.unwrap(), "ip_vs\n");
+                let apply = format!("modprobe -a ip_vs; sysctl -q -e -p {file}; :");
+                let timesyncd = text(&bootstrap, "/etc/systemd/timesyncd.conf.d/10-osm.conf");
+                let first: Vec<&str> = provisioning.units.iter().map(|unit| unit.name.as_str()).collect();
+                match (os, utility) {
+                    ("ubuntu", _) => {
+                        let commands = provisioning.modules.unwrap()["bootcmd"].clone();
+                        // The profile's own come first, as their files do.
+                        assert_eq!(commands.as_array().unwrap().last(), Some(&json!(apply)));
+                        let ntp = &bootstrap.modules.unwrap()["ntp"];
+                        assert_eq!(
+                            ntp,
+                            &json!({"enabled": true, "servers": ["time.example", "fd00::7b"]})
+                        );
+                    }
+                    (_, "cloud-init") => {
+                        let before = if has_own {
+                            vec!["osm-commands-before.service", "osm-profile-kernel.service"]
+                        } else {
+                            vec![]
+                        };
+                        let expected =
+                            [before, vec!["osm-settings-kernel.service", "setup.service"]].concat();
+                        assert_eq!(first[..expected.len()], expected);
+                        let unit = &provisioning.units[expected.len() - 2];
+                        assert!(unit.content.as_ref().unwrap().contains(&apply));
+                        assert!(unit.content.as_ref().unwrap().contains("\nBefore=setup.service"));
+                        assert_eq!(bootstrap.units[0].name, "osm-time-servers.service");
+                        assert_eq!(timesyncd.unwrap(), "[Time]\nNTP=time.example fd00::7b\n");
+                    }
+                    _ => {
+                        assert!(!first.contains(&"osm-settings-kernel.service"), "{first:?}");
+                        assert_eq!(timesyncd.unwrap(), "[Time]\nNTP=time.example fd00::7b\n");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn amazon_linux_2_has_its_time_servers_in_a_file_of_chrony() {
+    let rendered = render(&spec("amzn2", "cloud-init", json!({})), OF_SETTINGS);
+    let bootstrap = rendered.spec.bootstrap_config;
+    assert_eq!(
+        text(&bootstrap, "/etc/chrony.d/osm.conf").unwrap(),
+        "server time.example iburst\nserver fd00::7b iburst\n"
+    );
+    let commands = bootstrap.modules.unwrap()["runcmd"].clone();
+    assert!(
+        commands[0]
+            .as_str()
+            .unwrap()
+            .contains("try-restart chronyd.service")
+    );
+    // The command, on a configuration without and then with the line.
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("chrony.conf");
+    std::fs::write(&config, "driftfile x\n").unwrap();
+    let command = commands[0]
+        .as_str()
+        .unwrap()
+        .replace("/etc/chrony.conf", config.to_str().unwrap());
+    let command = command.replace("systemctl", "true");
+    for _ in 0..2 {
+        assert!(
+            Command::new("/bin/sh")
+                .args(["-c", &command])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+    assert_eq!(
+        std::fs::read_to_string(&config).unwrap(),
+        "driftfile x\ninclude /etc/chrony.d/*.conf\n"
+    );
+}
+
+#[test]
+fn time_servers_of_the_profile_itself_stay() {
+    let mut spec = serde_json::to_value(spec("ubuntu", "cloud-init", json!({}))).unwrap();
+    spec["bootstrapConfig"] = json!({"modules": {"ntp": {"enabled": false}}});
+    let rendered = render(&serde_json::from_value(spec).unwrap(), OF_SETTINGS);
+    assert_eq!(
+        rendered.spec.bootstrap_config.modules.unwrap()["ntp"],
+        json!({"enabled": false})
+    );
+    assert_eq!(rendered.warnings.len(), 1, "{:?}", rendered.warnings);
+    assert!(rendered.warnings[0].contains("system.ntpServers is not used"));
+}
+
+#[test]
+fn packages_of_the_settings_are_installed_by_whatever_installs_packages() {
+    let settings = "packages: {install: [chrony]}";
+    let listed = |rendered: &Rendered| {
+        let modules = rendered.spec.provisioning_config.modules.clone();
+        modules.and_then(|modules| modules.get("packages").cloned())
+    };
+    let own = render(
+        &spec("ubuntu", "cloud-init", json!({"packages": ["jq"]})),
+        settings,
+    );
+    assert_eq!(listed(&own), Some(json!(["jq", "chrony"])));
+    for (name, default) in osm_render::defaults() {
+        let cloud = default.supported_cloud_providers[0].name;
+        let (mut pool, _) = full_sample(&default, cloud).unwrap();
+        pool.os.dist_upgrade_on_boot = false;
+        let profile = compile(&resolve(&default).unwrap()).unwrap();
+        let settings = |text: &str| Settings::parse(text).unwrap();
+        let rendered = profile
+            .render(&pool, &settings(settings_of(true)), &stand_in_cluster())
+            .unwrap();
+        let off = profile
+            .render(&pool, &settings(settings_of(false)), &stand_in_cluster())
+            .unwrap();
+        assert_eq!(listed(&rendered), None, "{name}");
+        let warned = |rendered: &Rendered| {
+            rendered
+                .warnings
+                .iter()
+                .any(|text| text.contains("packages.install"))
+        };
+        if default.os_name == OperatingSystem::Flatcar {
+            assert!(warned(&rendered), "{name}");
+        } else {
+            let extras = text(&rendered.spec.provisioning_config, "/opt/bin/osm-extras").unwrap();
+            assert!(
+                extras.contains("set -- \"$@\" 'chrony' 'jq'\n"),
+                "{name}: {extras}"
+            );
+            assert!(
+                warned(&off) && !warned(&rendered),
+                "{name}: {:?}",
+                rendered.warnings
+            );
+        }
+    }
+}
+
+fn settings_of(enabled: bool) -> &'static str {
+    match enabled {
+        true => "packages: {install: [chrony, jq]}",
+        false => "packages: {enabled: false, install: [chrony, jq]}",
+    }
+}
+
+#[test]
+fn an_upgrade_is_left_to_osm_setup_or_comes_with_the_provisioning_document() {
+    let upgrade = |spec: &OperatingSystemProfileSpec| {
+        let cloud = spec.supported_cloud_providers[0].name;
+        let (mut pool, _) = full_sample(spec, cloud).unwrap();
+        pool.os.dist_upgrade_on_boot = true;
+        let profile = compile(&resolve(spec).unwrap()).unwrap();
+        let rendered = profile
+            .render(&pool, &Settings::default(), &stand_in_cluster())
+            .unwrap()
+            .spec;
+        let has = |stage: &StageConfig| {
+            let modules = stage.modules.as_ref();
+            modules.is_some_and(|modules| modules.get("package_upgrade").is_some())
+        };
+        (
+            has(&rendered.bootstrap_config),
+            has(&rendered.provisioning_config),
+        )
+    };
+    for (name, spec) in osm_render::defaults() {
+        assert_eq!(upgrade(&spec), (false, false), "{name}");
+    }
+    assert_eq!(upgrade(&spec("ubuntu", "cloud-init", json!({}))), (false, true));
+}
+
+#[test]
+fn nodes_have_host_names_as_names_only_where_these_can_be_predicted() {
+    let of = |cloud: &str, name: &str, modules: Value| {
+        let mut spec = serde_json::to_value(spec("ubuntu", "cloud-init", json!({}))).unwrap();
+        spec["supportedCloudProviders"] = json!([{"name": cloud}]);
+        spec["bootstrapConfig"] = json!({"modules": modules});
+        let spec: OperatingSystemProfileSpec = serde_json::from_value(spec).unwrap();
+        let (mut pool, _) = full_sample(&spec, spec.supported_cloud_providers[0].name).unwrap();
+        pool.name = name.to_owned();
+        let settings = Settings::parse("kubelet: {hostnameOverride: false}").unwrap();
+        let rendered =
+            compile(&resolve(&spec).unwrap())
+                .unwrap()
+                .render(&pool, &settings, &stand_in_cluster());
+        rendered.map(|rendered| {
+            rendered.spec.bootstrap_config.modules.unwrap()["prefer_fqdn_over_hostname"].clone()
+        })
+    };
+    for cloud in ["openstack", "hetzner", "vsphere", "kubevirt", "azure"] {
+        assert_eq!(of(cloud, "workers", json!({})).unwrap(), json!(false), "{cloud}");
+    }
+    for (cloud, name, modules, problem) in [
+        ("aws", "workers", json!({}), "on aws the user data does not set"),
+        ("edge", "workers", json!({}), "on edge the user data does not set"),
+        ("openstack", "workers.b", json!({}), "has a dot"),
+        (
+            "openstack",
+            "workers",
+            json!({"fqdn": "a.b"}),
+            "bootstrapConfig.modules.fqdn",
+        ),
+    ] {
+        let error = of(cloud, name, modules).unwrap_err();
+        assert_eq!(error.reason(), "HostNameUnpredictable");
+        assert!(error.to_string().contains(problem), "{error}");
+    }
+}

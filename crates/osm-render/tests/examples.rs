@@ -83,7 +83,7 @@ fn an_air_gapped_site_names_no_host_but_its_own() {
     };
     assert_eq!(downloads(&Settings::default()).0, 2);
     let (internet, urls) = downloads(&air_gapped);
-    assert_eq!((internet, urls.len()), (0, 8));
+    assert_eq!((internet, urls.len()), (0, 10));
     assert!(
         urls.iter()
             .all(|url| url.starts_with("https://files.example.com/")),

@@ -219,6 +219,34 @@ fn credentials_are_late_bound() {
 }
 
 #[test]
+fn the_url_of_a_proxy_with_a_password_is_late_bound() {
+    let pool = pool("ubuntu", "aws", "1.34.2", "", false);
+    let plain = "proxy: {http: 'http://proxy.example:3128'}";
+    let secret = "proxy: {http: 'http://proxy.example:3128', credentials: {name: proxy}}";
+    let of = |text: &str, settings: &str| {
+        let spec = profile(json!({"files": [file("/a", text)]}), json!({}));
+        let settings = Settings::parse(settings).unwrap();
+        let rendered = render_for(&spec, &pool, &settings).map_err(|error| error.to_string())?;
+        Ok::<_, String>(content(&rendered.spec.bootstrap_config.files, "/a").to_owned())
+    };
+    let line = "{{ with .HTTPProxy }}Environment=\"HTTPS_PROXY={{ . }}\"{{ end }}";
+    assert_eq!(
+        of(line, plain).unwrap(),
+        "Environment=\"HTTPS_PROXY=http://proxy.example:3128\""
+    );
+    assert_eq!(
+        of(line, secret).unwrap(),
+        "Environment=\"HTTPS_PROXY=%%osm-late{proxy/url,text}%%\""
+    );
+    let looks = "{{ with .HTTPProxy }}{{ upper . }}{{ end }}";
+    assert_eq!(of(looks, plain).unwrap(), "HTTP://PROXY.EXAMPLE:3128");
+    assert!(of(looks, secret).is_err());
+    let spec = profile(json!({"files": [file("/a", looks)]}), json!({}));
+    let profile = osm_render::compile(&osm_render::resolve(&spec).unwrap()).unwrap();
+    osm_render::dry_run(&profile).unwrap();
+}
+
+#[test]
 fn a_function_that_looks_at_a_credential_or_changes_it_is_refused() {
     for action in [
         "b64enc .Token",
@@ -413,7 +441,9 @@ fn containerd_is_configured_as_the_go_implementation_does() {
         paths,
         [
             "/etc/containerd/certs.d/_default/hosts.toml",
-            "/etc/containerd/certs.d/docker.io/hosts.toml"
+            "/etc/containerd/certs.d/docker.io/hosts.toml",
+            "/etc/modules-load.d/osm-settings.conf",
+            "/etc/sysctl.d/99-zz-osm-settings.conf",
         ]
     );
     assert_eq!(

@@ -12,6 +12,7 @@ mod common;
 use osm_api::Settings;
 use osm_api::profile::{OperatingSystem, ProvisioningUtility};
 use osm_api::provider_spec::{Dns, Network};
+use osm_api::settings::REQUIRED_SYSCTLS;
 use osm_judges::{UserData, judge_coreos_user_data_batch, judge_user_data_batch};
 use osm_render::{ClusterEndpoint, Stage, user_data};
 
@@ -76,7 +77,10 @@ fn documents() -> Vec<Document> {
                             };
                         }
                         let rendered = profile.render(&pool, settings, &cluster).unwrap();
-                        assert_eq!(rendered.warnings, [""; 0], "{name} {cloud}");
+                        let mut warnings = rendered.warnings.clone();
+                        // Flatcar has no packages.
+                        warnings.retain(|warning| !warning.starts_with("packages.install of the settings"));
+                        assert_eq!(warnings, [""; 0], "{name} {cloud}");
                         for stage in Stage::ALL {
                             let text = user_data(&rendered.spec, stage, &values).unwrap();
                             let text = text.replace("<MACHINE_NAME>", "pool-5d8f-x7k2p");
@@ -119,4 +123,61 @@ fn judges_have_no_complaint() {
     judge_user_data_batch(&of(false)).unwrap_or_else(|verdict| panic!("{verdict}"));
     assert_eq!(of(true).len(), 2 * KUBELETS.len() * FAMILIES.len() * 2);
     judge_coreos_user_data_batch(&of(true)).unwrap_or_else(|verdict| panic!("{verdict}"));
+}
+
+/// What people had before, and would miss: the file, the name before the value, and the least value.
+const FLOORS: [(&str, &str, u64); 3] = [
+    (
+        "/etc/systemd/journald.conf.d/10-kubernetes.conf",
+        "SystemMaxUse=",
+        5,
+    ),
+    (
+        "/etc/sysctl.d/99-zz-kubernetes.conf",
+        "fs.inotify.max_user_watches = ",
+        1_048_576,
+    ),
+    ("/etc/kubernetes/kubelet.yaml", "maxParallelImagePulls: ", 10),
+];
+
+#[test]
+fn limits_of_every_default_profile_have_a_floor() {
+    for (name, spec) in osm_render::defaults() {
+        let profile = osm_render::compile(&osm_render::resolve(&spec).unwrap()).unwrap();
+        let cloud = spec.supported_cloud_providers[0].name;
+        let mut pool = pool(spec.os_name.as_str(), cloud.as_str(), "1.34.2", "IPv4", false);
+        pool.os.provisioning_utility = Some(spec.provisioning_utility);
+        let cluster = ClusterEndpoint {
+            api_server: "https://10.0.0.1:6443".to_owned(),
+            ca: CA.to_owned(),
+        };
+        let rendered = profile.render(&pool, &Settings::default(), &cluster).unwrap();
+        let files = &rendered.spec.provisioning_config.files;
+        let text = |path: &str| {
+            let file = files.iter().find(|file| file.path == path);
+            let file = file.unwrap_or_else(|| panic!("{name}: {path}"));
+            file.content.inline.as_ref().unwrap().data.clone()
+        };
+        for (path, field, least) in FLOORS {
+            let text = text(path);
+            let value = text.lines().find_map(|line| line.strip_prefix(field));
+            let value: u64 = value.unwrap().trim_end_matches('G').parse().unwrap();
+            assert!(value >= least, "{name}: {field}{value}");
+        }
+        // What the settings refuse to change is what the profile sets.
+        let sysctls = text("/etc/sysctl.d/99-zz-kubernetes.conf");
+        for line in sysctls.lines().filter(|line| line.contains(" = ")) {
+            let (parameter, value) = line.split_once(" = ").unwrap();
+            let required = REQUIRED_SYSCTLS
+                .iter()
+                .find(|(required, _)| *required == parameter);
+            match required {
+                Some((_, required)) => assert_eq!(value, *required, "{name}: {parameter}"),
+                None => assert!(
+                    parameter.starts_with("fs.inotify."),
+                    "{name}: {parameter} can be changed"
+                ),
+            }
+        }
+    }
 }

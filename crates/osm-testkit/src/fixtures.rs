@@ -26,7 +26,7 @@ pub fn profile(namespace: &str, name: &str, version: &str, text: &str) -> Value 
             ]},
             "provisioningConfig": {"files": [
                 file("/etc/node", "{{pool.name}} {{kubelet.version}}\n"),
-                file("/etc/registries", "{{#each containerd.registries}}{{#if credentials}}password = {{late (concat \"registry/\" host \"/password\") as=\"toml\"}}\n{{/if}}{{/each}}"),
+                file("/etc/registries", "{{#each containerd.registries}}{{#if credentials}}password = {{late (concat \"registry/\" host \"/password\") as=\"toml\"}}\n{{/if}}{{/each}}{{#if proxy.credentials}}proxy = {{late \"proxy/url\" as=\"json\"}}\n{{/if}}"),
             ]},
         },
     })

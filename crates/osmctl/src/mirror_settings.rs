@@ -149,7 +149,8 @@ fn of_mirror(download: &Download, mirror: &str, sha256: &str) -> Value {
     let version = download.version.to_string();
     let sums = json!({ download.architecture: sha256 });
     let settings = match download.artefact {
-        Artefact::Kubelet => json!({"baseURL": base_url, "sha256": {version: sums}}),
+        // Several kubelets may need several.
+        Artefact::Kubelet | Artefact::Crictl => json!({"baseURL": base_url, "sha256": {version: sums}}),
         _ => json!({"version": version, "baseURL": base_url, "sha256": sums}),
     };
     json!({"downloads": {download.artefact.name(): settings}})

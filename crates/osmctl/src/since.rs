@@ -17,13 +17,13 @@ const ADDED: &[Added] = &[
         version: "0.1.0",
         group: "data",
         names: "\
-            kubelet.version kubelet.minor kubelet.featureGates kubelet.configuration kubelet.systemReserved \
+            kubelet.version kubelet.minor kubelet.hostnameOverride kubelet.featureGates kubelet.configuration kubelet.systemReserved \
             kubelet.kubeReserved kubelet.evictionHard kubelet.containerLogMaxSize kubelet.containerLogMaxFiles \
             kubelet.maxPods kubelet.imageGCHighThresholdPercent kubelet.imageGCLowThresholdPercent \
             kubelet.imageMinimumGCAge kubelet.imageMaximumGCAge cloud.name cloud.external cloud.nodeName cloud.guestAgent \
             os.name os.family os.selinux os.python.first os.python.otherwise os.distUpgradeOnBoot os.disableAutoUpdate \
             os.disableLocksmithD os.disableUpdateEngine cluster.apiServer cluster.ca cluster.dnsIPs cluster.dnsDomain \
-            pool.name pool.namespace network.ipFamily network.ipv4 network.ipv6 network.dualStack network.static proxy.http proxy.noProxy \
+            pool.name pool.namespace network.ipFamily network.ipv4 network.ipv6 network.dualStack network.static proxy.http proxy.noProxy proxy.credentials \
             hostCABundle pauseImage initialTaints initialTaints[].key initialTaints[].value initialTaints[].effect \
             overwriteCloudConfig containerd.registries containerd.registries[].host containerd.registries[].server \
             containerd.registries[].directory containerd.registries[].credentials containerd.registries[].mirrors \
@@ -34,7 +34,8 @@ const ADDED: &[Added] = &[
             downloads.containerd.sha256.arm64 downloads.runc.version downloads.runc.baseURL downloads.runc.sha256.amd64 \
             downloads.runc.sha256.arm64 downloads.cni.version downloads.cni.baseURL downloads.cni.sha256.amd64 \
             downloads.cni.sha256.arm64 downloads.crictl.version downloads.crictl.baseURL downloads.crictl.sha256.amd64 \
-            downloads.crictl.sha256.arm64 packages.enabled",
+            downloads.crictl.sha256.arm64 packages.enabled packages.install system.swap.on system.swap.behavior \
+            system.swap.mebibytes",
     },
     Added {
         version: "0.1.0",
@@ -48,7 +49,7 @@ const ADDED: &[Added] = &[
         group: "late",
         names: "\
             api/token kubelet/token provisioning/secret-name provisioning/key provisioning/sha256 rhel/username rhel/password \
-            rhel/organization rhel/activation-key registry/HOST/username registry/HOST/password",
+            rhel/organization rhel/activation-key proxy/url registry/HOST/username registry/HOST/password",
     },
     Added {
         version: "0.1.0",

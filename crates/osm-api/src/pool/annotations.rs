@@ -1,12 +1,16 @@
 //! Annotations of a pool: where they are read, and where users put them by mistake.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::PoolError;
+use super::{KUBELET_ANNOTATIONS, PoolError};
 use crate::machine_deployment::MachineDeployment;
-use crate::names::{self, KUBELET_CONFIG};
+use crate::names::{self, KUBELET_CONFIG, KUBELET_FEATURE_GATES, KUBELET_FLAGS};
+
+/// Where annotations are read. The pages for users contain this sentence.
+pub const WHERE_READ: &str = "Kubelet settings are read from the annotations of the MachineDeployment and of its `spec.template`; both must agree.
+All other annotations are read from the MachineDeployment only.";
 
 /// An annotation of a MachineDeployment that selects something.
 pub struct PoolAnnotation {
@@ -72,15 +76,8 @@ pub(super) fn misplaced(md: &MachineDeployment) -> Vec<String> {
     let template = entries(&md.spec.template, "/metadata/annotations");
     let kubelet = |key: &str| key.contains(KUBELET_CONFIG);
     let of_pools = |key: &str| OF_POOLS.iter().any(|known| known.key == key) || kubelet(key);
-    let mut warnings = Vec::new();
-    for key in own.keys().chain(template.keys()) {
-        if kubelet(key) && !key.starts_with(names::KUBELET_CONFIG_PREFIX) {
-            warnings.push(format!(
-                "annotation {key} has no effect; its prefix must be {}",
-                names::KUBELET_CONFIG_PREFIX
-            ));
-        }
-    }
+    let both: BTreeSet<&String> = own.keys().chain(template.keys()).collect();
+    let mut warnings: Vec<String> = both.into_iter().filter_map(|key| without_effect(key)).collect();
     let elsewhere = [
         ("annotation", "spec.template", template),
         (
@@ -113,6 +110,26 @@ pub(super) fn misplaced(md: &MachineDeployment) -> Vec<String> {
         }
     }
     warnings
+}
+
+/// Why an annotation in the name of machine-controller's kubelet settings has no effect, although it is where these are read.
+fn without_effect(key: &str) -> Option<String> {
+    let advice = if key.contains(KUBELET_FEATURE_GATES) {
+        "set kubelet.featureGates in the settings of the pool".to_owned()
+    } else if key.contains(KUBELET_FLAGS) {
+        "set kubelet.configuration in the settings of the pool".to_owned()
+    } else if !key.contains(KUBELET_CONFIG) {
+        return None;
+    } else {
+        match key.strip_prefix(names::KUBELET_CONFIG_PREFIX) {
+            None => format!("its prefix must be {}", names::KUBELET_CONFIG_PREFIX),
+            Some(name) if KUBELET_ANNOTATIONS.iter().any(|known| known.name == name) => return None,
+            Some(_) => {
+                "no annotation carries this kubelet setting; set kubelet.configuration in the settings of the pool".to_owned()
+            }
+        }
+    };
+    Some(format!("annotation {key} has no effect; {advice}"))
 }
 
 fn entries(template: &Value, pointer: &str) -> Annotations {
@@ -171,17 +188,42 @@ mod tests {
     }
 
     #[test]
+    fn the_pages_describe_where_annotations_are_read() {
+        for page in ["templates.md", "migration.md"] {
+            let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("../../docs")
+                .join(page);
+            let text = std::fs::read_to_string(path).unwrap();
+            let lines: Vec<&str> = text
+                .lines()
+                .map(|line| line.trim_start_matches([' ', '-']))
+                .collect();
+            assert!(lines.join("\n").contains(WHERE_READ), "{page}");
+        }
+    }
+
+    #[test]
     fn what_has_no_effect_is_reported() {
         let near = "kubelet-config.machine-controller.kubermatic.io/MaxPods";
+        let (gate, flag) = (
+            "v1.kubelet-featuregates.machine-controller.kubermatic.io/ImageVolume",
+            "v1.kubelet-flags.machine-controller.kubermatic.io/ExternalCloudProvider",
+        );
         let md = machine_deployment(
-            json!({"annotations": {near: "50"}, "labels": {names::PROFILE: "x"}}),
-            json!({"annotations": {names::SETTINGS: "{}", key("MaxPods"): "1"}}),
+            json!({"annotations": {near: "50", gate: "true", key("PodsPerCore"): "5"}, "labels": {names::PROFILE: "x"}}),
+            json!({"annotations": {names::SETTINGS: "{}", key("MaxPods"): "1", key("PodsPerCore"): "6", flag: "true"}}),
             json!({"annotations": {key("MaxPods"): "1", "mine": "x"}, "labels": {"mine": "x"}}),
         );
         let warnings = misplaced(&md);
-        assert_eq!(warnings.len(), 4, "{warnings:#?}");
+        assert_eq!(warnings.len(), 7, "{warnings:#?}");
         for (warning, part) in warnings.iter().zip([
             near.to_owned(),
+            format!(
+                "annotation {} has no effect; no annotation carries",
+                key("PodsPerCore")
+            ),
+            format!("annotation {gate} has no effect; set kubelet.featureGates in"),
+            format!("annotation {flag} has no effect; set kubelet.configuration in"),
             format!("annotation {} of spec.template ", names::SETTINGS),
             format!("annotation {} of spec.template.spec ", key("MaxPods")),
             format!("label {} of the MachineDeployment ", names::PROFILE),

@@ -204,16 +204,15 @@ impl KubeletSettings {
     pub(super) fn read(annotations: &BTreeMap<String, String>) -> Result<Self, PoolError> {
         let mut settings = Self::default();
         for (key, value) in annotations {
-            if let Some(name) = key.strip_prefix(names::KUBELET_CONFIG_PREFIX) {
-                let bad = |problem| PoolError::InvalidAnnotation {
-                    key: key.clone(),
-                    problem,
-                };
-                let known = KUBELET_ANNOTATIONS.iter().find(|known| known.name == name);
-                let known = known.ok_or_else(|| {
-                    bad("is not a kubelet setting that an annotation can carry; remove it".to_owned())
-                })?;
-                known.set(&mut settings, value).map_err(bad)?;
+            let name = key.strip_prefix(names::KUBELET_CONFIG_PREFIX);
+            // The Go implementation ignores other names, too: a pool that works with it must go on working. There is a warning.
+            if let Some(known) = KUBELET_ANNOTATIONS.iter().find(|known| Some(known.name) == name) {
+                known
+                    .set(&mut settings, value)
+                    .map_err(|problem| PoolError::InvalidAnnotation {
+                        key: key.clone(),
+                        problem,
+                    })?;
             }
         }
         settings.check_together()?;

@@ -60,6 +60,22 @@ pub struct SecretReference {
     pub name: String,
 }
 
+impl SecretReference {
+    pub(super) fn validate(&self, path: &str, problems: &mut Problems) {
+        let Self { namespace, name } = self;
+        problems.check(
+            format!("{path}.namespace"),
+            is_dns_subdomain(namespace),
+            "must be the name of a namespace",
+        );
+        problems.check(
+            format!("{path}.name"),
+            is_dns_subdomain(name),
+            "must be the name of a Secret",
+        );
+    }
+}
+
 fn cloud_init_settings() -> String {
     CLOUD_INIT_SETTINGS.to_owned()
 }
@@ -83,7 +99,7 @@ impl Registry {
     fn validate(&self, path: &str, problems: &mut Problems) {
         let ok = self.host == DEFAULT_HOST || is_host(&self.host);
         problems.check(format!("{path}.host"), ok, "must be host, host:port or _default");
-        if let Some(SecretReference { namespace, name }) = &self.credentials {
+        if let Some(secret) = &self.credentials {
             let path = format!("{path}.credentials");
             let ok = self.host != DEFAULT_HOST;
             problems.check(
@@ -91,16 +107,7 @@ impl Registry {
                 ok,
                 "are not possible for _default: list the registry itself",
             );
-            problems.check(
-                format!("{path}.namespace"),
-                is_dns_subdomain(namespace),
-                "must be the name of a namespace",
-            );
-            problems.check(
-                format!("{path}.name"),
-                is_dns_subdomain(name),
-                "must be the name of a Secret",
-            );
+            secret.validate(&path, problems);
         }
         for (j, mirror) in self.mirrors.iter().enumerate() {
             problems.check(

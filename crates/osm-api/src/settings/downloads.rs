@@ -20,7 +20,7 @@ pub struct Downloads {
     pub runc: RuncDownload,
     /// CNI plugins.
     pub cni: CniDownload,
-    /// crictl; without a version it is not installed.
+    /// crictl, for people; a node can do without.
     pub crictl: CrictlDownload,
 }
 
@@ -89,10 +89,32 @@ download!(
     /// Download of the CNI plugins.
     CniDownload, Some("1.9.1"), "https://github.com/containernetworking/plugins/releases/download"
 );
-download!(
-    /// Download of crictl.
-    CrictlDownload, None, "https://github.com/kubernetes-sigs/cri-tools/releases/download"
-);
+/// Download of crictl.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct CrictlDownload {
+    /// Whether it is installed.
+    pub enabled: bool,
+    /// Version, without `v`; absent: the first one for the minor version of the kubelet.
+    pub version: Option<String>,
+    /// Base URL.
+    #[serde(rename = "baseURL")]
+    #[schemars(regex(pattern = URL))]
+    pub base_url: String,
+    /// Checksums by version of crictl, such as `1.34.0`.
+    pub sha256: BTreeMap<String, Checksums>,
+}
+
+impl Default for CrictlDownload {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            version: None,
+            base_url: "https://github.com/kubernetes-sigs/cri-tools/releases/download".to_owned(),
+            sha256: BTreeMap::new(),
+        }
+    }
+}
 
 impl Downloads {
     pub(super) fn validate(&self, problems: &mut Problems) {
@@ -127,14 +149,15 @@ impl Downloads {
                 None => problems.check(path, !required, "must be given"),
             }
         }
-        for (version, sums) in &kubelet.sha256 {
-            validate_checksums(&format!("downloads.kubelet.sha256.{version}"), sums, problems);
+        for (name, by_version) in [("kubelet", &kubelet.sha256), ("crictl", &crictl.sha256)] {
+            for (version, sums) in by_version {
+                validate_checksums(&format!("downloads.{name}.sha256.{version}"), sums, problems);
+            }
         }
         for (name, sums) in [
             ("containerd", &containerd.sha256),
             ("runc", &runc.sha256),
             ("cni", &cni.sha256),
-            ("crictl", &crictl.sha256),
         ] {
             validate_checksums(&format!("downloads.{name}.sha256"), sums, problems);
         }

@@ -12,6 +12,9 @@ use super::validation::Problems;
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct KubeletDefaults {
+    /// Whether kubelets get the name of their node by `--hostname-override`; absent: they do. Without, it is the host name of the
+    /// machine.
+    pub hostname_override: Option<bool>,
     /// Feature gates.
     pub feature_gates: BTreeMap<String, bool>,
     /// A part of a `KubeletConfiguration` (`kubelet.config.k8s.io/v1beta1`), merged into the profile's. It is judged

@@ -12,6 +12,7 @@ mod kubelet;
 mod limits;
 mod packages;
 mod proxy;
+mod system;
 mod taint;
 mod validation;
 
@@ -33,6 +34,7 @@ pub use self::kubelet::KubeletDefaults;
 pub use self::limits::Limits;
 pub use self::packages::{Apt, Packages, Yum, YumRepository};
 pub use self::proxy::Proxy;
+pub use self::system::{REQUIRED_SYSCTLS, Swap, SwapBehavior, System};
 pub use self::taint::{Taint, TaintEffect};
 use self::validation::{IMAGE_RULE, PEM, Problems, certificates, is_image};
 use crate::strict;
@@ -62,6 +64,8 @@ pub struct Settings {
     pub downloads: Downloads,
     /// Packages of the operating system.
     pub packages: Packages,
+    /// The operating system itself.
+    pub system: System,
     /// Credentials of nodes; read by secret-syncer.
     pub credentials: Credentials,
     /// Default profiles; read by osp-controller.
@@ -134,6 +138,7 @@ impl Settings {
         self.kubelet.validate(&mut problems);
         self.containerd.validate(&mut problems);
         self.packages.validate(&mut problems);
+        self.system.validate(&self.kubelet, &mut problems);
         self.downloads.validate(&mut problems);
         self.credentials.validate(&mut problems);
         self.limits.validate(&mut problems);

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::validation::{HTTP, HTTPS, Problems, URL, URL_RULE, is_url};
+use crate::system_names::{IN_PACKAGES, check_name};
 
 /// Packages of the operating system: tools that a node is better off with, none that it needs to become Ready.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
@@ -11,6 +12,8 @@ use super::validation::{HTTP, HTTPS, Problems, URL, URL_RULE, is_url};
 pub struct Packages {
     /// Whether nodes install or upgrade any.
     pub enabled: bool,
+    /// Packages to install besides those of the profile.
+    pub install: Vec<String>,
     /// Sources of systems with apt.
     pub apt: Apt,
     /// Sources of systems with yum or dnf.
@@ -21,6 +24,7 @@ impl Default for Packages {
     fn default() -> Self {
         Self {
             enabled: true,
+            install: Vec::new(),
             apt: Apt::default(),
             yum: Yum::default(),
         }
@@ -62,6 +66,11 @@ pub struct YumRepository {
 
 impl Packages {
     pub(super) fn validate(&self, problems: &mut Problems) {
+        for (i, name) in self.install.iter().enumerate() {
+            let checked = check_name(name, IN_PACKAGES);
+            let path = format!("packages.install[{i}]");
+            problems.check(path, checked.is_ok(), &checked.err().unwrap_or_default());
+        }
         for (name, url) in [
             ("mirror", &self.apt.mirror),
             ("securityMirror", &self.apt.security_mirror),

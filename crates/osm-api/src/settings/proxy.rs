@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::containerd::SecretReference;
 use super::validation::{HTTP, Problems, URL, is_url};
 
-/// A proxy. URLs with a user name or password are refused: they would stand in a custom resource.
+/// A proxy. URLs with a user name or password are refused: they would be in a custom resource.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Proxy {
@@ -14,6 +15,8 @@ pub struct Proxy {
     pub http: Option<String>,
     /// Hosts, domains and networks that are reached directly, comma-separated.
     pub no_proxy: Option<String>,
+    /// Secret with the keys `username` and `password`, for a proxy that demands them.
+    pub credentials: Option<SecretReference>,
 }
 
 impl Proxy {
@@ -22,8 +25,17 @@ impl Proxy {
             problems.check(
                 "proxy.http",
                 is_url(url, HTTP),
-                "must be http://host:port, without user name and password",
+                "must be http://host:port, without user name and password; put those into the Secret of proxy.credentials",
             );
+        }
+        if let Some(secret) = &self.credentials {
+            let ok = self.http.is_some();
+            problems.check(
+                "proxy.credentials",
+                ok,
+                "need proxy.http; set it, or remove the credentials",
+            );
+            secret.validate("proxy.credentials", problems);
         }
         if let Some(list) = &self.no_proxy {
             let clean = list

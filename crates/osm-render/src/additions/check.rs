@@ -1,14 +1,12 @@
 //! Checks the fields of a stage that stand for files, modules and units.
 
 use osm_api::profile::{Commands, ProfileConfig};
+use osm_api::system_names;
 use serde_json::Value;
 
 use crate::Stage;
 use crate::error::ProfileError;
 use crate::user_data::{self, Reader};
-
-/// Most characters of a name, and of the value of a kernel parameter.
-const MAX_CHARS: usize = 256;
 
 /// # Errors
 /// The first mistake, with its path inside the spec.
@@ -37,24 +35,23 @@ pub(crate) fn check(stage: Stage, config: &ProfileConfig, reader: Reader) -> Res
         return Err(invalid(format!("{name}.packages"), problem));
     }
     for (i, package) in config.packages.iter().enumerate() {
-        check_name(&format!("{name}.packages[{i}]"), package, "+._:=~-")?;
+        check_name(
+            &format!("{name}.packages[{i}]"),
+            package,
+            system_names::IN_PACKAGES,
+        )?;
     }
     for (i, module) in config.kernel_modules.iter().enumerate() {
-        check_name(&format!("{name}.kernelModules[{i}]"), module, "_-")?;
+        check_name(
+            &format!("{name}.kernelModules[{i}]"),
+            module,
+            system_names::IN_KERNEL_MODULES,
+        )?;
     }
     for (key, value) in &config.sysctls {
         let place = format!("{name}.sysctls.{key}");
-        check_name(&place, key, "._/-")?;
-        let value = value.to_string();
-        let is_line = !value.trim().is_empty() && !value.chars().any(char::is_control);
-        if !is_line || value.contains("{{") || value.chars().count() > MAX_CHARS {
-            return Err(invalid(
-                place,
-                format!(
-                    "must be a number or a text on one line, without {{{{ and with at most {MAX_CHARS} characters"
-                ),
-            ));
-        }
+        check_name(&place, key, system_names::IN_SYSCTLS)?;
+        system_names::check_sysctl_value(&value.to_string()).map_err(|problem| invalid(place, problem))?;
     }
     Ok(())
 }
@@ -86,17 +83,9 @@ fn check_commands(stage: &str, commands: &Commands, reader: Reader) -> Result<()
     Ok(())
 }
 
-/// A name of letters, digits and these other characters, which does not look like an option.
+/// As [`system_names::check_name`].
 fn check_name(place: &str, name: &str, others: &str) -> Result<(), ProfileError> {
-    let good = |c: char| c.is_ascii_alphanumeric() || others.contains(c);
-    let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
-    if starts_well && name.chars().all(good) && name.len() <= MAX_CHARS {
-        return Ok(());
-    }
-    Err(invalid(
-        place,
-        format!("must be a name of letters, digits and {others}, with at most {MAX_CHARS} characters"),
-    ))
+    system_names::check_name(name, others).map_err(|problem| invalid(place, problem))
 }
 
 fn invalid(path: impl Into<String>, problem: impl Into<String>) -> ProfileError {

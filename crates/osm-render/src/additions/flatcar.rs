@@ -1,20 +1,50 @@
 //! Commands on Flatcar, whose readers run none: scripts, and units that run them.
 
-use osm_api::profile::{Commands, ProfileConfig, ProfileUnit};
+use osm_api::config::StageConfig;
+use osm_api::profile::{Commands, ProfileConfig, ProfileUnit, Unit};
 use serde_json::Value;
 
 use super::{file, lines};
 use crate::late_bound::in_single_quotes;
 
+/// Name of the unit that applies the kernel parameters and modules of the profile.
+const PROFILE_KERNEL: &str = "osm-profile-kernel.service";
+
 /// Adds a unit that applies kernel parameters and modules before the other units start.
 pub(super) fn apply_now(config: &mut ProfileConfig, command: &str) {
-    let text = format!(
-        "[Unit]\nDescription=Apply the kernel parameters and modules of the profile\n{}\n\
+    let order = order("Before", config);
+    let text = kernel_unit("profile", &order, command);
+    config.units.insert(0, unit(PROFILE_KERNEL, text));
+}
+
+/// Adds a unit that applies kernel parameters and modules of the settings before the other units start, but after the profile's.
+pub(super) fn apply_settings_now(stage: &mut StageConfig, command: &str) {
+    let firsts = [PROFILE_KERNEL, "osm-commands-before.service"];
+    let enabled = stage.units.iter().filter(|unit| unit.enable == Some(true));
+    let (before, after): (Vec<&str>, Vec<&str>) = enabled
+        .map(|unit| unit.name.as_str())
+        .partition(|name| !firsts.contains(name));
+    let order = [line_of("Before", &before), line_of("After", &after)].concat();
+    let unit = Unit {
+        name: "osm-settings-kernel.service".to_owned(),
+        enable: Some(true),
+        content: Some(kernel_unit("settings", &order, command)),
+        ..Unit::default()
+    };
+    let at = stage
+        .units
+        .iter()
+        .take_while(|unit| firsts.contains(&unit.name.as_str()))
+        .count();
+    stage.units.insert(at, unit);
+}
+
+fn kernel_unit(origin: &str, order: &str, command: &str) -> String {
+    format!(
+        "[Unit]\nDescription=Apply the kernel parameters and modules of the {origin}\n{order}\n\
          [Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sh -c '{command}'\n\n\
-         [Install]\nWantedBy=multi-user.target\n",
-        order("Before", config)
-    );
-    config.units.insert(0, unit("osm-profile-kernel.service", text));
+         [Install]\nWantedBy=multi-user.target\n"
+    )
 }
 
 /// Adds units that run the commands once: before the other units start, and after they have started.
@@ -51,9 +81,13 @@ fn of_script(config: &mut ProfileConfig, name: &str, when: &str, commands: &[Val
 fn order(direction: &str, config: &ProfileConfig) -> String {
     let enabled = config.units.iter().filter(|unit| unit.enable == Some(true));
     let names: Vec<&str> = enabled.map(|unit| unit.name.as_str()).collect();
-    match names.is_empty() {
+    line_of(direction, &names)
+}
+
+fn line_of(direction: &str, units: &[&str]) -> String {
+    match units.is_empty() {
         true => String::new(),
-        false => format!("{direction}={}\n", names.join(" ")),
+        false => format!("{direction}={}\n", units.join(" ")),
     }
 }
 

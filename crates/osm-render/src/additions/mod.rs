@@ -11,17 +11,17 @@
 mod check;
 mod flatcar;
 
+use std::collections::BTreeMap;
+
 use osm_api::OperatingSystemProfileSpec;
-use osm_api::profile::{Commands, FileContent, InlineContent, ProfileConfig, ProfileFile};
+use osm_api::config::StageConfig;
+use osm_api::profile::{Commands, File, FileContent, InlineContent, ProfileConfig, ProfileFile, SysctlValue};
+use osm_api::settings::System;
 use serde_json::{Map, Value, json};
 
 use crate::user_data::Reader;
 
 pub(crate) use check::check;
-
-/// Names of both files sort after those of images and of the default profiles. `osm-setup` of the library reads the first one.
-const SYSCTL_FILE: &str = "/etc/sysctl.d/99-zz-osm-profile.conf";
-const MODULES_FILE: &str = "/etc/modules-load.d/osm-profile.conf";
 
 /// `spec` without these fields, and with what they stand for.
 pub(crate) fn lower(mut spec: OperatingSystemProfileSpec) -> OperatingSystemProfileSpec {
@@ -54,19 +54,69 @@ pub(crate) fn lower(mut spec: OperatingSystemProfileSpec) -> OperatingSystemProf
 fn take_kernel(config: &mut ProfileConfig) -> Option<String> {
     let modules = std::mem::take(&mut config.kernel_modules);
     let sysctls = std::mem::take(&mut config.sysctls);
-    let mut commands = Vec::new();
-    if !modules.is_empty() {
-        config.files.push(file(MODULES_FILE, 644, lines(modules.iter())));
-        commands.push(modprobe(&modules));
+    let Kernel { files, command } = Kernel::of("profile", &modules, &sysctls);
+    config
+        .files
+        .extend(files.into_iter().map(|(path, text)| file(&path, 644, text)));
+    command
+}
+
+/// Kernel parameters and modules of the settings, for a stage that is rendered already. Those of the profile are applied before.
+pub(crate) fn add_settings(reader: Reader, stage: &mut StageConfig, system: &System) {
+    let Kernel { files, command } = Kernel::of("settings", &system.kernel_modules, &system.sysctls);
+    for (path, data) in files {
+        stage.files.retain(|file| file.path != path);
+        let inline = Some(InlineContent { encoding: None, data });
+        stage.files.push(File {
+            path,
+            permissions: 644,
+            content: FileContent { inline },
+        });
     }
-    if !sysctls.is_empty() {
-        let settings = sysctls.iter().map(|(key, value)| format!("{key} = {value}"));
-        config.files.push(file(SYSCTL_FILE, 644, lines(settings)));
-        // A parameter that this kernel does not have is no reason to fail.
-        commands.push(format!("sysctl -q -e -p {SYSCTL_FILE}"));
+    let Some(command) = command else { return };
+    match reader {
+        Reader::CloudInit => {
+            if let Value::Object(modules) = stage.modules.get_or_insert_with(|| json!({})) {
+                set(modules, "bootcmd", |own| {
+                    [own, vec![Value::String(command)]].concat()
+                });
+            }
+        }
+        Reader::CoreosCloudinit => flatcar::apply_settings_now(stage, &command),
+        Reader::Ignition => {}
     }
-    // What fails is in the journal. A node without it is better than none.
-    (!commands.is_empty()).then(|| format!("{}; :", commands.join("; ")))
+}
+
+/// Kernel parameters and modules of one origin.
+struct Kernel {
+    /// Paths and texts. The names sort after those of images and of the default profiles, and those of the settings after those of
+    /// the profile. `osm-setup` of the library reads those with parameters.
+    files: Vec<(String, String)>,
+    /// Applies them to the running kernel.
+    command: Option<String>,
+}
+
+impl Kernel {
+    fn of(origin: &str, modules: &[String], sysctls: &BTreeMap<String, SysctlValue>) -> Self {
+        let (mut files, mut commands) = (Vec::new(), Vec::new());
+        if !modules.is_empty() {
+            files.push((
+                format!("/etc/modules-load.d/osm-{origin}.conf"),
+                lines(modules.iter()),
+            ));
+            commands.push(modprobe(modules));
+        }
+        if !sysctls.is_empty() {
+            let path = format!("/etc/sysctl.d/99-zz-osm-{origin}.conf");
+            // A parameter that this kernel does not have is no reason to fail.
+            commands.push(format!("sysctl -q -e -p {path}"));
+            let settings = sysctls.iter().map(|(key, value)| format!("{key} = {value}"));
+            files.push((path, lines(settings)));
+        }
+        // What fails is in the journal. A node without it is better than none.
+        let command = (!commands.is_empty()).then(|| format!("{}; :", commands.join("; ")));
+        Self { files, command }
+    }
 }
 
 fn modprobe(modules: &[String]) -> String {
@@ -92,7 +142,11 @@ fn around(
 }
 
 /// Changes a list of commands.
-fn set(modules: &mut Map<String, Value>, module: &str, change: impl FnOnce(Vec<Value>) -> Vec<Value>) {
+pub(crate) fn set(
+    modules: &mut Map<String, Value>,
+    module: &str,
+    change: impl FnOnce(Vec<Value>) -> Vec<Value>,
+) {
     let own = match modules.remove(module) {
         Some(Value::Array(own)) => own,
         _ => Vec::new(),

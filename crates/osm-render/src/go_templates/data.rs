@@ -20,7 +20,9 @@ use serde_json::json;
 use super::containerd;
 use super::spelling::Spelling;
 use crate::late_bound::Encoding;
-use crate::model::{self, API_TOKEN, KUBECONFIG_SECRET_NAME, KUBELET_TOKEN, PROVISIONING_SECRET_NAME};
+use crate::model::{
+    self, API_TOKEN, KUBECONFIG_SECRET_NAME, KUBELET_TOKEN, PROVISIONING_SECRET_NAME, PROXY_URL,
+};
 use crate::subscription;
 use osm_api::ClusterEndpoint;
 
@@ -122,7 +124,10 @@ fn of_cluster(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint, spell
         ("NetworkConfig", network(&pool.network)),
         ("ExternalCloudProvider", Value::Bool(external)),
         ("InitialTaints", text(&taints(&settings.initial_taints))),
-        ("HTTPProxy", text_or_nil(settings.proxy.http.as_deref())),
+        (
+            "HTTPProxy",
+            text_or_nil(http_proxy(settings, spelling).as_deref()),
+        ),
         (
             "NoProxy",
             text_or_nil(model::no_proxy(settings, cluster).as_deref()),
@@ -141,6 +146,14 @@ fn of_cluster(pool: &Pool, settings: &Settings, cluster: &ClusterEndpoint, spell
         ("SecretName", late(PROVISIONING_SECRET_NAME)),
         ("BootstrapKubeconfigSecretName", late(KUBECONFIG_SECRET_NAME)),
     ])
+}
+
+/// The URL of the proxy. What is late-bound of it has no character that ends a text in quotes, because it is percent-encoded.
+fn http_proxy(settings: &Settings, spelling: Spelling) -> Option<String> {
+    match settings.proxy.credentials {
+        Some(_) => Some(spelling.of(PROXY_URL, Encoding::Text)),
+        None => settings.proxy.http.clone(),
+    }
 }
 
 /// What the annotations of a pool set. A pointer is nil where there is no annotation.

@@ -195,10 +195,6 @@ fn mistakes_are_found_and_located() {
         "\n{{download-url \"kubectl\" arch=\"$arch\"}}",
         "(2, 1)) download-url: there is no such download",
     );
-    refused(
-        "{{checksum-url \"crictl\" arch=\"$arch\"}}",
-        "checksum-url: the settings have no downloads.crictl.version",
-    );
     refused("{{download-url \"runc\" arch=typo}}", "write arch=");
     refused("{{download-url arch=\"$arch\"}}", "download-url: an argument");
     refused("{{download-url 1 arch=\"$arch\"}}", "no such download");

@@ -30,10 +30,16 @@ hostCaBundle: |
   -----END CERTIFICATE-----
 pauseImage: registry.example/pause:3.10
 initialTaints: [{key: a, effect: NoSchedule}, {key: b, value: x, effect: NoExecute}]
-kubelet: {featureGates: {KubeletTracing: true}, configuration: {podPidsLimit: 4096, shutdownGracePeriod: 30s}}
+kubelet: {hostnameOverride: true, featureGates: {KubeletTracing: true}, configuration: {podPidsLimit: 4096, shutdownGracePeriod: 30s}}
 packages:
+  install: [chrony, "libfoo2=1.0~rc1+x"]
   apt: {mirror: "https://mirror.example/ubuntu", securityMirror: "https://mirror.example/security"}
   yum: {repositories: [{name: base, baseURL: "https://mirror.example/$releasever/$basearch", gpgKey: "file:///etc/pki/rpm-gpg/KEY"}]}
+system:
+  swap: {behavior: LimitedSwap, size: 2Gi}
+  sysctls: {vm.max_map_count: 262144, net.ipv4.tcp_rmem: "4096 87380 6291456"}
+  kernelModules: [nf_conntrack, ip_vs]
+  ntpServers: [time.example, 192.0.2.123]
 containerd:
   deviceOwnershipFromSecurityContext: true
   registries:
@@ -43,7 +49,7 @@ containerd:
   - {host: _default, mirrors: [{url: "http://mirror.example:5000"}]}
   - {host: "registry.example:5000", credentials: {name: pull}}
 downloads:
-  crictl: {version: 1.34.0}
+  crictl: {version: 1.34.0, sha256: {}}
   runc: {sha256: {amd64: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}}
 "#;
 

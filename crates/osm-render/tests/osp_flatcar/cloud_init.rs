@@ -204,13 +204,26 @@ fn coreos_cloudinit_makes_of_the_documents_what_the_profile_says() {
             .iter()
             .filter_map(|call| call.strip_prefix("systemd "))
             .collect();
-        let (enable, start) = (format!("enable {unit}"), format!("start {unit}"));
-        let mut expected = vec![enable.as_str(), "daemon-reload", start.as_str()];
+        let mut expected = Vec::new();
         if unit == "osm-bootstrap.service" {
-            expected.insert(2, "restart systemd-networkd.service");
+            expected.extend([
+                "enable osm-time-servers.service",
+                "enable osm-bootstrap.service",
+                "daemon-reload",
+                "restart systemd-networkd.service",
+                "start osm-time-servers.service",
+                "start osm-bootstrap.service",
+            ]);
             assert_eq!(calls[0], "hostnamectl set-hostname pool-5d8f");
             assert!(calls[2].starts_with("ssh-ed25519 "), "{calls:?}");
         } else {
+            expected.extend([
+                "enable osm-settings-kernel.service",
+                "enable osm-setup.service",
+                "daemon-reload",
+                "start osm-settings-kernel.service",
+                "start osm-setup.service",
+            ]);
             assert_eq!(
                 of_systemd.len(),
                 calls.len(),
@@ -276,7 +289,15 @@ fn setup_makes_a_node_behind_a_proxy() {
             calls.contains("systemctl try-restart systemd-journald.service\n"),
             "{calls}"
         );
-        for foreign in ["mask", "swapoff", "osm-extras", "ufw", "setenforce", "apt-get"] {
+        assert!(calls.contains("systemctl mask --now docker.socket docker.service\n"));
+        for foreign in [
+            "mask --now update-engine",
+            "swapoff",
+            "osm-extras",
+            "ufw",
+            "setenforce",
+            "apt-get",
+        ] {
             assert!(!calls.contains(foreign), "{calls}");
         }
         assert!(machine.path("/var/lib/osm/set-up").exists());

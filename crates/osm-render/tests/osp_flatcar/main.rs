@@ -434,6 +434,10 @@ fn ignition_makes_of_the_documents_what_the_profile_says() {
             }
         }
     }
+    let rule = fs::read_to_string(at("/etc/polkit-1/rules.d/60-osm-reboot.rules")).unwrap();
+    assert!(rule.contains("\"org.freedesktop.login1.reboot\"") && rule.contains("\"core\""));
+    let servers = fs::read_to_string(at("/etc/systemd/timesyncd.conf.d/10-osm.conf")).unwrap();
+    assert_eq!(servers, "[Time]\nNTP=time.example 192.0.2.123\n");
     assert!(
         fs::read_to_string(at("/etc/systemd/network/05-osm-static.network"))
             .unwrap()
@@ -560,6 +564,7 @@ fn setup_makes_a_node() {
         let calls = machine.read("/calls");
         let mut rest = calls.as_str();
         for call in [
+            "systemctl mask --now docker.socket docker.service\n",
             "systemctl mask --now update-engine.service\nsystemctl mask --now locksmithd.service\n",
             "update-ca-certificates",
             "systemctl enable containerd.service kubelet.service osm-health.timer\n",

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Where scripts write, or would.
-const FOLDERS: [&str; 8] = [
+const FOLDERS: [&str; 10] = [
     "/etc/",
     "/opt/",
     "/var/lib/osm",
@@ -28,14 +28,21 @@ const FOLDERS: [&str; 8] = [
     "/proc/sys",
     "/usr/local/share",
     "/run/systemd",
+    "/run/reboot-required",
+    "/proc/swaps",
 ];
 
 /// Programs whose calls are noted instead, one a line, in the file `calls`.
-const NOTED: [&str; 13] = [
+const NOTED: [&str; 18] = [
     "systemctl",
     "modprobe",
     "sysctl",
+    "dd",
+    "dpkg",
+    "fallocate",
+    "mkswap",
     "swapoff",
+    "swapon",
     "ufw",
     "update-ca-certificates",
     "update-ca-trust",
@@ -103,9 +110,10 @@ impl Machine {
             root: tempfile::tempdir().unwrap(),
             kind,
         };
-        for folder in ["bin", "dev", "etc", "run", "var/lib"] {
+        for folder in ["bin", "dev", "etc", "proc", "run", "var/lib"] {
             fs::create_dir_all(machine.root.path().join(folder)).unwrap();
         }
+        fs::write(machine.root.path().join("proc/swaps"), "Filename\n").unwrap();
         for name in NOTED {
             machine.program(
                 name,

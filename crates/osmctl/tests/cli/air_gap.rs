@@ -177,7 +177,7 @@ async fn the_page_makes_a_mirror_that_nodes_can_use() {
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     let settings = Settings::parse(&read("settings.yaml")).unwrap();
     let (fetched, mirrored) = (read("urls.txt"), read("mirrored.txt"));
-    assert_eq!(fetched.lines().count(), 8);
+    assert_eq!(fetched.lines().count(), 10);
     assert_eq!(mirrored, fetched.replace("https://", &format!("{url}/")));
     assert_eq!(settings.downloads.kubelet.base_url, format!("{url}/dl.k8s.io"));
     assert_eq!(

@@ -41,5 +41,5 @@ fn every_recipe_passes_the_checks() {
             err(&output)
         );
     }
-    assert_eq!((profiles, settings), (7, 3));
+    assert_eq!((profiles, settings), (5, 6));
 }

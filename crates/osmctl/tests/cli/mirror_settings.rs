@@ -55,6 +55,10 @@ fn downloads_lead_to_the_mirror_and_are_pinned() {
             arch.to_owned(),
             sum(&format!("{base}/cni-plugins-linux-{path}-v1.9.1.tgz")),
         );
+        let base = "github.com/kubernetes-sigs/cri-tools/releases/download/v1.34.0";
+        let archive = format!("{base}/crictl-v1.34.0-linux-{path}.tar.gz");
+        let sums = downloads.crictl.sha256.entry("1.34.0".to_owned()).or_default();
+        sums.insert(arch.to_owned(), sum(&archive));
     }
     let downloads = &mut expected.downloads;
     for url in [
@@ -62,6 +66,7 @@ fn downloads_lead_to_the_mirror_and_are_pinned() {
         &mut downloads.containerd.base_url,
         &mut downloads.runc.base_url,
         &mut downloads.cni.base_url,
+        &mut downloads.crictl.base_url,
     ] {
         *url = url.replace("https://", "http://mirror.example:8080/files/");
     }

@@ -32,6 +32,8 @@ fn standard_output_is_urls_each_once_and_in_order() {
         "https://github.com/opencontainers/runc/releases/download/v1.3.6/runc.sha256sum",
         "https://github.com/containernetworking/plugins/releases/download/v1.9.1/cni-plugins-linux-amd64-v1.9.1.tgz",
         "https://github.com/containernetworking/plugins/releases/download/v1.9.1/cni-plugins-linux-amd64-v1.9.1.tgz.sha256",
+        "https://github.com/kubernetes-sigs/cri-tools/releases/download/v1.34.0/crictl-v1.34.0-linux-amd64.tar.gz",
+        "https://github.com/kubernetes-sigs/cri-tools/releases/download/v1.34.0/crictl-v1.34.0-linux-amd64.tar.gz.sha256",
     ];
     assert_eq!(lines(&amd64, ""), expected);
     let all = lines(&NODE, "");
@@ -99,7 +101,8 @@ fn a_machine_deployment_settings_and_own_profiles_count() {
     );
     assert_eq!(listed[0], "https://dl.k8s.io/v1.33.9/bin/linux/amd64/kubelet");
     assert_eq!(listed[2], "https://dl.k8s.io/v1.34.2/bin/linux/amd64/kubelet");
-    assert_eq!(listed.len(), 10);
+    // Two kubelets and, of their minors, two versions of crictl.
+    assert_eq!(listed.len(), 14);
 }
 
 #[test]
@@ -222,6 +225,9 @@ fn what_deserves_a_look_is_said_once_and_apart() {
 #[test]
 fn mistakes_end_with_the_next_step() {
     let crictl = downloading("osp-ubuntu", r#"{{download-url \"crictl\" arch=\"$arch\"}}"#);
+    let folder = tempfile::tempdir().unwrap();
+    let off = folder.path().join("off.yaml");
+    std::fs::write(&off, "downloads: {crictl: {enabled: false}}").unwrap();
     let cases: [(&[&str], &str, &str); 7] = [
         (
             &["-f", "-"],
@@ -234,9 +240,9 @@ fn mistakes_end_with_the_next_step() {
             "profile osp-mine does not exist",
         ),
         (
-            &["-f", "-"],
+            &["-f", "-", "--settings", off.to_str().unwrap()],
             &format!("{MACHINE_DEPLOYMENT}{crictl}"),
-            "download-url: the settings have no downloads.crictl.version; set it there, or test it by {{#if",
+            "download-url: downloads.crictl.enabled of the settings is false; enable it there, or test {{#if",
         ),
         (
             &["--profile", "mine", "--kubelet-version", "1.34.4"],

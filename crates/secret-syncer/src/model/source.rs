@@ -86,6 +86,7 @@ pub fn value_of(
             registry(data, &source.key).map(|(_, password)| password),
             "user name and password for",
         ),
+        LateBoundKind::ProxyUrl => (proxy_url(data, &source.key), "user name and password for"),
         LateBoundKind::OperatingSystemSpecField => {
             (text(data, &source.key), "text in operatingSystemSpec's field")
         }
@@ -135,6 +136,12 @@ impl Allowed<'_> {
                 secret
                     .is_some_and(|secret| secret.namespace == source.namespace && secret.name == source.name)
             });
+        let is_proxy = settings.proxy.http.as_ref() == Some(&source.key)
+            && settings
+                .proxy
+                .credentials
+                .as_ref()
+                .is_some_and(|secret| secret.namespace == source.namespace && secret.name == source.name);
         let listed = settings
             .credentials
             .allowed_sources
@@ -149,7 +156,7 @@ impl Allowed<'_> {
                 };
                 names.contains(&source.name)
             });
-        if listed || (of_registry && named) {
+        if listed || (of_registry && named) || (kind == LateBoundKind::ProxyUrl && is_proxy) {
             Ok(())
         } else {
             Err(SourceProblem::NotAllowed)
@@ -254,6 +261,27 @@ fn registry(data: &SourceData, host: &str) -> Option<(String, String)> {
     Some((username.to_owned(), password.to_owned()))
 }
 
+/// A URL with the user name and password of a Secret. Programs decode what is percent-encoded in them.
+fn proxy_url(data: &SourceData, url: &str) -> Option<String> {
+    // No password ends in a line break, but the output of many programs does.
+    let part = |key| Some(percent_encoded(text(data, key)?.trim_end_matches(['\r', '\n'])));
+    let (scheme, rest) = url.split_once("://")?;
+    Some(format!(
+        "{scheme}://{}:{}@{rest}",
+        part("username")?,
+        part("password")?
+    ))
+}
+
+/// `text` in the only characters that RFC 3986 never reserves.
+fn percent_encoded(text: &str) -> String {
+    let encode = |byte: u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(encode).collect()
+}
+
 /// `https://index.docker.io/v1/` → `docker.io`; `registry.example/path` → `registry.example`.
 fn host_of(registry: &str) -> &str {
     let bare = registry.split_once("://").map_or(registry, |(_, rest)| rest);
@@ -299,6 +327,57 @@ mod tests {
         );
         assert_eq!(registry(&config, "other"), None);
         assert_eq!(registry(&docker(json!([])), "docker.io"), None);
+    }
+
+    #[test]
+    fn the_url_of_a_proxy_has_its_credentials_percent_encoded() {
+        let secret = |pairs: &[(&str, &str)]| {
+            let pairs = pairs
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()));
+            SourceData(pairs.collect())
+        };
+        let source = LateBoundSource {
+            namespace: "ns".into(),
+            name: "s".into(),
+            key: "http://proxy.example:3128".into(),
+        };
+        let of = |data: &SourceData| value_of(LateBoundKind::ProxyUrl, &source, data);
+        let data = secret(&[("username", "node@site"), ("password", "p:a/s$s\"ö%\n")]);
+        assert_eq!(
+            of(&data).unwrap(),
+            "http://node%40site:p%3Aa%2Fs%24s%22%C3%B6%25@proxy.example:3128"
+        );
+        for incomplete in [
+            secret(&[("username", "u")]),
+            secret(&[("password", "p")]),
+            secret(&[]),
+        ] {
+            let problem = of(&incomplete).unwrap_err().to_string();
+            assert_eq!(
+                problem,
+                "has no user name and password for http://proxy.example:3128; add it"
+            );
+        }
+        let allowed = |settings: &str, key: &str| {
+            let settings = Settings::parse(settings).unwrap();
+            let rules = Allowed {
+                settings: Some(&settings),
+                machine_deployment: None,
+            };
+            let source = LateBoundSource {
+                key: key.to_owned(),
+                ..source.clone()
+            };
+            rules.check(LateBoundKind::ProxyUrl, &source).is_ok()
+        };
+        let own = "proxy: {http: 'http://proxy.example:3128', credentials: {namespace: ns, name: s}}";
+        let other = "proxy: {http: 'http://proxy.example:3128', credentials: {namespace: ns, name: other}}";
+        let listed = "credentials: {allowedSources: [{namespace: ns, secrets: [s]}]}";
+        assert!(allowed(own, "http://proxy.example:3128") && allowed(listed, "http://elsewhere"));
+        // A pool that changes the address of the proxy doesn't get the password sent there.
+        assert!(!allowed(own, "http://elsewhere") && !allowed(other, "http://proxy.example:3128"));
+        assert!(!allowed("", "http://proxy.example:3128"));
     }
 
     #[test]

@@ -1,0 +1,40 @@
+//! Rules for packages, kernel modules and kernel parameters that profiles and settings share.
+
+/// Most characters of a name, and of the value of a kernel parameter.
+const MAX_CHARS: usize = 256;
+
+/// What the name of a package may contain besides letters and digits.
+pub const IN_PACKAGES: &str = "+._:=~-";
+/// What the name of a kernel module may contain besides letters and digits.
+pub const IN_KERNEL_MODULES: &str = "_-";
+/// What the name of a kernel parameter may contain besides letters and digits.
+pub const IN_SYSCTLS: &str = "._/-";
+
+/// A name of letters, digits and these other characters, which does not look like an option.
+///
+/// # Errors
+/// The rule, without the name.
+pub fn check_name(name: &str, others: &str) -> Result<(), String> {
+    let good = |c: char| c.is_ascii_alphanumeric() || others.contains(c);
+    let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    if starts_well && name.chars().all(good) && name.len() <= MAX_CHARS {
+        return Ok(());
+    }
+    Err(format!(
+        "must be a name of letters, digits and {others}, with at most {MAX_CHARS} characters"
+    ))
+}
+
+/// The value of a kernel parameter.
+///
+/// # Errors
+/// The rule, without the value.
+pub fn check_sysctl_value(value: &str) -> Result<(), String> {
+    let is_line = !value.trim().is_empty() && !value.chars().any(char::is_control);
+    if is_line && !value.contains("{{") && value.chars().count() <= MAX_CHARS {
+        return Ok(());
+    }
+    Err(format!(
+        "must be a number or a text on one line, without {{{{ and with at most {MAX_CHARS} characters"
+    ))
+}
