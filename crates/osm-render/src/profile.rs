@@ -7,7 +7,6 @@ use osm_api::config::{
     self, CloudProviderRef, LateBound, OperatingSystemConfigSpec, ProfileRef, StageConfig, UserDataBytes,
 };
 use osm_api::content::{RenderedFor, Unpacked};
-use osm_api::digest;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::pool::Pool;
 use osm_api::profile::{
