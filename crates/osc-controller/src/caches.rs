@@ -16,9 +16,6 @@ const POOL_BYTES: usize = 24 * 1024 * 1024;
 /// Bytes of accepted profiles that are kept, of all namespaces together.
 const PROFILE_BYTES: usize = 24 * 1024 * 1024;
 
-/// Bytes of settings documents in ConfigMaps that are kept, for each namespace of pools.
-pub const SETTINGS_BYTES: usize = 8 * 1024 * 1024;
-
 pub struct Caches {
     /// MachineDeployments of the whole cluster, grouped by the name of the config that they claim.
     pub pools: Arc<Cache<PoolView>>,

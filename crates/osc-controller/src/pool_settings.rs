@@ -14,9 +14,11 @@ use osm_runtime::settings::Current;
 use osm_runtime::watch::Watch;
 use osm_runtime::{RequestError, read};
 
-use crate::caches::SETTINGS_BYTES;
 use crate::state::State;
 use crate::view::PoolView;
+
+/// Bytes of settings documents in ConfigMaps that are kept, for each namespace of pools.
+const SETTINGS_BYTES: usize = 8 * 1024 * 1024;
 
 /// The settings of a pool.
 #[derive(Clone)]

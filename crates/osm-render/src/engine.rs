@@ -3,6 +3,8 @@
 //! Everything here is neutral: sources are names and texts, late-bound values and downloads are placed by one implementation for all
 //! languages, and every engine works within the same [`Budget`]. The languages are listed in [`crate::engines`].
 
+use std::collections::BTreeMap;
+
 use osm_api::pool::Pool;
 use osm_api::profile::File;
 use osm_api::settings::Settings;
@@ -11,9 +13,11 @@ use serde_json::Value;
 use crate::Stage;
 use crate::budget::Budget;
 use crate::downloads::Catalogue;
-use crate::library::Parts;
 use crate::rendered_text::{Placements, RenderedText};
 use osm_api::ClusterEndpoint;
+
+/// Texts of parts of the library by their names.
+pub(crate) type Parts = BTreeMap<&'static str, String>;
 
 /// A template language.
 pub(crate) trait Engine: Sync {

@@ -15,7 +15,7 @@ use osm_api::OperatingSystemProfileSpec;
 use osm_api::digest;
 use osm_api::profile::{ProfileConfig, ProvisioningUtility, TemplateEngine};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Parts};
 use crate::error::{ProfileError, TemplatePosition};
 use crate::{Stage, template_walk, yaml};
 
@@ -31,9 +31,6 @@ macro_rules! part {
         )
     };
 }
-
-/// Texts of parts by their names.
-pub(crate) type Parts = BTreeMap<&'static str, String>;
 
 /// The parts that are written in Handlebars.
 pub(crate) static HANDLEBARS: LazyLock<Parts> = LazyLock::new(|| {

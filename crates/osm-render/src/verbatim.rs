@@ -1,8 +1,7 @@
 //! The engine `None`: every text is taken as it is.
 
 use crate::budget::Budget;
-use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Sources};
-use crate::library::Parts;
+use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Parts, Sources};
 use crate::rendered_text::RenderedText;
 
 pub(crate) struct Verbatim;

@@ -173,6 +173,14 @@ impl ProblemGate {
     }
 }
 
+/// Whether a service can't work while this gate is closed. Settings are not among them: the last valid ones stay in force. Nor are watches,
+/// which an unavailable API server closes for every replica.
+pub fn is_vital(gate: &str) -> bool {
+    [RIGHTS, DEFINITIONS, CREDENTIALS]
+        .iter()
+        .any(|vital| gate.starts_with(vital))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{Failure, LONGEST_DELAY};
 use crate::metrics::{Metrics, Outcome};
 use crate::queue::{Failed, Priority, Queue};
-use crate::readiness::LEASE;
-use crate::replicas::{OnChange, Replicas, fitness};
+use crate::readiness::{LEASE, is_vital};
+use crate::replicas::{OnChange, Replicas};
 use crate::supervisor::Supervisor;
 use crate::{Cluster, watch};
 
@@ -118,7 +118,7 @@ pub async fn work<K, S, F, Fut, E>(
 /// Queues every key of this replica whenever a missing right or the like has been put right. Nothing else would tell of it, and failures
 /// that only a person can put right are retried rarely.
 async fn wake_when_well<K: Key>(cluster: Cluster, queue: Arc<Queue<K>>, shared: impl Shared<K>) {
-    let is_unwell = |closed: &[String]| closed.iter().any(|gate| fitness::is_vital(gate));
+    let is_unwell = |closed: &[String]| closed.iter().any(|gate| is_vital(gate));
     loop {
         cluster.gates.until(is_unwell).await;
         cluster.gates.until(|closed| !is_unwell(closed)).await;

@@ -20,8 +20,7 @@ use crate::cache::{self, Cache, Change, Room, Version};
 use crate::connection_role::ConnectionRole;
 use crate::list_watch::{self, Event, Item, ListWatch, Selection};
 use crate::object::Unreadable;
-use crate::readiness::{Gate, Gates};
-use crate::replicas::fitness;
+use crate::readiness::{Gate, Gates, is_vital};
 use crate::{Cluster, Connection, Metrics, error};
 
 /// The largest number of objects that one watch keeps.
@@ -349,7 +348,7 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
             return tokio::time::sleep(self.backoff.failed()).await;
         }
         let pause = tokio::time::sleep(self.long_backoff.failed());
-        let is_unwell = |closed: &[String]| closed.iter().any(|gate| fitness::is_vital(gate));
+        let is_unwell = |closed: &[String]| closed.iter().any(|gate| is_vital(gate));
         let gates = &self.gates;
         let put_right = async {
             gates.until(is_unwell).await;

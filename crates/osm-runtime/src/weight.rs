@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 /// A value in a tree takes more than its text: `0` in a list is two bytes of JSON, and one value of `serde_json`.
-const BYTES_OF_VALUE: usize = 64;
+const BYTES_OF_VALUE: usize = 72;
 
 /// About how many bytes a value takes: its JSON, and [`BYTES_OF_VALUE`] for each value in it.
 pub fn of_json(value: &impl Serialize) -> usize {

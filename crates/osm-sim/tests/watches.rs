@@ -218,36 +218,6 @@ async fn every_page_is_read_and_what_comes_later_is_watched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_of_more_objects_than_its_bound_waits_until_there_are_fewer() {
-    let server = Server::new(Timestamp::UNIX_EPOCH);
-    let maps: Vec<Value> = (0..4).map(|i| config_map(&format!("map-{i}"))).collect();
-    server.load(&maps).unwrap();
-    let cluster = cluster(&server);
-    Watch::namespaced(&cluster.worker, "kube-system", "maps")
-        .at_most(3)
-        .project(|map: ConfigMap| Some(map.name_any()))
-        .spawn(&cluster);
-    tokio::time::timeout(Duration::from_secs(60), async {
-        let readiness = &cluster.process.readiness;
-        while !readiness
-            .waiting()
-            .iter()
-            .any(|line| line.contains("more than 3 objects"))
-        {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await
-    .expect("the bound is named");
-    server
-        .with(|state| state.delete("configmaps", "kube-system", "map-3"))
-        .unwrap();
-    tokio::time::timeout(Duration::from_secs(600), cluster.gates.opened(GATE))
-        .await
-        .expect("three are few enough");
-}
-
-#[tokio::test(start_paused = true)]
 async fn two_lists_of_a_cluster_are_read_at_a_time() {
     let server = Server::new(Timestamp::UNIX_EPOCH);
     let takes = Duration::from_secs(3);

@@ -23,7 +23,7 @@ pub struct PoolAnnotation {
 }
 
 /// The annotations that only the MachineDeployment itself can carry. Those with kubelet settings are
-/// [`KUBELET_ANNOTATIONS`](super::KUBELET_ANNOTATIONS).
+/// [`super::KUBELET_ANNOTATIONS`].
 pub const OF_POOLS: [PoolAnnotation; 3] = [
     PoolAnnotation {
         key: names::PROFILE,

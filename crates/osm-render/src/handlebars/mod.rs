@@ -16,8 +16,8 @@ use self::include::Include;
 use self::print::Print;
 use self::session::Session;
 use crate::budget::Budget;
-use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Part, Source, Sources};
-use crate::library::{self, Parts};
+use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Part, Parts, Source, Sources};
+use crate::library;
 use crate::rendered_text::RenderedText;
 
 mod blocks;

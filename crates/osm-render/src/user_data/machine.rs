@@ -258,7 +258,11 @@ mod tests {
             .map(|unit| (unit.name.as_str(), unit.masked))
             .collect();
         assert_eq!(units, [("a.service", true), ("b.service", false)]);
-        assert_eq!(machine.files.len(), 1);
+        let drop_ins = machine
+            .files
+            .iter()
+            .filter(|file| file.path.ends_with(".service.d/d.conf"));
+        assert_eq!(drop_ins.count(), 1);
         assert_eq!(machine.other["timezone"], "UTC");
     }
 

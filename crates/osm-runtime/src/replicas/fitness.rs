@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::readiness::{CREDENTIALS, DEFINITIONS, LEASE, RIGHTS};
+use crate::readiness::{LEASE, is_vital};
 
 /// A replica steps back after its problem has lasted this long.
 const STEP_BACK_AFTER: Duration = Duration::from_secs(10);
@@ -57,17 +57,10 @@ impl Fitness {
     }
 }
 
-/// Whether a service can't work while this gate is closed. Settings are not among them: the last valid ones stay in force. Nor are watches,
-/// which an unavailable API server closes for every replica.
-pub fn is_vital(gate: &str) -> bool {
-    [RIGHTS, DEFINITIONS, CREDENTIALS]
-        .iter()
-        .any(|vital| gate.starts_with(vital))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::readiness::{DEFINITIONS, RIGHTS};
 
     #[test]
     fn fit_once_ready_and_unfit_only_if_unable_for_a_while() {

@@ -147,7 +147,7 @@ pub async fn apply(syncer: &Syncer, gathered: &Gathered, plan: Plan) -> Result<A
             applied.status = keep.published.map(Status::Published);
         }
         Step::Publish(publish) => {
-            if let Some(published) = publish::publish(syncer, gathered, &publish).await? {
+            if let Some(published) = Box::pin(publish::publish(syncer, gathered, &publish)).await? {
                 applied.status = Some(Status::Published(published));
                 tracing::info!(config = gathered.name, causes = ?publish.causes, "user data is published");
                 applied.published_for = publish.causes;
