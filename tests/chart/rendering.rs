@@ -656,7 +656,7 @@ async fn nothing_is_scraped_twice() -> Result<()> {
         (&[POD, SERVICE], Some("PodMonitor")),
         (
             &[POD, SERVICE, "--set=metrics.podMonitor.create=never"],
-            Some("ServiceMonitor"),
+            None,
         ),
         (
             &[POD, SERVICE, "--set=metrics.serviceMonitor.create=always"],

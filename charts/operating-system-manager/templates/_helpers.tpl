@@ -81,7 +81,7 @@ PodMonitor
 ServiceMonitor
 {{- else if and (eq $pod "auto") ($kinds.Has "monitoring.coreos.com/v1/PodMonitor") -}}
 PodMonitor
-{{- else if and (eq $service "auto") ($kinds.Has "monitoring.coreos.com/v1/ServiceMonitor") -}}
+{{- else if and (eq $service "auto") (ne $pod "never") ($kinds.Has "monitoring.coreos.com/v1/ServiceMonitor") -}}
 ServiceMonitor
 {{- end -}}
 {{- end -}}

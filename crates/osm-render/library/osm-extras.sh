@@ -61,6 +61,10 @@ until
   missing=
   {{#if packages.enabled}}
   add_packages "$@"
+  {{#if cloud.guestAgent}}
+  # Whatever else is missing.
+  systemctl start --no-block {{cloud.guestAgent.unit}} || :
+  {{/if}}
   {{/if}}
   {{#if downloads.crictl.version}}
   add_crictl
@@ -75,7 +79,4 @@ do
   attempt=$((attempt + 1))
   pause
 done
-{{#if (and packages.enabled cloud.guestAgent)}}
-systemctl start --no-block {{cloud.guestAgent.unit}} || :
-{{/if}}
 date -u '+%FT%TZ' >"$state/extras"

@@ -9,7 +9,7 @@ mkdir -p /run/osm
 node_args() {
   own=$(uname -n | tr '[:upper:]' '[:lower:]')
   record=/var/lib/osm/node-name
-  if [ ! -s "$record" ]; then
+  if [ ! -s "$record" ] || [ ! -e /var/lib/kubelet/kubeconfig ]; then
     mkdir -p "${record%/*}"
     echo "$own" >"$record.new"
     sync
@@ -132,3 +132,7 @@ ln -sfn "$resolv" /run/osm/resolv.conf
 for settings in /etc/sysctl.d/99-zz-*.conf; do
   sysctl -q -e -p "$settings" || echo "some kernel settings of $settings are refused" >&2
 done
+# The kubelet ends if one of these differs, whatever a profile wants.
+sysctl -q -e -w vm.overcommit_memory=1 vm.panic_on_oom=0 kernel.panic=10 kernel.panic_on_oops=1 \
+  kernel.keys.root_maxkeys=1000000 kernel.keys.root_maxbytes=25000000 ||
+  echo 'some kernel settings that the kubelet needs are refused' >&2

@@ -77,6 +77,8 @@ pub(crate) fn add_settings(reader: Reader, stage: &mut StageConfig, system: &Sys
     match reader {
         Reader::CloudInit => {
             if let Value::Object(modules) = stage.modules.get_or_insert_with(|| json!({})) {
+                // All commands are one script, which is judged by its last command: a profile's own may have to succeed.
+                let command = format!("status=$?; {command}; (exit $status)");
                 set(modules, "bootcmd", |own| {
                     [own, vec![Value::String(command)]].concat()
                 });

@@ -34,6 +34,9 @@ pub async fn reconcile(syncer: &Syncer) -> Result<Option<Duration>, ApplyError> 
     let has_changed = syncer.memory.ask_about_joining();
     let answer = ask(syncer, account).await;
     report_join_question(syncer, &answer);
+    if has_changed && !matches!(answer, Ok(Some(_))) {
+        syncer.memory.note_change_of_rights();
+    }
     let Some(is_open) = answer? else {
         return Ok(Some(QUESTION_INTERVAL));
     };

@@ -23,10 +23,11 @@ impl FoundSecret {
             .flatten()
             .map(|(name, _)| name.clone())
             .collect();
-        Self {
-            view: SecretView::of(secret),
-            entries,
-        }
+        // A view keeps only our labels and annotations. The Go implementation's scripts have none at all.
+        let mut view = SecretView::of(secret);
+        view.meta.labels = secret.metadata.labels.clone().unwrap_or_default();
+        view.meta.annotations = secret.metadata.annotations.clone().unwrap_or_default();
+        Self { view, entries }
     }
 
     pub fn installation(&self) -> Option<&str> {

@@ -350,6 +350,20 @@ mod tests {
         }
     }
 
+    /// As it is read from the API server.
+    #[test]
+    fn an_edge_script_with_labels_of_others_is_foreign() {
+        for metadata in [
+            serde_json::json!({"name": "taken", "uid": "uid", "labels": {"app": "b"}}),
+            serde_json::json!({"name": "taken", "uid": "uid", "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}}),
+        ] {
+            let secret = serde_json::json!({"metadata": metadata, "data": {names::EDGE_SCRIPT_KEY: ""}});
+            let secret = serde_json::from_value(secret).unwrap();
+            let adoption = of_well_known(&fresh(), WellKnown::EdgeScript, &FoundSecret::of(&secret));
+            assert_eq!(adoption, Adoption::Foreign);
+        }
+    }
+
     #[test]
     fn an_identity_keeps_its_uid_unless_it_is_another_installations() {
         let identity = |installation: Option<&str>, config: Option<&str>| Identity {

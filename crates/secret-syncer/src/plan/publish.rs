@@ -166,8 +166,8 @@ pub fn publish(subject: Subject<'_>, causes: Vec<Cause>) -> Publish {
             .into_iter()
             .map(|secret| secret.meta.name.clone())
             .collect(),
-        // Repairs and renewals may need another one, and are no content that anybody chose.
-        has_room: retention::has_room(gathered, retention::documents(gathered), true),
+        // Repairs and renewals may need another one, and are no content that anybody chose. Chosen content is held back before.
+        has_room: retention::documents(gathered) < retention::MAX_DOCUMENTS_WITH_REVISIONS,
         out_of_sight: retention::out_of_sight(gathered),
         causes,
     }
