@@ -654,10 +654,7 @@ async fn nothing_is_scraped_twice() -> Result<()> {
         (&[POD], Some("PodMonitor")),
         (&[SERVICE], Some("ServiceMonitor")),
         (&[POD, SERVICE], Some("PodMonitor")),
-        (
-            &[POD, SERVICE, "--set=metrics.podMonitor.create=never"],
-            None,
-        ),
+        (&[POD, SERVICE, "--set=metrics.podMonitor.create=never"], None),
         (
             &[POD, SERVICE, "--set=metrics.serviceMonitor.create=always"],
             Some("ServiceMonitor"),

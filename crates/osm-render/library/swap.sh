@@ -5,12 +5,6 @@ make_swap() { # COMMAND ...
   (umask 077 && "$@") && mkswap "$swap" && swapon "$swap"
 }
 
-# Writing a file that does not fit would fill the disk.
-has_room() {
-  rm -f "$swap"
-  [ "$(df -Pm "$state" | awk 'NR == 2 { print $4 }')" -gt {{system.swap.mebibytes}} ]
-}
-
 # Before the kubelet starts, which asks for its size only then.
 prepare_swap() {
   swap=$state/swap unit=/etc/systemd/system/var-lib-osm-swap.swap
@@ -18,7 +12,7 @@ prepare_swap() {
   if ! grep -q "^$swap " /proc/swaps && ! swapon "$swap"; then
     # Not every file system can swap on what fallocate reserves.
     make_swap fallocate -l {{system.swap.mebibytes}}M "$swap" ||
-      { has_room && make_swap dd if=/dev/zero "of=$swap" bs=1M count={{system.swap.mebibytes}}; } || {
+      make_swap dd if=/dev/zero "of=$swap" bs=1M count={{system.swap.mebibytes}} || {
       rm -f "$swap"
       return 1
     }

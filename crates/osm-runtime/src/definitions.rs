@@ -53,8 +53,12 @@ pub fn spawn(cluster: &Cluster) {
         let mut backoff = Backoff::new(&environment, FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             changes.mark_unchanged();
+            let mut lacks_only_customs = false;
             let answer = match published(&connection.client).await {
-                Ok(published) => problem(&needs, &published).map_or(Answer::Good, Answer::Bad),
+                Ok(published) => {
+                    lacks_only_customs = outdated_for(needs.service, &published).is_none();
+                    problem(&needs, &published).map_or(Answer::Good, Answer::Bad)
+                }
                 Err(error) if is_code(&error, 404) => Answer::Bad(format!("missing; {ADVICE}")),
                 Err(error) => Answer::None(format!("can't be checked yet: {}", brief(&error))),
             };
@@ -78,7 +82,9 @@ pub fn spawn(cluster: &Cluster) {
                 }
                 Conclusion::Unclear => RECHECK_DELAY,
                 Conclusion::Bad(problem) => {
-                    outdated.note(history.known_bad().then(|| problem.clone()));
+                    // Without the definition of KKP, no field of ours is dropped.
+                    let is_outdated = history.known_bad() && !lacks_only_customs;
+                    outdated.note(is_outdated.then(|| problem.clone()));
                     gate.report(problem);
                     backoff.failed()
                 }
@@ -193,7 +199,7 @@ async fn published(client: &kube::Client) -> Result<Value, kube::Error> {
 
 /// What is missing and what to do; `None` if nothing is.
 fn problem(needs: &Needs, published: &Value) -> Option<String> {
-    outdated(needs.service, published).or_else(|| {
+    outdated_for(needs.service, published).or_else(|| {
         let custom = CustomOperatingSystemProfile::kind(&());
         let is_missing = needs.custom_profiles && schema(published, &custom).is_none();
         is_missing.then(|| {
@@ -209,7 +215,7 @@ fn schema<'a>(published: &'a Value, kind: &str) -> Option<&'a Value> {
     schemas.find(|(name, _)| of_kind(name)).map(|(_, schema)| schema)
 }
 
-fn outdated(service: Service, published: &Value) -> Option<String> {
+fn outdated_for(service: Service, published: &Value) -> Option<String> {
     let profiles = ("OperatingSystemProfile", OperatingSystemProfile::crd());
     let configs = ("OperatingSystemConfig", OperatingSystemConfig::crd());
     let needed = match service {
@@ -345,12 +351,12 @@ mod tests {
         let (profiles, configs) = (OperatingSystemProfile::crd(), OperatingSystemConfig::crd());
         let all = published_by(&[profiles.clone(), configs]);
         for service in Service::ALL {
-            assert_eq!(outdated(service, &all), None);
+            assert_eq!(outdated_for(service, &all), None);
         }
         let half = published_by(&[profiles]);
-        assert_eq!(outdated(Service::OspController, &half), None);
+        assert_eq!(outdated_for(Service::OspController, &half), None);
         for service in [Service::OscController, Service::SecretSyncer] {
-            let problem = outdated(service, &half).unwrap();
+            let problem = outdated_for(service, &half).unwrap();
             assert!(
                 problem.contains("OperatingSystemConfig") && problem.ends_with(ADVICE),
                 "{problem}"

@@ -19,9 +19,10 @@ use tempfile::TempDir;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Where scripts write, or would.
-const FOLDERS: [&str; 10] = [
+const FOLDERS: [&str; 11] = [
     "/etc/",
     "/opt/",
+    "/var/lib/kubelet",
     "/var/lib/osm",
     "/run/osm",
     "/dev/console",
