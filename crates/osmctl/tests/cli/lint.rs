@@ -33,6 +33,19 @@ spec:
     units: [{name: a.service, enable: yes, content: "[Service]\nExecStart=/a\n[Install]\nWantedBy=multi-user.target\n"}]
 "##;
 
+/// A text that does not get shorter by gzip and Base64.
+fn incompressible(chars: usize) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut state = 1_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        char::from(LETTERS[usize::try_from(state >> 58).unwrap()])
+    };
+    (0..chars).map(|_| next()).collect()
+}
+
 fn problems(input: &str) -> Vec<Value> {
     let output = osmctl(&["lint", "-", "-o", "json", "--no-shellcheck"], input);
     let json: Value = serde_json::from_str(out(&output)).unwrap_or_else(|_| panic!("{}", err(&output)));
@@ -54,9 +67,7 @@ fn the_default_profiles_have_no_problems() {
 #[test]
 fn warnings_are_what_a_reviewer_would_say() {
     // 30 kB that do not compress, nearly all that Hetzner takes.
-    let big: String = (0..30_500_u32)
-        .map(|i| char::from(b'a' + u8::try_from(i.wrapping_mul(2_654_435_761) >> 28).unwrap()))
-        .collect();
+    let big = incompressible(30_500);
     let input = REVIEWED.replace("@BIG@", &big);
     let found = problems(&input);
     let found: Vec<(&str, u64, &str)> = found
@@ -110,7 +121,7 @@ fn warnings_about_pools_are_reported() {
 fn errors_are_those_of_the_controllers() {
     let cases = [
         (
-            REVIEWED.replace("@BIG@", &"{{b64 cluster.ca}}".repeat(50)),
+            REVIEWED.replace("@BIG@", &incompressible(80_000)),
             "UserDataTooLarge",
         ),
         (

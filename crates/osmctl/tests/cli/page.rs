@@ -12,7 +12,12 @@ fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
-        fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+        let to = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy(&path, &to);
+        } else {
+            fs::copy(&path, to).unwrap();
+        }
     }
 }
 
