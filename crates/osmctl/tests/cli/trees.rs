@@ -255,7 +255,8 @@ fn profiles_without_pools_are_compared_with_sample_pools() {
         ),
         (
             "echo{{#if (eq cloud.name \\\"aws\\\")}} aws{{/if}}",
-            "SAMPLES/osp-ubuntu/{aws,aws-everything-set}/provisioning.yaml",
+            "SAMPLES/osp-ubuntu/aws-everything-set/provisioning.yaml\n\
+             changed SAMPLES/osp-ubuntu/aws/provisioning.yaml",
         ),
     ] {
         let output = diff(new);
