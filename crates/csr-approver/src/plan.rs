@@ -55,7 +55,7 @@ pub struct Named {
 pub enum Decision {
     /// Approve it as a client certificate, if it is [confirmed](confirm) by live reads, the Node does not exist and the claim can be made.
     Approve(Box<Approval>),
-    /// Deny it because of what the watches have shown, if live reads [confirm](confirm) that this approval is not allowed.
+    /// Deny it because of what the watches have shown, if live reads [`confirm`] that this approval is not allowed.
     ConfirmDenial(Box<Approval>),
     /// Approve it as a serving certificate.
     ApproveServing,

@@ -7,8 +7,7 @@ use osm_api::cluster_endpoint::Discovered;
 use osm_runtime::cache::Cache;
 use parking_lot::Mutex;
 
-use crate::pool_settings::Document;
-use crate::view::{ConfigView, PoolView, ProfileView};
+use crate::view::{ConfigView, PoolView, ProfileView, SettingsDocument};
 
 /// Bytes of pools and of their settings that are kept. Further ones are read when they are needed.
 const POOL_BYTES: usize = 24 * 1024 * 1024;
@@ -24,7 +23,7 @@ pub struct Caches {
     /// OperatingSystemConfigs of the installation's namespace.
     pub configs: Arc<Cache<ConfigView>>,
     /// Settings documents of the ConfigMaps that pools name, by namespace. A namespace is watched from the first time that a pool in it names one.
-    pub pool_settings: Mutex<BTreeMap<String, Arc<Cache<Document>>>>,
+    pub pool_settings: Mutex<BTreeMap<String, Arc<Cache<SettingsDocument>>>>,
     pub cluster_info: Arc<Cache<Discovered>>,
     pub endpoint_slices: Arc<Cache<Discovered>>,
 }

@@ -8,14 +8,14 @@ use kube::{Api, ResourceExt};
 use osm_api::names::{SETTINGS, SETTINGS_KEY};
 use osm_api::pool_settings::{PoolSettings, PoolSettingsError};
 use osm_api::{Reason, digest};
-use osm_runtime::cache::{Cache, Reduce, Version};
+use osm_runtime::cache::{Cache, Version};
 use osm_runtime::request::failed;
 use osm_runtime::settings::Current;
 use osm_runtime::watch::Watch;
 use osm_runtime::{RequestError, read};
 
 use crate::state::State;
-use crate::view::PoolView;
+use crate::view::{PoolView, SettingsDocument};
 
 /// Bytes of settings documents in ConfigMaps that are kept, for each namespace of pools.
 const SETTINGS_BYTES: usize = 8 * 1024 * 1024;
@@ -62,29 +62,6 @@ impl SettingsProblem {
     }
 }
 
-/// A settings document in a ConfigMap.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Document {
-    /// The ConfigMap does not have the key.
-    Missing,
-    Text(String),
-    /// There is one, which has to be read from the API server.
-    Reduced,
-}
-
-impl Reduce for Document {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Text(text) => text.len(),
-            Self::Missing | Self::Reduced => 0,
-        }
-    }
-
-    fn reduced(self) -> Self {
-        Self::Reduced
-    }
-}
-
 /// Looks up the settings for a pool. It sends a request only for a ConfigMap that its watch has not shown yet.
 ///
 /// # Errors
@@ -116,8 +93,8 @@ pub async fn lookup(
         }
         let map = format!("{namespace}/{name}");
         document = match config_map(state, namespace, name).await? {
-            Some(Document::Text(document)) => Some(document),
-            Some(Document::Missing | Document::Reduced) => {
+            Some(SettingsDocument::Text(document)) => Some(document),
+            Some(SettingsDocument::Missing | SettingsDocument::Reduced) => {
                 return Ok(SettingsLookup::Refused(SettingsProblem::KeyMissing(map)));
             }
             None => return Ok(SettingsLookup::Refused(SettingsProblem::MapMissing(map))),
@@ -140,12 +117,16 @@ pub async fn lookup(
 }
 
 /// The document of a ConfigMap, which is not reduced; `None`: there is no ConfigMap.
-async fn config_map(state: &State, namespace: &str, name: &str) -> Result<Option<Document>, RequestError> {
+async fn config_map(
+    state: &State,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<SettingsDocument>, RequestError> {
     // Before the read, so that the watch shows every change after it.
     let shown = watched(state, namespace);
     let key = format!("{namespace}/{name}");
     if let Some(document) = shown.get(&key)
-        && *document != Document::Reduced
+        && *document != SettingsDocument::Reduced
     {
         return Ok(Some((*document).clone()));
     }
@@ -154,7 +135,7 @@ async fn config_map(state: &State, namespace: &str, name: &str) -> Result<Option
         &maps,
         name,
         |map| (Version::of(&map.metadata), document(map)),
-        |unreadable| (Version::of(&unreadable.metadata), Document::Missing),
+        |unreadable| (Version::of(&unreadable.metadata), SettingsDocument::Missing),
     );
     let found = found
         .await
@@ -168,7 +149,7 @@ async fn config_map(state: &State, namespace: &str, name: &str) -> Result<Option
 
 /// What the watch of a namespace's ConfigMaps shows. It keeps only those that a pool names. The namespaces are those of
 /// `--pool-settings-namespaces`.
-fn watched(state: &State, namespace: &str) -> Arc<Cache<Document>> {
+fn watched(state: &State, namespace: &str) -> Arc<Cache<SettingsDocument>> {
     // Held until the watch is there, so that two workers do not start two.
     let mut all = state.caches.pool_settings.lock();
     if let Some(shown) = all.get(namespace) {
@@ -213,7 +194,7 @@ pub fn forget(state: &State, before: &PoolView) {
     }
 }
 
-fn document(map: ConfigMap) -> Document {
+fn document(map: ConfigMap) -> SettingsDocument {
     let text = map.data.and_then(|mut data| data.remove(SETTINGS_KEY));
-    text.map_or(Document::Missing, Document::Text)
+    text.map_or(SettingsDocument::Missing, SettingsDocument::Text)
 }

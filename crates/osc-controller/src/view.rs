@@ -387,6 +387,29 @@ impl PoolView {
     }
 }
 
+/// A settings document in a ConfigMap.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SettingsDocument {
+    /// The ConfigMap does not have the key.
+    Missing,
+    Text(String),
+    /// There is one, which has to be read from the API server.
+    Reduced,
+}
+
+impl Reduce for SettingsDocument {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Missing | Self::Reduced => 0,
+        }
+    }
+
+    fn reduced(self) -> Self {
+        Self::Reduced
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

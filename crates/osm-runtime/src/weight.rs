@@ -8,7 +8,7 @@ use serde::Serialize;
 /// A value in a tree takes more than its text: `0` in a list is two bytes of JSON, and one value of `serde_json`.
 const BYTES_OF_VALUE: usize = 72;
 
-/// About how many bytes a value takes: its JSON, and [`BYTES_OF_VALUE`] for each value in it.
+/// About how many bytes a value takes: its JSON, and `BYTES_OF_VALUE` for each value in it.
 pub fn of_json(value: &impl Serialize) -> usize {
     let mut weight = Weight::default();
     // What has no JSON is not kept.
