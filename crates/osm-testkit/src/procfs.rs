@@ -66,7 +66,8 @@ pub fn group(group: u32) -> Result<Vec<u32>> {
         };
         // A process may end at any moment.
         let belongs = Stat::read(pid).is_ok_and(|stat| stat.group == group && stat.state != 'Z');
-        if belongs && !is_watcher(pid) {
+        // Before the leader becomes the program, it runs the same script as the watcher.
+        if belongs && (pid == group || !is_watcher(pid)) {
             pids.push(pid);
         }
     }

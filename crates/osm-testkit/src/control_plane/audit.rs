@@ -123,13 +123,15 @@ impl ControlPlane {
 }
 
 /// Writes the policy and returns kube-apiserver's arguments.
-pub(super) fn arguments(directory: &Path, bodies: bool) -> Result<[String; 2]> {
+pub(super) fn arguments(directory: &Path, bodies: bool) -> Result<[String; 3]> {
     let policy = directory.join("audit-policy.yaml");
     let level = if bodies { WITH_BODIES } else { WITHOUT_BODIES };
     private_file(&policy, &format!("{POLICY}{level}"))?;
     Ok([
         format!("--audit-policy-file={}", policy.display()),
         format!("--audit-log-path={}", log(directory).display()),
+        // In megabytes. After the default of 100, events would go to another file.
+        "--audit-log-maxsize=100000".to_owned(),
     ])
 }
 
