@@ -133,6 +133,34 @@ async fn custom_profiles_are_copied_and_followed() -> Result<()> {
     Ok(())
 }
 
+/// osp-controller's watches keep 12 MiB of profiles, and 6 MiB of custom profiles, of each of two namespaces. It reads the others again, which
+/// needs a permission.
+#[tokio::test(flavor = "multi_thread")]
+async fn profiles_that_the_watch_has_no_room_for_are_read_again() -> Result<()> {
+    const COUNT: usize = 45;
+    let world = start().await?;
+    let names: Vec<String> = (0..COUNT).map(|at| format!("large-{at}")).collect();
+    world.apply(&definition()?).await?;
+    let text = format!("{}\n", "x".repeat(150 * 1024));
+    for name in &names {
+        let applied = wait_for("the definition to be served", DEADLINE, async || {
+            world.apply(&custom(TEAM, name, "v1.0.0", &text)).await?;
+            Ok(Some(()))
+        });
+        applied.await?;
+    }
+    for name in &names {
+        world.copy(TEAM, name, "v1.0.0").await?;
+    }
+    for name in &names {
+        world.apply(&custom(TEAM, name, "v1.1.0", &text)).await?;
+    }
+    for name in &names {
+        world.copy(TEAM, name, "v1.1.0").await?;
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_with_a_custom_profile_is_an_event_and_a_metric() -> Result<()> {
     let world = start().await?;

@@ -239,8 +239,8 @@ fn osp_controller(installation: &Installation) -> Vec<Grant> {
         rule(
             GROUP,
             &["operatingsystemprofiles"],
-            &READ_ALL,
-            "the profiles to validate",
+            &["get", "list", "watch"],
+            "the profiles to validate; a live read of those that the watch has no room for",
         )
     };
     let status = || {
@@ -253,15 +253,20 @@ fn osp_controller(installation: &Installation) -> Vec<Grant> {
     };
     let events = || events("Events: a profile is refused or accepted again, a default profile was restored");
     let custom = || {
-        let why = "only with `--custom-profiles`: the custom profiles to copy";
-        rule(GROUP, &["customoperatingsystemprofiles"], &READ_ALL, why)
+        let why = "only with `--custom-profiles`: the custom profiles to copy; a live read of those that the watch has no room for";
+        rule(
+            GROUP,
+            &["customoperatingsystemprofiles"],
+            &["get", "list", "watch"],
+            why,
+        )
     };
     let mut own = vec![
         read(),
         rule(
             GROUP,
             &["operatingsystemprofiles"],
-            &["get", "create", "update"],
+            &["create", "update"],
             "default profiles are installed, and restored when they are changed",
         ),
         status(),
@@ -278,7 +283,7 @@ fn osp_controller(installation: &Installation) -> Vec<Grant> {
         let mut rights = vec![read(), status(), events()];
         if installation.custom_profiles {
             let why = "only with `--custom-profiles`: copies of custom profiles are written";
-            let verbs = ["get", "create", "update"];
+            let verbs = ["create", "update"];
             rights.extend([custom(), rule(GROUP, &["operatingsystemprofiles"], &verbs, why)]);
         }
         ClusterKind::Management.within(other, rights)
@@ -689,6 +694,33 @@ mod tests {
         .map(|right| format!("csr-approver, worker cluster, everywhere: {right}"));
         assert_eq!(found(&everything), [decision.clone(), client.clone(), serving]);
         assert_eq!(found(&Installation::default()), [decision, client]);
+    }
+
+    /// Those that its watches have no room for are read one by one.
+    #[test]
+    fn osp_controller_may_read_each_profile_that_it_watches() {
+        let installation = Installation {
+            profile_namespaces: vec!["profiles".to_owned()],
+            custom_profiles: true,
+            ..Installation::default()
+        };
+        let grants = Service::OspController.grants(&installation);
+        let rules = grants
+            .iter()
+            .flat_map(|grant| &grant.rights)
+            .map(|right| &right.rule);
+        let watched = rules.filter(|rule| {
+            let mut kinds = rule.resources.iter().flatten();
+            kinds.any(|kind| kind.ends_with("operatingsystemprofiles"))
+                && rule.verbs.contains(&"watch".to_owned())
+        });
+        let watched: Vec<_> = watched.collect();
+        // Both kinds, in both namespaces.
+        assert_eq!(watched.len(), 4, "{watched:#?}");
+        assert!(
+            watched.iter().all(|rule| rule.verbs.contains(&"get".to_owned())),
+            "{watched:#?}"
+        );
     }
 
     #[test]

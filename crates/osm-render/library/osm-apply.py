@@ -99,9 +99,9 @@ def run(key, commands):
         call(key, ["/bin/sh", script.name])
 
 
-def call(what, command, good=(0,), may_fail=False, env=None):
+def call(what, command, good=(0,), may_fail=False):
     with open(os.devnull) as nothing:
-        status = subprocess.call(command, stdin=nothing, stderr=subprocess.STDOUT, env=env)
+        status = subprocess.call(command, stdin=nothing, stderr=subprocess.STDOUT, env=with_proxy())
     if status in good:
         return
     problem = "%s failed with status %s" % (what, status)
@@ -123,7 +123,7 @@ def in_order(names):
 
 
 def with_proxy():
-    """The environment of a module that downloads. The document brings the node's proxy along."""
+    """The environment of what may download. The document brings the node's proxy along."""
     env = dict(os.environ)
     if os.path.exists("/etc/osm/proxy.env"):
         with open("/etc/osm/proxy.env") as file:
@@ -133,13 +133,12 @@ def with_proxy():
 
 
 def run_modules(names, path):
-    env = with_proxy()
     usage = subprocess.check_output(["cloud-init", "single", "--help"]).decode()
     place = ["single", "--file", path] if "--file" in usage else ["--file", path, "single"]
     for name in in_order(names):
         # 2: done, with warnings.
         command = ["cloud-init"] + place + ["--name", name, "--frequency", "always"]
-        call("module " + name, command, (0, 2), name in MAY_FAIL, env)
+        call("module " + name, command, (0, 2), name in MAY_FAIL)
 
 
 def main(path):

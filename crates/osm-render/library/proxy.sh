@@ -1,8 +1,10 @@
 {{#if proxy.credentials}}
 # Only root can read the file, which has the password.
-set -a
-. /etc/osm/proxy.env
-set +a
+if [ -r /etc/osm/proxy.env ]; then
+  set -a
+  . /etc/osm/proxy.env
+  set +a
+fi
 {{else if proxy.http}}
 export http_proxy={{shell proxy.http}} HTTP_PROXY={{shell proxy.http}}
 export https_proxy={{shell proxy.http}} HTTPS_PROXY={{shell proxy.http}}

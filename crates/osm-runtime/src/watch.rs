@@ -36,8 +36,11 @@ const MAX_FAULT_GAP: Duration = Duration::from_secs(180);
 const FIRST_PAUSE: Duration = Duration::from_millis(800);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// The longest pause after failures that last until a person does something: the kind is not served, or a permission is missing.
-const LONGEST_PAUSE_OF_PERMANENT: Duration = Duration::from_secs(300);
+/// The longest pause while a permission is missing.
+const LONGEST_PAUSE_WITHOUT_PERMISSION: Duration = Duration::from_secs(300);
+
+/// The longest pause while the API server does not serve the kind. It is shorter, because no gate tells when somebody has installed it.
+const LONGEST_PAUSE_WITHOUT_KIND: Duration = Duration::from_secs(30);
 
 /// Time until everything is listed again after objects found no room, if there is room now.
 const RELIST_INTERVAL: Duration = Duration::from_secs(300);
@@ -254,7 +257,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
             relist: cluster.relist.subscribe(),
             gates: cluster.gates.clone(),
             backoff: backoff(LONGEST_PAUSE),
-            long_backoff: backoff(LONGEST_PAUSE_OF_PERMANENT),
+            long_backoff: backoff(LONGEST_PAUSE_WITHOUT_PERMISSION),
             shown: Shown {
                 what,
                 cluster: role.label(),
@@ -344,10 +347,16 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
 
     /// Waits before the next attempt. Once a missing permission or definition is there, readiness tells, and a long pause ends.
     async fn pause(&mut self, error: &list_watch::Error) {
-        if !is_permanent(error) {
+        let is_unserved = is_answer(error, 404);
+        if !is_unserved && !is_answer(error, 403) {
             return tokio::time::sleep(self.backoff.failed()).await;
         }
-        let pause = tokio::time::sleep(self.long_backoff.failed());
+        let longest = if is_unserved {
+            LONGEST_PAUSE_WITHOUT_KIND
+        } else {
+            Duration::MAX
+        };
+        let pause = tokio::time::sleep(self.long_backoff.failed().min(longest));
         let is_unwell = |closed: &[String]| closed.iter().any(|gate| is_vital(gate));
         let gates = &self.gates;
         let put_right = async {
@@ -361,12 +370,10 @@ impl<K: Watchable, V: Send + Sync + 'static> RunningWatch<K, V> {
     }
 }
 
-/// Whether the failure lasts until a person does something.
-fn is_permanent(error: &list_watch::Error) -> bool {
+/// Whether the API server answered with this code.
+fn is_answer(error: &list_watch::Error, code: u16) -> bool {
     match error {
-        list_watch::Error::List(error) | list_watch::Error::Start(error) => {
-            [403, 404].iter().any(|code| error::is_code(error, *code))
-        }
+        list_watch::Error::List(error) | list_watch::Error::Start(error) => error::is_code(error, code),
         _ => false,
     }
 }

@@ -100,6 +100,8 @@ async fn create(
     let created = match send(true).await {
         Ok(tried) if tried.spec != profile.spec => return Err(Error::FieldsDropped { what: named.what }),
         Ok(_) => send(false).await,
+        // A webhook without `sideEffects: None` keeps the API server from dry runs, not from requests.
+        Err(error) if error::is_code(&error, 400) => send(false).await,
         Err(error) => Err(error),
     };
     match created {

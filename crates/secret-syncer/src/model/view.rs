@@ -129,6 +129,8 @@ impl ConfigView {
 
 /// The longest value of a label or annotation of ours, which identifies something.
 const LONGEST_VALUE: usize = 1024;
+/// The record of deleted orphans has an entry for each deletion of an hour.
+const LONGEST_RECORD: usize = 32 * 1024;
 /// There are fewer of ours on any object.
 const MOST_VALUES: usize = 64;
 
@@ -136,8 +138,13 @@ const MOST_VALUES: usize = 64;
 fn ours(all: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
     let is_ours = |(name, value): &(&String, &String)| {
         let group = name.split_once('/').map(|(group, _)| group);
+        let longest = if name.as_str() == names::COLLECTED {
+            LONGEST_RECORD
+        } else {
+            LONGEST_VALUE
+        };
         matches!(group, Some(names::GROUP | "k8c.io"))
-            && value.len() <= LONGEST_VALUE
+            && value.len() <= longest
             && name.len() <= names::MAX_NAME
     };
     let ours = all.into_iter().flatten().filter(is_ours).take(MOST_VALUES);

@@ -3,7 +3,7 @@
 //! The deletions are recorded on the Secret with the HMAC key, so that the limit holds across restarts and for all replicas together.
 //! The resourceVersion of that Secret keeps two replicas from using the same permission.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Timestamp, Unit};
 
 use crate::model::gathered::OrphanBudget;
 
@@ -23,13 +23,18 @@ pub fn record(budget: &OrphanBudget, now: Timestamp) -> Option<String> {
         .iter()
         .map(ToString::to_string)
         .collect();
+    // Without the fraction of a second, the record of `MOST` deletions stays short.
+    let now = now.round(Unit::Second).unwrap_or(now);
     times.push(now.to_string());
     Some(times.join(","))
 }
 
+/// More pools than this are not deleted in an hour, however many there are: the record has an entry for each.
+const MOST: usize = 1000;
+
 /// A tenth of the pools in an hour, but at least one.
 fn allowed(pools: usize) -> usize {
-    (pools / 10).max(1)
+    (pools / 10).clamp(1, MOST)
 }
 
 /// The recorded deletions of the hour before `now`. A time in the future was written by a clock that has been corrected since: it counts.
@@ -42,7 +47,11 @@ fn recent(recorded: &str, now: Timestamp) -> Vec<Timestamp> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Secret;
+    use osm_api::names;
+
     use super::*;
+    use crate::model::view::SecretView;
 
     fn noon() -> Timestamp {
         "2026-11-21T12:00:00Z".parse().unwrap()
@@ -50,7 +59,10 @@ mod tests {
 
     #[test]
     fn a_tenth_in_an_hour_and_at_least_one() {
-        assert_eq!([0, 1, 9, 10, 29, 2000].map(allowed), [1, 1, 1, 1, 2, 200]);
+        assert_eq!(
+            [0, 1, 9, 10, 29, 2000, 50_000].map(allowed),
+            [1, 1, 1, 1, 2, 200, MOST]
+        );
     }
 
     #[test]
@@ -82,6 +94,22 @@ mod tests {
             ),
         ] {
             assert_eq!(record(&budget, noon()).as_deref(), expected, "{what}");
+        }
+    }
+    #[test]
+    fn the_limit_holds_with_the_record_that_views_of_the_secret_keep() {
+        let mut secret = Secret::default();
+        for deletions in 0..=MOST {
+            let view = SecretView::of(&secret);
+            let recorded = view.meta.annotation(names::COLLECTED).unwrap_or_default();
+            let budget = OrphanBudget {
+                pools: 10_000,
+                recorded: recorded.to_owned(),
+            };
+            let now = noon() + SignedDuration::from_millis(i64::try_from(deletions).unwrap() * 1234);
+            let record = record(&budget, now);
+            assert_eq!(record.is_some(), deletions < MOST, "after {deletions} deletions");
+            secret.metadata.annotations = record.map(|record| [(names::COLLECTED.to_owned(), record)].into());
         }
     }
 }
