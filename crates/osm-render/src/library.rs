@@ -41,7 +41,7 @@ pub(crate) static HANDLEBARS: LazyLock<Parts> = LazyLock::new(|| {
 });
 
 /// Names and texts of these files, in order.
-const FILES: [(&str, &str); 34] = [
+const FILES: [(&str, &str); 36] = [
     part!("apt.sh"),
     part!("bootstrap-kubelet.conf"),
     part!("clock.sh"),
@@ -66,6 +66,8 @@ const FILES: [(&str, &str); 34] = [
     part!("osm-health.sh"),
     part!("osm-health.timer"),
     part!("osm-kubelet-env.sh"),
+    part!("osm-ovf-network.service"),
+    part!("osm-ovf-network.sh"),
     part!("osm-setup.service"),
     part!("osm-setup.sh"),
     part!("persist.sh"),

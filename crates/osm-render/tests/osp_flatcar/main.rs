@@ -14,6 +14,7 @@ mod common;
 #[allow(dead_code)]
 #[path = "../osp_ubuntu/machine.rs"]
 mod machine;
+mod ovf_network;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -391,7 +392,8 @@ fn bootstrap_tells_network_tls_and_clock_apart() {
 
 #[test]
 fn ignition_makes_of_the_documents_what_the_profile_says() {
-    let pool = pool("vsphere", "1.34.2", "IPv4+IPv6", true);
+    // With the files of this cloud.
+    let pool = pool("vmware-cloud-director", "1.34.2", "IPv4+IPv6", true);
     let cluster = ("https://10.0.0.1:6443", "CA\n");
     let documents = render(
         &profile(),
