@@ -24,6 +24,7 @@ use crate::engine::{Compiled, Engine, Failure, Inputs, Sources};
 use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 use crate::late_bound::{self, Marker};
 use crate::model::KUBECONFIG_SECRET_NAME;
+use crate::readable::{is_password, readable};
 use crate::rendered_text::{Placements, RenderedText};
 use crate::reserved::RESERVED_PREFIX;
 use crate::user_data::{self, Reader};
@@ -319,6 +320,7 @@ impl Profile {
         }
         let (user_data_bytes, near) = self.sizes(&digest, &spec, pool)?;
         warnings.extend(near);
+        warnings.extend(readable_passwords(&spec));
         spec.digest = Some(digest);
         Ok(Rendered {
             spec,
@@ -546,6 +548,21 @@ fn template_error(stage: Stage, Failure { template, text, at }: Failure) -> Rend
         position,
         problem: at.problem,
     }
+}
+
+/// Warnings for files and units with a password that every user of a machine can read.
+fn readable_passwords(spec: &OperatingSystemConfigSpec) -> Vec<String> {
+    let stages = [&spec.bootstrap_config, &spec.provisioning_config];
+    let paths = stages
+        .into_iter()
+        .flat_map(|stage| readable(stage, &spec.late_bound, is_password));
+    paths
+        .map(|path| {
+            format!(
+                "{path} contains a password, and users other than root can read it; write the password to a file with permissions 600"
+            )
+        })
+        .collect()
 }
 
 /// Warnings for files in which machine-controller can't replace its placeholder, because they are base64.
