@@ -17,6 +17,13 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
+fn named<'a>(objects: &'a [Value], kind: &str, name: &str) -> Result<&'a Value> {
+    let found = objects
+        .iter()
+        .find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
+    found.with_context(|| format!("{kind} {name}"))
+}
+
 #[tokio::test]
 async fn helm_has_nothing_to_complain_of() -> Result<()> {
     let (helm, chart) = (Helm::without_cluster().await?, chart().display().to_string());
@@ -716,12 +723,6 @@ async fn pods_take_what_a_site_adds_and_run_on_new_clusters() -> Result<()> {
         "--set-string=oscController.extraArgs={--listen=127.0.0.1:9}",
     ];
     let objects = helm.template("one", "osm", &values).await?;
-    let named = |kind: &str, name: &str| {
-        let found = objects
-            .iter()
-            .find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
-        found.with_context(|| format!("{kind} {name}"))
-    };
     for service in [
         "osp-controller",
         "osc-controller",
@@ -729,7 +730,7 @@ async fn pods_take_what_a_site_adds_and_run_on_new_clusters() -> Result<()> {
         "csr-approver",
     ] {
         let name = format!("one-{service}");
-        let template = &named("Deployment", &name)?["spec"]["template"];
+        let template = &named(&objects, "Deployment", &name)?["spec"]["template"];
         let labels = &template["metadata"]["labels"];
         assert_eq!(
             (&labels["team"], &labels["app.kubernetes.io/component"]),
@@ -742,7 +743,7 @@ async fn pods_take_what_a_site_adds_and_run_on_new_clusters() -> Result<()> {
         let is_added = arguments.contains(&json!("--listen=127.0.0.1:9"));
         assert_eq!(is_added, service == "osc-controller");
         assert_eq!(
-            named("ServiceAccount", &name)?["metadata"]["annotations"]["role"],
+            named(&objects, "ServiceAccount", &name)?["metadata"]["annotations"]["role"],
             "1e3"
         );
         let tolerated: Vec<&str> = template["spec"]["tolerations"]
@@ -769,19 +770,14 @@ async fn names_and_scheduling_of_each_service_can_be_set() -> Result<()> {
         "--set-json=oscController.scheduling={\"nodeSelector\":{},\"priorityClassName\":\"high\",\"tolerations\":[]}",
     ];
     let objects = helm.template("one", "osm", &values).await?;
-    let named = |kind: &str, name: &str| {
-        let found = objects
-            .iter()
-            .find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
-        found.with_context(|| format!("{kind} {name}"))
+    let pod = |name: &str| -> Result<Value> {
+        Ok(named(&objects, "Deployment", name)?["spec"]["template"]["spec"].clone())
     };
-    let pod =
-        |name: &str| -> Result<Value> { Ok(named("Deployment", name)?["spec"]["template"]["spec"].clone()) };
     let (own, other) = (pod("nodes-osc-controller")?, pod("nodes-secret-syncer")?);
     assert_eq!(own["serviceAccountName"], "renderer");
     assert_eq!(other["serviceAccountName"], "nodes-secret-syncer");
-    named("ServiceAccount", "renderer")?;
-    named("ServiceAccount", "nodes-secret-syncer")?;
+    named(&objects, "ServiceAccount", "renderer")?;
+    named(&objects, "ServiceAccount", "nodes-secret-syncer")?;
     let binding = objects
         .iter()
         .filter(|object| text(&object["kind"]).ends_with("RoleBinding"))

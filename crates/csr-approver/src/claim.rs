@@ -94,11 +94,16 @@ pub fn judge(claim: &ClaimView, request: &str, now: Timestamp) -> Standing {
     if claim.request == request {
         return Standing::Own;
     }
-    let until = claim.since.saturating_add(VALIDITY).unwrap_or(Timestamp::MAX);
+    let until = expiry(claim);
     match now < until {
         true => Standing::Taken { until },
         false => Standing::Expired,
     }
+}
+
+/// From then on a claim may be replaced or deleted.
+fn expiry(claim: &ClaimView) -> Timestamp {
+    claim.since.saturating_add(VALIDITY).unwrap_or(Timestamp::MAX)
 }
 
 /// What is known of the object that a claim is for.
@@ -114,22 +119,18 @@ pub enum Subject {
 
 /// Whether a claim has served its purpose. A fresh one stays in any case: the watches may lag behind.
 pub fn is_done(claim: &ClaimView, subject: Subject, now: Timestamp) -> bool {
-    let is_old = claim
-        .since
-        .saturating_add(VALIDITY)
-        .is_ok_and(|until| until <= now);
-    is_old && subject != Subject::Awaited
+    expiry(claim) <= now && subject != Subject::Awaited
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn at(minutes: i64) -> Timestamp {
         Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes)
     }
 
-    fn claim(request: &str) -> Claim {
+    pub(crate) fn claim(request: &str) -> Claim {
         Claim {
             node: "node".to_owned(),
             joins_as: "kube-system/machine".to_owned(),

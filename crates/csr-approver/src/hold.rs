@@ -66,20 +66,12 @@ mod tests {
     use osm_sim::memory::{Call, Link, Network, Passage, Server, User};
 
     use super::*;
+    use crate::claim::tests::claim;
 
     const NAMESPACE: &str = "kube-system";
 
     fn now() -> Timestamp {
         Timestamp::from_second(1_800_000_000).unwrap()
-    }
-
-    fn claim(request: &str) -> Claim {
-        Claim {
-            node: "node".to_owned(),
-            joins_as: "kube-system/machine".to_owned(),
-            joins_as_uid: "1".to_owned(),
-            request: request.to_owned(),
-        }
     }
 
     /// Requests with this verb arrive a second later.

@@ -6,14 +6,14 @@ use osm_api::Reason;
 /// Why a request can never become right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
-    #[error("the request is not one of a kubelet: {0}; send the request that a kubelet generates")]
+    #[error("a kubelet sends no such request: {0}; let the kubelet of the machine generate it")]
     Unreadable(&'static str),
     #[error(
         "the request {0}; send it with the subject O=system:nodes, CN=system:node:NAME, and with alternative names only for a serving certificate"
     )]
     Subject(&'static str),
     #[error(
-        "the usages are not those of a kubelet; request digital signature, {0}, and key encipherment only for RSA keys"
+        "the usages differ from those of a kubelet; request digital signature, {0}, and key encipherment only for RSA keys"
     )]
     Usages(&'static str),
     #[error("{0} is a machine of another pool; a token permits only machines of its own pool")]

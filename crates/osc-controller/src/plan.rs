@@ -163,7 +163,9 @@ fn for_config(gathered: &Gathered) -> Plan {
         };
     }
     if let (Some(refused), Some(status)) = (&gathered.settings_refused, &mut plan.status) {
-        let note = format!("; the newest edit of the settings is not accepted and not used: {refused}");
+        let note = format!(
+            "; the newest edit of the settings is invalid, so the last valid settings are used: {refused}"
+        );
         status.verdict.message.push_str(&note);
     }
     plan.rejected
@@ -432,14 +434,14 @@ fn content(
     late: bool,
 ) -> Content {
     let mut message = format!(
-        "rendered from profile {} {}; `osmctl show {}` prints the documents, which `base64 -d | gunzip` unpacks from status.rendered",
+        "rendered from profile {} {}; to read the documents, run `osmctl show {}`, or unpack status.rendered with `base64 -d | gunzip`",
         found.name, accepted.version, owner.pool_ref
     );
     if late {
-        message.push_str("; the profile's newest edit was not validated in time and is not used");
+        message.push_str("; the newest edit of the profile was not validated in time, so the last accepted version is used");
     } else if let Some(refusal) = &found.refusal {
         message.push_str(&format!(
-            "; the profile's newest edit is not accepted and not used: {refusal}"
+            "; the newest edit of the profile is not accepted, so the last accepted version is used: {refusal}"
         ));
     }
     if choice.is_one_of_several {

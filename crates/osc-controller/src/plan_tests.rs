@@ -441,7 +441,7 @@ fn a_refused_edit_of_the_settings_is_reported_by_every_pool_until_it_is_correcte
     assert_eq!(verdict(&planned), ("Rendered", true));
     assert!(matches!(planned.object, ObjectPlan::Keep));
     assert!(
-        message(&planned).contains("not accepted") && message(&planned).contains("pauseImge"),
+        message(&planned).contains("the last valid settings are used: ConfigMap osm/settings: pauseImge"),
         "{planned:?}"
     );
     gathered.config = Some(done(&gathered, planned));

@@ -268,7 +268,8 @@ impl Reduce for PoolView {
 
     fn reduced(self) -> Self {
         Self {
-            pool: Err(PoolError::Unreadable("it is read when it is needed".to_owned())),
+            // Whoever needs the pool reads it from the API server.
+            pool: Err(PoolError::Unreadable(String::new())),
             settings: None,
             is_reduced: true,
             ..self

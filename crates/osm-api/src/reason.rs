@@ -327,7 +327,7 @@ impl Reason {
                 messages: &["kubelet.hostnameOverride of the settings is false, but {problem}"],
                 ..row(
                     &[CONFIG],
-                    "Nodes are to have the host names of their machines, but nothing in the cluster knows these host names.",
+                    "The settings give nodes the host names of their machines, but csr-approver cannot predict these host names.",
                     "Remove `kubelet.hostnameOverride` from the settings of the pool, or correct what the message names.",
                 )
             },
@@ -531,10 +531,10 @@ impl Reason {
             ),
             Self::Rendered => Row {
                 messages: &[
-                    "rendered from profile {name} {version}; `osmctl show {pool}` prints the documents, which `base64 -d | gunzip` unpacks from status.rendered; {warning}",
-                    "rendered from profile {name} {version}; `osmctl show {pool}` prints the documents, which `base64 -d | gunzip` unpacks from status.rendered; the profile's newest edit is not accepted and not used: {refusal}",
-                    "rendered from profile {name} {version}; `osmctl show {pool}` prints the documents, which `base64 -d | gunzip` unpacks from status.rendered; the profile's newest edit was not validated in time and is not used",
-                    "rendered from profile {name} {version}; `osmctl show {pool}` prints the documents, which `base64 -d | gunzip` unpacks from status.rendered; the newest edit of the settings is not accepted and not used: {errors}",
+                    "rendered from profile {name} {version}; to read the documents, run `osmctl show {pool}`, or unpack status.rendered with `base64 -d | gunzip`; {warning}",
+                    "rendered from profile {name} {version}; to read the documents, run `osmctl show {pool}`, or unpack status.rendered with `base64 -d | gunzip`; the newest edit of the profile is not accepted, so the last accepted version is used: {refusal}",
+                    "rendered from profile {name} {version}; to read the documents, run `osmctl show {pool}`, or unpack status.rendered with `base64 -d | gunzip`; the newest edit of the profile was not validated in time, so the last accepted version is used",
+                    "rendered from profile {name} {version}; to read the documents, run `osmctl show {pool}`, or unpack status.rendered with `base64 -d | gunzip`; the newest edit of the settings is invalid, so the last valid settings are used: {errors}",
                 ],
                 ..row(
                     &[CONFIG],

@@ -21,7 +21,7 @@ pub fn check_name(name: &str, others: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "must be a name of letters, digits and {others}, with at most {MAX_CHARS} characters"
+        "must consist of letters, digits and {others}, with at most {MAX_CHARS} characters"
     ))
 }
 

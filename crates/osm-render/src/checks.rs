@@ -46,7 +46,7 @@ pub(crate) fn check(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileErro
         return Err(invalid(
             "provisioningUtility",
             format!(
-                "is ignition, which {} does not have: use cloud-init",
+                "is ignition, which {} does not support; use cloud-init",
                 spec.os_name
             ),
         ));
@@ -126,7 +126,7 @@ fn check_stage(
     {
         return Err(invalid(
             name,
-            format!("{path} lies below a path that is a file itself"),
+            format!("{path} is below a path that is itself a file"),
         ));
     }
     for (place, template, _) in template_walk::templates(name, config) {

@@ -21,7 +21,7 @@ pub(crate) type Parts = BTreeMap<&'static str, String>;
 
 /// A template language.
 pub(crate) trait Engine: Sync {
-    /// Names and texts of the library's parts that are written in this language; each name starts with [`crate::library::PREFIX`].
+    /// Names and texts of the library's parts that are written in this language; each name starts with [`crate::library::PART_PREFIX`].
     fn library(&self) -> &'static Parts;
 
     /// Checks the bounds of one template before it is parsed, and lists the names of the templates that it includes itself.

@@ -54,9 +54,7 @@ pub enum ProfileError {
     },
     #[error("the profile extends itself: {cycle}; remove spec.extends from one of these")]
     ExtendsItself { cycle: String },
-    #[error(
-        "the profile extends more than {limit} profiles, one after the other; extend one of the first instead"
-    )]
+    #[error("the profile extends more than {limit} profiles, one after the other; shorten the chain")]
     ChainTooLong { limit: usize },
     #[error(
         "{}spec.{path}: {problem}",

@@ -20,7 +20,7 @@ use crate::error::{ProfileError, TemplatePosition};
 use crate::{Stage, template_walk, yaml};
 
 /// The names of parts start with this. Those of a profile's own templates can't.
-pub(crate) const PREFIX: &str = "lib/";
+pub(crate) const PART_PREFIX: &str = "lib/";
 
 /// A part by its file.
 macro_rules! part {
@@ -155,10 +155,12 @@ pub(crate) fn add(
     }
     let mut missing = BTreeSet::new();
     for (place, name, text) in template_walk::templates(stage.field(), config) {
-        if name.starts_with(PREFIX) {
+        if name.starts_with(PART_PREFIX) {
             return Err(ProfileError::Invalid {
                 path: place,
-                problem: format!("names that start with {PREFIX} are those of the library: use another one"),
+                problem: format!(
+                    "names that start with {PART_PREFIX} are reserved for the library; use another name"
+                ),
             });
         }
         missing.extend(named_in(engine, &place, text)?);
@@ -214,13 +216,13 @@ fn without_comments(text: &str) -> String {
 /// The parts that a text includes itself. A text that can't be parsed includes none: compiling it reports what is wrong.
 fn named_in(engine: &dyn Engine, place: &str, text: &str) -> Result<Vec<String>, ProfileError> {
     // Parsing is what takes time.
-    if !text.contains(PREFIX) {
+    if !text.contains(PART_PREFIX) {
         return Ok(Vec::new());
     }
     let included = engine.check(text).unwrap_or_default();
     let names: BTreeSet<&str> = included
         .into_iter()
-        .filter(|name| name.starts_with(PREFIX))
+        .filter(|name| name.starts_with(PART_PREFIX))
         .collect();
     for name in &names {
         if part(engine, name).is_none() {
@@ -259,7 +261,7 @@ mod tests {
             let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
             let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
             let mut names: Vec<String> = files
-                .map(|file| format!("{PREFIX}{}", file.file_name().into_string().unwrap()))
+                .map(|file| format!("{PART_PREFIX}{}", file.file_name().into_string().unwrap()))
                 .map(|name| name.strip_suffix(suffix).unwrap().to_owned())
                 .collect();
             names.sort();

@@ -29,7 +29,7 @@ pub(crate) fn configure(bootstrap: &mut StageConfig, pool: &Pool, packages: &Pac
     let modules = modules(bootstrap)?;
     if modules.contains_key(module) {
         return Some(format!(
-            "the settings' {field} is not used, because the profile sets bootstrapConfig.modules.{module}"
+            "{field} of the settings has no effect, because the profile sets bootstrapConfig.modules.{module}"
         ));
     }
     modules.insert(module.to_owned(), content);
@@ -68,7 +68,9 @@ pub(crate) fn upgrade_on_boot(
         return None;
     }
     if !packages.enabled {
-        return Some("distUpgradeOnBoot does nothing: packages.enabled of the settings is false".to_owned());
+        return Some(
+            "distUpgradeOnBoot has no effect, because packages.enabled of the settings is false".to_owned(),
+        );
     }
     if has_file_with(provisioning, &["upgrade_packages"]) {
         return None;
@@ -99,13 +101,13 @@ pub(crate) fn install(
     };
     let mut warnings = Vec::new();
     for (owner, names) in [
-        ("the profile's packages", of_profile),
-        ("packages.install of the settings", of_settings),
+        ("the packages of the profile", of_profile),
+        ("the packages in packages.install of the settings", of_settings),
     ] {
         if names.is_empty() {
             continue;
         }
-        let not_installed = |why: &str| format!("{owner} are not installed: {why}");
+        let not_installed = |why: &str| format!("{owner} are not installed, because {why}");
         if !packages.enabled {
             warnings.push(not_installed("packages.enabled of the settings is false"));
             continue;
@@ -114,7 +116,9 @@ pub(crate) fn install(
             modules(provisioning).map(|modules| modules.entry("packages").or_insert_with(|| json!([])));
         match listed.and_then(Value::as_array_mut) {
             Some(listed) => listed.extend(names.iter().map(|name| json!(name))),
-            None => warnings.push(not_installed("the profile's module packages is not a list")),
+            None => warnings.push(not_installed(
+                "the module packages of the profile is not a list; correct it",
+            )),
         }
     }
     warnings
@@ -225,7 +229,7 @@ mod tests {
         let off = format!("{SOURCES}  enabled: false\n");
         let (modules, warning) = configured("ubuntu", &off, None);
         assert_eq!(modules, Value::Null);
-        assert!(warning.unwrap().contains("distUpgradeOnBoot does nothing"));
+        assert!(warning.unwrap().contains("distUpgradeOnBoot has no effect"));
         let (modules, warning) = configured("ubuntu", SOURCES, Some(json!({"apt": {"conf": "x"}})));
         assert_eq!(modules["apt"], json!({"conf": "x"}));
         assert!(warning.unwrap().contains("packages.apt"));

@@ -24,6 +24,7 @@ use crate::engine::{Compiled, Engine, Failure, Inputs, Sources};
 use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 use crate::late_bound::{self, Marker};
 use crate::model::KUBECONFIG_SECRET_NAME;
+use crate::readable::{is_password, readable};
 use crate::rendered_text::{Placements, RenderedText};
 use crate::reserved::RESERVED_PREFIX;
 use crate::user_data::{self, Reader};
@@ -252,7 +253,7 @@ impl Profile {
         if reader != Reader::CloudInit && !settings.packages.install.is_empty() {
             let os = pool.operating_system;
             warnings.push(format!(
-                "packages.install of the settings does nothing: {os} has no packages"
+                "packages.install of the settings has no effect, because {os} has no package manager"
             ));
         }
         if reader == Reader::CloudInit {
@@ -319,6 +320,7 @@ impl Profile {
         }
         let (user_data_bytes, near) = self.sizes(&digest, &spec, pool)?;
         warnings.extend(near);
+        warnings.extend(readable_passwords(&spec));
         spec.digest = Some(digest);
         Ok(Rendered {
             spec,
@@ -386,7 +388,7 @@ impl Profile {
         }
         if os == OperatingSystem::Flatcar && pool.os.dist_upgrade_on_boot {
             warnings.push(format!(
-                "distUpgradeOnBoot does nothing on {os}, which updates itself as a whole"
+                "distUpgradeOnBoot has no effect on {os}, which updates itself as a whole"
             ));
         }
         Ok(warnings)
@@ -403,11 +405,11 @@ impl Profile {
             .find(|module| modules.is_some_and(|modules| modules.get(module).is_some()));
         let problem = if node_name::of_host_name(pool.cloud_provider).is_none() {
             let cloud = pool.cloud_provider;
-            format!("on {cloud} the user data does not set the host name of a machine; remove the setting")
+            format!("on {cloud} OSM does not set the host names of machines; remove the setting")
         } else if pool.name.contains('.') {
-            "the name of the MachineDeployment has a dot, behind which a host name has its domain; choose another name".to_owned()
+            "the MachineDeployment's name has a dot, and a host name ends at its first dot; use a name without dots".to_owned()
         } else if let Some(module) = module {
-            format!("the profile sets bootstrapConfig.modules.{module}; remove it there")
+            format!("the profile sets bootstrapConfig.modules.{module}; remove it from the profile")
         } else {
             return Ok(());
         };
@@ -517,9 +519,9 @@ fn configure_network(reader: Reader, bootstrap: &mut StageConfig, pool: &Pool) -
         return Ok(());
     };
     let problem = if reader == Reader::CloudInit {
-        "a static address can be configured on flatcar only: remove cidr, gateway and dns"
+        "only machines with Flatcar can have a static address; remove cidr, gateway and dns"
     } else if bootstrap.files.iter().any(|other| other.path == file.path) {
-        "the profile writes the file that the static network would be written to"
+        "the profile contains the file that OSM writes the static network to; remove the file from the profile"
     } else {
         bootstrap.files.push(file);
         return Ok(());
@@ -546,6 +548,21 @@ fn template_error(stage: Stage, Failure { template, text, at }: Failure) -> Rend
         position,
         problem: at.problem,
     }
+}
+
+/// Warnings for files and units with a password that every user of a machine can read.
+fn readable_passwords(spec: &OperatingSystemConfigSpec) -> Vec<String> {
+    let stages = [&spec.bootstrap_config, &spec.provisioning_config];
+    let paths = stages
+        .into_iter()
+        .flat_map(|stage| readable(stage, &spec.late_bound, is_password));
+    paths
+        .map(|path| {
+            format!(
+                "{path} contains a password, and users other than root can read it; write the password to a file with permissions 600"
+            )
+        })
+        .collect()
 }
 
 /// Warnings for files in which machine-controller can't replace its placeholder, because they are base64.

@@ -200,9 +200,9 @@ pub const HELPERS: &[Helper] = &[
     helper("b64", "b64 text", "The text in base64.", "{{b64 cloud.name}}", "YXdz"),
     helper("join", "join list separator", "The items as one text.", "{{join cluster.dnsIPs \",\"}}", "10.96.0.10,fd00::a"),
     helper("trim", "trim text", "The text without spaces and line breaks at its ends.", "{{trim \" a \"}}", "a"),
-    helper("lit", "lit text", "The text itself: the place of braces that start no tag.", "{{lit \"{{\"}} .ID }}", "{{ .ID }}"),
+    helper("lit", "lit text", "The text unchanged, for braces that do not start a tag.", "{{lit \"{{\"}} .ID }}", "{{ .ID }}"),
     helper("concat", "concat a b …", "The texts as one.", "{{concat cloud.name \"-\" os.name}}", "aws-ubuntu"),
-    helper("late", "late id as=\"raw|shell|yaml|json|toml|b64\"", "The place of a late-bound value, in the encoding of the language around it.", "{{late \"api/token\" as=\"shell\"}}", "'api/token'"),
+    helper("late", "late id as=\"raw|shell|yaml|json|toml|b64\"", "A late-bound value, encoded for the language of the text around it.", "{{late \"api/token\" as=\"shell\"}}", "'api/token'"),
     helper("download-url", "download-url name arch=\"…\"", "URL of a project's release file: kubelet, containerd, runc, cni or crictl.", "{{download-url \"kubelet\" arch=\"amd64\"}}", "https://files.example/k8s/v1.36.0/bin/linux/amd64/kubelet"),
     helper("checksum-url", "checksum-url name arch=\"…\"", "URL of the file with its checksum.", "{{checksum-url \"kubelet\" arch=\"amd64\"}}", "https://files.example/k8s/v1.36.0/bin/linux/amd64/kubelet.sha256"),
 ];

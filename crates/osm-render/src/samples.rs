@@ -45,49 +45,56 @@ system: {swap: {behavior: LimitedSwap, size: 2Gi}, sysctls: {vm.max_map_count: 2
 /// Plain pools that the profile is for: every cloud × lowest and highest kubelet × IP family, each with a label such
 /// as `aws, kubelet 1.33.0, IPv4`.
 pub fn sample_pools(spec: &OperatingSystemProfileSpec) -> Vec<(String, Pool)> {
+    pools(spec, sample_kubelets()).collect()
+}
+
+/// The lowest and the highest kubelet.
+fn sample_kubelets() -> Vec<Version> {
     let (oldest, newest) = kubelet::TESTED_MINORS;
-    plain_pools(spec, &[Version::new(1, oldest, 0), Version::new(1, newest, 0)])
+    vec![Version::new(1, oldest, 0), Version::new(1, newest, 0)]
 }
 
 /// [`sample_pools`] with other kubelets.
 pub fn plain_pools(spec: &OperatingSystemProfileSpec, kubelets: &[Version]) -> Vec<(String, Pool)> {
-    let families = [
-        ("IPv4", IpFamily::IPv4),
-        ("IPv6", IpFamily::IPv6),
-        ("IPv4+IPv6", IpFamily::IPv4IPv6),
-        ("IPv6+IPv4", IpFamily::IPv6IPv4),
-    ];
-    let mut pools = Vec::new();
-    for cloud in &spec.supported_cloud_providers {
-        for version in kubelets {
-            for (family, ip_family) in families {
+    pools(spec, kubelets.to_vec()).collect()
+}
+
+/// The IP families of samples, with their labels.
+const FAMILIES: [(&str, IpFamily); 4] = [
+    ("IPv4", IpFamily::IPv4),
+    ("IPv6", IpFamily::IPv6),
+    ("IPv4+IPv6", IpFamily::IPv4IPv6),
+    ("IPv6+IPv4", IpFamily::IPv6IPv4),
+];
+
+fn pools(spec: &OperatingSystemProfileSpec, kubelets: Vec<Version>) -> impl Iterator<Item = (String, Pool)> {
+    spec.supported_cloud_providers.iter().flat_map(move |cloud| {
+        kubelets.clone().into_iter().flat_map(move |version| {
+            FAMILIES.map(|(family, ip_family)| {
                 let label = format!("{}, kubelet {version}, {family}", cloud.name);
-                pools.push((
-                    label,
-                    Pool {
-                        name: "sample".to_owned(),
-                        namespace: "kube-system".to_owned(),
-                        operating_system: spec.os_name,
-                        cloud_provider: cloud.name,
-                        kubelet_version: version.clone(),
-                        ssh_public_keys: Vec::new(),
-                        network: Network {
-                            ip_family,
-                            ..Network::default()
-                        },
-                        os: OperatingSystemSpec {
-                            provisioning_utility: Some(spec.provisioning_utility),
-                            ..OperatingSystemSpec::default()
-                        },
-                        overwrite_cloud_config: None,
-                        kubelet: KubeletSettings::default(),
-                        warnings: Vec::new(),
+                let pool = Pool {
+                    name: "sample".to_owned(),
+                    namespace: "kube-system".to_owned(),
+                    operating_system: spec.os_name,
+                    cloud_provider: cloud.name,
+                    kubelet_version: version.clone(),
+                    ssh_public_keys: Vec::new(),
+                    network: Network {
+                        ip_family,
+                        ..Network::default()
                     },
-                ));
-            }
-        }
-    }
-    pools
+                    os: OperatingSystemSpec {
+                        provisioning_utility: Some(spec.provisioning_utility),
+                        ..OperatingSystemSpec::default()
+                    },
+                    overwrite_cloud_config: None,
+                    kubelet: KubeletSettings::default(),
+                    warnings: Vec::new(),
+                };
+                (label, pool)
+            })
+        })
+    })
 }
 
 /// `pool` with everything set that a MachineDeployment can set.
@@ -129,9 +136,8 @@ fn with_everything(pool: &Pool) -> Pool {
 /// `None` where the profile is not for the cloud.
 pub fn full_sample(spec: &OperatingSystemProfileSpec, cloud: CloudProvider) -> Option<(Pool, Settings)> {
     let (_, newest) = kubelet::TESTED_MINORS;
-    let pools = plain_pools(spec, &[Version::new(1, newest, 0)]);
+    let mut pools = pools(spec, vec![Version::new(1, newest, 0)]);
     let (_, pool) = pools
-        .into_iter()
         .find(|(_, pool)| pool.cloud_provider == cloud && pool.network.ip_family == IpFamily::IPv4IPv6)?;
     Some((with_everything(&pool), full_settings(spec)?))
 }
@@ -166,11 +172,9 @@ fn representatives(spec: &OperatingSystemProfileSpec) -> impl Iterator<Item = (S
     let between: Vec<Version> = (oldest + 1..newest)
         .map(|minor| Version::new(1, minor, 0))
         .collect();
-    let families = 4;
-    let of_between = plain_pools(spec, &between).into_iter();
-    let of_between = of_between.step_by(families).take(between.len());
-    let with_address = plain_pools(spec, &[Version::new(1, newest, 0)]).into_iter();
-    let with_address = with_address
+    let number = between.len();
+    let of_between = pools(spec, between).step_by(FAMILIES.len()).take(number);
+    let with_address = pools(spec, vec![Version::new(1, newest, 0)])
         .take(usize::from(has_static_network(spec)))
         .map(|(label, pool)| {
             let network = static_network();
@@ -187,9 +191,8 @@ fn has_static_network(spec: &OperatingSystemProfileSpec) -> bool {
 }
 
 fn usual_representatives(spec: &OperatingSystemProfileSpec) -> impl Iterator<Item = (String, Pool)> {
-    let families = 4;
-    sample_pools(spec)
-        .into_iter()
+    let families = FAMILIES.len();
+    pools(spec, sample_kubelets())
         .enumerate()
         .filter_map(move |(n, pool)| {
             let (cloud, kubelet, family) = (n / (2 * families), n / families % 2, n % families);

@@ -31,7 +31,7 @@ pub(crate) fn configure(
     }
     let not_used = |what: &str| {
         Some(format!(
-            "the settings' system.ntpServers is not used, because the profile sets {what}"
+            "system.ntpServers of the settings has no effect, because the profile sets {what}"
         ))
     };
     let (path, text) = match (reader, pool.operating_system) {

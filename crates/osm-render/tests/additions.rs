@@ -231,27 +231,27 @@ fn mistakes_are_refused_with_the_place() {
         (
             &READERS[..1],
             json!({"packages": ["--force"]}),
-            "packages[0]: must be a name",
+            "packages[0]: must consist of",
         ),
         (
             &READERS[..1],
             json!({"packages": ["a b"]}),
-            "packages[0]: must be a name",
+            "packages[0]: must consist of",
         ),
         (
             any,
             json!({"kernelModules": ["a", "-r"]}),
-            "kernelModules[1]: must be a name",
+            "kernelModules[1]: must consist of",
         ),
         (
             any,
             json!({"kernelModules": ["a.ko"]}),
-            "kernelModules[0]: must be a name",
+            "kernelModules[0]: must consist of",
         ),
         (
             any,
             json!({"sysctls": {"vm swappiness": 1}}),
-            "sysctls.vm swappiness: must be a name",
+            "sysctls.vm swappiness: must consist of",
         ),
         (
             any,
@@ -478,7 +478,7 @@ fn time_servers_of_the_profile_itself_stay() {
         json!({"enabled": false})
     );
     assert_eq!(rendered.warnings.len(), 1, "{:?}", rendered.warnings);
-    assert!(rendered.warnings[0].contains("system.ntpServers is not used"));
+    assert!(rendered.warnings[0].contains("system.ntpServers of the settings has no effect"));
 }
 
 #[test]
@@ -584,8 +584,8 @@ fn nodes_have_host_names_as_names_only_where_these_can_be_predicted() {
         assert_eq!(of(cloud, "workers", json!({})).unwrap(), json!(false), "{cloud}");
     }
     for (cloud, name, modules, problem) in [
-        ("aws", "workers", json!({}), "on aws the user data does not set"),
-        ("edge", "workers", json!({}), "on edge the user data does not set"),
+        ("aws", "workers", json!({}), "on aws OSM does not set"),
+        ("edge", "workers", json!({}), "on edge OSM does not set"),
         ("openstack", "workers.b", json!({}), "has a dot"),
         (
             "openstack",

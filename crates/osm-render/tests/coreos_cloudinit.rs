@@ -46,7 +46,7 @@ fn spec(change: impl FnOnce(&mut Value)) -> OperatingSystemProfileSpec {
             ],
         },
         "provisioningConfig": {
-            "files": [file("/etc/osm/own.toml", 640, "server = {{late \"registry/a.example/password\" as=\"toml\"}}\n")],
+            "files": [file("/etc/osm/own.toml", 400, "server = {{late \"registry/a.example/password\" as=\"toml\"}}\n")],
         },
     });
     change(&mut spec);
@@ -172,7 +172,7 @@ fn a_machine_gets_every_file_unit_and_key() {
         toml["server"].as_str(),
         Some(values["registry/a.example/password"].as_str())
     );
-    assert_eq!(mode(&at("/etc/osm/own.toml")), 0o640);
+    assert_eq!(mode(&at("/etc/osm/own.toml")), 0o400);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn packages_of_other_systems_are_not_asked_for() {
             json!({"provisioningUtility": "cloud-init", "distUpgradeOnBoot": true});
     });
     let rendered = render(&spec(|_| {}), &upgrade).unwrap();
-    assert!(rendered.warnings[0].contains("distUpgradeOnBoot does nothing on flatcar"));
+    assert!(rendered.warnings[0].contains("distUpgradeOnBoot has no effect on flatcar"));
     assert_eq!(rendered.spec.bootstrap_config.modules, None);
 }
 
@@ -318,20 +318,20 @@ fn users_and_settings_are_passed_on() {
         ),
         ("users[0]: has no name", json!({"users": [{"shell": "/bin/sh"}]})),
         (
-            "users: core is there already: coreos-cloudinit does not change its shell",
+            "users: core exists already, and coreos-cloudinit does not change its shell",
             json!({"users": [{"name": "core", "shell": "/bin/sh"}]}),
         ),
         ("coreos.units: list them", json!({"coreos": {"units": []}})),
         (
-            "coreos.etcd2: can't be set here, only update and locksmith",
+            "coreos.etcd2: can't be set here; only update and locksmith can",
             json!({"coreos": {"etcd2": {}}}),
         ),
         (
-            "coreos.update.channel: coreos-cloudinit knows no",
+            "coreos.update.channel: coreos-cloudinit has no such setting",
             json!({"coreos": {"update": {"channel": "a"}}}),
         ),
         (
-            "coreos.update.reboot-strategy: must be a text",
+            "coreos.update.reboot-strategy: must be a string",
             json!({"coreos": {"update": {"reboot-strategy": false}}}),
         ),
         (

@@ -247,6 +247,33 @@ fn the_url_of_a_proxy_with_a_password_is_late_bound() {
 }
 
 #[test]
+fn a_password_that_users_other_than_root_can_read_gives_a_warning() {
+    let pool = pool("ubuntu", "aws", "1.34.2", "", false);
+    let plain = "proxy: {http: 'http://proxy.example:3128'}";
+    let secret = "proxy: {http: 'http://proxy.example:3128', credentials: {name: proxy}}";
+    for (permissions, settings, expected) in [
+        (644, secret, true),
+        (640, secret, true),
+        (600, secret, false),
+        (644, plain, false),
+    ] {
+        let mut file = file("/etc/proxy", "{{ .Token }} {{ with .HTTPProxy }}{{ . }}{{ end }}");
+        file["permissions"] = json!(permissions);
+        let spec = profile(json!({"files": [file]}), json!({}));
+        let rendered = render_for(&spec, &pool, &Settings::parse(settings).unwrap()).unwrap();
+        let has_warning = rendered
+            .warnings
+            .iter()
+            .any(|warning| warning.starts_with("/etc/proxy contains a password"));
+        assert_eq!(
+            has_warning, expected,
+            "{permissions} {settings}: {:?}",
+            rendered.warnings
+        );
+    }
+}
+
+#[test]
 fn a_function_that_looks_at_a_credential_or_changes_it_is_refused() {
     for action in [
         "b64enc .Token",

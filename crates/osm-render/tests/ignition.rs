@@ -46,7 +46,7 @@ fn spec(change: impl FnOnce(&mut Value)) -> OperatingSystemProfileSpec {
             ],
         },
         "provisioningConfig": {
-            "files": [file("/etc/osm/own.toml", 640, "server = {{late \"registry/a.example/password\" as=\"toml\"}}\n")],
+            "files": [file("/etc/osm/own.toml", 400, "server = {{late \"registry/a.example/password\" as=\"toml\"}}\n")],
         },
     });
     change(&mut spec);
@@ -156,7 +156,7 @@ fn a_machine_gets_every_file_unit_and_key() {
             "[Service]\nNice=2\n",
         ),
         ("/etc/systemd/system/sshd.service.d/20-b.conf", 0o644, ""),
-        ("/etc/osm/own.toml", 0o640, toml.as_str()),
+        ("/etc/osm/own.toml", 0o400, toml.as_str()),
     ] {
         assert_eq!(fs::read_to_string(at(path)).unwrap(), content, "{path}");
         let metadata = fs::metadata(at(path)).unwrap();
@@ -281,7 +281,7 @@ fn what_ignition_can_not_do_is_said_where_the_profile_is_judged() {
     type Change = Box<dyn Fn(&mut Value)>;
     let cases: Vec<(&str, Change)> = vec![
         (
-            "ubuntu does not have",
+            "ubuntu does not support",
             Box::new(|spec| spec["osName"] = json!("ubuntu")),
         ),
         (
@@ -313,7 +313,7 @@ fn what_ignition_can_not_do_is_said_where_the_profile_is_judged() {
             Box::new(move |spec| spec["bootstrapConfig"]["files"] = file("/etc/hostname", 644)),
         ),
         (
-            "/opt/empty/b lies below a path that is a file",
+            "/opt/empty/b is below a path that is itself a file",
             Box::new(|spec| spec["bootstrapConfig"]["files"][0]["path"] = json!("/opt/empty/b")),
         ),
     ];

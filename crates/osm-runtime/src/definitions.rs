@@ -4,12 +4,16 @@
 //! Once they are upgraded, every watch lists its objects again. A watch that was opened before shows objects as the old
 //! definitions pruned them, and restarting it would not show them again.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{CustomResourceExt, Resource};
 use osm_api::rbac::Service;
 use osm_api::{CustomOperatingSystemProfile, OperatingSystemConfig, OperatingSystemProfile, names};
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::Cluster;
 use crate::backoff::Backoff;
@@ -53,13 +57,11 @@ pub fn spawn(cluster: &Cluster) {
         let mut backoff = Backoff::new(&environment, FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             changes.mark_unchanged();
-            let mut lacks_only_customs = false;
             let answer = match published(&connection.client).await {
-                Ok(published) => {
-                    lacks_only_customs = outdated_for(needs.service, &published).is_none();
-                    problem(&needs, &published).map_or(Answer::Good, Answer::Bad)
+                Ok(published) => problem(&needs, &published).map_or(Answer::Good, Answer::Bad),
+                Err(error) if is_code(&error, 404) => {
+                    Answer::Bad(Problem::outdated(format!("missing; {ADVICE}")))
                 }
-                Err(error) if is_code(&error, 404) => Answer::Bad(format!("missing; {ADVICE}")),
                 Err(error) => Answer::None(format!("can't be checked yet: {}", brief(&error))),
             };
             let again = match history.judge(answer) {
@@ -81,11 +83,9 @@ pub fn spawn(cluster: &Cluster) {
                     again
                 }
                 Conclusion::Unclear => RECHECK_DELAY,
-                Conclusion::Bad(problem) => {
-                    // Without the definition of KKP, no field of ours is dropped.
-                    let is_outdated = history.known_bad() && !lacks_only_customs;
-                    outdated.note(is_outdated.then(|| problem.clone()));
-                    gate.report(problem);
+                Conclusion::Bad(Problem { text, is_outdated }) => {
+                    outdated.note(is_outdated.then(|| text.clone()));
+                    gate.report(text);
                     backoff.failed()
                 }
             };
@@ -121,10 +121,27 @@ impl Needs {
     }
 }
 
+/// What is missing and what to do.
+#[derive(Clone, Debug, PartialEq)]
+struct Problem {
+    text: String,
+    /// The API server drops fields of our kinds. Without the definition of KKP, it drops none.
+    is_outdated: bool,
+}
+
+impl Problem {
+    fn outdated(text: String) -> Self {
+        Self {
+            text,
+            is_outdated: true,
+        }
+    }
+}
+
 /// The result of one look at the definitions.
 enum Answer {
     Good,
-    Bad(String),
+    Bad(Problem),
     None(String),
 }
 
@@ -136,7 +153,7 @@ enum Conclusion {
     Repaired(Duration),
     /// The previous conclusion holds until the next check.
     Unclear,
-    Bad(String),
+    Bad(Problem),
 }
 
 #[derive(Default)]
@@ -147,21 +164,19 @@ struct CheckHistory {
     good: bool,
     /// Bad answers since the last good one.
     bad: u32,
+    /// The last answer that was not good found outdated definitions.
+    is_outdated: bool,
     /// The last answer was good, and the one before it bad.
     repaired: bool,
 }
 
 impl CheckHistory {
-    /// Whether the definitions themselves are bad, as opposed to an API server that does not show them.
-    fn known_bad(&self) -> bool {
-        self.bad > 0
-    }
-
     fn judge(&mut self, answer: Answer) -> Conclusion {
         match answer {
             Answer::Good => {
                 let (was_bad, was_repaired) = (std::mem::take(&mut self.bad) > 0, self.repaired);
                 (self.answered, self.good, self.repaired) = (true, true, was_bad);
+                self.is_outdated = false;
                 match (was_bad, was_repaired) {
                     (true, _) => Conclusion::Repaired(RECHECK_DELAY),
                     (false, true) => Conclusion::Repaired(HEALTHY_INTERVAL),
@@ -170,9 +185,12 @@ impl CheckHistory {
             }
             // An unavailable API server proves nothing about them, and the watches report it.
             Answer::None(_) if self.answered => Conclusion::Unclear,
-            Answer::None(problem) => Conclusion::Bad(problem),
+            Answer::None(text) => Conclusion::Bad(Problem {
+                text,
+                is_outdated: self.is_outdated,
+            }),
             Answer::Bad(problem) => {
-                self.answered = true;
+                (self.answered, self.is_outdated) = (true, problem.is_outdated);
                 self.bad += 1;
                 if self.good && self.bad < BAD_ANSWERS_NEEDED {
                     return Conclusion::Unclear;
@@ -184,58 +202,82 @@ impl CheckHistory {
     }
 }
 
-/// The schemas of our API group as the server publishes them, by name.
-async fn published(client: &kube::Client) -> Result<Value, kube::Error> {
+/// The schemas of our API group as the server publishes them, by name. A schema takes several times as much memory once it is parsed, so
+/// each is parsed only while it is compared.
+type Schemas = BTreeMap<String, Box<RawValue>>;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Document {
+    components: Components,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Components {
+    schemas: Schemas,
+}
+
+async fn published(client: &kube::Client) -> Result<Schemas, kube::Error> {
     let url = format!("/openapi/v3/apis/{}/v1alpha1", names::GROUP);
     let request = http::Request::get(url)
         .body(Vec::new())
         .map_err(kube::Error::HttpError)?;
-    let mut document: Value = client.request(request).await?;
-    Ok(document
-        .pointer_mut("/components/schemas")
-        .map(Value::take)
-        .unwrap_or_default())
+    let document: Document = client.request(request).await?;
+    Ok(document.components.schemas)
 }
 
-/// What is missing and what to do; `None` if nothing is.
-fn problem(needs: &Needs, published: &Value) -> Option<String> {
-    outdated_for(needs.service, published).or_else(|| {
-        let custom = CustomOperatingSystemProfile::kind(&());
-        let is_missing = needs.custom_profiles && schema(published, &custom).is_none();
-        is_missing.then(|| {
-            format!("{custom} is missing; install the definition of KKP, or remove --custom-profiles")
+/// The problem of the definitions that a service needs; `None` if nothing is missing.
+fn problem(needs: &Needs, published: &Schemas) -> Option<Problem> {
+    outdated_for(needs.service, published)
+        .map(Problem::outdated)
+        .or_else(|| {
+            let custom = CustomOperatingSystemProfile::kind(&());
+            let is_missing = needs.custom_profiles && schema(published, &custom).is_none();
+            is_missing.then(|| Problem {
+                text: format!(
+                    "{custom} is missing; install the definition of KKP, or remove --custom-profiles"
+                ),
+                is_outdated: false,
+            })
         })
-    })
 }
 
 /// The published schema of a kind.
-fn schema<'a>(published: &'a Value, kind: &str) -> Option<&'a Value> {
-    let of_kind = |name: &String| name.rsplit('.').next() == Some(kind);
-    let mut schemas = published.as_object()?.iter();
-    schemas.find(|(name, _)| of_kind(name)).map(|(_, schema)| schema)
+fn schema<'a>(published: &'a Schemas, kind: &str) -> Option<&'a RawValue> {
+    let of_kind = |name: &str| name.rsplit('.').next() == Some(kind);
+    let mut schemas = published.iter();
+    schemas
+        .find(|(name, _)| of_kind(name))
+        .map(|(_, schema)| &**schema)
 }
 
-fn outdated_for(service: Service, published: &Value) -> Option<String> {
-    let profiles = ("OperatingSystemProfile", OperatingSystemProfile::crd());
-    let configs = ("OperatingSystemConfig", OperatingSystemConfig::crd());
-    let needed = match service {
-        Service::OspController => vec![profiles],
-        Service::OscController => vec![profiles, configs],
-        Service::SecretSyncer => vec![configs],
-        Service::CsrApprover => vec![],
+/// A kind and its definition.
+type Definition = (&'static str, fn() -> CustomResourceDefinition);
+
+const PROFILES: Definition = ("OperatingSystemProfile", OperatingSystemProfile::crd);
+const CONFIGS: Definition = ("OperatingSystemConfig", OperatingSystemConfig::crd);
+
+/// The schema of a definition.
+fn schema_of(definition: CustomResourceDefinition) -> Option<Value> {
+    let version = definition.spec.versions.into_iter().next()?;
+    serde_json::to_value(version.schema?.open_api_v3_schema?).ok()
+}
+
+fn outdated_for(service: Service, published: &Schemas) -> Option<String> {
+    let needed: &[Definition] = match service {
+        Service::OspController => &[PROFILES],
+        Service::OscController => &[PROFILES, CONFIGS],
+        Service::SecretSyncer => &[CONFIGS],
+        Service::CsrApprover => &[],
     };
     let mut missing = Vec::new();
-    for (kind, crd) in needed {
-        let served = schema(published, kind);
-        let ours = crd
-            .spec
-            .versions
-            .first()
-            .and_then(|version| version.schema.as_ref());
-        let ours = ours.and_then(|schema| serde_json::to_value(&schema.open_api_v3_schema).ok());
+    for (kind, definition) in needed {
+        let ours = schema_of(definition());
+        let served = schema(published, kind).and_then(|schema| serde_json::from_str(schema.get()).ok());
         match (served, ours) {
-            (Some(served), Some(ours)) => lacks(kind, &ours, served, &mut missing),
-            _ => missing.push(kind.to_owned()),
+            (Some(served), Some(ours)) => lacks(kind, &ours, &served, &mut missing),
+            _ => missing.push((*kind).to_owned()),
         }
     }
     if missing.is_empty() {
@@ -283,21 +325,36 @@ const PUBLISHED_OTHERWISE: [&str; 3] = ["apiVersion", "kind", "metadata"];
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use serde_json::value::to_raw_value;
 
     use super::*;
 
-    fn published_by(
-        crds: &[k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition],
-    ) -> Value {
-        let schema = |crd: &k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition| {
-            let schema = crd.spec.versions[0].schema.as_ref().unwrap().open_api_v3_schema.clone();
-            (format!("io.k8c.x.v1alpha1.{}", crd.spec.names.kind), serde_json::to_value(schema).unwrap())
+    fn published_by(crds: &[CustomResourceDefinition]) -> Schemas {
+        let schema = |crd: &CustomResourceDefinition| {
+            let name = format!("io.k8c.x.v1alpha1.{}", crd.spec.names.kind);
+            (name, to_raw_value(&schema_of(crd.clone())).unwrap())
         };
-        crds.iter().map(schema).collect::<serde_json::Map<_, _>>().into()
+        crds.iter().map(schema).collect()
+    }
+
+    fn old() -> Problem {
+        Problem::outdated("old".to_owned())
     }
 
     fn bad() -> Answer {
-        Answer::Bad("old".to_owned())
+        Answer::Bad(old())
+    }
+
+    fn missing_custom() -> Answer {
+        Answer::Bad(Problem {
+            text: "custom".to_owned(),
+            is_outdated: false,
+        })
+    }
+
+    fn unchecked(is_outdated: bool) -> Conclusion {
+        let text = "away".to_owned();
+        Conclusion::Bad(Problem { text, is_outdated })
     }
 
     fn away() -> Answer {
@@ -307,8 +364,8 @@ mod tests {
     #[test]
     fn until_there_was_a_good_answer_each_one_counts() {
         let mut history = CheckHistory::default();
-        assert_eq!(history.judge(away()), Conclusion::Bad("away".to_owned()));
-        assert_eq!(history.judge(bad()), Conclusion::Bad("old".to_owned()));
+        assert_eq!(history.judge(away()), unchecked(false));
+        assert_eq!(history.judge(bad()), Conclusion::Bad(old()));
         assert_eq!(history.judge(away()), Conclusion::Unclear);
         // Once more later: another API server may still prune objects for a moment.
         assert_eq!(history.judge(Answer::Good), Conclusion::Repaired(RECHECK_DELAY));
@@ -341,8 +398,8 @@ mod tests {
         for _ in 1..BAD_ANSWERS_NEEDED {
             assert_eq!(history.judge(bad()), Conclusion::Unclear);
         }
-        assert_eq!(history.judge(bad()), Conclusion::Bad("old".to_owned()));
-        assert_eq!(history.judge(bad()), Conclusion::Bad("old".to_owned()));
+        assert_eq!(history.judge(bad()), Conclusion::Bad(old()));
+        assert_eq!(history.judge(bad()), Conclusion::Bad(old()));
         assert_eq!(history.judge(Answer::Good), Conclusion::Repaired(RECHECK_DELAY));
     }
 
@@ -379,12 +436,29 @@ mod tests {
         };
         assert_eq!(problem(&needs(false), &without), None);
         assert_eq!(problem(&needs(true), &with), None);
-        let problem = problem(&needs(true), &without).unwrap();
+        let Problem { text, is_outdated } = problem(&needs(true), &without).unwrap();
         assert!(
-            problem.contains("CustomOperatingSystemProfile is missing")
-                && problem.contains("--custom-profiles"),
-            "{problem}"
+            text.contains("CustomOperatingSystemProfile is missing") && text.contains("--custom-profiles"),
+            "{text}"
         );
+        assert!(!is_outdated, "no field of ours is dropped");
+        assert!(problem(&needs(true), &Schemas::new()).unwrap().is_outdated);
+    }
+
+    #[test]
+    fn definitions_that_cannot_be_checked_are_outdated_if_they_were() {
+        for (found, is_outdated) in [(bad(), true), (missing_custom(), false)] {
+            let mut history = CheckHistory::default();
+            history.judge(found);
+            // The kubeconfig has changed.
+            history.answered = false;
+            assert_eq!(history.judge(away()), unchecked(is_outdated));
+        }
+        let mut history = CheckHistory::default();
+        history.judge(bad());
+        history.judge(Answer::Good);
+        (history.answered, history.good) = (false, false);
+        assert_eq!(history.judge(away()), unchecked(false));
     }
 
     #[test]

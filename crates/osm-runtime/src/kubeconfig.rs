@@ -125,7 +125,7 @@ async fn configuration(kubeconfig: Kubeconfig) -> anyhow::Result<Config> {
 fn refuse_to_reach_out(kubeconfig: &Kubeconfig) -> anyhow::Result<()> {
     if let Some(field) = reaches_out(kubeconfig) {
         bail!(
-            "it has the field {field}, which a kubeconfig of a worker cluster may not have; put the data into the kubeconfig itself"
+            "the kubeconfig of a worker cluster must not have the field {field}; put the data into the kubeconfig itself"
         );
     }
     Ok(())
@@ -372,7 +372,7 @@ mod tests {
                     .unwrap();
                 let problem = format!("{problem:#}");
                 assert!(
-                    problem.contains(&format!("it has the field {field}, ")),
+                    problem.contains(&format!("must not have the field {field}; ")),
                     "{problem}"
                 );
             }

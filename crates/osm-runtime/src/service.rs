@@ -4,6 +4,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Client;
 use osm_api::rbac::{ClusterKind, Installation, Service};
@@ -18,6 +19,9 @@ use crate::{
     Cluster, CommonArgs, Connection, Environment, Metrics, Process, Readiness, admin, definitions, error,
     rights, settings_watch, telemetry,
 };
+
+/// How long a thread for blocking work waits for more of it.
+const IDLE_THREAD: Duration = Duration::from_secs(1);
 
 /// Runs a service until SIGTERM or SIGINT. `worker`: the kubeconfig of the worker cluster, if it is another cluster. A service that needs
 /// only one of the clusters connects to that one by `--kubeconfig`; only those of the management cluster read settings.
@@ -62,6 +66,8 @@ fn exit(service: Service, work: impl Future<Output = anyhow::Result<()>>) -> Exi
     let outcome = tokio::runtime::Builder::new_multi_thread()
         // A service mostly waits, so two threads are enough.
         .worker_threads(2)
+        // A thread that has rendered keeps its stack in memory, and more work may follow only after hours.
+        .thread_keep_alive(IDLE_THREAD)
         .enable_all()
         .build()
         .map_err(anyhow::Error::from)

@@ -494,7 +494,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
             tracing::warn!(
                 cluster,
                 kind,
-                "there are more objects than the {} that this service keeps, and further ones are ignored; delete those that are not needed",
+                "this service keeps at most {} objects of this kind and ignores the others; delete objects that you do not need",
                 self.most
             );
         } else if !is_full && self.ignored.is_reported {

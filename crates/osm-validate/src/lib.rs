@@ -8,7 +8,7 @@ mod refusal;
 use osm_api::profile::AcceptedProfile;
 use osm_render::{Profile, Rendered};
 
-use crate::modules::ModulesValidator;
+use crate::modules::Modules;
 pub use crate::refusal::{Outcome, Refusal};
 
 /// Compiles every template, renders the sample pools, and validates the modules of each.
@@ -16,17 +16,30 @@ pub use crate::refusal::{Outcome, Refusal};
 /// # Errors
 /// The first problem of the profile.
 pub fn dry_run(accepted: &AcceptedProfile) -> Result<(), Refusal> {
-    dry_run_with(&osm_render::compile(accepted)?, |_, _| ())
+    let mut modules = Modules::new(&accepted.spec.0);
+    // The templates are dropped before the schema of modules is parsed, so that memory holds one of the two at a time.
+    render_samples(&osm_render::compile(accepted)?, &mut modules, |_, _| ())?;
+    modules.validate()
 }
 
-/// [`dry_run`] for a profile that is compiled already. It calls `look` with the label of each sample and its valid result.
+/// [`dry_run`] for a profile that is compiled already. It calls `look` with the label of each sample and its result, before it validates
+/// the modules of all samples.
 ///
 /// # Errors
 /// The first problem of the profile.
-pub fn dry_run_with(profile: &Profile, mut look: impl FnMut(&str, &Rendered)) -> Result<(), Refusal> {
-    let mut modules = ModulesValidator::new(profile.spec());
+pub fn dry_run_with(profile: &Profile, look: impl FnMut(&str, &Rendered)) -> Result<(), Refusal> {
+    let mut modules = Modules::new(profile.spec());
+    render_samples(profile, &mut modules, look)?;
+    modules.validate()
+}
+
+fn render_samples(
+    profile: &Profile,
+    modules: &mut Modules,
+    mut look: impl FnMut(&str, &Rendered),
+) -> Result<(), Refusal> {
     osm_render::dry_run_with(profile, |sample, rendered| {
-        modules.validate(sample, rendered)?;
+        modules.note(sample, rendered);
         look(sample, rendered);
         Ok(())
     })

@@ -65,7 +65,7 @@ pub struct Inputs {
     /// Settings document [default: the one in the inputs, or the default settings]
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
-    /// Use this profile instead of the MachineDeployments': a file, or the name of a built-in profile
+    /// Profile to use instead of the one that each MachineDeployment selects: a file, or the name of a built-in profile
     #[arg(long, value_name = "FILE|NAME")]
     profile: Option<PathBuf>,
 }

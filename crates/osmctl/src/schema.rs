@@ -40,7 +40,7 @@ enum Kind {
     Profile,
     /// The settings document
     Settings,
-    /// A MachineDeployment, of which the schema checks the annotations that OSM reads
+    /// The annotations of a MachineDeployment that OSM reads
     #[value(name = "machinedeployment-annotations")]
     MachineDeploymentAnnotations,
 }

@@ -45,7 +45,7 @@ pub struct Test {
     /// File or folder that belongs to every case; can be repeated
     #[arg(short, long, value_name = "PATH")]
     filename: Vec<PathBuf>,
-    /// Record what the cases render to now
+    /// Record the current result of each case
     #[arg(long)]
     bless: bool,
     /// Output format

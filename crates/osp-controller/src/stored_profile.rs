@@ -92,29 +92,17 @@ impl Reduce for StoredProfile {
     }
 
     fn reduced(self) -> Self {
-        let ObjectMeta {
-            name,
-            namespace,
-            uid,
-            resource_version,
-            generation,
-            deletion_timestamp,
-            ..
-        } = self.profile.metadata;
+        let OperatingSystemProfile { metadata, spec, .. } = self.profile;
         // No profile has a longer name.
-        let extends = self
-            .profile
-            .spec
-            .extends
-            .filter(|name| name.len() <= names::MAX_NAME);
+        let extends = spec.extends.filter(|name| name.len() <= names::MAX_NAME);
         let mut profile = OperatingSystemProfile::new("", bare_spec(String::new(), extends));
         profile.metadata = ObjectMeta {
-            name,
-            namespace,
-            uid,
-            resource_version,
-            generation,
-            deletion_timestamp,
+            name: metadata.name,
+            namespace: metadata.namespace,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            generation: metadata.generation,
+            deletion_timestamp: metadata.deletion_timestamp,
             ..ObjectMeta::default()
         };
         Self {

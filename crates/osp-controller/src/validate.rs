@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use osm_api::OperatingSystemProfileSpec;
+use osm_api::gzip;
 use osm_api::profile::AcceptedProfile;
 use osm_render::Base;
 use osm_validate::{Outcome, Refusal};
@@ -134,7 +135,10 @@ impl Validator {
         let task = tokio::task::spawn_blocking(move || {
             // The slot is held until the work is done, even if no reconcile waits for the result any longer.
             let _slot = slot;
-            dry_run(&accepted)
+            let result = dry_run(&accepted);
+            // Only samples are compressed here.
+            gzip::release();
+            result
         });
         let pending = task
             .map(|ended| ended.unwrap_or_else(|_| Err(Refusal::broke_off())))

@@ -105,7 +105,7 @@ impl Registry {
             problems.check(
                 path.clone(),
                 ok,
-                "are not possible for _default: list the registry itself",
+                "cannot be used with the host _default; list the registry by its own host",
             );
             secret.validate(&path, problems);
         }

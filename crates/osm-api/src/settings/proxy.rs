@@ -33,7 +33,7 @@ impl Proxy {
             problems.check(
                 "proxy.credentials",
                 ok,
-                "need proxy.http; set it, or remove the credentials",
+                "requires proxy.http; set proxy.http, or remove the credentials",
             );
             secret.validate("proxy.credentials", problems);
         }

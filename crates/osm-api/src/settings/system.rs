@@ -109,18 +109,19 @@ impl System {
             let value = value.to_string();
             let checked = check_sysctl_value(&value);
             problems.check(&path, checked.is_ok(), &checked.err().unwrap_or_default());
-            problems.check(&path, !value.contains('{'), "must not contain {");
+            problems.check(&path, !value.contains('{'), "must not contain an opening brace");
             let dotted = dotted(name);
             let required = REQUIRED_SYSCTLS.iter().find(|(name, _)| *name == dotted);
             if let Some((_, required)) = required {
-                let rule = format!("must be {required}: a node needs this value; remove the parameter");
+                let rule =
+                    format!("must be {required}, because every node needs this value; remove the parameter");
                 problems.check(&path, value.trim() == *required, &rule);
             }
         }
         for (i, module) in self.kernel_modules.iter().enumerate() {
             let checked = check_name(module, IN_KERNEL_MODULES);
-            let path = format!("system.kernelModules[{i}]");
-            problems.check(path, checked.is_ok(), &checked.err().unwrap_or_default());
+            let place = format!("system.kernelModules[{i}]");
+            problems.check(place, checked.is_ok(), &checked.err().unwrap_or_default());
         }
         for (i, server) in self.ntp_servers.iter().enumerate() {
             let ok = is_host_name(server) || server.parse::<IpAddr>().is_ok();
@@ -216,7 +217,7 @@ mod tests {
             ("swap: {behavior: UnlimitedSwap}", "system.swap.behavior: "),
             (
                 "sysctls: {'77 a': 1}",
-                "system.sysctls: the name of a kernel parameter must be",
+                "system.sysctls: the name of a kernel parameter must consist of",
             ),
             (
                 "sysctls: {vm.swappiness: ''}",
@@ -224,15 +225,15 @@ mod tests {
             ),
             (
                 "sysctls: {kernel.core_pattern: 'core{77}'}",
-                "system.sysctls.kernel.core_pattern: must not contain {",
+                "system.sysctls.kernel.core_pattern: must not contain an opening brace",
             ),
             (
                 "sysctls: {vm.overcommit_memory: 77}",
-                "system.sysctls.vm.overcommit_memory: must be 1: a node needs",
+                "system.sysctls.vm.overcommit_memory: must be 1, because every node needs",
             ),
             (
                 "sysctls: {net/ipv4/ip_forward: 77}",
-                "system.sysctls.net/ipv4/ip_forward: must be 1: a node needs",
+                "system.sysctls.net/ipv4/ip_forward: must be 1, because every node needs",
             ),
             (
                 "sysctls: {net.ipv6.conf.all.forwarding: 77}",
@@ -240,7 +241,7 @@ mod tests {
             ),
             (
                 "kernelModules: [nf_conntrack, '77;reboot']",
-                "system.kernelModules[1]: must be a name",
+                "system.kernelModules[1]: must consist of",
             ),
             (
                 "ntpServers: ['77 prefer']",

@@ -46,7 +46,7 @@ pub fn bases(
             return Err(ProfileError::ChainTooLong { limit: MAX_BASES });
         }
         let namespace = visited.last().unwrap_or(key).namespace.clone();
-        let base = match name.starts_with(library::PREFIX) {
+        let base = match name.starts_with(library::PART_PREFIX) {
             true => Some(of_library(&name, found.last().map_or(spec, |last| &last.spec))?),
             false => find(&namespace, &name),
         };

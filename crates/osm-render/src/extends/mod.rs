@@ -35,7 +35,7 @@ impl Base {
 
     /// Whether it belongs to the library of this release, and is not stored anywhere.
     pub(crate) fn is_of_library(&self) -> bool {
-        self.key.name.starts_with(library::PREFIX)
+        self.key.name.starts_with(library::PART_PREFIX)
     }
 }
 

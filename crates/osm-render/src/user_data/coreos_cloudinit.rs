@@ -137,7 +137,7 @@ pub(super) fn document(
         if value != "localhost" {
             return Err(unfit(
                 &place(stage, "manage_etc_hosts"),
-                "must be localhost, or not there",
+                "must be localhost or absent",
             ));
         }
         document.insert("manage_etc_hosts".to_owned(), value.clone());
@@ -224,8 +224,9 @@ fn users(stage: Stage, filled: &Filled) -> Result<(Value, Vec<Value>), UserDataE
                 .keys()
                 .find(|field| !["name", "passwd"].contains(&field.as_str()))
             {
-                let problem =
-                    format!("{DEFAULT_USER} is there already: {PROGRAM} does not change its {field}");
+                let problem = format!(
+                    "{DEFAULT_USER} exists already, and {PROGRAM} does not change its {field}; remove the field"
+                );
                 return Err(unfit(&place, problem));
             }
             if user.len() == 1 {
@@ -255,7 +256,7 @@ fn coreos(stage: Stage, filled: &Filled) -> Result<Map<String, Value>, UserDataE
             let problem = match part.as_str() {
                 "units" => "list them under units".to_owned(),
                 _ => format!(
-                    "can't be set here, only {}",
+                    "can't be set here; only {} can",
                     COREOS.map(|(part, _)| part).join(" and ")
                 ),
             };
@@ -264,7 +265,7 @@ fn coreos(stage: Stage, filled: &Filled) -> Result<Map<String, Value>, UserDataE
         for (key, value) in settings(&place, value)? {
             let place = format!("{place}.{key}");
             if !known.contains(&key.replace('_', "-").as_str()) {
-                return Err(unfit(&place, format!("{PROGRAM} knows no such setting")));
+                return Err(unfit(&place, format!("{PROGRAM} has no such setting; remove it")));
             }
             let text = value.as_str().filter(|text| !text.contains(char::is_control));
             let strategies = ["reboot", "off", "etcd-lock"];
@@ -272,7 +273,7 @@ fn coreos(stage: Stage, filled: &Filled) -> Result<Map<String, Value>, UserDataE
                 None => {
                     return Err(unfit(
                         &place,
-                        "must be a text on one line; in YAML, quote off and numbers",
+                        "must be a string on one line; in YAML, quote off and numbers",
                     ));
                 }
                 Some(text) if key.starts_with("reboot") && !strategies.contains(&text) => {

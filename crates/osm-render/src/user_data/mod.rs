@@ -298,7 +298,7 @@ fn fill_unit(
     if unit.enable == Some(true) && content.as_ref().is_some_and(|text| !installed(text)) {
         return Err(unfit(
             &unit_path(unit),
-            "the unit is enabled, but has no [Install] section: nothing would start it",
+            "the unit is enabled, but has no [Install] section, so nothing would start it; add that section",
         ));
     }
     let drop_ins = unit.drop_ins.iter().map(|drop_in| {

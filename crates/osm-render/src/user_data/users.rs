@@ -105,7 +105,7 @@ fn user(words: &Words, place: &str, item: &Value) -> Result<User, UserDataError>
             "lock_passwd" if *value == json!(true) => {}
             _ => {
                 let Some((_, name, kind)) = words.fields.iter().find(|(known, ..)| known == key) else {
-                    let problem = format!("{} can't set this for a user: remove it", words.program);
+                    let problem = format!("{} can't set this for a user; remove it", words.program);
                     return Err(unfit(&place, problem));
                 };
                 let fits = match kind {
@@ -114,7 +114,7 @@ fn user(words: &Words, place: &str, item: &Value) -> Result<User, UserDataError>
                     Kind::Text => value.as_str().is_some_and(|text| !text.contains(['\0', '\n'])),
                 };
                 if !fits {
-                    let problem = format!("has a value that {} can't take here", words.program);
+                    let problem = format!("has a value that {} does not accept here", words.program);
                     return Err(unfit(&place, problem));
                 }
                 user.insert((*name).to_owned(), value.clone());
@@ -132,7 +132,7 @@ fn several(place: &str, value: &Value, separator: Option<char>) -> Result<Vec<St
     let list = match (value, separator) {
         (Value::String(text), Some(separator)) => text.split(separator).map(str::to_owned).collect(),
         (Value::Array(items), _) if items.iter().all(Value::is_string) => texts(value),
-        _ => return Err(unfit(place, "must be a list of texts")),
+        _ => return Err(unfit(place, "must be a list of strings")),
     };
     Ok(list)
 }

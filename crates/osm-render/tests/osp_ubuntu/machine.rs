@@ -56,8 +56,8 @@ const NOTED: [&str; 18] = [
 ];
 
 /// What scripts may use on a machine that has no curl.
-const TOOLS: &str = "awk base64 cat chmod cp cut date grep gzip head ip ln mkdir mv od python3 rm sed sh sha256sum sync tail tar \
-                     tee timeout tr uname";
+const TOOLS: &str = "awk base64 cat chmod cp cut date grep gzip head ip ln mkdir mv od python3 rm sed sh sha256sum stat sync tail \
+                     tar tee timeout tr uname";
 
 /// A shell, and whether there is curl.
 #[derive(Clone, Copy, Debug)]

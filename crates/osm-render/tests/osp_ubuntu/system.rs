@@ -19,6 +19,20 @@ fn set_up(machine: &Machine) {
     );
 }
 
+/// Where a call is among those that a machine of this kind noted.
+fn position(calls: &str, call: &str, kind: Kind) -> usize {
+    let found = calls.find(call);
+    found.unwrap_or_else(|| panic!("{kind:?}: {call} not in {calls}"))
+}
+
+/// Lets the disk of a machine have this many free blocks, and otherwise be what it is.
+fn free_blocks(machine: &Machine, free: u64) {
+    machine.program("stat", &format!("/usr/bin/stat \"$@\" | sed 's/^[0-9]*/{free}/'"));
+}
+
+/// More free blocks than any disk has.
+const PLENTY: u64 = 1 << 40;
+
 const FSTAB: &str = "/dev/vda1 / ext4 defaults 0 1\n/swap none swap sw 0 0\n";
 
 #[test]
@@ -61,6 +75,7 @@ fn a_swap_file_is_made_once_and_on_file_systems_of_any_kind() {
         let machine = plain("ubuntu", kind, server.port, settings, false);
         let (calls, file) = (machine.path("/calls"), machine.path("/var/lib/osm/swap"));
         let (noted, file) = (calls.display(), file.display());
+        free_blocks(&machine, PLENTY);
         // Like XFS of old kernels: what fallocate reserves has holes.
         machine.program(
             "fallocate",
@@ -73,11 +88,7 @@ fn a_swap_file_is_made_once_and_on_file_systems_of_any_kind() {
         );
         set_up(&machine);
         let calls = machine.read("/calls");
-        let at = |call: &str| {
-            calls
-                .find(call)
-                .unwrap_or_else(|| panic!("{kind:?}: {call} not in {calls}"))
-        };
+        let at = |call: &str| position(&calls, call, kind);
         assert!(at("fallocate -l 2048M\n") < at("dd bs=1M count=2048\n"));
         assert!(at("dd ") < at("systemctl enable var-lib-osm-swap.swap\n"));
         assert!(at("enable var-lib-osm-swap.swap\n") < at("restart kubelet.service\n"));
@@ -106,32 +117,39 @@ fn a_machine_without_room_for_swap_is_a_node() {
     prepare();
     let server = Server::start(None);
     server.answer(&mirror());
-    let machine = plain(
-        "ubuntu",
-        KINDS[0],
-        server.port,
-        "system: {swap: {size: 1Gi}}",
-        false,
-    );
-    for name in ["swapon", "fallocate"] {
-        machine.program(name, "exit 1");
-    }
-    let file = machine.path("/var/lib/osm/swap");
-    machine.program(
-        "dd",
-        &format!(
-            "echo part >'{}'; echo dd: No space left on device; exit 1",
-            file.display()
+    for (free, expected, is_tried) in [
+        (PLENTY, "dd: No space left on device", true),
+        (
+            1,
+            "0 MiB are free, too little for a swap file of 1024 MiB: ",
+            false,
         ),
-    );
-    set_up(&machine);
-    let log = machine.read("/log");
-    assert!(
-        log.contains("warning: prepare_swap failed: dd: No space left on device"),
-        "{log}"
-    );
-    assert!(!file.exists() && !machine.path("/etc/systemd/system/var-lib-osm-swap.swap").exists());
-    assert!(machine.read("/calls").contains("restart kubelet.service"));
+    ] {
+        let settings = "system: {swap: {size: 1Gi}}";
+        let machine = plain("ubuntu", KINDS[0], server.port, settings, false);
+        free_blocks(&machine, free);
+        for name in ["swapon", "fallocate"] {
+            machine.program(name, "exit 1");
+        }
+        let (file, tried) = (machine.path("/var/lib/osm/swap"), machine.path("/tried"));
+        machine.program(
+            "dd",
+            &format!(
+                "echo part | tee '{}' >'{}'; echo dd: No space left on device; exit 1",
+                file.display(),
+                tried.display()
+            ),
+        );
+        set_up(&machine);
+        let log = machine.read("/log");
+        assert!(
+            log.contains(&format!("warning: prepare_swap failed: {expected}")),
+            "{log}"
+        );
+        assert_eq!(tried.exists(), is_tried, "{log}");
+        assert!(!file.exists() && !machine.path("/etc/systemd/system/var-lib-osm-swap.swap").exists());
+        assert!(machine.read("/calls").contains("restart kubelet.service"));
+    }
 }
 
 const UPGRADES: [(&str, &str, &str, &str); 2] = [
@@ -156,11 +174,7 @@ fn packages_are_upgraded_once_with_proxy_and_certificates_and_before_the_kubelet
             );
             set_up(&machine);
             let calls = machine.read("/calls");
-            let at = |call: &str| {
-                calls
-                    .find(call)
-                    .unwrap_or_else(|| panic!("{kind:?}: {call} not in {calls}"))
-            };
+            let at = |call: &str| position(&calls, call, kind);
             assert!(at(trust) < at(verb), "{calls}");
             assert!(
                 at(&format!("{verb} by http://proxy.example:3128\n")) < at("restart containerd.service\n")

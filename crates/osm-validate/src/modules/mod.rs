@@ -3,7 +3,6 @@
 
 mod schema;
 
-use std::cell::OnceCell;
 use std::fmt::Write;
 
 use osm_api::Reason;
@@ -21,64 +20,84 @@ const CLOUD_CONFIG: &str = include_str!("schema-cloud-config-v1.json");
 /// The program that the schema belongs to.
 const READER: &str = "cloud-init 25.1";
 
-/// Validates the modules of one profile's samples. It parses the schema only if there are modules, and drops it with the profile.
-pub(crate) struct ModulesValidator {
+/// The modules of a profile's samples.
+pub(crate) struct Modules {
     is_read_by_cloud_init: bool,
-    schema: OnceCell<Option<Schema>>,
-    /// Modules without problems. Most samples have the same ones.
-    valid: Vec<Value>,
+    /// Most samples have the same modules. Only samples with other modules than those before them are here.
+    samples: Vec<Sample>,
 }
 
-impl ModulesValidator {
-    /// A validator for a profile. It accepts everything that another program than cloud-init reads.
+struct Sample {
+    label: String,
+    /// Names of stages, and their modules.
+    stages: Vec<(&'static str, Value)>,
+}
+
+impl Modules {
+    /// The modules of a profile. Those that another program than cloud-init reads are not validated.
     pub(crate) fn new(spec: &OperatingSystemProfileSpec) -> Self {
         let is_read_by_cloud_init = spec.provisioning_utility == ProvisioningUtility::CloudInit
             // On Flatcar, coreos-cloudinit has this name. It has other modules.
             && spec.os_name != OperatingSystem::Flatcar;
         Self {
             is_read_by_cloud_init,
-            schema: OnceCell::new(),
-            valid: Vec::new(),
+            samples: Vec::new(),
         }
     }
 
-    /// Validates one sample.
-    ///
-    /// # Errors
-    /// All problems of both stages.
-    pub(crate) fn validate(&mut self, sample: &str, rendered: &Rendered) -> Result<(), Refusal> {
+    /// Notes the modules of a sample.
+    pub(crate) fn note(&mut self, label: &str, rendered: &Rendered) {
         if !self.is_read_by_cloud_init {
-            return Ok(());
+            return;
         }
         let OperatingSystemConfigSpec {
             bootstrap_config,
             provisioning_config,
             ..
         } = &rendered.spec;
+        let known = self.samples.iter().flat_map(|sample| &sample.stages);
         let stages = [
             ("bootstrapConfig", bootstrap_config),
             ("provisioningConfig", provisioning_config),
         ];
+        let stages: Vec<_> = stages
+            .into_iter()
+            .filter_map(|(stage, config)| Some((stage, config.modules.as_ref()?)))
+            .filter(|(_, modules)| !known.clone().any(|(_, known)| known == *modules))
+            .map(|(stage, modules)| (stage, modules.clone()))
+            .collect();
+        if !stages.is_empty() {
+            self.samples.push(Sample {
+                label: label.to_owned(),
+                stages,
+            });
+        }
+    }
+
+    /// Validates what was noted. It parses the schema only if there are modules.
+    ///
+    /// # Errors
+    /// All problems of the first sample that has any.
+    pub(crate) fn validate(&self) -> Result<(), Refusal> {
+        if self.samples.is_empty() {
+            return Ok(());
+        }
+        // A test parses the schema, so this cannot fail.
+        let Ok(schema) = Schema::parse(CLOUD_CONFIG, READER) else {
+            return Ok(());
+        };
+        self.samples
+            .iter()
+            .try_for_each(|sample| sample.validate(&schema))
+    }
+}
+
+impl Sample {
+    fn validate(&self, schema: &Schema) -> Result<(), Refusal> {
         let mut message = String::new();
         let mut first = None;
-        for (stage, config) in stages {
-            let Some(modules) = config
-                .modules
-                .as_ref()
-                .filter(|modules| !self.valid.contains(modules))
-            else {
-                continue;
-            };
-            // A test parses the schema, so this cannot fail.
-            let parse = || Schema::parse(CLOUD_CONFIG, READER).ok();
-            let Some(schema) = self.schema.get_or_init(parse) else {
-                continue;
-            };
-            let problems = schema.problems(modules);
-            if problems.is_empty() {
-                self.valid.push(modules.clone());
-            }
-            for problem in problems {
+        for (stage, modules) in &self.stages {
+            for problem in schema.problems(modules) {
                 // Writing to a String cannot fail.
                 let _ = write!(message, "{stage}.modules{}: {}; ", problem.path, problem.text);
                 first.get_or_insert_with(|| format!("{stage}.modules{}", problem.path));
@@ -87,7 +106,7 @@ impl ModulesValidator {
         if message.is_empty() {
             return Ok(());
         }
-        let _ = write!(message, "found with the sample pool {sample}");
+        let _ = write!(message, "found with the sample pool {}", self.label);
         Err(Refusal {
             reason: Reason::ModulesInvalid,
             message,

@@ -54,7 +54,7 @@ Examples:
 
 Exit codes: 0 no differences, 1 differences, more than 1 an error.")]
 pub struct Diff {
-    /// OLD and NEW; with --cluster, what is new
+    /// Files or folders to compare: OLD and NEW, or with --cluster only NEW
     #[arg(value_name = "PATH", required_unless_present = "cluster")]
     paths: Vec<PathBuf>,
     /// Compare with what the machines of a cluster get now

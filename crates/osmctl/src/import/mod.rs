@@ -42,7 +42,7 @@ Examples:
 
 Exit codes: 0 OSM renders every pool, and equally, 1 there are differences or refused profiles, 2 the cluster cannot be read.")]
 pub struct Import {
-    /// Settings document that OSM would have [default: the one of the cluster, or the default settings]
+    /// Settings document to render with [default: the one of the cluster, or the default settings]
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
     /// Print the lines that differ

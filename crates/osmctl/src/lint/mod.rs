@@ -25,9 +25,9 @@ use crate::{output, pools};
 /// Errors are what osp-controller and osc-controller would refuse. The command runs the same code: it renders each profile for every
 /// cloud provider that the profile supports, with each minor version of the kubelet, with default settings and with everything set.
 ///
-/// Warnings are what a reviewer would comment on: scripts without `set -e`, credentials that every user of a machine can read, user data near
-/// the limit of a cloud provider, variables that do not exist, and values that YAML parsers read differently. If shellcheck is installed, the command runs it on the
-/// rendered scripts.
+/// Warnings are what a reviewer would comment on: scripts without `set -e`, credentials that users other than root can read, user data near
+/// the limit of a cloud provider, variables that do not exist, and values that YAML parsers read differently. If shellcheck is installed, the
+/// command runs it on the rendered scripts.
 ///
 /// Without PATH, the command checks the built-in profiles, without shellcheck.
 #[derive(Args)]

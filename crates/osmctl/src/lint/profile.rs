@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use osm_api::OperatingSystemProfile;
-use osm_api::config::{LateBoundKind, OperatingSystemConfigSpec, StageConfig};
+use osm_api::config::StageConfig;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::{CloudProvider, FileContent, OperatingSystemProfileSpec, ProfileConfig};
-use osm_render::{RESERVED_PREFIX, Rendered, Stage, TemplatePosition};
+use osm_render::{Profile, Rendered, Stage, TemplatePosition};
 use osm_validate::Refusal;
 
 use super::scripts::{self, Shellcheck};
@@ -171,18 +171,36 @@ fn attempt(name: &str, spec: &OperatingSystemProfileSpec, bases: &Bases) -> Resu
     let profile = osm_render::compile(&accepted).map_err(Refusal::from)?;
     let mut reviewed = Reviewed::default();
     osm_validate::dry_run_with(&profile, |_, rendered| reviewed.look(rendered))?;
+    if let Some(rendered) = with_proxy_password(&profile) {
+        reviewed.look_at_modes(&rendered);
+    }
     Ok(reviewed)
+}
+
+/// A pool whose proxy demands a password, if the profile renders for it. The samples of a profile in Go's language have no such proxy,
+/// because a profile that takes the URL of the proxy apart is valid for all other pools.
+fn with_proxy_password(profile: &Profile) -> Option<Rendered> {
+    let cloud = profile.spec().supported_cloud_providers.first()?.name;
+    let (pool, mut settings) = osm_render::full_sample(profile.spec(), cloud)?;
+    let registries = &settings.containerd.registries;
+    settings.proxy.credentials = registries
+        .iter()
+        .find_map(|registry| registry.credentials.clone());
+    profile
+        .render(&pool, &settings, &osm_render::stand_in_cluster())
+        .ok()
 }
 
 impl Reviewed {
     fn look(&mut self, rendered: &Rendered) {
         let config = &rendered.spec;
         self.look_at_size(rendered);
+        self.look_at_modes(rendered);
         for (stage, content) in [
             (Stage::Bootstrap, &config.bootstrap_config),
             (Stage::Provisioning, &config.provisioning_config),
         ] {
-            self.look_at_files(stage, content, config);
+            self.look_at_scripts(stage, content);
         }
         for file in &config.bootstrap_config.files {
             let inline = file.content.inline.as_ref();
@@ -213,15 +231,24 @@ impl Reviewed {
         largest.0 = largest.0.max(bytes);
     }
 
-    fn look_at_files(&mut self, stage: Stage, content: &StageConfig, config: &OperatingSystemConfigSpec) {
-        let name = stage_name(stage);
+    fn look_at_modes(&mut self, rendered: &Rendered) {
+        let config = &rendered.spec;
+        for (stage, content) in [
+            (Stage::Bootstrap, &config.bootstrap_config),
+            (Stage::Provisioning, &config.provisioning_config),
+        ] {
+            let readable = osm_render::readable(content, &config.late_bound, osm_render::is_credential);
+            let stage = stage_name(stage);
+            self.readable
+                .extend(readable.into_iter().map(|path| (stage, path)));
+        }
+    }
+
+    fn look_at_scripts(&mut self, stage: Stage, content: &StageConfig) {
         for file in &content.files {
             let text = text_of(&file.content);
-            if file.permissions % 100 != 0 && holds_credential(text, config) {
-                self.readable.insert((name, file.path.clone()));
-            }
             if text.starts_with("#!") {
-                let key = (name, file.path.clone());
+                let key = (stage_name(stage), file.path.clone());
                 let (texts, _) = self
                     .scripts
                     .entry(key)
@@ -229,16 +256,6 @@ impl Reviewed {
                 if texts.len() < MAX_VARIANTS && !texts.contains(text) {
                     texts.insert(text.to_owned());
                 }
-            }
-        }
-        for unit in &content.units {
-            let texts = unit
-                .content
-                .iter()
-                .chain(unit.drop_ins.iter().map(|drop_in| &drop_in.content));
-            if texts.into_iter().any(|text| holds_credential(text, config)) {
-                self.readable
-                    .insert((name, format!("/etc/systemd/system/{}", unit.name)));
             }
         }
     }
@@ -268,7 +285,7 @@ impl Reviewed {
         let is_own = |stage: &str, path: &str| is_own(item, stage, path);
         for (stage, path) in self.readable.iter().filter(|(stage, path)| is_own(stage, path)) {
             let message =
-                format!("{path}: the file contains a credential, and every user of the machine can read it");
+                format!("{path}: the file contains a credential, and users other than root can read it");
             let problem = Problem::warning("readable-credential", at(stage, path), message);
             problems
                 .push(problem.hint("set permissions to 600; move a credential out of a unit into a file"));
@@ -302,31 +319,6 @@ impl Reviewed {
 
 fn text_of(content: &FileContent) -> &str {
     content.inline.as_ref().map_or("", |inline| &inline.data)
-}
-
-/// Whether a text has the marker of a value that must stay secret.
-fn holds_credential(text: &str, config: &OperatingSystemConfigSpec) -> bool {
-    let ids = text
-        .split(RESERVED_PREFIX)
-        .skip(1)
-        .filter_map(|rest| rest.split(',').next());
-    ids.into_iter().any(|id| {
-        let kind = config
-            .late_bound
-            .iter()
-            .find(|late| late.id == id)
-            .map(|late| late.kind);
-        !matches!(
-            kind,
-            None | Some(
-                LateBoundKind::ProvisioningSecretName
-                    | LateBoundKind::ProvisioningKey
-                    | LateBoundKind::ProvisioningDigest
-                    | LateBoundKind::KubeconfigSecretName
-                    | LateBoundKind::RegistryUsername
-            )
-        )
-    })
 }
 
 /// What comes from a profile that this one extends is for its author to correct.

@@ -67,7 +67,7 @@ fn of_verbatim_texts(item: &Item<OperatingSystemProfile>) -> Vec<Problem> {
                 if is_key || !text.contains("{{") {
                     return;
                 }
-                let message = format!("{path}: the text contains {{{{, but Go templates are evaluated in files only");
+                let message = format!("{path} contains {{{{, but only the content of files is a Go template, so the text stays as it is");
                 let problem = Problem::warning("verbatim", item.origin.place_of(node), message);
                 problems.push(problem.hint(
                     "move the text to a file, such as /etc/systemd/system/NAME for a unit; or write the profile in Handlebars",

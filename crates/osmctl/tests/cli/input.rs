@@ -88,44 +88,44 @@ fn bad_input_is_an_error_with_its_place_and_a_hint() {
         ),
         (
             &format!("\u{feff}{}", go_profile_with("a\nb {{ nothing .KubeVersion }}")),
-            "<stdin>:18",
+            "<stdin>:18:20: error: ",
             "function \"nothing\" not defined",
             "hint: `osmctl explain functions`",
         ),
         (
-            // Go finds this mistake at the end of the text.
             &go_profile_with("a\nb {{ .KubeVersion"),
-            "<stdin>:1",
+            "<stdin>:18:17: error: ",
             "unclosed action",
             "write {{ \"{{\" }} where the text has two literal braces",
         ),
         (
+            // The mistake is at the end of the text, after its last line break.
             &go_profile_with("a {{ if .HTTPProxy }} b"),
-            "<stdin>:1",
+            "<stdin>:18:15: error: ",
             "unexpected EOF",
             "with {{ end }}",
         ),
         (
             &go_profile_with("a {{ end }}"),
-            "<stdin>:17",
+            "<stdin>:17:17: error: ",
             "unexpected {{end}}",
             "hint: remove this {{ end }}",
         ),
         (
             &go_profile_with("{{ define \"a\" }}{{ template \"a\" . }}{{ end }}\n{{ template \"a\" . }}"),
-            "<stdin>:17",
+            "<stdin>:17:43: error: ",
             "exceeded maximum template depth",
             "hint: a template calls itself",
         ),
         (
             &go_profile_with("{{ range until 100000 }}{{ range until 100000 }}{{ end }}{{ end }}"),
-            "<stdin>:17",
+            "<stdin>:17:48: error: ",
             "more than",
             "hint: shorten the loops",
         ),
         (
             &go_profile_with("x {{ range until 100000 }}{{ $.KubernetesCACert }}{{ end }}"),
-            "<stdin>:17",
+            "<stdin>:17:45: error: ",
             "more than",
             "hint: shorten the loops",
         ),

@@ -202,6 +202,16 @@ fn go_templates_are_checked_with_their_places() {
             .any(|problem| problem["rule"] == "readable-credential"),
         "{found:#?}"
     );
+    for (permissions, expected) in [("640", true), ("600", false)] {
+        let input = go("\"x\"")
+            .replace("{{ .Token }}", "{{ with .HTTPProxy }}{{ . }}{{ end }}")
+            .replace("permissions: 640", &format!("permissions: {permissions}"));
+        let found = problems(&input);
+        let has_warning = found
+            .iter()
+            .any(|problem| problem["rule"] == "readable-credential");
+        assert_eq!(has_warning, expected, "{permissions}: {found:#?}");
+    }
     for (text, expected, hint) in [
         (
             "\"{{ .KubletVersion }}\"",

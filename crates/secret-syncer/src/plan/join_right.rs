@@ -36,14 +36,16 @@ impl Turns {
     }
 
     /// Notes an answer; returns when to ask again. The API server learns of a change of rights by a watch of its own, so the first answer after
-    /// a change may be an old one.
+    /// a change may be an old one. It ends the turn of its account all the same, and the account has another turn as the last one of the round:
+    /// else no other account would have its turn while rights change all the time.
     pub fn answered(&mut self, account: &str, is_open: bool, has_changed: bool, accounts: usize) -> Duration {
         self.open = is_open.then(|| account.to_owned());
-        if has_changed {
-            self.left = accounts;
-        } else if !is_open {
+        if !is_open {
             account.clone_into(&mut self.last);
             self.left = self.left.saturating_sub(1);
+        }
+        if has_changed {
+            self.left = accounts;
         }
         match has_changed || (self.left > 0 && !is_open) {
             true => QUESTION_INTERVAL,
@@ -109,17 +111,28 @@ mod tests {
         let mut turns = Turns::default();
         let expected = [
             ("a", soon),
-            ("a", soon),
             ("b", soon),
-            ("c", later),
+            ("c", soon),
             ("a", later),
             ("b", later),
+            ("c", later),
         ];
         assert_eq!(asked(&mut turns, &[false; 6]), expected);
-        let expected = [("c", soon), ("c", soon), ("a", soon), ("b", later)];
+        let expected = [("a", soon), ("b", soon), ("c", soon), ("a", later)];
         assert_eq!(asked(&mut turns, &[false; 4]), expected, "the next change");
         assert_eq!(turns.next([].into_iter()), None);
         assert_eq!(turns.next(["a"].into_iter()), Some("a"), "the others are gone");
+    }
+
+    #[test]
+    fn while_rights_change_before_each_question_all_are_asked() {
+        let mut turns = Turns::default();
+        // The first of all answers is right after a change, and here each is the first.
+        let seen: Vec<_> = ACCOUNTS
+            .into_iter()
+            .flat_map(|_| asked(&mut turns, &[false]))
+            .collect();
+        assert_eq!(seen, ["a", "b", "c"].map(|account| (account, QUESTION_INTERVAL)));
     }
 
     /// Else the condition would come and go with the turns of the others.
@@ -127,10 +140,10 @@ mod tests {
     fn an_account_for_which_all_is_approved_keeps_its_turn() {
         let (soon, later) = (QUESTION_INTERVAL, JOIN_RIGHT_TTL);
         let mut turns = Turns::default();
-        let expected = [("a", soon), ("a", soon), ("b", later), ("b", later)];
+        let expected = [("a", soon), ("b", soon), ("c", later), ("c", later)];
         assert_eq!(asked(&mut turns, &[false, false, true, true]), expected);
         // The first answer after the binding was deleted is still an old one.
-        let expected = [("b", soon), ("b", soon), ("c", soon), ("a", later)];
+        let expected = [("c", soon), ("c", soon), ("a", soon), ("b", later)];
         assert_eq!(asked(&mut turns, &[true, false, false, false]), expected);
         asked(&mut turns, &[true]);
         assert_eq!(turns.next(["x", "y"].into_iter()), Some("x"), "it is gone");

@@ -172,9 +172,9 @@ pub fn not_taken_over(inherited: Option<&Inherited>) -> Verdict {
 /// What the API server of a cluster said is worth nothing once it is another cluster.
 pub fn cluster_changed(was: &str, is: &str) -> String {
     format!(
-        "this was made for another cluster (its kube-system namespace has uid {was}, this one has {is}); nothing is published or \
-         deleted. Correct the kubeconfig of that cluster and restart osc-controller and secret-syncer, or delete this object if \
-         that cluster is gone for good"
+        "this object was created for another cluster (uid {was} of its kube-system namespace, where this cluster has {is}); nothing is \
+         published or deleted. Correct the kubeconfig of that cluster and restart osc-controller and secret-syncer; or delete this \
+         object if the other cluster no longer exists"
     )
 }
 
@@ -183,7 +183,7 @@ pub fn published_through_another_cluster(gathered: &Gathered, pool: &str) -> Str
     format!(
         "objects in cloud-init-settings for pool {pool} were published through another management cluster than the one of \
          --kubeconfig, whose kube-system namespace has uid {}; they are left unchanged. Correct --kubeconfig and restart the \
-         services; or, if that cluster is gone for good, delete the Secrets, ServiceAccounts, Roles and RoleBindings with label \
+         services; or, if that cluster no longer exists, delete the Secrets, ServiceAccounts, Roles and RoleBindings with label \
          {}={pool} there",
         gathered.clusters.management,
         names::POOL
