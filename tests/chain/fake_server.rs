@@ -65,6 +65,14 @@ impl Call {
         way.send(answer).ok().context("the client hung up")
     }
 
+    /// Sends a whole answer.
+    pub async fn answer(&mut self, head: http::response::Builder, body: &[u8]) -> Result<()> {
+        self.head(head).await?;
+        self.send(body).await?;
+        // The channel may lose what is not read yet when it is closed. There is room for this only after the body was read.
+        self.send(&[]).await
+    }
+
     pub async fn send(&mut self, bytes: &[u8]) -> Result<()> {
         let body = self.body.as_mut().context("the head comes first")?;
         Ok(body.send_data(Bytes::copy_from_slice(bytes)).await?)

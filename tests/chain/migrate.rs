@@ -38,8 +38,8 @@ const WEBHOOK: &str = "operating-system-manager-webhook";
 /// The value of the token without end.
 const TOKEN: &str = "t0ken-without-end";
 
-/// Between two looks of those who play a part of the cluster.
-const INTERVAL: Duration = Duration::from_millis(20);
+/// Between two looks of those who play a part of the cluster, and between two rounds of the writer.
+const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Tasks of a test, which end with it.
 struct Task(JoinHandle<()>);
@@ -270,8 +270,8 @@ async fn webhook(answers: Arc<AtomicBool>, broken: Arc<AtomicBool>) -> Result<Fa
             let review: Value = serde_json::from_slice(&call.sent)?;
             let answer = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
                 "response": {"uid": review["request"]["uid"], "allowed": true}});
-            call.head(http::Response::builder()).await?;
-            call.send(answer.to_string().as_bytes()).await
+            call.answer(http::Response::builder(), answer.to_string().as_bytes())
+                .await
         }
     })
     .await
@@ -351,6 +351,7 @@ impl Writer {
                     }
                 }
                 counter.fetch_add(1, Ordering::SeqCst);
+                tokio::time::sleep(INTERVAL).await;
             }
         });
         Self {
@@ -621,8 +622,9 @@ async fn pass_on(client: Client, mut call: Call, left: Arc<AtomicUsize>, cut: Ar
         return std::future::pending().await;
     }
     let (head, body) = answer.into_parts();
-    call.head(http::Response::builder().status(head.status)).await?;
-    call.send(&body.collect().await?.to_bytes()).await
+    let body = body.collect().await?.to_bytes();
+    call.answer(http::Response::builder().status(head.status), &body)
+        .await
 }
 
 /// Runs a command again and again, and kills it after so many writes, until it ends. How often it was killed.
@@ -668,10 +670,10 @@ async fn a_migration_that_is_killed_after_any_write_is_continued() -> Result<()>
     ensure!(site.state().await? == before, "it is not as before");
     site.migrate(&["apply", "--yes"]).await?.expect(0, &[])?;
     let mut installed = site.install().await?;
-    // Each step has three writes, so that every fourth one is another of the three each time.
+    // Each step has three writes, so that every seventh one is another of the three each time.
     for command in ["finish", "rollback"] {
-        let killed = Box::pin(killed_all_the_time(&site, &gate, &[command, "--yes"], 4, &writer)).await?;
-        ensure!(killed >= 10, "{command} was killed {killed} times only");
+        let killed = Box::pin(killed_all_the_time(&site, &gate, &[command, "--yes"], 7, &writer)).await?;
+        ensure!(killed >= 8, "{command} was killed {killed} times only");
         if command == "finish" {
             let left = site.state().await?;
             ensure!(left.iter().all(Option::is_none), "{left:#?}");

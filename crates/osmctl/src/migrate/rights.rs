@@ -1,9 +1,13 @@
 //! The permissions that a migration needs. They are asked for before anything else, so that no step fails for want of one.
 
+use futures::{StreamExt, TryStreamExt, stream};
 use osm_api::names::CLOUD_INIT_SETTINGS;
 
 use super::kinds;
 use crate::cluster::{Editor, Failure, Kind, Right};
+
+/// Requests at the same time.
+const AT_ONCE: usize = 8;
 
 const READ: &[&str] = &["get", "list"];
 const CHANGE: &[&str] = &["get", "list", "create", "delete"];
@@ -76,13 +80,14 @@ pub async fn missing(
     namespace: &str,
     has_cert_manager: bool,
 ) -> Result<Vec<Right>, Failure> {
-    let mut missing = Vec::new();
-    for right in all(namespace, has_cert_manager) {
-        if !editor.may(&right).await? {
-            missing.push(right);
-        }
-    }
-    Ok(missing)
+    let rights = all(namespace, has_cert_manager);
+    let answers = stream::iter(&rights).map(|right| editor.may(right));
+    let answers: Vec<bool> = answers.buffered(AT_ONCE).try_collect().await?;
+    let denied = rights
+        .into_iter()
+        .zip(answers)
+        .filter(|(_, is_allowed)| !is_allowed);
+    Ok(denied.map(|(right, _)| right).collect())
 }
 
 /// Whether a right is needed for checking, too.
