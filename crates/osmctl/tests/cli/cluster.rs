@@ -9,7 +9,7 @@ use super::{err, out};
 /// A token in a kubeconfig that can't be read.
 const TOKEN: &str = "t0ken-of-the-operator";
 
-const COMMANDS: [&[&str]; 8] = [
+const COMMANDS: [&[&str]; 7] = [
     &["status"],
     &["why", "pool"],
     &["show", "pool"],
@@ -17,7 +17,6 @@ const COMMANDS: [&[&str]; 8] = [
     &["diff", "--cluster"],
     &["import"],
     &["migrate", "check"],
-    &["migrate", "apply", "--yes"],
 ];
 
 fn osmctl(home: &Path, arguments: &[&str]) -> Output {
