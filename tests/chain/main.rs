@@ -26,6 +26,7 @@ mod joining_mode;
 mod kubeconfig_secret;
 mod loss;
 mod many_pools;
+mod migrate;
 mod number_of_pools;
 mod order;
 mod osmctl;

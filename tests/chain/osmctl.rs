@@ -25,14 +25,14 @@ const GO_TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJnZXR0ZXIifQ.c2lnbmF0dXJl
 const MANY: usize = 501;
 
 /// What a run of osmctl printed.
-struct Run {
+pub struct Run {
     code: Option<i32>,
-    out: String,
-    err: String,
+    pub out: String,
+    pub err: String,
 }
 
 impl Run {
-    fn of(output: Output) -> Self {
+    pub fn of(output: Output) -> Self {
         Self {
             code: output.status.code(),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -40,12 +40,12 @@ impl Run {
         }
     }
 
-    fn json(&self) -> Result<Value> {
+    pub fn json(&self) -> Result<Value> {
         serde_json::from_str(&self.out).with_context(|| format!("{}\n{}", self.out, self.err))
     }
 
     /// Fails unless the exit code is this one and the output contains each text.
-    fn expect(self, code: i32, texts: &[&str]) -> Result<Self> {
+    pub fn expect(self, code: i32, texts: &[&str]) -> Result<Self> {
         ensure!(
             self.code == Some(code),
             "{:?}\n{}\n{}",
@@ -505,7 +505,7 @@ async fn cluster_of_go() -> Result<ControlPlane> {
     Ok(plane)
 }
 
-fn go_config(pool: &str) -> Value {
+pub fn go_config(pool: &str) -> Value {
     let inline = |data: &str| json!({"inline": {"encoding": "b64", "data": data}});
     let bootstrap = format!("#!/bin/sh\necho {GO_TOKEN} {pool}-kube-system-provisioning-config\n");
     json!({

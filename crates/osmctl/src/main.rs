@@ -1,4 +1,4 @@
-//! `osmctl` runs the code of the controllers offline, and reads clusters. It never writes to a cluster. Each subcommand has its module.
+//! `osmctl` runs the code of the controllers offline, and reads clusters. Only `migrate` writes to a cluster. Each subcommand has its module.
 //!
 //! ```text
 //! problem ← yaml_tree, source, origin ← input ← profiles ← pools ← tree ← difference   shared; each uses only what is before it
@@ -27,6 +27,7 @@ mod explain;
 mod import;
 mod input;
 mod lint;
+mod migrate;
 mod mirror_settings;
 mod new;
 mod nodes;
@@ -83,6 +84,7 @@ enum Command {
     Show(show::Show),
     Events(events::Events),
     Import(import::Import),
+    Migrate(migrate::Migrate),
     Completions(documents::Completions),
     Man(documents::Man),
 }
@@ -104,6 +106,7 @@ impl Command {
             Self::Show(show) => show.run(),
             Self::Events(events) => events.run(),
             Self::Import(import) => import.run(),
+            Self::Migrate(migrate) => migrate.run(),
             Self::Completions(completions) => completions.run(definition),
             Self::Man(man) => man.run(definition),
         }

@@ -71,6 +71,14 @@ impl<W: Write> Progress<W> {
         }
     }
 
+    /// Erases the line, so that something else can be printed.
+    pub fn clear(&self) {
+        if let Some(line) = &self.line {
+            let mut line = line.lock().unwrap_or_else(PoisonError::into_inner);
+            line.erase();
+        }
+    }
+
     /// What goes on now, and how much of it is done.
     pub fn count(&self, what: &str, done: usize, total: usize) {
         if self.line.is_some() {
@@ -87,19 +95,20 @@ impl<W: Write> Line<W> {
             _ = self.out.flush();
         }
     }
+
+    fn erase(&mut self) {
+        let was_shown = self.is_visible && !self.text.is_empty();
+        self.text.clear();
+        if was_shown {
+            _ = write!(self.out, "{ERASE}");
+            _ = self.out.flush();
+        }
+    }
 }
 
 impl<W: Write> Drop for Progress<W> {
     fn drop(&mut self) {
-        if let Some(line) = &self.line {
-            let mut line = line.lock().unwrap_or_else(PoisonError::into_inner);
-            let was_shown = line.is_visible && !line.text.is_empty();
-            line.text.clear();
-            if was_shown {
-                _ = write!(line.out, "{ERASE}");
-                _ = line.out.flush();
-            }
-        }
+        self.clear();
     }
 }
 
@@ -146,13 +155,12 @@ mod tests {
             format!("{ERASE}osmctl: checking profiles: 1 of 3 done …")
         );
         progress.show("reading pods");
+        progress.clear();
+        let end = format!("{ERASE}osmctl: reading pods …{ERASE}");
+        assert!(out.text().ends_with(&end), "{:?}", out.text());
+        progress.show("reading pods");
         drop(progress);
-        assert!(
-            out.text()
-                .ends_with(&format!("{ERASE}osmctl: reading pods …{ERASE}")),
-            "{:?}",
-            out.text()
-        );
+        assert!(out.text().ends_with(&format!("{end}{end}")), "{:?}", out.text());
     }
 
     #[test]

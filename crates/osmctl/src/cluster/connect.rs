@@ -13,6 +13,10 @@ use super::Flags;
 /// A cluster.
 pub struct Connection {
     pub client: Client,
+    /// URL of the API server.
+    pub server: String,
+    /// Context of the kubeconfig; absent in a pod.
+    pub context: Option<String>,
     /// PEM bundle with which the API server is verified, if the kubeconfig contains one.
     pub ca: Option<String>,
 }
@@ -45,19 +49,25 @@ pub async fn worker(flags: &Flags) -> Result<Option<Connection>> {
 async fn connect(flags: &Flags, file: Option<&Path>, context: Option<&str>) -> Result<Connection> {
     // Another dependency may bring a second provider, so that rustls would not choose one. An error means that one is installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut config = config(file, context).await?;
+    let (mut config, context) = config(file, context).await?;
     config.connect_timeout = Some(flags.request_timeout);
     config.read_timeout = Some(flags.request_timeout);
     let agent = HeaderValue::from_static(concat!("osmctl/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));
     let ca = config.root_cert.as_deref().and_then(cluster_endpoint::pem);
+    let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
     let client = Client::try_from(config).map_err(|_| {
         anyhow!(
             "{} has a certificate or key that cannot be used; correct it",
             named(file)
         )
     })?;
-    Ok(Connection { client, ca })
+    Ok(Connection {
+        client,
+        server,
+        context,
+        ca,
+    })
 }
 
 fn named(file: Option<&Path>) -> String {
@@ -67,7 +77,8 @@ fn named(file: Option<&Path>) -> String {
     }
 }
 
-async fn config(file: Option<&Path>, context: Option<&str>) -> Result<Config> {
+/// The configuration of a client, and the context that it is from.
+async fn config(file: Option<&Path>, context: Option<&str>) -> Result<(Config, Option<String>)> {
     let options = KubeConfigOptions {
         context: context.map(str::to_owned),
         ..KubeConfigOptions::default()
@@ -80,12 +91,18 @@ async fn config(file: Option<&Path>, context: Option<&str>) -> Result<Config> {
         Ok(kubeconfig) => kubeconfig,
         Err(error) if file.is_none() && context.is_none() && is_missing(&error) => {
             return Config::incluster()
+                .map(|config| (config, None))
                 .map_err(|_| anyhow!("there is no kubeconfig; set --kubeconfig or the variable KUBECONFIG"));
         }
         Err(error) => return Err(invalid(file, &error)),
     };
+    let context = options
+        .context
+        .clone()
+        .or_else(|| kubeconfig.current_context.clone());
     Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
+        .map(|config| (config, context))
         .map_err(|error| invalid(file, &error))
 }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use kube::client::AuthError;
 
-/// Why something could not be read.
+/// Why something could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {what}: {}; {}", .cause.text(), .cause.next_step())]
 pub struct Failure {
-    /// `list` or `get`, which is also the verb of the right.
+    /// The verb of the right, such as `list`.
     pub action: &'static str,
     /// The resource as RBAC names it, with its place.
     pub what: String,
@@ -23,6 +23,8 @@ pub enum Cause {
     Unauthorized,
     /// The cluster does not have this kind.
     NoSuchKind,
+    /// The object was written after it was read.
+    Conflict,
     Timeout(Duration),
     Credentials(String),
     Unreachable(String),
@@ -33,6 +35,11 @@ impl Failure {
     /// Whether a right is missing.
     pub fn is_forbidden(&self) -> bool {
         matches!(self.cause, Cause::Forbidden)
+    }
+
+    /// Whether the object was written after it was read.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self.cause, Cause::Conflict)
     }
 
     /// Whether the cluster does not have the kind.
@@ -49,6 +56,7 @@ impl Cause {
                 403 => Self::Forbidden,
                 401 => Self::Unauthorized,
                 404 => Self::NoSuchKind,
+                409 => Self::Conflict,
                 code => Self::Other(format!("{} ({code})", status.message)),
             },
             kube::Error::Auth(error) => Self::Credentials(credentials(error)),
@@ -67,6 +75,7 @@ impl Cause {
             Self::Forbidden => "forbidden".to_owned(),
             Self::Unauthorized => "the API server does not accept the credentials".to_owned(),
             Self::NoSuchKind => "the cluster does not have this kind".to_owned(),
+            Self::Conflict => "another program has changed it at the same time".to_owned(),
             Self::Timeout(limit) => format!("no answer within {} s", limit.as_secs_f32()),
             Self::Credentials(text) | Self::Unreachable(text) | Self::Other(text) => text.clone(),
         }
@@ -79,6 +88,7 @@ impl Cause {
             Self::NoSuchKind => {
                 "install the CustomResourceDefinitions, or select another cluster with --context or --worker-context"
             }
+            Self::Conflict => "run the command again",
             Self::Timeout(_) => "check the connection, or set --request-timeout",
             Self::Credentials(_) => "correct the user of the kubeconfig",
             Self::Unreachable(_) => "check the connection and the server in the kubeconfig",
@@ -155,6 +165,10 @@ mod tests {
             (
                 Cause::of(&api(404)),
                 "does not have this kind; install the CustomResourceDefinitions",
+            ),
+            (
+                Cause::of(&api(409)),
+                "another program has changed it at the same time; run the command again",
             ),
             (Cause::of(&api(500)), "no (500); try again"),
             (

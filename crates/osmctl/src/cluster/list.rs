@@ -66,7 +66,8 @@ impl<'k> List<'k> {
     }
 }
 
-fn what(kind: &ApiResource, namespace: Option<&str>) -> String {
+/// As RBAC names a resource: with its group, and where.
+pub(super) fn what(kind: &ApiResource, namespace: Option<&str>) -> String {
     let resource = match kind.group.as_str() {
         "" => kind.plural.clone(),
         group => format!("{}.{group}", kind.plural),
@@ -109,8 +110,8 @@ impl<'a> Reader<'a> {
         let (mut params, what) = (list.params.clone(), list.what());
         loop {
             let shown = match listed.objects.len() {
-                0 => what.clone(),
-                known => format!("{what} ({known} so far)"),
+                0 => format!("reading {what}"),
+                known => format!("reading {what} ({known} so far)"),
             };
             let page = match self.request("list", &what, &shown, api.list(&params)).await {
                 Ok(page) => page,
@@ -151,14 +152,16 @@ impl<'a> Reader<'a> {
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
         let kind = ApiResource::erase::<K>(&());
         let what = format!("{} {name} in namespace {namespace}", kind.plural);
-        match self.request("get", &what, &what, api.get_opt(name)).await {
+        let shown = format!("reading {what}");
+        match self.request("get", &what, &shown, api.get_opt(name)).await {
             Ok(found) => Ok(found),
             Err(Failed::Expired) => Ok(None),
             Err(Failed::For(failure)) => Err(failure),
         }
     }
 
-    async fn request<T>(
+    /// Sends a request. `shown` is what a person sees while it takes long.
+    pub(super) async fn request<T>(
         &self,
         action: &'static str,
         what: &str,
@@ -166,7 +169,7 @@ impl<'a> Reader<'a> {
         request: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, Failed> {
         let request = tokio::time::timeout(self.timeout, request);
-        self.progress.show(&format!("reading {shown}"));
+        self.progress.show(shown);
         let cause = match request.await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(kube::Error::Api(status))) if status.code == 410 => return Err(Failed::Expired),
@@ -181,7 +184,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-enum Failed {
+pub(super) enum Failed {
     /// 410 Gone: the continue token is too old.
     Expired,
     For(Failure),

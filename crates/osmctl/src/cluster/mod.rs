@@ -1,12 +1,14 @@
-//! Reads a cluster into a [`Snapshot`]. This module alone does I/O with an API server, and it only reads.
+//! Reads a cluster into a [`Snapshot`]. This module alone does I/O with an API server. It only reads, except for [`Editor`].
 //!
 //! ```text
 //! failure    what a failed request means, and the next step
 //! connect    flags → clients
 //! list       all objects of a kind, in pages
+//! edit       reads and writes objects of any kind, for `migrate` alone
 //! ```
 
 mod connect;
+mod edit;
 mod failure;
 mod list;
 
@@ -26,7 +28,8 @@ use osm_api::names::{self, KUBE_SYSTEM, SETTINGS_CONFIG_MAP, SETTINGS_KEY};
 use osm_api::pool_settings::PoolSettings;
 use osm_api::{MachineDeployment, OperatingSystemProfile, pool};
 
-use self::failure::Failure;
+pub use self::edit::{Editor, Kind, Object, Right};
+pub use self::failure::Failure;
 use self::list::{List, Listed, Reader};
 use crate::input::SettingsMap;
 use crate::progress::Progress;
@@ -59,7 +62,25 @@ pub struct Flags {
     request_timeout: Duration,
 }
 
-fn timeout(text: &str) -> Result<Duration, String> {
+impl Flags {
+    /// Namespace of the installation.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// ConfigMap with the settings of the installation.
+    pub fn settings_config_map(&self) -> &str {
+        &self.settings_config_map
+    }
+
+    /// Whether the MachineDeployments are in another cluster.
+    pub fn has_worker_cluster(&self) -> bool {
+        self.worker_kubeconfig.is_some() || self.worker_context.is_some()
+    }
+}
+
+/// A duration of a flag, which is not zero.
+pub fn timeout(text: &str) -> Result<Duration, String> {
     let wrong = || "is not a duration; use a form such as 10s or 1m".to_owned();
     let duration: SignedDuration = text.parse().map_err(|_| wrong())?;
     match Duration::try_from(duration) {
@@ -92,20 +113,31 @@ impl Needs {
     }
 }
 
-/// Reads a cluster.
+/// As [`read_all`], for commands that do nothing else with the cluster.
 ///
 /// # Errors
-/// No connection, or MachineDeployments or configs that can't be listed. The snapshot names everything else that can't be read.
+/// As [`read_all`].
 pub fn read(flags: &Flags, needs: Needs) -> Result<Snapshot> {
-    // Only commands that read a cluster pay for a runtime.
+    run(read_all(flags, needs))
+}
+
+/// Runs what needs a cluster. Only such commands pay for a runtime.
+///
+/// # Errors
+/// Those of `work`.
+pub fn run<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the client of the API server")?;
-    runtime.block_on(read_all(flags, needs))
+    runtime.block_on(work)
 }
 
-async fn read_all(flags: &Flags, needs: Needs) -> Result<Snapshot> {
+/// Reads a cluster.
+///
+/// # Errors
+/// No connection, or MachineDeployments or configs that can't be listed. The snapshot names everything else that can't be read.
+pub async fn read_all(flags: &Flags, needs: Needs) -> Result<Snapshot> {
     let progress = Progress::new();
     let management = connect::management(flags).await?;
     let worker = connect::worker(flags).await?;

@@ -5,8 +5,8 @@
 //! text      a report for people and programs
 //! ```
 
-mod report;
-mod text;
+pub mod report;
+pub mod text;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -146,6 +146,11 @@ fn summary(report: &Report) -> String {
 
 /// A report for programs.
 pub fn json(report: &Report, with_lines: bool, snapshot: &Snapshot) -> String {
+    output::json(&value(report, with_lines, snapshot))
+}
+
+/// A report for programs, as a part of a document.
+pub fn value(report: &Report, with_lines: bool, snapshot: &Snapshot) -> Value {
     let difference = |one: &Difference| {
         let (added, removed) = one.changed_lines();
         let mut value =
@@ -178,11 +183,11 @@ pub fn json(report: &Report, with_lines: bool, snapshot: &Snapshot) -> String {
             .map(|refusal| json!({"reason": refusal.reason, "message": refusal.message}));
         json!({"profile": profile_json(&one.profile), "refusal": refusal})
     };
-    output::json(&json!({
+    json!({
         "pools": report.pools.iter().map(pool).collect::<Vec<Value>>(),
         "unusedProfiles": report.unused.iter().map(unused).collect::<Vec<Value>>(),
         "unread": snapshot.unread_json(),
-    }))
+    })
 }
 
 fn profile_json(profile: &ProfileName) -> Value {

@@ -9,13 +9,14 @@ use super::{err, out};
 /// A token in a kubeconfig that can't be read.
 const TOKEN: &str = "t0ken-of-the-operator";
 
-const COMMANDS: [&[&str]; 6] = [
+const COMMANDS: [&[&str]; 7] = [
     &["status"],
     &["why", "pool"],
     &["show", "pool"],
     &["events"],
     &["diff", "--cluster"],
     &["import"],
+    &["migrate", "check"],
 ];
 
 fn osmctl(home: &Path, arguments: &[&str]) -> Output {
@@ -99,6 +100,8 @@ fn flags_are_checked() {
         (&["diff", "--cluster", "-f", "x"], "cannot be used with"),
         (&["diff", "--pool", "p", "a", "b"], "--cluster"),
         (&["show"], "<POOL>"),
+        (&["migrate", "apply", "--timeout", "soon"], "is not a duration"),
+        (&["migrate", "finish", "--dry-run"], "unexpected argument"),
         (&["show", "pool", "-o", "dir="], "use text, json or dir=PATH"),
     ] {
         let output = osmctl(home.path(), arguments);

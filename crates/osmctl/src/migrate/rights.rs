@@ -1,0 +1,143 @@
+//! The permissions that a migration needs. They are asked for before anything else, so that no step fails for want of one.
+
+use futures::{StreamExt, TryStreamExt, stream};
+use osm_api::names::CLOUD_INIT_SETTINGS;
+
+use super::kinds;
+use crate::cluster::{Editor, Failure, Kind, Right};
+
+/// Requests at the same time.
+const AT_ONCE: usize = 8;
+
+const READ: &[&str] = &["get", "list"];
+const CHANGE: &[&str] = &["get", "list", "create", "delete"];
+
+/// Kinds of the cluster, or of objects in any namespace.
+const EVERYWHERE: [(Kind, &[&str]); 9] = [
+    (kinds::VALIDATING, CHANGE),
+    (kinds::MUTATING, CHANGE),
+    (kinds::ROLE, CHANGE),
+    (kinds::ROLE_BINDING, CHANGE),
+    (kinds::CLUSTER_ROLE, CHANGE),
+    (kinds::CLUSTER_ROLE_BINDING, CHANGE),
+    // A copy of one is created without being stored.
+    (kinds::POOL, &["list", "create"]),
+    (kinds::MACHINE, &["list"]),
+    (kinds::PROFILE, &["list"]),
+];
+
+/// Kinds in the namespace of the installation.
+const HERE: [(Kind, &[&str]); 8] = [
+    (kinds::DEPLOYMENT, &["get", "list", "create", "patch", "delete"]),
+    (kinds::SERVICE, CHANGE),
+    (kinds::BUDGET, CHANGE),
+    (kinds::ACCOUNT, CHANGE),
+    // `update` is for the journal.
+    (kinds::SECRET, &["get", "list", "create", "update", "delete"]),
+    (kinds::CONFIG_MAP, &["get"]),
+    (kinds::PROFILE, &["create"]),
+    (kinds::CONFIG, &["list"]),
+];
+
+const CERT_MANAGER: [Kind; 2] = [kinds::CERTIFICATE, kinds::ISSUER];
+
+/// The token that does not expire, and generated user data.
+const IN_CLOUD_INIT_SETTINGS: [(Kind, &[&str]); 2] = [(kinds::SECRET, CHANGE), (kinds::ACCOUNT, CHANGE)];
+
+/// Every permission of a migration.
+fn all(namespace: &str, has_cert_manager: bool) -> Vec<Right> {
+    let of = |(kind, verbs): &(Kind, &'static [&'static str]), namespace: Option<&str>| -> Vec<Right> {
+        let right = |&verb: &&'static str| Right {
+            verb,
+            group: kind.group,
+            resource: kind.plural,
+            namespace: namespace.map(str::to_owned),
+        };
+        verbs.iter().map(right).collect()
+    };
+    let everywhere = EVERYWHERE.iter().flat_map(|row| of(row, None));
+    let here = HERE.iter().flat_map(|row| of(row, Some(namespace)));
+    let other = IN_CLOUD_INIT_SETTINGS
+        .iter()
+        .flat_map(|row| of(row, Some(CLOUD_INIT_SETTINGS)));
+    let mut rights: Vec<Right> = everywhere.chain(here).chain(other).collect();
+    if has_cert_manager {
+        rights.extend(
+            CERT_MANAGER
+                .iter()
+                .flat_map(|kind| of(&(*kind, CHANGE), Some(namespace))),
+        );
+    }
+    rights
+}
+
+/// The permissions that the user lacks.
+///
+/// # Errors
+/// A request that fails.
+pub async fn missing(
+    editor: &Editor<'_>,
+    namespace: &str,
+    has_cert_manager: bool,
+) -> Result<Vec<Right>, Failure> {
+    let rights = all(namespace, has_cert_manager);
+    let answers = stream::iter(&rights).map(|right| editor.may(right));
+    let answers: Vec<bool> = answers.buffered(AT_ONCE).try_collect().await?;
+    let denied = rights
+        .into_iter()
+        .zip(answers)
+        .filter(|(_, is_allowed)| !is_allowed);
+    Ok(denied.map(|(right, _)| right).collect())
+}
+
+/// Whether a right is needed for checking, too.
+pub fn is_reading(right: &Right) -> bool {
+    READ.contains(&right.verb)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::{self, Action};
+    use super::super::{find, kinds};
+    use super::*;
+
+    #[test]
+    fn every_step_of_each_installer_has_its_permission() {
+        for (installer, text) in find::fixtures::INSTALLERS {
+            let found = find::sort(&find::fixtures::seen(find::fixtures::objects(text)), &[]);
+            let rights = all("kube-system", true);
+            for step in plan::stop(&found)
+                .iter()
+                .chain(&plan::clean_up(&found, true, &[]))
+            {
+                let kind = step.kind().unwrap();
+                let verb = match step.action {
+                    Action::Delete => "delete",
+                    Action::Stop => "patch",
+                };
+                for verb in [verb, "get", "create"] {
+                    let is_it = |right: &Right| {
+                        let is_there = right.namespace.is_none() || right.namespace == step.namespace;
+                        right.verb == verb
+                            && right.group == kind.group
+                            && right.resource == kind.plural
+                            && is_there
+                    };
+                    assert!(rights.iter().any(is_it), "{installer}: {verb} {}", step.what());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_cluster_without_cert_manager_needs_no_permissions_for_it() {
+        let of = |rights: &[Right]| {
+            rights
+                .iter()
+                .filter(|right| right.group == kinds::ISSUER.group)
+                .count()
+        };
+        assert_eq!(of(&all("n", false)), 0);
+        assert_eq!(of(&all("n", true)), 8);
+    }
+}
