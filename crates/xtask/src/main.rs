@@ -19,6 +19,7 @@ mod lint;
 mod manifest;
 mod progress;
 mod reasons;
+mod reference;
 mod revision;
 mod rights;
 mod test;
@@ -45,6 +46,7 @@ enum Command {
     Crds(crds::Crds),
     Rights(rights::Rights),
     Reasons(reasons::Reasons),
+    Reference(reference::Reference),
     CloudInitSchema(cloud_init_schema::CloudInitSchema),
     KubeletFields(kubelet_fields::KubeletFields),
     Bless(bless::Bless),
@@ -67,6 +69,7 @@ async fn main() -> ExitCode {
         Command::Crds(crds) => crds.run(),
         Command::Rights(rights) => rights.run(),
         Command::Reasons(reasons) => reasons.run(),
+        Command::Reference(reference) => reference.run(),
         Command::CloudInitSchema(schema) => schema.run().await,
         Command::KubeletFields(fields) => fields.run().await,
         Command::Bless(bless) => bless.run().await,

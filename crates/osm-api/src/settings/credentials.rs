@@ -11,12 +11,12 @@ use super::validation::{Problems, is_bootstrap_group};
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Credentials {
-    /// Life to ask for, in hours; renewed at half of what the API server grants.
+    /// Lifetime of tokens to request, in hours. They are renewed after half of the lifetime that the API server grants.
     #[schemars(range(min = 1, max = 720))]
     pub token_lifetime_hours: u16,
-    /// Secrets and ConfigMaps that a MachineDeployment may refer to; none unless listed.
+    /// Secrets and ConfigMaps that a MachineDeployment may refer to. By default, there are none.
     pub allowed_sources: Vec<AllowedSource>,
-    /// With what a kubelet asks for its first certificate.
+    /// The token with which a kubelet requests its first certificate.
     pub node_bootstrap: NodeBootstrap,
 }
 
@@ -49,14 +49,13 @@ impl Default for Credentials {
     }
 }
 
-/// With what a kubelet asks for its first certificate.
+/// The token with which a kubelet requests its first certificate.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeBootstrap {
     /// Kind of the token.
     pub kind: NodeBootstrapKind,
-    /// Groups of bootstrap tokens, besides `system:bootstrappers` which has them all. What they may do is for bindings
-    /// to say.
+    /// Groups of bootstrap tokens, in addition to `system:bootstrappers`. Bindings grant permissions to them.
     pub groups: Vec<String>,
 }
 
@@ -80,7 +79,7 @@ pub enum NodeBootstrapKind {
     /// The pool's own token, or one of the ServiceAccount `osm-node-bootstrap`, bound to the pool's provisioning Secret.
     #[default]
     ServiceAccountToken,
-    /// A Secret in `kube-system` that expires by itself; only if secret-syncer runs with `--joining=static`.
+    /// A bootstrap token in `kube-system`. It requires that secret-syncer runs with `--joining=static`.
     BootstrapToken,
 }
 
@@ -88,7 +87,7 @@ pub enum NodeBootstrapKind {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AllowedSource {
-    /// Namespace.
+    /// Namespace of the objects.
     pub namespace: String,
     /// Names of Secrets.
     #[serde(default)]
