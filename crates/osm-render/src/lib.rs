@@ -17,6 +17,7 @@ mod additions;
 mod budget;
 mod checks;
 mod clouds;
+pub mod compatibility;
 mod defaults;
 mod downloads;
 mod engine;

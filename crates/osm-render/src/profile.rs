@@ -28,8 +28,8 @@ use crate::rendered_text::{Placements, RenderedText};
 use crate::reserved::RESERVED_PREFIX;
 use crate::user_data::{self, Reader};
 use crate::{
-    Stage, additions, checks, engines, kubelet, model, packages, size, static_network, subscription,
-    template_walk, time_servers,
+    Stage, additions, checks, compatibility, engines, kubelet, model, packages, size, static_network,
+    subscription, template_walk, time_servers,
 };
 use osm_api::ClusterEndpoint;
 
@@ -363,6 +363,7 @@ impl Profile {
                 "a profile for {profile_os} is used for machines that run {os}"
             ));
         }
+        warnings.extend(compatibility::refused_by_machine_controller(os));
         let (profile, utility) = (self.spec.provisioning_utility, pool.provisioning_utility());
         if profile != utility {
             return Err(RenderError::UnsupportedProvisioningUtility {

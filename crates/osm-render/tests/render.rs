@@ -515,6 +515,21 @@ fn pools_that_do_not_fit_are_refused_and_odd_ones_noted() {
             .warnings[0]
             .contains("rhel")
     );
+    let centos = profile(|spec| spec["osName"] = json!("centos"));
+    let warnings = |pool: &Pool| {
+        centos
+            .render(pool, &Settings::default(), &cluster)
+            .unwrap()
+            .warnings
+    };
+    assert!(!warnings(&other)[0].contains("machine-controller"));
+    other.operating_system = OperatingSystem::CentOs;
+    let found = warnings(&other);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].contains("refuses machines with the operating system centos; set rockylinux"),
+        "{found:?}"
+    );
     let hidden = profile(|spec| {
         spec["bootstrapConfig"]["files"][1]["content"]["inline"]["encoding"] = json!("b64");
     });

@@ -6,6 +6,7 @@ mod build;
 mod chaos;
 mod chart;
 mod cloud_init_schema;
+mod compatibility;
 mod crds;
 mod criterion;
 mod demo;
@@ -46,6 +47,7 @@ enum Command {
     Crds(crds::Crds),
     Rights(rights::Rights),
     Reasons(reasons::Reasons),
+    Compatibility(compatibility::Compatibility),
     Reference(reference::Reference),
     CloudInitSchema(cloud_init_schema::CloudInitSchema),
     KubeletFields(kubelet_fields::KubeletFields),
@@ -69,6 +71,7 @@ async fn main() -> ExitCode {
         Command::Crds(crds) => crds.run(),
         Command::Rights(rights) => rights.run(),
         Command::Reasons(reasons) => reasons.run(),
+        Command::Compatibility(compatibility) => compatibility.run(),
         Command::Reference(reference) => reference.run(),
         Command::CloudInitSchema(schema) => schema.run().await,
         Command::KubeletFields(fields) => fields.run().await,

@@ -242,7 +242,10 @@ impl<'s> Walk<'s> {
         };
         let types: Vec<&str> = types.into_iter().filter(|name| *name != "null").collect();
         match types.as_slice() {
-            ["array"] => format!("list of {}", of("items").map_or("any value".to_owned(), |items| self.kind(items))),
+            ["array"] => format!(
+                "list of {}",
+                of("items").map_or("any value".to_owned(), |items| self.kind(items))
+            ),
             ["object"] if fields.contains_key("properties") => "object".to_owned(),
             ["object"] => match of("additionalProperties").filter(|values| values.is_object()) {
                 Some(values) => format!("map of {}", self.kind(values)),
@@ -284,12 +287,19 @@ impl<'s> Walk<'s> {
 
 /// The values of an enum, each with a description of its own.
 fn variants(fields: &Fields) -> impl Iterator<Item = &Value> {
-    fields.get("oneOf").and_then(Value::as_array).into_iter().flatten()
+    fields
+        .get("oneOf")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
 }
 
 /// A description as one line.
 fn words(fields: &Fields) -> String {
-    let text = fields.get("description").and_then(Value::as_str).unwrap_or_default();
+    let text = fields
+        .get("description")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -299,7 +309,10 @@ fn shape(object: &Value) -> Value {
 }
 
 fn count(object: &Value) -> usize {
-    object.get("properties").and_then(Value::as_object).map_or(0, Map::len)
+    object
+        .get("properties")
+        .and_then(Value::as_object)
+        .map_or(0, Map::len)
 }
 
 /// Whether a default is that of every field of its type, or of an object whose fields have their own.
@@ -336,7 +349,10 @@ mod tests {
             .map(|line| line.trim_end_matches('|').split('|').collect())
             .collect();
         assert!(rows.len() > 100, "{}", rows.len());
-        let bare: Vec<_> = rows.iter().filter(|row| row.last().unwrap().trim().is_empty()).collect();
+        let bare: Vec<_> = rows
+            .iter()
+            .filter(|row| row.last().unwrap().trim().is_empty())
+            .collect();
         assert!(bare.is_empty(), "{bare:#?}");
     }
 
@@ -350,7 +366,11 @@ mod tests {
             }
         }
         let mut settings = BTreeSet::new();
-        paths("", &serde_json::to_value(Settings::default()).unwrap(), &mut settings);
+        paths(
+            "",
+            &serde_json::to_value(Settings::default()).unwrap(),
+            &mut settings,
+        );
         let page = page().unwrap();
         let (_, table) = page.split_once("\n## Settings\n").unwrap();
         assert!(settings.len() > 40, "{settings:?}");
