@@ -16,8 +16,8 @@ use serde_json::Value;
 use crate::preserved::preserved_object;
 use crate::profile::{CloudProvider, File, OperatingSystem, ProvisioningUtility, TemplateEngine, Unit};
 
-/// Which pool the object is for. All other fields are those of older forms, and of a content in memory: a content has markers in the
-/// place of credentials, and `lateBound` lists what each marker means.
+/// The pool that the object is for. The other fields are those of objects that the Go implementation or an earlier version has written.
+// A content in memory has them too, with markers instead of credentials, and `late_bound` lists what each marker means.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "operatingsystemmanager.k8c.io",
@@ -102,7 +102,7 @@ pub struct OperatingSystemConfigSpec {
     /// The values that markers in the content mean. secret-syncer replaces the markers with them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub late_bound: Vec<LateBound>,
-    /// Kubeconfig with which kubelets of the pool request their client certificates, with a marker in the place of the token.
+    /// Kubeconfig with which kubelets of the pool request their client certificates, with a marker instead of the token.
     /// It is present if a machine fetches it from a Secret, whose name is the late-bound value of kind `KubeconfigSecretName`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_kubeconfig: Option<String>,
@@ -173,10 +173,12 @@ impl StageConfig {
 /// The MachineDeployment behind an OperatingSystemConfig.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs)]
 pub struct MachineDeploymentRef {
+    /// Namespace of the MachineDeployment.
     pub namespace: String,
+    /// Name of the MachineDeployment.
     pub name: String,
+    /// uid of the MachineDeployment.
     #[schemars(length(max = 64))]
     pub uid: String,
     /// Revision that machine-controller stamped. It is absent before the first revision.
@@ -240,6 +242,8 @@ pub enum LateBoundKind {
     ProxyUrl,
     /// A key of a Secret.
     SecretKey,
+    /// A key of a Secret that the profile names.
+    ProfileSecretKey,
     /// A key of a ConfigMap.
     ConfigMapKey,
     /// A field of the `operatingSystemSpec` of the pool's own MachineDeployment.
@@ -248,9 +252,10 @@ pub enum LateBoundKind {
 
 /// The object that holds a late-bound value.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)]
 pub struct LateBoundSource {
+    /// Namespace of the object.
     pub namespace: String,
+    /// Name of the object.
     pub name: String,
     /// Key in the object. For registry credentials it is the host of the registry, and for the proxy its URL.
     pub key: String,
@@ -322,11 +327,11 @@ pub struct Rendered {
     /// The value that each marker in the documents represents. secret-syncer replaces the markers with these values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub late_bound: Vec<LateBound>,
-    /// Kubeconfig with which kubelets of the pool request their client certificates, with a marker in the place of the token.
+    /// Kubeconfig with which kubelets of the pool request their client certificates, with a marker instead of the token.
     /// It is present if a machine fetches it from a Secret, whose name is the late-bound value of kind `KubeconfigSecretName`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_kubeconfig: Option<String>,
-    /// Whether machines fetch a token after the bootstrap document. secret-syncer then binds tokens to a Secret of their own.
+    /// Whether machines fetch a token after the bootstrap document. secret-syncer then binds tokens to a separate Secret.
     #[serde(default, skip_serializing_if = "is_default")]
     pub needs_kubeconfig_secret: bool,
 }

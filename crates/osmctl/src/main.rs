@@ -17,6 +17,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 mod bases;
 mod chain;
 mod cluster;
+mod compatibility;
 mod complete;
 mod credentials;
 mod diff;
@@ -77,6 +78,7 @@ enum Command {
     New(new::New),
     Explain(explain::Explain),
     Schema(schema::Schema),
+    Compatibility(compatibility::Compatibility),
     Urls(urls::Urls),
     MirrorSettings(mirror_settings::MirrorSettings),
     Status(status::Status),
@@ -99,6 +101,7 @@ impl Command {
             Self::New(new) => new.run(),
             Self::Explain(explain) => explain.run(),
             Self::Schema(schema) => schema.run(),
+            Self::Compatibility(compatibility) => compatibility.run(),
             Self::Urls(urls) => urls.run(),
             Self::MirrorSettings(settings) => settings.run(),
             Self::Status(status) => status.run(),

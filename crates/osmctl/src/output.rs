@@ -109,18 +109,20 @@ pub fn visible(text: &str) -> String {
 }
 
 /// Lines with aligned columns.
-pub fn table<const COLUMNS: usize>(lines: &[[String; COLUMNS]]) -> String {
-    let mut widths = [0; COLUMNS];
+pub fn table<L: AsRef<[String]>>(lines: &[L]) -> String {
+    let most = lines.iter().map(|line| line.as_ref().len()).max();
+    let mut widths = vec![0; most.unwrap_or_default()];
     for line in lines {
-        for (width, cell) in widths.iter_mut().zip(line) {
+        for (width, cell) in widths.iter_mut().zip(line.as_ref()) {
             *width = columns(cell).max(*width);
         }
     }
     let mut text = String::new();
     for line in lines {
         let cells: Vec<String> = line
+            .as_ref()
             .iter()
-            .zip(widths)
+            .zip(&widths)
             .map(|(cell, width)| format!("{cell}{:1$}", "", width - columns(cell)))
             .collect();
         text.push_str(cells.join(GAP).trim_end());

@@ -6,6 +6,7 @@ mod build;
 mod chaos;
 mod chart;
 mod cloud_init_schema;
+mod compatibility;
 mod crds;
 mod criterion;
 mod demo;
@@ -19,6 +20,7 @@ mod lint;
 mod manifest;
 mod progress;
 mod reasons;
+mod reference;
 mod revision;
 mod rights;
 mod test;
@@ -45,6 +47,8 @@ enum Command {
     Crds(crds::Crds),
     Rights(rights::Rights),
     Reasons(reasons::Reasons),
+    Compatibility(compatibility::Compatibility),
+    Reference(reference::Reference),
     CloudInitSchema(cloud_init_schema::CloudInitSchema),
     KubeletFields(kubelet_fields::KubeletFields),
     Bless(bless::Bless),
@@ -67,6 +71,8 @@ async fn main() -> ExitCode {
         Command::Crds(crds) => crds.run(),
         Command::Rights(rights) => rights.run(),
         Command::Reasons(reasons) => reasons.run(),
+        Command::Compatibility(compatibility) => compatibility.run(),
+        Command::Reference(reference) => reference.run(),
         Command::CloudInitSchema(schema) => schema.run().await,
         Command::KubeletFields(fields) => fields.run().await,
         Command::Bless(bless) => bless.run().await,

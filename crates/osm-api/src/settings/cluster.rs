@@ -9,10 +9,10 @@ use super::validation::{HTTPS, PEM, Problems, certificates, is_host_name, is_url
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ClusterSettings {
-    /// `https://host:port` of the API server as nodes reach it; absent: read from the cluster.
+    /// Address of the API server for nodes, `https://host:port`. By default, it is read from the cluster.
     #[schemars(regex(pattern = "^https://[^/@]+(/|$)"))]
     pub api_server: Option<String>,
-    /// PEM bundle that verifies it; absent: read from the cluster.
+    /// PEM bundle that verifies the API server. By default, it is read from the cluster.
     pub ca_bundle: Option<String>,
     /// Addresses of the cluster's DNS service.
     #[serde(rename = "dnsIPs")]

@@ -16,7 +16,7 @@ const DEFAULT_HOST: &str = "_default";
 pub struct Containerd {
     /// Registries with mirrors or credentials.
     pub registries: Vec<Registry>,
-    /// Give devices to the user of a non-root container.
+    /// Whether a container that does not run as root owns its devices.
     pub device_ownership_from_security_context: bool,
 }
 
@@ -24,12 +24,12 @@ pub struct Containerd {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Registry {
-    /// Host, with port where it has one; `_default` stands for every registry not listed.
+    /// Host, with its port if it has one. `_default` represents every registry that is not listed.
     pub host: String,
     /// Mirrors, tried in this order before the registry itself.
     #[serde(default)]
     pub mirrors: Vec<Mirror>,
-    /// The Secret that holds user name and password.
+    /// Secret with the user name and password.
     #[serde(default)]
     pub credentials: Option<SecretReference>,
 }
@@ -38,13 +38,13 @@ pub struct Registry {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Mirror {
-    /// `http(s)://host[:port][/path]`.
+    /// URL, `http(s)://host[:port][/path]`.
     #[schemars(regex(pattern = URL))]
     pub url: String,
-    /// Don't verify the mirror's certificate.
+    /// Whether nodes do not verify the certificate of the mirror.
     #[serde(default)]
     pub skip_verify: bool,
-    /// The URL's path already is the API root: `/v2` is not appended.
+    /// Whether the path of the URL is the root of the API, so that `/v2` is not appended.
     #[serde(default)]
     pub override_path: bool,
 }

@@ -9,9 +9,9 @@ use crate::profile::OperatingSystem;
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DefaultProfiles {
-    /// Whether default profiles are installed at all.
+    /// Whether osp-controller installs default profiles.
     pub enabled: bool,
-    /// Operating systems whose default profiles are not installed.
+    /// Operating systems whose default profiles osp-controller does not install.
     pub disabled: Vec<OperatingSystem>,
 }
 

@@ -12,15 +12,15 @@ use super::validation::{HTTP, Problems, URL, URL_RULE, is_url};
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Downloads {
-    /// kubelet; its version is the pool's.
+    /// The kubelet, in the version of the pool.
     pub kubelet: KubeletDownload,
-    /// containerd, `containerd-static-…`.
+    /// containerd, from the archives `containerd-static-…`.
     pub containerd: ContainerdDownload,
     /// runc.
     pub runc: RuncDownload,
-    /// CNI plugins.
+    /// The CNI plugins.
     pub cni: CniDownload,
-    /// crictl, for people; a node can do without.
+    /// crictl, a tool for operators. A node works without it.
     pub crictl: CrictlDownload,
 }
 
@@ -39,7 +39,7 @@ pub struct KubeletDownload {
     #[serde(rename = "baseURL")]
     #[schemars(regex(pattern = URL))]
     pub base_url: String,
-    /// Checksums by kubelet version, such as `1.34.2`.
+    /// SHA-256 of the program, by version, such as `1.34.2`, and by architecture.
     pub sha256: BTreeMap<String, Checksums>,
 }
 
@@ -64,7 +64,7 @@ macro_rules! download {
             #[serde(rename = "baseURL")]
             #[schemars(regex(pattern = URL))]
             pub base_url: String,
-            /// Checksums of that version.
+            /// SHA-256 of the archives of this version, by architecture.
             pub sha256: Checksums,
         }
 
@@ -95,13 +95,13 @@ download!(
 pub struct CrictlDownload {
     /// Whether it is installed.
     pub enabled: bool,
-    /// Version, without `v`; absent: the first one for the minor version of the kubelet.
+    /// Version, without `v`. The default is the first release for the minor version of the kubelet.
     pub version: Option<String>,
     /// Base URL.
     #[serde(rename = "baseURL")]
     #[schemars(regex(pattern = URL))]
     pub base_url: String,
-    /// Checksums by version of crictl, such as `1.34.0`.
+    /// SHA-256 of the archives, by version, such as `1.34.0`, and by architecture.
     pub sha256: BTreeMap<String, Checksums>,
 }
 

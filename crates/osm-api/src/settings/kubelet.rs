@@ -12,13 +12,13 @@ use super::validation::Problems;
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct KubeletDefaults {
-    /// Whether kubelets get the name of their node by `--hostname-override`; absent: they do. Without, it is the host name of the
-    /// machine.
+    /// Whether kubelets get the name of their node by `--hostname-override`, which is the default. Otherwise, the name is the host name
+    /// of the machine.
     pub hostname_override: Option<bool>,
     /// Feature gates.
     pub feature_gates: BTreeMap<String, bool>,
-    /// A part of a `KubeletConfiguration` (`kubelet.config.k8s.io/v1beta1`), merged into the profile's. It is judged
-    /// when a pool is rendered, as its kubelet's version decides.
+    /// Part of a `KubeletConfiguration` (`kubelet.config.k8s.io/v1beta1`), which is merged into that of the profile. osc-controller
+    /// validates it for the kubelet of each pool.
     pub configuration: Option<serde_json::Map<String, Value>>,
 }
 

@@ -12,7 +12,7 @@ const MOST: u32 = 50_000;
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Limits {
-    /// The number of OperatingSystemConfigs beyond which no MachineDeployment gets a new one.
+    /// Largest number of OperatingSystemConfigs. Beyond it, no MachineDeployment gets a new one.
     #[schemars(range(min = 1, max = 50000))]
     pub machine_deployments: u32,
 }

@@ -24,7 +24,7 @@ use serde_saphyr::budget::BudgetBreach;
 
 pub use self::cluster::ClusterSettings;
 pub use self::containerd::{Containerd, Mirror, Registry, SecretReference};
-pub use self::credentials::{AllowedSource, Credentials, NodeBootstrap, NodeBootstrapKind};
+pub use self::credentials::{AllowedSource, Credentials, NodeBootstrap, NodeBootstrapKind, ProfileSecret};
 pub use self::default_profiles::DefaultProfiles;
 pub use self::downloads::{
     ARCHITECTURES, Checksums, CniDownload, ContainerdDownload, CrictlDownload, Downloads, KubeletDownload,
@@ -50,27 +50,27 @@ pub struct Settings {
     pub cluster: ClusterSettings,
     /// Proxy for downloads, containerd and the package manager.
     pub proxy: Proxy,
-    /// PEM bundle that nodes trust besides their own.
+    /// PEM bundle of certificates that nodes trust in addition to their own.
     pub host_ca_bundle: Option<String>,
-    /// Image of the pod sandbox; absent: containerd's default.
+    /// Image of the pod sandbox. The default is that of containerd.
     pub pause_image: Option<String>,
     /// Taints with which every node registers.
     pub initial_taints: Vec<Taint>,
-    /// kubelet.
+    /// Settings of the kubelet.
     pub kubelet: KubeletDefaults,
-    /// containerd.
+    /// Settings of containerd.
     pub containerd: Containerd,
-    /// Where nodes download from.
+    /// Sources, versions and checksums of what nodes download.
     pub downloads: Downloads,
     /// Packages of the operating system.
     pub packages: Packages,
     /// The operating system itself.
     pub system: System,
-    /// Credentials of nodes; read by secret-syncer.
+    /// Credentials of nodes. secret-syncer reads this section.
     pub credentials: Credentials,
-    /// Default profiles; read by osp-controller.
+    /// Default profiles. osp-controller reads this section.
     pub default_profiles: DefaultProfiles,
-    /// How much the installation takes on; read by osc-controller.
+    /// Limits of the installation. osc-controller reads this section.
     pub limits: Limits,
 }
 

@@ -10,9 +10,9 @@ use crate::system_names::{IN_PACKAGES, check_name};
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Packages {
-    /// Whether nodes install or upgrade any.
+    /// Whether nodes install or upgrade packages.
     pub enabled: bool,
-    /// Packages to install besides those of the profile.
+    /// Packages to install in addition to those of the profile.
     pub install: Vec<String>,
     /// Sources of systems with apt.
     pub apt: Apt,
@@ -35,10 +35,10 @@ impl Default for Packages {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Apt {
-    /// `http(s)://host[:port][/path]` of a mirror of the distribution's archive; absent: the image's own.
+    /// Mirror of the archive of the distribution, `http(s)://host[:port][/path]`. The default is that of the image.
     #[schemars(regex(pattern = URL))]
     pub mirror: Option<String>,
-    /// That of a mirror of its security updates; absent: `mirror`.
+    /// Mirror of the security updates. The default is `mirror`.
     #[schemars(regex(pattern = URL))]
     pub security_mirror: Option<String>,
 }
@@ -47,7 +47,7 @@ pub struct Apt {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Yum {
-    /// Repositories in the place of those of the image; empty: those of the image.
+    /// Repositories that replace those of the image, if there are any.
     pub repositories: Vec<YumRepository>,
 }
 
@@ -55,12 +55,12 @@ pub struct Yum {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct YumRepository {
-    /// Its name: letters, digits, `-` and `_`.
+    /// Name of the repository: letters, digits, `-` and `_`.
     pub name: String,
-    /// `http(s)://host[:port][/path]`, in which yum's `$releasever` and `$basearch` may stand.
+    /// URL, `http(s)://host[:port][/path]`. It may contain `$releasever` and `$basearch` of yum.
     #[serde(rename = "baseURL")]
     pub base_url: String,
-    /// Key that its packages are signed with: a URL, or `file:///…` on the machine.
+    /// Key that signs the packages: a URL, or `file:///…` on the machine.
     pub gpg_key: String,
 }
 

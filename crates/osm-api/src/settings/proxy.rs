@@ -10,7 +10,7 @@ use super::validation::{HTTP, Problems, URL, is_url};
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Proxy {
-    /// `http://host:port`, for HTTP and HTTPS.
+    /// Address of the proxy, `http://host:port`, for HTTP and HTTPS.
     #[schemars(regex(pattern = URL))]
     pub http: Option<String>,
     /// Hosts, domains and networks that are reached directly, comma-separated.

@@ -37,14 +37,14 @@ pub const REQUIRED_SYSCTLS: [(&str, &str); 12] = [
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct System {
-    /// Swap; absent: it is turned off.
+    /// Swap. By default, nodes turn it off.
     pub swap: Option<Swap>,
     /// Kernel parameters, such as `vm.max_map_count: 262144`.
     #[schemars(schema_with = "sysctls")]
     pub sysctls: BTreeMap<String, SysctlValue>,
     /// Kernel modules to load, now and at every boot.
     pub kernel_modules: Vec<String>,
-    /// Hosts that nodes take the time from; empty: those of the image.
+    /// Time servers. The default is those of the image.
     pub ntp_servers: Vec<String>,
 }
 
@@ -52,9 +52,9 @@ pub struct System {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Swap {
-    /// How much of it containers may use.
+    /// How much swap containers may use.
     pub behavior: SwapBehavior,
-    /// Size of a swap file, in MiB or GiB, such as `2Gi`; absent: only the swap that the image has.
+    /// Size of a swap file, in MiB or GiB, such as `2Gi`. By default, nodes use only the swap of their image.
     #[schemars(regex(pattern = "^[1-9][0-9]{0,6}(Mi|Gi)$"))]
     pub size: Option<String>,
 }

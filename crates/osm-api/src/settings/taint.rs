@@ -9,11 +9,13 @@ use crate::labels;
 /// A taint.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct Taint {
+    /// Key of the taint.
     pub key: String,
+    /// Value of the taint.
     #[serde(default)]
     pub value: Option<String>,
+    /// Effect of the taint.
     pub effect: TaintEffect,
 }
 

@@ -94,6 +94,41 @@ fn everything_in_templates_is_explained() {
 }
 
 #[test]
+fn compatibility_is_the_same_for_people_and_programs() {
+    let printed = osmctl(&["compatibility"], "");
+    assert!(printed.status.success(), "{}", err(&printed));
+    let text = out(&printed);
+    let json: Value = serde_json::from_str(out(&osmctl(&["compatibility", "-o", "json"], ""))).unwrap();
+    let systems = json["operatingSystems"].as_array().unwrap();
+    assert_eq!(systems.len(), osm_render::defaults().len());
+    for system in systems {
+        let of = |name: &str| system[name].as_str().unwrap();
+        let line = text.lines().find(|line| line.starts_with(of("profile"))).unwrap();
+        assert!(
+            line.contains(of("title")) && line.contains(of("versions")),
+            "{line}"
+        );
+    }
+    // A line of the table of clouds: the cloud, and a word or a dash for each operating system.
+    let openstack: Vec<&str> = text
+        .lines()
+        .find(|line| line.starts_with("openstack "))
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    assert_eq!(openstack.len(), 7, "{openstack:?}");
+    assert_eq!(openstack[1], "booted");
+    let newest = &json["machineControllers"][0];
+    assert!(
+        !newest["operatingSystems"]
+            .as_array()
+            .unwrap()
+            .contains(&Value::from("centos"))
+    );
+    assert!(text.contains(newest["versions"].as_str().unwrap()));
+}
+
+#[test]
 fn schemas_accept_what_is_right_and_nothing_else() {
     let schema = |kind: &str| serde_json::from_str::<Value>(out(&osmctl(&["schema", kind], ""))).unwrap();
     let profile = schema("profile");

@@ -115,6 +115,13 @@ fn warnings_about_pools_are_reported() {
             .unwrap()
             .contains("kubelet 1.20.0 is not one of")
     );
+    let found = problems(&MACHINE_DEPLOYMENT.replace("operatingSystem: ubuntu", "operatingSystem: centos"));
+    assert_eq!(found.len(), 1, "{found:#?}");
+    let message = found[0]["message"].as_str().unwrap();
+    assert!(
+        message.contains("refuses machines with the operating system centos"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -32,7 +32,8 @@ pub enum Cloud {
 }
 
 impl Cloud {
-    fn provider(self) -> &'static str {
+    /// As a MachineDeployment names it.
+    pub fn provider(self) -> &'static str {
         match self {
             Self::OpenStack => "openstack",
             Self::Aws => "aws",

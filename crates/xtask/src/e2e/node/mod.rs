@@ -391,7 +391,26 @@ impl fmt::Display for Outcome {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use osm_render::compatibility::{BOOTED_MINOR, Tested, compatibility};
+
     use super::*;
+
+    #[test]
+    fn the_documented_combinations_that_boot_are_those_of_the_scenarios() {
+        assert!(Environment::KUBELET_VERSION.starts_with(&format!("1.{BOOTED_MINOR}.")));
+        let mut documented = BTreeSet::new();
+        for row in compatibility().operating_systems {
+            let booted = row.clouds.iter().filter(|cell| cell.tested == Tested::Booted);
+            documented.extend(booted.map(|cell| format!("{} {}", row.operating_system, cell.name)));
+        }
+        let boot: BTreeSet<String> = SCENARIOS
+            .iter()
+            .map(|scenario| format!("ubuntu {}", scenario.cloud.provider()))
+            .collect();
+        assert_eq!(documented, boot);
+    }
 
     #[test]
     fn scenarios_that_need_other_settings_come_after_the_rest_each_by_itself() {

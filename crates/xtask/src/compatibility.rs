@@ -1,0 +1,130 @@
+//! `cargo xtask compatibility`: generates the tables in docs/compatibility.md from those in crates/osm-render.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use anyhow::{Context, Result};
+use osm_render::compatibility::{Table, compatibility};
+
+use crate::generated::{self, File};
+
+const PAGE: &str = "docs/compatibility.md";
+const BEGIN: &str =
+    "<!-- tables: generated from crates/osm-render/src/compatibility.rs by `cargo xtask compatibility` -->";
+const END: &str = "<!-- end of tables -->";
+
+/// Generate the tables in docs/compatibility.md: operating systems, clouds, kubelets, Kubernetes and machine-controller
+#[derive(clap::Args)]
+pub struct Compatibility {
+    /// Write nothing; fail if the file is out of date
+    #[arg(long)]
+    check: bool,
+}
+
+impl Compatibility {
+    /// Writes or checks the page.
+    ///
+    /// # Errors
+    /// A file that differs (with `--check`), or can't be written.
+    pub fn run(&self) -> Result<()> {
+        let bad = "out of date (run `cargo xtask compatibility`)";
+        generated::settle(&stale()?, self.check, "docs/compatibility.md is up to date", bad)
+    }
+}
+
+/// The page with its new text, if it is out of date.
+pub fn stale() -> Result<Vec<File>> {
+    let path = crate::root().join(PAGE);
+    let text = fs::read_to_string(&path).context(PAGE)?;
+    let mut tables = String::new();
+    for table in compatibility().tables() {
+        write(&mut tables, &table)?;
+    }
+    let page = generated::between(&text, BEGIN, END, &format!("{tables}\n")).context(PAGE)?;
+    Ok(generated::stale([(path, page)]))
+}
+
+fn write(page: &mut String, table: &Table) -> Result<()> {
+    let row = |cells: &[String]| format!("| {} |", cells.join(" | "));
+    let head: Vec<String> = table.head.iter().map(|name| (*name).to_owned()).collect();
+    let rule = "|---".repeat(table.head.len());
+    write!(
+        page,
+        "\n## {}\n\n{}\n\n{}\n{rule}|\n",
+        table.title,
+        table.note,
+        row(&head)
+    )?;
+    for cells in &table.rows {
+        writeln!(page, "{}", row(cells))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use osm_judges::KUBELET_MINORS;
+    use osm_render::compatibility::{BOOTED_MINOR, MANAGEMENT_CLUSTER_MINOR};
+
+    use super::*;
+
+    fn read(path: &str) -> String {
+        fs::read_to_string(crate::root().join(path)).unwrap()
+    }
+
+    #[test]
+    fn the_committed_tables_are_those_of_the_code() {
+        assert!(stale().unwrap().is_empty(), "run `cargo xtask compatibility`");
+    }
+
+    #[test]
+    fn there_is_a_judge_for_each_kubelet() {
+        let minors: Vec<String> = compatibility()
+            .kubelets
+            .into_iter()
+            .map(|row| row.minor)
+            .collect();
+        assert_eq!(minors, KUBELET_MINORS);
+        assert!(minors.contains(&format!("1.{BOOTED_MINOR}")));
+    }
+
+    #[test]
+    fn the_chart_refuses_the_same_versions_of_kubernetes() {
+        let chart = read("charts/operating-system-manager/Chart.yaml");
+        assert!(chart.contains(&format!("kubeVersion: \">=1.{MANAGEMENT_CLUSTER_MINOR}.0-0\"")));
+        let checks = read("charts/operating-system-manager/templates/checks.yaml");
+        let oldest = KUBELET_MINORS[0];
+        assert!(checks.contains(&format!("semverCompare \"<{oldest}.0-0\"")));
+    }
+
+    /// The rows of a Markdown table after a heading, without its head.
+    fn rows<'t>(page: &'t str, heading: &str) -> Vec<Vec<&'t str>> {
+        let (_, section) = page.split_once(&format!("\n## {heading}\n")).unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        let lines = section
+            .lines()
+            .filter(|line| line.starts_with('|') && !line.starts_with("|---"));
+        let cells = |line: &'t str| line.trim_matches('|').split(" | ").map(str::trim).collect();
+        lines
+            .map(cells)
+            .filter(|row: &Vec<&str>| row[1] != "OSM")
+            .collect()
+    }
+
+    #[test]
+    fn no_row_about_the_go_implementation_is_open() {
+        let page = read(PAGE);
+        let rows = rows(&page, "The Go implementation");
+        assert!(rows.len() > 50, "{}", rows.len());
+        for row in rows {
+            let [behavior, verdict, detail] = row[..] else {
+                panic!("{row:?}");
+            };
+            match verdict {
+                "works" => {}
+                "differs" | "not yet" => assert!(detail.contains(' '), "{behavior}: give the reason"),
+                _ => panic!("{behavior}: {verdict}"),
+            }
+        }
+    }
+}

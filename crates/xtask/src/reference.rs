@@ -1,0 +1,421 @@
+//! `cargo xtask reference`: generates docs/reference.md, every field of the custom resources and of the settings, from the schemas of the
+//! types in crates/osm-api.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+use osm_api::{Settings, definitions};
+use serde_json::{Map, Value};
+
+use crate::generated::{self, File};
+
+/// Generate docs/reference.md, every field of the custom resources and of the settings
+#[derive(clap::Args)]
+pub struct Reference {
+    /// Write nothing; fail if the file is out of date
+    #[arg(long)]
+    check: bool,
+}
+
+impl Reference {
+    /// Writes or checks the page.
+    ///
+    /// # Errors
+    /// A file that differs (with `--check`), or can't be written.
+    pub fn run(&self) -> Result<()> {
+        let bad = "out of date (run `cargo xtask reference`)";
+        generated::settle(&stale()?, self.check, "docs/reference.md is up to date", bad)
+    }
+}
+
+/// The page with its new text, if it is out of date.
+pub fn stale() -> Result<Vec<File>> {
+    let path = crate::root().join("docs/reference.md");
+    Ok(generated::stale([(path, page()?)]))
+}
+
+const INTRODUCTION: &str = "# Reference
+
+<!-- Generated from the types in crates/osm-api by `cargo xtask reference`. Don't edit. -->
+
+This page lists every field of the custom resources and of the settings.
+[Profiles](templates.md) and [settings](settings.md) explain how to use them, with examples.
+
+In a path, `[]` is an item of a list, and `.*` is a value of a map.
+A field that is not required can be absent. If the table has no default for it, a boolean is `false`, and a list or map is empty.
+`osmctl schema` prints [JSON Schemas](osmctl.md#editors) for editors.
+";
+
+const SETTINGS: &str = "
+## Settings
+
+This is the document under the key `settings.yaml` of the ConfigMap `osm-settings`, which is the value `settings` of the chart.
+[Some fields](settings.md#settings-of-one-pool) can also be set for one pool.
+";
+
+/// The whole page.
+fn page() -> Result<String> {
+    let mut page = INTRODUCTION.to_owned();
+    for definition in definitions::all() {
+        let definition = serde_json::to_value(&definition)?;
+        let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str);
+        let (kind, group) = (text("/spec/names/kind"), text("/spec/group"));
+        let (kind, group) = (kind.context("a kind")?, group.context("a group")?);
+        let version = text("/spec/versions/0/name").context("a version")?;
+        let schema = definition
+            .pointer("/spec/versions/0/schema/openAPIV3Schema")
+            .context("a schema")?;
+        let mut walk = Walk::new(schema);
+        let description = walk.text(schema);
+        write!(page, "\n## {kind}\n\n`{group}/{version}`. {description}\n")?;
+        walk.fields("", schema);
+        page.push_str(&walk.table());
+    }
+    page.push_str(SETTINGS);
+    let settings = schemars::schema_for!(Settings).to_value();
+    let mut walk = Walk::new(&settings);
+    walk.fields("", &settings);
+    page.push_str(&walk.table());
+    Ok(page)
+}
+
+/// A row of a table.
+struct Row {
+    path: String,
+    kind: String,
+    default: String,
+    description: String,
+}
+
+/// Visits the fields of a schema.
+struct Walk<'s> {
+    root: &'s Value,
+    /// Objects with several fields that are in the table, with their paths.
+    known: Vec<(Value, String)>,
+    rows: Vec<Row>,
+}
+
+/// A property with everything that its schema refers to.
+type Fields = Map<String, Value>;
+
+impl<'s> Walk<'s> {
+    fn new(root: &'s Value) -> Self {
+        Self {
+            root,
+            known: Vec::new(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// A schema with those that it refers to in place of the references, and without the variant for null. What is beside a reference
+    /// takes precedence.
+    fn resolved(&self, schema: &Value) -> Fields {
+        let mut fields = schema.as_object().cloned().unwrap_or_default();
+        let reference = fields.remove("$ref");
+        let target = reference
+            .as_ref()
+            .and_then(Value::as_str)
+            .and_then(|reference| self.root.pointer(reference.trim_start_matches('#')));
+        let variants = fields.get("anyOf").and_then(Value::as_array).cloned();
+        let mut others = variants
+            .into_iter()
+            .flatten()
+            .filter(|variant| variant.get("type").and_then(Value::as_str) != Some("null"));
+        let inner = match (target, others.next(), others.next()) {
+            (Some(target), _, _) => Some(self.resolved(target)),
+            (None, Some(only), None) => Some(self.resolved(&only)),
+            _ => None,
+        };
+        if let Some(inner) = inner {
+            fields.remove("anyOf");
+            for (name, value) in inner {
+                fields.entry(name).or_insert(value);
+            }
+        }
+        fields
+    }
+
+    /// The description of a schema, as one line of Markdown.
+    fn text(&self, schema: &Value) -> String {
+        let fields = self.resolved(schema);
+        let mut text = words(&fields);
+        for variant in variants(&fields) {
+            let meaning = variant.as_object().map(words).unwrap_or_default();
+            if let (Some(value), false) = (variant.get("const").and_then(Value::as_str), meaning.is_empty()) {
+                text.push_str(&format!(" `{value}`: {meaning}"));
+            }
+        }
+        text.trim_start().to_owned()
+    }
+
+    /// Adds a row for each property of an object, and for what is below it.
+    fn fields(&mut self, path: &str, object: &Value) {
+        let object = self.resolved(object);
+        let required: Vec<&str> = object
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        let Some(properties) = object.get("properties").and_then(Value::as_object) else {
+            return;
+        };
+        for (name, property) in properties {
+            let path = match path {
+                "" => name.clone(),
+                _ => format!("{path}.{name}"),
+            };
+            let default = match property.get("default").filter(|default| !is_empty(default)) {
+                Some(default) => format!("`{default}`"),
+                None if required.contains(&name.as_str()) => "required".to_owned(),
+                None => String::new(),
+            };
+            // The conditions are those of Kubernetes.
+            let is_open = name != "conditions";
+            let inner = self.inner(&path, property).filter(|_| is_open);
+            let known = inner.as_ref().and_then(|(_, inner)| self.same(inner));
+            let mut description = self.text(property);
+            if let Some(known) = &known {
+                description = format!("{description} Its fields are those of `{known}`.");
+            }
+            self.rows.push(Row {
+                path,
+                kind: match is_open {
+                    true => self.kind(property),
+                    false => "list of [Condition](reasons.md)".to_owned(),
+                },
+                default,
+                description: description.trim().to_owned(),
+            });
+            if let Some((path, inner)) = inner.filter(|_| known.is_none()) {
+                if count(&inner) > 1 {
+                    self.known.push((shape(&inner), path.clone()));
+                }
+                self.fields(&path, &inner);
+            }
+        }
+    }
+
+    /// The object in a property, with its path: the property itself, or the items of a list or the values of a map.
+    fn inner(&self, path: &str, property: &Value) -> Option<(String, Value)> {
+        let fields = self.resolved(property);
+        if fields.contains_key("properties") {
+            return Some((path.to_owned(), Value::Object(fields)));
+        }
+        let (item, suffix) = match (fields.get("items"), fields.get("additionalProperties")) {
+            (Some(items), _) => (items, "[]"),
+            (None, Some(values)) => (values, ".*"),
+            (None, None) => return None,
+        };
+        self.inner(&format!("{path}{suffix}"), item)
+    }
+
+    /// The path of an object with the same fields.
+    fn same(&self, object: &Value) -> Option<String> {
+        let shape = shape(object);
+        let known = self.known.iter().find(|(known, _)| *known == shape);
+        known.map(|(_, path)| path.clone())
+    }
+
+    fn kind(&self, schema: &Value) -> String {
+        let fields = self.resolved(schema);
+        let of = |name: &str| fields.get(name);
+        if fields.get("x-kubernetes-int-or-string").is_some() {
+            return "integer or string".to_owned();
+        }
+        let values: Vec<String> = of("enum")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .chain(variants(&fields).filter_map(|variant| variant.get("const")))
+            .filter_map(Value::as_str)
+            .map(|value| format!("`{value}`"))
+            .collect();
+        if !values.is_empty() {
+            return values.join(", ");
+        }
+        // An optional value has the types `null` and another one.
+        let types: Vec<&str> = match of("type") {
+            Some(Value::Array(types)) => types.iter().filter_map(Value::as_str).collect(),
+            other => other.and_then(Value::as_str).into_iter().collect(),
+        };
+        let types: Vec<&str> = types.into_iter().filter(|name| *name != "null").collect();
+        match types.as_slice() {
+            ["array"] => format!(
+                "list of {}",
+                of("items").map_or("any value".to_owned(), |items| self.kind(items))
+            ),
+            ["object"] if fields.contains_key("properties") => "object".to_owned(),
+            ["object"] => match of("additionalProperties").filter(|values| values.is_object()) {
+                Some(values) => format!("map of {}", self.kind(values)),
+                None => "map of any value".to_owned(),
+            },
+            ["integer"] => match (of("minimum"), of("maximum")) {
+                (Some(least), Some(most)) => format!("integer from {least} to {most}"),
+                _ => "integer".to_owned(),
+            },
+            ["string"] => match of("format").and_then(Value::as_str) {
+                Some("date-time") => "time".to_owned(),
+                Some("ip") => "IP address".to_owned(),
+                _ => "string".to_owned(),
+            },
+            [] => "any value".to_owned(),
+            _ => types.join(" or "),
+        }
+    }
+
+    fn table(&self) -> String {
+        let mut table = String::from("\n| Field | Type | Default | Description |\n|---|---|---|---|\n");
+        for Row {
+            path,
+            kind,
+            default,
+            description,
+        } in &self.rows
+        {
+            let cells = [&format!("`{path}`"), kind, default, description];
+            let cells = cells.map(|cell| match cell.is_empty() {
+                true => " ".to_owned(),
+                false => format!(" {} ", cell.replace('|', "\\|")),
+            });
+            table.push_str(&format!("|{}|\n", cells.join("|")));
+        }
+        table
+    }
+}
+
+/// The values of an enum, each with a description of its own.
+fn variants(fields: &Fields) -> impl Iterator<Item = &Value> {
+    fields
+        .get("oneOf")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+}
+
+/// A description as one line.
+fn words(fields: &Fields) -> String {
+    let text = fields
+        .get("description")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What decides whether two objects have the same fields.
+fn shape(object: &Value) -> Value {
+    object.get("properties").cloned().unwrap_or_default()
+}
+
+fn count(object: &Value) -> usize {
+    object
+        .get("properties")
+        .and_then(Value::as_object)
+        .map_or(0, Map::len)
+}
+
+/// Whether a default is that of every field of its type, or of an object whose fields have their own.
+fn is_empty(default: &Value) -> bool {
+    match default {
+        Value::Null => true,
+        Value::Bool(set) => !set,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(_) => true,
+        Value::Number(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_committed_page_is_what_the_types_say() {
+        assert!(stale().unwrap().is_empty(), "run `cargo xtask reference`");
+    }
+
+    #[test]
+    fn every_field_has_a_description() {
+        let page = page().unwrap();
+        let rows: Vec<Vec<&str>> = page
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .map(|line| line.trim_end_matches('|').split('|').collect())
+            .collect();
+        assert!(rows.len() > 100, "{}", rows.len());
+        let bare: Vec<_> = rows
+            .iter()
+            .filter(|row| row.last().unwrap().trim().is_empty())
+            .collect();
+        assert!(bare.is_empty(), "{bare:#?}");
+    }
+
+    #[test]
+    fn every_setting_has_a_row() {
+        fn paths(path: &str, value: &Value, found: &mut BTreeSet<String>) {
+            for (name, value) in value.as_object().into_iter().flatten() {
+                let path = format!("{path}{name}");
+                paths(&format!("{path}."), value, found);
+                found.insert(path);
+            }
+        }
+        let mut settings = BTreeSet::new();
+        paths(
+            "",
+            &serde_json::to_value(Settings::default()).unwrap(),
+            &mut settings,
+        );
+        let page = page().unwrap();
+        let (_, table) = page.split_once("\n## Settings\n").unwrap();
+        assert!(settings.len() > 40, "{settings:?}");
+        for path in settings {
+            assert!(table.contains(&format!("\n| `{path}` |")), "{path}");
+        }
+    }
+
+    #[test]
+    fn fields_have_their_types_and_defaults_and_are_listed_once() {
+        let schema = json!({
+            "$defs": {
+                "Kind": {"description": "Kind.", "oneOf": [
+                    {"type": "string", "const": "a", "description": "First."}, {"type": "string", "const": "b"},
+                ]},
+                "Pair": {"type": "object", "required": ["name"], "properties": {
+                    "name": {"type": "string", "description": "Its\nname."}, "size": {"type": ["integer", "null"]},
+                }},
+            },
+            "type": "object",
+            "properties": {
+                "first": {"anyOf": [{"$ref": "#/$defs/Pair"}, {"type": "null"}], "description": "A pair."},
+                "kind": {"$ref": "#/$defs/Kind", "default": "a"},
+                "life": {"type": "integer", "minimum": 1, "maximum": 720, "default": 24},
+                "more": {"type": "array", "items": {"$ref": "#/$defs/Pair"}, "default": []},
+                "on": {"type": "boolean", "default": false},
+                "sums": {"type": "object", "additionalProperties": {"type": "string"}, "description": "a|b"},
+            },
+        });
+        let mut walk = Walk::new(&schema);
+        walk.fields("", &schema);
+        let table = walk.table();
+        let rows: Vec<&str> = table.lines().skip(3).collect();
+        assert_eq!(
+            rows,
+            [
+                "| `first` | object | | A pair. |",
+                "| `first.name` | string | required | Its name. |",
+                "| `first.size` | integer | | |",
+                "| `kind` | `a`, `b` | `\"a\"` | Kind. `a`: First. |",
+                "| `life` | integer from 1 to 720 | `24` | |",
+                "| `more` | list of object | | Its fields are those of `first`. |",
+                "| `on` | boolean | | |",
+                "| `sums` | map of string | | a\\|b |",
+            ]
+        );
+    }
+}
