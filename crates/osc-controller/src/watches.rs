@@ -139,3 +139,19 @@ fn endpoints(state: &State) {
         .on_change(move |_| waker.wake(|_| true))
         .spawn(&state.cluster);
 }
+
+#[cfg(test)]
+mod tests {
+    use osm_api::settings::MOST_MACHINE_DEPLOYMENTS;
+    use osm_runtime::watch::MAX_OBJECTS;
+
+    use super::*;
+
+    #[test]
+    fn the_watches_have_room_for_as_many_pools_as_the_settings_allow() {
+        let pools = MOST_MACHINE_DEPLOYMENTS as usize;
+        // MachineDeployments that get no config wait for one.
+        assert!(2 * pools <= MAX_POOLS);
+        assert!(pools < MAX_OBJECTS);
+    }
+}

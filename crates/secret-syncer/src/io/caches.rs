@@ -26,7 +26,7 @@ use crate::model::view::{
 const SUBSCRIPTION_BYTES: usize = 8 * 1024 * 1024;
 
 /// With so many Secrets, a pool gets a further document only if it has few.
-const CROWDED: usize = 25_000;
+pub const CROWDED: usize = 25_000;
 
 pub struct Caches {
     /// OperatingSystemConfigs of the namespace.
