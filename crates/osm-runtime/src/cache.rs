@@ -232,6 +232,17 @@ impl<V> Cache<V> {
         self
     }
 
+    /// Counts the bytes of the values, and leaves it to the caller to keep no more than is good.
+    #[must_use]
+    pub fn weighed(mut self, weigh: fn(&V) -> usize) -> Self {
+        self.rules.budget = Some(Budget {
+            bytes: usize::MAX,
+            weigh,
+            reduce: std::convert::identity,
+        });
+        self
+    }
+
     /// Where there are more values than are kept, those with the same of this get an equal share. It is the namespace, unless set.
     #[must_use]
     pub fn shared_by(mut self, share: for<'a> fn(&'a str, &'a V) -> &'a str) -> Self {
@@ -253,6 +264,20 @@ impl<V> Cache<V> {
     /// How many values a group has.
     pub fn group_len(&self, group: &str) -> usize {
         self.inner.lock().groups.get(group).map_or(0, BTreeSet::len)
+    }
+
+    /// How many bytes the values of a group count for.
+    pub fn group_bytes(&self, group: &str) -> usize {
+        let inner = self.inner.lock();
+        let keys = inner.groups.get(group).into_iter().flatten();
+        keys.filter_map(|key| inner.entries.get(key))
+            .map(|entry| entry.bytes)
+            .sum()
+    }
+
+    /// How many bytes all values count for.
+    pub fn bytes(&self) -> usize {
+        self.inner.lock().bytes
     }
 
     pub fn groups(&self) -> Vec<String> {
@@ -721,7 +746,22 @@ mod tests {
         assert_eq!(text("d").unwrap(), "123456789");
         cache.list_begins();
         cache.list_ended();
-        assert_eq!(cache.inner.lock().bytes, 0);
+        assert_eq!(cache.bytes(), 0);
+    }
+
+    #[test]
+    fn bytes_are_counted_for_each_group_and_nothing_is_reduced() {
+        let group = |text: &String| text.get(..1).map(str::to_owned);
+        let cache: Cache<String> = Cache::grouped(group).weighed(String::len);
+        for (key, text) in [("1", "a23"), ("2", "a2"), ("3", "b234")] {
+            cache.shows(key, version(key, 1), text.to_owned());
+        }
+        let bytes = || (cache.group_bytes("a"), cache.group_bytes("b"), cache.bytes());
+        assert_eq!(bytes(), (5, 4, 9));
+        cache.shows("1", version("1", 2), "b".to_owned());
+        cache.deleted("3", "3");
+        assert_eq!(bytes(), (2, 1, 3));
+        assert_eq!(cache.group_bytes("c"), 0);
     }
 
     #[test]
