@@ -25,7 +25,7 @@ pub trait Reduce {
     /// The bytes that [`Self::reduced`] saves.
     fn bytes(&self) -> usize;
 
-    /// The value without what is large. It says itself that it is reduced.
+    /// The value without what is large. [`Cache::get`] returns it, so it says itself that it is reduced, unless only [`Cache::whole`] is used.
     #[must_use]
     fn reduced(self) -> Self;
 }
@@ -138,6 +138,7 @@ struct Entry<V> {
     value: Arc<V>,
     /// Bytes that count for the budget.
     bytes: usize,
+    is_reduced: bool,
 }
 
 /// A deleted object. For a watch with a selector, also an object that no longer matches it, which may match again.
@@ -290,6 +291,13 @@ impl<V> Cache<V> {
             .entries
             .get(key)
             .map(|entry| entry.value.clone())
+    }
+
+    /// The value of a key, unless it is reduced.
+    pub fn whole(&self, key: &str) -> Option<Arc<V>> {
+        let inner = self.inner.lock();
+        let entry = inner.entries.get(key).filter(|entry| !entry.is_reduced);
+        entry.map(|entry| entry.value.clone())
     }
 
     /// Whether the value of a key is of this version of the object.
@@ -531,7 +539,8 @@ impl<V> Inner<V> {
             }
         }
         let old = self.remove(key, rules);
-        let (value, bytes) = self.fit(value, rules.budget);
+        let (value, fit) = self.fit(value, rules.budget);
+        let bytes = fit.unwrap_or(0);
         self.bytes += bytes;
         for group in rules.grouping.of(&value) {
             self.groups.entry(group).or_default().insert(key.to_owned());
@@ -545,6 +554,7 @@ impl<V> Inner<V> {
             epoch,
             value: Arc::new(value),
             bytes,
+            is_reduced: fit.is_none(),
         };
         let new = Some(entry.value.clone());
         self.entries.insert(key.to_owned(), entry);
@@ -555,15 +565,15 @@ impl<V> Inner<V> {
         })
     }
 
-    /// Reduces a value that the budget has no bytes for; returns the bytes that it counts for.
-    fn fit(&self, value: V, budget: Option<Budget<V>>) -> (V, usize) {
+    /// Reduces a value that the budget has no bytes for; returns the bytes that it counts for, or `None` if it is reduced.
+    fn fit(&self, value: V, budget: Option<Budget<V>>) -> (V, Option<usize>) {
         let Some(Budget { bytes, weigh, reduce }) = budget else {
-            return (value, 0);
+            return (value, Some(0));
         };
         let weight = weigh(&value);
-        match self.bytes + weight <= bytes {
-            true => (value, weight),
-            false => (reduce(value), 0),
+        match self.bytes.saturating_add(weight) <= bytes {
+            true => (value, Some(weight)),
+            false => (reduce(value), None),
         }
     }
 }
@@ -737,6 +747,8 @@ mod tests {
         let _ = cache.wrote("c", version("w", 1), "1234".to_owned());
         let kept = [text("a"), text("b"), text("c")].map(Option::unwrap);
         assert_eq!(kept, ["123456", "reduced", "1234"]);
+        let is_whole = |key: &str| cache.whole(key).is_some();
+        assert!(is_whole("a") && !is_whole("b") && is_whole("c"));
         cache.shows("a", version("u", 2), "1".to_owned());
         cache.shows("b", version("v", 2), "12345".to_owned());
         assert_eq!(text("b").unwrap(), "12345");
