@@ -77,7 +77,7 @@ pub(crate) struct Room<'a, V> {
 /// What became of a value that the watch has shown.
 pub(crate) enum Shown<V> {
     /// There was no room for it.
-    Ignored,
+    Ignored(V),
     /// It is as before, or older.
     Known,
     Changed {
@@ -416,7 +416,7 @@ impl<V> Cache<V> {
             let is_wanted = (room.is_wanted)(&value);
             evicted = inner.evict((self.rules.share)(key, &value), is_wanted, room, self.rules);
             if evicted.is_none() && !is_wanted {
-                return Shown::Ignored;
+                return Shown::Ignored(value);
             }
         }
         inner.gone.retain(|grave| !grave.holds(&version));
@@ -598,7 +598,7 @@ mod tests {
             };
             match self.shown(key, version, value, &room) {
                 Shown::Changed { change, .. } => Some(change),
-                Shown::Known | Shown::Ignored => None,
+                Shown::Known | Shown::Ignored(_) => None,
             }
         }
     }
@@ -786,7 +786,7 @@ mod tests {
             };
             let version = version(key, 1);
             match cache.shown(key, version, value, &room) {
-                Shown::Ignored => "ignored".to_owned(),
+                Shown::Ignored(_) => "ignored".to_owned(),
                 Shown::Known => "known".to_owned(),
                 Shown::Changed { change, evicted } => {
                     assert_eq!(change.key, key);

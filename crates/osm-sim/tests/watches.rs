@@ -378,10 +378,13 @@ async fn more_objects_than_are_kept_stop_no_watch_and_take_no_room_of_others() {
         .load(&[config_map_in("zone", "a"), config_map_in("zone", "b")])
         .unwrap();
     let (cluster, cache) = (cluster(&server), Arc::new(Cache::default()));
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let reports = reported.clone();
     Watch::all(&cluster.worker, "maps")
         .at_most(20)
         .project(|map: ConfigMap| Some(map.name_any()))
         .prefer(|name| name == "flood-119")
+        .on_ignored(move |name: &String| reports.lock().push(name.clone()))
         .into_cache(&cache)
         .spawn(&cluster);
     cluster.gates.opened(GATE).await;
@@ -393,6 +396,10 @@ async fn more_objects_than_are_kept_stop_no_watch_and_take_no_room_of_others() {
         )
     };
     assert_eq!(ignored(&cluster), 102);
+    // Of these, a few are reported one by one. They are of the flood, which has the largest share.
+    let of_flood = |name: &String| name.starts_with("flood-");
+    assert_eq!(reported.lock().iter().filter(|name| of_flood(name)).count(), 20);
+    assert_eq!(reported.lock().len(), 20);
     for key in [
         "zone/a",
         "zone/b",
@@ -410,6 +417,12 @@ async fn more_objects_than_are_kept_stop_no_watch_and_take_no_room_of_others() {
     wait_until("the new one", || cache.get("quiet/new").is_some()).await;
     assert!(cache.get("kube-system/flood-later").is_none());
     assert_eq!(cache.len(), 20);
+    assert_eq!(reported.lock().len(), 20, "there were enough");
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    server.load(&[config_map("flood-latest")]).unwrap();
+    let is_reported = || reported.lock().contains(&"flood-latest".to_owned());
+    wait_until("a report about a later one", is_reported).await;
+    assert_eq!(reported.lock().len(), 21);
 
     // There is room again. What was ignored is listed.
     server.with(|state| {
@@ -420,10 +433,10 @@ async fn more_objects_than_are_kept_stop_no_watch_and_take_no_room_of_others() {
         }
     });
     wait_until("what was ignored", || {
-        cache.get("kube-system/flood-later").is_some()
+        cache.get("kube-system/flood-latest").is_some()
     })
     .await;
-    assert_eq!(cache.len(), 14);
+    assert_eq!(cache.len(), 15);
 }
 
 #[tokio::test(start_paused = true)]
