@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::fake_server::{Call, FakeServer};
 use crate::hostile::MEMORY;
-use crate::world::{DEADLINE, NAMESPACE, World, machine_deployment, profile};
+use crate::world::{NAMESPACE, World, machine_deployment, profile};
 
 /// 500 MiB of JSON, and a development build is slow.
 const LISTED_WITHIN: Duration = Duration::from_secs(240);
@@ -161,15 +161,20 @@ async fn pools_with_more_late_bound_values_than_are_kept_are_published_and_rotat
     world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
     let pools: Vec<String> = (0..POOLS).map(|i| format!("large-{i}")).collect();
     for pool in &pools {
-        world.pool(pool, "osp-tiny").await?;
-        world.stamp(pool, 1).await?;
+        let mut object = machine_deployment(pool, "osp-tiny");
+        object["metadata"]["annotations"][names::REVISION] = json!("1");
+        world.apply(&object).await?;
     }
     let have = async |revision: u64, password: &str| {
         for pool in &pools {
-            wait_for(&format!("{pool} with the {password}"), DEADLINE, async || {
-                let document = world.fetch(&world.machine(pool, revision).await?).await?;
-                check(document.contains(password))
-            })
+            wait_for(
+                &format!("{pool} with the {password}"),
+                LISTED_WITHIN,
+                async || {
+                    let document = world.fetch(&world.machine(pool, revision).await?).await?;
+                    check(document.contains(password))
+                },
+            )
             .await
             .map_err(|error| error.context(world.installed.logs()))?;
         }
@@ -179,7 +184,6 @@ async fn pools_with_more_late_bound_values_than_are_kept_are_published_and_rotat
     for pool in &pools {
         world.stamp(pool, 2).await?;
     }
-    have(2, "first-password").await?;
     // A change of the Secret concerns each pool, also if it is not known what it takes values from.
     login("second-password").await?;
     have(2, "second-password").await?;
