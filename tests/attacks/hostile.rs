@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use futures::future::try_join_all;
 use http::Response;
 use http::header::LOCATION;
+use osm_api::Reason;
 use osm_api::rbac::{ClusterKind, Service};
 use osm_testkit::{Options, check, wait_for};
 
@@ -26,6 +28,9 @@ pub const MEMORY: u64 = 256 * 1024 * 1024;
 
 /// Of size or time: which of them comes first depends on the machine.
 const EXCEEDED: &str = "check that server";
+
+/// Of a watch: nothing was wrong with the list before it.
+const BROKEN: &str = "broken for more than a minute";
 
 /// An answer is read for up to 30 seconds, and a page that is too large is asked for three times.
 const NOTICED_WITHIN: Duration = Duration::from_secs(180);
@@ -150,8 +155,8 @@ async fn respond(mut to: Call, answer: Answer) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a service has noticed, and checks that nothing else suffers.
-async fn withstood(
+/// Waits until a service has noticed.
+async fn noticed(
     world: &World,
     service: Service,
     answer: Answer,
@@ -165,10 +170,14 @@ async fn withstood(
         let (_, metrics) = world.installed.get(service, "/metrics").await?;
         // csr-approver has one cluster, which needs no name.
         let (place, label) = match service {
-            Service::CsrApprover => (": not yet", ""),
-            _ => ("in the worker cluster: not yet", "cluster=\"worker\""),
+            Service::CsrApprover => ("", ""),
+            _ => ("in the worker cluster", "cluster=\"worker\""),
         };
-        let named = |line: &str| line.contains(place) && line.contains(told);
+        let problem = match told {
+            BROKEN => BROKEN,
+            _ => "not yet",
+        };
+        let named = |line: &str| line.contains(&format!("{place}: {problem}")) && line.contains(told);
         let counts = |metrics_of: &[&str]| {
             let counted = |line: &str| {
                 metrics_of
@@ -183,14 +192,16 @@ async fn withstood(
             Answer::LargeMetadata => requests.load(Ordering::SeqCst) >= PAGES,
             _ => counts(&["osm_api_answers_refused_total", "osm_watch_errors_total"]),
         };
-        ensure!(
-            noticed && (told.is_empty() || ready.lines().any(named)),
-            "{ready}"
-        );
+        ensure!(noticed && ready.lines().any(named), "{ready}");
         Ok(Some(()))
     })
     .await
-    .map_err(|error| error.context(world.installed.logs()))?;
+    .map_err(|error| error.context(world.installed.logs()))
+}
+
+/// Checks that nothing else suffers.
+async fn withstood(world: &World, service: Service, answer: Answer) -> Result<()> {
+    let name = service.name();
     // The watches of the management cluster go on.
     let documents = if service.reads_settings() {
         &[("more: 1", 0), ("", 1)][..]
@@ -218,8 +229,8 @@ async fn whatever_a_worker_cluster_answers_memory_is_bounded_and_the_other_clust
     for (answer, told) in [
         (Answer::Garbage, "is not a list of the Kubernetes API"),
         (Answer::Redirect, "is not a list of the Kubernetes API"),
-        (Answer::EndlessLine, ""),
-        (Answer::DenseObjects, ""),
+        (Answer::EndlessLine, BROKEN),
+        (Answer::DenseObjects, BROKEN),
         (Answer::EndlessError, EXCEEDED),
         (Answer::LargeObject, EXCEEDED),
         (Answer::Endless, EXCEEDED),
@@ -233,7 +244,13 @@ async fn whatever_a_worker_cluster_answers_memory_is_bounded_and_the_other_clust
         let counter = followed.clone();
         let requests = Arc::new(AtomicUsize::new(0));
         let pages = requests.clone();
+        // Events about MachineDeployments that were ignored.
+        let ignored = Arc::new(AtomicUsize::new(0));
+        let events = ignored.clone();
         let hostile = FakeServer::start(move |call| {
+            let text = String::from_utf8_lossy(&call.sent);
+            let is_ignored = text.contains(Reason::TooManyMachineDeployments.as_str());
+            events.fetch_add(usize::from(is_ignored), Ordering::SeqCst);
             counter.fetch_add(usize::from(call.target.contains("/elsewhere")), Ordering::SeqCst);
             pages.fetch_add(1, Ordering::SeqCst);
             respond(call, answer)
@@ -245,10 +262,22 @@ async fn whatever_a_worker_cluster_answers_memory_is_bounded_and_the_other_clust
                 .replace_kubeconfig(service, ClusterKind::Worker, &hostile.kubeconfig())?;
             world.installed.start(service).await?;
         }
+        // A watch that is broken is listed again, so that each service says so only at times.
+        try_join_all(ATTACKED.map(|service| noticed(&world, service, answer, told, &requests))).await?;
+        if let Answer::ManyObjects = answer {
+            wait_for("Events about ignored objects", DEADLINE, async || {
+                check(ignored.load(Ordering::SeqCst) > 0)
+            })
+            .await?;
+        }
         for service in ATTACKED {
-            withstood(&world, service, answer, told, &requests).await?;
+            withstood(&world, service, answer).await?;
             world.installed.kill9(service)?;
         }
+        assert!(
+            ignored.load(Ordering::SeqCst) <= 20,
+            "few of these Events are emitted"
+        );
         assert_eq!(followed.load(Ordering::SeqCst), 0, "redirects are not followed");
     }
     Ok(())

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use osm_api::names;
+use anyhow::{Context, Result, ensure};
+use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::{ClusterKind, Service};
-use osm_testkit::{Options, wait_for};
+use osm_testkit::{Options, check, wait_for};
 use serde_json::{Value, json};
 
 use crate::fake_server::{Call, FakeServer};
@@ -133,6 +133,76 @@ async fn hundreds_of_the_largest_objects_fit_into_memory_at_a_start() -> Result<
         println!("{}: {} MiB", service.name(), peak >> 20);
         ensure!(peak < MEMORY, "{}: {} MiB", service.name(), peak >> 20);
         world.installed.kill9(service)?;
+    }
+    Ok(())
+}
+
+/// Each config has about 400 KiB of late-bound values, so that the services keep only some of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn pools_with_more_late_bound_values_than_are_kept_are_published_and_rotated() -> Result<()> {
+    const POOLS: usize = 72;
+    const REGISTRIES: usize = 650;
+    let world = World::start(Options::default()).await?;
+    let login = async |password: &str| {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": CLOUD_INIT_SETTINGS},
+            "stringData": {"username": "user", "password": password}});
+        world.apply(&secret).await
+    };
+    login("first-password").await?;
+    let label = "a".repeat(60);
+    let registries: Vec<Value> = (0..REGISTRIES)
+        .map(|i| {
+            let host = format!("r{i}.{label}.{label}.{label}.example");
+            json!({"host": host, "credentials": {"name": "login"}})
+        })
+        .collect();
+    let settings = json!({"containerd": {"registries": registries}});
+    world.set_settings(&settings.to_string()).await?;
+    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+    let pools: Vec<String> = (0..POOLS).map(|i| format!("large-{i}")).collect();
+    for pool in &pools {
+        let mut object = machine_deployment(pool, "osp-tiny");
+        object["metadata"]["annotations"][names::REVISION] = json!("1");
+        world.apply(&object).await?;
+    }
+    let have = async |revision: u64, password: &str| {
+        for pool in &pools {
+            wait_for(
+                &format!("{pool} with the {password}"),
+                LISTED_WITHIN,
+                async || {
+                    let document = world.fetch(&world.machine(pool, revision).await?).await?;
+                    check(document.contains(password))
+                },
+            )
+            .await
+            .map_err(|error| error.context(world.installed.logs()))?;
+        }
+        anyhow::Ok(())
+    };
+    have(1, "first-password").await?;
+    for pool in &pools {
+        world.stamp(pool, 2).await?;
+    }
+    // A change of the Secret concerns each pool, also if it is not known what it takes values from.
+    login("second-password").await?;
+    have(2, "second-password").await?;
+
+    let (_, metrics) = world.installed.get(Service::OscController, "/metrics").await?;
+    let reads = metrics.lines().find(|line| {
+        let labels = [
+            r#"verb="get""#,
+            r#"resource="operatingsystemconfigs""#,
+            r#"code="200""#,
+        ];
+        line.starts_with("osm_api_requests_total{") && labels.iter().all(|label| line.contains(label))
+    });
+    let reads = reads.context("configs that were read because they are not kept")?;
+    println!("{reads}");
+    for service in [Service::OscController, Service::SecretSyncer] {
+        let peak = world.installed.process(service)?.usage()?.peak_rss;
+        println!("{}: {} MiB", service.name(), peak >> 20);
+        ensure!(peak < MEMORY, "{}: {} MiB", service.name(), peak >> 20);
     }
     Ok(())
 }

@@ -1,14 +1,22 @@
 //! A service has one connection to the API server for all requests and watches. Watches do not grow with what pools name: one ends with
 //! the last pool that needs it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::{ClusterKind, Service};
+use osm_runtime::transport;
 use osm_testkit::{ControlPlane, Options, check, procfs, wait_for};
 use serde_json::json;
 
+use crate::fake_server::FakeServer;
 use crate::world::{DEADLINE, World, machine_deployment, profile};
 
 /// A watch ends soon after its last user has gone.
@@ -206,4 +214,66 @@ async fn in_two_clusters_each_service_has_one_connection_to_each_that_it_needs()
     world.says("p", "Published", true, "Published").await?;
     world.all_ready().await?;
     world.has_one_connection_each()
+}
+
+/// Bytes that a service receives of one connection without reading them, as docs/limits.md says.
+const UNREAD: usize = 8 * 1024 * 1024;
+
+/// One answer alone may have 512 KiB unread. All of these together would have twice what the connection may have.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_received_and_not_read_is_bounded_for_a_connection() -> Result<()> {
+    const ANSWERS: usize = 32;
+    const CHUNK: usize = 16 * 1024;
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counter = sent.clone();
+    let server = FakeServer::start(move |mut call| {
+        let counter = counter.clone();
+        async move {
+            call.head(Response::builder()).await?;
+            while call.target == "/endless" {
+                call.send(&[b'x'; CHUNK]).await?;
+                counter.fetch_add(CHUNK, Ordering::SeqCst);
+            }
+            Ok(())
+        }
+    })
+    .await?;
+    let kubeconfig = Kubeconfig::from_yaml(&server.kubeconfig())?;
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let client = transport::connect(&config)?.own;
+    let get = async |path: &str| anyhow::Ok(client.send(Request::get(path).body(Body::empty())?).await?);
+
+    let mut unread = Vec::new();
+    for _ in 0..ANSWERS {
+        unread.push(get("/endless").await?);
+    }
+    let mut before = 0;
+    wait_for("the server to come to a halt", DEADLINE, async || {
+        // Further answers come meanwhile, if they are short.
+        for _ in 0..50 {
+            get("/short").await?;
+        }
+        let now = sent.load(Ordering::SeqCst);
+        let has_halted = now == std::mem::replace(&mut before, now);
+        ensure!(has_halted && now >= UNREAD, "{now} bytes");
+        Ok(Some(()))
+    })
+    .await?;
+    // Of each answer, the server itself holds a few chunks.
+    let most = UNREAD + ANSWERS * 4 * CHUNK;
+    let now = sent.load(Ordering::SeqCst);
+    ensure!(now <= most, "{now} bytes were sent, and at most {most} may be");
+
+    // Who gives up the others can read on.
+    drop(unread);
+    let mut answer = get("/endless").await?.into_body();
+    let mut read = 0;
+    while read < UNREAD {
+        let frame = tokio::time::timeout(DEADLINE, answer.frame()).await?;
+        read += frame
+            .context("it has no end")??
+            .data_ref()
+            .map_or(0, |data| data.len());
+    }
+    Ok(())
 }

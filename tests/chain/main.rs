@@ -19,6 +19,7 @@ mod connections;
 mod cost;
 mod credentials;
 mod custom_profiles;
+mod expensive_profiles;
 mod fake_server;
 mod go_templates;
 mod joining;

@@ -8,11 +8,12 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use kube::api::ListParams;
 use osm_api::names;
-use osm_api::rbac::Service;
+use osm_api::rbac::{ClusterKind, Service};
 use osm_runtime::replicas::membership::Live;
 use osm_sim::chaos::Watching;
+use osm_testkit::installation::IDENTITIES;
 use osm_testkit::{Options, check, wait_for};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{DEADLINE, NAMESPACE, World};
 
@@ -25,7 +26,7 @@ fn pool(number: usize) -> String {
     format!("p{number}")
 }
 
-fn replica(service: Service, number: usize) -> String {
+pub fn replica(service: Service, number: usize) -> String {
     format!("{}-{number}", service.name())
 }
 
@@ -40,7 +41,7 @@ fn pools_of(service: Service, number: usize, all: &[usize]) -> Vec<String> {
 
 impl World {
     /// Values of a metric of one replica, summed over labels that contain `of`.
-    async fn metric(&self, service: Service, number: usize, name: &str, of: &str) -> Result<f64> {
+    pub async fn metric(&self, service: Service, number: usize, name: &str, of: &str) -> Result<f64> {
         let (_, text) = self.installed.get((service, number), "/metrics").await?;
         let lines = text.lines().filter(|line| {
             line.strip_prefix(name)
@@ -67,7 +68,7 @@ impl World {
     }
 
     /// Waits until each of these replicas of a service sees so many.
-    async fn sees(&self, service: Service, replicas: &[usize], count: usize) -> Result<()> {
+    pub async fn sees(&self, service: Service, replicas: &[usize], count: usize) -> Result<()> {
         for number in replicas {
             wait_for(
                 &format!("{} to see {count} replicas", replica(service, *number)),
@@ -233,6 +234,9 @@ async fn replicas_share_pools_and_take_over_those_of_one_that_ends_or_dies() -> 
     Ok(())
 }
 
+/// A replica that lacks a right steps back after ten seconds, and returns after it has had all rights for thirty.
+const MOVED_WITHIN: Duration = Duration::from_secs(150);
+
 /// What a replica lacks.
 enum Lack {
     Settings,
@@ -240,26 +244,51 @@ enum Lack {
     Definitions,
 }
 
+/// Takes a verb that these tests do not need from Roles.
+fn take_deletion_of_leases(objects: &mut [Value]) {
+    let rules = objects
+        .iter_mut()
+        .filter_map(|object| object.get_mut("rules")?.as_array_mut());
+    for rule in rules.flatten() {
+        let is_of_leases = rule["resources"] == json!(["leases"]);
+        if let Some(verbs) = rule["verbs"].as_array_mut().filter(|_| is_of_leases) {
+            verbs.retain(|verb| *verb != "delete");
+        }
+    }
+}
+
+/// Name of a ServiceAccount that lacks a right.
+const LESSER: &str = "lesser";
+
 impl World {
-    /// Takes a verb that these tests do not need from the Role of a service, or gives it back.
-    async fn grant_deletion_of_leases(&self, service: Service, granted: bool) -> Result<()> {
+    /// The objects with which a service has its identity and its rights.
+    fn rights_of(&self, service: Service) -> Vec<Value> {
         let mut objects = osm_testkit::installation::manifests(self.installed.installation());
         objects.retain(|object| {
-            let name = object["metadata"]["name"].as_str().unwrap_or_default();
-            ["Role", "ClusterRole"].iter().any(|kind| object["kind"] == *kind)
-                && name.contains(service.name())
+            let name = object["metadata"]["name"].as_str();
+            name.is_some_and(|name| name.ends_with(service.name()))
         });
-        for rule in objects
-            .iter_mut()
-            .filter_map(|object| object["rules"].as_array_mut())
-            .flatten()
-        {
-            let is_of_leases = rule["resources"] == json!(["leases"]);
-            if let Some(verbs) = rule["verbs"].as_array_mut().filter(|_| is_of_leases && !granted) {
-                verbs.retain(|verb| *verb != "delete");
-            }
+        objects
+    }
+
+    /// Takes a right from a service, or gives it back.
+    async fn grant_deletion_of_leases(&self, service: Service, granted: bool) -> Result<()> {
+        let mut objects = self.rights_of(service);
+        if !granted {
+            take_deletion_of_leases(&mut objects);
         }
         osm_testkit::installation::apply(&self.plane, &objects).await
+    }
+
+    /// The kubeconfig of an identity with all rights of a service but one.
+    async fn lesser_kubeconfig(&self, service: Service) -> Result<String> {
+        let mut objects = self.rights_of(service);
+        take_deletion_of_leases(&mut objects);
+        let lesser = json!(objects).to_string().replace(service.name(), LESSER);
+        let lesser: Vec<Value> = serde_json::from_str(&lesser)?;
+        osm_testkit::installation::apply(&self.plane, &lesser).await?;
+        let path = self.plane.identity(IDENTITIES, LESSER).await?;
+        Ok(std::fs::read_to_string(path)?)
     }
 
     /// The old replica goes on with every object, and the new one, which is not ready, has reconciled none.
@@ -353,6 +382,77 @@ async fn a_new_replica_that_is_not_ready_leaves_every_object_to_the_old_one() ->
             world.sees(service, &[0], 1).await?;
         }
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ready_replica_that_loses_a_right_gives_its_objects_to_the_other_one() -> Result<()> {
+    let mut world = world(&[]).await?;
+    let watching = Watching::start(&world.plane, NAMESPACE)?;
+    let observer = world.observe().await?;
+    let mut revision = 2;
+    for service in [Service::OscController, Service::SecretSyncer] {
+        let whole = world.installed.kubeconfig(service, ClusterKind::Management);
+        let whole = whole.or_else(|_| world.installed.kubeconfig(service, ClusterKind::Worker))?;
+        let whole = std::fs::read_to_string(whole)?;
+        world.installed.set_own_kubeconfig((service, 1), &whole)?;
+        world.installed.start((service, 1)).await?;
+        let has_share = async |world: &World| {
+            wait_for("the second replica to get its share", MOVED_WITHIN, async || {
+                check(world.metric(service, 1, "osm_owned_objects", "").await? > 0.0)
+            })
+            .await
+            .map_err(|error| error.context(world.installed.logs()))
+        };
+        has_share(&world).await?;
+        let theirs = pools_of(service, 1, &[0, 1]);
+        ensure!(!theirs.is_empty());
+        world.rotate(&theirs, revision).await?;
+
+        let lesser = world.lesser_kubeconfig(service).await?;
+        world.installed.set_own_kubeconfig((service, 1), &lesser)?;
+        wait_for("the second replica to miss a right", DEADLINE, async || {
+            let (code, body) = world.installed.get((service, 1), "/readyz").await?;
+            check(code == 503 && body.contains("missing: delete leases"))
+        })
+        .await
+        .map_err(|error| error.context(world.installed.logs()))?;
+        let all = POOLS + usize::from(service == Service::SecretSyncer);
+        wait_for(
+            "the first replica to own every object",
+            MOVED_WITHIN,
+            async || {
+                let (first, second) = (
+                    world.metric(service, 0, "osm_owned_objects", "").await?,
+                    world.metric(service, 1, "osm_owned_objects", "").await?,
+                );
+                ensure!(first as usize == all && second == 0.0, "{first} and {second}");
+                Ok(Some(()))
+            },
+        )
+        .await
+        .map_err(|error| error.context(world.installed.logs()))?;
+        world.rotate(&theirs, revision + 1).await?;
+        ensure!(
+            !world.installed.is_ready((service, 1)).await,
+            "the second replica is ready"
+        );
+
+        world.installed.set_own_kubeconfig((service, 1), &whole)?;
+        has_share(&world).await?;
+        world.rotate(&theirs, revision + 2).await?;
+        revision += 3;
+        let status = world.installed.terminate((service, 1), DEADLINE).await?;
+        assert!(status.success());
+        world.sees(service, &[0], 1).await?;
+    }
+    assert_eq!(observer.absences(), Vec::<String>::new());
+    watching.caught_up().await;
+    assert!(
+        watching.observer().violations().is_empty(),
+        "{:#?}",
+        watching.observer().violations()
+    );
     Ok(())
 }
 

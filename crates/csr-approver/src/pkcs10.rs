@@ -63,18 +63,11 @@ pub fn read(pem: &[u8]) -> Result<Asked, Denial> {
     })
 }
 
-/// # Errors
-/// It is too large to be kept or read.
-pub fn check_size(pem: &[u8]) -> Result<(), Denial> {
-    match pem.len() <= MAX_BYTES {
-        true => Ok(()),
-        false => Err(Denial::Unreadable("it is larger than 8 KiB")),
-    }
-}
-
 /// The bytes of the only PEM block. Text around it, headers and a second block are refused: readers may differ about them.
 fn decode(pem: &[u8]) -> Result<Vec<u8>, Denial> {
-    check_size(pem)?;
+    if pem.len() > MAX_BYTES {
+        return Err(Denial::Unreadable("it is larger than 8 KiB"));
+    }
     let not_pem = || Denial::Unreadable("it is not one PEM block");
     let text = std::str::from_utf8(pem).map_err(|_| not_pem())?;
     let body = text

@@ -97,7 +97,7 @@ pub fn plan(gathered: &Gathered<impl Names>) -> Plan {
     let (good, bad): (Vec<_>, Vec<_>) = gathered
         .requests
         .iter()
-        .partition(|request| request.asked().is_ok());
+        .partition(|request| request.asked.is_ok());
     let mut approved: BTreeSet<String> = BTreeSet::new();
     let mut plan = Plan {
         decided: Vec::new(),
@@ -132,7 +132,7 @@ fn decide(
         },
         Requester::AnyPool(_) | Requester::Node(_) => None,
     };
-    let asked = match request.asked() {
+    let asked = match &request.asked {
         Ok(asked) => asked,
         Err(denial) => return (own.cloned(), Decision::Deny(denial.clone())),
     };

@@ -74,7 +74,7 @@ fn asked(node: &str) -> Result<Asked, Denial> {
 }
 
 fn request(name: &str, second: i64, asked: Result<Asked, Denial>) -> Arc<Request> {
-    Arc::new(Request::read(name, at(second), asked))
+    Arc::new(Request::for_test(name, at(second), asked))
 }
 
 /// A request of pool `a` for a Machine of that pool that has not joined: every rule is fulfilled.

@@ -179,7 +179,7 @@ mod tests {
     }
 
     fn applied(pool: &str, created: i64, outcome: Outcome) -> Applied {
-        let request = Request::read(
+        let request = Request::for_test(
             &format!("csr-{created}"),
             at(created),
             Err(Denial::Unreadable("x")),

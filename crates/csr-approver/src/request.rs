@@ -1,15 +1,13 @@
 //! A request that waits for a decision, reduced to what the decision needs.
 
 use std::collections::BTreeSet;
-use std::sync::OnceLock;
 
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use osm_api::rbac::{CLIENT_SIGNER, SERVING_SIGNER};
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::pkcs10::{self, Asked};
+use crate::pkcs10::{self, Asked, SubjectName};
 use crate::requester::Requester;
 use crate::verdict::Denial;
 
@@ -20,8 +18,11 @@ const TOKEN_ID: &str = "authentication.kubernetes.io/credential-id";
 /// The longest name of a request in bytes, as of other objects.
 const MAX_NAME_BYTES: usize = 253;
 
-/// More usages than Kubernetes knows.
-const MAX_USAGES: usize = 64;
+/// What a request takes besides its texts: itself, and its places in the cache.
+const BYTES_OF_REQUEST: usize = 512;
+
+/// What a name in a certificate takes besides its text.
+const BYTES_OF_NAME: usize = size_of::<SubjectName>() + 16;
 
 /// A pending request of one of our requesters.
 #[derive(Debug)]
@@ -34,11 +35,8 @@ pub struct Request {
     /// When this process first saw it.
     pub seen: Instant,
     pub requester: Requester,
-    /// What it asks for, if that is something that a kubelet may ask for. It is read once, and not by the watch.
-    asked: OnceLock<Result<Asked, Denial>>,
-    /// The PEM block, until it is read.
-    unread: Mutex<Vec<u8>>,
-    usages: Vec<String>,
+    /// What it asks for, if that is something that a kubelet may ask for. The request itself is not kept.
+    pub asked: Result<Asked, Denial>,
 }
 
 impl Request {
@@ -68,17 +66,12 @@ impl Request {
             | (SERVING_SIGNER, Requester::Node(_)) => {}
             _ => return None,
         }
-        let mut usages = spec.usages.unwrap_or_default();
-        usages.retain(|usage| usage.len() <= MAX_NAME_BYTES);
-        usages.truncate(MAX_USAGES);
+        let (usages, pem) = (spec.usages.unwrap_or_default(), &spec.request.0);
+        let asked = match &requester {
+            Requester::Pool(_) | Requester::AnyPool(_) => client(pem, &usages),
+            Requester::Node(node) => serving(pem, &usages, node),
+        };
         let created = object.metadata.creation_timestamp.map(|time| time.0);
-        let asked = OnceLock::new();
-        let mut pem = spec.request.0;
-        if let Err(denial) = pkcs10::check_size(&pem) {
-            pem.clear();
-            asked.get_or_init(|| Err(denial));
-        }
-        pem.shrink_to_fit();
         Some(Self {
             name,
             uid: object.metadata.uid?,
@@ -87,14 +80,12 @@ impl Request {
             seen: Instant::now(),
             requester,
             asked,
-            unread: Mutex::new(pem),
-            usages,
         })
     }
 
-    /// One that was read, for tests.
+    /// One of these, for tests.
     #[cfg(test)]
-    pub fn read(name: &str, created: Timestamp, asked: Result<Asked, Denial>) -> Self {
+    pub fn for_test(name: &str, created: Timestamp, asked: Result<Asked, Denial>) -> Self {
         Self {
             name: name.to_owned(),
             uid: format!("uid-of-{name}"),
@@ -102,44 +93,39 @@ impl Request {
             created,
             seen: Instant::now(),
             requester: Requester::AnyPool(String::new()),
-            asked: OnceLock::from(asked),
-            unread: Mutex::default(),
-            usages: Vec::new(),
+            asked,
         }
     }
 
-    /// What it asks for.
-    pub fn asked(&self) -> &Result<Asked, Denial> {
-        self.asked.get_or_init(|| {
-            let pem = std::mem::take(&mut *self.unread.lock());
-            match &self.requester {
-                Requester::Pool(_) | Requester::AnyPool(_) => client(&pem, &self.usages),
-                Requester::Node(node) => serving(&pem, &self.usages, node),
-            }
-        })
+    /// About how many bytes of memory it takes. The cache has its name in two further places, and its uid in another one.
+    pub fn bytes(&self) -> usize {
+        let asked = self.asked.as_ref().map_or(0, |asked| {
+            let names = asked.names.iter().map(|name| match name {
+                SubjectName::Dns(name) => BYTES_OF_NAME + name.len(),
+                SubjectName::Ip(_) => BYTES_OF_NAME,
+            });
+            asked.node.len() + names.sum::<usize>()
+        });
+        BYTES_OF_REQUEST
+            + 3 * self.name.len()
+            + 2 * self.uid.len()
+            + self.resource_version.len()
+            + self.requester.name().len()
+            + asked
     }
 
-    /// Takes over what is known of the same request, which a list shows again.
+    /// Takes over since when the same request is known, which a list shows again.
     #[must_use]
     pub fn as_known(mut self, known: &Self) -> Self {
         if self.uid == known.uid {
             self.seen = known.seen;
-            if let Some(asked) = known.asked.get() {
-                self.unread = Mutex::default();
-                self.asked = OnceLock::from(asked.clone());
-            }
         }
         self
     }
 
     /// The name of the node that it asks for.
     pub fn node(&self) -> Option<&str> {
-        self.asked().as_ref().ok().map(|asked| asked.node.as_str())
-    }
-
-    /// The same, if it was read already.
-    pub fn node_if_read(&self) -> Option<&str> {
-        self.asked.get().and_then(|_| self.node())
+        self.asked.as_ref().ok().map(|asked| asked.node.as_str())
     }
 }
 
@@ -189,6 +175,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::state::{MAX_BYTES, MAX_BYTES_OF_REQUESTER, MAX_OF_REQUESTER, MAX_REQUESTS};
 
     const POOL: &str = "system:serviceaccount:cloud-init-settings:osm-node-0123456789abcdef0123";
 
@@ -234,8 +221,7 @@ mod tests {
         usages: &[&str],
         request: &ByteString,
     ) -> Option<Result<Asked, Denial>> {
-        Request::of(object(signer, username, usages, request, json!({})))
-            .map(|request| request.asked().clone())
+        Request::of(object(signer, username, usages, request, json!({}))).map(|request| request.asked)
     }
 
     const CLIENT: [&str; 2] = ["digital signature", "client auth"];
@@ -301,30 +287,68 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_is_read_once_and_what_is_too_large_is_not_even_kept() {
-        let of = |pem: &ByteString, name: &str| {
-            let mut object = object(CLIENT_SIGNER, POOL, &CLIENT, pem, json!({}));
-            object.metadata.uid = Some(name.to_owned());
+    async fn a_request_that_a_list_shows_again_is_known() {
+        let of = |uid: &str| {
+            let mut object = object(CLIENT_SIGNER, POOL, &CLIENT, &pem("a", &[]), json!({}));
+            object.metadata.uid = Some(uid.to_owned());
             Request::of(object).unwrap()
         };
-        let small = pem("a", &[]);
-        let first = of(&small, "1");
-        assert_eq!(first.node_if_read(), None);
-        assert_eq!(first.unread.lock().len(), small.0.len());
-        assert_eq!(first.node(), Some("a"));
-        assert_eq!(first.node_if_read(), Some("a"));
-        assert!(first.unread.lock().is_empty());
+        let first = of("1");
         tokio::time::pause();
         tokio::time::advance(std::time::Duration::from_secs(60)).await;
-        // A list shows it again; another object has its name.
-        let again = of(&small, "1").as_known(&first);
-        assert!(again.node_if_read() == Some("a") && again.seen == first.seen);
-        assert!(again.unread.lock().is_empty());
-        let other = of(&small, "2").as_known(&first);
-        assert!(other.node_if_read().is_none() && other.seen != first.seen);
-        let large = of(&ByteString(vec![b'a'; 9_000]), "1");
-        assert!(large.unread.lock().is_empty());
-        assert_eq!(*large.asked(), Err(Denial::Unreadable("it is larger than 8 KiB")));
+        assert_eq!(of("1").as_known(&first).seen, first.seen);
+        assert_ne!(
+            of("2").as_known(&first).seen,
+            first.seen,
+            "another object has its name"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_kept_of_a_request_is_what_a_decision_needs_and_its_bytes_count() {
+        let of = |name: &str, signer: &str, user: &str, usages: &[&str], request: &ByteString| {
+            let mut object = object(signer, user, usages, request, json!({}));
+            object.metadata.name = Some(name.to_owned());
+            object.metadata.uid = Some("00000000-0000-4000-8000-000000000000".to_owned());
+            Request::of(object).unwrap()
+        };
+        // As many as are remembered fit into the bytes if they are those of kubelets.
+        let node = "pool-0123456789-abcdef0123-abcde";
+        let usual = of("csr-0a1b2", CLIENT_SIGNER, POOL, &CLIENT, &pem(node, &[]));
+        assert_eq!(usual.node(), Some(node));
+        assert!(usual.bytes() * MAX_REQUESTS <= MAX_BYTES, "{}", usual.bytes());
+        assert!(usual.bytes() * MAX_OF_REQUESTER <= MAX_BYTES_OF_REQUESTER);
+
+        // The bytes of a request that no kubelet sends count, and its usages are not kept.
+        let longest = "n".repeat(MAX_NAME_BYTES);
+        let usages = vec!["x".repeat(100_000); 100];
+        let usages: Vec<&str> = usages.iter().map(String::as_str).collect();
+        let large = of(
+            &longest,
+            CLIENT_SIGNER,
+            POOL,
+            &usages,
+            &ByteString(vec![b'a'; 100_000]),
+        );
+        assert_eq!(large.asked, Err(Denial::Usages("client auth")));
+        assert!(
+            (3 * MAX_NAME_BYTES..2_000).contains(&large.bytes()),
+            "{}",
+            large.bytes()
+        );
+        let large = of("a", CLIENT_SIGNER, POOL, &CLIENT, &ByteString(vec![b'a'; 9_000]));
+        assert_eq!(large.asked, Err(Denial::Unreadable("it is larger than 8 KiB")));
+
+        // So do those of the names in a certificate.
+        let names: Vec<String> = (0..20).map(|i| format!("{i:02}{}", "n".repeat(200))).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let serving = of("a", SERVING_SIGNER, "system:node:a", &SERVING, &pem("a", &names));
+        assert_eq!(serving.asked.as_ref().unwrap().names.len(), 20);
+        assert!(
+            (20 * 200..8_000).contains(&serving.bytes()),
+            "{}",
+            serving.bytes()
+        );
     }
 
     #[tokio::test]

@@ -44,6 +44,13 @@ impl Requester {
         let is_id = id.len() == POOL_ID && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         is_id.then(|| Self::Pool(account.to_owned()))
     }
+
+    /// The text that tells it from others of its kind.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Pool(name) | Self::AnyPool(name) | Self::Node(name) => name,
+        }
+    }
 }
 
 impl fmt::Display for Requester {

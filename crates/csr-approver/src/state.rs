@@ -24,6 +24,10 @@ use crate::views::{ClaimView, MachineSetView, MachineView, PoolView};
 pub const MAX_OF_REQUESTER: usize = 1_000;
 /// Pending requests that are remembered of all requesters.
 pub const MAX_REQUESTS: usize = 20_000;
+/// Bytes of the requests that are remembered of one requester.
+pub const MAX_BYTES_OF_REQUESTER: usize = 2 * 1024 * 1024;
+/// Bytes of the requests that are remembered of all requesters.
+pub const MAX_BYTES: usize = 20 * 1024 * 1024;
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -86,9 +90,10 @@ impl State {
             process: process.clone(),
             cluster: cluster.clone(),
             queue: Arc::new(Queue::new(&process.environment)),
-            requests: Arc::new(Cache::grouped(|request: &Request| {
-                Some(request.requester.to_string())
-            })),
+            requests: Arc::new(
+                Cache::grouped(|request: &Request| Some(request.requester.to_string()))
+                    .weighed(Request::bytes),
+            ),
             machines: Arc::new(machines),
             machine_sets: Arc::default(),
             pools: Arc::new(Cache::indexed(|pool: &PoolView| {
@@ -103,10 +108,20 @@ impl State {
     }
 }
 
-/// Whether there is room for a further request, where there are so many of its requester and of all.
-fn has_room(of_requester: usize, of_all: usize, is_awaited: impl FnOnce() -> bool) -> bool {
-    (of_requester < MAX_OF_REQUESTER && of_all < MAX_REQUESTS)
-        || (of_requester < 2 * MAX_OF_REQUESTER && is_awaited())
+/// Requests that are remembered.
+#[derive(Clone, Copy)]
+struct Remembered {
+    requests: usize,
+    bytes: usize,
+}
+
+/// Whether there is room for a further request, where so many of its requester and of all are remembered.
+fn has_room(of_requester: Remembered, of_all: Remembered, is_awaited: impl FnOnce() -> bool) -> bool {
+    let has_room = of_requester.requests < MAX_OF_REQUESTER
+        && of_requester.bytes < MAX_BYTES_OF_REQUESTER
+        && of_all.requests < MAX_REQUESTS
+        && of_all.bytes < MAX_BYTES;
+    has_room || (of_requester.requests < 2 * MAX_OF_REQUESTER && is_awaited())
 }
 
 impl Inner {
@@ -130,17 +145,28 @@ impl Inner {
         Api::namespaced(self.cluster.worker.client.clone(), self.cluster.namespace())
     }
 
-    /// Whether to remember this request, which is new. Within the bounds it is not even read. Of a flood, only requests for machines that
-    /// have yet to join are kept beyond the bounds, and those of one requester no further than twice its bound.
+    /// Whether to remember this request, which is new. Of a flood, only requests for machines that have yet to join are kept beyond the
+    /// bounds, and those of one requester no further than twice its bound.
     pub fn is_kept(&self, request: &Request) -> bool {
-        let of_requester = self.requests.group_len(&request.requester.to_string());
+        let requester = request.requester.to_string();
+        let of_requester = Remembered {
+            requests: self.requests.group_len(&requester),
+            bytes: self.requests.group_bytes(&requester),
+        };
+        let of_all = Remembered {
+            requests: self.requests.len(),
+            bytes: self.requests.bytes(),
+        };
         let is_awaited = || {
-            let machines = request.node().map(|node| self.machines.group(&by_name(node)));
+            // A node has joined before it asks for a serving certificate.
+            let is_joining = !matches!(request.requester, Requester::Node(_));
+            let node = request.node().filter(|_| is_joining);
+            let machines = node.map(|node| self.machines.group(&by_name(node)));
             machines.into_iter().flatten().any(|machine| {
                 machine.node_ref.is_none() && !machine.is_deleting && machine.created <= request.created
             })
         };
-        let is_kept = has_room(of_requester, self.requests.len(), is_awaited);
+        let is_kept = has_room(of_requester, of_all, is_awaited);
         if !is_kept {
             self.forgot.store(true, Ordering::Relaxed);
             self.reporting.metrics.forgotten.inc();
@@ -167,14 +193,10 @@ impl Inner {
         }
     }
 
-    /// Queues whoever asks for one of these nodes. A request that was not read yet has its requester in the queue.
+    /// Queues whoever asks for one of these nodes.
     pub fn wake_askers(&self, nodes: &[Option<&str>]) {
         if !self.requests.is_empty() {
-            self.wake_where(|request| {
-                request
-                    .node_if_read()
-                    .is_some_and(|node| nodes.contains(&Some(node)))
-            });
+            self.wake_where(|request| request.node().is_some_and(|node| nodes.contains(&Some(node))));
         }
     }
 
@@ -203,16 +225,22 @@ mod tests {
 
     #[test]
     fn requests_beyond_the_bounds_are_kept_only_for_machines_that_exist() {
+        const MIB: usize = 1024 * 1024;
         for (of_requester, of_all, any, awaited) in [
-            (999, 19_999, true, true),
-            (1_000, 1_000, false, true),
-            (0, 20_000, false, true),
-            (1_999, 100_000, false, true),
-            (2_000, 2_000, false, false),
+            ((999, 0), (19_999, 0), true, true),
+            ((1_000, 0), (1_000, 0), false, true),
+            ((0, 0), (20_000, 0), false, true),
+            ((1_999, 0), (100_000, 0), false, true),
+            ((2_000, 0), (2_000, 0), false, false),
+            ((1, 2 * MIB - 1), (1, 20 * MIB - 1), true, true),
+            ((1, 2 * MIB), (1, 2 * MIB), false, true),
+            ((1, 0), (1, 20 * MIB), false, true),
         ] {
-            let case = format!("{of_requester} of {of_all}");
-            assert_eq!(has_room(of_requester, of_all, || false), any, "{case}");
-            assert_eq!(has_room(of_requester, of_all, || true), awaited, "{case}");
+            let remembered = |(requests, bytes)| Remembered { requests, bytes };
+            let has_room = |is_awaited| has_room(remembered(of_requester), remembered(of_all), || is_awaited);
+            let case = format!("{of_requester:?} of {of_all:?}");
+            assert_eq!(has_room(false), any, "{case}");
+            assert_eq!(has_room(true), awaited, "{case}");
         }
     }
 }

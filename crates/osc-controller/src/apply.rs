@@ -7,9 +7,8 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use osm_api::config::OperatingSystemConfig;
 use osm_api::content::spec_for;
 use osm_api::{MachineDeployment, PoolRef, names};
-use osm_runtime::cache::Version;
 use osm_runtime::request::failed;
-use osm_runtime::{RequestError, error, read};
+use osm_runtime::{RequestError, error};
 use serde_json::json;
 
 use crate::finalizer::Finalizer;
@@ -81,15 +80,7 @@ async fn write_object(
                 Ok(created) => Ok(Some(state.wrote(created))),
                 Err(error) if error::already_exists(&error) => {
                     // The watch has not shown it yet. The next plan needs it.
-                    let found = read::get(
-                        &api,
-                        name,
-                        |config| (Version::of(&config.metadata), ConfigView::of(config)),
-                        |config| (Version::of(&config.metadata), ConfigView::unreadable(config)),
-                    );
-                    if let Some((version, view)) = found.await.map_err(failed("the OperatingSystemConfig"))? {
-                        state.saw(version, view);
-                    }
+                    state.read_config(name).await?;
                     Err(RequestError::Conflict {
                         what: "the OperatingSystemConfig",
                     })

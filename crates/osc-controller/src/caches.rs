@@ -15,6 +15,9 @@ const POOL_BYTES: usize = 24 * 1024 * 1024;
 /// Bytes of accepted profiles that are kept, of all namespaces together.
 const PROFILE_BYTES: usize = 24 * 1024 * 1024;
 
+/// Bytes of late-bound values and of metadata of configs that are kept. Further ones are read when they are needed.
+pub const CONFIG_BYTES: usize = 24 * 1024 * 1024;
+
 pub struct Caches {
     /// MachineDeployments of the whole cluster, grouped by the name of the config that they claim.
     pub pools: Arc<Cache<PoolView>>,
@@ -39,7 +42,7 @@ impl Caches {
         Self {
             pools: Arc::new(pools.within(POOL_BYTES)),
             profiles: profiles.collect(),
-            configs: Arc::default(),
+            configs: Arc::new(Cache::default().within(CONFIG_BYTES)),
             pool_settings: Mutex::default(),
             cluster_info: Arc::default(),
             endpoint_slices: Arc::default(),

@@ -105,15 +105,24 @@ pub struct FoundProfile {
     pub accepted: Option<(AcceptedProfile, Compiled)>,
 }
 
-/// Gathers. It sends requests only for a pool that has vanished, for the profile of a new revision, and for settings that
-/// no watch has shown yet.
+/// Gathers. It sends requests only for a pool that has vanished, for the profile of a new revision, for what the caches had no room for, and
+/// for settings that no watch has shown yet.
 ///
 /// # Errors
 /// Requests that failed.
 pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError> {
     let cluster = &state.cluster;
     let (now, since) = (cluster.worker.server_time.now(), Instant::now());
-    let config = state.caches.configs.get(&state.config_key(name));
+    let config = match state.caches.configs.get(&state.config_key(name)) {
+        // The cache had no room for the whole of it.
+        Some(config) if config.is_reduced => {
+            let whole = state.read_config(name).await?;
+            Some(Arc::new(whole.ok_or(RequestError::Conflict {
+                what: "the OperatingSystemConfig",
+            })?))
+        }
+        config => config,
+    };
     let (mut claimants, complete) = state.caches.pools.group_by_age(name);
     let serves = |pool: &PoolView| cluster.installation.serves(&pool.pool_ref.namespace);
     sort_by_claim(&mut claimants, config.as_deref(), serves);

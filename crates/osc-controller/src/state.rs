@@ -14,8 +14,9 @@ use osm_runtime::cache::{Change, Version};
 use osm_runtime::foreign_cluster::ForeignCluster;
 use osm_runtime::metrics::ConditionGauge;
 use osm_runtime::queue::{Priority, Queue};
+use osm_runtime::request::failed;
 use osm_runtime::runner::Shared;
-use osm_runtime::{Cluster, Process, watch};
+use osm_runtime::{Cluster, Process, RequestError, read, watch};
 
 use crate::caches::Caches;
 use crate::compiled::Compiled;
@@ -129,6 +130,22 @@ impl Inner {
             self.queue.add(name);
         }
         view
+    }
+
+    /// Reads an OperatingSystemConfig from the API server; `None`: there is none.
+    ///
+    /// # Errors
+    /// The request, if it failed.
+    pub async fn read_config(&self, name: &str) -> Result<Option<ConfigView>, RequestError> {
+        let api = self.config_api();
+        let found = read::get(
+            &api,
+            name,
+            |config| (Version::of(&config.metadata), ConfigView::of(config)),
+            |config| (Version::of(&config.metadata), ConfigView::unreadable(config)),
+        );
+        let found = found.await.map_err(failed("the OperatingSystemConfig"))?;
+        Ok(found.map(|(version, view)| self.saw(version, view)))
     }
 
     /// Records that this controller deleted an OperatingSystemConfig.

@@ -34,6 +34,8 @@ pub struct ConfigView {
     pub has_bare_spec: bool,
     /// Whether it can't be decoded. The other fields have what can be.
     pub is_unreadable: bool,
+    /// Whether late-bound values, and metadata of other programs, were left out. They have to be read from the API server.
+    pub is_reduced: bool,
     /// Without the documents.
     pub status: OperatingSystemConfigStatus,
 }
@@ -55,6 +57,7 @@ impl ConfigView {
             profile,
             has_bare_spec,
             is_unreadable: false,
+            is_reduced: false,
             status: config.status.unwrap_or_default(),
         }
     }
@@ -158,6 +161,33 @@ impl ConfigView {
         self.is_retired()
             && condition::find(&self.status.conditions, condition::PUBLISHED)
                 .is_some_and(|published| condition::REASON_UNDONE == *published.reason)
+    }
+}
+
+impl Reduce for ConfigView {
+    fn bytes(&self) -> usize {
+        let of_documents = self.status.rendered.as_ref().map_or(0, |rendered| {
+            let late_bound = rendered.late_bound.as_slice();
+            let kubeconfig = rendered.kubelet_kubeconfig.as_ref().map_or(0, String::len);
+            size_of_val(late_bound) + weight::of_debug(&late_bound) + kubeconfig
+        });
+        weight::of_debug(&self.metadata) + of_documents
+    }
+
+    fn reduced(mut self) -> Self {
+        let metadata = &mut self.metadata;
+        metadata.labels = Some(names::only_ours(metadata.labels.as_ref()));
+        metadata.annotations = Some(names::only_ours(metadata.annotations.as_ref()));
+        metadata.finalizers = None;
+        metadata.owner_references = None;
+        if let Some(rendered) = &mut self.status.rendered {
+            rendered.late_bound = Vec::new();
+            rendered.kubelet_kubeconfig = None;
+        }
+        Self {
+            is_reduced: true,
+            ..self
+        }
     }
 }
 
@@ -563,6 +593,42 @@ mod tests {
         }
         let settings = format!("configMap: {}", large());
         assert!(weight::of_debug(&view(with(names::SETTINGS, settings)).reduced()) < 2000);
+    }
+
+    #[test]
+    fn what_is_large_of_a_config_counts_and_can_be_left_out() {
+        let of = |bytes: usize| {
+            let late = json!({"id": "i", "kind": "RegistryPassword", "source": {"namespace": "n", "name": "s", "key": "k".repeat(bytes)}});
+            let config = json!({
+                "metadata": {"name": "c", "namespace": "n", "uid": "u", "resourceVersion": "7",
+                    "annotations": {names::CLUSTER_UID: "cluster", "other": "x".repeat(bytes)}},
+                "spec": {"poolRef": {"apiVersion": "a", "kind": "b", "namespace": "n", "name": "p", "uid": "md"}},
+                "status": {"rendered": {"generation": 0, "digest": "d", "apiServer": "https://a", "kubeletKubeconfig": "x".repeat(bytes),
+                    "bootstrap": "x".repeat(bytes), "lateBound": [late]}},
+            });
+            ConfigView::of(serde_json::from_value(config).unwrap())
+        };
+        // So many of the usual size fit into the bytes.
+        let pools = osm_api::settings::MOST_MACHINE_DEPLOYMENTS as usize;
+        assert!(
+            of(100).bytes() * pools < crate::caches::CONFIG_BYTES,
+            "{}",
+            of(100).bytes()
+        );
+        let whole = of(100_000);
+        assert!((300_000..310_000).contains(&whole.bytes()), "{}", whole.bytes());
+        let reduced = whole.clone().reduced();
+        assert!(
+            reduced.is_reduced && weight::of_debug(&reduced) < 3_000,
+            "{reduced:?}"
+        );
+        // This is needed of each config, whatever it is that is reconciled.
+        assert_eq!(reduced.made_in(), Some("cluster"));
+        assert_eq!(
+            (reduced.api_server(), reduced.pool_uid()),
+            (Some("https://a"), Some("md"))
+        );
+        assert_eq!(reduced.metadata.resource_version.as_deref(), Some("7"));
     }
 
     #[test]

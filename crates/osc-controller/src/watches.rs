@@ -1,11 +1,11 @@
 //! Starts the watches. A change requeues the configs that it concerns.
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use osm_api::MachineDeployment;
 use osm_api::cluster_endpoint::Discovered;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::profile::OperatingSystemProfile;
+use osm_api::{MachineDeployment, PoolRef, Reason};
 use osm_runtime::cache::Change;
 use osm_runtime::settings_watch;
 use osm_runtime::watch::Watch;
@@ -47,12 +47,16 @@ pub fn start(state: &State) {
 
 fn machine_deployments(state: &State) {
     let waker = state.clone();
-    let keeper = state.clone();
+    let (keeper, reporter) = (state.clone(), state.clone());
     Watch::all(&state.cluster.worker, "machinedeployments")
         .at_most(MAX_POOLS)
         .project(|md: MachineDeployment| Some(PoolView::of(&md)))
         .prefer(move |pool| keeper.has_config(pool))
         .unreadable(|md| Some(PoolView::unreadable(md)))
+        .on_ignored(move |pool| {
+            let (state, pool) = (reporter.clone(), pool.pool_ref.clone());
+            tokio::spawn(async move { report_ignored(&state, &pool).await });
+        })
         .into_cache(&state.caches.pools)
         .on_change(move |change: Change<PoolView>| {
             let uid = |pool: &PoolView| pool.pool_ref.uid.clone();
@@ -77,6 +81,22 @@ fn machine_deployments(state: &State) {
             }
         })
         .spawn(&state.cluster);
+}
+
+/// Nothing else is known of a MachineDeployment that there is no room for.
+async fn report_ignored(state: &State, pool: &PoolRef) {
+    let message = format!(
+        "there are more MachineDeployments than the {MAX_POOLS} that osc-controller keeps, and it ignores this one; this pool gets no user \
+         data until other MachineDeployments are deleted"
+    );
+    let events = &state.cluster.worker.events;
+    events
+        .warning(
+            &ObjectReference::from(pool),
+            Reason::TooManyMachineDeployments,
+            &message,
+        )
+        .await;
 }
 
 fn configs(state: &State) {
@@ -138,4 +158,20 @@ fn endpoints(state: &State) {
         .into_cache(&state.caches.endpoint_slices)
         .on_change(move |_| waker.wake(|_| true))
         .spawn(&state.cluster);
+}
+
+#[cfg(test)]
+mod tests {
+    use osm_api::settings::MOST_MACHINE_DEPLOYMENTS;
+    use osm_runtime::watch::MAX_OBJECTS;
+
+    use super::*;
+
+    #[test]
+    fn the_watches_have_room_for_as_many_pools_as_the_settings_allow() {
+        let pools = MOST_MACHINE_DEPLOYMENTS as usize;
+        // MachineDeployments that get no config wait for one.
+        assert!(2 * pools <= MAX_POOLS);
+        assert!(pools < MAX_OBJECTS);
+    }
 }

@@ -1,5 +1,7 @@
 //! Names, annotations and labels: those that machine-controller prescribes, and our own.
 
+use std::collections::BTreeMap;
+
 use crate::digest::sha256_hex;
 
 /// API group of the two custom resources.
@@ -237,6 +239,28 @@ pub const PROVISIONING_PREFIX: &str = "osm-provisioning-";
 pub fn provisioning_secret_name(pool_id: &str, mac: &str) -> String {
     let short: String = mac.chars().take(20).collect();
     format!("{PROVISIONING_PREFIX}{pool_id}-{short}")
+}
+
+/// The longest value of a label or annotation of ours, which identifies something.
+const LONGEST_VALUE: usize = 1024;
+/// The longest value of [`COLLECTED`], which has an entry for each orphan that was deleted within an hour.
+const LONGEST_RECORD: usize = 32 * 1024;
+/// There are fewer of ours on any object.
+const MOST_VALUES: usize = 64;
+
+/// Of these labels or annotations, those that OSM writes. Others can be of any size.
+pub fn only_ours(all: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
+    let is_ours = |(name, value): &(&String, &String)| {
+        let group = name.split_once('/').map(|(group, _)| group);
+        let longest = if name.as_str() == COLLECTED {
+            LONGEST_RECORD
+        } else {
+            LONGEST_VALUE
+        };
+        matches!(group, Some(GROUP | "k8c.io")) && value.len() <= longest && name.len() <= MAX_NAME
+    };
+    let ours = all.into_iter().flatten().filter(is_ours).take(MOST_VALUES);
+    ours.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 #[cfg(test)]

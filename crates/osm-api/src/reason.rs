@@ -660,7 +660,7 @@ impl Reason {
             ),
             Self::TooManyMachineDeployments => row(
                 &[OF_POOL],
-                "The installation already has as many OperatingSystemConfigs as `limits.machineDeployments` in its settings allows. OSM continues to maintain the pools that have one.",
+                "The installation already has as many OperatingSystemConfigs as `limits.machineDeployments` in its settings allows, or as many MachineDeployments as osc-controller keeps. OSM continues to maintain the pools that have a config.",
                 "Delete MachineDeployments that you do not need, or raise `limits.machineDeployments`; see [limits](limits.md#number-of-pools).",
             ),
             Self::TooManySources => row(

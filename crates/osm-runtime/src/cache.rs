@@ -25,7 +25,7 @@ pub trait Reduce {
     /// The bytes that [`Self::reduced`] saves.
     fn bytes(&self) -> usize;
 
-    /// The value without what is large. It says itself that it is reduced.
+    /// The value without what is large. [`Cache::get`] returns it, so it says itself that it is reduced, unless only [`Cache::whole`] is used.
     #[must_use]
     fn reduced(self) -> Self;
 }
@@ -77,7 +77,7 @@ pub(crate) struct Room<'a, V> {
 /// What became of a value that the watch has shown.
 pub(crate) enum Shown<V> {
     /// There was no room for it.
-    Ignored,
+    Ignored(V),
     /// It is as before, or older.
     Known,
     Changed {
@@ -138,6 +138,7 @@ struct Entry<V> {
     value: Arc<V>,
     /// Bytes that count for the budget.
     bytes: usize,
+    is_reduced: bool,
 }
 
 /// A deleted object. For a watch with a selector, also an object that no longer matches it, which may match again.
@@ -232,6 +233,17 @@ impl<V> Cache<V> {
         self
     }
 
+    /// Counts the bytes of the values, and leaves it to the caller to keep no more than is good.
+    #[must_use]
+    pub fn weighed(mut self, weigh: fn(&V) -> usize) -> Self {
+        self.rules.budget = Some(Budget {
+            bytes: usize::MAX,
+            weigh,
+            reduce: std::convert::identity,
+        });
+        self
+    }
+
     /// Where there are more values than are kept, those with the same of this get an equal share. It is the namespace, unless set.
     #[must_use]
     pub fn shared_by(mut self, share: for<'a> fn(&'a str, &'a V) -> &'a str) -> Self {
@@ -255,6 +267,20 @@ impl<V> Cache<V> {
         self.inner.lock().groups.get(group).map_or(0, BTreeSet::len)
     }
 
+    /// How many bytes the values of a group count for.
+    pub fn group_bytes(&self, group: &str) -> usize {
+        let inner = self.inner.lock();
+        let keys = inner.groups.get(group).into_iter().flatten();
+        keys.filter_map(|key| inner.entries.get(key))
+            .map(|entry| entry.bytes)
+            .sum()
+    }
+
+    /// How many bytes all values count for.
+    pub fn bytes(&self) -> usize {
+        self.inner.lock().bytes
+    }
+
     pub fn groups(&self) -> Vec<String> {
         self.inner.lock().groups.keys().cloned().collect()
     }
@@ -265,6 +291,13 @@ impl<V> Cache<V> {
             .entries
             .get(key)
             .map(|entry| entry.value.clone())
+    }
+
+    /// The value of a key, unless it is reduced.
+    pub fn whole(&self, key: &str) -> Option<Arc<V>> {
+        let inner = self.inner.lock();
+        let entry = inner.entries.get(key).filter(|entry| !entry.is_reduced);
+        entry.map(|entry| entry.value.clone())
     }
 
     /// Whether the value of a key is of this version of the object.
@@ -383,7 +416,7 @@ impl<V> Cache<V> {
             let is_wanted = (room.is_wanted)(&value);
             evicted = inner.evict((self.rules.share)(key, &value), is_wanted, room, self.rules);
             if evicted.is_none() && !is_wanted {
-                return Shown::Ignored;
+                return Shown::Ignored(value);
             }
         }
         inner.gone.retain(|grave| !grave.holds(&version));
@@ -506,7 +539,8 @@ impl<V> Inner<V> {
             }
         }
         let old = self.remove(key, rules);
-        let (value, bytes) = self.fit(value, rules.budget);
+        let (value, fit) = self.fit(value, rules.budget);
+        let bytes = fit.unwrap_or(0);
         self.bytes += bytes;
         for group in rules.grouping.of(&value) {
             self.groups.entry(group).or_default().insert(key.to_owned());
@@ -520,6 +554,7 @@ impl<V> Inner<V> {
             epoch,
             value: Arc::new(value),
             bytes,
+            is_reduced: fit.is_none(),
         };
         let new = Some(entry.value.clone());
         self.entries.insert(key.to_owned(), entry);
@@ -530,15 +565,15 @@ impl<V> Inner<V> {
         })
     }
 
-    /// Reduces a value that the budget has no bytes for; returns the bytes that it counts for.
-    fn fit(&self, value: V, budget: Option<Budget<V>>) -> (V, usize) {
+    /// Reduces a value that the budget has no bytes for; returns the bytes that it counts for, or `None` if it is reduced.
+    fn fit(&self, value: V, budget: Option<Budget<V>>) -> (V, Option<usize>) {
         let Some(Budget { bytes, weigh, reduce }) = budget else {
-            return (value, 0);
+            return (value, Some(0));
         };
         let weight = weigh(&value);
-        match self.bytes + weight <= bytes {
-            true => (value, weight),
-            false => (reduce(value), 0),
+        match self.bytes.saturating_add(weight) <= bytes {
+            true => (value, Some(weight)),
+            false => (reduce(value), None),
         }
     }
 }
@@ -563,7 +598,7 @@ mod tests {
             };
             match self.shown(key, version, value, &room) {
                 Shown::Changed { change, .. } => Some(change),
-                Shown::Known | Shown::Ignored => None,
+                Shown::Known | Shown::Ignored(_) => None,
             }
         }
     }
@@ -712,6 +747,8 @@ mod tests {
         let _ = cache.wrote("c", version("w", 1), "1234".to_owned());
         let kept = [text("a"), text("b"), text("c")].map(Option::unwrap);
         assert_eq!(kept, ["123456", "reduced", "1234"]);
+        let is_whole = |key: &str| cache.whole(key).is_some();
+        assert!(is_whole("a") && !is_whole("b") && is_whole("c"));
         cache.shows("a", version("u", 2), "1".to_owned());
         cache.shows("b", version("v", 2), "12345".to_owned());
         assert_eq!(text("b").unwrap(), "12345");
@@ -721,7 +758,22 @@ mod tests {
         assert_eq!(text("d").unwrap(), "123456789");
         cache.list_begins();
         cache.list_ended();
-        assert_eq!(cache.inner.lock().bytes, 0);
+        assert_eq!(cache.bytes(), 0);
+    }
+
+    #[test]
+    fn bytes_are_counted_for_each_group_and_nothing_is_reduced() {
+        let group = |text: &String| text.get(..1).map(str::to_owned);
+        let cache: Cache<String> = Cache::grouped(group).weighed(String::len);
+        for (key, text) in [("1", "a23"), ("2", "a2"), ("3", "b234")] {
+            cache.shows(key, version(key, 1), text.to_owned());
+        }
+        let bytes = || (cache.group_bytes("a"), cache.group_bytes("b"), cache.bytes());
+        assert_eq!(bytes(), (5, 4, 9));
+        cache.shows("1", version("1", 2), "b".to_owned());
+        cache.deleted("3", "3");
+        assert_eq!(bytes(), (2, 1, 3));
+        assert_eq!(cache.group_bytes("c"), 0);
     }
 
     #[test]
@@ -734,7 +786,7 @@ mod tests {
             };
             let version = version(key, 1);
             match cache.shown(key, version, value, &room) {
-                Shown::Ignored => "ignored".to_owned(),
+                Shown::Ignored(_) => "ignored".to_owned(),
                 Shown::Known => "known".to_owned(),
                 Shown::Changed { change, evicted } => {
                     assert_eq!(change.key, key);

@@ -9,12 +9,15 @@ use kube::{Api, Resource};
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Reduce};
 use crate::watch::{Watch, Watchable};
 use crate::{Cluster, read};
 
 /// The largest number of objects that are followed. Each takes a connection. Others are read whenever they are needed.
 pub const MAX_FOLLOWED: usize = 200;
+
+/// The largest value that is kept of an object that is followed, in bytes. Larger ones are read whenever they are needed.
+pub const MAX_FOLLOWED_BYTES: usize = 64 * 1024;
 
 /// What the watches show, by kind, namespace and name of the object.
 pub struct Followed<V> {
@@ -34,7 +37,7 @@ pub fn key(kind: &str, namespace: &str, name: &str) -> String {
     format!("{kind}/{namespace}/{name}")
 }
 
-impl<V: Send + Sync + 'static> Followed<V> {
+impl<V: Reduce + Send + Sync + 'static> Followed<V> {
     pub fn new(what: &'static str) -> Self {
         Self {
             what,
@@ -42,8 +45,8 @@ impl<V: Send + Sync + 'static> Followed<V> {
         }
     }
 
-    /// The object as its watch shows it. Until the watch shows it, each call asks the API server, which also knows that there is
-    /// none (`None`). `on_change` is called for every change from the first call on.
+    /// The object as its watch shows it. Until the watch shows it, and while it is too large to be kept, each call asks the API server,
+    /// which also knows that there is none (`None`). `on_change` is called for every change from the first call on.
     ///
     /// # Errors
     /// Those of the request; an object that can't be decoded.
@@ -92,12 +95,13 @@ impl<V: Send + Sync + 'static> Followed<V> {
         // Held until the watch is there, so that two workers do not start two.
         let mut all = self.shown.lock();
         if let Some(shown) = all.get(&key) {
-            return shown.cache.get(&format!("{namespace}/{name}"));
+            return shown.cache.whole(&format!("{namespace}/{name}"));
         }
         if all.len() >= MAX_FOLLOWED {
             return None;
         }
-        let (cache, end) = (Arc::default(), cluster.shutdown.child_token());
+        let cache = Arc::new(Cache::default().within(MAX_FOLLOWED_BYTES));
+        let end = cluster.shutdown.child_token();
         Watch::namespaced(&cluster.worker, namespace, self.what)
             .named(name)
             .project(move |object| Some(project(object)))

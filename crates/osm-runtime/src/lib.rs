@@ -59,7 +59,7 @@ pub mod settings_watch;
 pub mod status;
 pub mod supervisor;
 pub mod telemetry;
-mod transport;
+pub mod transport;
 pub mod watch;
 pub mod weight;
 

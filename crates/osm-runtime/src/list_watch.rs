@@ -59,6 +59,9 @@ pub(crate) enum Event<'a, K> {
     Bookmark,
 }
 
+/// In [`Error::Malformed`].
+const EVENT: &str = "an event";
+
 /// Why a list or a watch failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -68,12 +71,21 @@ pub enum Error {
     Start(#[source] kube::Error),
     #[error("reading the answer failed: {0}")]
     Read(#[source] std::io::Error),
+    #[error("reading a line of the watch failed: {0}")]
+    Line(#[source] std::io::Error),
     #[error("the API server ended the watch: {} ({})", .0.message, .0.code)]
     Ended(Box<Status>),
     #[error("the API server ended the watch at once")]
     EndedAtOnce,
     #[error("the answer is not {0} of the Kubernetes API")]
     Malformed(&'static str),
+}
+
+impl Error {
+    /// Whether the watch began, and then sent a line that can't be used.
+    pub(crate) fn is_of_line(&self) -> bool {
+        matches!(self, Self::Line(_) | Self::Malformed(EVENT))
+    }
 }
 
 /// Where the objects are, and which of them are wanted.
@@ -230,7 +242,7 @@ where
                 && is_exceeded(&error)
             {
                 // A watch from the same version would begin with the same line. A list shows the object as one that can't be read.
-                return Err(Error::Read(error));
+                return Err(Error::Line(error));
             }
             self.state = State::Known(version);
             return match since.elapsed() < SHORTEST_WATCH {
@@ -239,7 +251,7 @@ where
                 false => Ok(()),
             };
         }
-        let malformed = || Error::Malformed("an event");
+        let malformed = || Error::Malformed(EVENT);
         let text = std::str::from_utf8(&line).map_err(|_| malformed())?;
         let Line { type_, object } = serde_json::from_str(text).map_err(|_| malformed())?;
         let version = match type_ {

@@ -31,7 +31,7 @@ const WINDOW_OF_CONNECTION: u32 = 8 * 1024 * 1024;
 
 /// Clients of one API server.
 #[derive(Clone)]
-pub(crate) struct Clients {
+pub struct Clients {
     /// With the credentials of its configuration.
     pub own: Client,
     /// Without any, for requests that carry a token of their own.
@@ -40,7 +40,7 @@ pub(crate) struct Clients {
 
 /// # Errors
 /// Certificates, keys or a server name that can't be read; a proxy of a kind that can't be used.
-pub(crate) fn connect(config: &Config) -> anyhow::Result<Clients> {
+pub fn connect(config: &Config) -> anyhow::Result<Clients> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     // Header and body of a request are two segments. Otherwise the second one waits 40 ms for the server's delayed acknowledgement.

@@ -1,6 +1,6 @@
 //! Keeps a cache in step with the API server.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -44,6 +44,10 @@ const LONGEST_PAUSE_WITHOUT_KIND: Duration = Duration::from_secs(30);
 
 /// Time until everything is listed again after objects found no room, if there is room now.
 const RELIST_INTERVAL: Duration = Duration::from_secs(300);
+
+/// The largest number of ignored objects that are reported one by one within this time, for each watch.
+const MAX_REPORTED_IGNORED: usize = 20;
+const IGNORED_INTERVAL: Duration = Duration::from_secs(300);
 
 /// The largest number of objects that can't be decoded and that the log names, for each watch.
 const MAX_REPORTED: usize = 1000;
@@ -160,6 +164,7 @@ impl<K: Watchable> Watch<K> {
             is_wanted: Box::new(|_| false),
             cache: Arc::default(),
             on_change: Box::new(|_| ()),
+            on_ignored: Box::new(|_| ()),
             awaited: true,
             end: None,
         }
@@ -174,12 +179,14 @@ pub struct Projection<K, V> {
     is_wanted: IsWanted<V>,
     cache: Arc<Cache<V>>,
     on_change: Box<dyn Fn(Change<V>) + Send + Sync>,
+    on_ignored: OnIgnored<V>,
     awaited: bool,
     /// Cancelled when the watch is to end before the service does.
     end: Option<CancellationToken>,
 }
 
 type Project<K, V> = Box<dyn Fn(K) -> Option<V> + Send + Sync>;
+type OnIgnored<V> = Box<dyn Fn(&V) + Send + Sync>;
 type IsWanted<V> = Box<dyn Fn(&V) -> bool + Send + Sync>;
 type ProjectUnreadable<V> = Box<dyn Fn(&Unreadable<'_>) -> Option<V> + Send + Sync>;
 
@@ -196,6 +203,14 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
     pub fn on_change(self, on_change: impl Fn(Change<V>) + Send + Sync + 'static) -> Self {
         Self {
             on_change: Box::new(on_change),
+            ..self
+        }
+    }
+
+    /// Calls `on_ignored` for objects that there is no room for, but for few of them in five minutes.
+    pub fn on_ignored(self, on_ignored: impl Fn(&V) + Send + Sync + 'static) -> Self {
+        Self {
+            on_ignored: Box::new(on_ignored),
             ..self
         }
     }
@@ -267,6 +282,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
                 is_wanted: self.is_wanted,
                 cache: self.cache,
                 on_change: self.on_change,
+                on_ignored: self.on_ignored,
                 metrics: cluster.process.metrics.clone(),
                 health: Health {
                     gate,
@@ -387,6 +403,19 @@ struct Ignored {
     is_reported: bool,
     /// When the last list ended.
     listed: Option<Instant>,
+    /// Keys that were reported one by one, and since when.
+    reported: Option<(Instant, BTreeSet<String>)>,
+}
+
+impl Ignored {
+    /// Whether this one is to be reported by itself: it was not, and there are not too many.
+    fn report(&mut self, key: &str, now: Instant) -> bool {
+        let (since, keys) = self.reported.get_or_insert_with(|| (now, BTreeSet::new()));
+        if now - *since >= IGNORED_INTERVAL {
+            (*since, *keys) = (now, BTreeSet::new());
+        }
+        keys.len() < MAX_REPORTED_IGNORED && keys.insert(key.to_owned())
+    }
 }
 
 /// What a watch has shown.
@@ -400,6 +429,7 @@ struct Shown<K, V> {
     is_wanted: IsWanted<V>,
     cache: Arc<Cache<V>>,
     on_change: Box<dyn Fn(Change<V>) + Send + Sync>,
+    on_ignored: OnIgnored<V>,
     metrics: Metrics,
     health: Health,
     /// resourceVersions of the objects that can't be decoded, as they were last reported, by key.
@@ -413,8 +443,8 @@ struct Shown<K, V> {
 
 impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
     fn show(&mut self, event: Event<'_, K>) {
-        // A list that begins or goes on may still fail.
-        self.lives = !matches!(event, Event::ListBegins | Event::Listed(_));
+        // A list may still fail.
+        self.lives = !matches!(event, Event::ListBegins | Event::Listed(_) | Event::ListEnded);
         let change = match event {
             Event::Bookmark => None,
             Event::ListBegins => {
@@ -440,7 +470,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
                     objects = self.cache.len(),
                     "in step"
                 );
-                self.health.in_step();
+                self.lives = self.health.listed();
                 self.ignored.listed = Some(Instant::now());
                 self.report_ignored();
                 None
@@ -459,20 +489,20 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
         match self.cache.shown(key, version, value, &room) {
             cache::Shown::Changed { change, evicted } => {
                 if let Some(evicted) = evicted {
-                    self.ignore(&evicted.key);
+                    self.ignore(&evicted.key, evicted.old.as_deref());
                     (self.on_change)(evicted);
                 }
                 Some(change)
             }
             cache::Shown::Known => None,
-            cache::Shown::Ignored => {
-                self.ignore(key);
+            cache::Shown::Ignored(value) => {
+                self.ignore(key, Some(&value));
                 None
             }
         }
     }
 
-    fn ignore(&mut self, key: &str) {
+    fn ignore(&mut self, key: &str, value: Option<&V>) {
         tracing::debug!(
             cluster = self.cluster,
             kind = self.what,
@@ -480,6 +510,11 @@ impl<K: Watchable, V: Send + Sync + 'static> Shown<K, V> {
             "there is no room for the object"
         );
         self.metrics.ignored_object(self.cluster, self.what);
+        if let Some(value) = value
+            && self.ignored.report(key, Instant::now())
+        {
+            (self.on_ignored)(value);
+        }
         self.ignored.now += 1;
         if self.ignored.now == 1 {
             self.report_ignored();
@@ -589,6 +624,8 @@ struct Health {
 struct Fault {
     since: Instant,
     last: Instant,
+    /// The watch itself began, and sent a line that can't be used. A list that succeeds does not show that this has ended.
+    is_of_line: bool,
 }
 
 impl Fault {
@@ -598,11 +635,14 @@ impl Fault {
 }
 
 impl Health {
-    fn in_step(&mut self) {
+    /// A list has ended. Returns whether that shows that the watch works.
+    fn listed(&mut self) -> bool {
         self.in_step = true;
-        if let Some(gate) = &self.gate {
+        let broken = self.fault.filter(|fault| fault.is_of_line);
+        if let Some(gate) = self.gate.as_ref().filter(|_| !broken.is_some_and(Fault::lasts)) {
             gate.open();
         }
+        broken.is_none()
     }
 
     /// The first event opens the gate again, if the watch was in step.
@@ -627,6 +667,7 @@ impl Health {
         let fault = Fault {
             since: before.map_or(now, |fault| fault.since),
             last: now,
+            is_of_line: error.is_of_line(),
         };
         self.fault = Some(fault);
         if let Some(gate) = &self.gate {
@@ -679,7 +720,7 @@ mod tests {
             in_step: false,
             fault: None,
         };
-        health.in_step();
+        assert!(health.listed());
         health
     }
 
@@ -722,7 +763,31 @@ mod tests {
         assert!(readiness.waiting()[0].contains("not yet"));
         health.lives();
         assert_eq!(readiness.waiting().len(), 1);
-        health.in_step();
+        assert!(health.listed());
+        assert_eq!(readiness.waiting(), [""; 0]);
+    }
+
+    #[test]
+    fn a_list_does_not_show_that_a_watch_works_whose_lines_can_not_be_used() {
+        let (readiness, start) = (Readiness::default(), Instant::now());
+        let mut health = in_step(&readiness);
+        let line = || list_watch::Error::Line(std::io::Error::other("too long"));
+        for second in [0, 20, 60] {
+            assert!(!health.failed(&line(), start + Duration::from_secs(second)));
+            assert!(!health.listed());
+            assert_eq!(readiness.waiting(), [""; 0]);
+        }
+        health.failed(&line(), start + Duration::from_secs(61));
+        assert!(!health.listed());
+        assert!(readiness.waiting()[0].contains("more than a minute"));
+        health.lives();
+        assert_eq!(readiness.waiting(), [""; 0], "a line of the watch was read");
+        // A list shows that all other failures have ended.
+        for second in [100, 120, 161] {
+            health.failed(&error(), start + Duration::from_secs(second));
+        }
+        assert_eq!(readiness.waiting().len(), 1);
+        assert!(health.listed());
         assert_eq!(readiness.waiting(), [""; 0]);
     }
 }

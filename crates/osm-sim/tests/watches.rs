@@ -13,8 +13,8 @@ use kube::ResourceExt;
 use osm_api::MachineDeployment;
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::args::{CommonArgs, LogFormat};
-use osm_runtime::cache::Cache;
-use osm_runtime::followed::{Followed, MAX_FOLLOWED};
+use osm_runtime::cache::{Cache, Reduce};
+use osm_runtime::followed::{Followed, MAX_FOLLOWED, MAX_FOLLOWED_BYTES};
 use osm_runtime::watch::{GATE, Watch};
 use osm_runtime::{Cluster, Connection, Environment, Metrics, Process, Readiness};
 use osm_sim::memory::{Call, Link, Network, Passage, Server, User};
@@ -245,6 +245,65 @@ async fn two_lists_of_a_cluster_are_read_at_a_time() {
     assert_eq!(rounds, [0, 0, 1, 1, 2]);
 }
 
+/// A ConfigMap that is followed.
+#[derive(Default)]
+struct Map {
+    name: String,
+    text: String,
+}
+
+impl Map {
+    fn of(map: ConfigMap) -> Self {
+        let text = map.data.as_ref().and_then(|data| data.get("text")).cloned();
+        Self {
+            name: map.name_any(),
+            text: text.unwrap_or_default(),
+        }
+    }
+}
+
+impl Reduce for Map {
+    fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    fn reduced(self) -> Self {
+        Self::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_too_large_to_be_kept_is_read_each_time_and_its_changes_are_seen() {
+    let server = Server::new(Timestamp::UNIX_EPOCH);
+    let map = |bytes: usize| {
+        let mut map = config_map("map");
+        map["data"] = json!({"text": "x".repeat(bytes)});
+        map
+    };
+    server.load(&[map(MAX_FOLLOWED_BYTES + 1)]).unwrap();
+    let (calls, link) = Slow::link(Duration::ZERO);
+    let cluster = cluster_on(&server, &link);
+    let (followed, changes) = (Followed::new("maps"), Arc::new(Mutex::new(0)));
+    let bytes = async || {
+        let changes = changes.clone();
+        let shown = followed.get(&cluster, "kube-system", "map", Map::of, move || {
+            *changes.lock() += 1
+        });
+        let shown = shown.await.unwrap().unwrap();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        (shown.text.len(), calls.sent("get").len())
+    };
+    for reads in 1..4 {
+        assert_eq!(bytes().await, (MAX_FOLLOWED_BYTES + 1, reads));
+    }
+    let before = *changes.lock();
+    server.with(|state| state.delete("configmaps", "kube-system", "map").unwrap());
+    server.load(&[map(MAX_FOLLOWED_BYTES)]).unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(*changes.lock() > before);
+    assert_eq!(bytes().await, (MAX_FOLLOWED_BYTES, 3), "the watch has it");
+}
+
 #[tokio::test(start_paused = true)]
 async fn more_objects_than_are_followed_are_read_each_time() {
     let server = Server::new(Timestamp::UNIX_EPOCH);
@@ -259,16 +318,10 @@ async fn more_objects_than_are_followed_are_read_each_time() {
         for map in &maps {
             let name = map["metadata"]["name"].as_str().unwrap();
             let shown = followed
-                .get(
-                    &cluster,
-                    "kube-system",
-                    name,
-                    |map: ConfigMap| map.name_any(),
-                    || (),
-                )
+                .get(&cluster, "kube-system", name, Map::of, || ())
                 .await
                 .unwrap();
-            assert_eq!(shown.as_deref().map(String::as_str), Some(name));
+            assert_eq!(shown.unwrap().name, name);
         }
         tokio::time::sleep(Duration::from_secs(60)).await;
     };
@@ -325,10 +378,13 @@ async fn more_objects_than_are_kept_stop_no_watch_and_take_no_room_of_others() {
         .load(&[config_map_in("zone", "a"), config_map_in("zone", "b")])
         .unwrap();
     let (cluster, cache) = (cluster(&server), Arc::new(Cache::default()));
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let reports = reported.clone();
     Watch::all(&cluster.worker, "maps")
         .at_most(20)
         .project(|map: ConfigMap| Some(map.name_any()))
         .prefer(|name| name == "flood-119")
+        .on_ignored(move |name: &String| reports.lock().push(name.clone()))
         .into_cache(&cache)
         .spawn(&cluster);
     cluster.gates.opened(GATE).await;
@@ -340,6 +396,10 @@ async fn more_objects_than_are_kept_stop_no_watch_and_take_no_room_of_others() {
         )
     };
     assert_eq!(ignored(&cluster), 102);
+    // Of these, a few are reported one by one. They are of the flood, which has the largest share.
+    let of_flood = |name: &String| name.starts_with("flood-");
+    assert_eq!(reported.lock().iter().filter(|name| of_flood(name)).count(), 20);
+    assert_eq!(reported.lock().len(), 20);
     for key in [
         "zone/a",
         "zone/b",
@@ -357,6 +417,12 @@ async fn more_objects_than_are_kept_stop_no_watch_and_take_no_room_of_others() {
     wait_until("the new one", || cache.get("quiet/new").is_some()).await;
     assert!(cache.get("kube-system/flood-later").is_none());
     assert_eq!(cache.len(), 20);
+    assert_eq!(reported.lock().len(), 20, "there were enough");
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    server.load(&[config_map("flood-latest")]).unwrap();
+    let is_reported = || reported.lock().contains(&"flood-latest".to_owned());
+    wait_until("a report about a later one", is_reported).await;
+    assert_eq!(reported.lock().len(), 21);
 
     // There is room again. What was ignored is listed.
     server.with(|state| {
@@ -367,10 +433,10 @@ async fn more_objects_than_are_kept_stop_no_watch_and_take_no_room_of_others() {
         }
     });
     wait_until("what was ignored", || {
-        cache.get("kube-system/flood-later").is_some()
+        cache.get("kube-system/flood-latest").is_some()
     })
     .await;
-    assert_eq!(cache.len(), 14);
+    assert_eq!(cache.len(), 15);
 }
 
 #[tokio::test(start_paused = true)]

@@ -191,6 +191,8 @@ pub struct Installed {
     binaries: PathBuf,
     /// Kubeconfigs; of the worker cluster only where it is another one.
     identities: BTreeMap<(&'static str, ClusterKind), PathBuf>,
+    /// Kubeconfigs of the first cluster, of replicas that do not have that of their service.
+    own_identities: BTreeMap<(&'static str, usize), PathBuf>,
     running: BTreeMap<(&'static str, usize), Running>,
     logs: Logs,
     /// What services that are started from now on log.
@@ -202,6 +204,13 @@ pub struct Installed {
 /// The cluster that `--kubeconfig` of a service leads to.
 fn first_cluster(service: Service) -> Result<ClusterKind> {
     service.clusters().first().copied().context("a cluster")
+}
+
+/// Replaces a file at once, as Kubernetes replaces files of a Secret.
+fn replace(path: &Path, text: &str) -> Result<()> {
+    let new = path.with_extension("new");
+    std::fs::write(&new, text)?;
+    Ok(std::fs::rename(&new, path)?)
 }
 
 /// Where the services log to.
@@ -287,6 +296,7 @@ impl Installed {
             installation,
             binaries: binaries.to_owned(),
             identities: BTreeMap::new(),
+            own_identities: BTreeMap::new(),
             running: BTreeMap::new(),
             logs: Logs::Own(ScratchDir::new("osm-logs")?),
             log_filter: "info,osm_runtime::watch=debug".to_owned(),
@@ -329,11 +339,20 @@ impl Installed {
     /// # Errors
     /// As [`Self::kubeconfig`].
     pub fn replace_kubeconfig(&self, service: Service, cluster: ClusterKind, text: &str) -> Result<()> {
-        let path = self.kubeconfig(service, cluster)?;
-        // At once, as Kubernetes replaces files of a Secret.
-        let new = path.with_extension("new");
-        std::fs::write(&new, text)?;
-        Ok(std::fs::rename(&new, path)?)
+        replace(self.kubeconfig(service, cluster)?, text)
+    }
+
+    /// Gives one replica a kubeconfig of its own, of the only cluster: a running one that has one already, or once it is started.
+    ///
+    /// # Errors
+    /// As [`Self::kubeconfig`].
+    pub fn set_own_kubeconfig(&mut self, pod: impl Into<Pod>, text: &str) -> Result<()> {
+        let pod = pod.into();
+        let of_service = self.kubeconfig(pod.service, first_cluster(pod.service)?)?;
+        let own = of_service.with_extension(format!("{}.kubeconfig", pod.number));
+        replace(&own, text)?;
+        self.own_identities.insert(pod.key(), own);
+        Ok(())
     }
 
     /// Services that are started from now on have machines join in this way.
@@ -400,7 +419,10 @@ impl Installed {
 
     async fn start_as(&mut self, pod: Pod, installation: &Installation, more: &[&str]) -> Result<()> {
         let (service, name) = (pod.service, pod.service.name());
-        let identity = self.kubeconfig(service, first_cluster(service)?)?;
+        let identity = match self.own_identities.get(&pod.key()) {
+            Some(own) => own.as_path(),
+            None => self.kubeconfig(service, first_cluster(service)?)?,
+        };
         let log = self.log_file(pod);
         let before = std::fs::read_to_string(&log).unwrap_or_default().len();
         let identity = identity.display().to_string();

@@ -31,7 +31,7 @@ pub use self::downloads::{
     RuncDownload,
 };
 pub use self::kubelet::KubeletDefaults;
-pub use self::limits::Limits;
+pub use self::limits::{Limits, MOST_MACHINE_DEPLOYMENTS};
 pub use self::packages::{Apt, Packages, Yum, YumRepository};
 pub use self::proxy::Proxy;
 pub use self::system::{REQUIRED_SYSCTLS, Swap, SwapBehavior, System};

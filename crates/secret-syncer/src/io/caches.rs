@@ -25,8 +25,11 @@ use crate::model::view::{
 /// Bytes of the texts of RHEL subscriptions that are kept. Further ones are read when they are needed.
 const SUBSCRIPTION_BYTES: usize = 8 * 1024 * 1024;
 
+/// Bytes of the late-bound values that are kept of all configs. Further ones are read when they are needed.
+const LATE_BOUND_BYTES: usize = 24 * 1024 * 1024;
+
 /// With so many Secrets, a pool gets a further document only if it has few.
-const CROWDED: usize = 25_000;
+pub const CROWDED: usize = 25_000;
 
 pub struct Caches {
     /// OperatingSystemConfigs of the namespace.
@@ -53,7 +56,7 @@ pub struct WatchedPools {
 impl Default for Caches {
     fn default() -> Self {
         Self {
-            configs: Arc::default(),
+            configs: Arc::new(Cache::default().within(LATE_BOUND_BYTES)),
             secrets: Arc::new(Cache::grouped(|secret| secret.meta.config().map(str::to_owned))),
             accounts: Arc::new(Cache::grouped(|account| account.config().map(str::to_owned))),
             roles: Arc::new(Cache::grouped(|role| role.meta.config().map(str::to_owned))),
@@ -65,19 +68,20 @@ impl Default for Caches {
     }
 }
 
-/// Whether documents of this config take values from the object with this [key](followed::key).
+/// Whether documents of this config take values from the object with this [key](followed::key), or may do so.
 pub fn uses_source(config: &ConfigView, key: &str) -> bool {
-    config
+    let of_key = config
         .late_bound
         .iter()
         .filter_map(|late| Some((late.kind, late.source.as_ref()?)))
-        .any(|(kind, source)| followed::key(kind_of(kind), &source.namespace, &source.name) == key)
+        .any(|(kind, source)| followed::key(kind_of(kind), &source.namespace, &source.name) == key);
+    config.is_reduced || of_key
 }
 
-/// Whether documents of this config take values from a MachineDeployment.
+/// Whether documents of this config take values from a MachineDeployment, or may do so.
 fn uses_machine_deployment(config: &ConfigView) -> bool {
     let mut kinds = config.late_bound.iter().map(|late| late.kind);
-    kinds.any(|kind| kind == LateBoundKind::OperatingSystemSpecField)
+    config.is_reduced || kinds.any(|kind| kind == LateBoundKind::OperatingSystemSpecField)
 }
 
 /// Key in the caches of an object in `cloud-init-settings`.
@@ -88,7 +92,7 @@ pub fn key(name: &str) -> String {
 impl Caches {
     /// A config has changed, or is gone. Ends the watches of objects that it used, and that no other config uses.
     pub fn end_unused_sources(&self, before: &ConfigView) {
-        if before.late_bound.iter().any(|late| late.source.is_some()) {
+        if before.is_reduced || before.late_bound.iter().any(|late| late.source.is_some()) {
             self.sources
                 .keep(|key| self.configs.any(|config| uses_source(config, key)));
             if !self.configs.any(uses_machine_deployment) {

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use osm_api::names::{self, NODE_BOOTSTRAP_ACCOUNT};
 use osm_render::LateValues;
 use osm_runtime::request::failed;
-use osm_runtime::status;
+use osm_runtime::{RequestError, read, status};
 
 use crate::io::caches;
 use crate::io::clients::Clients;
@@ -24,8 +24,8 @@ use crate::plan::hold;
 
 /// `None`: the HMAC key is not known yet. The reconcile of the key requeues every config once it is.
 ///
-/// Requests are made only for values in objects of other owners, for Secrets that are not ours, and for what is published while new content
-/// is held back.
+/// Requests are made only for values in objects of other owners, for Secrets that are not ours, for what the caches had no room for, and for
+/// what is published while new content is held back.
 ///
 /// # Errors
 /// Requests that failed; a failed reconcile of the HMAC key.
@@ -36,7 +36,10 @@ pub async fn gather(syncer: &Syncer, name: &str) -> Result<Option<Gathered>, Gat
         KeyMemory::Failed(error) => return Err(GatherError::HmacKey(error)),
     };
     let (clients, caches) = (&syncer.clients, &syncer.caches);
-    let config = caches.configs.get(&clients.config_key(name));
+    let config = match caches.configs.get(&clients.config_key(name)) {
+        Some(config) if config.is_reduced => Some(whole(syncer, name).await?),
+        config => config,
+    };
     let md = config
         .as_ref()
         .and_then(|config| config.machine_deployment.as_ref());
@@ -91,6 +94,18 @@ pub async fn gather(syncer: &Syncer, name: &str) -> Result<Option<Gathered>, Gat
         gathered.published = published(clients, &gathered, record).await?;
     }
     Ok(Some(gathered))
+}
+
+/// A config of which the cache had no room for everything. The cache learns of what was read.
+async fn whole(syncer: &Syncer, name: &str) -> Result<Arc<ConfigView>, RequestError> {
+    const WHAT: &str = "the OperatingSystemConfig";
+    let api = syncer.clients.configs();
+    let found = read::get(&api, name, ConfigView::of, ConfigView::unreadable).await;
+    let config = found
+        .map_err(failed(WHAT))?
+        .ok_or(RequestError::Conflict { what: WHAT })?;
+    syncer.saw_config(config.clone());
+    Ok(Arc::new(config))
 }
 
 /// `None`: the provisioning Secret does not exist, or does not hold what this program needs.

@@ -203,3 +203,26 @@ fn namespace(syncer: &Syncer) {
         })
         .spawn(cluster);
 }
+
+#[cfg(test)]
+mod tests {
+    use osm_api::settings::MOST_MACHINE_DEPLOYMENTS;
+    use osm_runtime::watch::MAX_OBJECTS;
+
+    use super::*;
+    use crate::io::caches::CROWDED;
+    use crate::plan::retention::MAX_DOCUMENTS_WHERE_CROWDED;
+
+    #[test]
+    fn the_watches_have_room_for_as_many_pools_as_the_settings_allow() {
+        let pools = MOST_MACHINE_DEPLOYMENTS as usize;
+        // A bootstrap Secret and a document each, and the HMAC key.
+        assert!(2 * pools + 1 < CROWDED);
+        // A bootstrap Secret, a kubeconfig Secret or the script of an edge pool, the documents that a pool may have where Secrets are many,
+        // and one for a new revision.
+        let secrets = 1 + 1 + MAX_DOCUMENTS_WHERE_CROWDED + 1;
+        assert!(secrets * pools + 1 <= MAX_SECRETS);
+        // Configs, ServiceAccounts, Roles and RoleBindings.
+        assert!(pools < MAX_OBJECTS);
+    }
+}

@@ -206,6 +206,19 @@ impl SourceData {
     }
 }
 
+impl Reduce for SourceData {
+    fn bytes(&self) -> usize {
+        let fields = self.0.iter();
+        fields
+            .map(|(field, text)| field.len() + text.len() + BYTES_OF_FIELD)
+            .sum()
+    }
+
+    fn reduced(self) -> Self {
+        Self::default()
+    }
+}
+
 /// The texts of a RHEL subscription in a MachineDeployment.
 #[derive(Clone)]
 pub enum Subscription {
@@ -226,11 +239,7 @@ impl Subscription {
 impl Reduce for Subscription {
     fn bytes(&self) -> usize {
         match self {
-            Self::Texts(data) => data
-                .0
-                .iter()
-                .map(|(field, text)| field.len() + text.len() + BYTES_OF_FIELD)
-                .sum(),
+            Self::Texts(data) => data.bytes(),
             Self::Reduced => 0,
         }
     }

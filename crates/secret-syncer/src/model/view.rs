@@ -13,7 +13,9 @@ use osm_api::content::{self, ContentView};
 use osm_api::profile::CloudProvider;
 use osm_api::{PoolRef, condition, digest, names};
 use osm_render::kubeconfig_secret;
+use osm_runtime::cache::Reduce;
 use osm_runtime::object::Unreadable;
+use osm_runtime::weight;
 
 use crate::model::hmac_key::{DATA_KEY, HmacKey};
 use crate::model::rbac;
@@ -35,7 +37,9 @@ pub struct ConfigView {
     /// Its tokens are bound to a kubeconfig Secret.
     pub needs_kubeconfig_secret: bool,
     pub late_bound: Vec<LateBound>,
-    /// Without the documents.
+    /// `late_bound` was left out, and has to be read from the API server.
+    pub is_reduced: bool,
+    /// Without the documents and what they need.
     pub status: OperatingSystemConfigStatus,
     /// Why it can't be decoded. The other fields have what can be.
     pub unreadable: Option<String>,
@@ -52,19 +56,27 @@ impl ConfigView {
         let needs_kubeconfig_secret = content
             .needs_kubeconfig_secret()
             .unwrap_or_else(|| kubeconfig_secret::is_needed(&config.spec));
+        let late_bound = content.late_bound().to_vec();
+        let (machine_deployment, cloud_provider) = (content.pool(), content.cloud_provider());
+        let mut status = config.status.take().unwrap_or_default();
+        if let Some(rendered) = &mut status.rendered {
+            rendered.late_bound = Vec::new();
+            rendered.kubelet_kubeconfig = None;
+        }
         Self {
             name: config.name_any(),
             uid: config.uid().unwrap_or_default(),
             resource_version: config.resource_version().unwrap_or_default(),
             generation: config.metadata.generation.unwrap_or(0),
             made_in: config.annotations().get(names::CLUSTER_UID).cloned(),
-            machine_deployment: content.pool(),
-            is_edge: content.cloud_provider() == Some(CloudProvider::Edge),
+            machine_deployment,
+            is_edge: cloud_provider == Some(CloudProvider::Edge),
             needs_kubeconfig_secret,
-            late_bound: content.late_bound().to_vec(),
+            late_bound,
+            is_reduced: false,
             unreadable: None,
             reference: config.object_ref(&()),
-            status: config.status.unwrap_or_default(),
+            status,
         }
     }
 
@@ -127,28 +139,21 @@ impl ConfigView {
     }
 }
 
-/// The longest value of a label or annotation of ours, which identifies something.
-const LONGEST_VALUE: usize = 1024;
-/// The record of deleted orphans has an entry for each deletion of an hour.
-const LONGEST_RECORD: usize = 32 * 1024;
-/// There are fewer of ours on any object.
-const MOST_VALUES: usize = 64;
+impl Reduce for ConfigView {
+    fn bytes(&self) -> usize {
+        match self.late_bound.as_slice() {
+            [] => 0,
+            values => size_of_val(values) + weight::of_debug(&values),
+        }
+    }
 
-/// The labels or annotations that OSM writes. Others can be of any size.
-fn ours(all: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
-    let is_ours = |(name, value): &(&String, &String)| {
-        let group = name.split_once('/').map(|(group, _)| group);
-        let longest = if name.as_str() == names::COLLECTED {
-            LONGEST_RECORD
-        } else {
-            LONGEST_VALUE
-        };
-        matches!(group, Some(names::GROUP | "k8c.io"))
-            && value.len() <= longest
-            && name.len() <= names::MAX_NAME
-    };
-    let ours = all.into_iter().flatten().filter(is_ours).take(MOST_VALUES);
-    ours.map(|(name, value)| (name.clone(), value.clone())).collect()
+    fn reduced(self) -> Self {
+        Self {
+            late_bound: Vec::new(),
+            is_reduced: true,
+            ..self
+        }
+    }
 }
 
 /// Metadata that every view has.
@@ -168,8 +173,8 @@ impl Meta {
             name: meta.name.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),
             resource_version: meta.resource_version.clone().unwrap_or_default(),
-            labels: ours(meta.labels.as_ref()),
-            annotations: ours(meta.annotations.as_ref()),
+            labels: names::only_ours(meta.labels.as_ref()),
+            annotations: names::only_ours(meta.annotations.as_ref()),
         }
     }
 
@@ -351,7 +356,35 @@ mod tests {
         let kept = meta(own);
         assert_eq!((kept.pool(), kept.config()), (Some("p"), Some("c")));
         assert_eq!((kept.labels.len(), kept.annotations.len()), (1, 2), "{kept:?}");
-        assert_eq!(meta(json!(most)).annotations.len(), MOST_VALUES);
+        assert_eq!(meta(json!(most)).annotations.len(), 64);
+    }
+
+    #[test]
+    fn late_bound_values_of_a_config_count_and_are_kept_once() {
+        let of = |values: usize| {
+            let source = json!({"namespace": "n", "name": "s", "key": "k".repeat(200)});
+            let late = (0..values)
+                .map(|i| json!({"id": format!("registry/{i}/password"), "kind": "RegistryPassword", "source": source}));
+            let config = json!({"metadata": {"name": "c"}, "spec": {}, "status": {"rendered": {"generation": 0, "digest": "d",
+                "bootstrap": "x".repeat(100_000), "provisioning": "x", "kubeletKubeconfig": "x".repeat(100_000),
+                "lateBound": late.collect::<Vec<_>>()}}});
+            ConfigView::of(serde_json::from_value(config).unwrap())
+        };
+        assert_eq!(of(0).bytes(), 0);
+        let view = of(100);
+        assert_eq!(view.late_bound.len(), 100);
+        assert!((20_000..60_000).contains(&view.bytes()), "{}", view.bytes());
+        assert!(
+            weight::of_debug(&view) < view.bytes() + 2_000,
+            "it is all that is large"
+        );
+        let reduced = view.reduced();
+        assert!(reduced.is_reduced && reduced.bytes() == 0);
+        assert!(weight::of_debug(&reduced) < 2_000, "{reduced:?}");
+        assert_eq!(
+            reduced.to_publish().map(|rendered| rendered.digest.as_str()),
+            Some("d")
+        );
     }
 
     #[test]

@@ -24,7 +24,7 @@ const MAX_DOCUMENTS: usize = 20;
 /// No pool has more documents than this. A new revision, for which machine-controller waits, is published up to this many.
 pub const MAX_DOCUMENTS_WITH_REVISIONS: usize = 100;
 /// The same while the installation has so many Secrets that its watch would soon have no room for them.
-const MAX_DOCUMENTS_WHERE_CROWDED: usize = 2;
+pub const MAX_DOCUMENTS_WHERE_CROWDED: usize = 2;
 const MAX_DOCUMENTS_WITH_REVISIONS_WHERE_CROWDED: usize = 4;
 
 /// Until when a document has to be kept whose tokens are asked for `life` at `now`.
