@@ -17,6 +17,7 @@ pub fn is_credential(kind: LateBoundKind) -> bool {
         | LateBoundKind::RegistryPassword
         | LateBoundKind::ProxyUrl
         | LateBoundKind::SecretKey
+        | LateBoundKind::ProfileSecretKey
         | LateBoundKind::ConfigMapKey
         | LateBoundKind::OperatingSystemSpecField => true,
     }
