@@ -57,7 +57,7 @@ pub struct Profile {
     bootstrap: Box<dyn Compiled>,
     provisioning: Box<dyn Compiled>,
     /// Values of Secrets that the texts of the provisioning stage name, by id.
-    secrets: BTreeMap<String, LateBound>,
+    secrets: Secrets,
     /// Sizes by the digest of the configuration. A controller renders the same pools again and again, and writing and compressing
     /// both documents takes longer than rendering them.
     measured: Mutex<BTreeMap<String, Sizes>>,
@@ -70,6 +70,9 @@ impl std::fmt::Debug for Profile {
             .finish_non_exhaustive()
     }
 }
+
+/// Values of Secrets that the texts of a stage name, by id.
+type Secrets = BTreeMap<String, LateBound>;
 
 /// Sizes of both documents, and a warning when the first is near its limit.
 type Sizes = (UserDataBytes, Option<String>);
@@ -151,7 +154,7 @@ fn compile_stage(
     stage: Stage,
     spec: &OperatingSystemProfileSpec,
     budget: &Budget<'_>,
-) -> Result<(Box<dyn Compiled>, BTreeMap<String, LateBound>), ProfileError> {
+) -> Result<(Box<dyn Compiled>, Secrets), ProfileError> {
     let config = stage.config(spec);
     let partials = template_walk::templates(stage.field(), config);
     let sources = Sources {
