@@ -12,6 +12,7 @@
 mod hostile;
 mod large;
 mod names;
+mod profile_secrets;
 mod subscription;
 mod unreadable;
 

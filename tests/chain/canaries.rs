@@ -226,12 +226,29 @@ struct Planted {
     of_config_map: String,
     written: String,
     proxy: String,
+    of_profile: String,
 }
 
 impl Planted {
     fn new() -> Self {
-        let [docker, plain, referenced, of_config_map, written, proxy] =
-            ["docker", "plain", "referenced", "configmap", "written", "proxy"].map(password);
+        let [
+            docker,
+            plain,
+            referenced,
+            of_config_map,
+            written,
+            proxy,
+            of_profile,
+        ] = [
+            "docker",
+            "plain",
+            "referenced",
+            "configmap",
+            "written",
+            "proxy",
+            "profile",
+        ]
+        .map(password);
         Self {
             docker,
             plain,
@@ -239,6 +256,7 @@ impl Planted {
             of_config_map,
             written,
             proxy,
+            of_profile,
         }
     }
 
@@ -250,15 +268,24 @@ impl Planted {
             of_config_map,
             written,
             proxy,
+            of_profile,
         } = self;
-        [docker, plain, referenced, of_config_map, written, proxy]
-            .into_iter()
-            .map(|value| Canary::new(value.split('"').next().unwrap_or_default(), value))
-            .chain([Canary::new(
-                "docker's auth",
-                &STANDARD.encode(format!("user:{docker}")),
-            )])
-            .collect()
+        [
+            docker,
+            plain,
+            referenced,
+            of_config_map,
+            written,
+            proxy,
+            of_profile,
+        ]
+        .into_iter()
+        .map(|value| Canary::new(value.split('"').next().unwrap_or_default(), value))
+        .chain([Canary::new(
+            "docker's auth",
+            &STANDARD.encode(format!("user:{docker}")),
+        )])
+        .collect()
     }
 
     fn settings(&self) -> String {
@@ -268,7 +295,8 @@ impl Planted {
         json!({
             "containerd": {"registries": [registry("docker.example", "docker"), registry("plain.example", "plain")]},
             "proxy": {"http": "http://proxy.example:3128", "credentials": {"name": "proxy"}},
-            "credentials": {"allowedSources": [allowed], "nodeBootstrap": {"kind": "serviceAccountToken"}},
+            "credentials": {"allowedSources": [allowed], "nodeBootstrap": {"kind": "serviceAccountToken"},
+                "profileSecrets": [{"namespace": CLOUD_INIT_SETTINGS, "name": "vpn", "key": "password"}]},
         })
         .to_string()
     }
@@ -285,6 +313,7 @@ impl Planted {
             secret("plain", json!({"username": "user", "password": self.plain})),
             secret("proxy", json!({"username": "user", "password": self.proxy})),
             secret("red-hat", json!({"key": self.referenced})),
+            secret("vpn", json!({"password": self.of_profile})),
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "red-hat", "namespace": CLOUD_INIT_SETTINGS},
                 "data": {"organization": self.of_config_map}}),
         ] {
@@ -322,7 +351,13 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
     let mut red = profile("osp-red", "v1.0.0", "one\n");
     red["spec"]["osName"] = json!("rhel");
     world.apply(&red).await?;
-    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+    let mut tiny = profile("osp-tiny", "v1.0.0", "one\n");
+    let secret = "{{late \"secret/cloud-init-settings/vpn/password\" as=\"json\"}}";
+    tiny.pointer_mut("/spec/provisioningConfig/files")
+        .and_then(Value::as_array_mut)
+        .context("the files")?
+        .push(json!({"path": "/etc/vpn", "permissions": 600, "content": {"inline": {"data": secret}}}));
+    world.apply(&tiny).await?;
     // Fails on the value, and nowhere before: a password is not letters and digits only.
     let raw = "{{#each containerd.registries}}{{#if credentials}}{{late (concat \"registry/\" host \"/password\") as=\"raw\"}}{{/if}}{{/each}}\n";
     world.accepted_profile("osp-raw", "v1.0.0", raw).await?;
@@ -363,7 +398,12 @@ async fn credentials_are_only_where_they_are_meant_to_be() -> Result<()> {
             .found_in(&documents[1])
             .is_some()
     );
-    for password in [&planted.docker, &planted.plain, &planted.proxy] {
+    for password in [
+        &planted.docker,
+        &planted.plain,
+        &planted.proxy,
+        &planted.of_profile,
+    ] {
         assert!(
             Canary::new("", password)
                 .found_in(&world.fetch(&machines[2]).await?)

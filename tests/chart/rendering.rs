@@ -88,6 +88,55 @@ fn sorted(rule: &Value) -> String {
 }
 
 #[tokio::test]
+async fn secret_syncer_may_read_exactly_the_listed_secrets_of_profiles() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let secret = |i: usize, namespace: &str, name: &str, key: &str| {
+        let at = format!("settings.credentials.profileSecrets[{i}]");
+        format!("--set={at}.namespace={namespace},{at}.name={name},{at}.key={key}")
+    };
+    let values = [
+        secret(0, "team", "vpn", "user"),
+        secret(1, "team", "vpn", "password"),
+        secret(2, "other", "agent", "token"),
+        secret(3, "cloud-init-settings", "own", "key"),
+    ];
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    let objects = helm.template("one", "osm", &values).await?;
+    let account = json!({"kind": "ServiceAccount", "name": "one-secret-syncer", "namespace": "osm"});
+    let found = granted(&objects, Service::SecretSyncer, &account)?;
+    let without = granted(
+        &helm.template("one", "osm", &[]).await?,
+        Service::SecretSyncer,
+        &account,
+    )?;
+    let rule = |name: &str| {
+        sorted(
+            &json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": [name], "verbs": ["get", "list", "watch"]}),
+        )
+    };
+    let more: Rules = found.difference(&without).cloned().collect();
+    let wanted = [
+        ("team".to_owned(), rule("vpn")),
+        ("other".to_owned(), rule("agent")),
+    ];
+    assert_eq!(more, Rules::from(wanted));
+    assert!(without.is_subset(&found));
+
+    let secrets = ["oscController", "secretSyncer", "csrApprover"]
+        .map(|service| format!("--set=workerCluster.kubeconfigs.{service}.secret=x"));
+    let management = ["--set=topology=management", &secrets[0], &secrets[1], &secrets[2]];
+    let objects = helm
+        .template("one", "osm", &[&management[..], &values[..]].concat())
+        .await?;
+    let found = granted(&objects, Service::SecretSyncer, &account)?;
+    assert!(
+        !found.iter().any(|(namespace, _)| namespace == "team"),
+        "{found:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
 async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
     let helm = Helm::without_cluster().await?;
     let secrets = ["oscController", "secretSyncer", "csrApprover"]

@@ -242,6 +242,8 @@ pub enum LateBoundKind {
     ProxyUrl,
     /// A key of a Secret.
     SecretKey,
+    /// A key of a Secret that the profile names.
+    ProfileSecretKey,
     /// A key of a ConfigMap.
     ConfigMapKey,
     /// A field of the `operatingSystemSpec` of the pool's own MachineDeployment.

@@ -139,12 +139,18 @@ pub const SETTINGS_KEY: &str = "settings.yaml";
 pub const MAX_NAME: usize = 253;
 
 /// Whether a text is a DNS subdomain of lower-case letters, digits and `-`, as names of objects are.
-pub(crate) fn is_dns_subdomain(text: &str) -> bool {
+pub fn is_dns_subdomain(text: &str) -> bool {
     let end = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let label = |label: &str| {
         label.starts_with(end) && label.ends_with(end) && label.chars().all(|c| end(c) || c == '-')
     };
     text.len() <= MAX_NAME && text.split('.').all(label)
+}
+
+/// Whether a text is a key in the data of a Secret or ConfigMap.
+pub fn is_data_key(text: &str) -> bool {
+    let good = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    (1..=MAX_NAME).contains(&text.len()) && text.chars().all(good) && text != "." && !text.starts_with("..")
 }
 
 /// Name of the OperatingSystemConfig of a MachineDeployment. Not unique: `a-b` in `c` and `a` in `b-c` share one.

@@ -599,12 +599,13 @@ impl Reason {
             Self::SourceNotAllowed => Row {
                 messages: &[
                     "{field}: {object} is not listed in the settings' credentials.allowedSources; add it there",
+                    "{field}: {object} is not listed with this key in the settings' credentials.profileSecrets; add it there",
                     "{field}: {object} is not the pool's own MachineDeployment; refer to a Secret instead",
                 ],
                 ..row(
                     &[SECRETS],
-                    "The MachineDeployment refers to an object that `credentials.allowedSources` does not list.",
-                    "Add the object to `credentials.allowedSources` in the settings.",
+                    "The MachineDeployment or the profile refers to an object that the settings do not allow.",
+                    "Add an object of a MachineDeployment to `credentials.allowedSources`, and a Secret of a profile to `credentials.profileSecrets`.",
                 )
             },
             Self::SourceUnreadable => Row {

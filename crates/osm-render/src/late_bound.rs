@@ -306,7 +306,7 @@ fn description(late: &LateBound) -> String {
         LateBoundKind::RegistryUsername => with_key("registry user name of"),
         LateBoundKind::RegistryPassword => with_key("registry password of"),
         LateBoundKind::ProxyUrl => "URL of the proxy with user name and password".to_owned(),
-        LateBoundKind::SecretKey => key("Secret"),
+        LateBoundKind::SecretKey | LateBoundKind::ProfileSecretKey => key("Secret"),
         LateBoundKind::ConfigMapKey => key("ConfigMap"),
         LateBoundKind::OperatingSystemSpecField => with_key("operatingSystemSpec field"),
     }
@@ -324,6 +324,7 @@ pub(crate) fn largest(declared: &[LateBound]) -> LateValues {
         LateBoundKind::RegistryPassword
         | LateBoundKind::ProxyUrl
         | LateBoundKind::SecretKey
+        | LateBoundKind::ProfileSecretKey
         | LateBoundKind::ConfigMapKey
         | LateBoundKind::OperatingSystemSpecField => 4096,
     };

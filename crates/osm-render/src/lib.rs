@@ -35,6 +35,7 @@ mod library;
 mod model;
 mod packages;
 mod profile;
+mod profile_secrets;
 pub mod reference;
 mod rendered_text;
 mod reserved;

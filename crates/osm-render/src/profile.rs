@@ -28,8 +28,8 @@ use crate::rendered_text::{Placements, RenderedText};
 use crate::reserved::RESERVED_PREFIX;
 use crate::user_data::{self, Reader};
 use crate::{
-    Stage, additions, checks, compatibility, engines, kubelet, model, packages, size, static_network,
-    subscription, template_walk, time_servers,
+    Stage, additions, checks, compatibility, engines, kubelet, model, packages, profile_secrets, size,
+    static_network, subscription, template_walk, time_servers,
 };
 use osm_api::ClusterEndpoint;
 
@@ -55,6 +55,8 @@ pub struct Profile {
     spec: OperatingSystemProfileSpec,
     bootstrap: Box<dyn Compiled>,
     provisioning: Box<dyn Compiled>,
+    /// Values of Secrets that the texts of the provisioning stage name, by id.
+    secrets: Secrets,
     /// Sizes by the digest of the configuration. A controller renders the same pools again and again, and writing and compressing
     /// both documents takes longer than rendering them.
     measured: Mutex<BTreeMap<String, Sizes>>,
@@ -67,6 +69,9 @@ impl std::fmt::Debug for Profile {
             .finish_non_exhaustive()
     }
 }
+
+/// Values of Secrets that the texts of a stage name, by id.
+type Secrets = BTreeMap<String, LateBound>;
 
 /// Sizes of both documents, and a warning when the first is near its limit.
 type Sizes = (UserDataBytes, Option<String>);
@@ -131,27 +136,31 @@ pub fn compile(accepted: &AcceptedProfile) -> Result<Profile, ProfileError> {
     let engine = engines::engine(spec.template_engine);
     let never = AtomicBool::new(false);
     let budget = Budget::new(&never);
+    let (bootstrap, _) = compile_stage(engine, Stage::Bootstrap, &spec, &budget)?;
+    let (provisioning, secrets) = compile_stage(engine, Stage::Provisioning, &spec, &budget)?;
     Ok(Profile {
-        bootstrap: compile_stage(engine, Stage::Bootstrap, &spec, &budget)?,
-        provisioning: compile_stage(engine, Stage::Provisioning, &spec, &budget)?,
+        bootstrap,
+        provisioning,
+        secrets,
         measured: Mutex::default(),
         spec,
     })
 }
 
+/// The templates of a stage, and the values of Secrets that their texts name.
 fn compile_stage(
     engine: &dyn Engine,
     stage: Stage,
     spec: &OperatingSystemProfileSpec,
     budget: &Budget<'_>,
-) -> Result<Box<dyn Compiled>, ProfileError> {
+) -> Result<(Box<dyn Compiled>, Secrets), ProfileError> {
     let config = stage.config(spec);
     let partials = template_walk::templates(stage.field(), config);
     let sources = Sources {
         partials: partials.iter().map(|(_, name, text)| (*name, *text)).collect(),
         texts: template_walk::texts(stage.field(), config),
     };
-    engine
+    let compiled = engine
         .compile(&sources, budget)
         .map_err(|Failure { template, at, .. }| {
             let partial = partials.iter().find(|(_, name, _)| *name == template);
@@ -165,7 +174,8 @@ fn compile_stage(
                 position,
                 problem: at.problem,
             }
-        })
+        })?;
+    Ok((compiled, profile_secrets::named(&sources)))
 }
 
 impl Profile {
@@ -418,10 +428,14 @@ impl Profile {
     fn render_stage(&self, stage: Stage, rendering: &mut Rendering<'_>) -> Result<StageConfig, RenderError> {
         let config = stage.config(&self.spec);
         let language = self.spec.template_engine;
-        let known = model::late_bound(stage, language, rendering.settings, rendering.pool);
+        let mut known = model::late_bound(stage, language, rendering.settings, rendering.pool);
         let compiled = match stage {
             Stage::Bootstrap => &self.bootstrap,
-            Stage::Provisioning => &self.provisioning,
+            // A pod can read the bootstrap document from the metadata service of many clouds.
+            Stage::Provisioning => {
+                known.extend(self.secrets.clone());
+                &self.provisioning
+            }
         };
         let placements = Placements::new(&known);
         let inputs = Inputs {

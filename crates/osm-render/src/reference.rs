@@ -224,6 +224,7 @@ pub const LATE_VALUES: &[LateValue] = &[
     late("rhel/organization", "provisioning", "Organization of the RHEL subscription, if it comes from a Secret or ConfigMap."),
     late("rhel/activation-key", "provisioning", "Activation key of the RHEL subscription."),
     late("proxy/url", "provisioning", "URL of the proxy with its user name and password, if proxy.credentials is true."),
+    late("secret/NAMESPACE/NAME/KEY", "provisioning", "Value of a Secret that credentials.profileSecrets of the settings lists; the id must be a literal."),
     late("registry/HOST/username", "both", "User of a registry whose credentials is true."),
     late("registry/HOST/password", "both", "Password of a registry whose credentials is true."),
 ];
@@ -507,7 +508,8 @@ mod tests {
             let secret = json!({"secretKeyRef": {"namespace": "a", "name": "b", "key": "c"}});
             serde_json::from_value::<ConfigVar>(secret).unwrap()
         };
-        let mut found = BTreeSet::new();
+        // The texts of a profile decide which of these there are.
+        let mut found = BTreeSet::from([("secret/NAMESPACE/NAME/KEY".to_owned(), "provisioning")]);
         for with_key in [false, true] {
             pool.os.rhel_subscription_manager_user = secret();
             pool.os.rhel_subscription_manager_password = secret();

@@ -219,6 +219,40 @@ fn credentials_are_late_bound() {
 }
 
 #[test]
+fn a_profile_places_secrets_that_its_text_names_and_no_others() {
+    let place = "{{ .ProfileSecret \"secret/kube-system/vpn/password\" }}";
+    let stage = |text: &str| json!({"files": [file("/a", text)]});
+    let text = format!(
+        "one={place}\n{{{{ range .ClusterDNSIPs }}}}two={}{{{{ end }}}}",
+        place.replace(".P", "$.P")
+    );
+    let found = rendered(&profile(json!({}), stage(&text))).unwrap().spec;
+    let marker = "%%osm-late{secret/kube-system/vpn/password,text}%%";
+    assert_eq!(
+        content(&found.provisioning_config.files, "/a"),
+        format!("one={marker}\ntwo={marker}")
+    );
+    let kinds: Vec<_> = found.late_bound.iter().map(|late| late.kind).collect();
+    assert_eq!(kinds, [LateBoundKind::ProfileSecretKey]);
+    dry_run(&compile(&resolve(&profile(json!({}), stage(&text))).unwrap()).unwrap()).unwrap();
+
+    let computed = "{{ .ProfileSecret (printf \"secret/kube-system/%s/password\" \"vpn\") }}";
+    for (bootstrap, provisioning) in [
+        (stage(place), json!({})),
+        (json!({}), stage(computed)),
+        (json!({}), stage("{{ .ProfileSecret .PauseImage }}")),
+    ] {
+        let error = rendered(&profile(bootstrap, provisioning)).unwrap_err();
+        assert!(error.contains("must be named by a literal text"), "{error}");
+    }
+    let changed = "{{ .ProfileSecret \"secret/kube-system/vpn/password\" | upper }}";
+    let error = rendered(&profile(json!({}), stage(changed))).unwrap_err();
+    assert!(error.contains("a function changes a credential"), "{error}");
+    let error = rendered(&profile(json!({}), stage(&format!("{place}{{{{ .secrets }}}}")))).unwrap_err();
+    assert!(error.contains("unexported field"), "{error}");
+}
+
+#[test]
 fn the_url_of_a_proxy_with_a_password_is_late_bound() {
     let pool = pool("ubuntu", "aws", "1.34.2", "", false);
     let plain = "proxy: {http: 'http://proxy.example:3128'}";

@@ -93,6 +93,60 @@ fn every_built_in_profile_renders_for_every_sample() {
 }
 
 #[test]
+fn a_profile_places_secrets_that_its_text_names_and_no_others() {
+    const ID: &str = "secret/kube-system/vpn/password";
+    let with = |stage: &str, text: &str| {
+        profile(|spec| {
+            let file = json!({"path": "/secret", "content": {"inline": {"data": text}}});
+            let stage = spec[stage].as_object_mut().unwrap();
+            let files = stage.entry("files").or_insert_with(|| json!([]));
+            files.as_array_mut().unwrap().push(file);
+        })
+    };
+    let literal = format!("{{{{late \"{ID}\" as=\"json\"}}}}");
+    let placed = with("provisioningConfig", &literal);
+    dry_run(&placed).unwrap();
+    let rendered = placed
+        .render(&pool("aws"), &Settings::default(), &stand_in_cluster())
+        .unwrap();
+    let late = rendered
+        .spec
+        .late_bound
+        .iter()
+        .find(|late| late.id == ID)
+        .unwrap();
+    assert_eq!(late.kind, LateBoundKind::ProfileSecretKey);
+    let source = late.source.as_ref().unwrap();
+    let named = [&source.namespace, &source.name, &source.key];
+    assert_eq!(named, ["kube-system", "vpn", "password"]);
+
+    let mut values = placeholders(&rendered.spec);
+    values.insert(ID.to_owned(), "hunter2\n\"".to_owned());
+    let document = parse(&user_data(&rendered.spec, Stage::Provisioning, &values).unwrap());
+    assert_eq!(file(&document, "/secret")["content"], "\"hunter2\\n\\\"\"");
+    let masked = masked_machine_stage(&rendered.spec, Stage::Provisioning).unwrap();
+    let masked = masked.files.iter().find(|file| file.path == "/secret").unwrap();
+    assert_eq!(masked.text, "\"<key password of Secret kube-system/vpn>\"");
+
+    let computed = "{{late (concat \"secret/kube-system/\" pool.name \"/password\") as=\"json\"}}";
+    for (stage, text) in [
+        ("bootstrapConfig", literal.as_str()),
+        ("provisioningConfig", computed),
+        (
+            "provisioningConfig",
+            "{{late \"secret/kube-system/vpn\" as=\"json\"}}",
+        ),
+    ] {
+        let error = dry_run(&with(stage, text)).unwrap_err();
+        assert_eq!(error.reason(), "TemplateFailed");
+        assert!(
+            error.to_string().contains("must be named by a literal text"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn content_holds_markers_and_says_what_they_mean() {
     let rendered = profile(|_| {})
         .render(&pool("aws"), &settings(), &stand_in_cluster())

@@ -49,7 +49,7 @@ const ADDED: &[Added] = &[
         group: "late",
         names: "\
             api/token kubelet/token provisioning/secret-name provisioning/key provisioning/sha256 rhel/username rhel/password \
-            rhel/organization rhel/activation-key proxy/url registry/HOST/username registry/HOST/password",
+            rhel/organization rhel/activation-key proxy/url registry/HOST/username registry/HOST/password secret/NAMESPACE/NAME/KEY",
     },
     Added {
         version: "0.1.0",

@@ -83,6 +83,8 @@ The API server checks two rights for an approval: `patch` on `certificatesigning
   It is bound to the ClusterRoles `system:node-bootstrapper` and `system:certificates.k8s.io:certificatesigningrequests:nodeclient`, and to no others.
 - The settings may name or allow credentials in a namespace other than `cloud-init-settings`.
   Grant secret-syncer `get`, `list` and `watch` on them in the worker cluster, by name.
+- `credentials.profileSecrets` in the settings lists Secrets of profiles. The chart grants secret-syncer `get`, `list` and `watch` on exactly these.
+  With two clusters, or without the chart, grant this permission in the worker cluster yourself.
 - Before a release is installed or upgraded, a Job may `get`, `create` and `patch` the two CustomResourceDefinitions in the management cluster, by name.
   The Job and this permission are deleted afterwards.
 ";

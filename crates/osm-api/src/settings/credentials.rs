@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::validation::{Problems, is_bootstrap_group};
+use crate::names::{is_data_key, is_dns_subdomain};
 
 /// Credentials of nodes.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
@@ -16,6 +17,8 @@ pub struct Credentials {
     pub token_lifetime_hours: u16,
     /// Secrets and ConfigMaps that a MachineDeployment may refer to. By default, there are none.
     pub allowed_sources: Vec<AllowedSource>,
+    /// Values of Secrets that profiles may place into the provisioning document. By default, there are none.
+    pub profile_secrets: Vec<ProfileSecret>,
     /// The token with which a kubelet requests its first certificate.
     pub node_bootstrap: NodeBootstrap,
 }
@@ -29,6 +32,9 @@ impl Credentials {
     pub(super) fn validate(&self, problems: &mut Problems) {
         let ok = (1..=720).contains(&self.token_lifetime_hours);
         problems.check("credentials.tokenLifetimeHours", ok, "must be from 1 to 720");
+        for (i, secret) in self.profile_secrets.iter().enumerate() {
+            secret.validate(&format!("credentials.profileSecrets[{i}]"), problems);
+        }
         for (i, group) in self.node_bootstrap.groups.iter().enumerate() {
             problems.check(
                 format!("credentials.nodeBootstrap.groups[{i}]"),
@@ -44,6 +50,7 @@ impl Default for Credentials {
         Self {
             token_lifetime_hours: 24,
             allowed_sources: Vec::new(),
+            profile_secrets: Vec::new(),
             node_bootstrap: NodeBootstrap::default(),
         }
     }
@@ -95,4 +102,62 @@ pub struct AllowedSource {
     /// Names of ConfigMaps.
     #[serde(default)]
     pub config_maps: Vec<String>,
+}
+
+/// A value of a Secret that profiles may place.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProfileSecret {
+    /// Namespace of the Secret.
+    pub namespace: String,
+    /// Name of the Secret.
+    pub name: String,
+    /// Key in the Secret.
+    pub key: String,
+}
+
+impl ProfileSecret {
+    fn validate(&self, path: &str, problems: &mut Problems) {
+        let Self { namespace, name, key } = self;
+        let rules = [
+            (
+                "namespace",
+                is_dns_subdomain(namespace),
+                "must be the name of a namespace",
+            ),
+            ("name", is_dns_subdomain(name), "must be the name of a Secret"),
+            (
+                "key",
+                is_data_key(key),
+                "must be a key of letters, digits, -, _ and .",
+            ),
+        ];
+        for (field, ok, rule) in rules {
+            problems.check(format!("{path}.{field}"), ok, rule);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Settings;
+
+    #[test]
+    fn secrets_of_profiles_are_named_in_full() {
+        let read = |secret: &str| Settings::parse(&format!("credentials: {{profileSecrets: [{secret}]}}"));
+        assert!(read("{namespace: kube-system, name: vpn, key: tls.key}").is_ok());
+        for (secret, path) in [
+            ("{namespace: kube-system, name: vpn}", "profileSecrets[0]"),
+            (
+                "{namespace: Kube, name: vpn, key: a}",
+                "profileSecrets[0].namespace",
+            ),
+            ("{namespace: a, name: '*', key: a}", "profileSecrets[0].name"),
+            ("{namespace: a, name: vpn, key: 'a/b'}", "profileSecrets[0].key"),
+            ("{namespace: a, name: vpn, key: ''}", "profileSecrets[0].key"),
+        ] {
+            let error = read(secret).unwrap_err().to_string();
+            assert!(error.contains(&format!("credentials.{path}")), "{error}");
+        }
+    }
 }

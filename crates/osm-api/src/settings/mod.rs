@@ -24,7 +24,7 @@ use serde_saphyr::budget::BudgetBreach;
 
 pub use self::cluster::ClusterSettings;
 pub use self::containerd::{Containerd, Mirror, Registry, SecretReference};
-pub use self::credentials::{AllowedSource, Credentials, NodeBootstrap, NodeBootstrapKind};
+pub use self::credentials::{AllowedSource, Credentials, NodeBootstrap, NodeBootstrapKind, ProfileSecret};
 pub use self::default_profiles::DefaultProfiles;
 pub use self::downloads::{
     ARCHITECTURES, Checksums, CniDownload, ContainerdDownload, CrictlDownload, Downloads, KubeletDownload,

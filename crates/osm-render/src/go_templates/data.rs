@@ -12,9 +12,10 @@ use osm_api::pool::Pool;
 use osm_api::profile::{CloudProvider, OperatingSystem, ProvisioningUtility};
 use osm_api::provider_spec::{ConfigVar, IpFamily, Network};
 use osm_api::settings::{Settings, Taint};
+use osm_gotemplate::functions::Parameter;
 use osm_gotemplate::methods::{Behavior, Encoded, Method};
 use osm_gotemplate::value::{IntKind, Map, Named, Pointer, Struct, Type};
-use osm_gotemplate::{Value, standard};
+use osm_gotemplate::{Problem, Value, standard};
 use serde_json::json;
 
 use super::containerd;
@@ -23,23 +24,59 @@ use crate::late_bound::Encoding;
 use crate::model::{
     self, API_TOKEN, KUBECONFIG_SECRET_NAME, KUBELET_TOKEN, PROVISIONING_SECRET_NAME, PROXY_URL,
 };
-use crate::subscription;
+use crate::{profile_secrets, subscription};
 use osm_api::ClusterEndpoint;
 
 /// Fields of a struct, in the order of their declaration.
 type Fields = Vec<(Rc<str>, Value)>;
 
 /// The pointer to `resources.filesData` with which every template is executed.
-pub(super) fn files_data(
+pub(super) fn files_data<'a>(
     pool: &Pool,
     settings: &Settings,
     cluster: &ClusterEndpoint,
+    secrets: impl Iterator<Item = &'a str>,
     spelling: Spelling,
 ) -> Value {
     let mut all = of_cluster(pool, settings, cluster, spelling);
     all.extend(of_kubelet(pool));
     all.extend(of_systems(pool, spelling));
-    pointer_to(structure("resources.filesData", all))
+    let secrets = secrets.map(|id| (id.into(), text(&spelling.of(id, Encoding::Text))));
+    let secrets: BTreeMap<Rc<str>, Value> = secrets.collect();
+    if !secrets.is_empty() {
+        all.push((SECRETS.into(), Value::Map(Map::new(Type::String, secrets))));
+    }
+    let all = Value::Struct(Struct::new(all));
+    pointer_to(Value::Named(Named::with_behavior(
+        "resources.filesData",
+        all,
+        None,
+        &FILES_DATA,
+    )))
+}
+
+/// The method that places the value of a Secret.
+pub(super) const PROFILE_SECRET: &str = "ProfileSecret";
+
+/// The field with the values that the method knows. Templates can't read it, because its name is in lower case.
+const SECRETS: &str = "secrets";
+
+static FILES_DATA: Behavior = Behavior::new(
+    &[Method::new(PROFILE_SECRET, &[Parameter::String], |call| {
+        let (Value::Struct(all), Value::String(id)) = (call.receiver().underlying(), call.any(1)) else {
+            return Err(unknown_secret());
+        };
+        let secrets = all.fields().iter().find(|(name, _)| &**name == SECRETS);
+        match secrets {
+            Some((_, Value::Map(secrets))) => secrets.get(id).ok_or_else(unknown_secret),
+            _ => Err(unknown_secret()),
+        }
+    })],
+    Encoded::AsValue,
+);
+
+fn unknown_secret() -> Problem {
+    Problem::Failed(profile_secrets::RULE.to_owned())
 }
 
 /// Why a stage has no late-bound value with this id, by the name of its variable.
@@ -421,7 +458,13 @@ mod tests {
         let (_, profile) = crate::defaults().swap_remove(0);
         let (_, pool) = crate::sample_pools(&profile).swap_remove(0);
         let cluster = crate::stand_in_cluster();
-        let data = files_data(&pool, &Settings::default(), &cluster, Spelling::Marker);
+        let data = files_data(
+            &pool,
+            &Settings::default(),
+            &cluster,
+            std::iter::empty(),
+            Spelling::Marker,
+        );
         let Value::Pointer(data) = data else { panic!() };
         let Value::Struct(fields) = data.value().unwrap().underlying() else {
             panic!()

@@ -20,7 +20,7 @@ use crate::Stage;
 use crate::budget::Budget;
 use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Part, Parts, Sources};
 use crate::rendered_text::{NotCopied, RenderedText};
-use crate::{known_names, late_bound};
+use crate::{known_names, late_bound, profile_secrets};
 use osm_api::ClusterEndpoint;
 
 /// What starts an action.
@@ -67,14 +67,17 @@ impl Engine for GoTemplateEngine {
             return Vec::new();
         };
         let fields = template.set.fields(&template.name).into_iter();
-        let unknown = fields.filter_map(|field| {
-            let path = known_names::unknown_variable(field.names.iter().map(String::as_str))?;
-            Some(Located {
-                line: Some(field.line),
-                column: Some(field.column.saturating_add(1)),
-                problem: format!("there is no variable .{path}"),
-            })
-        });
+        let is_method = |names: &[String]| names.first().is_some_and(|name| name == data::PROFILE_SECRET);
+        let unknown = fields
+            .filter(|field| !is_method(&field.names))
+            .filter_map(|field| {
+                let path = known_names::unknown_variable(field.names.iter().map(String::as_str))?;
+                Some(Located {
+                    line: Some(field.line),
+                    column: Some(field.column.saturating_add(1)),
+                    problem: format!("there is no variable .{path}"),
+                })
+            });
         unknown.collect()
     }
 
@@ -180,7 +183,8 @@ impl Templates {
         inputs: &Inputs<'_>,
         budget: &Charged<'_>,
     ) -> Result<Vec<String>, Failure> {
-        let data = data::files_data(inputs.pool, inputs.settings, inputs.cluster, spelling);
+        let secrets = inputs.late_bound.secrets();
+        let data = data::files_data(inputs.pool, inputs.settings, inputs.cluster, secrets, spelling);
         let (mut called, nothing) = (TemplateSet::new("named"), TemplateSet::new("nothing"));
         for named in &self.named {
             let result = named.render(&nothing, &data, budget);
@@ -248,8 +252,8 @@ fn without_data(problem: &str) -> &str {
     let Some((function, detail)) = problem.strip_prefix(CALL).and_then(|rest| rest.split_once(": ")) else {
         return problem;
     };
-    if detail.starts_with("can't print the address of ") {
-        return problem; // It names a type.
+    if detail.starts_with("can't print the address of ") || detail == profile_secrets::RULE {
+        return problem; // It names a type, or is always the same.
     }
     problem
         .get(..CALL.len().saturating_add(function.len()))

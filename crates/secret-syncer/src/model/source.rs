@@ -32,6 +32,8 @@ pub enum SourceProblem {
     NoValue(String),
     #[error("is not listed in the settings' credentials.allowedSources; add it there")]
     NotAllowed,
+    #[error("is not listed with this key in the settings' credentials.profileSecrets; add it there")]
+    NotOfProfiles,
     #[error("is not the pool's own MachineDeployment; refer to a Secret instead")]
     NotItsOwn,
     #[error("can't be checked because the settings are missing or invalid; correct the settings")]
@@ -55,7 +57,9 @@ impl SourceError {
         match self.problem {
             SourceProblem::Missing => Reason::SourceMissing,
             SourceProblem::NoValue(_) => Reason::SourceIncomplete,
-            SourceProblem::NotAllowed | SourceProblem::NotItsOwn => Reason::SourceNotAllowed,
+            SourceProblem::NotAllowed | SourceProblem::NotOfProfiles | SourceProblem::NotItsOwn => {
+                Reason::SourceNotAllowed
+            }
             SourceProblem::SettingsMissing => Reason::SettingsMissing,
             SourceProblem::Unreadable(_) => Reason::SourceUnreadable,
         }
@@ -121,6 +125,17 @@ impl Allowed<'_> {
             };
         }
         let settings = self.settings.ok_or(SourceProblem::SettingsMissing)?;
+        // What a pool may refer to is not what a profile may place, which every pool with that profile gets.
+        if kind == LateBoundKind::ProfileSecretKey {
+            let is_listed = settings.credentials.profile_secrets.iter().any(|secret| {
+                secret.namespace == source.namespace && secret.name == source.name && secret.key == source.key
+            });
+            return if is_listed {
+                Ok(())
+            } else {
+                Err(SourceProblem::NotOfProfiles)
+            };
+        }
         let of_registry = matches!(
             kind,
             LateBoundKind::RegistryUsername | LateBoundKind::RegistryPassword
@@ -432,6 +447,67 @@ mod tests {
             none.check(LateBoundKind::SecretKey, &source),
             Err(SourceProblem::SettingsMissing)
         ));
+    }
+
+    #[test]
+    fn a_profile_gets_only_the_keys_that_are_listed_for_profiles() {
+        let check = |settings: &str, key: &str| {
+            let settings = Settings::parse(settings).unwrap();
+            let allowed = Allowed {
+                settings: Some(&settings),
+                machine_deployment: None,
+            };
+            let source = LateBoundSource {
+                namespace: "ns".into(),
+                name: "s".into(),
+                key: key.to_owned(),
+            };
+            allowed.check(LateBoundKind::ProfileSecretKey, &source)
+        };
+        let listed = "credentials: {profileSecrets: [{namespace: ns, name: s, key: k}]}";
+        assert_eq!(check(listed, "k"), Ok(()));
+        let others = [
+            (listed, "other"),
+            (
+                "credentials: {profileSecrets: [{namespace: other, name: s, key: k}]}",
+                "k",
+            ),
+            (
+                "credentials: {profileSecrets: [{namespace: ns, name: other, key: k}]}",
+                "k",
+            ),
+            // These are for pools.
+            (
+                "credentials: {allowedSources: [{namespace: ns, secrets: [s]}]}",
+                "k",
+            ),
+            (
+                "containerd: {registries: [{host: k, credentials: {namespace: ns, name: s}}]}",
+                "k",
+            ),
+        ];
+        for (settings, key) in others {
+            assert_eq!(
+                check(settings, key),
+                Err(SourceProblem::NotOfProfiles),
+                "{settings} {key}"
+            );
+        }
+        let listed = Settings::parse(listed).unwrap();
+        let allowed = Allowed {
+            settings: Some(&listed),
+            machine_deployment: None,
+        };
+        let source = LateBoundSource {
+            namespace: "ns".into(),
+            name: "s".into(),
+            key: "k".into(),
+        };
+        // And what is listed for profiles is not for pools.
+        assert_eq!(
+            allowed.check(LateBoundKind::SecretKey, &source),
+            Err(SourceProblem::NotAllowed)
+        );
     }
 
     #[test]
