@@ -67,7 +67,7 @@ pub fn readable(
 fn others_read(permissions: i32) -> bool {
     [permissions / 10, permissions]
         .into_iter()
-        .any(|digits| digits % 10 & 4 != 0)
+        .any(|digits| (digits % 10) & 4 != 0)
 }
 
 #[cfg(test)]
