@@ -491,7 +491,7 @@ fn mistakes_of_the_whole_are_found() {
     // The path is fine on its own, and lies below a file of the base.
     let error = on(&on_base(json!({"files": [file("/etc/motd/x", "")]})), &base()).unwrap_err();
     assert!(
-        error.to_string().contains("below a path that is a file"),
+        error.to_string().contains("below a path that is itself a file"),
         "{error}"
     );
     let unit_file = file("/etc/systemd/system/setup.service", "");
