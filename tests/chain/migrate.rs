@@ -627,6 +627,20 @@ async fn pass_on(client: Client, mut call: Call, left: Arc<AtomicUsize>, cut: Ar
         .await
 }
 
+/// Runs a command, and kills it after so many writes, unless it ends before that.
+async fn killed(site: &Site, gate: &Gate, words: &[&str], writes: usize) -> Result<Option<Run>> {
+    let kubeconfig = site.folder.path().join("gate");
+    std::fs::write(&kubeconfig, gate.server.kubeconfig())?;
+    gate.left.store(writes, Ordering::SeqCst);
+    let mut command = site.command(words, &kubeconfig).await?;
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    tokio::select! {
+        output = child.wait_with_output() => Ok(Some(Run::of(output?))),
+        // Dropping it kills it.
+        () = gate.cut.notified() => Ok(None),
+    }
+}
+
 /// Runs a command again and again, and kills it after so many writes, until it ends. How often it was killed.
 async fn killed_all_the_time(
     site: &Site,
@@ -635,25 +649,15 @@ async fn killed_all_the_time(
     writes: usize,
     writer: &Writer,
 ) -> Result<usize> {
-    let kubeconfig = site.folder.path().join("gate");
-    std::fs::write(&kubeconfig, gate.server.kubeconfig())?;
-    for killed in 0.. {
-        gate.left.store(writes, Ordering::SeqCst);
-        let mut command = site.command(words, &kubeconfig).await?;
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        let ended = tokio::select! {
-            output = child.wait_with_output() => Some(output?),
-            // Dropping it kills it.
-            () = gate.cut.notified() => None,
-        };
+    for times in 0..200 {
+        let ended = killed(site, gate, words, writes).await?;
         writer.was_never_refused().await?;
-        if let Some(output) = ended {
-            Run::of(output).expect(0, &[])?;
-            return Ok(killed);
+        if let Some(run) = ended {
+            run.expect(0, &[])?;
+            return Ok(times);
         }
-        ensure!(killed < 200, "{words:?} makes no progress");
     }
-    Ok(0)
+    anyhow::bail!("{words:?} makes no progress")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -668,7 +672,24 @@ async fn a_migration_that_is_killed_after_any_write_is_continued() -> Result<()>
         ensure!(killed >= 10, "{command} was killed {killed} times only");
     }
     ensure!(site.state().await? == before, "it is not as before");
-    site.migrate(&["apply", "--yes"]).await?.expect(0, &[])?;
+
+    // The plan is about objects as they were.
+    let apply = ["apply", "--yes"];
+    ensure!(killed(&site, &gate, &apply, 1).await?.is_none());
+    let deployments = Api::<Deployment>::namespaced(site.client.clone(), NAMESPACE);
+    for (note, code) in [(json!("changed"), 1), (Value::Null, 0)] {
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {"note": note}}}));
+        deployments
+            .patch(WEBHOOK, &PatchParams::default(), &patch)
+            .await?;
+        let texts: &[&str] = match code {
+            1 => &[
+                "Deployment kube-system/operating-system-manager-webhook has changed since the plan was made",
+            ],
+            _ => &[],
+        };
+        site.migrate(&apply).await?.expect(code, texts)?;
+    }
     let mut installed = site.install().await?;
     // Each step has three writes, so that every tenth one is another of the three each time.
     for command in ["finish", "rollback"] {
