@@ -510,7 +510,7 @@ async fn a_takeover_without_an_outage(installer: &str) -> Result<()> {
     let mut installed = site.install().await?;
     site.migrate(&finish).await?.expect(
         1,
-        &["Machine kube-system/booting has not joined", "--keep-tokens"],
+        &["have not joined", "Machine kube-system/booting", "--keep-tokens"],
     )?;
     let keep = [finish.clone(), vec!["--keep-tokens"]].concat();
     site.migrate(&keep)

@@ -286,8 +286,8 @@ pub struct OperatingSystemConfigStatus {
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct Rendered {
-    /// 0, because the documents are in this status. Where the spec holds the content, as versions before this one wrote it, this is
-    /// `metadata.generation` of that content. No object has generation 0, so those versions never publish such an object.
+    /// 0, because the documents are in this status. Earlier versions wrote the content into the spec, and the `metadata.generation` of
+    /// that content into this field. No object has generation 0, so earlier versions never publish an object of this version.
     pub generation: i64,
     /// SHA-256 of the documents, of what their markers mean and of the revision, in 64 hex characters.
     pub digest: String,

@@ -51,7 +51,7 @@ pub(crate) fn default_permissions() -> i32 {
 /// Content of a file.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 pub struct FileContent {
-    /// Content in the profile itself.
+    /// The content as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<InlineContent>,
 }

@@ -37,7 +37,7 @@ pub fn stored_json_bytes(json: &str) -> usize {
     json.len() + 5 * short + 3 * separators
 }
 
-/// A template from which the configuration of every pool with this operating system is rendered.
+/// The templates from which the configuration of every pool that uses this profile is rendered.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "operatingsystemmanager.k8c.io",
@@ -95,7 +95,7 @@ pub struct OperatingSystemProfileSpec {
     #[serde(default)]
     pub template_engine: TemplateEngine,
     /// Name of the profile that this one extends: one in the same namespace, or else in the namespace of the installation.
-    /// This profile adds to it, and replaces or removes what it marks so.
+    /// This profile adds to it. Fields whose names start with `replace` or `remove` replace or remove parts of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
 }
@@ -168,7 +168,7 @@ impl CloudProvider {
     }
 }
 
-/// Program that applies user data on the machine.
+/// The program on the machine that reads both documents.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 #[derive(strum::Display, strum::EnumIter, strum::IntoStaticStr)]

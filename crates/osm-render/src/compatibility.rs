@@ -414,7 +414,7 @@ pub(crate) fn refused_by_machine_controller(os: OperatingSystem) -> Option<Strin
         .iter()
         .find(|row| !row.operating_systems.contains(&os))?;
     Some(format!(
-        "machine-controller {} refuses machines with the operating system {os}; set {} in the MachineDeployment, and name this profile in its annotation {}",
+        "machine-controller {} refuses machines with the operating system {os}; set operatingSystem to {} in the MachineDeployment, and name this profile in its annotation {}",
         refusing.versions,
         OperatingSystem::RockyLinux,
         names::PROFILE,

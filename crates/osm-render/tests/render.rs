@@ -581,7 +581,8 @@ fn pools_that_do_not_fit_are_refused_and_odd_ones_noted() {
     let found = warnings(&other);
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(
-        found[0].contains("refuses machines with the operating system centos; set rockylinux"),
+        found[0]
+            .contains("refuses machines with the operating system centos; set operatingSystem to rockylinux"),
         "{found:?}"
     );
     let hidden = profile(|spec| {

@@ -41,8 +41,9 @@ const INTRODUCTION: &str = "# Reference
 This page lists every field of the custom resources and of the settings.
 [Profiles](templates.md) and [settings](settings.md) explain how to use them, with examples.
 
-In a path, `[]` is an item of a list, and `.*` is a value of a map.
-A field that is not required can be absent. If the table has no default for it, a boolean is `false`, and a list or map is empty.
+In a path, `[]` is an item of a list.
+A field that is not required can be absent. If its row has no default, the description may name one.
+Otherwise, a boolean is `false`, and a list or map is empty.
 `osmctl schema` prints [JSON Schemas](osmctl.md#editors) for editors.
 ";
 
@@ -177,7 +178,7 @@ impl<'s> Walk<'s> {
             let known = inner.as_ref().and_then(|(_, inner)| self.same(inner));
             let mut description = self.text(property);
             if let Some(known) = &known {
-                description = format!("{description} Its fields are those of `{known}`.");
+                description = format!("{description} The nested fields are those of `{known}`.");
             }
             self.rows.push(Row {
                 path,
@@ -412,7 +413,7 @@ mod tests {
                 "| `first.size` | integer | | |",
                 "| `kind` | `a`, `b` | `\"a\"` | Kind. `a`: First. |",
                 "| `life` | integer from 1 to 720 | `24` | |",
-                "| `more` | list of object | | Its fields are those of `first`. |",
+                "| `more` | list of object | | The nested fields are those of `first`. |",
                 "| `on` | boolean | | |",
                 "| `sums` | map of string | | a\\|b |",
             ]

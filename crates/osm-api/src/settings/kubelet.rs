@@ -12,8 +12,8 @@ use super::validation::Problems;
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct KubeletDefaults {
-    /// Whether kubelets get the name of their node by `--hostname-override`, which is the default. Otherwise, the name is the host name
-    /// of the machine.
+    /// Whether kubelets get the name of their node by `--hostname-override`. The default is `true`. With `false`, the name is the host
+    /// name of the machine.
     pub hostname_override: Option<bool>,
     /// Feature gates.
     pub feature_gates: BTreeMap<String, bool>,

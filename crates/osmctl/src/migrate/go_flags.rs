@@ -99,16 +99,16 @@ fn row(flag: &str) -> Option<Row> {
             mapped.set("/containerd/deviceOwnershipFromSecurityContext", json!(on));
         }),
         "node-registry-credentials-secret" => ByHand(
-            "the settings name one Secret for each registry; write containerd.registries[].credentials into a document",
+            "the settings name one Secret for each registry; write containerd.registries[].credentials into a settings document",
         ),
         "kubernetes-ca-bundle" => File("/cluster/caBundle"),
         "host-ca-bundle" => File("/hostCaBundle"),
         "ca-bundle" => NotNeeded("it has no effect in the Go implementation"),
         "override-bootstrap-kubelet-apiserver" => Text(|mapped, text| {
             mapped.set("/cluster/apiServer", json!(text));
-            mapped.note(
-                "override-bootstrap-kubelet-apiserver",
-                "nodes use the address for all requests to the API server",
+            mapped.notes.push(
+                "the flag -override-bootstrap-kubelet-apiserver becomes cluster.apiServer; nodes use this address for all requests to the API server"
+                    .to_owned(),
             );
         }),
         "bootstrap-token-service-account-name" => NotNeeded("all tokens of pools expire"),
@@ -193,7 +193,7 @@ pub fn map(
             _ if handled.contains(name) => {}
             Some(text) if text.contains("$(") => mapped.by_hand(
                 name,
-                "its value is from an environment variable; write it into a document",
+                "its value is from an environment variable; write the value into a settings document",
             ),
             _ => mapped.apply(name, text, files),
         }
@@ -241,12 +241,12 @@ impl Mapped {
                 None => self.by_hand(
                     name,
                     &format!(
-                        "it names a file that is not from a ConfigMap; write its text into a document as {}",
+                        "it names a file that is not from a ConfigMap; write the text of the file into a settings document as {}",
                         field.trim_start_matches('/').replace('/', ".")
                     ),
                 ),
             },
-            (Some(Row::Text(_)), None) => self.malformed(name, "a value"),
+            (Some(Row::Text(_)), None) => self.malformed(name, "present"),
             // As if the flag were absent, except for lists that replace a default.
             (Some(Row::Text(set)), Some("")) if name == "node-no-proxy" => set(self, ""),
             (Some(Row::Text(_)), Some("")) => {}
@@ -266,14 +266,13 @@ impl Mapped {
 
     fn by_hand(&mut self, flag: &str, reason: &str) {
         self.problems.push(format!(
-            "the flag -{flag} has to be carried over by hand: {reason}, and pass it with --settings and --handled-flag {flag}"
+            "the flag -{flag} needs a decision: {reason}. Then pass the settings document with --settings, and add --handled-flag {flag}"
         ));
     }
 
     fn malformed(&mut self, flag: &str, form: &str) {
-        self.problems.push(format!(
-            "the flag -{flag} does not have the form {form}; {MANUAL}"
-        ));
+        self.problems
+            .push(format!("the value of the flag -{flag} must be {form}; {MANUAL}"));
     }
 
     /// Sets a field of the settings.
@@ -416,7 +415,7 @@ fn feature_gates(mapped: &mut Mapped, text: &str) {
             Some((ROTATE, Ok(true))) => {}
             Some((ROTATE, Ok(false))) => mapped.by_hand(
                 "node-kubelet-feature-gates",
-                "the gate RotateKubeletServerCertificate is always on; leave it out of kubelet.featureGates",
+                "the gate RotateKubeletServerCertificate is always on; write only the other gates into kubelet.featureGates of a settings document",
             ),
             Some((gate, Ok(on))) => mapped.set(&format!("/kubelet/featureGates/{gate}"), json!(on)),
             _ => mapped.malformed("node-kubelet-feature-gates", "GATE=true or GATE=false"),
@@ -611,10 +610,7 @@ mod tests {
                 &["-node-registry-credentials-secret=a/s3cret"],
                 "containerd.registries[].credentials",
             ),
-            (
-                &["-worker-count=s3cret"],
-                "-worker-count does not have the form a number",
-            ),
+            (&["-worker-count=s3cret"], "-worker-count must be a number"),
             (&["-external-cloud-provider=s3cret"], "true or false"),
             (&["-initial-taints=s3cret"], "KEY=VALUE:EFFECT"),
             (&["-node-kubelet-feature-gates=s3cret"], "GATE=true"),
@@ -623,7 +619,7 @@ mod tests {
                 "is always on",
             ),
             (&["-cluster-dns=s3cret"], "cluster.dnsIPs[0]"),
-            (&["-cluster-dns"], "does not have the form a value"),
+            (&["-cluster-dns"], "-cluster-dns must be present"),
             (&["osm-controller", "run-s3cret"], "is not a flag"),
             (&["-node-no-proxy=$(S3CRET)"], "is from an environment variable"),
         ];

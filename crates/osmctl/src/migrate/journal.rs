@@ -67,7 +67,7 @@ impl Kept {
             return Ok(None);
         };
         let journal = decoded(&secret).with_context(|| {
-            format!("Secret {namespace}/{NAME} is not a journal of this version of osmctl; use the version that wrote it, or rename the Secret if it has another purpose")
+            format!("Secret {namespace}/{NAME} is not a journal of this version of osmctl; use the version that wrote it; if the Secret has another purpose, create it under another name, and delete this one")
         })?;
         Ok(Some(Self { journal, secret }))
     }
@@ -145,7 +145,7 @@ fn encoded(journal: &Journal) -> Result<String> {
     let text = serde_json::to_string(journal).context("cannot write the journal")?;
     if text.len() > MAX_BYTES {
         bail!(
-            "the cluster contains more objects of the Go implementation than a journal can keep; delete its generated Secrets in cloud-init-settings by hand"
+            "the objects of the Go implementation are larger than a journal can keep; migrate by the manual steps of docs/migration.md"
         );
     }
     Ok(text)

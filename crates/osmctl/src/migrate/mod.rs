@@ -304,7 +304,7 @@ impl Apply {
             kept.enter(&editor, Phase::Stopped).await?;
         }
         editor.print(&format!(
-            "\nThe Go implementation is stopped, and nothing refuses writes. Existing bootstrap tokens expire within an hour.\n\
+            "\nThe Go implementation is stopped, and the API server accepts writes. Existing bootstrap tokens expire within an hour.\n\
              Next step: install OSM with these commands, and then delete what is left.\n\n  \
              helm install osm {CHART} --namespace {namespace} --values {}\n  \
              kubectl rollout status deployment --namespace {namespace} --selector app.kubernetes.io/instance=osm --timeout 2m\n  \
@@ -473,8 +473,8 @@ impl Finish {
             let waiting = check::waiting(&snapshot, &machines);
             if !waiting.is_empty() {
                 problems.push(format!(
-                    "{} has not joined, and may need the user data of the Go implementation; wait, delete the machine, or pass --keep-tokens, \
-                     and run this command again later without it",
+                    "some Machines have not joined, and may need the user data of the Go implementation: {}; wait, delete them, or pass \
+                     --keep-tokens, and run this command again later without it",
                     check::listed(&waiting)
                 ));
             }
@@ -492,7 +492,8 @@ fn finished(namespace: &str, keeps_tokens: bool) -> String {
     };
     format!(
         "\nThe migration is finished.\n{tokens}\
-         The Secret {namespace}/{NAME} contains what was deleted, for `osmctl migrate rollback`. Delete it when you do not need it any more:\n\n  \
+         The Secret {namespace}/{NAME} contains the deleted objects except generated user data, so that `osmctl migrate rollback` can restore them. \
+         Delete it when you no longer need it:\n\n  \
          kubectl delete secret --namespace {namespace} {NAME}\n"
     )
 }

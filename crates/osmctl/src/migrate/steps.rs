@@ -320,7 +320,7 @@ impl Steps<'_> {
         while !holds().await? {
             if started.elapsed() >= self.timeout {
                 bail!(
-                    "waited {} s in vain for {what}; correct that, and run the command again",
+                    "timed out after {} s while waiting for {what}; correct the cause, and run the command again",
                     self.timeout.as_secs()
                 );
             }
