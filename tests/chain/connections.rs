@@ -273,7 +273,7 @@ async fn what_is_received_and_not_read_is_bounded_for_a_connection() -> Result<(
         read += frame
             .context("it has no end")??
             .data_ref()
-            .map_or(0, |data| data.len());
+            .map_or(0, hyper::body::Bytes::len);
     }
     Ok(())
 }

@@ -240,7 +240,7 @@ fn osp_controller(installation: &Installation) -> Vec<Grant> {
             GROUP,
             &["operatingsystemprofiles"],
             &["get", "list", "watch"],
-            "the profiles to validate; a live read of those that the watch has no room for",
+            "the profiles to validate, one by one if there are many",
         )
     };
     let status = || {
@@ -253,7 +253,7 @@ fn osp_controller(installation: &Installation) -> Vec<Grant> {
     };
     let events = || events("Events: a profile is refused or accepted again, a default profile was restored");
     let custom = || {
-        let why = "only with `--custom-profiles`: the custom profiles to copy; a live read of those that the watch has no room for";
+        let why = "only with `--custom-profiles`: the custom profiles to copy, one by one if there are many";
         rule(
             GROUP,
             &["customoperatingsystemprofiles"],

@@ -17,6 +17,12 @@ use crate::yaml;
 
 const SUFFIX: &str = "}%%";
 
+/// Start of the ids of values of Secrets that profiles name: `secret/<namespace>/<name>/<key>`.
+pub(crate) const SECRET_PREFIX: &str = "secret/";
+
+/// What a template is told that asks for another one.
+pub(crate) const SECRET_RULE: &str = "a Secret must be named by a literal text \"secret/<namespace>/<name>/<key>\", and only in provisioningConfig";
+
 /// Values by id.
 pub type LateValues = BTreeMap<String, String>;
 

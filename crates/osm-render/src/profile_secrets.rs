@@ -9,12 +9,7 @@ use osm_api::config::{LateBound, LateBoundKind, LateBoundSource};
 use osm_api::names::{is_data_key, is_dns_subdomain};
 
 use crate::engine::Sources;
-
-/// Start of each id: `secret/<namespace>/<name>/<key>`.
-pub(crate) const PREFIX: &str = "secret/";
-
-/// What a template is told that asks for another one.
-pub(crate) const RULE: &str = "a Secret must be named by a literal text \"secret/<namespace>/<name>/<key>\", and only in provisioningConfig";
+use crate::late_bound::SECRET_PREFIX;
 
 /// The values that the texts of a stage name, by id.
 pub(crate) fn named(sources: &Sources<'_>) -> BTreeMap<String, LateBound> {
@@ -25,7 +20,7 @@ pub(crate) fn named(sources: &Sources<'_>) -> BTreeMap<String, LateBound> {
 
 /// The ids that are literals of a text, in quotes of either language. Outside of tags they do no harm: no template asks for them there.
 fn literals(text: &str) -> impl Iterator<Item = (String, LateBound)> {
-    text.match_indices(PREFIX).filter_map(move |(at, _)| {
+    text.match_indices(SECRET_PREFIX).filter_map(move |(at, _)| {
         let (before, after) = (text.get(..at)?, text.get(at..)?);
         let quote = before
             .chars()
@@ -37,7 +32,7 @@ fn literals(text: &str) -> impl Iterator<Item = (String, LateBound)> {
 }
 
 fn late_bound(id: &str) -> Option<LateBound> {
-    let mut parts = id.strip_prefix(PREFIX)?.split('/');
+    let mut parts = id.strip_prefix(SECRET_PREFIX)?.split('/');
     let (namespace, name, key) = (parts.next()?, parts.next()?, parts.next()?);
     let is_valid = is_dns_subdomain(namespace) && is_dns_subdomain(name) && is_data_key(key);
     (is_valid && parts.next().is_none()).then(|| LateBound {

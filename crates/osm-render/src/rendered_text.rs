@@ -10,7 +10,6 @@ use osm_api::config::LateBound;
 use parking_lot::Mutex;
 
 use crate::late_bound::{self, Encoding, Marker};
-use crate::profile_secrets;
 
 /// A text in which every marker is one that its template placed.
 pub(crate) struct RenderedText {
@@ -45,13 +44,13 @@ impl<'a> Placements<'a> {
     /// Ids of the values of Secrets that the templates name.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &'a str> {
         let ids = self.known.keys().map(String::as_str);
-        ids.filter(|id| id.starts_with(profile_secrets::PREFIX))
+        ids.filter(|id| id.starts_with(late_bound::SECRET_PREFIX))
     }
 
     /// What a template writes for the late-bound value `id`. The problem does not repeat the id, which may be data.
     pub(crate) fn place(&self, id: &str, encoding: Option<&str>) -> Result<String, String> {
-        if !self.known.contains_key(id) && id.starts_with(profile_secrets::PREFIX) {
-            return Err(profile_secrets::RULE.to_owned());
+        if !self.known.contains_key(id) && id.starts_with(late_bound::SECRET_PREFIX) {
+            return Err(late_bound::SECRET_RULE.to_owned());
         }
         if !self.known.contains_key(id) {
             let known: Vec<&str> = self.known.keys().map(String::as_str).collect();

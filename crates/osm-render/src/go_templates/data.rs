@@ -20,11 +20,11 @@ use serde_json::json;
 
 use super::containerd;
 use super::spelling::Spelling;
-use crate::late_bound::Encoding;
+use crate::late_bound::{self, Encoding};
 use crate::model::{
     self, API_TOKEN, KUBECONFIG_SECRET_NAME, KUBELET_TOKEN, PROVISIONING_SECRET_NAME, PROXY_URL,
 };
-use crate::{profile_secrets, subscription};
+use crate::subscription;
 use osm_api::ClusterEndpoint;
 
 /// Fields of a struct, in the order of their declaration.
@@ -76,7 +76,7 @@ static FILES_DATA: Behavior = Behavior::new(
 );
 
 fn unknown_secret() -> Problem {
-    Problem::Failed(profile_secrets::RULE.to_owned())
+    Problem::Failed(late_bound::SECRET_RULE.to_owned())
 }
 
 /// Why a stage has no late-bound value with this id, by the name of its variable.

@@ -20,7 +20,7 @@ use crate::Stage;
 use crate::budget::Budget;
 use crate::engine::{Compiled, Engine, Failure, Inputs, Located, Part, Parts, Sources};
 use crate::rendered_text::{NotCopied, RenderedText};
-use crate::{known_names, late_bound, profile_secrets};
+use crate::{known_names, late_bound};
 use osm_api::ClusterEndpoint;
 
 /// What starts an action.
@@ -252,7 +252,7 @@ fn without_data(problem: &str) -> &str {
     let Some((function, detail)) = problem.strip_prefix(CALL).and_then(|rest| rest.split_once(": ")) else {
         return problem;
     };
-    if detail.starts_with("can't print the address of ") || detail == profile_secrets::RULE {
+    if detail.starts_with("can't print the address of ") || detail == late_bound::SECRET_RULE {
         return problem; // It names a type, or is always the same.
     }
     problem
