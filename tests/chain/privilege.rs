@@ -24,7 +24,7 @@ use crate::approver;
 use crate::world::{self, DEADLINE, GETTER_TOKEN, NAMESPACE, TEAM, World, machine_deployment, profile};
 
 /// Rights whose use a moment decides that this test can't bring about.
-const BY_CHANCE: [(Service, &str, &str); 3] = [
+const BY_CHANCE: [(Service, &str, &str); 4] = [
     (
         Service::CsrApprover,
         "worker: approve signers kubernetes.io/kube-apiserver-client-kubelet",
@@ -34,6 +34,11 @@ const BY_CHANCE: [(Service, &str, &str); 3] = [
         Service::OspController,
         "management: get operatingsystemprofiles in osm",
         "somebody else has created the default profile in the moment before the watch shows it",
+    ),
+    (
+        Service::OspController,
+        "management: get operatingsystemprofiles in team",
+        "the watch has no room for a profile; `custom_profiles` tests this",
     ),
     (
         Service::OscController,
