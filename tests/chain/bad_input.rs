@@ -289,8 +289,8 @@ async fn settings_are_refused_whole_and_the_last_good_ones_stay() -> Result<()> 
     for pool in ["p", "q"] {
         world
             .rendered(pool, |message| {
-                message.starts_with("rendered from profile osp-tiny v1.0.0; `osmctl show kube-system/")
-                    && message.ends_with(" unpacks from status.rendered")
+                message.starts_with("rendered from profile osp-tiny v1.0.0; ")
+                    && message.ends_with("unpack status.rendered with `base64 -d | gunzip`")
             })
             .await?;
     }

@@ -137,11 +137,11 @@ async fn custom_profiles_are_copied_and_followed() -> Result<()> {
 /// needs a permission.
 #[tokio::test(flavor = "multi_thread")]
 async fn profiles_that_the_watch_has_no_room_for_are_read_again() -> Result<()> {
-    const COUNT: usize = 45;
+    const COUNT: usize = 65;
     let world = start().await?;
     let names: Vec<String> = (0..COUNT).map(|at| format!("large-{at}")).collect();
     world.apply(&definition()?).await?;
-    let text = format!("{}\n", "x".repeat(150 * 1024));
+    let text = format!("{}\n", "x".repeat(100 * 1024));
     for name in &names {
         let applied = wait_for("the definition to be served", DEADLINE, async || {
             world.apply(&custom(TEAM, name, "v1.0.0", &text)).await?;
