@@ -16,11 +16,8 @@ const CONTROLLER: &str = "operating-system-manager";
 /// Name of the webhook's Deployment and Service.
 const WEBHOOK: &str = "operating-system-manager-webhook";
 
-/// Secrets with the certificate of the webhook, by the names that installers give them.
-const CERTIFICATE_SECRETS: [&str; 2] = [
-    "webhook-server-cert",
-    "operating-system-manager-webhook-serving-cert",
-];
+/// Secret with the certificate of the webhook that KubeOne creates. Other installers use a Certificate, which names the Secret.
+const CERTIFICATE_SECRET: &str = "operating-system-manager-webhook-serving-cert";
 
 /// The account whose token does not expire, its Role and its RoleBinding.
 const GETTER: &str = "cloud-init-getter";
@@ -187,16 +184,23 @@ pub fn sort(seen: &Seen, kept: &[String]) -> Found {
             ));
         }
     }
-    let accounts = accounts(&deployments);
+    // What another program uses as well belongs to that program.
+    let others: Vec<Object> = seen
+        .deployments
+        .iter()
+        .filter(|deployment| !deployments.contains(deployment))
+        .cloned()
+        .collect();
+    let accounts = accounts(&deployments, &others);
     let bindings = bindings(seen, &accounts);
     let roles = roles(seen, &bindings);
     let certificates = seen.certificates.iter().filter(|object| is_named_so(object));
     let certificates: Vec<Object> = certificates.cloned().collect();
-    let mut secrets: BTreeSet<&str> = CERTIFICATE_SECRETS.into();
+    let mut secrets = BTreeSet::from([CERTIFICATE_SECRET]);
     secrets.extend(certificates.iter().map(|object| object.text("/spec/secretName")));
     // cert-manager would create the Secret of a Certificate again.
     found.leftovers = certificates.clone();
-    found.leftovers.extend(budgets(seen, &deployments));
+    found.leftovers.extend(budgets(seen, &deployments, &others));
     found.leftovers.extend(
         seen.services
             .iter()
@@ -353,9 +357,17 @@ fn selects(selector: Option<&Value>, deployment: &Object) -> bool {
 fn services(seen: &Seen, webhook: Option<&Object>) -> Vec<String> {
     let mut names = vec![WEBHOOK.to_owned()];
     for service in seen.services.iter().filter(|service| !is_of_chart(service)) {
-        let selects =
-            webhook.is_some_and(|webhook| selects(service.value.pointer("/spec/selector"), webhook));
-        if selects && service.name() != WEBHOOK {
+        let selector = service.value.pointer("/spec/selector");
+        let mut selected = seen
+            .deployments
+            .iter()
+            .filter(|deployment| selects(selector, deployment));
+        let selects_webhook =
+            webhook.is_some() && selected.clone().any(|deployment| Some(deployment) == webhook);
+        if selects_webhook
+            && selected.all(|deployment| part(deployment).is_some())
+            && service.name() != WEBHOOK
+        {
             names.push(service.name().to_owned());
         }
     }
@@ -408,18 +420,26 @@ fn sort_webhooks(seen: &Seen, found: &mut Found, kept: &[String]) {
     }
 }
 
-fn accounts(deployments: &[Object]) -> BTreeSet<String> {
+fn accounts(deployments: &[Object], others: &[Object]) -> BTreeSet<String> {
+    let account = |deployment: &Object| {
+        deployment
+            .text("/spec/template/spec/serviceAccountName")
+            .to_owned()
+    };
+    let used: BTreeSet<String> = others.iter().map(account).collect();
     let named = deployments
         .iter()
-        .map(|deployment| deployment.text("/spec/template/spec/serviceAccountName"))
-        .filter(|name| !name.is_empty() && *name != "default");
-    named.chain([CONTROLLER, WEBHOOK]).map(str::to_owned).collect()
+        .map(account)
+        .filter(|name| !name.is_empty() && name != "default");
+    let named = named.chain([CONTROLLER, WEBHOOK].map(str::to_owned));
+    named.filter(|name| !used.contains(name)).collect()
 }
 
-fn budgets(seen: &Seen, deployments: &[Object]) -> Vec<Object> {
+fn budgets(seen: &Seen, deployments: &[Object], others: &[Object]) -> Vec<Object> {
     let is_it = |budget: &&Object| {
         let selector = budget.value.pointer("/spec/selector/matchLabels");
-        let selects = deployments.iter().any(|deployment| selects(selector, deployment));
+        let selects_any = |all: &[Object]| all.iter().any(|deployment| selects(selector, deployment));
+        let selects = selects_any(deployments) && !selects_any(others);
         (selects || [CONTROLLER, WEBHOOK].contains(&budget.name())) && !is_of_chart(budget)
     };
     seen.budgets.iter().filter(is_it).cloned().collect()
@@ -468,15 +488,21 @@ pub fn restorable(object: &Object) -> Value {
         fields.shift_remove("status");
     }
     if let Some(metadata) = value.pointer_mut("/metadata").and_then(Value::as_object_mut) {
+        // An owner that is created again has another uid, and the garbage collector would delete what refers to the old one.
         for field in [
             "creationTimestamp",
             "generation",
             "managedFields",
+            "ownerReferences",
             "resourceVersion",
             "selfLink",
             "uid",
         ] {
             metadata.shift_remove(field);
+        }
+        // For the same reason, kube-controller-manager would delete a token.
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.shift_remove("kubernetes.io/service-account.uid");
         }
     }
     if object.kind == kinds::SERVICE

@@ -250,6 +250,11 @@ impl Mapped {
             // As if the flag were absent, except for lists that replace a default.
             (Some(Row::Text(set)), Some("")) if name == "node-no-proxy" => set(self, ""),
             (Some(Row::Text(_)), Some("")) => {}
+            // The proxy's are taken out of the address.
+            (Some(Row::Text(_)), Some(text)) if text.contains('@') && name != "node-http-proxy" => self.by_hand(
+                name,
+                "its value contains a user name or a password; write the value without them into a settings document",
+            ),
             (Some(Row::Text(set)), Some(text)) => set(self, text),
             (Some(Row::Bool(set)), text) => match text.unwrap_or("true") {
                 "1" | "t" | "T" | "true" | "TRUE" | "True" => set(self, true),
@@ -581,6 +586,22 @@ mod tests {
             mapped.notes
         );
         assert!(mapped.problems.is_empty());
+    }
+
+    #[test]
+    fn passwords_of_registries_are_in_no_output() {
+        for flag in [
+            "-node-registry-mirrors",
+            "-node-containerd-registry-mirrors",
+            "-node-insecure-registries",
+        ] {
+            let mapped = mapped(&[&format!("{flag}=https://operator:h0t-and-secret@mirror.example")]);
+            assert!(!format!("{mapped:?}").contains("h0t"), "{mapped:?}");
+            assert!(
+                mapped.problems.iter().any(|problem| problem.contains(flag)),
+                "{mapped:?}"
+            );
+        }
     }
 
     #[test]

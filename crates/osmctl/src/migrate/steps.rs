@@ -87,7 +87,8 @@ impl Steps<'_> {
         let current = self.current(step).await?;
         if current.as_ref().is_some_and(|object| object.uid() != step.uid) {
             bail!(
-                "{} has been created again; find the installer that creates it, and stop that installer. Then run the command again",
+                "{} has been created again; find the installer that creates it, and stop that installer. \
+                 Then run `osmctl migrate rollback`, and begin again",
                 step.what()
             );
         }

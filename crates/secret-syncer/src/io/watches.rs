@@ -221,7 +221,7 @@ mod tests {
         // A bootstrap Secret, a kubeconfig Secret or the script of an edge pool, the documents that a pool may have where Secrets are many,
         // and one for a new revision.
         let secrets = 1 + 1 + MAX_DOCUMENTS_WHERE_CROWDED + 1;
-        assert!(secrets * pools + 1 <= MAX_SECRETS);
+        assert!(secrets * pools < MAX_SECRETS);
         // Configs, ServiceAccounts, Roles and RoleBindings.
         assert!(pools < MAX_OBJECTS);
     }

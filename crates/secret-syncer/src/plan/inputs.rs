@@ -25,7 +25,7 @@ impl fmt::Debug for Inputs {
 }
 
 /// Takes the values that were gathered. Where they are not available, those of last time serve, so that credentials go on being
-/// renewed; but only if they hold everything that the content now refers to.
+/// renewed; but only if they hold everything that the content now refers to, and the settings did not take a value back.
 ///
 /// # Errors
 /// Why a value is not available, where there are neither.
@@ -38,7 +38,11 @@ pub fn choose(gathered: &Gathered) -> Result<Inputs, SourceError> {
         Ok(values) => (values.clone(), None),
         Err(problem) => {
             let mut referred = config.late_bound.iter().filter(|late| late.source.is_some());
-            let last = gathered.memory.last_values.as_ref();
+            let last = gathered
+                .memory
+                .last_values
+                .as_ref()
+                .filter(|_| !problem.is_refusal());
             match last.filter(|last| referred.all(|late| last.contains_key(&late.id))) {
                 Some(last) => (last.clone(), Some(problem.clone())),
                 None => return Err(problem.clone()),

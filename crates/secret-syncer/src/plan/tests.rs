@@ -874,6 +874,30 @@ fn what_was_seen_is_remembered_though_there_is_no_plan() {
 }
 
 #[test]
+fn a_value_that_the_settings_took_back_is_not_published_again() {
+    let source = LateBoundSource {
+        namespace: "n".into(),
+        name: "s".into(),
+        key: "k".into(),
+    };
+    let late = LateBound {
+        id: "secret".into(),
+        kind: LateBoundKind::ProfileSecretKey,
+        source: Some(source.clone()),
+    };
+    for (problem, is_held) in [
+        (SourceProblem::Missing, false),
+        (SourceProblem::NotOfProfiles, true),
+    ] {
+        let mut gathered = published();
+        gathered.memory.last_values = Some([("secret".to_owned(), "last".to_owned())].into());
+        gathered.values = Err(SourceError::new(&late, &source, problem));
+        edit_config(&mut gathered, |config| config.late_bound = vec![late.clone()]);
+        assert_eq!(crate::plan::inputs::choose(&gathered).is_err(), is_held);
+    }
+}
+
+#[test]
 fn a_restart_of_the_same_program_compares_nothing() {
     let mut gathered = published();
     gathered.memory.verified = None;
