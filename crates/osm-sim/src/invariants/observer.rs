@@ -47,7 +47,7 @@ struct Pool {
     name: String,
     uid: String,
     lives: bool,
-    /// Somebody had damaged an object of it when it went.
+    /// Somebody had damaged an object of it when it went, or did so later.
     was_damaged: bool,
     /// Every revision that it has had, in order; empty text: none yet.
     revisions: Vec<String>,
@@ -412,8 +412,11 @@ impl Observer {
         if name == names::NODE_BOOTSTRAP_ACCOUNT {
             self.excuse_all(at);
         }
-        if !pool.is_empty() && self.pools.get(&pool).is_some_and(|pool| pool.lives) {
-            self.excuse(pool, at);
+        match self.pools.get_mut(&pool) {
+            Some(known) if known.lives => self.excuse(pool, at),
+            // secret-syncer repairs the object until it is told that the pool is gone.
+            Some(known) => known.was_damaged = true,
+            None => {}
         }
     }
 

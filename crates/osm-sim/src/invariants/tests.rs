@@ -352,6 +352,17 @@ fn a_retired_pool_is_undone_wholly_and_credentials_first() {
     history.made(What::Deleted, "RoleBinding", "binding", json!({}));
     history.broke(&[]);
 
+    // Or one of what was damaged before secret-syncer was told that the pool is gone.
+    let mut history = History::published();
+    history.made(What::Added, "RoleBinding", "binding", json!({}));
+    history.pool(What::Deleted, "1");
+    history
+        .observer
+        .interferes("RoleBinding", "binding", "", What::Modified);
+    history.made(What::Modified, "RoleBinding", "binding", json!({"subjects": []}));
+    history.made(What::Deleted, "RoleBinding", "binding", json!({}));
+    history.broke(&[]);
+
     let mut history = History::published();
     history.pool(What::Deleted, "1");
     history.observer.settled(history.now);
