@@ -270,6 +270,7 @@ pub fn judge(checked: &mut Checked, namespace: &str, facts: &Facts) {
         problems.push(lacking(&facts.missing));
     }
     notes.append(&mut mapped.notes);
+    notes.append(&mut found.kept);
     notes.extend(snapshot.unread.iter().map(|unread| unread.message.clone()));
     let finalizers = snapshot
         .machine_deployments

@@ -1,7 +1,7 @@
 //! What the Go implementation has left in a cluster. `read` reads lists, and `sort` decides which of their objects belong to it: by the
 //! Deployments, and by what refers to them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use kube::api::ListParams;
@@ -16,8 +16,8 @@ const CONTROLLER: &str = "operating-system-manager";
 /// Name of the webhook's Deployment and Service.
 const WEBHOOK: &str = "operating-system-manager-webhook";
 
-/// Secret with the certificate of the webhook that KubeOne creates. Other installers use a Certificate, which names the Secret.
-const CERTIFICATE_SECRET: &str = "operating-system-manager-webhook-serving-cert";
+/// Secret with the certificate of the webhook in the manifests of the Go implementation. That of KubeOne contains the name of the Deployment.
+const CERTIFICATE_SECRET: &str = "webhook-server-cert";
 
 /// The account whose token does not expire, its Role and its RoleBinding.
 const GETTER: &str = "cloud-init-getter";
@@ -37,6 +37,8 @@ const USER_DATA: [&str; 2] = ["-provisioning-config", "-kubelet-bootstrap-config
 pub struct Seen {
     pub namespace: String,
     pub deployments: Vec<Object>,
+    /// DaemonSets and StatefulSets, which belong to others.
+    pub workloads: Vec<Object>,
     /// Of both kinds.
     pub webhooks: Vec<Object>,
     pub services: Vec<Object>,
@@ -76,6 +78,8 @@ pub struct Found {
     pub own_deployments: Vec<Object>,
     /// Why a person has to decide about an object.
     pub problems: Vec<String>,
+    /// What looks like the Go implementation's, and stays because another program uses it.
+    pub kept: Vec<String>,
 }
 
 /// Reads everything that [`sort`] needs.
@@ -88,6 +92,7 @@ pub async fn read(editor: &Editor<'_>, namespace: &str, has_cert_manager: bool) 
     let mut seen = Seen {
         namespace: namespace.to_owned(),
         deployments: list(kinds::DEPLOYMENT, here).await?,
+        workloads: list(kinds::DAEMON_SET, here).await?,
         webhooks: webhooks(editor).await?,
         services: list(kinds::SERVICE, here).await?,
         budgets: list(kinds::BUDGET, here).await?,
@@ -100,6 +105,7 @@ pub async fn read(editor: &Editor<'_>, namespace: &str, has_cert_manager: bool) 
         seen.certificates = list(kinds::CERTIFICATE, here).await?;
         seen.certificates.extend(list(kinds::ISSUER, here).await?);
     }
+    seen.workloads.extend(list(kinds::STATEFUL_SET, here).await?);
     seen.bindings
         .extend(list(kinds::CLUSTER_ROLE_BINDING, None).await?);
     seen.roles.extend(list(kinds::CLUSTER_ROLE, None).await?);
@@ -171,7 +177,10 @@ pub fn sort(seen: &Seen, kept: &[String]) -> Found {
         }
     }
     let deployments: Vec<Object> = found.controller.iter().chain(&found.webhook).cloned().collect();
-    found.services = services(seen, found.webhook.as_ref());
+    // What another program uses as well belongs to that program.
+    let others = seen.deployments.iter().chain(&seen.workloads);
+    let others: Vec<&Object> = others.filter(|other| !deployments.contains(other)).collect();
+    found.services = services(seen, found.webhook.as_ref(), &others);
     sort_webhooks(seen, &mut found, kept);
     for object in deployments.iter().chain(&found.webhooks) {
         let managed = object.items("/metadata/ownerReferences");
@@ -184,43 +193,56 @@ pub fn sort(seen: &Seen, kept: &[String]) -> Found {
             ));
         }
     }
-    // What another program uses as well belongs to that program.
-    let others: Vec<Object> = seen
-        .deployments
-        .iter()
-        .filter(|deployment| !deployments.contains(deployment))
-        .cloned()
-        .collect();
     let accounts = accounts(&deployments, &others);
     let bindings = bindings(seen, &accounts);
     let roles = roles(seen, &bindings);
     let certificates = seen.certificates.iter().filter(|object| is_named_so(object));
     let certificates: Vec<Object> = certificates.cloned().collect();
-    let mut secrets = BTreeSet::from([CERTIFICATE_SECRET]);
-    secrets.extend(certificates.iter().map(|object| object.text("/spec/secretName")));
+    let secrets = secrets(&deployments, &certificates);
     // cert-manager would create the Secret of a Certificate again.
     found.leftovers = certificates.clone();
-    found.leftovers.extend(budgets(seen, &deployments, &others));
-    found.leftovers.extend(
-        seen.services
-            .iter()
-            .filter(|service| found.services.iter().any(|name| name == service.name()))
-            .cloned(),
-    );
+    let (budgets, shared) = budgets(seen, &deployments, &others);
+    found.kept.extend(shared.iter().map(|budget| {
+        format!("{budget} is kept, because it is not only for the pods of the Go implementation")
+    }));
+    found.leftovers.extend(budgets);
+    for service in named(&seen.services, |name| {
+        found.services.iter().any(|known| known == name)
+    }) {
+        let selector = service.value.pointer("/spec/selector");
+        if selector.is_none() || selects_only(selector, found.webhook.as_slice(), &others) {
+            found.leftovers.push(service);
+        } else {
+            found.kept.push(format!(
+                "{service} is kept, because it is not only for the pods of the Go implementation"
+            ));
+        }
+    }
     found.leftovers.extend(deployments);
     found.leftovers.extend(bindings);
     found.leftovers.extend(roles);
-    found
-        .leftovers
-        .extend(named(&seen.accounts, |name| accounts.contains(name)));
-    found
-        .leftovers
-        .extend(named(&seen.secrets, |name| secrets.contains(name)));
+    for account in named(&seen.accounts, |name| accounts.contains_key(name)) {
+        match accounts.get(account.name()).copied().flatten() {
+            None => found.leftovers.push(account),
+            Some(other) => found.kept.push(format!(
+                "{account} and its permissions are kept, because {other} uses the account as well"
+            )),
+        }
+    }
+    for secret in named(&seen.secrets, |name| secrets.contains(name)) {
+        let mut users = others.iter().filter(|other| mentions(other, secret.name()));
+        match users.next() {
+            None => found.leftovers.push(secret),
+            Some(other) => found
+                .kept
+                .push(format!("{secret} is kept, because {other} uses it as well")),
+        }
+    }
     let is_token = |secret: &&Object| {
         let account = secret.text(TOKEN_OF);
         match secret.namespace() {
             Some(CLOUD_INIT_SETTINGS) => account == GETTER,
-            _ => accounts.contains(account),
+            _ => is_free(&accounts, account),
         }
     };
     found.tokens = seen.tokens.iter().filter(is_token).cloned().collect();
@@ -353,20 +375,21 @@ fn selects(selector: Option<&Value>, deployment: &Object) -> bool {
     }
 }
 
+/// Whether a selector of labels selects the pods of one of `ours`, and of none of `others`.
+fn selects_only(selector: Option<&Value>, ours: &[Object], others: &[&Object]) -> bool {
+    ours.iter().any(|one| selects(selector, one)) && !others.iter().any(|one| selects(selector, one))
+}
+
 /// Names of the Services of the webhook. The usual name is among them even if the Service is gone.
-fn services(seen: &Seen, webhook: Option<&Object>) -> Vec<String> {
+fn services(seen: &Seen, webhook: Option<&Object>, others: &[&Object]) -> Vec<String> {
     let mut names = vec![WEBHOOK.to_owned()];
     for service in seen.services.iter().filter(|service| !is_of_chart(service)) {
         let selector = service.value.pointer("/spec/selector");
-        let mut selected = seen
-            .deployments
-            .iter()
-            .filter(|deployment| selects(selector, deployment));
-        let selects_webhook =
-            webhook.is_some() && selected.clone().any(|deployment| Some(deployment) == webhook);
-        if selects_webhook
-            && selected.all(|deployment| part(deployment).is_some())
-            && service.name() != WEBHOOK
+        if selects_only(
+            selector,
+            webhook.map(std::slice::from_ref).unwrap_or_default(),
+            others,
+        ) && service.name() != WEBHOOK
         {
             names.push(service.name().to_owned());
         }
@@ -420,39 +443,77 @@ fn sort_webhooks(seen: &Seen, found: &mut Found, kept: &[String]) {
     }
 }
 
-fn accounts(deployments: &[Object], others: &[Object]) -> BTreeSet<String> {
-    let account = |deployment: &Object| {
-        deployment
-            .text("/spec/template/spec/serviceAccountName")
-            .to_owned()
+/// Accounts of the Go implementation, each with another program that uses it as well.
+type Accounts<'o> = BTreeMap<String, Option<&'o Object>>;
+
+fn accounts<'o>(deployments: &[Object], others: &[&'o Object]) -> Accounts<'o> {
+    const ACCOUNT: &str = "/spec/template/spec/serviceAccountName";
+    let named = deployments.iter().map(|deployment| deployment.text(ACCOUNT));
+    let named = named.filter(|name| !name.is_empty() && *name != "default");
+    let with_user = |name: &str| {
+        let user = others.iter().find(|other| other.text(ACCOUNT) == name);
+        (name.to_owned(), user.copied())
     };
-    let used: BTreeSet<String> = others.iter().map(account).collect();
-    let named = deployments
-        .iter()
-        .map(account)
-        .filter(|name| !name.is_empty() && name != "default");
-    let named = named.chain([CONTROLLER, WEBHOOK].map(str::to_owned));
-    named.filter(|name| !used.contains(name)).collect()
+    named.chain([CONTROLLER, WEBHOOK]).map(with_user).collect()
 }
 
-fn budgets(seen: &Seen, deployments: &[Object], others: &[Object]) -> Vec<Object> {
-    let is_it = |budget: &&Object| {
-        let selector = budget.value.pointer("/spec/selector/matchLabels");
-        let selects_any = |all: &[Object]| all.iter().any(|deployment| selects(selector, deployment));
-        let selects = selects_any(deployments) && !selects_any(others);
+/// Whether only the Go implementation uses an account.
+fn is_free(accounts: &Accounts<'_>, name: &str) -> bool {
+    accounts.get(name).is_some_and(Option::is_none)
+}
+
+/// Names of Secrets with the certificate of the webhook: those of Certificates, and those that a Deployment mounts whose names are the
+/// installers'. Other Secrets that it mounts may contain credentials of a cloud.
+fn secrets(deployments: &[Object], certificates: &[Object]) -> BTreeSet<String> {
+    let volumes = deployments
+        .iter()
+        .flat_map(|deployment| deployment.items("/spec/template/spec/volumes"));
+    let mounted = volumes.filter_map(|volume| volume.pointer("/secret/secretName")?.as_str());
+    let mounted = mounted.filter(|name| *name == CERTIFICATE_SECRET || name.contains(CONTROLLER));
+    let of_certificates = certificates.iter().map(|object| object.text("/spec/secretName"));
+    mounted.chain(of_certificates).map(str::to_owned).collect()
+}
+
+/// Whether any text of the pods of a workload is this name.
+fn mentions(workload: &Object, name: &str) -> bool {
+    fn is_in(value: &Value, name: &str) -> bool {
+        match value {
+            Value::String(text) => text == name,
+            Value::Array(items) => items.iter().any(|item| is_in(item, name)),
+            Value::Object(fields) => fields.values().any(|field| is_in(field, name)),
+            _ => false,
+        }
+    }
+    workload
+        .value
+        .pointer("/spec/template/spec")
+        .is_some_and(|spec| is_in(spec, name))
+}
+
+/// PodDisruptionBudgets for the pods of these Deployments alone, and those that look like them.
+fn budgets(seen: &Seen, deployments: &[Object], others: &[&Object]) -> (Vec<Object>, Vec<Object>) {
+    const LABELS: &str = "/spec/selector/matchLabels";
+    let is_near = |budget: &&Object| {
+        let selector = budget.value.pointer(LABELS);
+        let selects = deployments.iter().any(|deployment| selects(selector, deployment));
         (selects || [CONTROLLER, WEBHOOK].contains(&budget.name())) && !is_of_chart(budget)
     };
-    seen.budgets.iter().filter(is_it).cloned().collect()
+    let is_ours = |budget: &Object| {
+        let has_expressions = !budget.items("/spec/selector/matchExpressions").is_empty();
+        !has_expressions && selects_only(budget.value.pointer(LABELS), deployments, others)
+    };
+    let near = seen.budgets.iter().filter(is_near).cloned();
+    near.partition(is_ours)
 }
 
 /// Bindings that give permissions to these accounts alone.
-fn bindings(seen: &Seen, accounts: &BTreeSet<String>) -> Vec<Object> {
+fn bindings(seen: &Seen, accounts: &Accounts<'_>) -> Vec<Object> {
     let is_account = |subject: &Value, namespace: &str| {
         let text = |field: &str| subject.get(field).and_then(Value::as_str).unwrap_or_default();
         let place = Some(text("namespace")).filter(|place| !place.is_empty());
         text("kind") == "ServiceAccount"
             && place.unwrap_or(namespace) == seen.namespace
-            && accounts.contains(text("name"))
+            && is_free(accounts, text("name"))
     };
     let is_it = |binding: &&Object| {
         let subjects = binding.items("/subjects");
@@ -521,7 +582,9 @@ pub mod fixtures {
 
     /// The kind of a manifest in the fixtures.
     fn kind(name: &str) -> Kind {
-        kinds::find(name).unwrap_or_else(|| panic!("{name}"))
+        let mut read = [kinds::DAEMON_SET, kinds::STATEFUL_SET].into_iter();
+        let found = kinds::find(name).or_else(|| read.find(|kind| kind.kind == name));
+        found.unwrap_or_else(|| panic!("{name}"))
     }
 
     /// Objects of a stream of manifests.
@@ -544,6 +607,7 @@ pub mod fixtures {
         for object in objects {
             let list = match object.kind {
                 kinds::DEPLOYMENT => &mut seen.deployments,
+                kinds::DAEMON_SET | kinds::STATEFUL_SET => &mut seen.workloads,
                 kinds::VALIDATING | kinds::MUTATING => &mut seen.webhooks,
                 kinds::SERVICE => &mut seen.services,
                 kinds::BUDGET => &mut seen.budgets,
@@ -697,6 +761,7 @@ webhooks:
         let mut all = objects(text);
         let mut chart = all[0].clone();
         chart.value["metadata"]["labels"] = json!({"helm.sh/chart": "operating-system-manager-0.1.0"});
+        chart.value["spec"]["template"] = json!({"spec": {"serviceAccountName": "osm-osc-controller"}});
         all.push(chart);
         let binding = all
             .iter()
@@ -711,6 +776,90 @@ webhooks:
         let kinds_left: Vec<&str> = found.leftovers.iter().map(|object| object.kind.kind).collect();
         assert!(kinds_left.contains(&"ClusterRoleBinding") && !kinds_left.contains(&"ClusterRole"));
         assert!(!found.leftovers.iter().any(|object| object.name() == "other"));
+    }
+
+    #[test]
+    fn what_another_program_uses_as_well_stays_and_is_reported() {
+        let (_, text) = INSTALLERS[0];
+        let budget = |name: &str, selector: Value| {
+            Object::new(
+                kinds::BUDGET,
+                json!({"metadata": {"name": name, "namespace": "kube-system"}, "spec": {"selector": selector}}),
+            )
+        };
+        for kind in [kinds::DEPLOYMENT, kinds::DAEMON_SET, kinds::STATEFUL_SET] {
+            let other = Object::new(
+                kind,
+                json!({"metadata": {"name": "other", "namespace": "kube-system"}, "spec": {"template": {
+                    "metadata": {"labels": {"app": WEBHOOK, "of": "other"}},
+                    "spec": {"serviceAccountName": CONTROLLER, "containers": [{"name": "other", "envFrom": [
+                        {"secretRef": {"name": CERTIFICATE_SECRET}}]}]}}}}),
+            );
+            let mut all = objects(text);
+            all.push(other);
+            all.extend([
+                budget("shared", json!({"matchLabels": {"app": WEBHOOK}})),
+                budget(CONTROLLER, json!({"matchLabels": {"app": "dns"}})),
+                budget(
+                    "more",
+                    json!({"matchLabels": {"app": CONTROLLER}, "matchExpressions": [{"key": "of", "operator": "Exists"}]}),
+                ),
+                budget("own", json!({"matchLabels": {"app": CONTROLLER}})),
+            ]);
+            let found = sort(&seen(all), &[]);
+            let left: Vec<String> = found.leftovers.iter().map(ToString::to_string).collect();
+            let kept = [
+                "Service kube-system/operating-system-manager-webhook".to_owned(),
+                "ServiceAccount kube-system/operating-system-manager".to_owned(),
+                "Secret kube-system/webhook-server-cert".to_owned(),
+                "PodDisruptionBudget kube-system/shared".to_owned(),
+                "PodDisruptionBudget kube-system/operating-system-manager".to_owned(),
+                "PodDisruptionBudget kube-system/more".to_owned(),
+            ];
+            for one in kept {
+                assert!(!left.contains(&one), "{one}: {left:?}");
+                assert!(
+                    found.kept.iter().any(|text| text.starts_with(&format!("{one} "))),
+                    "{one}: {:?}",
+                    found.kept
+                );
+            }
+            assert!(
+                !left
+                    .iter()
+                    .any(|one| one.contains("Role") || one.ends_with("/other")),
+                "{left:?}"
+            );
+            assert!(
+                left.contains(&"PodDisruptionBudget kube-system/own".to_owned()),
+                "{left:?}"
+            );
+            assert!(
+                left.contains(&"ServiceAccount kube-system/operating-system-manager-webhook".to_owned()),
+                "{left:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_secret_is_deleted_for_its_use_and_not_for_its_name() {
+        let (_, text) = INSTALLERS[0];
+        let secrets = |all: Vec<Object>| -> Vec<String> {
+            let found = sort(&seen(all), &[]);
+            let secrets = found.leftovers.iter().filter(|one| one.kind == kinds::SECRET);
+            secrets.map(|one| one.name().to_owned()).collect()
+        };
+        let mut all = objects(text);
+        all.retain(|object| object.kind != kinds::CERTIFICATE);
+        assert_eq!(secrets(all.clone()), [CERTIFICATE_SECRET]);
+        for object in &mut all {
+            if object.kind == kinds::DEPLOYMENT {
+                object.value["spec"]["template"]["spec"]["volumes"] =
+                    json!([{"name": "cloud", "secret": {"secretName": "cloud"}}]);
+            }
+        }
+        all.extend(others());
+        assert_eq!(secrets(all), Vec::<String>::new());
     }
 
     #[test]

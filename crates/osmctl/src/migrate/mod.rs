@@ -419,6 +419,7 @@ impl Finish {
             return Ok(ExitCode::SUCCESS);
         }
         editor.print(&text::plan(&todo))?;
+        editor.print(&text::list("\nNotes:\n", &found.kept))?;
         if !user_data.is_empty() {
             let count = output::count(user_data.len(), "Secret");
             editor.print(&format!(

@@ -27,8 +27,10 @@ const EVERYWHERE: [(Kind, &[&str]); 9] = [
 ];
 
 /// Kinds in the namespace of the installation.
-const HERE: [(Kind, &[&str]); 8] = [
+const HERE: [(Kind, &[&str]); 10] = [
     (kinds::DEPLOYMENT, &["get", "list", "create", "patch", "delete"]),
+    (kinds::DAEMON_SET, &["list"]),
+    (kinds::STATEFUL_SET, &["list"]),
     (kinds::SERVICE, CHANGE),
     (kinds::BUDGET, CHANGE),
     (kinds::ACCOUNT, CHANGE),

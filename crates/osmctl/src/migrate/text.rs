@@ -69,7 +69,8 @@ pub fn plan(steps: &[Step]) -> String {
     format!("\nPlan:\n{}", lines.collect::<String>())
 }
 
-fn list(title: &str, lines: &[String]) -> String {
+/// Lines below a title, if there are any.
+pub fn list(title: &str, lines: &[String]) -> String {
     if lines.is_empty() {
         return String::new();
     }
