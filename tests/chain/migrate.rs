@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_body_util::BodyExt as _;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::{self, Scope};
@@ -38,6 +38,9 @@ const WEBHOOK: &str = "operating-system-manager-webhook";
 /// The value of the token without end.
 const TOKEN: &str = "t0ken-without-end";
 
+/// What kube-controller-manager writes on a token: which account of this name it is for.
+const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
+
 /// Between two looks of those who play a part of the cluster, and between two rounds of the writer.
 const INTERVAL: Duration = Duration::from_millis(50);
 
@@ -61,6 +64,7 @@ struct Site {
     /// Whether the webhook fails although its Deployment runs.
     broken: Arc<AtomicBool>,
     _deployments: Task,
+    _tokens: Task,
 }
 
 impl Site {
@@ -88,12 +92,18 @@ impl Site {
             client: client.clone(),
             folder: tempfile::tempdir()?,
             installed,
-            _deployments: Task(tokio::spawn(deployments(client, answers.clone()))),
+            _deployments: Task(tokio::spawn(deployments(client.clone(), answers.clone()))),
+            _tokens: Task(tokio::spawn(tokens(client))),
             answers,
             broken,
             plane,
         };
         site.webhook_answers(true).await?;
+        wait_for("the token to name its account", DEADLINE, async || {
+            let token = site.secrets(CLOUD_INIT_SETTINGS).get(GETTER_TOKEN).await?;
+            check(token.annotations().contains_key(ACCOUNT_UID))
+        })
+        .await?;
         wait_for("writes to be accepted", DEADLINE, async || {
             let profile = fixtures::profile(NAMESPACE, "first", "v1.0.0", "text");
             check(installation::apply(&site.plane, &[profile]).await.is_ok())
@@ -319,6 +329,49 @@ async fn deployments(client: Client, answers: Arc<AtomicBool>) {
         }
         tokio::time::sleep(INTERVAL).await;
     }
+}
+
+/// What kube-controller-manager does: it fills the Secrets of tokens, and deletes those of accounts that do not exist.
+async fn tokens(client: Client) {
+    let secrets = Api::<Secret>::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
+    let accounts = Api::<ServiceAccount>::namespaced(client, CLOUD_INIT_SETTINGS);
+    let of_type = ListParams::default().fields("type=kubernetes.io/service-account-token");
+    loop {
+        // Whatever fails is tried again.
+        let _ = fill(&secrets, &accounts, &of_type).await;
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+async fn fill(secrets: &Api<Secret>, accounts: &Api<ServiceAccount>, of_type: &ListParams) -> Result<()> {
+    for secret in secrets.list(of_type).await?.items {
+        let name = secret.name_any();
+        let annotation = |key: &str| secret.annotations().get(key).cloned();
+        let account = annotation("kubernetes.io/service-account.name").context("an account")?;
+        let account = accounts
+            .get_opt(&account)
+            .await?
+            .and_then(|account| account.uid());
+        let named = annotation(ACCOUNT_UID);
+        match account {
+            Some(uid) if named.as_ref().is_none_or(|named| *named == uid) => {
+                let has_token = secret.data.is_some_and(|data| data.contains_key("token"));
+                if named.is_none() || !has_token {
+                    let mut change = json!({"metadata": {"annotations": {ACCOUNT_UID: uid}}});
+                    if !has_token {
+                        change["stringData"] = json!({"token": format!("token-for-{uid}")});
+                    }
+                    secrets
+                        .patch(&name, &PatchParams::default(), &Patch::Merge(&change))
+                        .await?;
+                }
+            }
+            _ => {
+                secrets.delete(&name, &DeleteParams::default()).await?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What a user does all the time.
@@ -553,12 +606,23 @@ async fn a_takeover_without_an_outage(installer: &str) -> Result<()> {
     }
     site.migrate(&rollback).await?.expect(0, &["runs again"])?;
     let after = site.state().await?;
-    for (before, after) in before.iter().zip(after) {
+    for (before, mut after) in before.iter().zip(after) {
         let mut before = before.clone();
-        if let Some(before) = &mut before
+        if let (Some(before), Some(after)) = (&mut before, &mut after)
             && before["type"] == "kubernetes.io/service-account-token"
         {
-            before.as_object_mut().context("fields")?.remove("data");
+            ensure!(
+                after["data"]["token"].is_string() && after["data"] != before["data"],
+                "{after}"
+            );
+            for object in [before, after] {
+                object.as_object_mut().context("fields")?.remove("data");
+                let annotations = object["metadata"]["annotations"].as_object_mut();
+                annotations
+                    .context("annotations")?
+                    .remove(ACCOUNT_UID)
+                    .context("a uid")?;
+            }
         }
         ensure!(before == after, "{installer}: {before:?}\n{after:?}");
     }
@@ -831,13 +895,39 @@ async fn what_cannot_be_migrated_is_named_and_nothing_changes() -> Result<()> {
     site.delete(webhook).await?;
     site.migrate(&["apply", "--yes"]).await?.expect(0, &[])?;
 
-    // A webhook that does not start would block writes, so its configuration does not come back before it does.
+    // A webhook that does not start would block writes, so its configuration does not come back before it does. That is so, too, if the
+    // command was killed when it had just created the configuration.
     site.broken.store(true, Ordering::SeqCst);
-    site.migrate(&["rollback", "--yes"]).await?.expect(
-        1,
-        &["is not restored, because the API server would refuse writes"],
-    )?;
-    ensure!(site.current(webhook).await?.is_none());
+    let is_configuration = |object: &&Value| {
+        object["kind"]
+            .as_str()
+            .is_some_and(|kind| kind.ends_with("Configuration"))
+    };
+    let configurations = || site.installed.iter().filter(is_configuration);
+    let exist = async || -> Result<bool> {
+        for one in configurations() {
+            if site.current(one).await?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    let gate = Gate::before(site.client.clone()).await?;
+    for times in 0.. {
+        ensure!(times < 20, "no configuration was created");
+        let ended = killed(&site, &gate, &["rollback", "--yes"], 1).await?;
+        ensure!(ended.is_none(), "the rollback has ended: {}", ended.unwrap().err);
+        if exist().await? {
+            break;
+        }
+    }
+    for _ in 0..2 {
+        site.migrate(&["rollback", "--yes"]).await?.expect(
+            1,
+            &["is not restored, because the API server would refuse writes"],
+        )?;
+        ensure!(!exist().await?);
+    }
     wait_for("writes to be accepted", DEADLINE, async || {
         let profile = fixtures::profile(NAMESPACE, "last", "v1.0.0", "text");
         check(installation::apply(&site.plane, &[profile]).await.is_ok())

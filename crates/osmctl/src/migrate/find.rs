@@ -26,7 +26,7 @@ const GETTER: &str = "cloud-init-getter";
 const CHART_LABEL: &str = "/metadata/labels/helm.sh~1chart";
 const CHART: &str = "operating-system-manager-";
 
-const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
+pub const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
 const TOKEN_OF: &str = "/metadata/annotations/kubernetes.io~1service-account.name";
 
 /// Ends of the names of Secrets with user data that the Go implementation has generated.
@@ -70,7 +70,7 @@ pub struct Found {
     pub services: Vec<String>,
     /// What can go once OSM runs, in the order of deletion. The Deployments are among it.
     pub leftovers: Vec<Object>,
-    /// Tokens that do not expire, and what gives them their permissions.
+    /// The token of `cloud-init-getter`, and what gives it its permissions, in the order of deletion.
     pub tokens: Vec<Object>,
     /// Generated user data.
     pub user_data: Vec<Object>,
@@ -140,9 +140,15 @@ pub async fn webhooks(editor: &Editor<'_>) -> Result<Vec<Object>> {
     Ok(all)
 }
 
+/// Whether kube-controller-manager writes a token into a Secret.
+pub fn is_token(secret: &Object) -> bool {
+    secret.kind == kinds::SECRET && secret.text("/type") == TOKEN_TYPE
+}
+
 /// The Secret of a token without the token: kube-controller-manager writes a new one into it.
-fn as_token(mut secret: Object) -> Object {
+pub fn as_token(mut secret: Object) -> Object {
     if let Some(fields) = secret.value.as_object_mut() {
+        fields.shift_remove("data");
         fields.insert("type".to_owned(), json!(TOKEN_TYPE));
     }
     secret
@@ -238,14 +244,14 @@ pub fn sort(seen: &Seen, kept: &[String]) -> Found {
                 .push(format!("{secret} is kept, because {other} uses it as well")),
         }
     }
-    let is_token = |secret: &&Object| {
-        let account = secret.text(TOKEN_OF);
-        match secret.namespace() {
-            Some(CLOUD_INIT_SETTINGS) => account == GETTER,
-            _ => is_free(&accounts, account),
-        }
-    };
-    found.tokens = seen.tokens.iter().filter(is_token).cloned().collect();
+    // kube-controller-manager deletes the tokens of an account with it, and creates none for an account that does not exist.
+    let of_accounts = seen.tokens.iter().filter(|secret| {
+        secret.namespace() == Some(seen.namespace.as_str()) && is_free(&accounts, secret.text(TOKEN_OF))
+    });
+    found.leftovers.splice(..0, of_accounts.cloned());
+    let is_getter =
+        |secret: &&Object| secret.namespace() == Some(CLOUD_INIT_SETTINGS) && secret.text(TOKEN_OF) == GETTER;
+    found.tokens = seen.tokens.iter().filter(is_getter).cloned().collect();
     found.tokens.extend(seen.getter.iter().cloned());
     found.user_data = named(&seen.user_data, |name| {
         USER_DATA.iter().any(|end| name.ends_with(end))
@@ -907,7 +913,8 @@ webhooks:
                 .map(|object| object.name().to_owned())
                 .collect::<Vec<_>>()
         };
-        assert_eq!(names(&found.tokens), ["a", "c"]);
+        assert_eq!(names(&found.tokens), ["a"]);
+        assert_eq!(names(&found.leftovers), ["c"]);
         assert_eq!(
             names(&found.user_data),
             [
@@ -964,12 +971,15 @@ webhooks:
     fn a_restored_object_lacks_what_the_api_server_adds() {
         let service = Object::new(
             kinds::SERVICE,
-            json!({"metadata": {"name": "s", "uid": "u", "resourceVersion": "1", "managedFields": [], "labels": {"a": "b"}},
+            json!({"metadata": {"name": "s", "uid": "u", "resourceVersion": "1", "managedFields": [], "labels": {"a": "b"},
+                "ownerReferences": [{"uid": "v"}],
+                "annotations": {"kubernetes.io/service-account.name": "a", "kubernetes.io/service-account.uid": "w"}},
                 "spec": {"clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"], "ports": []}, "status": {}}),
         );
         assert_eq!(
             restorable(&service),
-            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "labels": {"a": "b"}}, "spec": {"ports": []}})
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "labels": {"a": "b"},
+                "annotations": {"kubernetes.io/service-account.name": "a"}}, "spec": {"ports": []}})
         );
     }
 }

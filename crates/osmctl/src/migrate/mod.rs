@@ -504,11 +504,14 @@ async fn with_content(editor: &Editor<'_>, found: &mut Found) -> Result<()> {
     for object in found
         .leftovers
         .iter_mut()
-        .filter(|object| object.kind == kinds::SECRET)
+        .filter(|object| object.kind == kinds::SECRET && !find::is_token(object))
     {
         let whole = editor.get(object.kind, object.namespace(), object.name()).await?;
         if let Some(whole) = whole {
-            *object = whole;
+            *object = match find::is_token(&whole) {
+                true => find::as_token(whole),
+                false => whole,
+            };
         }
     }
     Ok(())

@@ -169,6 +169,50 @@ mod tests {
     }
 
     #[test]
+    fn tokens_are_deleted_before_their_account_and_so_restored_after_it() {
+        let (_, text) = INSTALLERS[0];
+        let secret = |namespace: &str, account: &str| {
+            find::as_token(Object::new(
+                kinds::SECRET,
+                json!({"metadata": {"name": format!("token-of-{account}"), "namespace": namespace, "annotations": {
+                    "kubernetes.io/service-account.name": account, "kubernetes.io/service-account.uid": "u"}},
+                    "data": {"token": "dDBrZW4="}}),
+            ))
+        };
+        let mut seen = seen(objects(text));
+        seen.tokens = vec![
+            secret("cloud-init-settings", "cloud-init-getter"),
+            secret("kube-system", "operating-system-manager"),
+        ];
+        seen.getter = vec![Object::new(
+            kinds::ACCOUNT,
+            json!({"metadata": {"name": "cloud-init-getter", "namespace": "cloud-init-settings"}}),
+        )];
+        for with_getter in [true, false] {
+            let steps = clean_up(&sort(&seen, &[]), with_getter, &[]);
+            let at = |what: &str| steps.iter().position(|step| step.what() == what);
+            for (namespace, account) in [
+                ("cloud-init-settings", "cloud-init-getter"),
+                ("kube-system", "operating-system-manager"),
+            ] {
+                let is_planned = with_getter || namespace == "kube-system";
+                let token = at(&format!("Secret {namespace}/token-of-{account}"));
+                let account = at(&format!("ServiceAccount {namespace}/{account}"));
+                assert_eq!((token.is_some(), account.is_some()), (is_planned, is_planned));
+                assert!(token < account || !is_planned, "{token:?} {account:?}");
+                if let Some(step) = token.map(|at| &steps[at]) {
+                    assert!(step.object.get("data").is_none());
+                    assert!(
+                        !step.object.to_string().contains("account.uid"),
+                        "{}",
+                        step.object
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
     fn steps_that_are_known_are_not_planned_again() {
         let (_, text) = INSTALLERS[1];
         let found = sort(&seen(objects(text)), &[]);

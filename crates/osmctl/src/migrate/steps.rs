@@ -69,12 +69,7 @@ impl Steps<'_> {
 
     /// The object of a step; of a Secret, the metadata.
     async fn current(&self, step: &Step) -> Result<Option<Object>> {
-        let kind = step.kind().with_context(|| {
-            format!(
-                "the journal names {}, which this version of osmctl does not migrate",
-                step.what()
-            )
-        })?;
+        let kind = step.kind().with_context(|| unknown(step))?;
         let namespace = step.namespace.as_deref();
         Ok(match kind {
             kinds::SECRET => self.editor.get_metadata(kind, namespace, &step.name).await?,
@@ -86,9 +81,13 @@ impl Steps<'_> {
     async fn same(&self, step: &Step) -> Result<Option<Object>> {
         let current = self.current(step).await?;
         if current.as_ref().is_some_and(|object| object.uid() != step.uid) {
+            let next = match step.action {
+                Action::Delete => "delete the object, and run the command again",
+                // A rollback needs the Deployment.
+                Action::Stop => "run `osmctl migrate rollback`, and begin again",
+            };
             bail!(
-                "{} has been created again; find the installer that creates it, and stop that installer. \
-                 Then run `osmctl migrate rollback`, and begin again",
+                "{} has been created again; find the installer that creates it, and stop that installer. Then {next}",
                 step.what()
             );
         }
@@ -254,12 +253,33 @@ impl Steps<'_> {
 
     /// Creates an object again, unless it exists. Whether it did not.
     async fn restore(&self, step: &Step) -> Result<bool> {
+        let kind = step.kind().with_context(|| unknown(step))?;
+        let object = Object::new(kind, step.object.clone());
+        if find::is_token(&object) {
+            return self.restore_token(step, &object).await.map(|()| true);
+        }
         if self.current(step).await?.is_some() {
             return Ok(false);
         }
-        let kind = step.kind().context("a kind")?;
-        let object = Object::new(kind, step.object.clone());
-        match self.editor.create(&object).await {
+        self.create(&object).await
+    }
+
+    /// kube-controller-manager fills the Secret of a token. It deletes one if it has not noticed the account yet.
+    async fn restore_token(&self, step: &Step, secret: &Object) -> Result<()> {
+        let what = format!("kube-controller-manager to write a token into {}", step.what());
+        self.wait(&what, async || {
+            let (namespace, name) = (step.namespace.as_deref(), step.name.as_str());
+            match self.editor.get(secret.kind, namespace, name).await? {
+                Some(found) => Ok(!found.text("/data/token").is_empty()),
+                None => self.create(secret).await.map(|_| false),
+            }
+        })
+        .await
+    }
+
+    /// Creates an object. Whether it did not exist.
+    async fn create(&self, object: &Object) -> Result<bool> {
+        match self.editor.create(object).await {
             // An installer was faster.
             Err(failure) if failure.is_conflict() => Ok(false),
             result => result.map(|_| true).map_err(Into::into),
@@ -306,13 +326,28 @@ impl Steps<'_> {
         let Err(error) = brief.writes_are_accepted(&kept.journal.webhooks).await else {
             return Ok(());
         };
-        if is_new && let Some(object) = self.current(step).await? {
-            self.editor.delete(&object).await?;
-        }
-        Err(error.context(format!(
-            "{} is not restored, because the API server would refuse writes; correct the webhook, and run the command again",
-            step.what()
-        )))
+        let object = self.current(step).await?;
+        // An interrupted command has begun to restore it, and may have created it.
+        let is_ours = |object: &Object| is_new || step.state == State::Restoring && is_restored(step, object);
+        let message = match object {
+            Some(object) if !is_ours(&object) => format!(
+                "{} exists, which osmctl has not created, and the API server refuses writes; correct the webhook, or run \
+                 `kubectl delete {} {}`. Then run the command again",
+                step.what(),
+                object.kind.plural,
+                step.name
+            ),
+            object => {
+                if let Some(object) = object {
+                    self.editor.delete(&object).await?;
+                }
+                format!(
+                    "{} is not restored, because the API server would refuse writes; correct the webhook, and run the command again",
+                    step.what()
+                )
+            }
+        };
+        Err(error.context(message))
     }
 
     /// Asks again and again until the answer is yes.
@@ -330,6 +365,26 @@ impl Steps<'_> {
         }
         Ok(())
     }
+}
+
+fn unknown(step: &Step) -> String {
+    format!(
+        "the journal names {}, which this version of osmctl does not migrate",
+        step.what()
+    )
+}
+
+/// Whether an object is the one that a step restores. Another program may have written the CA of its webhooks since.
+fn is_restored(step: &Step, object: &Object) -> bool {
+    let without_ca = |mut value: Value| {
+        let webhooks = value.get_mut("webhooks").and_then(Value::as_array_mut);
+        for webhook in webhooks.into_iter().flatten() {
+            let config = webhook.get_mut("clientConfig").and_then(Value::as_object_mut);
+            config.map(|config| config.shift_remove("caBundle"));
+        }
+        value
+    };
+    without_ca(find::restorable(object)) == without_ca(step.object.clone())
 }
 
 fn is_webhook_configuration(step: &Step) -> bool {
@@ -359,4 +414,26 @@ fn copy(object: &Object) -> Object {
         }
     }
     Object::new(object.kind, copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::find::fixtures::{INSTALLERS, objects, seen};
+    use super::super::plan;
+    use super::*;
+
+    #[test]
+    fn a_restored_configuration_is_known_although_its_ca_has_changed() {
+        let (_, text) = INSTALLERS[0];
+        let found = find::sort(&seen(objects(text)), &[]);
+        let step = &plan::stop(&found)[0];
+        let mut object = found.webhooks[0].clone();
+        object.value["metadata"]["uid"] = json!("another");
+        object.value["metadata"]["resourceVersion"] = json!("7");
+        assert!(is_restored(step, &object));
+        object.value["webhooks"][0]["clientConfig"]["caBundle"] = json!("Y2E=");
+        assert!(is_restored(step, &object));
+        object.value["webhooks"][0]["failurePolicy"] = json!("Ignore");
+        assert!(!is_restored(step, &object));
+    }
 }
