@@ -172,6 +172,16 @@ pub fn bootstrap_secret_of(config: &str) -> Option<String> {
         .map(|pool| format!("{pool}-bootstrap-config"))
 }
 
+/// Name of the Secret with the second document of a MachineDeployment. Fixed by the Go implementation.
+pub fn go_provisioning_secret_name(machine_deployment: &str, namespace: &str) -> String {
+    format!("{machine_deployment}-{namespace}-provisioning-config")
+}
+
+/// Name of the Secret with the bootstrap kubeconfig of a MachineDeployment. Fixed by the Go implementation, which begins with the namespace.
+pub fn go_kubelet_bootstrap_secret_name(machine_deployment: &str, namespace: &str) -> String {
+    format!("{namespace}-{machine_deployment}-kubelet-bootstrap-config")
+}
+
 /// Value of [`GO_BOOTSTRAP_TOKEN_LABEL`]: both names, unless that is too long for a label.
 pub fn go_pool_label(machine_deployment: &str, namespace: &str) -> String {
     let both = format!("{namespace}-{machine_deployment}");

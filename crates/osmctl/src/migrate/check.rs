@@ -181,8 +181,11 @@ fn is_of_osm(config: &Object) -> bool {
     names_pool("/spec/poolRef") || names_pool("/spec/machineDeployment")
 }
 
-/// Values of the chart.
+/// Values of the chart; none while the settings are not valid, because no one may copy or print them.
 fn values(mapped: &Mapped, snapshot: &Snapshot, namespace: &str) -> Value {
+    if mapped.is_invalid {
+        return Value::Null;
+    }
     let mut values = Map::from_iter([("settings".to_owned(), mapped.settings.clone())]);
     values.extend(mapped.values.clone());
     let namespaces = snapshot.machine_deployments.iter();
@@ -349,6 +352,7 @@ pub fn listed(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::find::fixtures::{INSTALLERS, objects, seen};
+    use super::super::text;
     use super::*;
     use crate::snapshot::fixtures;
 
@@ -465,6 +469,62 @@ mod tests {
             values(&mapped, &Snapshot::default(), "kube-system"),
             json!({"settings": mapped.settings, "log": {"filter": "debug"}})
         );
+    }
+
+    #[test]
+    fn no_password_of_a_flag_is_printed() {
+        const CANARY: &str = "h0t-and-secret";
+        let flags = go_flags::fixtures::text_flags();
+        assert!(
+            flags.contains(&"node-registry-mirrors") && flags.len() >= 10,
+            "{flags:?}"
+        );
+        let forms = [
+            "https://u:@host",
+            "u:@host:5000",
+            "a.example=https://u:@host/v2",
+            "a.example,https://u:@host",
+        ];
+        for flag in flags {
+            for form in forms.map(|form| form.replace(":@", &format!(":{CANARY}@"))) {
+                let words = [format!("-{flag}={form}")];
+                let mut checked = checked();
+                checked.mapped = go_flags::map(&words, &[], &BTreeMap::new(), None);
+                checked.values = values(&checked.mapped, &checked.snapshot, "kube-system");
+                judge(&mut checked, "kube-system", &Facts::default());
+                let outputs = [
+                    text::report(&checked, &[], false),
+                    text::json(&checked, &[], "https://api.example", None, "kube-system"),
+                    format!("{:?}", checked.mapped),
+                ];
+                for output in outputs {
+                    assert!(!output.contains(CANARY), "{flag}: {output}");
+                }
+                assert!(
+                    flag == "node-http-proxy" || checked.problems.iter().any(|one| one.contains(flag)),
+                    "{flag}: {:?}",
+                    checked.problems
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn values_of_invalid_settings_are_not_printed() {
+        for (address, is_printed) in [("10.96.0.10", true), ("p4ssw0rd", false)] {
+            let mut checked = checked();
+            let words = [format!("-cluster-dns={address}")];
+            checked.mapped = go_flags::map(&words, &[], &BTreeMap::new(), None);
+            checked.values = values(&checked.mapped, &checked.snapshot, "kube-system");
+            judge(&mut checked, "kube-system", &Facts::default());
+            let report = text::report(&checked, &[], false);
+            let document = text::json(&checked, &[], "https://api.example", None, "kube-system");
+            for output in [report.as_str(), document.as_str()] {
+                assert_eq!(output.contains(address), is_printed, "{output}");
+            }
+            assert_eq!(report.contains("Values of the chart"), is_printed, "{report}");
+            assert_eq!(checked.problems.is_empty(), is_printed);
+        }
     }
 
     #[test]

@@ -29,9 +29,6 @@ const CHART: &str = "operating-system-manager-";
 pub const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
 const TOKEN_OF: &str = "/metadata/annotations/kubernetes.io~1service-account.name";
 
-/// Ends of the names of Secrets with user data that the Go implementation has generated.
-const USER_DATA: [&str; 2] = ["-provisioning-config", "-kubelet-bootstrap-config"];
-
 /// Lists of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
@@ -57,6 +54,10 @@ pub struct Seen {
     pub tokens: Vec<Object>,
     /// Metadata of Secrets in `cloud-init-settings` that OSM does not own.
     pub user_data: Vec<Object>,
+    /// MachineDeployments of all namespaces.
+    pub pools: Vec<Object>,
+    /// OperatingSystemConfigs in the namespace of the installation.
+    pub configs: Vec<Object>,
 }
 
 /// What belongs to the Go implementation.
@@ -99,6 +100,8 @@ pub async fn read(editor: &Editor<'_>, namespace: &str, has_cert_manager: bool) 
         accounts: list(kinds::ACCOUNT, here).await?,
         bindings: list(kinds::ROLE_BINDING, None).await?,
         roles: list(kinds::ROLE, None).await?,
+        pools: list(kinds::POOL, None).await?,
+        configs: list(kinds::CONFIG, here).await?,
         ..Seen::default()
     };
     if has_cert_manager {
@@ -253,10 +256,32 @@ pub fn sort(seen: &Seen, kept: &[String]) -> Found {
         |secret: &&Object| secret.namespace() == Some(CLOUD_INIT_SETTINGS) && secret.text(TOKEN_OF) == GETTER;
     found.tokens = seen.tokens.iter().filter(is_getter).cloned().collect();
     found.tokens.extend(seen.getter.iter().cloned());
-    found.user_data = named(&seen.user_data, |name| {
-        USER_DATA.iter().any(|end| name.ends_with(end))
-    });
+    let user_data = user_data(seen);
+    found.user_data = named(&seen.user_data, |name| user_data.contains(name));
     found
+}
+
+/// Names of the Secrets with user data that the Go implementation has generated for MachineDeployments, and for configs whose MachineDeployment
+/// is gone.
+fn user_data(seen: &Seen) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut namespaces = BTreeSet::from([seen.namespace.as_str()]);
+    for pool in &seen.pools {
+        let namespace = pool.namespace().unwrap_or_default();
+        namespaces.insert(namespace);
+        names.insert(names::go_provisioning_secret_name(pool.name(), namespace));
+        names.insert(names::go_kubelet_bootstrap_secret_name(pool.name(), namespace));
+    }
+    for config in &seen.configs {
+        for namespace in &namespaces {
+            let pool = config.name().strip_suffix(&names::config_name("", namespace));
+            if let Some(pool) = pool.filter(|pool| !pool.is_empty()) {
+                names.insert(names::go_provisioning_secret_name(pool, namespace));
+                names.insert(names::go_kubelet_bootstrap_secret_name(pool, namespace));
+            }
+        }
+    }
+    names
 }
 
 /// Whether the chart of OSM has created an object.
@@ -902,8 +927,22 @@ webhooks:
             user_data: vec![
                 named("p-kube-system-provisioning-config"),
                 named("kube-system-p-kubelet-bootstrap-config"),
+                named("gone-kube-system-provisioning-config"),
+                named("kube-system-gone-kubelet-bootstrap-config"),
                 named("p-kube-system-bootstrap-config"),
+                // Of someone else.
+                named("billing-provisioning-config"),
+                named("p-other-provisioning-config"),
+                named("p-kube-system-kubelet-bootstrap-config"),
+                named("-kube-system-provisioning-config"),
             ],
+            pools: vec![Object::new(
+                kinds::POOL,
+                json!({"metadata": {"name": "p", "namespace": "kube-system"}}),
+            )],
+            configs: ["gone-kube-system-config", "-kube-system-config", "billing-config"]
+                .map(|name| Object::new(kinds::CONFIG, json!({"metadata": {"name": name}})))
+                .into(),
             ..Seen::default()
         };
         let found = sort(&seen, &[]);
@@ -919,7 +958,9 @@ webhooks:
             names(&found.user_data),
             [
                 "p-kube-system-provisioning-config",
-                "kube-system-p-kubelet-bootstrap-config"
+                "kube-system-p-kubelet-bootstrap-config",
+                "gone-kube-system-provisioning-config",
+                "kube-system-gone-kubelet-bootstrap-config",
             ]
         );
         assert!(found.tokens[0].value.get("data").is_none());

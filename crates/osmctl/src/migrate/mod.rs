@@ -37,7 +37,7 @@ use self::journal::{Journal, Kept, NAME, Phase};
 use self::plan::Step;
 use self::steps::Steps;
 use crate::cluster::{self, Editor, Needs, Object};
-use crate::output::{self, Color, Format};
+use crate::output::{Color, Format};
 use crate::progress::Progress;
 
 /// The published chart.
@@ -221,7 +221,10 @@ impl Check {
                 }
                 text
             }
-            Format::Json => text::json(&checked, &steps, &editor, namespace),
+            Format::Json => {
+                let context = editor.context.as_deref();
+                text::json(&checked, &steps, &editor.server, context, namespace)
+            }
         })?;
         Ok(exit_code(&checked))
     }
@@ -421,9 +424,10 @@ impl Finish {
         editor.print(&text::plan(&todo))?;
         editor.print(&text::list("\nNotes:\n", &found.kept))?;
         if !user_data.is_empty() {
-            let count = output::count(user_data.len(), "Secret");
-            editor.print(&format!(
-                "  and delete {count} with user data of the Go implementation\n"
+            let names: Vec<String> = user_data.iter().map(ToString::to_string).collect();
+            editor.print(&text::list(
+                "\nGenerated user data, which is deleted at the end, and which a rollback does not restore:\n",
+                &names,
             ))?;
         }
         confirm(&self.doing, "Delete these objects?")?;

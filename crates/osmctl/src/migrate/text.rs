@@ -25,7 +25,8 @@ pub fn report(checked: &Checked, steps: &[Step], with_color: bool) -> String {
     let found = &checked.found;
     if found.controller.is_some() {
         text.push_str("\nWhat the Go implementation has installed:\n");
-        let installed = found.webhooks.iter().chain(&found.leftovers).chain(&found.tokens);
+        let installed = found.webhooks.iter().chain(&found.leftovers);
+        let installed = installed.chain(&found.tokens).chain(&found.user_data);
         let lines: Vec<[String; 3]> = installed
             .map(|object| {
                 let place = object.namespace().unwrap_or("-");
@@ -37,16 +38,14 @@ pub fn report(checked: &Checked, steps: &[Step], with_color: bool) -> String {
             })
             .collect();
         text.push_str(&output::table(&lines));
-        if !found.user_data.is_empty() {
-            let count = output::count(found.user_data.len(), "Secret");
-            text.push_str(&format!("  {count} with generated user data\n"));
-        }
         text.push_str(
             "\nWhat becomes of pools and profiles; `osmctl import --diff` prints the lines that differ:\n",
         );
         text.push_str(&import::text::text(&checked.report, false, with_color));
-        text.push_str("\nValues of the chart:\n");
-        text.push_str(&values(&checked.values));
+        if !checked.values.is_null() {
+            text.push_str("\nValues of the chart:\n");
+            text.push_str(&values(&checked.values));
+        }
         text.push_str(&plan(steps));
     }
     text.push_str(&list("\nNotes:\n", &checked.notes));
@@ -87,13 +86,19 @@ pub fn values(values: &Value) -> String {
 }
 
 /// For programs.
-pub fn json(checked: &Checked, steps: &[Step], editor: &Editor<'_>, namespace: &str) -> String {
+pub fn json(
+    checked: &Checked,
+    steps: &[Step],
+    server: &str,
+    context: Option<&str>,
+    namespace: &str,
+) -> String {
     let found = &checked.found;
     let object = |one: &crate::cluster::Object| json!({"kind": one.kind.kind, "namespace": one.namespace(), "name": one.name()});
     let all = [&found.webhooks, &found.leftovers, &found.tokens, &found.user_data];
     output::json(&json!({
-        "server": editor.server,
-        "context": editor.context,
+        "server": server,
+        "context": context,
         "namespace": namespace,
         "canBeMigrated": checked.problems.is_empty(),
         "problems": checked.problems,
