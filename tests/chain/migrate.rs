@@ -880,6 +880,32 @@ async fn what_cannot_be_migrated_is_named_and_nothing_changes() -> Result<()> {
     )?;
     ensure!(site.state().await? == before);
 
+    // Every verb that osmctl uses, but not all that the objects permit which a rollback restores.
+    let rbac = "rbac.authorization.k8s.io";
+    let verbs = ["get", "list", "create", "patch", "update", "delete"];
+    let most = [
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": "most"},
+            "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": verbs}]}),
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "most"},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "most"},
+            "subjects": [{"kind": "ServiceAccount", "name": "nobody", "namespace": NAMESPACE}]}),
+    ];
+    installation::apply(&site.plane, &most).await?;
+    let mut command = site.command(&["apply", "--yes"], &nobody).await?;
+    let run = Run::of(command.output().await?);
+    let run = run.expect(
+        1,
+        &[
+            "could not restore ClusterRole system:operating-system-manager",
+            "could not restore ClusterRoleBinding system:operating-system-manager",
+            "the verb escalate",
+            "the verb bind",
+            "Nothing was changed",
+        ],
+    )?;
+    ensure!(!run.out.contains("could not restore Role "), "{}", run.out);
+    ensure!(site.state().await? == before);
+
     // An installer that does not know of the migration: the first surprise ends the command.
     site.migrate(&["apply", "--yes"]).await?.expect(0, &[])?;
     let is_webhook = |object: &&Value| object["kind"] == "ValidatingWebhookConfiguration";

@@ -291,6 +291,25 @@ impl<'a> Editor<'a> {
         }
     }
 
+    /// Whether the user has the permission to create an object like this one, which may depend on its content. It is not created.
+    pub async fn may_create(&self, object: &Object) -> Result<bool, Failure> {
+        let params = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        match self.post(object, &params).await {
+            // What a binding permits is unknown if its Role does not exist.
+            Err(failure) if failure.is_forbidden() || failure.is_not_found() => Ok(false),
+            // Another refusal is not about permissions.
+            Ok(_)
+            | Err(Failure {
+                cause: Cause::Conflict | Cause::Other(_),
+                ..
+            }) => Ok(true),
+            Err(failure) => Err(failure),
+        }
+    }
+
     async fn post(&self, object: &Object, params: &PostParams) -> Result<Object, Failure> {
         let (kind, namespace, name) = (object.kind, object.namespace(), object.name());
         let api = self.api(kind, namespace);

@@ -275,7 +275,9 @@ impl Apply {
         let mut kept = match Kept::read(&editor, namespace).await? {
             Some(kept) => kept,
             None => {
-                let checked = check::read(&editor, &self.cluster, &self.source, permitted).await?;
+                let mut checked = check::read(&editor, &self.cluster, &self.source, permitted).await?;
+                let lacking = rights::not_restorable(&editor, &checked.found).await?;
+                checked.problems.extend(lacking);
                 let steps = plan::stop(&checked.found);
                 editor.print(&text::report(&checked, &steps, Color::Auto.is_on()))?;
                 if self.dry_run || !checked.problems.is_empty() {
@@ -447,7 +449,7 @@ impl Finish {
     /// Why the leftovers are needed still.
     async fn problems(&self, editor: &Editor<'_>, found: &Found) -> Result<Vec<String>> {
         let (namespace, settings) = (self.cluster.namespace(), self.cluster.settings_config_map());
-        let mut problems = Vec::new();
+        let mut problems = rights::not_restorable(editor, found).await?;
         if editor
             .get(kinds::CONFIG_MAP, Some(namespace), settings)
             .await?

@@ -2,9 +2,12 @@
 
 use futures::{StreamExt, TryStreamExt, stream};
 use osm_api::names::CLOUD_INIT_SETTINGS;
+use serde_json::{Value, json};
 
+use super::find::{self, Found};
 use super::kinds;
-use crate::cluster::{Editor, Failure, Kind, Right};
+use super::steps::WRITE_CHECK;
+use crate::cluster::{Editor, Failure, Kind, Object, Right};
 
 /// Requests at the same time.
 const AT_ONCE: usize = 8;
@@ -92,6 +95,46 @@ pub async fn missing(
     Ok(denied.map(|(right, _)| right).collect())
 }
 
+/// Why a rollback could not restore permissions. Whoever creates a Role or a binding needs what it permits, or a verb for it, which no review of
+/// access answers; so copies are created without being stored.
+///
+/// # Errors
+/// A request that fails.
+pub async fn not_restorable(editor: &Editor<'_>, found: &Found) -> Result<Vec<String>, Failure> {
+    let objects = found.leftovers.iter().chain(&found.tokens);
+    let objects: Vec<(&Object, &str, Object)> = objects
+        .filter_map(|object| Some((object, verb(object.kind)?, renamed(object))))
+        .collect();
+    let answers = stream::iter(&objects).map(|(_, _, copy)| editor.may_create(copy));
+    let answers: Vec<bool> = answers.buffered(AT_ONCE).try_collect().await?;
+    let denied = objects.iter().zip(answers).filter(|(_, is_allowed)| !is_allowed);
+    let line = |((object, verb, _), _): (&(&Object, &str, Object), bool)| {
+        format!(
+            "a rollback could not restore {object}, because you lack permissions that it gives; ask the administrator of the cluster for these, \
+             or for {verb}"
+        )
+    };
+    Ok(denied.map(line).collect())
+}
+
+/// The verb that lets a user create objects of a kind with permissions that the user lacks.
+fn verb(kind: Kind) -> Option<&'static str> {
+    match kind {
+        kinds::ROLE | kinds::CLUSTER_ROLE => Some("the verb escalate on roles and clusterroles"),
+        kinds::ROLE_BINDING | kinds::CLUSTER_ROLE_BINDING => Some("the verb bind on roles and clusterroles"),
+        _ => None,
+    }
+}
+
+/// A copy as a rollback creates it, with a name that no object has.
+fn renamed(object: &Object) -> Object {
+    let mut value = find::restorable(object);
+    if let Some(metadata) = value.pointer_mut("/metadata").and_then(Value::as_object_mut) {
+        metadata.insert("name".to_owned(), json!(WRITE_CHECK));
+    }
+    Object::new(object.kind, value)
+}
+
 /// Whether a right is needed for checking, too.
 pub fn is_reading(right: &Right) -> bool {
     READ.contains(&right.verb)
@@ -100,7 +143,6 @@ pub fn is_reading(right: &Right) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::plan::{self, Action};
-    use super::super::{find, kinds};
     use super::*;
 
     #[test]
@@ -127,6 +169,27 @@ mod tests {
                     };
                     assert!(rights.iter().any(is_it), "{installer}: {verb} {}", step.what());
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn copies_of_permissions_have_another_name_and_the_same_content() {
+        let (_, text) = find::fixtures::INSTALLERS[0];
+        let found = find::sort(&find::fixtures::seen(find::fixtures::objects(text)), &[]);
+        let checked = found
+            .leftovers
+            .iter()
+            .filter(|object| verb(object.kind).is_some());
+        let checked: Vec<&Object> = checked.collect();
+        assert_eq!(checked.len(), 10);
+        for object in checked {
+            let copy = renamed(object);
+            assert_eq!(copy.name(), WRITE_CHECK);
+            assert_eq!(copy.uid(), "");
+            assert_eq!(copy.namespace(), object.namespace());
+            for field in ["/rules", "/roleRef", "/subjects"] {
+                assert_eq!(copy.value.pointer(field), object.value.pointer(field));
             }
         }
     }

@@ -20,7 +20,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 const BLOCKED_AT_MOST: Duration = Duration::from_secs(5);
 
 /// Name of objects that are never created.
-const WRITE_CHECK: &str = "osmctl-write-check";
+pub const WRITE_CHECK: &str = "osmctl-write-check";
 
 /// Does steps in one cluster.
 pub struct Steps<'a> {
