@@ -95,7 +95,7 @@ pub async fn missing(
     Ok(denied.map(|(right, _)| right).collect())
 }
 
-/// Why a rollback could not restore permissions. Whoever creates a Role or a binding needs what it permits, or a verb for it, which no review of
+/// Why a rollback could not restore permissions. A user who creates a Role or a binding needs what it permits, or a verb for it, which no review of
 /// access answers; so copies are created without being stored.
 ///
 /// # Errors
