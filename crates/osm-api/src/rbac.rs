@@ -444,6 +444,12 @@ fn secret_syncer(installation: &Installation) -> Vec<Grant> {
         ),
         rule(
             "rbac.authorization.k8s.io",
+            &["roles"],
+            &["bind"],
+            "the API server creates a RoleBinding without first comparing it with all other bindings",
+        ),
+        rule(
+            "rbac.authorization.k8s.io",
             &["rolebindings"],
             &["get", "list", "watch", "create", "patch", "delete"],
             "a node may get exactly its pool's Secrets; lost labels are restored",
@@ -847,7 +853,7 @@ mod tests {
     }
 
     #[test]
-    fn no_service_writes_machine_deployments_or_reads_secrets_outside_its_namespace() {
+    fn no_service_writes_machine_deployments_or_reads_secrets_or_binds_roles_outside_its_namespace() {
         for grant in Service::ALL
             .into_iter()
             .flat_map(|service| service.grants(&Installation::default()))
@@ -865,12 +871,14 @@ mod tests {
                     let place = (grant.cluster, grant.namespace.as_deref());
                     assert_eq!(place, (ClusterKind::Worker, Some(CLOUD_INIT_SETTINGS)));
                 }
-                assert!(
-                    !rule
-                        .verbs
-                        .iter()
-                        .any(|verb| verb == "*" || verb == "escalate" || verb == "bind")
-                );
+                let allows = |verb: &str| rule.verbs.iter().any(|other| other == verb);
+                assert!(!allows("*") && !allows("escalate"));
+                if allows("bind") {
+                    // A Role grants nothing outside its namespace.
+                    let place = (grant.cluster, grant.namespace.as_deref());
+                    assert_eq!(place, (ClusterKind::Worker, Some(CLOUD_INIT_SETTINGS)));
+                    assert_eq!(rule.resources.as_deref(), Some(&["roles".to_owned()][..]));
+                }
             }
         }
     }

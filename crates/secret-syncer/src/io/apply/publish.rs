@@ -139,9 +139,8 @@ async fn write(
 
 /// The tokens are bound to the provisioning Secret. `joins_by`: what the kubelets' token rests on.
 ///
-/// Requests that don't need each other's answers are sent together. The API server compares each new Role and RoleBinding with the rights of
-/// secret-syncer. It lists bindings for that from a cache, which it brings up to date at most every 100 ms. So the RoleBinding takes that
-/// long after its Role, and tokens are issued meanwhile.
+/// Requests that don't need each other's answers are sent together. The RoleBinding follows the Role, so that it never binds a Role of someone
+/// else.
 async fn document_first<'a>(
     syncer: &Syncer,
     gathered: &Gathered,
