@@ -15,6 +15,9 @@ use serde_json::value::RawValue;
 /// The largest object that is decoded, in bytes of JSON. etcd takes 1.5 MiB by default, and JSON may need more bytes for the same object.
 pub const MAX_OBJECT_BYTES: usize = 4 * 1024 * 1024;
 
+/// Most values of an object that is decoded. In memory, a value takes many times the bytes of a short JSON text.
+pub const MAX_VALUES: usize = 250_000;
+
 /// Segments of a path in a message. The rest of a long path is left out.
 const MAX_PATH: usize = 8;
 
@@ -36,6 +39,8 @@ pub struct Unreadable<'a> {
 pub enum Problem {
     /// It is larger than [`MAX_OBJECT_BYTES`].
     TooLarge,
+    /// It has more than [`MAX_VALUES`] values.
+    TooManyValues,
     /// It is nested too deeply, inside the field at this path.
     TooDeep(String),
     /// The field at this path has a value of another type, or one that this version does not know.
@@ -49,6 +54,10 @@ impl fmt::Display for Problem {
                 f,
                 "it has more than {} MiB of JSON; make it smaller",
                 MAX_OBJECT_BYTES >> 20
+            ),
+            Self::TooManyValues => write!(
+                f,
+                "it has more than {MAX_VALUES} values in its lists and maps; remove some of them"
             ),
             Self::TooDeep(path) => {
                 write!(
@@ -74,6 +83,7 @@ impl Unreadable<'_> {
             .unwrap_or_default();
         let readable: BTreeMap<String, &RawValue> = fields
             .into_iter()
+            .filter(|(_, value)| !has_too_many_values(value.get()))
             .filter(|(field, value)| decode_map::<T>(&BTreeMap::from([(field.clone(), *value)])).is_some())
             .collect();
         decode_map(&readable).unwrap_or_default()
@@ -92,6 +102,8 @@ fn decode_map<T: DeserializeOwned>(fields: &BTreeMap<String, &RawValue>) -> Opti
 pub fn decode<K: DeserializeOwned>(text: &str) -> Result<Result<K, Unreadable<'_>>, serde_json::Error> {
     let problem = if text.len() > MAX_OBJECT_BYTES {
         Problem::TooLarge
+    } else if has_too_many_values(text) {
+        Problem::TooManyValues
     } else {
         match serde_json::from_str(text) {
             Ok(object) => return Ok(Ok(object)),
@@ -107,6 +119,27 @@ pub fn decode<K: DeserializeOwned>(text: &str) -> Result<Result<K, Unreadable<'_
         problem,
         text,
     }))
+}
+
+/// Counts the commas between values. Texts may also contain commas, so those outside of texts are counted only if there are many in all.
+fn has_too_many_values(text: &str) -> bool {
+    let commas = |text: &str| text.bytes().filter(|byte| *byte == b',').count();
+    if commas(text) <= MAX_VALUES {
+        return false;
+    }
+    let mut in_text = false;
+    let mut escaped = false;
+    let mut between_values = 0;
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => in_text = !in_text,
+            b',' if !in_text => between_values += 1,
+            _ => {}
+        }
+    }
+    between_values > MAX_VALUES
 }
 
 /// Decodes it once more, for the path of the error: that takes time, which readable objects do not need.
@@ -247,6 +280,21 @@ mod tests {
         let status: OperatingSystemConfigStatus = unreadable.part("status");
         assert_eq!(status.retired.map(|retired| retired.uid).as_deref(), Some("u"));
         assert_eq!(status.published, None);
+    }
+
+    #[test]
+    fn an_object_with_too_many_values_is_not_decoded() {
+        let object =
+            |values: &str| format!(r#"{{"metadata": {{"name": "p"}}, "spec": {{"template": [{values}0]}}}}"#);
+        let text = object(&"0,".repeat(MAX_VALUES + 1));
+        let unreadable = decode::<MachineDeployment>(&text).unwrap().unwrap_err();
+        assert_eq!(unreadable.problem, Problem::TooManyValues);
+        assert_eq!(unreadable.metadata.name.as_deref(), Some("p"));
+        // Commas in a text are not between values.
+        let long = format!(r#""\"{}","#, ",".repeat(MAX_VALUES + 1));
+        for values in ["0,".repeat(MAX_VALUES - 1), long] {
+            assert!(!has_too_many_values(&object(&values)));
+        }
     }
 
     #[test]
