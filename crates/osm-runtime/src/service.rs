@@ -120,6 +120,7 @@ where
     let start = process.readiness.gate("start");
     admin::spawn(
         process.args.listen,
+        service,
         &process.readiness,
         &process.metrics,
         &process.shutdown,
