@@ -479,6 +479,10 @@ async fn values_that_make_no_sense_are_refused_with_what_to_change() -> Result<(
             &["/metrics/rules/alerts"],
         ),
         (
+            &["--set=metrics.rules.alerts.OSMPanic.threshold=many"],
+            &["/metrics/rules/alerts/OSMPanic/threshold"],
+        ),
+        (
             &["--set=metrics.podMonitor.create=always,metrics.serviceMonitor.create=always"],
             &["scraped twice: set one of them to never"],
         ),
