@@ -70,7 +70,10 @@ async fn publish_a_large_pool(world: &World) -> Result<()> {
     pool["spec"]["template"]["spec"]["providerSpec"]["value"]["cloudProvider"] = json!("aws");
     world.apply(&pool).await?;
     world.stamp("large", 1).await?;
-    world.says("large", "Published", true, "Published").await.map(drop)
+    world
+        .says("large", "Published", true, "Published")
+        .await
+        .map(drop)
 }
 
 /// A MachineDeployment that no decoder reads.
@@ -95,8 +98,10 @@ async fn break_pools(world: &World) -> Result<()> {
     world.stamp("lost", 1).await?;
     let taken = names::bootstrap_secret_name("taken", "kube-system");
     world
-        .apply(&json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"mine": "not yours"},
-            "metadata": {"name": taken, "namespace": names::CLOUD_INIT_SETTINGS}}))
+        .apply(
+            &json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"mine": "not yours"},
+            "metadata": {"name": taken, "namespace": names::CLOUD_INIT_SETTINGS}}),
+        )
         .await?;
     world.pool("taken", "osp-tiny").await?;
     world.stamp("taken", 1).await?;

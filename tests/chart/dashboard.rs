@@ -32,7 +32,10 @@ async fn the_config_map_has_the_dashboard_and_the_label_of_the_sidecar() -> Resu
     assert_eq!(found["metadata"]["labels"]["grafana_dashboard"], "1");
     assert_eq!(found["metadata"]["annotations"]["grafana_folder"], "Nodes");
     let text = found["data"]["operating-system-manager.json"].as_str();
-    assert_eq!(serde_json::from_str::<Value>(text.context("a file")?)?, committed()?);
+    assert_eq!(
+        serde_json::from_str::<Value>(text.context("a file")?)?,
+        committed()?
+    );
     Ok(())
 }
 
@@ -45,7 +48,10 @@ fn panels_have_places_words_and_queries_of_the_chosen_namespace() -> Result<()> 
     let (mut ids, mut taken) = (BTreeSet::new(), BTreeSet::new());
     for panel in dashboard["panels"].as_array().context("panels")? {
         let title = panel["title"].as_str().context("a title")?;
-        ensure!(ids.insert(panel["id"].as_u64()), "{title}: another panel has its id");
+        ensure!(
+            ids.insert(panel["id"].as_u64()),
+            "{title}: another panel has its id"
+        );
         let place = |field: &str| panel["gridPos"][field].as_u64().context("a place");
         let (x, y, width, height) = (place("x")?, place("y")?, place("w")?, place("h")?);
         ensure!(x + width <= COLUMNS, "{title}");

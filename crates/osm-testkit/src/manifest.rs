@@ -47,7 +47,9 @@ pub async fn render_rules() -> Result<String> {
         .await?
         .template("osm", "kube-system", &values)
         .await?;
-    let rules = objects.iter().find_map(|object| object["data"]["rules.yaml"].as_str());
+    let rules = objects
+        .iter()
+        .find_map(|object| object["data"]["rules.yaml"].as_str());
     let rules = rules.context("the chart renders no alerts")?;
     Ok(format!("{HEAD_OF_RULES}{}\n", rules.trim_end()))
 }
