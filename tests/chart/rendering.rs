@@ -472,11 +472,11 @@ async fn values_that_make_no_sense_are_refused_with_what_to_change() -> Result<(
         ),
         (
             &["--set=metrics.rules.alertLabels.namespace=x"],
-            &["/metrics/rules/alertLabels"],
+            &["invalid propertyName 'namespace'"],
         ),
         (
             &["--set=metrics.rules.alerts.OSMNone.for=1m"],
-            &["/metrics/rules/alerts"],
+            &["invalid propertyName 'OSMNone'"],
         ),
         (
             &["--set=metrics.rules.alerts.OSMPanic.threshold=many"],
