@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use serde_json::{Value, json};
 
@@ -59,8 +60,13 @@ impl Events {
 fn select<'a>(snapshot: &'a Snapshot, pool: Option<&ClusterPool<'_>>) -> Vec<&'a Event> {
     let is_wanted = |event: &&Event| pool.is_none_or(|pool| is_about(snapshot, pool, event));
     let mut events: Vec<&Event> = snapshot.events.iter().filter(is_wanted).collect();
-    events.sort_by_key(|event| (event_time(event), event.metadata.name.clone()));
+    events.sort_by_key(|event| order(event));
     events
+}
+
+/// Events are sorted by this: by time.
+pub fn order(event: &Event) -> (Option<Timestamp>, Option<String>) {
+    (event_time(event), event.metadata.name.clone())
 }
 
 fn is_about(snapshot: &Snapshot, pool: &ClusterPool<'_>, event: &Event) -> bool {
@@ -81,7 +87,8 @@ fn is_about(snapshot: &Snapshot, pool: &ClusterPool<'_>, event: &Event) -> bool 
     }
 }
 
-fn component(event: &Event) -> &str {
+/// The program that emitted an Event.
+pub fn component(event: &Event) -> &str {
     let reporting = event
         .reporting_component
         .as_deref()
@@ -139,23 +146,23 @@ fn table(events: &[&Event]) -> String {
     output::table(&std::iter::once(head).chain(lines).collect::<Vec<_>>())
 }
 
+/// An Event for programs.
+pub fn shown(event: &Event) -> Value {
+    json!({
+        "time": event_time(event).map(|time| time.to_string()),
+        "count": count(event),
+        "component": component(event),
+        "type": event.type_,
+        "reason": event.reason,
+        "kind": event.involved_object.kind,
+        "namespace": event.involved_object.namespace,
+        "name": event.involved_object.name,
+        "message": event.message,
+    })
+}
+
 fn json(events: &[&Event], snapshot: &Snapshot) -> String {
-    let events: Vec<Value> = events
-        .iter()
-        .map(|event| {
-            json!({
-                "time": event_time(event).map(|time| time.to_string()),
-                "count": count(event),
-                "component": component(event),
-                "type": event.type_,
-                "reason": event.reason,
-                "kind": event.involved_object.kind,
-                "namespace": event.involved_object.namespace,
-                "name": event.involved_object.name,
-                "message": event.message,
-            })
-        })
-        .collect();
+    let events: Vec<Value> = events.iter().map(|event| shown(event)).collect();
     output::json(&json!({"events": events, "unread": snapshot.unread_json()}))
 }
 
