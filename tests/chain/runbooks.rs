@@ -1,4 +1,4 @@
-//! The `sh` blocks of docs/runbooks and docs/troubleshooting.md run against a cluster in which everything is well.
+//! The `sh` blocks of docs/runbooks, docs/troubleshooting.md and docs/recovery.md run against a cluster in which everything is well.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -19,7 +19,7 @@ const CHANGES: [&str; 10] = [
 /// A page, and the commands in its `sh` blocks.
 fn pages() -> Result<Vec<(PathBuf, Vec<String>)>> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-    let mut paths = vec![docs.join("troubleshooting.md")];
+    let mut paths: Vec<PathBuf> = ["troubleshooting.md", "recovery.md"].map(|name| docs.join(name)).into();
     for entry in std::fs::read_dir(docs.join("runbooks"))? {
         paths.push(entry?.path());
     }
@@ -66,6 +66,7 @@ async fn every_command_of_the_runbooks_works() -> Result<()> {
     for path in [program.as_path(), assets.path(Component::Kubectl)?] {
         folders.push(path.parent().context("a folder")?.display().to_string());
     }
+    let folder = tempfile::tempdir()?;
     let path = format!("{}:{}", folders.join(":"), std::env::var("PATH")?);
     let run = async |page: PathBuf, block: String| -> Result<()> {
         let output = tokio::process::Command::new("sh")
@@ -74,6 +75,7 @@ async fn every_command_of_the_runbooks_works() -> Result<()> {
             .env("KUBECONFIG", world.plane.admin_kubeconfig_path())
             .env("NAMESPACE", NAMESPACE)
             .env("PROFILE", "osp-tiny")
+            .current_dir(folder.path())
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output();
