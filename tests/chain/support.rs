@@ -110,7 +110,7 @@ async fn the_archive_for_maintainers_has_no_credential() -> Result<()> {
     };
     for (name, parts) in [
         ("versions.json", &["\"management\": \"v1."][..]),
-        ("pools.json", &["PoolSettingsInvalid", "\"tiny\""]),
+        ("pools.json", &["PoolSettingsInvalid", "kube-system/tiny"]),
         ("configs.json", &["user data is published"]),
         ("profiles.json", &["osp-tiny", "\"Accepted\""]),
         ("machine-deployments.json", &["\"kubelet\""]),

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use serde_json::{Value, json};
 
@@ -60,13 +59,8 @@ impl Events {
 fn select<'a>(snapshot: &'a Snapshot, pool: Option<&ClusterPool<'_>>) -> Vec<&'a Event> {
     let is_wanted = |event: &&Event| pool.is_none_or(|pool| is_about(snapshot, pool, event));
     let mut events: Vec<&Event> = snapshot.events.iter().filter(is_wanted).collect();
-    events.sort_by_key(|event| order(event));
+    events.sort_by_key(|event| (event_time(event), event.metadata.name.clone()));
     events
-}
-
-/// Events are sorted by this: by time.
-pub fn order(event: &Event) -> (Option<Timestamp>, Option<String>) {
-    (event_time(event), event.metadata.name.clone())
 }
 
 fn is_about(snapshot: &Snapshot, pool: &ClusterPool<'_>, event: &Event) -> bool {
@@ -146,6 +140,11 @@ fn table(events: &[&Event]) -> String {
     output::table(&std::iter::once(head).chain(lines).collect::<Vec<_>>())
 }
 
+fn json(events: &[&Event], snapshot: &Snapshot) -> String {
+    let events: Vec<Value> = events.iter().map(|event| shown(event)).collect();
+    output::json(&json!({"events": events, "unread": snapshot.unread_json()}))
+}
+
 /// An Event for programs.
 pub fn shown(event: &Event) -> Value {
     json!({
@@ -159,11 +158,6 @@ pub fn shown(event: &Event) -> Value {
         "name": event.involved_object.name,
         "message": event.message,
     })
-}
-
-fn json(events: &[&Event], snapshot: &Snapshot) -> String {
-    let events: Vec<Value> = events.iter().map(|event| shown(event)).collect();
-    output::json(&json!({"events": events, "unread": snapshot.unread_json()}))
 }
 
 #[cfg(test)]

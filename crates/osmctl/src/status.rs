@@ -69,22 +69,14 @@ impl Status {
             (Some(name), Format::Text) => row(snapshot::find(&pools, name)?).details(color),
             (Some(name), Format::Json) => output::json(&row(snapshot::find(&pools, name)?).json()),
             (None, Format::Text) => table(&pools.iter().map(row).collect::<Vec<_>>(), &snapshot, color),
-            (None, Format::Json) => output::json(&all(&snapshot, now)),
+            (None, Format::Json) => {
+                let pools: Vec<Value> = pools.iter().map(|pool| row(pool).json()).collect();
+                output::json(&json!({"pools": pools, "unread": snapshot.unread_json()}))
+            }
         };
         output::print(&text)?;
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// All pools for programs, at the time `now`.
-pub fn all(snapshot: &Snapshot, now: Timestamp) -> Value {
-    let pools = snapshot.pools();
-    let row = |pool| Row {
-        pool,
-        links: chain::chain(snapshot, pool, now),
-    };
-    let pools: Vec<Value> = pools.iter().map(|pool| row(pool).json()).collect();
-    json!({"pools": pools, "unread": snapshot.unread_json()})
 }
 
 fn table(rows: &[Row<'_>], snapshot: &Snapshot, with_color: bool) -> String {

@@ -30,7 +30,6 @@ use osm_api::names::{self, KUBE_SYSTEM, SETTINGS_CONFIG_MAP, SETTINGS_KEY};
 use osm_api::pool_settings::PoolSettings;
 use osm_api::{MachineDeployment, OperatingSystemProfile, pool};
 
-use self::connect::Connection;
 pub use self::edit::{Editor, Kind, Object, Right};
 pub use self::failure::Failure;
 use self::list::{List, Listed, Reader};
@@ -146,7 +145,16 @@ pub async fn read_all(flags: &Flags, needs: Needs) -> Result<Snapshot> {
     let management = connect::management(flags).await?;
     let worker = connect::worker(flags).await?;
     let worker = worker.as_ref().unwrap_or(&management);
-    let mut gatherer = Gatherer::new(flags, &management, worker, &progress);
+    let mut gatherer = Gatherer {
+        management: Reader::new(&management, flags.request_timeout, &progress),
+        worker: Reader::new(worker, flags.request_timeout, &progress),
+        snapshot: Snapshot {
+            namespace: flags.namespace.clone(),
+            settings_config_map: flags.settings_config_map.clone(),
+            own_ca: worker.ca.clone(),
+            ..Snapshot::default()
+        },
+    };
     gatherer.machine_deployments().await?;
     gatherer.configs().await?;
     if needs.profiles {
@@ -173,21 +181,6 @@ struct Gatherer<'a> {
     management: Reader<'a>,
     worker: Reader<'a>,
     snapshot: Snapshot,
-}
-
-impl<'a> Gatherer<'a> {
-    fn new(flags: &Flags, management: &Connection, worker: &Connection, progress: &'a Progress) -> Self {
-        Self {
-            management: Reader::new(management, flags.request_timeout, progress),
-            worker: Reader::new(worker, flags.request_timeout, progress),
-            snapshot: Snapshot {
-                namespace: flags.namespace.clone(),
-                settings_config_map: flags.settings_config_map.clone(),
-                own_ca: worker.ca.clone(),
-                ..Snapshot::default()
-            },
-        }
-    }
 }
 
 impl Gatherer<'_> {

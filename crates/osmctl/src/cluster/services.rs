@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::core::ApiResource;
 use serde_json::Value;
 
-use super::{Flags, Gatherer, List, connect};
+use super::{Flags, Gatherer, List, Reader, connect};
 use crate::progress::Progress;
 use crate::snapshot::{Part, Snapshot};
 
@@ -49,12 +49,16 @@ pub async fn read_with_services(flags: &Flags) -> Result<(Snapshot, Services)> {
     let progress = Progress::new();
     let management = connect::management(flags).await?;
     let worker = connect::worker(flags).await?;
-    let mut gatherer = Gatherer::new(
-        flags,
-        &management,
-        worker.as_ref().unwrap_or(&management),
-        &progress,
-    );
+    let reader = |connection| Reader::new(connection, flags.request_timeout, &progress);
+    let mut gatherer = Gatherer {
+        management: reader(&management),
+        worker: reader(worker.as_ref().unwrap_or(&management)),
+        snapshot: Snapshot {
+            namespace: flags.namespace.clone(),
+            settings_config_map: flags.settings_config_map.clone(),
+            ..Snapshot::default()
+        },
+    };
     let mut services = Services::default();
     match gatherer.management.version().await {
         Ok(version) => services.versions.push(("management", version)),

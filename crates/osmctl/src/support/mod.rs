@@ -27,8 +27,8 @@ use serde_json::{Value, json};
 
 use self::archive::File;
 use crate::cluster::{self, Services};
-use crate::snapshot::Snapshot;
-use crate::{events, output, status};
+use crate::snapshot::{Snapshot, event_time};
+use crate::{chain, events, output, why};
 
 /// What is never part of an archive, and how to add it.
 const NEVER: [&str; 3] = [
@@ -99,7 +99,7 @@ fn left_out(snapshot: &Snapshot) -> Vec<String> {
 fn files(snapshot: &Snapshot, services: &Services, now: Timestamp) -> Vec<File> {
     let mut files = vec![
         File::json("versions.json", &versions(services, now)),
-        File::json("pools.json", &mask::values(status::all(snapshot, now), mask::own)),
+        File::json("pools.json", &pools(snapshot, now)),
         File::json(
             "machine-deployments.json",
             &list(&snapshot.machine_deployments, machine_deployment),
@@ -124,6 +124,15 @@ fn versions(services: &Services, now: Timestamp) -> Value {
         .map(|(cluster, version)| ((*cluster).to_owned(), version.as_str().into()))
         .collect();
     json!({"osmctl": env!("CARGO_PKG_VERSION"), "collected": output::timestamp(now), "apiServers": servers})
+}
+
+/// What each pool waits for.
+fn pools(snapshot: &Snapshot, now: Timestamp) -> Value {
+    let pools = snapshot.pools();
+    let shown = pools
+        .iter()
+        .map(|pool| why::chain_json(&pool.to_string(), &chain::chain(snapshot, pool, now)));
+    mask::values(shown.collect(), mask::own)
 }
 
 fn list<T>(objects: &[T], shown: fn(&T) -> Value) -> Value {
@@ -207,7 +216,7 @@ fn conditions(conditions: Option<&[Condition]>) -> Vec<Value> {
 /// Events of other programs may repeat what a cloud provider answered.
 fn all_events(snapshot: &Snapshot, services: &Services) -> Value {
     let mut all: Vec<&Event> = snapshot.events.iter().chain(&services.events).collect();
-    all.sort_by_key(|event| events::order(event));
+    all.sort_by_key(|event| event_time(event));
     let is_ours =
         |event: &Event| osm_api::rbac::Service::ALL.iter().any(|service| service.name() == events::component(event));
     let shown = |event: &&Event| {
