@@ -19,7 +19,9 @@ const CHANGES: [&str; 10] = [
 /// A page, and the commands in its `sh` blocks.
 fn pages() -> Result<Vec<(PathBuf, Vec<String>)>> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-    let mut paths: Vec<PathBuf> = ["troubleshooting.md", "recovery.md"].map(|name| docs.join(name)).into();
+    let mut paths: Vec<PathBuf> = ["troubleshooting.md", "recovery.md"]
+        .map(|name| docs.join(name))
+        .into();
     for entry in std::fs::read_dir(docs.join("runbooks"))? {
         paths.push(entry?.path());
     }
@@ -55,8 +57,10 @@ async fn every_command_of_the_runbooks_works() -> Result<()> {
     world.pool("workers", "osp-tiny").await?;
     world.stamp("workers", 1).await?;
     world
-        .apply(&json!({"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "Machine", "spec": {},
-            "metadata": {"name": "workers-7d9f6c5b8-x2x4k", "namespace": "kube-system"}}))
+        .apply(
+            &json!({"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "Machine", "spec": {},
+            "metadata": {"name": "workers-7d9f6c5b8-x2x4k", "namespace": "kube-system"}}),
+        )
         .await?;
     world.says("workers", "Published", true, "Published").await?;
 
@@ -79,7 +83,9 @@ async fn every_command_of_the_runbooks_works() -> Result<()> {
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output();
-        let output = tokio::time::timeout(DEADLINE, output).await.context(page.display().to_string())??;
+        let output = tokio::time::timeout(DEADLINE, output)
+            .await
+            .context(page.display().to_string())??;
         let printed = format!(
             "{}{}",
             String::from_utf8_lossy(&output.stdout),

@@ -65,7 +65,8 @@ async fn the_archive_for_maintainers_has_no_credential() -> Result<()> {
     let mut red = profile("osp-red", "v1.0.0", "one\n");
     red["spec"]["osName"] = json!("rhel");
     world.apply(&red).await?;
-    let written = json!({"rhelSubscriptionManagerUser": "user", "rhelSubscriptionManagerPassword": planted.written});
+    let written =
+        json!({"rhelSubscriptionManagerUser": "user", "rhelSubscriptionManagerPassword": planted.written});
     world.apply(&subscribed("written", written)).await?;
     let mut tiny = machine_deployment("tiny", "osp-tiny");
     let provider = &mut tiny["spec"]["template"]["spec"]["providerSpec"]["value"];
@@ -115,7 +116,14 @@ async fn the_archive_for_maintainers_has_no_credential() -> Result<()> {
         ("profiles.json", &["osp-tiny", "\"Accepted\""]),
         ("machine-deployments.json", &["\"kubelet\""]),
         ("events.json", &["\"Quota\"", "machine-controller"]),
-        ("services.json", &["registry.example/secret-syncer:0.1.0", "--joining=approved", "HTTPS_PROXY"]),
+        (
+            "services.json",
+            &[
+                "registry.example/secret-syncer:0.1.0",
+                "--joining=approved",
+                "HTTPS_PROXY",
+            ],
+        ),
         ("settings.yaml", &["docker.example", "http://proxy.example:3128"]),
         // No node runs the pod.
         ("left-out.txt", &["/metrics of pod osm-secret-syncer-1"]),

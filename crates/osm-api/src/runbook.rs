@@ -60,17 +60,24 @@ pub struct Section {
     pub look_at: &'static str,
 }
 
-const PROFILE: &str = "`kubectl describe osp` shows the message. `osmctl lint` finds the same in the file of the profile.";
-const LATE_BOUND: &str = "The message names the document and the late-bound value, but never the value itself.";
-const CUSTOM_PROFILE: &str = "`kubectl describe customoperatingsystemprofiles -A` shows the Event with the message.";
-const MACHINE_DEPLOYMENT: &str = "`osmctl why` shows the message. Compare its path with the MachineDeployment.";
+const PROFILE: &str =
+    "`kubectl describe osp` shows the message. `osmctl lint` finds the same in the file of the profile.";
+const LATE_BOUND: &str =
+    "The message names the document and the late-bound value, but never the value itself.";
+const CUSTOM_PROFILE: &str =
+    "`kubectl describe customoperatingsystemprofiles -A` shows the Event with the message.";
+const MACHINE_DEPLOYMENT: &str =
+    "`osmctl why` shows the message. Compare its path with the MachineDeployment.";
 const BOTH_NAMES: &str = "The Event on the MachineDeployment names both MachineDeployments.";
-const OF_POOL: &str = "`kubectl describe machinedeployments.cluster.k8s.io` shows the Event with the message.";
+const OF_POOL: &str =
+    "`kubectl describe machinedeployments.cluster.k8s.io` shows the Event with the message.";
 const SOURCE: &str = "The message of `Published` names the field, the object and its key.";
 const MACHINES: &str = "Compare `kubectl get csr` with `kubectl get machines.cluster.k8s.io -A -o wide`.";
-const REQUESTER: &str = "`kubectl get csr -o wide` shows the requester, which is the ServiceAccount of a pool.";
+const REQUESTER: &str =
+    "`kubectl get csr -o wide` shows the requester, which is the ServiceAccount of a pool.";
 const WRITERS: &str = "`kubectl get --show-managed-fields -o yaml` lists the clients that wrote an object.";
-const READINESS: &str = "The log of the service and its `/readyz` name what is missing, and in which cluster.";
+const READINESS: &str =
+    "The log of the service and its `/readyz` name what is missing, and in which cluster.";
 const NOTHING: &str = "Nothing.";
 
 impl Reason {
@@ -191,9 +198,10 @@ impl Reason {
                 R::PoolNotPublished,
                 "`credentials.nodeBootstrap.kind` in the settings, and the values of the release.",
             ),
-            Self::SourceIncomplete | Self::SourceMissing | Self::SourceNotAllowed | Self::SourceUnreadable => {
-                (R::PoolNotPublished, SOURCE)
-            }
+            Self::SourceIncomplete
+            | Self::SourceMissing
+            | Self::SourceNotAllowed
+            | Self::SourceUnreadable => (R::PoolNotPublished, SOURCE),
             Self::TooManyDocuments => (
                 R::PoolNotPublished,
                 "The log of secret-syncer has one line for each publication, with its cause.",
@@ -226,10 +234,7 @@ impl Reason {
                 "The message has the request and its error. `osm_api_requests_total` counts requests by code.",
             ),
             Self::Conflict => (R::ReconcilesFail, NOTHING),
-            Self::Timeout => (
-                R::ReconcilesFail,
-                "The log of the service names the object.",
-            ),
+            Self::Timeout => (R::ReconcilesFail, "The log of the service names the object."),
             Self::Panic => (
                 R::Panic,
                 "The log of the service has the object, and the place of the defect.",

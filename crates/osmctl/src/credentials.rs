@@ -273,9 +273,12 @@ mod tests {
 
     #[test]
     fn of_a_text_of_osm_only_the_form_of_a_credential_is_hidden() {
-        let message = "containerd.registries[0].credentials: Secret cloud-init-settings/hub does not exist; create it";
+        let message =
+            "containerd.registries[0].credentials: Secret cloud-init-settings/hub does not exist; create it";
         assert_eq!(hide_forms(message), message);
-        let hidden = hide_forms(&format!("token: {JWT}\nkey QWxhZGRpbjpvcGVuIHNlc2FtZSBodW50ZXIyIGh1bnRlcjI\n"));
+        let hidden = hide_forms(&format!(
+            "token: {JWT}\nkey QWxhZGRpbjpvcGVuIHNlc2FtZSBodW50ZXIyIGh1bnRlcjI\n"
+        ));
         assert_eq!(hidden, "token: <masked>\nkey <masked>\n");
         let key = "-----BEGIN RSA PRIVATE KEY-----\nMIIB\n-----END RSA PRIVATE KEY-----\nafter\n";
         assert_eq!(hide_forms(key), "<masked>\n<masked>\n<masked>\nafter\n");

@@ -104,9 +104,7 @@ fn linked(document: &Path, text: &str) -> String {
         if target.is_empty() || target.contains("://") || target.starts_with(['#', '`']) {
             continue;
         }
-        let (file, anchor) = target
-            .find('#')
-            .map_or((target, ""), |at| target.split_at(at));
+        let (file, anchor) = target.find('#').map_or((target, ""), |at| target.split_at(at));
         let path = links::resolve(document, file);
         let to = match place(&path) {
             Some(place) => format!("{}{}", "../".repeat(depth), place.display()),
@@ -137,9 +135,15 @@ mod tests {
             ("docs/a.md", "https://x/y.md", "https://x/y.md"),
         ] {
             let text = format!("before [text]({link}) after");
-            assert_eq!(linked(Path::new(document), &text), format!("before [text]({expected}) after"));
+            assert_eq!(
+                linked(Path::new(document), &text),
+                format!("before [text]({expected}) after")
+            );
         }
-        let out = linked(Path::new("docs/a.md"), "[code](../crates/x.rs) and [log](../CHANGELOG.md)");
+        let out = linked(
+            Path::new("docs/a.md"),
+            "[code](../crates/x.rs) and [log](../CHANGELOG.md)",
+        );
         assert_eq!(
             out,
             format!("[code]({REPOSITORY}/crates/x.rs) and [log]({REPOSITORY}/CHANGELOG.md)")

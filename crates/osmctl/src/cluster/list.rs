@@ -173,7 +173,12 @@ impl<'a> Reader<'a> {
     pub async fn version(&self) -> Result<String, Failure> {
         let what = "the version of the API server";
         let version = self
-            .request("get", what, &format!("reading {what}"), self.client.apiserver_version())
+            .request(
+                "get",
+                what,
+                &format!("reading {what}"),
+                self.client.apiserver_version(),
+            )
             .await;
         match version {
             Ok(info) => Ok(info.git_version),

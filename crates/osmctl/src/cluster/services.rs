@@ -124,8 +124,8 @@ impl Gatherer<'_> {
         let kind = ApiResource::erase::<Event>(&());
         let mut found = Vec::new();
         for about in KINDS {
-            let list = List::within(&kind, &self.snapshot.namespace)
-                .fields(format!("involvedObject.kind={about}"));
+            let list =
+                List::within(&kind, &self.snapshot.namespace).fields(format!("involvedObject.kind={about}"));
             match self.management.list::<Event>(&list).await {
                 Ok(listed) => found.extend(self.kept(Part::Events, listed)),
                 Err(failure) => self.note(Part::Events, failure.to_string()),

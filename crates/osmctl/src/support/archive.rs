@@ -41,7 +41,12 @@ impl File {
 /// # Errors
 /// The file exists, or can't be written.
 pub fn write(path: &Path, files: &[File], now: Timestamp) -> Result<()> {
-    let failed = || format!("cannot write {}; check the path, or name another file with -o", path.display());
+    let failed = || {
+        format!(
+            "cannot write {}; check the path, or name another file with -o",
+            path.display()
+        )
+    };
     let file = fs::File::create_new(path).with_context(failed)?;
     let mut archive = Builder::new(GzEncoder::new(file, Compression::default()));
     for File { name, text } in files {

@@ -58,7 +58,10 @@ mod tests {
         for password in ["simple", "with/slash", "with blank", "with@at", "with%20percent"] {
             let text = format!("dial http://user:{password}@proxy.example:3128 failed");
             for hidden in [own(&text), foreign(&text)] {
-                assert!(!hidden.contains(password) && hidden.contains("@proxy.example:3128"), "{hidden}");
+                assert!(
+                    !hidden.contains(password) && hidden.contains("@proxy.example:3128"),
+                    "{hidden}"
+                );
             }
         }
     }
@@ -73,6 +76,9 @@ mod tests {
     #[test]
     fn every_string_is_hidden_and_the_form_stays() {
         let value = json!({"a": ["x", 1, {"b": "y"}], "c": true});
-        assert_eq!(values(value, everything), json!({"a": [MASK, 1, {"b": MASK}], "c": true}));
+        assert_eq!(
+            values(value, everything),
+            json!({"a": [MASK, 1, {"b": MASK}], "c": true})
+        );
     }
 }

@@ -88,10 +88,7 @@ impl Support {
 
 fn left_out(snapshot: &Snapshot) -> Vec<String> {
     let never = NEVER.iter().map(|note| (*note).to_owned());
-    let unread = snapshot
-        .unread
-        .iter()
-        .map(|unread| mask::own(&unread.message));
+    let unread = snapshot.unread.iter().map(|unread| mask::own(&unread.message));
     never.chain(unread).collect()
 }
 
@@ -217,8 +214,11 @@ fn conditions(conditions: Option<&[Condition]>) -> Vec<Value> {
 fn all_events(snapshot: &Snapshot, services: &Services) -> Value {
     let mut all: Vec<&Event> = snapshot.events.iter().chain(&services.events).collect();
     all.sort_by_key(|event| event_time(event));
-    let is_ours =
-        |event: &Event| osm_api::rbac::Service::ALL.iter().any(|service| service.name() == events::component(event));
+    let is_ours = |event: &Event| {
+        osm_api::rbac::Service::ALL
+            .iter()
+            .any(|service| service.name() == events::component(event))
+    };
     let shown = |event: &&Event| {
         let hide = if is_ours(event) { mask::own } else { mask::foreign };
         mask::values(events::shown(event), hide)
@@ -236,7 +236,9 @@ fn settings(document: &str) -> File {
         true => mask::own,
         false => mask::everything,
     };
-    let comments = errors.iter().map(|error| format!("# {}\n", output::one_line(&mask::own(error))));
+    let comments = errors
+        .iter()
+        .map(|error| format!("# {}\n", output::one_line(&mask::own(error))));
     let mut text: String = comments.collect();
     match yaml::read(document) {
         Ok(documents) => {
@@ -264,7 +266,10 @@ mod tests {
 
     fn all(snapshot: &Snapshot, services: &Services) -> String {
         let files = files(snapshot, services, now());
-        files.iter().map(|file| format!("{}\n{}\n", file.name, file.text)).collect()
+        files
+            .iter()
+            .map(|file| format!("{}\n{}\n", file.name, file.text))
+            .collect()
     }
 
     #[test]
@@ -273,10 +278,16 @@ mod tests {
         snapshot.settings = Some("cluster: {dnsIPs: [10.96.0.10]}\n".to_owned());
         let services = Services {
             versions: vec![("management", "v1.34.2".to_owned())],
-            deployments: vec![json!({"metadata": {"name": "osm-secret-syncer"}, "spec": {"replicas": 1, "template": {"spec": {"containers": [
+            deployments: vec![
+                json!({"metadata": {"name": "osm-secret-syncer"}, "spec": {"replicas": 1, "template": {"spec": {"containers": [
                 {"name": "secret-syncer", "image": "ghcr.io/x/secret-syncer:0.1.0", "args": ["--joining=approved"],
-                    "env": [{"name": "HTTPS_PROXY", "value": format!("http://u:{PASSWORD}@proxy")}]}]}}}})],
-            answers: vec![Answer { pod: "osm-secret-syncer-1".to_owned(), what: "metrics", text: "osm_replicas 1\n".to_owned() }],
+                    "env": [{"name": "HTTPS_PROXY", "value": format!("http://u:{PASSWORD}@proxy")}]}]}}}}),
+            ],
+            answers: vec![Answer {
+                pod: "osm-secret-syncer-1".to_owned(),
+                what: "metrics",
+                text: "osm_replicas 1\n".to_owned(),
+            }],
             ..Services::default()
         };
         let text = all(&snapshot, &services);
@@ -298,12 +309,26 @@ mod tests {
 
     #[test]
     fn settings_that_are_invalid_keep_only_their_form() {
-        let document = format!("proxy: {{http: 'http://u:{PASSWORD}@proxy:3128'}}\nnonsense: {PASSWORD}\ncluster: {{dnsIPs: [10.96.0.10]}}\n");
+        let document = format!(
+            "proxy: {{http: 'http://u:{PASSWORD}@proxy:3128'}}\nnonsense: {PASSWORD}\ncluster: {{dnsIPs: [10.96.0.10]}}\n"
+        );
         let file = settings(&document);
-        assert!(!file.text.contains(PASSWORD) && !file.text.contains("10.96.0.10"), "{}", file.text);
-        assert!(file.text.contains("nonsense") && file.text.starts_with("# "), "{}", file.text);
+        assert!(
+            !file.text.contains(PASSWORD) && !file.text.contains("10.96.0.10"),
+            "{}",
+            file.text
+        );
+        assert!(
+            file.text.contains("nonsense") && file.text.starts_with("# "),
+            "{}",
+            file.text
+        );
         let file = settings(&format!("a: [{PASSWORD}\n"));
-        assert!(!file.text.contains(PASSWORD) && file.text.contains("left out"), "{}", file.text);
+        assert!(
+            !file.text.contains(PASSWORD) && file.text.contains("left out"),
+            "{}",
+            file.text
+        );
         let good = settings("proxy: {http: 'http://proxy.example:3128'}\n");
         assert!(good.text.contains("http://proxy.example:3128"), "{}", good.text);
     }

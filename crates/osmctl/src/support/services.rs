@@ -92,12 +92,18 @@ mod tests {
         let container = json!({"name": "c", "image": "registry.example/secret-syncer@sha256:00", "args": ["--token=hunter2", "--proxy=http://u:hunter2@proxy"],
             "env": [{"name": "A", "value": "hunter2"}, {"name": "B", "valueFrom": {"secretKeyRef": {"name": "proxy", "key": "url"}}}]});
         let services = Services {
-            deployments: vec![json!({"metadata": {"name": "d"}, "spec": {"template": {"spec": {"containers": [container]}}}})],
+            deployments: vec![
+                json!({"metadata": {"name": "d"}, "spec": {"template": {"spec": {"containers": [container]}}}}),
+            ],
             ..Services::default()
         };
         let text = json(&services).to_string();
         assert!(!text.contains("hunter2"), "{text}");
-        for part in ["registry.example/secret-syncer@sha256:00", "\"key\":\"url\"", "\"name\":\"A\""] {
+        for part in [
+            "registry.example/secret-syncer@sha256:00",
+            "\"key\":\"url\"",
+            "\"name\":\"A\"",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }

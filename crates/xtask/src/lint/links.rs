@@ -33,11 +33,7 @@ pub fn check(root: &Path) -> Result<()> {
     }
     let mut wrong = broken(&texts, |path| root.join(path).exists());
     wrong.extend(unlisted(&texts));
-    ensure!(
-        wrong.is_empty(),
-        "links in documents:\n  {}",
-        wrong.join("\n  ")
-    );
+    ensure!(wrong.is_empty(), "links in documents:\n  {}", wrong.join("\n  "));
     Ok(())
 }
 
@@ -183,14 +179,11 @@ fn without_code(line: &str) -> String {
         kept.push_str(before);
         let run = from.len() - from.trim_start_matches('`').len();
         let (ticks, inner) = from.split_at(run);
-        let end = inner
-            .match_indices(ticks)
-            .map(|(at, _)| at)
-            .find(|at| {
-                let after = inner.get(at + run..).unwrap_or_default();
-                let before = inner.get(..*at).unwrap_or_default();
-                !after.starts_with('`') && !before.ends_with('`')
-            });
+        let end = inner.match_indices(ticks).map(|(at, _)| at).find(|at| {
+            let after = inner.get(at + run..).unwrap_or_default();
+            let before = inner.get(..*at).unwrap_or_default();
+            !after.starts_with('`') && !before.ends_with('`')
+        });
         rest = match end {
             Some(at) => inner.get(at + run..).unwrap_or_default(),
             None => inner,
@@ -221,7 +214,10 @@ mod tests {
         let a = "# What `x` is … now\n[b](b/c.md#two-1) [code](../crates/a.rs#L3) [other](https://x/y.md) [self](#what-x-is--now)\n\
             `[no](link.md)` ``a ` [no](link.md)`` [`name`](b/c.md)\n```\n[no](link.md)\n# no heading\n```\n";
         let c = "## Two\n## Two\n[up](../a.md#what-x-is--now)\n";
-        assert_eq!(wrong(&[LIST, ("docs/a.md", a), ("docs/b/c.md", c)]), Vec::<String>::new());
+        assert_eq!(
+            wrong(&[LIST, ("docs/a.md", a), ("docs/b/c.md", c)]),
+            Vec::<String>::new()
+        );
     }
 
     #[test]

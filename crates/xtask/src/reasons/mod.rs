@@ -30,7 +30,12 @@ impl Reasons {
     /// A reason that no code uses, or that has no message or no runbook; a file that is out of date (with `--check`) or cannot be written.
     pub fn run(&self) -> Result<()> {
         let bad = "out of date (run `cargo xtask reasons`)";
-        generated::settle(&stale()?, self.check, "docs/reasons.md and docs/runbooks are up to date", bad)
+        generated::settle(
+            &stale()?,
+            self.check,
+            "docs/reasons.md and docs/runbooks are up to date",
+            bad,
+        )
     }
 }
 

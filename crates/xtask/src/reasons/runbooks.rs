@@ -58,7 +58,12 @@ pub fn files(docs: &Path) -> Result<Vec<File>> {
         let text =
             fs::read_to_string(&path).with_context(|| format!("no runbook {}; write it", path.display()))?;
         let (page, summary) = page(runbook, &text).with_context(|| path.display().to_string())?;
-        writeln!(list, "| [{}]({}.md) | {summary} |", runbook.alert(), runbook.name())?;
+        writeln!(
+            list,
+            "| [{}]({}.md) | {summary} |",
+            runbook.alert(),
+            runbook.name()
+        )?;
         files.push((path, page));
     }
     list.push_str("\n## Reasons\n\n| Reason | Runbook |\n|---|---|\n");
@@ -175,7 +180,10 @@ mod tests {
                 }
             }
         }
-        let text: String = texts.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+        let text: String = texts
+            .iter()
+            .map(|path| fs::read_to_string(path).unwrap())
+            .collect();
         let alerts: Vec<&str> = text
             .split("alert: ")
             .skip(1)
