@@ -134,16 +134,9 @@ impl Pool {
 }
 
 impl Pool {
-    /// The program that applies user data on its machines. It is always cloud-init but on Flatcar, where it is Ignition by
-    /// default.
+    /// The program that applies user data on its machines.
     pub fn provisioning_utility(&self) -> ProvisioningUtility {
-        match self.operating_system {
-            OperatingSystem::Flatcar => self
-                .os
-                .provisioning_utility
-                .unwrap_or(ProvisioningUtility::Ignition),
-            _ => ProvisioningUtility::CloudInit,
-        }
+        utility_of(self.operating_system, self.os.provisioning_utility)
     }
 }
 
@@ -201,6 +194,23 @@ pub fn cloud_provider(md: &MachineDeployment) -> Option<CloudProvider> {
         .template
         .pointer("/spec/providerSpec/value/cloudProvider")?;
     serde_json::from_value(name.clone()).ok()
+}
+
+/// Operating system and provisioning utility that a MachineDeployment names, even where nothing else of it can be read as a [`Pool`].
+pub fn system(md: &MachineDeployment) -> Option<(OperatingSystem, ProvisioningUtility)> {
+    let provider = md.spec.template.pointer("/spec/providerSpec/value")?;
+    let system = serde_json::from_value(provider.get("operatingSystem")?.clone()).ok()?;
+    let named = provider.pointer("/operatingSystemSpec/provisioningUtility");
+    let named = named.and_then(|name| serde_json::from_value(name.clone()).ok());
+    Some((system, utility_of(system, named)))
+}
+
+/// The program that applies user data. It is always cloud-init but on Flatcar, where it is Ignition unless another is named.
+fn utility_of(system: OperatingSystem, named: Option<ProvisioningUtility>) -> ProvisioningUtility {
+    match system {
+        OperatingSystem::Flatcar => named.unwrap_or(ProvisioningUtility::Ignition),
+        _ => ProvisioningUtility::CloudInit,
+    }
 }
 
 /// The texts in a MachineDeployment's `operatingSystemSpec`, by field: each is given plain, or as an object's `value`.

@@ -17,6 +17,7 @@ pub const FOR_TESTS: &[&str] = &[
     "iproute2",
     "jq",
     "libfaketime",
+    "lua5.4",
     "passwd",
     "python3",
     "python3-configobj",

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
 use osm_api::cluster_endpoint::{self, Discovered};
 use osm_api::content::ContentView;
-use osm_api::pool::{self, Pool};
+use osm_api::pool;
 use osm_api::{
     ClusterEndpoint, MachineDeployment, OperatingSystemConfig, OperatingSystemProfile, PoolRef, Settings,
     names,
@@ -136,13 +136,12 @@ impl Snapshot {
     }
 
     /// Namespace and name of the profile that a MachineDeployment asks for, as osc-controller finds it. It is absent if no annotation
-    /// names it and the MachineDeployment is invalid.
+    /// names it and the operating system cannot be read.
     pub fn profile_name(&self, md: &MachineDeployment) -> Option<(String, String)> {
         let annotation = |key| pool::annotation(md, key).map(str::to_owned);
         let name = annotation(names::PROFILE).or_else(|| {
-            let pool = Pool::read(md).ok()?;
-            let system = pool.operating_system.as_str();
-            Some(osm_render::default_name(system, pool.provisioning_utility()))
+            let (system, utility) = pool::system(md)?;
+            Some(osm_render::default_name(system.as_str(), utility))
         })?;
         let namespace = annotation(names::PROFILE_NAMESPACE).unwrap_or_else(|| self.namespace.clone());
         Some((namespace, name))
