@@ -356,7 +356,7 @@ async fn what_can_not_be_decoded_is_shown_by_its_metadata() {
     assert_eq!(
         shown("bad").as_deref(),
         Some(
-            "Some(\"bad\"): this version does not know the value of spec; correct the value, or upgrade to the version that knows it"
+            "Some(\"bad\"): spec is a string, expected a map; correct the value, or upgrade to the version that knows it"
         )
     );
     let counted = String::from_utf8(cluster.process.metrics.encode()).unwrap();
