@@ -48,4 +48,5 @@ mod stored_forms;
 mod takeover;
 mod tampering;
 mod two_clusters;
+mod watch;
 mod world;

@@ -29,6 +29,7 @@ pub const FOR_TESTS: &[&str] = &[
     "shellcheck",
     "skopeo",
     "systemd",
+    "tmux",
 ];
 
 /// Makes sure that the Debian packages are installed.

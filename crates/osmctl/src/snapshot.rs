@@ -1,5 +1,6 @@
 //! What a cluster holds, as plain data, and the pools in it. The module `cluster` reads it. What commands make of it are pure functions.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::Timestamp;
@@ -125,6 +126,16 @@ impl Snapshot {
             name: pool.name,
             holder,
         }
+    }
+
+    /// Namespaces in which profiles are read.
+    pub fn profile_namespaces(&self) -> BTreeSet<String> {
+        let named = self.machine_deployments.iter();
+        named
+            .filter_map(|md| pool::annotation(md, names::PROFILE_NAMESPACE))
+            .map(str::to_owned)
+            .chain([self.namespace.clone()])
+            .collect()
     }
 
     /// The profile of this namespace and name.
@@ -317,7 +328,8 @@ pub mod fixtures {
             },
             "status": {
                 "conditions": [condition("Rendered", true, "Rendered", "rendered from profile osp-tiny v1.0.0"),
-                    condition("Published", true, "Published", "user data is published")],
+                    condition("Published", true, "Published", "user data is published"),
+                    condition("Ready", true, "Published", "user data is published")],
                 "rendered": {"generation": 2, "digest": "d", "revision": "3"},
                 "published": {"digest": "d", "revision": "3", "bootstrapSecret": "b", "provisioningSecret": "p",
                     "credentialExpires": "2026-03-01T00:00:00Z"},
