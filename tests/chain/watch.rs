@@ -135,6 +135,7 @@ async fn the_live_table_follows_changes_and_gives_the_terminal_back() -> Result<
     terminal.shows(&["2 pools, 1 waits"]).await?;
 
     terminal.keys(&["C-c"])?;
+    terminal.shows(&["shell> "]).await?;
     // The shell echoes keys again.
     terminal.keys(&["-l", "echo ended with $?"])?;
     terminal.keys(&["Enter"])?;

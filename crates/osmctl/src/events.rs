@@ -13,7 +13,7 @@ use crate::{cluster, output, snapshot};
 
 /// List the Events of the objects that take part, the oldest first
 ///
-/// The objects are MachineDeployments, OperatingSystemConfigs and OperatingSystemProfiles.
+/// The objects are MachineDeployments, OperatingSystemConfigs, OperatingSystemProfiles and CustomOperatingSystemProfiles.
 /// The API server keeps Events for an hour, unless it is configured differently.
 #[derive(Args)]
 #[command(after_help = "\

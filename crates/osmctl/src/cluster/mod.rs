@@ -357,6 +357,7 @@ impl Gatherer<'_> {
             for about in [
                 osm_api::OperatingSystemConfig::kind(&()),
                 OperatingSystemProfile::kind(&()),
+                osm_api::CustomOperatingSystemProfile::kind(&()),
             ] {
                 let list = List::within(&kind, &namespace).fields(format!("involvedObject.kind={about}"));
                 let result = self.management.list(&list).await;

@@ -58,12 +58,12 @@ impl Screen {
     }
 
     fn give_back(&self) -> Result<()> {
-        let written = write(LEAVE);
-        if let Some(modes) = &self.modes {
-            tcsetattr(stdin(), OptionalActions::Now, modes)
-                .context("cannot restore the modes of the terminal")?;
-        }
-        written
+        let restored = match &self.modes {
+            Some(modes) => tcsetattr(stdin(), OptionalActions::Now, modes),
+            None => Ok(()),
+        };
+        write(LEAVE)?;
+        restored.context("cannot restore the modes of the terminal")
     }
 
     /// Draws the lines of a frame over those of the last one.
