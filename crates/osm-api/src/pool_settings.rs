@@ -90,7 +90,7 @@ fn document(text: &str) -> Result<Value, Vec<String>> {
     if document.is_object() {
         Ok(document)
     } else {
-        Err(vec![format!("the document: {}", strict::no_map(&document))])
+        Err(vec![format!("{}: {}", strict::DOCUMENT, strict::no_map(&document))])
     }
 }
 

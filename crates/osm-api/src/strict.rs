@@ -6,6 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+/// Where a mistake is that concerns all of a document, instead of a path.
+pub const DOCUMENT: &str = "the document";
+
 /// Decoding ends after this many errors of one document. A longer list would not help its author.
 const MAX_ERRORS: usize = 50;
 
@@ -62,7 +65,7 @@ pub fn decode_and_validate<T: DeserializeOwned>(
             .paths
             .contains(missing.as_ref().map_or(&path, |(_, missing)| missing))
         {
-            let place = if path == "." { "the document" } else { &path };
+            let place = if path == "." { DOCUMENT } else { &path };
             errors.push(format!("{place}: {}", without_values(&message)));
         }
         // serde stops at the first error. Without that part, the next round finds the next error.

@@ -53,7 +53,7 @@ impl Clusters {
         );
         for namespace in snapshot.profile_namespaces() {
             let kind = ApiResource::erase::<OperatingSystemProfile>(&());
-            watch(management, kind, Some(&namespace), all());
+            watch(management, kind, Some(namespace.as_str()), all());
         }
         changed
     }

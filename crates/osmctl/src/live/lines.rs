@@ -30,7 +30,7 @@ impl Lines {
     /// Standard output can't be written.
     pub fn print(&mut self, state: &State, pool: Option<&str>, now: Timestamp) -> Result<bool> {
         if self.problem != state.problem {
-            for problem in &state.problem {
+            if let Some(problem) = &state.problem {
                 eprintln!("osmctl: warning: {problem}");
             }
             self.problem.clone_from(&state.problem);
