@@ -63,6 +63,7 @@ fn stale() -> Result<Vec<File>> {
 fn rights() -> Result<String> {
     let none = Installation {
         namespace: "{namespace}".to_owned(),
+        home: Some("{homeNamespace}".to_owned()),
         settings: "{settings}".to_owned(),
         profile_namespaces: vec!["{profileNamespaces}".to_owned()],
         pool_settings_namespaces: vec!["{poolSettingsNamespaces}".to_owned()],
@@ -74,6 +75,13 @@ fn rights() -> Result<String> {
         joining: Joining::default(),
     };
     let wanted = [
+        (
+            "noHome",
+            Installation {
+                home: None,
+                ..none.clone()
+            },
+        ),
         (
             "bootstrapTokens",
             Installation {
