@@ -415,7 +415,9 @@ async fn kubeconfigs_are_replaced_without_a_restart() -> Result<()> {
                 "--worker-cluster-kubeconfig",
                 world.installed.kubeconfig(service, cluster)?,
             ),
-            ClusterKind::Management => ("--kubeconfig", world.installed.kubeconfig(service, cluster)?),
+            ClusterKind::Management | ClusterKind::Home => {
+                ("--kubeconfig", world.installed.kubeconfig(service, cluster)?)
+            }
         };
         let origin = format!("{flag} {} (401)", file.display());
         let gate = format!("credentials in the {} cluster: ", cluster.name());
