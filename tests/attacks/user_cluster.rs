@@ -32,7 +32,7 @@ const LISTED: &str = "hunter2";
 /// Bytes of a value that the settings name as well.
 const LARGE: usize = 200 * 1024;
 
-/// Two pools that are published, `p` and `q`. secret-syncer may read every Secret at home. osc-controller is away, so nothing corrects what is
+/// Two pools that are published, `p` and `q`. secret-syncer may read every Secret at home, and in a namespace of that name in the user cluster. osc-controller is away, so nothing corrects what is
 /// forged.
 async fn attacked() -> Result<World> {
     let mut world = World::start_with_home(Options::default()).await?;
@@ -40,17 +40,24 @@ async fn attacked() -> Result<World> {
     let rbac = "rbac.authorization.k8s.io";
     let metadata = json!({"name": "all-secrets", "namespace": HOME});
     let data = json!({"password": LISTED, "user": CANARY, "large": "x".repeat(LARGE)});
-    let objects = [
+    let rights = [
         json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata,
             "rules": [{"apiGroups": [""], "resources": ["secrets", "configmaps"], "verbs": ["get", "list", "watch"]}]}),
         json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata,
             "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "all-secrets"},
             "subjects": [{"kind": "ServiceAccount", "name": Service::SecretSyncer.name(), "namespace": IDENTITIES}]}),
+    ];
+    let secrets = [
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "vpn", "namespace": HOME}, "stringData": data}),
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "other", "namespace": HOME},
             "stringData": {"token": CANARY}}),
     ];
-    installation::apply(home, &objects).await?;
+    installation::apply(home, &rights).await?;
+    installation::apply(home, &secrets).await?;
+    // A namespace of the same name, in which there is no such Secret.
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}});
+    installation::apply(&world.plane, &[namespace]).await?;
+    installation::apply(&world.plane, &rights).await?;
     let listed = ["password", "large"].map(|key| json!({"namespace": HOME, "name": "vpn", "key": key}));
     // What pools may refer to is in the user cluster, even if the namespace has the same name.
     let allowed = json!([{"namespace": HOME, "secrets": ["other"]}]);
@@ -263,6 +270,8 @@ async fn a_forged_rendering_opens_no_secret_at_home_that_the_settings_do_not_nam
     let many = forged(&content, &marker.repeat(10_000), Some(late))?;
     let (mut bomb, mut altered) = (good.clone(), good.clone());
     bomb["provisioning"] = json!(gzip::USUAL.base64(&" ".repeat(16 * MAX_CONTENT_BYTES)));
+    // Under the digest that is published, nobody would look at them.
+    bomb["digest"] = json!("1".repeat(64));
     altered["digest"] = json!("0".repeat(64));
     for (rendered, reason) in [
         (many, "UserDataTooLarge"),
