@@ -24,11 +24,16 @@ use crate::approver;
 use crate::world::{self, DEADLINE, GETTER_TOKEN, NAMESPACE, TEAM, World, machine_deployment, profile};
 
 /// Rights whose use a moment decides that this test can't bring about.
-const BY_CHANCE: [(Service, &str, &str); 4] = [
+const BY_CHANCE: [(Service, &str, &str); 5] = [
     (
         Service::CsrApprover,
         "worker: approve signers kubernetes.io/kube-apiserver-client-kubelet",
         "no request has this verb: the API server asks for it when a request is approved",
+    ),
+    (
+        Service::SecretSyncer,
+        "worker: bind roles in cloud-init-settings",
+        "no request has this verb: the API server asks for it when a RoleBinding is created",
     ),
     (
         Service::OspController,
