@@ -13,7 +13,7 @@ use crate::fake_server::{Call, FakeServer};
 use crate::hostile::MEMORY;
 use crate::world::{NAMESPACE, World, machine_deployment, profile};
 
-/// 500 MiB of JSON, and a development build is slow.
+/// 200 MiB of JSON, and a development build is slow.
 const LISTED_WITHIN: Duration = Duration::from_secs(240);
 
 /// The place of an object's number.
@@ -27,8 +27,9 @@ struct Objects {
 }
 
 impl Objects {
-    const POOLS: usize = 300;
-    const PROFILES: usize = 400;
+    // All of them in memory are more than a service may take: a profile takes about 4 MiB once it is decoded.
+    const POOLS: usize = 150;
+    const PROFILES: usize = 100;
 
     fn new() -> Self {
         let with = |mut object: Value, namespace: &str| {
