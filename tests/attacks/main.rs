@@ -15,6 +15,7 @@ mod names;
 mod profile_secrets;
 mod subscription;
 mod unreadable;
+mod user_cluster;
 
 // The tests in `tests/chain` use the rest of these.
 #[allow(dead_code)]

@@ -31,7 +31,7 @@ impl World {
                 None => vec![&self.plane],
                 Some(management) => {
                     let cluster = |kind: &ClusterKind| match kind {
-                        ClusterKind::Management => management,
+                        ClusterKind::Management | ClusterKind::Home => management,
                         ClusterKind::Worker => &self.plane,
                     };
                     service.clusters().iter().map(cluster).collect()

@@ -22,6 +22,7 @@ mod custom_profiles;
 mod expensive_profiles;
 mod fake_server;
 mod go_templates;
+mod home;
 mod joining;
 mod joining_mode;
 mod kubeconfig_secret;

@@ -1,4 +1,4 @@
-//! One control plane, or a management and a worker cluster, with the services, and helpers for what the tests do to them.
+//! One control plane, or a management and a worker cluster, or a home and a user cluster, with the services, and helpers for what the tests do to them.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -33,6 +33,9 @@ pub const NAMESPACE: &str = "osm";
 /// A further namespace of profiles.
 pub const TEAM: &str = "team";
 
+/// Namespace of the settings and Leases in a home cluster.
+pub const HOME: &str = "cluster-a";
+
 /// The profile of [`tiny`] in the installation's namespace.
 pub fn profile(name: &str, version: &str, text: &str) -> Value {
     fixtures::profile(NAMESPACE, name, version, text)
@@ -46,8 +49,10 @@ pub struct World {
     pub plane: ControlPlane,
     /// The management cluster, where it is another.
     pub management: Option<ControlPlane>,
+    /// The home cluster, where there is one.
+    pub home: Option<ControlPlane>,
     pub client: Client,
-    /// To the cluster of profiles, configs and settings.
+    /// To the cluster of profiles and configs.
     pub managed: Client,
     pub installed: Installed,
 }
@@ -98,14 +103,13 @@ impl World {
 
     /// Applies an object in the cluster that it belongs into.
     pub async fn apply(&self, object: &Value) -> Result<()> {
-        let managed = [NAMESPACE, TEAM]
-            .iter()
-            .any(|namespace| object["metadata"]["namespace"] == *namespace);
-        let plane = self
-            .management
-            .as_ref()
-            .filter(|_| managed)
-            .unwrap_or(&self.plane);
+        let is_in = |namespaces: &[&str]| {
+            let own = &object["metadata"]["namespace"];
+            namespaces.iter().any(|namespace| own == namespace)
+        };
+        let managed = self.management.as_ref().filter(|_| is_in(&[NAMESPACE, TEAM]));
+        let at_home = self.home.as_ref().filter(|_| is_in(&[HOME]));
+        let plane = at_home.or(managed).unwrap_or(&self.plane);
         plane.apply_yaml(&object.to_string()).await.map(drop)
     }
 
@@ -445,6 +449,7 @@ impl World {
             managed: plane.admin()?,
             plane,
             management: None,
+            home: None,
             installed,
         })
     }
@@ -459,10 +464,33 @@ impl World {
         Ok(Self {
             plane,
             management: Some(management),
+            home: None,
             client,
             managed,
             installed,
         })
+    }
+
+    /// Settings and Leases in a home cluster, everything else in a user cluster.
+    pub async fn start_with_home(options: Options) -> Result<Self> {
+        let binaries = installation::binaries()?;
+        let (home, plane) =
+            tokio::try_join!(ControlPlane::start(options.clone()), ControlPlane::start(options))?;
+        let installation = Installation {
+            home: Some(HOME.to_owned()),
+            ..installation()
+        };
+        let installed = Installed::install_with_home(&home, &plane, installation, &binaries).await?;
+        let mut world = Self {
+            client: plane.admin()?,
+            managed: plane.admin()?,
+            plane,
+            management: None,
+            home: Some(home),
+            installed,
+        };
+        world.installed.start_all().await?;
+        Ok(world)
     }
 
     pub async fn start_in_two(options: Options) -> Result<Self> {

@@ -572,6 +572,61 @@ async fn two_releases_serve_two_worker_clusters_and_do_not_touch_each_other() ->
     Ok(())
 }
 
+/// As KKP has it: the pods in the seed, everything else in the user cluster, in which no pod runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_at_home_serves_a_user_cluster_and_has_nothing_outside_its_namespace() -> Result<()> {
+    let (seed, user) = tokio::try_join!(
+        ControlPlane::start(Options::default()),
+        ControlPlane::start(Options::default())
+    )?;
+    let binaries = installation::binaries()?;
+    furnish(&user).await?;
+    user.install_crds(&installation::crds()).await?;
+    let said = Site::new(&user)
+        .await?
+        .chart("install", "osm", "kube-system", &["--set=topology=user"])
+        .await?;
+    for word in [
+        "kube-system/osm-osp-controller",
+        "kube-system/osm-csr-approver",
+        "Apply those of version",
+        "workerCluster.kubeconfigs.ospController.secret=…",
+    ] {
+        ensure!(said.contains(word), "{word:?} is not in {said}");
+    }
+    let secrets = ["ospController", "oscController", "secretSyncer", "csrApprover"]
+        .map(|service| format!("--set=workerCluster.kubeconfigs.{service}.secret=kubeconfig"));
+    let mut values = vec![
+        "--create-namespace",
+        "--set=topology=home,workerCluster.namespace=kube-system",
+    ];
+    values.extend(secrets.iter().map(String::as_str));
+    let there = Site::new(&seed).await?;
+    there.chart("install", "osm", "cluster-a", &values).await?;
+    let client = seed.admin()?;
+    let mut outside = made_by(&client, "osm").await?;
+    outside.retain(|name| !name.contains(" cluster-a/"));
+    assert!(outside.is_empty(), "{outside:?}");
+
+    let installation = Installation {
+        home: Some("cluster-a".to_owned()),
+        ..installation_in("kube-system")
+    };
+    let clusters = [
+        (&seed, &[ClusterKind::Home][..]),
+        (&user, &ClusterKind::BUT_HOME[..]),
+    ];
+    let mut installed = Installed::by_chart(&clusters, installation, "osm", &binaries).await?;
+    installed.start_all().await?;
+    installed
+        .ready(DEADLINE)
+        .await
+        .map_err(|error| error.context(installed.logs()))?;
+    pool(&user, "pool").await?;
+    published(&user, &installed, "pool").await?;
+    Ok(())
+}
+
 /// What is in a namespace, and what is cluster-wide and bears its name, of rights.
 async fn made_in(client: &Client, namespace: &str) -> Result<Vec<String>> {
     let of_it =

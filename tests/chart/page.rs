@@ -288,6 +288,35 @@ async fn every_command_of_the_page_does_what_it_says() -> Result<()> {
     Ok(())
 }
 
+/// The page on KKP: a seed and a user cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_of_the_page_on_kkp_does_what_it_says() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
+    let page = std::fs::read_to_string(root.join("docs/kkp.md"))?;
+    let (seed, user) = tokio::try_join!(
+        ControlPlane::start(Options::default()),
+        ControlPlane::start(Options::default())
+    )?;
+    user.install_machine_deployment_crd().await?;
+    let mut person = Person::new(vec![("seed", &seed), ("user", &user)]).await?;
+    person.environment.extend([
+        ("CHART", chart().display().to_string()),
+        ("CRDS", installation::crds().display().to_string()),
+    ]);
+    person.run(&blocks(&page, "sh").join("\n")).await?;
+    let secrets = Api::<Secret>::namespaced(seed.admin()?, "cluster-a");
+    for service in Service::ALL {
+        let secret = secrets.get(&format!("user-{}", service.name())).await?;
+        let kubeconfig = secret.data.and_then(|mut data| data.remove("kubeconfig"));
+        let kubeconfig = String::from_utf8(kubeconfig.context("a kubeconfig")?.0)?;
+        ensure!(kubeconfig.contains(&user.url()), "{}", service.name());
+    }
+    let deployments = Api::<Deployment>::namespaced(seed.admin()?, "cluster-a");
+    let rolled_out = deployments.list(&ListParams::default()).await?.items;
+    assert_eq!(rolled_out.len(), Service::ALL.len());
+    Ok(())
+}
+
 /// Runs the commands that a rollback waits with: they list pools whose machines would boot with the token of a pool, and machines that have
 /// not joined, and report when there are none.
 async fn what_a_rollback_waits_for_is_listed(

@@ -155,11 +155,30 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
         joining: Joining::Approved,
         ..Installation::default()
     };
+    let with_home = || Installation {
+        home: Some("osm".to_owned()),
+        ..base()
+    };
+    let at_home = at_home();
     let namespaces = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let cases: Vec<(Vec<&str>, Installation, &[ClusterKind])> = vec![
         (vec![], base(), &ClusterKind::ALL),
         (management.to_vec(), base(), &[ClusterKind::Management]),
         (vec!["--set=topology=worker"], base(), &[ClusterKind::Worker]),
+        (
+            at_home.iter().map(String::as_str).collect(),
+            with_home(),
+            &[ClusterKind::Home],
+        ),
+        (
+            vec!["--set=topology=user,customProfiles=true,profileNamespaces={team}"],
+            Installation {
+                custom_profiles: true,
+                profile_namespaces: vec!["team".to_owned()],
+                ..with_home()
+            },
+            &ClusterKind::BUT_HOME,
+        ),
         (
             vec!["--set=settings.credentials.nodeBootstrap.kind=bootstrapToken,joining=static"],
             Installation {
@@ -243,7 +262,7 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
         let names = definitions::all().map(|definition| definition.metadata.name);
         let rule = json!([{"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"],
             "resourceNames": names, "verbs": ["get", "create", "patch"]}]);
-        let wanted = if parts.contains(&ClusterKind::Management) {
+        let wanted = if parts.contains(&ClusterKind::Management) && installation.home.is_none() {
             vec![rule]
         } else {
             vec![]
@@ -396,13 +415,35 @@ async fn values_that_make_no_sense_are_refused_with_what_to_change() -> Result<(
         ),
         (
             &["--set=workerCluster.kubeconfigs.oscController.secret=x"],
-            &["set topology to management, or leave the Secret out"],
+            &["set topology to management or home, or leave the Secret out"],
+        ),
+        (
+            &["--set=topology=home"],
+            &[
+                "topology is home: set workerCluster.kubeconfigs.ospController.secret to the Secret with its kubeconfig of the user cluster",
+                "set workerCluster.kubeconfigs.csrApprover.secret",
+            ],
+        ),
+        (
+            &["--set=topology=management,workerCluster.kubeconfigs.ospController.secret=x"],
+            &["set topology to home, or leave the Secret out"],
+        ),
+        (
+            &["--set=topology=user,settings.pauseImage=x,networkPolicy.enabled=true"],
+            &[
+                "belong to the release in the home cluster",
+                "which has no pods: set it in the release in the home cluster",
+            ],
+        ),
+        (
+            &["--set=topology=home,admissionPolicy.enabled=true,machineDeploymentNamespaces={x}"],
+            &["set it in the release in the user cluster"],
         ),
         (
             &[
                 "--set=workerCluster.subjects.secretSyncer[0].kind=User,workerCluster.subjects.secretSyncer[0].name=x",
             ],
-            &["subjects belong to the release in the worker cluster, with topology worker"],
+            &["subjects belong to the release in the worker cluster, with topology worker or user"],
         ),
         (
             &["--set=machineDeploymentNamespaces={Machines}"],
@@ -916,6 +957,99 @@ async fn two_releases_have_no_name_in_common_outside_their_namespaces() -> Resul
     assert!(names.len() > 20, "{names:#?}");
     names.retain(|_, releases| releases.len() > 1);
     assert!(names.is_empty(), "{names:#?}");
+    Ok(())
+}
+
+/// The arguments of topology `home`.
+fn at_home() -> [String; 5] {
+    let secret = |service: &str| format!("--set=workerCluster.kubeconfigs.{service}.secret=kubeconfig");
+    let [osp, osc, syncer, approver] = Service::ALL.map(|service| secret(service.values_key()));
+    ["--set=topology=home".to_owned(), osp, osc, syncer, approver]
+}
+
+/// Two releases: the pods with settings and Leases at home, and everything else in the user cluster.
+#[tokio::test]
+async fn at_home_are_the_pods_the_settings_and_the_secrets_that_they_name() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let at_home = at_home();
+    let home = |more: &[&str]| {
+        at_home
+            .iter()
+            .map(String::as_str)
+            .chain(more.iter().copied())
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let render = async |values: Vec<String>, namespace: &str| {
+        let values: Vec<&str> = values.iter().map(String::as_str).collect();
+        helm.template("one", namespace, &values).await
+    };
+    let objects = render(home(&["--set=workerCluster.namespace=kube-system"]), "cluster-a").await?;
+    // Nothing of the cluster as a whole, and nothing in another namespace.
+    for object in &objects {
+        assert_eq!(object["metadata"]["namespace"], "cluster-a", "{object}");
+    }
+    named(&objects, "ConfigMap", "osm-settings")?;
+    for service in Service::ALL {
+        let pod =
+            &named(&objects, "Deployment", &format!("one-{}", service.name()))?["spec"]["template"]["spec"];
+        let container = &pod["containers"][0];
+        let arguments = container["args"].as_array().context("arguments")?;
+        for argument in [
+            "--namespace=kube-system",
+            "--home-namespace=cluster-a",
+            "--kubeconfig=/etc/osm/worker-cluster/kubeconfig",
+        ] {
+            assert!(arguments.contains(&json!(argument)), "{argument}: {arguments:?}");
+        }
+        assert!(
+            !arguments
+                .iter()
+                .any(|argument| text(argument).contains("worker-cluster-kubeconfig"))
+        );
+        assert_eq!(pod["volumes"][0]["secret"]["secretName"], "kubeconfig");
+        let names: Vec<&str> = container["env"]
+            .as_array()
+            .context("env")?
+            .iter()
+            .map(|variable| text(&variable["name"]))
+            .collect();
+        assert_eq!(names, ["POD_NAME", "POD_UID"], "the pod owns its Lease");
+    }
+
+    let account = json!({"kind": "ServiceAccount", "name": "one-secret-syncer", "namespace": "cluster-a"});
+    let named_secrets = [
+        "--set=settings.containerd.registries[0].host=r.example,settings.containerd.registries[0].credentials.namespace=cluster-a",
+        "--set=settings.containerd.registries[0].credentials.name=registry,settings.containerd.registries[1].host=s.example",
+        "--set=settings.proxy.http=http://proxy.example:3128,settings.proxy.credentials.namespace=cluster-a,settings.proxy.credentials.name=proxy",
+        "--set=settings.credentials.profileSecrets[0].namespace=cluster-a,settings.credentials.profileSecrets[0].name=vpn",
+        "--set=settings.credentials.profileSecrets[0].key=password",
+        "--set=settings.credentials.allowedSources[0].namespace=cluster-a,settings.credentials.allowedSources[0].secrets={mine}",
+    ];
+    let before = granted(&objects, Service::SecretSyncer, &account)?;
+    let objects = render(home(&named_secrets), "cluster-a").await?;
+    let after = granted(&objects, Service::SecretSyncer, &account)?;
+    let rule = json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["vpn", "registry", "proxy"],
+        "verbs": ["get", "list", "watch"]});
+    let more: Vec<_> = after.difference(&before).cloned().collect();
+    assert_eq!(more, [("cluster-a".to_owned(), sorted(&rule))]);
+    let elsewhere = render(home(&named_secrets), "cluster-b").await;
+    let error = format!("{:#}", elsewhere.expect_err("Secrets of another namespace"));
+    for name in ["registry", "proxy", "vpn"] {
+        let sentence = format!("the settings name the Secret {name} in namespace cluster-a");
+        assert!(error.contains(&sentence), "{error}");
+    }
+
+    let objects = helm
+        .template("one", "kube-system", &["--set=topology=user"])
+        .await?;
+    for kind in ["Deployment", "Service", "Job", "ConfigMap"] {
+        assert!(!objects.iter().any(|object| object["kind"] == kind), "{kind}");
+    }
+    for service in Service::ALL {
+        named(&objects, "ServiceAccount", &format!("one-{}", service.name()))?;
+    }
+    named(&objects, "Namespace", "cloud-init-settings")?;
     Ok(())
 }
 

@@ -41,14 +41,56 @@ csr-approver: csrApprover
 {{- end }}
 {{- end -}}
 
-{{/* The roles of this release's cluster. */}}
+{{/* The roles of this release's cluster. With topology `single`, the settings are where the profiles are. */}}
 {{- define "osm.parts" -}}
-{{- if ne .Values.topology "worker" }}
+{{- if has .Values.topology (list "single" "management" "user") }}
 - management
 {{- end }}
-{{- if ne .Values.topology "management" }}
+{{- if has .Values.topology (list "single" "worker" "user") }}
 - worker
 {{- end }}
+{{- if eq .Values.topology "home" }}
+- home
+{{- end }}
+{{- end -}}
+
+{{/* Whether MachineDeployments and the Secrets of nodes are in this release's cluster. */}}
+{{- define "osm.isWorker" -}}
+{{- if has "worker" (include "osm.parts" . | fromYamlArray) -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/* Whether the services of this release run in its cluster. */}}
+{{- define "osm.hasPods" -}}
+{{- if has .Values.topology (list "single" "management" "home") -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/* Whether a Job of this release applies the CustomResourceDefinitions. It connects to its own cluster only. */}}
+{{- define "osm.hasJob" -}}
+{{- if and .Values.crds.install (has .Values.topology (list "single" "management")) -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/* The Secrets that the settings name outside of cloud-init-settings, where secret-syncer may read all: `namespace` and `name`. A pool may refer
+     to others, which the operator permits. */}}
+{{- define "osm.settingsSecrets" -}}
+{{- $settings := .Values.settings | default dict -}}
+{{- $named := ($settings.credentials | default dict).profileSecrets | default list -}}
+{{- if eq .Values.topology "home" -}}
+  {{- range ($settings.containerd | default dict).registries | default list -}}
+    {{- $named = append $named .credentials -}}
+  {{- end -}}
+  {{- $named = append $named ($settings.proxy | default dict).credentials -}}
+{{- end -}}
+{{- $secrets := list -}}
+{{- range compact $named -}}
+  {{- $secrets = append $secrets (dict "namespace" (.namespace | default "cloud-init-settings") "name" .name) -}}
+{{- end -}}
+{{- uniq $secrets | toYaml -}}
 {{- end -}}
 
 {{/* Whether an object from `lookup` is missing, or belongs to this release. Helm refuses to install over objects of other owners. */}}
@@ -74,7 +116,7 @@ true
 {{- $pod := .Values.metrics.podMonitor.create -}}
 {{- $service := .Values.metrics.serviceMonitor.create -}}
 {{- $kinds := .Capabilities.APIVersions -}}
-{{- if eq .Values.topology "worker" -}}
+{{- if not (include "osm.hasPods" .) -}}
 {{- else if eq $pod "always" -}}
 PodMonitor
 {{- else if eq $service "always" -}}
@@ -156,7 +198,7 @@ affinity:
         cidr: {{ quote . }}
     {{- end }}
   {{- end }}
-# The name of the worker cluster's API server.
+# The name of the API server of another cluster.
 - ports:
     {{- range .Values.networkPolicy.dnsPorts }}
     - port: {{ int64 . }}

@@ -11,8 +11,10 @@ use crate::names::{
 /// What the rights of one installation depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installation {
-    /// Namespace of profiles, configs and settings.
+    /// Namespace of profiles and configs, and of the settings and Leases unless `home` is set.
     pub namespace: String,
+    /// Namespace of the settings and Leases in the [home cluster](ClusterKind::Home); `None`: they are in `namespace`.
+    pub home: Option<String>,
     /// Name of the settings ConfigMap.
     pub settings: String,
     /// Further namespaces of profiles, for MachineDeployments with the annotation
@@ -39,6 +41,20 @@ pub struct Installation {
 }
 
 impl Installation {
+    /// Namespace of the settings and Leases.
+    pub fn home_namespace(&self) -> &str {
+        self.home.as_deref().unwrap_or(&self.namespace)
+    }
+
+    /// A grant where the settings and Leases are; `usual`: the cluster that has them if there is no home cluster.
+    fn at_home(&self, usual: ClusterKind, rights: Vec<Right>) -> Grant {
+        let cluster = match self.home {
+            Some(_) => ClusterKind::Home,
+            None => usual,
+        };
+        cluster.within(self.home_namespace(), rights)
+    }
+
     /// Namespaces of profiles besides the installation's own.
     fn further_namespaces(&self) -> impl Iterator<Item = &str> {
         self.namespaces_of_profiles().into_iter().skip(1)
@@ -66,6 +82,7 @@ impl Default for Installation {
     fn default() -> Self {
         Self {
             namespace: KUBE_SYSTEM.to_owned(),
+            home: None,
             settings: SETTINGS_CONFIG_MAP.to_owned(),
             profile_namespaces: Vec::new(),
             pool_settings_namespaces: vec![KUBE_SYSTEM.to_owned()],
@@ -117,13 +134,13 @@ impl Service {
             Self::OscController => Row {
                 name: "osc-controller",
                 values_key: "oscController",
-                clusters: &ClusterKind::ALL,
+                clusters: &ClusterKind::BUT_HOME,
                 grants: osc_controller,
             },
             Self::SecretSyncer => Row {
                 name: "secret-syncer",
                 values_key: "secretSyncer",
-                clusters: &ClusterKind::ALL,
+                clusters: &ClusterKind::BUT_HOME,
                 grants: secret_syncer,
             },
             Self::CsrApprover => Row {
@@ -145,7 +162,7 @@ impl Service {
         self.row().values_key
     }
 
-    /// The clusters that the service connects to. It needs no kubeconfig for any other.
+    /// The clusters that the service connects to, besides a home cluster. It needs no kubeconfig for any other.
     pub fn clusters(self) -> &'static [ClusterKind] {
         self.row().clusters
     }
@@ -270,13 +287,15 @@ fn osp_controller(installation: &Installation) -> Vec<Grant> {
             "default profiles are installed, and restored when they are changed",
         ),
         status(),
-        settings(&installation.settings),
-        leases(),
         events(),
     ];
     own.extend(installation.custom_profiles.then(custom));
     let own = [
         ClusterKind::Management.within(&installation.namespace, own),
+        installation.at_home(
+            ClusterKind::Management,
+            vec![settings(&installation.settings), leases()],
+        ),
         identity_of(ClusterKind::Management),
     ];
     let further = installation.further_namespaces().map(|other| {
@@ -315,8 +334,6 @@ fn osc_controller(installation: &Installation) -> Vec<Grant> {
             &["patch"],
             "the condition Rendered, and the rendered documents",
         ),
-        settings(&installation.settings),
-        leases(),
     ];
     let mut everywhere = vec![
         rule(
@@ -333,6 +350,10 @@ fn osc_controller(installation: &Installation) -> Vec<Grant> {
     }
     let mut grants = vec![
         ClusterKind::Management.within(&installation.namespace, own),
+        installation.at_home(
+            ClusterKind::Management,
+            vec![settings(&installation.settings), leases()],
+        ),
         ClusterKind::Worker.everywhere(everywhere),
         identity_of(ClusterKind::Management),
         identity_of(ClusterKind::Worker),
@@ -384,8 +405,6 @@ fn secret_syncer(installation: &Installation) -> Vec<Grant> {
             &["patch"],
             "the condition Published, and what is published",
         ),
-        settings(&installation.settings),
-        leases(),
         events("Events: a pool cannot be published, or can be published again"),
     ];
     let mut everywhere = vec![
@@ -457,6 +476,10 @@ fn secret_syncer(installation: &Installation) -> Vec<Grant> {
     ];
     let mut grants = vec![
         ClusterKind::Management.within(&installation.namespace, own),
+        installation.at_home(
+            ClusterKind::Management,
+            vec![settings(&installation.settings), leases()],
+        ),
         identity_of(ClusterKind::Management),
         identity_of(ClusterKind::Worker),
         ClusterKind::Worker.everywhere(everywhere),
@@ -478,15 +501,12 @@ pub const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
 /// It has no right on Secrets. The right to approve is worth any node of the cluster.
 fn csr_approver(installation: &Installation) -> Vec<Grant> {
     const CERTIFICATES: &str = "certificates.k8s.io";
-    let own = vec![
-        leases(),
-        rule(
-            "coordination.k8s.io",
-            &["leases"],
-            &["get"],
-            "each approval is recorded in a Lease, so that a Machine gets one certificate",
-        ),
-    ];
+    let claims = rule(
+        "coordination.k8s.io",
+        &["leases"],
+        &["get", "list", "watch", "create", "update", "delete"],
+        "each approval is recorded in a Lease, so that a Machine gets one certificate",
+    );
     let mut everywhere = vec![
         rule(
             CERTIFICATES,
@@ -531,30 +551,38 @@ fn csr_approver(installation: &Installation) -> Vec<Grant> {
         everywhere.push(named(CERTIFICATES, "signers", SERVING_SIGNER, &["approve"], why));
     }
     vec![
-        ClusterKind::Worker.within(&installation.namespace, own),
+        ClusterKind::Worker.within(&installation.namespace, vec![claims]),
+        installation.at_home(ClusterKind::Worker, vec![leases()]),
         identity_of(ClusterKind::Worker),
         ClusterKind::Worker.everywhere(everywhere),
     ]
 }
 
-/// One of the two clusters of an installation. One cluster may be both.
+/// What a cluster is to an installation. One cluster may be all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClusterKind {
-    /// Profiles, configs and settings are here.
+    /// Profiles and configs are here, and the settings and Leases unless there is a home cluster.
     Management,
     /// The machines' own: MachineDeployments and `cloud-init-settings` are here.
     Worker,
+    /// Only the settings, the Secrets that they name, and the Leases are here. It exists where one cluster, the user cluster, is both of the
+    /// others, and the services run elsewhere.
+    Home,
 }
 
 impl ClusterKind {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Management, Self::Worker];
+    /// Each of them.
+    pub const ALL: [Self; 3] = [Self::Management, Self::Worker, Self::Home];
 
-    /// `management` or `worker`.
+    /// What a user cluster is.
+    pub const BUT_HOME: [Self; 2] = [Self::Management, Self::Worker];
+
+    /// `management`, `worker` or `home`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Management => "management",
             Self::Worker => "worker",
+            Self::Home => "home",
         }
     }
 
@@ -754,8 +782,11 @@ mod tests {
                 |grant: &&Grant| (grant.cluster, grant.namespace.as_deref()) == (cluster, Some(namespace));
             grants.iter().filter(here).count()
         };
-        assert_eq!(ClusterKind::ALL.map(|cluster| of(cluster, "kube-system")), [1, 1]);
-        assert_eq!(ClusterKind::ALL.map(|cluster| of(cluster, "machines")), [0, 1]);
+        assert_eq!(
+            ClusterKind::ALL.map(|cluster| of(cluster, "kube-system")),
+            [1, 1, 0]
+        );
+        assert_eq!(ClusterKind::ALL.map(|cluster| of(cluster, "machines")), [0, 1, 0]);
         let one = Service::OscController.rules(&installation, &ClusterKind::ALL);
         let in_one = |namespace: Option<&str>| one.iter().filter(|(n, _)| n.as_deref() == namespace).count();
         assert_eq!(
@@ -789,6 +820,36 @@ mod tests {
                     "{service:?} {cluster:?}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn at_home_each_service_may_only_read_its_settings_and_renew_leases() {
+        let installation = Installation {
+            home: Some("cluster-a".to_owned()),
+            profile_namespaces: vec!["profiles".to_owned()],
+            custom_profiles: true,
+            joining: Joining::Approved,
+            ..Installation::default()
+        };
+        for service in Service::ALL {
+            let rules = service.rules(&installation, &[ClusterKind::Home]);
+            let [(Some(namespace), rules)] = rules.as_slice() else {
+                panic!("{service:?}: {rules:#?}");
+            };
+            assert_eq!(namespace, "cluster-a");
+            let mut expected = vec![leases().rule];
+            if service.reads_settings() {
+                expected.insert(0, settings(&installation.settings).rule);
+            }
+            assert_eq!(*rules, expected, "{service:?}");
+            // What is at home is nowhere else.
+            let elsewhere = service.rules(&installation, &ClusterKind::BUT_HOME);
+            let of_settings = |rule: &PolicyRule| {
+                let named = rule.resource_names.iter().flatten();
+                named.into_iter().any(|name| *name == installation.settings)
+            };
+            assert!(!elsewhere.iter().any(|(_, rules)| rules.iter().any(of_settings)));
         }
     }
 

@@ -469,7 +469,8 @@ impl Reason {
             ),
             Self::ObjectUnreadable => row(
                 &[PROFILE, CONFIG, SECRETS],
-                "The object is nested too deeply, is too large, or has a value that this version does not know. Other objects are not affected.",
+                "The object is nested too deeply, is too large, or has a value that this version does not know. \
+                 An OperatingSystemConfig may also name the pool of another one, which only another client writes. Other objects are not affected.",
                 "Correct the field that the message names. If a newer version wrote it, upgrade to that version again.",
             ),
             Self::Panic => Row {
@@ -601,6 +602,7 @@ impl Reason {
                     "{field}: {object} is not listed in the settings' credentials.allowedSources; add it there",
                     "{field}: {object} is not listed with this key in the settings' credentials.profileSecrets; add it there",
                     "{field}: {object} is not the pool's own MachineDeployment; refer to a Secret instead",
+                    "{field}: {object} is named by the settings, but it is not in the namespace {namespace} of the home cluster; create it there",
                 ],
                 ..row(
                     &[SECRETS],
@@ -724,11 +726,16 @@ impl Reason {
                     NEW_VERSION,
                 )
             },
-            Self::UserDataTooLarge => row(
-                &[PROFILE, CONFIG, SECRETS],
-                "The bootstrap document is larger than the cloud provider allows.",
-                "Move files from `bootstrapConfig` to `provisioningConfig`, or shorten them, and give the profile a new `spec.version`.",
-            ),
+            Self::UserDataTooLarge => Row {
+                messages: &[
+                    "{field}: {object} would make the values of the pool larger than {limit} bytes; refer to smaller values",
+                ],
+                ..row(
+                    &[PROFILE, CONFIG, SECRETS],
+                    "The bootstrap document is larger than the cloud provider allows, or the values that a pool refers to are larger than a Secret can be.",
+                    "Move files from `bootstrapConfig` to `provisioningConfig`, or shorten them, and give the profile a new `spec.version`. Refer to smaller values.",
+                )
+            },
             Self::WaitingForProfile => row(
                 &[CONFIG],
                 "A new revision waits up to 10 seconds for osp-controller to validate an edited profile.",

@@ -223,6 +223,10 @@ pub enum UserDataError {
     Unwritable { place: String },
     #[error("{place}: {problem}")]
     Unfit { place: String, problem: String },
+    #[error(
+        "{place}: with its late-bound values the document has more than {limit} bytes; refer to smaller values"
+    )]
+    FilledTooLarge { place: String, limit: usize },
 }
 
 impl UserDataError {
@@ -233,6 +237,7 @@ impl UserDataError {
             Self::NotRaw(_) | Self::Nul(_) => Reason::LateBoundValueNotRaw,
             Self::UnknownMarker { .. } => Reason::UnknownMarker,
             Self::Unwritable { .. } | Self::Unfit { .. } => Reason::UserDataInvalid,
+            Self::FilledTooLarge { .. } => Reason::UserDataTooLarge,
         }
     }
 }

@@ -7,7 +7,7 @@ use osm_api::config::OperatingSystemConfigSpec;
 
 use crate::Stage;
 use crate::error::UserDataError;
-use crate::late_bound::{self, Filling, LateValues};
+use crate::late_bound::{self, Filling, LateValues, Room};
 
 /// The kubelet's bootstrap kubeconfig with `values` for its late-bound values; `None` where the configuration has none.
 ///
@@ -24,6 +24,7 @@ pub fn kubelet_kubeconfig(
             &"kubeletKubeconfig",
             &spec.late_bound,
             Filling::Values(values),
+            &Room::default(),
         )
     })
     .transpose()

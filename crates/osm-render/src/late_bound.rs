@@ -3,12 +3,14 @@
 //! A template places a marker, `%%osm-late{<id>,<encoding>}%%`. When the document is written, the value in that encoding replaces the
 //! marker. Markers must be intact after rendering, so a function that would change one is an error.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use osm_api::config::{LateBound, LateBoundKind};
+use osm_api::profile::MAX_CONTENT_BYTES;
 use serde_json::Value;
 
 use crate::error::UserDataError;
@@ -206,12 +208,36 @@ impl Filling<'_> {
     }
 }
 
+/// Bytes that a filled stage may have: a content of the largest size whose values make it four times as large.
+pub(crate) const MAX_FILLED_BYTES: usize = 4 * MAX_CONTENT_BYTES;
+
+/// The bytes that a stage may still be filled with. A content that another client has written may have many markers of large values.
+pub(crate) struct Room(Cell<usize>);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(Cell::new(MAX_FILLED_BYTES))
+    }
+}
+
+impl Room {
+    fn take(&self, text: &str, place: &dyn fmt::Display) -> Result<(), UserDataError> {
+        let left = self.0.get().checked_sub(text.len());
+        self.0.set(left.ok_or_else(|| UserDataError::FilledTooLarge {
+            place: place.to_string(),
+            limit: MAX_FILLED_BYTES,
+        })?);
+        Ok(())
+    }
+}
+
 /// Fills the markers of `text`; `place` names the text in errors.
 pub(crate) fn fill(
     text: &str,
     place: &dyn fmt::Display,
     declared: &[LateBound],
     filling: Filling<'_>,
+    room: &Room,
 ) -> Result<String, UserDataError> {
     let unknown = || UserDataError::UnknownMarker {
         place: place.to_string(),
@@ -219,12 +245,17 @@ pub(crate) fn fill(
     let mut filled = String::with_capacity(text.len());
     for part in parts(text).map_err(|Damaged| unknown())? {
         match part {
-            Part::Text(text) => filled.push_str(text),
+            Part::Text(text) => {
+                room.take(text, place)?;
+                filled.push_str(text);
+            }
             Part::Marker(marker) => {
                 if !declared.iter().any(|late| late.id == marker.id) {
                     return Err(unknown());
                 }
-                filled.push_str(&filling.write(marker)?);
+                let value = filling.write(marker)?;
+                room.take(&value, place)?;
+                filled.push_str(&value);
             }
         }
     }
@@ -352,4 +383,31 @@ pub(crate) fn filler(seed: &str, length: usize) -> String {
     }
     text.truncate(length);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A content that another client has written may repeat a marker thousands of times.
+    #[test]
+    fn a_stage_is_filled_up_to_a_bound_that_all_its_texts_share() {
+        let declared = [LateBound {
+            id: "a".into(),
+            kind: LateBoundKind::SecretKey,
+            source: None,
+        }];
+        let values = LateValues::from([("a".to_owned(), "x".repeat(1000))]);
+        let room = Room::default();
+        let fill = |text: &str| fill(text, &"/etc/a", &declared, Filling::Values(&values), &room);
+        let marker = "%%osm-late{a,raw}%%";
+        let fits = MAX_FILLED_BYTES / 1000;
+        for _ in 0..4 {
+            assert!(fill(&marker.repeat(fits / 4)).is_ok());
+        }
+        let refused = fill(&marker.repeat(2)).unwrap_err();
+        assert!(matches!(&refused, UserDataError::FilledTooLarge { place, .. } if place == "/etc/a"));
+        assert_eq!(refused.reason(), "UserDataTooLarge");
+        assert!(!refused.to_string().contains("xx"), "{refused}");
+    }
 }

@@ -5,19 +5,39 @@ use std::sync::Arc;
 use osm_api::rbac::Installation;
 use tokio_util::sync::CancellationToken;
 
-use crate::connection_role::ConnectionRole;
 use crate::outdated_definitions::OutdatedDefinitions;
 use crate::readiness::Gates;
 use crate::relist::Relist;
 use crate::supervisor::Supervisor;
 use crate::{Connection, Process, settings};
 
-/// One worker cluster, with the management cluster that its profiles, configs and settings are in. Cheap to clone.
+/// The connections of a service. Some or all of them are the same.
+#[derive(Clone)]
+pub struct Connections {
+    pub home: Connection,
+    pub management: Connection,
+    pub worker: Connection,
+}
+
+impl Connections {
+    /// One cluster is everything.
+    pub fn only(cluster: Connection) -> Self {
+        Self {
+            home: cluster.clone(),
+            management: cluster.clone(),
+            worker: cluster,
+        }
+    }
+}
+
+/// One worker cluster, with the clusters that its profiles, configs and settings are in. Cheap to clone.
 #[derive(Clone)]
 pub struct Cluster {
     pub process: Arc<Process>,
     pub installation: Installation,
-    /// The cluster of profiles, configs and settings, and of the replicas' Leases; the worker cluster for a service that needs no other.
+    /// The cluster of the settings, and of the replicas' Leases; the same as `management` unless another one is given.
+    pub home: Connection,
+    /// The cluster of profiles and configs; the worker cluster for a service that needs no other.
     pub management: Connection,
     /// The cluster of MachineDeployments and of `cloud-init-settings`; the same as `management` unless another one is given.
     pub worker: Connection,
@@ -38,9 +58,13 @@ impl Cluster {
         process: &Arc<Process>,
         gates: Gates,
         installation: Installation,
-        management: Connection,
-        worker: Connection,
+        connections: Connections,
     ) -> (Self, settings::Sender) {
+        let Connections {
+            home,
+            management,
+            worker,
+        } = connections;
         let (sender, settings) = tokio::sync::watch::channel(None);
         let shutdown = process.shutdown.child_token();
         let relist = Relist::default();
@@ -48,6 +72,7 @@ impl Cluster {
             Self {
                 process: process.clone(),
                 installation,
+                home,
                 management,
                 worker,
                 settings,
@@ -67,13 +92,24 @@ impl Cluster {
 
     /// Each connection once.
     pub fn connections(&self) -> Vec<&Connection> {
-        match self.management.role() {
-            ConnectionRole::Only => vec![&self.management],
-            ConnectionRole::Of(_) => vec![&self.management, &self.worker],
+        let mut once: Vec<&Connection> = Vec::new();
+        for connection in [&self.home, &self.management, &self.worker] {
+            if once.iter().all(|known| known.role() != connection.role()) {
+                once.push(connection);
+            }
+        }
+        once
+    }
+
+    /// The cluster of the Secrets that the settings of the installation name.
+    pub fn of_settings_secrets(&self) -> &Connection {
+        match self.installation.home {
+            Some(_) => &self.home,
+            None => &self.worker,
         }
     }
 
-    /// Namespace of profiles, configs and settings.
+    /// Namespace of profiles and configs.
     pub fn namespace(&self) -> &str {
         &self.installation.namespace
     }

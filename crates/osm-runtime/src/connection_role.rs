@@ -5,10 +5,12 @@ use osm_api::rbac::ClusterKind;
 /// What the cluster behind a [`Connection`](crate::Connection) is to this service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionRole {
-    /// It is the management cluster and the worker cluster, or the only one that the service needs.
+    /// It is the only one that the service needs.
     Only,
     /// It is one of two.
     Of(ClusterKind),
+    /// It is the management cluster and the worker cluster. The other one is the home cluster.
+    User,
 }
 
 impl ConnectionRole {
@@ -17,15 +19,18 @@ impl ConnectionRole {
         match self {
             Self::Only => "only",
             Self::Of(cluster) => cluster.name(),
+            Self::User => "user",
         }
     }
 
-    /// `the cluster`, `the management cluster` or `the worker cluster`.
+    /// `the cluster`, or such as `the worker cluster`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Only => "the cluster",
             Self::Of(ClusterKind::Management) => "the management cluster",
             Self::Of(ClusterKind::Worker) => "the worker cluster",
+            Self::Of(ClusterKind::Home) => "the home cluster",
+            Self::User => "the user cluster",
         }
     }
 
@@ -35,6 +40,8 @@ impl ConnectionRole {
             Self::Only => "",
             Self::Of(ClusterKind::Management) => " in the management cluster",
             Self::Of(ClusterKind::Worker) => " in the worker cluster",
+            Self::Of(ClusterKind::Home) => " in the home cluster",
+            Self::User => " in the user cluster",
         }
     }
 
@@ -44,6 +51,8 @@ impl ConnectionRole {
             Self::Only => &ClusterKind::ALL,
             Self::Of(ClusterKind::Management) => &[ClusterKind::Management],
             Self::Of(ClusterKind::Worker) => &[ClusterKind::Worker],
+            Self::Of(ClusterKind::Home) => &[ClusterKind::Home],
+            Self::User => &ClusterKind::BUT_HOME,
         }
     }
 }

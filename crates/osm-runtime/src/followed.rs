@@ -1,4 +1,4 @@
-//! Single objects of the worker cluster that are named by others. Each is followed by a watch of its own from the first time it is read until
+//! Single objects of one cluster that are named by others. Each is followed by a watch of its own from the first time it is read until
 //! nothing names it any more.
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::cache::{Cache, Reduce};
 use crate::watch::{Watch, Watchable};
-use crate::{Cluster, read};
+use crate::{Cluster, Connection, read};
 
 /// The largest number of objects that are followed. Each takes a connection. Others are read whenever they are needed.
 pub const MAX_FOLLOWED: usize = 200;
@@ -45,14 +45,14 @@ impl<V: Reduce + Send + Sync + 'static> Followed<V> {
         }
     }
 
-    /// The object as its watch shows it. Until the watch shows it, and while it is too large to be kept, each call asks the API server,
+    /// The object of the cluster behind `of`, as its watch shows it. Until the watch shows it, and while it is too large to be kept, each call asks the API server,
     /// which also knows that there is none (`None`). `on_change` is called for every change from the first call on.
     ///
     /// # Errors
     /// Those of the request; an object that can't be decoded.
     pub async fn get<K>(
         &self,
-        cluster: &Cluster,
+        (cluster, of): (&Cluster, &Connection),
         namespace: &str,
         name: &str,
         project: fn(K) -> V,
@@ -61,10 +61,10 @@ impl<V: Reduce + Send + Sync + 'static> Followed<V> {
     where
         K: Watchable + Resource<Scope = NamespaceResourceScope>,
     {
-        if let Some(shown) = self.follow(cluster, namespace, name, project, on_change) {
+        if let Some(shown) = self.follow((cluster, of), namespace, name, project, on_change) {
             return Ok(Some(shown));
         }
-        let api: Api<K> = Api::namespaced(cluster.worker.client.clone(), namespace);
+        let api: Api<K> = Api::namespaced(of.client.clone(), namespace);
         let found = read::get(
             &api,
             name,
@@ -82,7 +82,7 @@ impl<V: Reduce + Send + Sync + 'static> Followed<V> {
     /// Returns what the watch shows, and starts it where there is none.
     fn follow<K>(
         &self,
-        cluster: &Cluster,
+        (cluster, of): (&Cluster, &Connection),
         namespace: &str,
         name: &str,
         project: fn(K) -> V,
@@ -102,7 +102,7 @@ impl<V: Reduce + Send + Sync + 'static> Followed<V> {
         }
         let cache = Arc::new(Cache::default().within(MAX_FOLLOWED_BYTES));
         let end = cluster.shutdown.child_token();
-        Watch::namespaced(&cluster.worker, namespace, self.what)
+        Watch::namespaced(of, namespace, self.what)
             .named(name)
             .project(move |object| Some(project(object)))
             .into_cache(&cache)

@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 use kube::Config;
 use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use osm_api::digest;
-use osm_api::rbac::{ClusterKind, Service};
+use osm_api::rbac::Service;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -38,26 +38,18 @@ pub enum Origin {
         /// `--kubeconfig` or `--worker-cluster-kubeconfig`.
         flag: &'static str,
         path: PathBuf,
+        /// Whether the owner of another cluster may have written it.
+        is_foreign: bool,
     },
     /// What kube finds by itself. It renews the token of a pod's ServiceAccount by itself, too.
     Inferred,
 }
 
 impl Origin {
-    /// Whether the owner of another cluster may have written it.
-    fn is_foreign(&self, service: Service) -> bool {
-        match self {
-            Self::File { flag, .. } => {
-                *flag == WORKER_CLUSTER_FLAG || !service.clusters().contains(&ClusterKind::Management)
-            }
-            Self::Inferred => false,
-        }
-    }
-
     /// As messages name it.
     pub fn describe(&self) -> String {
         match self {
-            Self::File { flag, path } => format!("{flag} {}", path.display()),
+            Self::File { flag, path, .. } => format!("{flag} {}", path.display()),
             Self::Inferred => "$KUBECONFIG, ~/.kube/config or the pod's ServiceAccount".to_owned(),
         }
     }
@@ -71,14 +63,14 @@ pub(crate) struct Loaded {
 
 pub(crate) async fn load(origin: &Origin, service: Service, timeout: Duration) -> anyhow::Result<Loaded> {
     let (config, digest) = match origin {
-        Origin::File { path, .. } => {
-            let read = from_file(path, origin.is_foreign(service)).await;
+        Origin::File { path, is_foreign, .. } => {
+            let read = from_file(path, *is_foreign).await;
             read.with_context(|| origin.describe())?
         }
         Origin::Inferred => {
             let config = Config::infer().await;
             let config = config.context(
-                "no API server is configured; set --kubeconfig, or run in a pod with a ServiceAccount",
+                "no API server is configured; set --kubeconfig or the variable KUBECONFIG, or run in a pod with a ServiceAccount",
             )?;
             (config, String::new())
         }
@@ -125,7 +117,7 @@ async fn configuration(kubeconfig: Kubeconfig) -> anyhow::Result<Config> {
 fn refuse_to_reach_out(kubeconfig: &Kubeconfig) -> anyhow::Result<()> {
     if let Some(field) = reaches_out(kubeconfig) {
         bail!(
-            "the kubeconfig of a worker cluster must not have the field {field}; put the data into the kubeconfig itself"
+            "the kubeconfig of another cluster must not have the field {field}; put the data into the kubeconfig itself"
         );
     }
     Ok(())
@@ -339,6 +331,7 @@ mod tests {
         let origin = Origin::File {
             flag: WORKER_CLUSTER_FLAG,
             path: file.clone(),
+            is_foreign: true,
         };
         let inline = kubeconfig("{token: a}").replace(", certificate-authority: ca.pem", "");
         for (text, field) in [
@@ -365,17 +358,15 @@ mod tests {
             (kubeconfig("{token: a}"), "certificate-authority"),
         ] {
             std::fs::write(&file, text).unwrap();
-            for service in [Service::SecretSyncer, Service::CsrApprover] {
-                let problem = load(&origin, service, Duration::from_secs(1))
-                    .await
-                    .err()
-                    .unwrap();
-                let problem = format!("{problem:#}");
-                assert!(
-                    problem.contains(&format!("must not have the field {field}; ")),
-                    "{problem}"
-                );
-            }
+            let problem = load(&origin, Service::SecretSyncer, Duration::from_secs(1))
+                .await
+                .err()
+                .unwrap();
+            let problem = format!("{problem:#}");
+            assert!(
+                problem.contains(&format!("must not have the field {field}; ")),
+                "{problem}"
+            );
         }
         std::fs::write(&file, inline).unwrap();
         assert!(
@@ -395,6 +386,7 @@ mod tests {
         let origin = Origin::File {
             flag: "--kubeconfig",
             path: path.clone(),
+            is_foreign: false,
         };
         let read = async || load(&origin, Service::OscController, Duration::from_secs(1)).await;
         let problem = format!("{:#}", read().await.err().unwrap());

@@ -64,7 +64,7 @@ pub mod watch;
 pub mod weight;
 
 pub use args::{CommonArgs, ProfileArgs, WorkerArgs};
-pub use cluster::Cluster;
+pub use cluster::{Cluster, Connections};
 pub use connection::Connection;
 pub use environment::Environment;
 pub use metrics::Metrics;

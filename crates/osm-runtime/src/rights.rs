@@ -13,11 +13,12 @@ use k8s_openapi::api::authorization::v1::{
 use kube::api::PostParams;
 use kube::{Api, Client};
 use osm_api::Joining;
-use osm_api::rbac::{Grant, Installation, Service};
+use osm_api::rbac::{ClusterKind, Grant, Installation, Service};
 use osm_api::settings::NodeBootstrapKind;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
+use crate::connection_role::ConnectionRole;
 use crate::error::brief;
 use crate::readiness::{ProblemGate, RIGHTS};
 use crate::settings::{self, Current};
@@ -129,7 +130,14 @@ impl Check {
                 return true;
             }
             Ok(missing) => {
-                let swapped = if self.looks_swapped().await { SWAPPED } else { "" };
+                let swapped = match self.connection.role() {
+                    ConnectionRole::Of(ClusterKind::Management | ClusterKind::Worker)
+                        if self.looks_swapped().await =>
+                    {
+                        SWAPPED
+                    }
+                    _ => "",
+                };
                 format!(
                     "missing: {}; apply the RBAC of this version{swapped}",
                     missing.join(", ")

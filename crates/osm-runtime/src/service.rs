@@ -16,15 +16,15 @@ use crate::connection_role::ConnectionRole;
 use crate::kubeconfig::{self, Follower, Origin};
 use crate::readiness::Gates;
 use crate::{
-    Cluster, CommonArgs, Connection, Environment, Metrics, Process, Readiness, admin, definitions, error,
-    rights, settings_watch, telemetry,
+    Cluster, CommonArgs, Connection, Connections, Environment, Metrics, Process, Readiness, admin,
+    definitions, error, rights, settings_watch, telemetry,
 };
 
 /// How long a thread for blocking work waits for more of it.
 const IDLE_THREAD: Duration = Duration::from_secs(1);
 
 /// Runs a service until SIGTERM or SIGINT. `worker`: the kubeconfig of the worker cluster, if it is another cluster. A service that needs
-/// only one of the clusters connects to that one by `--kubeconfig`; only those of the management cluster read settings.
+/// only one of the clusters connects to that one by `--kubeconfig`. With `--home-namespace`, all connect to the home cluster as well.
 pub fn main<F, Fut>(
     service: Service,
     args: CommonArgs,
@@ -48,17 +48,19 @@ where
     exit(service, async {
         telemetry::init(&args)?;
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let loaded = kubeconfig::load(&origin(&args), service, args.request_timeout()).await?;
+        let loaded = kubeconfig::load(&origin(&args, service), service, args.request_timeout()).await?;
         work(Client::try_from(loaded.config)?).await
     })
 }
 
-fn origin(args: &CommonArgs) -> Origin {
+fn origin(args: &CommonArgs, service: Service) -> Origin {
+    let is_foreign = args.home_namespace.is_some() || !service.clusters().contains(&ClusterKind::Management);
     args.kubeconfig
         .clone()
         .map_or(Origin::Inferred, |path| Origin::File {
             flag: "--kubeconfig",
             path,
+            is_foreign,
         })
 }
 
@@ -128,10 +130,10 @@ where
     let stop = process.shutdown.clone();
     let work = async move {
         let gates = process.readiness.gates("");
-        let Some((management, worker)) = connect(&process, &gates, worker).await? else {
+        let Some(connections) = connect(&process, &gates, worker).await? else {
             return Ok(());
         };
-        let (cluster, settings) = Cluster::new(&process, gates, installation, management, worker);
+        let (cluster, settings) = Cluster::new(&process, gates, installation, connections);
         if service.reads_settings() {
             settings_watch::spawn(&cluster, settings);
             definitions::spawn(&cluster);
@@ -154,12 +156,12 @@ where
     }
 }
 
-/// Connects to the management cluster and the worker cluster; `None`: shutdown came first.
+/// Connects to all clusters; `None`: shutdown came first.
 async fn connect(
     process: &Process,
     gates: &Gates,
     worker: Option<PathBuf>,
-) -> anyhow::Result<Option<(Connection, Connection)>> {
+) -> anyhow::Result<Option<Connections>> {
     let connect = async |role: ConnectionRole, origin: Origin| {
         let timeout = process.args.request_timeout();
         let credentials = Credentials::new(gates, role, &origin.describe());
@@ -181,20 +183,62 @@ async fn connect(
         )
         .await
     };
-    let origin = origin(&process.args);
+    let origin = origin(&process.args, process.service);
+    // Two at the same time, so that the problems of both are reported.
+    if process.args.home_namespace.is_some() {
+        let (home, user) = tokio::try_join!(
+            connect(ConnectionRole::Of(ClusterKind::Home), Origin::Inferred),
+            connect(ConnectionRole::User, origin)
+        )?;
+        return Ok(home.zip(user).map(|(home, user)| Connections {
+            home,
+            management: user.clone(),
+            worker: user,
+        }));
+    }
     let Some(path) = worker else {
         return Ok(connect(ConnectionRole::Only, origin)
             .await?
-            .map(|only| (only.clone(), only)));
+            .map(Connections::only));
     };
     let worker = Origin::File {
         flag: kubeconfig::WORKER_CLUSTER_FLAG,
         path,
+        is_foreign: true,
     };
-    // At the same time, so that the problems of both are reported.
     let (management, worker) = tokio::try_join!(
         connect(ConnectionRole::Of(ClusterKind::Management), origin),
         connect(ConnectionRole::Of(ClusterKind::Worker), worker)
     )?;
-    Ok(management.zip(worker))
+    Ok(management.zip(worker).map(|(management, worker)| Connections {
+        home: management.clone(),
+        management,
+        worker,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::tests::Args;
+
+    /// Its owner may be another one than that of the pod, whose files and programs are not theirs.
+    #[test]
+    fn a_kubeconfig_of_another_cluster_is_foreign() {
+        let is_foreign = |line: &str, service| {
+            let args = Args::try_parse_from(line.split(' ')).unwrap();
+            matches!(
+                origin(&args.common, service),
+                Origin::File { is_foreign: true, .. }
+            )
+        };
+        let alone = "x --kubeconfig a";
+        assert!(!is_foreign(alone, Service::OscController));
+        assert!(is_foreign(alone, Service::CsrApprover));
+        for service in Service::ALL {
+            assert!(is_foreign("x --kubeconfig a --home-namespace b", service));
+        }
+    }
 }

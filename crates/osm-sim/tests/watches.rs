@@ -16,7 +16,7 @@ use osm_runtime::args::{CommonArgs, LogFormat};
 use osm_runtime::cache::{Cache, Reduce};
 use osm_runtime::followed::{Followed, MAX_FOLLOWED, MAX_FOLLOWED_BYTES};
 use osm_runtime::watch::{GATE, Watch};
-use osm_runtime::{Cluster, Connection, Environment, Metrics, Process, Readiness};
+use osm_runtime::{Cluster, Connection, Connections, Environment, Metrics, Process, Readiness};
 use osm_sim::memory::{Call, Link, Network, Passage, Server, User};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -137,6 +137,7 @@ fn cluster_by(server: &Server, user: &User, link: &Link) -> Cluster {
     let args = CommonArgs {
         namespace: "kube-system".to_owned(),
         kubeconfig: None,
+        home_namespace: None,
         settings: "osm-settings".to_owned(),
         listen: ([127, 0, 0, 1], 0).into(),
         log_format: LogFormat::Text,
@@ -160,8 +161,7 @@ fn cluster_by(server: &Server, user: &User, link: &Link) -> Cluster {
         &process,
         gates,
         Installation::default(),
-        connection.clone(),
-        connection,
+        Connections::only(connection),
     )
     .0
 }
@@ -286,9 +286,13 @@ async fn an_object_that_is_too_large_to_be_kept_is_read_each_time_and_its_change
     let (followed, changes) = (Followed::new("maps"), Arc::new(Mutex::new(0)));
     let bytes = async || {
         let changes = changes.clone();
-        let shown = followed.get(&cluster, "kube-system", "map", Map::of, move || {
-            *changes.lock() += 1
-        });
+        let shown = followed.get(
+            (&cluster, &cluster.worker),
+            "kube-system",
+            "map",
+            Map::of,
+            move || *changes.lock() += 1,
+        );
         let shown = shown.await.unwrap().unwrap();
         tokio::time::sleep(Duration::from_secs(60)).await;
         (shown.text.len(), calls.sent("get").len())
@@ -318,7 +322,7 @@ async fn more_objects_than_are_followed_are_read_each_time() {
         for map in &maps {
             let name = map["metadata"]["name"].as_str().unwrap();
             let shown = followed
-                .get(&cluster, "kube-system", name, Map::of, || ())
+                .get((&cluster, &cluster.worker), "kube-system", name, Map::of, || ())
                 .await
                 .unwrap();
             assert_eq!(shown.unwrap().name, name);

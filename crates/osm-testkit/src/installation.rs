@@ -34,6 +34,9 @@ pub fn manifests(installation: &Installation) -> Vec<Value> {
 #[must_use]
 pub fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<Value> {
     let mut namespaces = vec![IDENTITIES];
+    if parts.contains(&ClusterKind::Home) {
+        namespaces.extend(installation.home.as_deref());
+    }
     if parts.contains(&ClusterKind::Management) {
         namespaces.extend(installation.namespaces_of_profiles());
     }
@@ -51,7 +54,9 @@ pub fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<V
         objects.extend(joining(installation.joining, false));
         objects.extend(requests_policy());
     }
-    let here = |service: &Service| service.clusters().iter().any(|cluster| parts.contains(cluster));
+    let is_home = installation.home.is_some() && parts.contains(&ClusterKind::Home);
+    let here =
+        |service: &Service| is_home || service.clusters().iter().any(|cluster| parts.contains(cluster));
     for service in Service::ALL.into_iter().filter(here) {
         objects.push(json!({"apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": {"name": service.name(), "namespace": IDENTITIES}}));
@@ -143,7 +148,7 @@ fn role(service: Service, namespace: Option<&str>, rules: &[PolicyRule]) -> [Val
 #[must_use]
 pub fn settings(installation: &Installation, document: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": installation.settings, "namespace": installation.namespace},
+        "metadata": {"name": installation.settings, "namespace": installation.home_namespace()},
         "data": {SETTINGS_KEY: document}})
 }
 
@@ -206,6 +211,11 @@ fn first_cluster(service: Service) -> Result<ClusterKind> {
     service.clusters().first().copied().context("a cluster")
 }
 
+/// Whether a service connects to a cluster of this kind.
+fn is_part(service: Service, part: ClusterKind) -> bool {
+    part == ClusterKind::Home || service.clusters().contains(&part)
+}
+
 /// Replaces a file at once, as Kubernetes replaces files of a Secret.
 fn replace(path: &Path, text: &str) -> Result<()> {
     let new = path.with_extension("new");
@@ -265,6 +275,23 @@ impl Installed {
         Ok(installed)
     }
 
+    /// As [`Self::install`], with settings and Leases in a home cluster, and everything else in a user cluster. The installation names the
+    /// namespace at home.
+    ///
+    /// # Errors
+    /// When a server refuses something.
+    pub async fn install_with_home(
+        home: &ControlPlane,
+        user: &ControlPlane,
+        installation: Installation,
+        binaries: &Path,
+    ) -> Result<Self> {
+        let mut installed = Self::nothing(installation, binaries)?;
+        installed.add(home, &[ClusterKind::Home]).await?;
+        installed.add(user, &ClusterKind::BUT_HOME).await?;
+        Ok(installed)
+    }
+
     /// An installation that a chart has made: `clusters` with the parts that they play, and the release whose ServiceAccounts the services come as.
     ///
     /// # Errors
@@ -278,9 +305,13 @@ impl Installed {
         let mut installed = Self::nothing(installation, binaries)?;
         for (control_plane, parts) in clusters {
             for service in Service::ALL {
-                if let Some(cluster) = parts.iter().find(|part| service.clusters().contains(part)) {
+                if let Some(cluster) = parts.iter().find(|part| is_part(service, **part)) {
                     let account = format!("{release}-{}", service.name());
-                    let namespace = installed.installation.namespace.clone();
+                    let installation = &installed.installation;
+                    let namespace = match cluster {
+                        ClusterKind::Home => installation.home_namespace().to_owned(),
+                        _ => installation.namespace.clone(),
+                    };
                     let kubeconfig = control_plane.identity(&namespace, &account).await?;
                     installed
                         .identities
@@ -307,7 +338,7 @@ impl Installed {
     async fn add(&mut self, control_plane: &ControlPlane, parts: &[ClusterKind]) -> Result<()> {
         prepare(control_plane, &self.installation, parts).await?;
         for service in Service::ALL {
-            let first = parts.iter().find(|part| service.clusters().contains(part));
+            let first = parts.iter().find(|part| is_part(service, **part));
             if let Some(cluster) = first {
                 let kubeconfig = control_plane.identity(IDENTITIES, service.name()).await?;
                 self.identities.insert((service.name(), *cluster), kubeconfig);
@@ -443,6 +474,12 @@ impl Installed {
         if let Some(worker) = &worker {
             args.extend(["--worker-cluster-kubeconfig", worker]);
         }
+        let mut environment = self.environment.clone();
+        if let Some(home) = &installation.home {
+            args.extend(["--home-namespace", home]);
+            let kubeconfig = self.kubeconfig(service, ClusterKind::Home)?;
+            environment.insert("KUBECONFIG".to_owned(), kubeconfig.display().to_string());
+        }
         let replica = pod.number.to_string();
         args.extend([
             "--listen",
@@ -477,7 +514,7 @@ impl Installed {
             }
         }
         args.extend(more);
-        let mut process = process::Service::spawn(&self.binaries.join(name), args, &self.environment, &log)?;
+        let mut process = process::Service::spawn(&self.binaries.join(name), args, &environment, &log)?;
         let port = wait_for(&format!("{name} to serve"), STARTED_WITHIN, async || {
             let text = std::fs::read_to_string(&log)?;
             if let Some(status) = process.exited()? {
@@ -652,6 +689,12 @@ pub async fn prepare(
     let mut more = Vec::new();
     if parts.contains(&ClusterKind::Management) {
         control_plane.install_crds(&crds()).await?;
+    }
+    let of_settings = match installation.home {
+        Some(_) => ClusterKind::Home,
+        None => ClusterKind::Management,
+    };
+    if parts.contains(&of_settings) {
         more.push(settings(installation, ""));
     }
     if parts.contains(&ClusterKind::Worker) {

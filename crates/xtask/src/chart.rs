@@ -63,6 +63,7 @@ fn stale() -> Result<Vec<File>> {
 fn rights() -> Result<String> {
     let none = Installation {
         namespace: "{namespace}".to_owned(),
+        home: Some("{homeNamespace}".to_owned()),
         settings: "{settings}".to_owned(),
         profile_namespaces: vec!["{profileNamespaces}".to_owned()],
         pool_settings_namespaces: vec!["{poolSettingsNamespaces}".to_owned()],
@@ -74,6 +75,13 @@ fn rights() -> Result<String> {
         joining: Joining::default(),
     };
     let wanted = [
+        (
+            "noHome",
+            Installation {
+                home: None,
+                ..none.clone()
+            },
+        ),
         (
             "bootstrapTokens",
             Installation {
@@ -345,8 +353,6 @@ fn undocumented(values: &Value, path: &str, known: &BTreeSet<&str>, undescribed:
 mod tests {
     use super::*;
 
-    use osm_api::rbac::ClusterKind;
-
     #[test]
     fn the_committed_files_are_what_the_code_says() {
         let stale: Vec<_> = stale().unwrap().into_iter().map(|(path, _)| path).collect();
@@ -364,12 +370,8 @@ mod tests {
         let expected = Service::ALL.map(|service| format!("{}: {}", service.name(), service.values_key()));
         assert_eq!(named, expected);
         let checks = read("charts/operating-system-manager/templates/checks.yaml");
-        let of_workers = Service::ALL
-            .into_iter()
-            .filter(|service| service.clusters().contains(&ClusterKind::Worker));
-        let keys: Vec<String> = of_workers
-            .map(|service| format!("{:?}", service.values_key()))
-            .collect();
+        // Each connects to the other cluster in one topology at least.
+        let keys = Service::ALL.map(|service| format!("{:?}", service.values_key()));
         assert!(checks.contains(&format!("list {} -", keys.join(" "))), "{keys:?}");
         let names = Service::ALL.map(Service::name).join(" ");
         for workflow in ["release.yaml", "image.yaml"] {

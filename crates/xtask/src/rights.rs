@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use osm_api::Joining;
 use osm_api::rbac::{ClusterKind, Grant, Installation, Service};
 
@@ -60,6 +60,8 @@ Without `--worker-cluster-kubeconfig`, one cluster is both.
 | secret-syncer | management cluster | worker cluster |
 | csr-approver | worker cluster | has no such flag |
 
+With `--home-namespace`, `--kubeconfig` of each service leads to a user cluster, which is both. See [a home cluster](#a-home-cluster).
+
 osp-controller never connects to the worker cluster, and csr-approver never to the management cluster. Without `--kubeconfig`, a service in a pod uses its ServiceAccount.
 [Operations](operations.md#kubeconfigs-and-clusters) describes what happens when a kubeconfig changes while the services run.
 
@@ -83,6 +85,7 @@ The API server checks two rights for an approval: `patch` on `certificatesigning
   It is bound to the ClusterRoles `system:node-bootstrapper` and `system:certificates.k8s.io:certificatesigningrequests:nodeclient`, and to no others.
 - The settings may name or allow credentials in a namespace other than `cloud-init-settings`.
   Grant secret-syncer `get`, `list` and `watch` on them in the worker cluster, by name.
+  With a home cluster, those that the settings name are in the home cluster. The chart grants secret-syncer `get`, `list` and `watch` on exactly these.
 - `credentials.profileSecrets` in the settings lists Secrets of profiles. The chart grants secret-syncer `get`, `list` and `watch` on exactly these.
   With two clusters, or without the chart, grant this permission in the worker cluster yourself.
 - Before a release is installed or upgraded, a Job may `get`, `create` and `patch` the two CustomResourceDefinitions in the management cluster, by name.
@@ -94,6 +97,7 @@ fn page() -> Result<String> {
     let flag = |name: &str| format!("*{name}*");
     let installation = Installation {
         namespace: flag("--namespace"),
+        home: None,
         settings: flag("--settings"),
         profile_namespaces: vec![flag("--profile-namespaces")],
         pool_settings_namespaces: vec![flag("--pool-settings-namespaces")],
@@ -124,8 +128,45 @@ fn page() -> Result<String> {
             }
         }
     }
+    at_home(&mut page, &installation)?;
     page.push_str(REST);
     Ok(page)
+}
+
+const HOME: &str = "
+## A home cluster
+
+With `--home-namespace`, the permissions on the settings and on the Leases of replicas move to the home cluster, where the services run.
+All other permissions are in the user cluster, which is management and worker cluster.
+csr-approver keeps the Leases that record its approvals in the user cluster.
+
+| Service | Namespace | Resource | Verbs |
+|---|---|---|---|
+";
+
+/// What the services may do in a home cluster.
+fn at_home(page: &mut String, installation: &Installation) -> Result<()> {
+    page.push_str(HOME);
+    let installation = Installation {
+        home: Some("*--home-namespace*".to_owned()),
+        ..installation.clone()
+    };
+    for service in Service::ALL {
+        let grants = service.grants(&installation);
+        let mut table = String::new();
+        for grant in grants.iter().filter(|grant| grant.cluster == ClusterKind::Home) {
+            rows(&mut table, grant)?;
+        }
+        for row in table.lines() {
+            // The purpose is the same as above.
+            let (row, _) = row
+                .trim_end_matches(" |")
+                .rsplit_once(" | ")
+                .context("a row with a purpose")?;
+            writeln!(page, "| {} {row} |", service.name())?;
+        }
+    }
+    Ok(())
 }
 
 fn rows(page: &mut String, grant: &Grant) -> Result<()> {

@@ -10,7 +10,7 @@ use osm_api::profile::{CloudProvider, DropIn, OperatingSystem, ProfileUnit, Prov
 use serde_json::{Map, Value};
 
 use crate::error::UserDataError;
-use crate::late_bound::{self, Filling, LateValues};
+use crate::late_bound::{self, Filling, LateValues, Room};
 use crate::reserved::RESERVED_PREFIX;
 use crate::template_walk::{self, Path, Place};
 use crate::{Stage, clouds};
@@ -184,8 +184,9 @@ impl Filled {
             Stage::Bootstrap => &spec.bootstrap_config,
             Stage::Provisioning => &spec.provisioning_config,
         };
+        let room = Room::default();
         let fill = |place: &dyn fmt::Display, text: &str| {
-            let filled = late_bound::fill(text, place, &spec.late_bound, filling)?;
+            let filled = late_bound::fill(text, place, &spec.late_bound, filling, &room)?;
             if stage == Stage::Bootstrap
                 && has_machine_name(&filled)
                 && machine_names(&filled) != machine_names(text)

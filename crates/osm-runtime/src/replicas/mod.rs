@@ -1,6 +1,6 @@
 //! Replicas of a service divide its keys. Each key belongs to one replica, and moves when a replica starts or ends.
 //!
-//! Each replica has a Lease in the installation's namespace, renews it, and watches the Leases of the others. The set of live
+//! Each replica has a Lease in the namespace of the settings, renews it, and watches the Leases of the others. The set of live
 //! Leases alone determines the owner of each key ([`membership`]); there is no leader. Leases do not fence: for a moment, two
 //! replicas may work on one key. Every write carries the resourceVersion or uid of the object that it was decided from, so the
 //! API server refuses the outdated one.
@@ -179,7 +179,8 @@ impl Replicas {
             drop(membership);
             observer.0.lease_changed.notify_one();
         };
-        Watch::namespaced(&cluster.management, cluster.namespace(), "leases")
+        let namespace = cluster.installation.home_namespace();
+        Watch::namespaced(&cluster.home, namespace, "leases")
             .labels(&format!("{}={installation}", names::INSTALLATION))
             .project(move |lease: Lease| SeenLease::of(&lease.metadata, service))
             .into_cache(&leases)
@@ -188,7 +189,7 @@ impl Replicas {
         let gate = cluster.gates.gate(LEASE);
         Member {
             cluster: cluster.clone(),
-            api: Api::namespaced(cluster.management.client.clone(), cluster.namespace()),
+            api: Api::namespaced(cluster.home.client.clone(), namespace),
             installation: installation.to_owned(),
             leases,
             replicas,
@@ -478,7 +479,7 @@ impl Member {
             spec: Some(LeaseSpec {
                 holder_identity: Some(own.clone()),
                 lease_duration_seconds: i32::try_from(good.as_secs()).ok(),
-                renew_time: Some(MicroTime(self.cluster.management.server_time.now())),
+                renew_time: Some(MicroTime(self.cluster.home.server_time.now())),
                 ..LeaseSpec::default()
             }),
         };
@@ -557,7 +558,7 @@ impl Member {
     async fn delete_dead_leases(&self, now: Instant) {
         let forgotten = self.replicas.membership().forgotten(now);
         for name in forgotten {
-            let key = format!("{}/{name}", self.cluster.namespace());
+            let key = format!("{}/{name}", self.cluster.installation.home_namespace());
             let Some(lease) = self.leases.get(&key) else {
                 continue;
             };

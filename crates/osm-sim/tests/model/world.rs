@@ -15,7 +15,7 @@ use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::{File, FileContent, OperatingSystemProfile};
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::{
-    Cluster, CommonArgs, Connection, Environment, Metrics, Process, Readiness, settings_watch,
+    Cluster, CommonArgs, Connection, Connections, Environment, Metrics, Process, Readiness, settings_watch,
 };
 use osm_sim::invariants::{Observer, Purpose, What};
 use osm_sim::memory::{Link, Server, State, User};
@@ -810,6 +810,7 @@ impl Running {
             args: CommonArgs {
                 namespace: namespace.to_owned(),
                 kubeconfig: None,
+                home_namespace: None,
                 settings: installation().settings,
                 listen: ([127, 0, 0, 1], 0).into(),
                 log_format: osm_runtime::args::LogFormat::Text,
@@ -835,7 +836,7 @@ impl Running {
         let process = tokio::spawn(async move {
             let gates = process.readiness.gates("");
             let (cluster, settings) =
-                Cluster::new(&process, gates, installation, connection.clone(), connection);
+                Cluster::new(&process, gates, installation, Connections::only(connection));
             settings_watch::spawn(&cluster, settings);
             match service {
                 Service::OscController => osc_controller::run(process, cluster).await.unwrap(),

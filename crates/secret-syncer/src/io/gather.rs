@@ -124,12 +124,13 @@ async fn published(
 }
 
 async fn values(syncer: &Syncer, config: &ConfigView) -> Result<LateValues, SourceError> {
-    if config.to_publish().is_none() {
+    if config.to_publish().is_none() || config.machine_deployment.is_none() {
         return Ok(LateValues::new());
     }
     let settings = syncer.clients.cluster.settings.borrow().clone();
     let allowed = Allowed {
         settings: settings.as_ref().map(|current| &current.settings),
+        home: syncer.clients.cluster.installation.home.as_deref(),
         machine_deployment: config.machine_deployment.as_ref(),
     };
     sources::values(syncer, &config.late_bound, allowed).await

@@ -1,34 +1,46 @@
 //! Reads values in objects of other owners, where [`Allowed`] permits it, and watches those objects from then on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use kube::Api;
 use osm_api::MachineDeployment;
 use osm_api::config::{LateBound, LateBoundSource};
 use osm_runtime::cache::Cache;
+use osm_runtime::followed::Followed;
 use osm_runtime::watch::Watch;
-use osm_runtime::{error, followed, read};
+use osm_runtime::{Connection, error, followed, read};
 
 use crate::io::caches;
 use crate::io::syncer::Syncer;
 use crate::model::source::{
-    Allowed, SourceData, SourceError, SourceProblem, Subscription, kind_of, value_of,
+    Allowed, Holder, SourceData, SourceError, SourceProblem, Subscription, kind_of, value_of,
 };
+
+/// Bytes of all values of a pool. No Secret holds more.
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// The objects that were read for one reconcile. Each is read once, however many values it holds.
+type Read = HashMap<(Holder, &'static str, String), Arc<SourceData>>;
 
 /// The values of everything in `late_bound` that an object holds, by id.
 ///
 /// # Errors
-/// The first value that is not available.
+/// The first value that is not available, or for which there is no room.
 pub async fn values(
     syncer: &Syncer,
     late_bound: &[LateBound],
     allowed: Allowed<'_>,
 ) -> Result<BTreeMap<String, String>, SourceError> {
-    let mut values = BTreeMap::new();
+    let (mut values, mut read, mut bytes) = (BTreeMap::new(), Read::new(), 0);
     for late in late_bound {
         let Some(source) = &late.source else { continue };
-        values.insert(late.id.clone(), value(syncer, late, source, allowed).await?);
+        let value = value(syncer, late, source, allowed, &mut read).await?;
+        bytes += value.len();
+        if bytes > MAX_BYTES {
+            return Err(SourceError::new(late, source, SourceProblem::TooLarge(MAX_BYTES)));
+        }
+        values.insert(late.id.clone(), value);
     }
     Ok(values)
 }
@@ -38,36 +50,57 @@ async fn value(
     late: &LateBound,
     source: &LateBoundSource,
     allowed: Allowed<'_>,
+    read: &mut Read,
 ) -> Result<String, SourceError> {
     let failed = |problem| SourceError::new(late, source, problem);
-    allowed.check(late.kind, source).map_err(failed)?;
-    let data = data(syncer, kind_of(late.kind), source)
-        .await
-        .map_err(|error| failed(SourceProblem::Unreadable(error::brief(&error))))?
-        .ok_or_else(|| failed(SourceProblem::Missing))?;
+    let holder = allowed.check(late.kind, source).map_err(failed)?;
+    let kind = kind_of(late.kind);
+    let key = (holder, kind, followed::key(kind, &source.namespace, &source.name));
+    let data = match read.get(&key) {
+        Some(data) => data.clone(),
+        None => {
+            let data = data(syncer, holder, kind, source)
+                .await
+                .map_err(|error| failed(SourceProblem::Unreadable(error::brief(&error))))?
+                .ok_or_else(|| failed(SourceProblem::Missing))?;
+            read.insert(key, data.clone());
+            data
+        }
+    };
     value_of(late.kind, source, &data).map_err(failed)
+}
+
+/// Where the objects of a holder are read and followed.
+fn place(syncer: &Syncer, holder: Holder) -> (&Connection, &Followed<SourceData>) {
+    let (cluster, caches) = (&syncer.clients.cluster, &syncer.caches);
+    match holder {
+        Holder::Settings => (cluster.of_settings_secrets(), &caches.settings_sources),
+        Holder::Pool => (&cluster.worker, &caches.sources),
+    }
 }
 
 /// From the watch where it has the object; else from the API server. `None`: there is none.
 async fn data(
     syncer: &Syncer,
+    holder: Holder,
     kind: &'static str,
     source: &LateBoundSource,
 ) -> Result<Option<Arc<SourceData>>, kube::Error> {
     let LateBoundSource { namespace, name, .. } = source;
-    let (cluster, sources) = (&syncer.clients.cluster, &syncer.caches.sources);
+    let (of, sources) = place(syncer, holder);
+    let of = (&syncer.clients.cluster, of);
     let (waker, key) = (syncer.clone(), followed::key(kind, namespace, name));
     let wake = move || waker.wake(|config| caches::uses_source(config, &key));
     match kind {
         "ConfigMap" => {
             sources
-                .get(cluster, namespace, name, SourceData::of_config_map, wake)
+                .get(of, namespace, name, SourceData::of_config_map, wake)
                 .await
         }
         "MachineDeployment" => machine_deployment(syncer, namespace, name).await,
         _ => {
             sources
-                .get(cluster, namespace, name, SourceData::of_secret, wake)
+                .get(of, namespace, name, SourceData::of_secret, wake)
                 .await
         }
     }

@@ -30,8 +30,10 @@ pub struct ConfigView {
     pub generation: i64,
     /// uid of the cluster that it was made for; absent on objects of the Go implementation.
     pub made_in: Option<String>,
-    /// The pool; absent on objects of the Go implementation.
+    /// The pool; absent on objects of the Go implementation, and where the pool is another config's.
     pub machine_deployment: Option<PoolRef>,
+    /// The config that has its pool. Another client has created this one, and would get what belongs to that pool.
+    pub pool_is_of: Option<String>,
     /// Machines of provider `edge` are set up by a script.
     pub is_edge: bool,
     /// Its tokens are bound to a kubeconfig Secret.
@@ -57,14 +59,20 @@ impl ConfigView {
             .needs_kubeconfig_secret()
             .unwrap_or_else(|| kubeconfig_secret::is_needed(&config.spec));
         let late_bound = content.late_bound().to_vec();
-        let (machine_deployment, cloud_provider) = (content.pool(), content.cloud_provider());
+        let (mut machine_deployment, cloud_provider) = (content.pool(), content.cloud_provider());
+        let name = config.name_any();
+        let owner = machine_deployment.as_ref().map(PoolRef::config_name);
+        let pool_is_of = owner.filter(|owner| *owner != name);
+        if pool_is_of.is_some() {
+            machine_deployment = None;
+        }
         let mut status = config.status.take().unwrap_or_default();
         if let Some(rendered) = &mut status.rendered {
             rendered.late_bound = Vec::new();
             rendered.kubelet_kubeconfig = None;
         }
         Self {
-            name: config.name_any(),
+            name,
             uid: config.uid().unwrap_or_default(),
             resource_version: config.resource_version().unwrap_or_default(),
             generation: config.metadata.generation.unwrap_or(0),
@@ -73,6 +81,7 @@ impl ConfigView {
             is_edge: cloud_provider == Some(CloudProvider::Edge),
             needs_kubeconfig_secret,
             late_bound,
+            pool_is_of,
             is_reduced: false,
             unreadable: None,
             reference: config.object_ref(&()),
@@ -385,6 +394,23 @@ mod tests {
             reduced.to_publish().map(|rendered| rendered.digest.as_str()),
             Some("d")
         );
+    }
+
+    #[test]
+    fn a_config_has_only_the_pool_that_its_name_belongs_to() {
+        let of = |name: &str, namespace: &str| {
+            let pool = json!({"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
+                "namespace": namespace, "name": "q", "uid": "u"});
+            let config = json!({"metadata": {"name": name}, "spec": {"poolRef": pool}});
+            ConfigView::of(serde_json::from_value(config).unwrap())
+        };
+        let own = of("q-n-config", "n");
+        assert!(own.machine_deployment.is_some() && own.pool_is_of.is_none());
+        for (name, namespace) in [("evil", "n"), ("q-n-config", "../n"), ("p-n-config", "n")] {
+            let other = of(name, namespace);
+            assert_eq!(other.machine_deployment, None);
+            assert_eq!(other.pool_is_of, Some(format!("q-{namespace}-config")));
+        }
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub fn config() -> ConfigView {
         generation: 3,
         made_in: Some(WORKER.into()),
         machine_deployment: Some(PoolRef::machine_deployment("kube-system", "pool", "md-uid")),
+        pool_is_of: None,
         is_edge: false,
         needs_kubeconfig_secret: false,
         late_bound: vec![],

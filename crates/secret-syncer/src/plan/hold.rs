@@ -96,8 +96,12 @@ pub fn of(gathered: &Gathered, config: &ConfigView) -> Option<Hold> {
     })
 }
 
-/// Set for a config that can't be decoded.
+/// Set for a config that can't be decoded, or that has no pool of its own.
 pub fn unreadable(config: &ConfigView) -> Option<Hold> {
+    if let Some(owner) = config.pool_is_of.as_deref() {
+        let message = messages::pool_of_another_config(owner);
+        return Some(Hold::now(Reason::ObjectUnreadable, message));
+    }
     let problem = config.unreadable.as_deref()?;
     Some(Hold::now(Reason::ObjectUnreadable, messages::unreadable(problem)))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use k8s_openapi::ByteString;
 use osm_api::config::{self, LateBound, LateBoundKind, LateBoundSource, OperatingSystemConfigSpec, Retired};
-use osm_api::{gzip, names};
+use osm_api::{Reason, gzip, names};
 use osm_render::LateValues;
 use serde_json::json;
 
@@ -15,6 +15,7 @@ use crate::model::gathered::{Gathered, Published};
 use crate::model::published_content::PublishedDocument;
 use crate::model::source::{SourceError, SourceProblem};
 use crate::plan::cause::Cause;
+use crate::plan::error::PlanError;
 use crate::plan::fixtures::*;
 use crate::plan::hold::{needed_record, record};
 use crate::plan::plan;
@@ -384,4 +385,29 @@ fn nothing_is_published_for_a_retired_pool_whatever_was_planned() {
     let mut config = config();
     config.generation = 4;
     assert!(!publish.is_allowed(&config), "other content");
+}
+
+/// Another client has created it, to get what belongs to that pool or to have it deleted.
+#[test]
+fn for_a_config_that_names_the_pool_of_another_one_nothing_is_done() {
+    for is_retired in [false, true] {
+        let mut gathered = published();
+        edit_config(&mut gathered, |config| {
+            config.machine_deployment = None;
+            config.pool_is_of = Some("q-kube-system-config".into());
+            config.status.retired = is_retired.then(|| Retired {
+                uid: "md-uid".into(),
+                generation: 1,
+            });
+        });
+        let Err(PlanError::Held(verdict)) = plan(&gathered).1 else {
+            panic!("something is done");
+        };
+        assert_eq!(verdict.reason, Reason::ObjectUnreadable);
+        assert!(
+            verdict.message.contains("q-kube-system-config"),
+            "{}",
+            verdict.message
+        );
+    }
 }

@@ -105,6 +105,13 @@ pub fn unreadable(problem: &str) -> String {
     )
 }
 
+/// `owner`: the config that the pool has.
+pub fn pool_of_another_config(owner: &str) -> String {
+    format!(
+        "spec.poolRef is the pool of the OperatingSystemConfig {owner}; delete this OperatingSystemConfig"
+    )
+}
+
 /// `problem`: which fields the definitions lack, and what to do.
 pub fn outdated_definitions(problem: &str) -> String {
     format!("new content is not published because of the CustomResourceDefinitions: {problem}")
