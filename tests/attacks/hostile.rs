@@ -180,9 +180,8 @@ async fn noticed(
         let named = |line: &str| line.contains(&format!("{place}: {problem}")) && line.contains(told);
         let counts = |metrics_of: &[&str]| {
             let counted = |line: &str| {
-                metrics_of
-                    .iter()
-                    .any(|name| line.starts_with(&format!("{name}{{{label}")))
+                let is_of = |name: &&str| line.starts_with(&format!("{name}{{{label}"));
+                metrics_of.iter().any(is_of) && !line.ends_with(" 0")
             };
             metrics.lines().any(counted)
         };

@@ -28,6 +28,7 @@ mod joining_mode;
 mod kubeconfig_secret;
 mod loss;
 mod many_pools;
+mod metrics;
 mod migrate;
 mod number_of_pools;
 mod order;

@@ -1,4 +1,4 @@
-//! Follows docs/operations.md: its commands, its alerts, and the metrics that it names.
+//! Follows docs/operations.md: its commands, its alerts, and the metrics that it and other pages name.
 
 use std::path::Path;
 
@@ -13,7 +13,11 @@ use serde_json::{Value, json};
 use crate::page::{Person, blocks};
 
 fn page() -> Result<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md");
+    document("operations.md")
+}
+
+fn document(name: &str) -> Result<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
     Ok(std::fs::read_to_string(path)?)
 }
 
@@ -65,24 +69,24 @@ fn every_alert_has_a_severity_and_keeps_the_namespace() -> Result<()> {
     Ok(())
 }
 
-/// What takes the place of a metric of the Go implementation is a metric that the page describes.
+/// The page with all metrics is generated from them.
 #[test]
-fn counterparts_of_metrics_are_described() -> Result<()> {
-    let page = page()?;
-    let (described, counterparts) = page
-        .split_once("### Metrics of the Go implementation")
-        .context("the counterparts")?;
-    let counterparts = counterparts.split("\n## ").next().unwrap_or_default();
-    let names: Vec<&str> = counterparts
-        .split('`')
-        .filter(|word| word.starts_with("osm_"))
-        .collect();
-    ensure!(names.len() >= 6, "{names:?}");
-    for name in names {
-        ensure!(
-            described.contains(&format!("\n| `{name}`")),
-            "{name} is not described"
-        );
+fn metrics_that_pages_name_exist() -> Result<()> {
+    let metrics = document("metrics.md")?;
+    for (name, least) in [("operations.md", 10), ("migration.md", 6)] {
+        let page = document(name)?;
+        let words = page.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        // `osm_runtime` and the like are modules.
+        let named: Vec<&str> = words
+            .filter(|word| word.starts_with("osm_") && *word != "osm_runtime")
+            .collect();
+        ensure!(named.len() >= least, "{name}: {named:?}");
+        for metric in named {
+            ensure!(
+                metrics.contains(&format!("\n| `{metric}` |")),
+                "{name}: there is no {metric}"
+            );
+        }
     }
     Ok(())
 }

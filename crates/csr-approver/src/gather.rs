@@ -66,7 +66,7 @@ impl Names for Shown<'_> {
 }
 
 /// The MachineDeployment that exists and that the Machine belongs to. Names in owner references count only with the uid.
-fn pool_of(state: &State, machine: &MachineView) -> Option<PoolRef> {
+pub fn pool_of(state: &State, machine: &MachineView) -> Option<PoolRef> {
     let owner = machine.owner.as_ref()?;
     let set = state
         .machine_sets

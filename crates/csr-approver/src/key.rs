@@ -13,6 +13,8 @@ pub enum Key {
     Requester(Requester),
     /// Claims that are no longer needed.
     Claims,
+    /// Machines that have not joined.
+    Unjoined,
 }
 
 impl fmt::Display for Key {
@@ -20,6 +22,7 @@ impl fmt::Display for Key {
         match self {
             Self::Requester(requester) => requester.fmt(f),
             Self::Claims => f.write_str("(claims)"),
+            Self::Unjoined => f.write_str("(unjoined)"),
         }
     }
 }

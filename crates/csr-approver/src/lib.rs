@@ -24,6 +24,7 @@ pub mod reporting;
 pub mod request;
 pub mod requester;
 pub mod state;
+pub mod unjoined;
 pub mod verdict;
 pub mod views;
 pub mod watches;
@@ -53,6 +54,7 @@ pub async fn run(process: Arc<Process>, cluster: Cluster) -> anyhow::Result<()> 
 async fn reconcile(state: State, key: Key) -> Result<Option<Duration>, RequestError> {
     match key {
         Key::Claims => claims::reconcile(&state).await,
+        Key::Unjoined => Ok(Some(unjoined::reconcile(&state))),
         Key::Requester(requester) => decide(&state, &requester).await,
     }
 }

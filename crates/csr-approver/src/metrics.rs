@@ -2,9 +2,19 @@
 
 use osm_api::Reason;
 use osm_runtime::Metrics;
-use prometheus::{Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGaugeVec, Opts};
+use osm_runtime::metrics::label::{Label, REASON};
+use prometheus::{Gauge, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
 use crate::verdict::Denial;
+
+const APPROVED: &str = "approved";
+
+const DENIED: &str = "denied";
+
+const OUTCOME: Label = Label::of("outcome", &[APPROVED, DENIED]);
+
+/// Upper bounds of the time until an approval, in seconds.
+const APPROVAL_SECONDS: [f64; 11] = [0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 300.0, 1800.0];
 
 pub struct JoiningMetrics {
     decided: IntCounterVec,
@@ -16,67 +26,59 @@ pub struct JoiningMetrics {
     pub approval: Histogram,
     /// Requests that were not remembered.
     pub forgotten: IntCounter,
+    /// Machines that have not joined in time.
+    pub machines_without_node: IntGauge,
 }
 
 impl JoiningMetrics {
     /// # Errors
     /// Where the names are taken.
     pub fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
+        let catalog = &metrics.catalog;
         let all = Self {
-            decided: IntCounterVec::new(
-                Opts::new(
-                    "joining_requests_total",
-                    "CertificateSigningRequests that were approved or denied, by reason.",
-                ),
-                &["outcome", "reason"],
+            decided: catalog.counters(
+                "joining_requests_total",
+                "CertificateSigningRequests that were approved or denied, by reason.",
+                &[OUTCOME, REASON],
             )?,
-            pending: IntGaugeVec::new(
-                Opts::new(
-                    "joining_requests_pending",
-                    "CertificateSigningRequests that were left pending, by reason.",
-                ),
-                &["reason"],
+            pending: catalog.gauges(
+                "joining_requests_pending",
+                "CertificateSigningRequests that were left pending, by reason.",
+                &[REASON],
             )?,
-            oldest: Gauge::new(
+            oldest: catalog.float_gauge(
                 "joining_oldest_pending_seconds",
                 "Age of the oldest pending CertificateSigningRequest of a pool that exists; 0 if there is none.",
             )?,
-            approval: Histogram::with_opts(
-                HistogramOpts::new(
-                    "joining_approval_seconds",
-                    "Time from a CertificateSigningRequest to its approval.",
-                )
-                .buckets(vec![
-                    0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 300.0, 1800.0,
-                ]),
+            approval: catalog.histogram(
+                "joining_approval_seconds",
+                "Time from a CertificateSigningRequest to its approval.",
+                &APPROVAL_SECONDS,
             )?,
-            forgotten: IntCounter::new(
+            forgotten: catalog.counter(
                 "joining_requests_forgotten_total",
                 "CertificateSigningRequests beyond the bounds, which are listed again every five minutes.",
+            )?,
+            machines_without_node: catalog.gauge(
+                "machines_without_node",
+                "Machines of pools that have no Node 15 minutes after they were created.",
             )?,
         };
         // From zero, so that the rate of the first one is seen.
         for reason in [Reason::PoolMachine, Reason::ApprovedAgain] {
-            all.decided.with_label_values(&["approved", reason.as_str()]);
+            all.decided.with_label_values(&[APPROVED, reason.as_str()]);
         }
         for reason in Denial::REASONS {
-            all.decided.with_label_values(&["denied", reason.as_str()]);
+            all.decided.with_label_values(&[DENIED, reason.as_str()]);
         }
-        metrics.register(all.decided.clone())?;
-        metrics.register(all.pending.clone())?;
-        metrics.register(all.oldest.clone())?;
-        metrics.register(all.approval.clone())?;
-        metrics.register(all.forgotten.clone())?;
         Ok(all)
     }
 
     pub fn approved(&self, reason: Reason) {
-        self.decided
-            .with_label_values(&["approved", reason.as_str()])
-            .inc();
+        self.decided.with_label_values(&[APPROVED, reason.as_str()]).inc();
     }
 
     pub fn denied(&self, reason: Reason) {
-        self.decided.with_label_values(&["denied", reason.as_str()]).inc();
+        self.decided.with_label_values(&[DENIED, reason.as_str()]).inc();
     }
 }

@@ -209,12 +209,14 @@ impl Inner {
 impl Shared<Key> for State {
     fn known(&self) -> Vec<Key> {
         let requesters = self.requesters(|_| true).into_iter().map(Key::Requester);
-        requesters.chain([Key::Claims]).collect()
+        requesters.chain([Key::Claims, Key::Unjoined]).collect()
     }
 
     fn released(&self, key: &Key) {
-        if let Key::Requester(requester) = key {
-            self.reporting.forget(requester);
+        match key {
+            Key::Requester(requester) => self.reporting.forget(requester),
+            Key::Unjoined => self.reporting.metrics.machines_without_node.set(0),
+            Key::Claims => {}
         }
     }
 }

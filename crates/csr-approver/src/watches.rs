@@ -35,6 +35,7 @@ pub fn start(state: &State) {
     }
     relist(state);
     state.queue.add(Key::Claims);
+    state.queue.add(Key::Unjoined);
 }
 
 fn requests(state: &State, signer: &str, what: &'static str) {

@@ -21,13 +21,14 @@ pub mod metrics;
 pub mod plan;
 pub mod planning;
 pub mod pool_settings;
+pub mod publishing;
 pub mod report;
 pub mod state;
 pub mod view;
 pub mod watches;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use osm_runtime::runner;
 use osm_runtime::{Cluster, Process, RequestError};
@@ -54,8 +55,13 @@ pub async fn run(process: Arc<Process>, cluster: Cluster) -> anyhow::Result<()> 
 async fn reconcile(state: State, name: String) -> Result<Option<Duration>, RequestError> {
     let gathered = gather::gather(&state, &name).await?;
     let abandoned = gathered.abandoned.clone();
+    let render_seconds = state.metrics.render_seconds.clone();
     let make = move || {
+        let began = Instant::now();
         let plan = plan::plan(&gathered);
+        if plan.rendered().is_some() {
+            render_seconds.observe(began.elapsed().as_secs_f64());
+        }
         (gathered, plan)
     };
     let (gathered, plan) = state.planning.run(&abandoned, make).await;

@@ -1,28 +1,77 @@
-//! Metrics of this controller besides reconciles and conditions: the size of user data.
+//! Metrics of this controller besides reconciles and conditions.
 
 use std::collections::HashMap;
 
 use osm_api::config::UserDataBytes;
 use osm_api::profile::CloudProvider;
 use osm_runtime::Metrics;
+use osm_runtime::metrics::catalog::Catalog;
+use osm_runtime::metrics::label::Label;
 use parking_lot::Mutex;
-use prometheus::{IntGaugeVec, Opts};
+use prometheus::{Histogram, IntGaugeVec};
+use strum::IntoEnumIterator;
+
+use crate::publishing::Publishing;
+
+const CLOUD: Label = Label::of_set("cloud", "a [cloud provider](compatibility.md)", |value| {
+    CloudProvider::iter().any(|cloud| cloud.as_str() == value)
+});
+
+const BOOTSTRAP: &str = "bootstrap";
+
+const PROVISIONING: &str = "provisioning";
+
+const STAGE: Label = Label::of("stage", &[BOOTSTRAP, PROVISIONING]);
+
+/// Upper bounds of the time of a rendering, in seconds.
+const RENDER_SECONDS: [f64; 12] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+];
+
+pub struct RenderMetrics {
+    pub sizes: Sizes,
+    pub publishing: Publishing,
+    /// Time of each rendering, with the decisions about the pool.
+    pub render_seconds: Histogram,
+}
+
+impl RenderMetrics {
+    /// # Errors
+    /// Where a name is taken.
+    pub fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
+        let catalog = &metrics.catalog;
+        Ok(Self {
+            sizes: Sizes::new(catalog)?,
+            publishing: Publishing::new(catalog)?,
+            render_seconds: catalog.histogram(
+                "render_duration_seconds",
+                "Time to render the documents of a pool.",
+                &RENDER_SECONDS,
+            )?,
+        })
+    }
+}
 
 /// The largest documents of each cloud, as last rendered.
 pub struct Sizes {
-    gauge: IntGaugeVec,
+    largest: IntGaugeVec,
+    limit: IntGaugeVec,
     seen: Mutex<HashMap<String, (CloudProvider, UserDataBytes)>>,
 }
 
 impl Sizes {
-    /// # Errors
-    /// Where its name is taken.
-    pub fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
-        let help = "Largest user data of any pool, late-bound values at their largest; bootstrap as the cloud counts it.";
-        let gauge = IntGaugeVec::new(Opts::new("user_data_bytes", help), &["cloud", "stage"])?;
-        metrics.register(gauge.clone())?;
+    fn new(catalog: &Catalog) -> Result<Self, prometheus::Error> {
         Ok(Self {
-            gauge,
+            largest: catalog.gauges(
+                "user_data_bytes",
+                "Largest user data of any pool, late-bound values at their largest; bootstrap as the cloud counts it.",
+                &[CLOUD, STAGE],
+            )?,
+            limit: catalog.gauges(
+                "user_data_limit_bytes",
+                "Most user data that a cloud with pools takes, as the cloud counts it.",
+                &[CLOUD, STAGE],
+            )?,
             seen: Mutex::default(),
         })
     }
@@ -43,14 +92,27 @@ impl Sizes {
                     .map(|(_, bytes)| bytes)
             };
             let largest = [
-                ("bootstrap", of_cloud().map(|bytes| bytes.bootstrap).max()),
-                ("provisioning", of_cloud().map(|bytes| bytes.provisioning).max()),
+                (BOOTSTRAP, of_cloud().map(|bytes| bytes.bootstrap).max()),
+                (PROVISIONING, of_cloud().map(|bytes| bytes.provisioning).max()),
             ];
             for (stage, bytes) in largest {
-                self.gauge
+                self.largest
                     .with_label_values(&[cloud.as_str(), stage])
                     .set(bytes.unwrap_or(0));
             }
+            self.note_limit(cloud, of_cloud().next().is_some());
+        }
+    }
+
+    fn note_limit(&self, cloud: CloudProvider, has_pools: bool) {
+        let labels = [cloud.as_str(), BOOTSTRAP];
+        match osm_render::limit_bytes(cloud).filter(|_| has_pools) {
+            Some(bytes) => {
+                let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+                self.limit.with_label_values(&labels).set(bytes);
+            }
+            // It fails where there is none.
+            None => drop(self.limit.remove_label_values(&labels)),
         }
     }
 }
@@ -60,9 +122,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_of_each_cloud_is_reported() {
+    fn the_largest_of_each_cloud_is_reported_with_the_limit_of_the_cloud() {
         let metrics = Metrics::new().unwrap();
-        let sizes = Sizes::new(&metrics).unwrap();
+        let sizes = Sizes::new(&metrics.catalog).unwrap();
         let bytes = |bootstrap| UserDataBytes {
             bootstrap,
             provisioning: 10 * bootstrap,
@@ -74,12 +136,20 @@ mod tests {
         assert!(reports(
             r#"osm_user_data_bytes{cloud="aws",stage="provisioning"} 90"#
         ));
-        sizes.note("b", Some((CloudProvider::Azure, bytes(9))));
+        assert!(reports(
+            r#"osm_user_data_limit_bytes{cloud="aws",stage="bootstrap"} 16384"#
+        ));
+        sizes.note("b", Some((CloudProvider::Kubevirt, bytes(9))));
         assert!(reports(r#"osm_user_data_bytes{cloud="aws",stage="bootstrap"} 7"#));
         assert!(reports(
-            r#"osm_user_data_bytes{cloud="azure",stage="bootstrap"} 9"#
+            r#"osm_user_data_bytes{cloud="kubevirt",stage="bootstrap"} 9"#
         ));
+        assert!(
+            !reports(r#"osm_user_data_limit_bytes{cloud="kubevirt""#),
+            "it has none"
+        );
         sizes.note("a", None);
         assert!(reports(r#"osm_user_data_bytes{cloud="aws",stage="bootstrap"} 0"#));
+        assert!(!reports("osm_user_data_limit_bytes{"), "no pool is left");
     }
 }

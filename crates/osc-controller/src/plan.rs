@@ -54,6 +54,13 @@ pub struct Plan {
     pub requeue_after: Option<Duration>,
 }
 
+impl Plan {
+    /// What was rendered for it, if anything was.
+    pub fn rendered(&self) -> Option<&Rendered> {
+        self.status.as_ref()?.rendered.now()
+    }
+}
+
 /// What to do with an OperatingSystemConfig.
 #[derive(Debug, Default)]
 pub enum ObjectPlan {
@@ -89,6 +96,16 @@ pub enum RenderedStatus {
     Nothing,
     /// What was rendered now, with its documents. `anyway`: it is written even if the object seems to have it already.
     New { rendered: Box<Unpacked>, anyway: bool },
+}
+
+impl RenderedStatus {
+    /// What was rendered now.
+    pub fn now(&self) -> Option<&Rendered> {
+        match self {
+            Self::New { rendered, .. } => Some(rendered.rendered()),
+            Self::Last | Self::Nothing => None,
+        }
+    }
 }
 
 /// A pool that cannot have an OperatingSystemConfig.

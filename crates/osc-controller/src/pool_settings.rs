@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt};
+use osm_api::Reason;
 use osm_api::names::{SETTINGS, SETTINGS_KEY};
 use osm_api::pool_settings::{PoolSettings, PoolSettingsError};
-use osm_api::{Reason, digest};
 use osm_runtime::cache::{Cache, Version};
 use osm_runtime::request::failed;
 use osm_runtime::settings::Current;
@@ -104,7 +104,7 @@ pub async fn lookup(
         match settings.merge(&installation.settings, document.as_deref()) {
             Ok(settings) => {
                 // Settings always have a JSON form.
-                let digest = digest::of(&settings).unwrap_or_default();
+                let digest = settings.digest().unwrap_or_default();
                 SettingsLookup::Found(Arc::new(Current {
                     settings,
                     digest,

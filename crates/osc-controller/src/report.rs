@@ -25,6 +25,11 @@ use crate::view::ConfigView;
 /// # Errors
 /// The write of the status; then nothing else is reported.
 pub async fn report(state: &State, gathered: &Gathered, applied: &Applied) -> Result<(), RequestError> {
+    let now = applied.status.as_ref().and_then(|status| status.rendered.now());
+    if let (Some(owner), Some(rendered)) = (gathered.claimants.first(), now) {
+        // It can be published as soon as the status has it.
+        state.metrics.publishing.rendered(&owner.pool_ref.uid, rendered);
+    }
     if let (Some(status), Some(config)) = (&applied.status, &applied.config) {
         write_status(state, gathered, status, config).await?;
     }
@@ -44,9 +49,10 @@ pub async fn report(state: &State, gathered: &Gathered, applied: &Applied) -> Re
     if let Some(status) = &applied.status {
         state.count(&gathered.name, Some(&status.verdict));
         state
+            .metrics
             .sizes
             .note(&gathered.name, sizes(gathered, &status.rendered));
-        report_change(state, gathered, &status.verdict, applied.subject.as_ref()).await;
+        report_change(state, gathered, status, applied.subject.as_ref()).await;
     }
     Ok(())
 }
@@ -151,20 +157,34 @@ async fn last(state: &State, config: &ConfigView) -> Result<Option<Value>, Reque
     }
 }
 
-/// Emits an Event and a log line where the condition has changed.
-async fn report_change(state: &State, gathered: &Gathered, verdict: &Verdict, subject: Option<&PoolRef>) {
-    let config = gathered.config.as_ref();
+/// Logs what was rendered, and emits an Event where the condition has changed. secret-syncer logs the same pool, revision and digest when it
+/// publishes that.
+async fn report_change(state: &State, gathered: &Gathered, status: &StatusPlan, subject: Option<&PoolRef>) {
+    let (config, verdict) = (gathered.config.as_ref(), &status.verdict);
     let before = config.and_then(|config| condition::find(&config.status.conditions, condition::RENDERED));
-    if before.is_some_and(|before| verdict.is_reported_by(before)) {
+    let is_reported = before.is_some_and(|before| verdict.is_reported_by(before));
+    let last = config.and_then(|config| config.status.rendered.as_ref());
+    let digest = status.rendered.now().map(|rendered| rendered.digest.as_str());
+    let is_new = digest.is_some() && digest != last.map(|last| last.digest.as_str());
+    if is_reported && !is_new {
         return;
     }
+    let rendered_for = config.and_then(|config| config.rendered_for.as_ref());
+    let pool = subject.or(rendered_for.map(|rendered_for| &rendered_for.pool));
+    let owner = gathered.claimants.first();
     tracing::info!(
         config = gathered.name,
+        pool = pool.map(tracing::field::display),
+        revision = owner.and_then(|owner| owner.revision.as_deref()),
+        digest,
         rendered = verdict.status,
         reason = %verdict.reason,
         "{}",
         verdict.message
     );
+    if is_reported {
+        return;
+    }
     let Some(about) = subject.map(ObjectReference::from) else {
         return;
     };
@@ -181,9 +201,8 @@ async fn report_change(state: &State, gathered: &Gathered, verdict: &Verdict, su
 /// Sizes of the content that may be published, with the cloud that they are for.
 fn sizes(gathered: &Gathered, status: &RenderedStatus) -> Option<(CloudProvider, UserDataBytes)> {
     let rendered = match status {
-        RenderedStatus::Nothing => None,
         RenderedStatus::Last => gathered.config.as_ref()?.status.rendered.as_ref(),
-        RenderedStatus::New { rendered, .. } => Some(rendered.rendered()),
+        other => other.now(),
     };
     Some((
         gathered.claimants.first()?.cloud_provider?,

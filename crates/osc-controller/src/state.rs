@@ -21,7 +21,7 @@ use osm_runtime::{Cluster, Process, RequestError, read, watch};
 use crate::caches::Caches;
 use crate::compiled::Compiled;
 use crate::memory::Memory;
-use crate::metrics::Sizes;
+use crate::metrics::RenderMetrics;
 use crate::planning::Planning;
 use crate::view::{ConfigView, PoolView};
 
@@ -44,7 +44,7 @@ pub struct Inner {
     pub caches: Caches,
     pub memory: Memory,
     pub conditions: Arc<ConditionGauge>,
-    pub sizes: Sizes,
+    pub metrics: RenderMetrics,
     pub planning: Planning,
     pub foreign_cluster: ForeignCluster,
     /// The number of configs that workers are creating.
@@ -70,7 +70,7 @@ impl State {
             caches: Caches::new(&cluster.installation.namespaces_of_profiles()),
             memory: Memory::default(),
             conditions: ConditionGauge::new(&process.metrics),
-            sizes: Sizes::new(&process.metrics)?,
+            metrics: RenderMetrics::new(&process.metrics)?,
             planning: Planning::default(),
             foreign_cluster: ForeignCluster::new(cluster),
             creations: AtomicUsize::default(),
@@ -96,6 +96,7 @@ impl Shared<String> for State {
         self.foreign_cluster.note(name, None);
         for pool in self.caches.pools.group(name) {
             self.no_longer_rejected(&pool.pool_ref.uid);
+            self.metrics.publishing.forget(&pool.pool_ref.uid);
         }
     }
 }
@@ -118,6 +119,7 @@ impl Inner {
 
     /// Records what the API server returned for a read of this controller.
     pub fn saw(&self, version: Version, view: ConfigView) -> ConfigView {
+        self.metrics.publishing.see_config(&view);
         let key = watch::key(&view.metadata);
         let change = self.caches.configs.wrote(&key, version, view.clone());
         // The answer can hold what others wrote in the meantime, and the watch does not report it again.
@@ -243,7 +245,7 @@ impl Inner {
     /// A config and its pool are gone, or another replica owns them.
     pub fn forget(&self, name: &str) {
         self.count(name, None);
-        self.sizes.note(name, None);
+        self.metrics.sizes.note(name, None);
         self.memory.set_waiting(name, None);
     }
 

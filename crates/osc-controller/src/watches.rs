@@ -67,8 +67,14 @@ fn machine_deployments(state: &State) {
                 waker.no_longer_rejected(&gone);
                 waker.memory.forget_finalizer(&gone);
                 waker.memory.forget_revision(&gone);
+                waker.metrics.publishing.forget(&gone);
             }
             if let Some(pool) = &change.new {
+                let is_listed = waker.caches.pools.is_listed();
+                waker
+                    .metrics
+                    .publishing
+                    .see(change.old.as_deref(), pool, is_listed);
                 waker
                     .memory
                     .see_revision(&pool.pool_ref.uid, pool.revision.as_ref());
@@ -114,6 +120,9 @@ fn configs(state: &State) {
             (Some(old), Some(new)) => new.is_only_published_since(old),
             _ => false,
         };
+        if let Some(config) = &change.new {
+            waker.metrics.publishing.see_config(config);
+        }
         if let Some((_, name)) = change.key.split_once('/')
             && !is_only_published
         {

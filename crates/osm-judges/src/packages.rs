@@ -18,6 +18,7 @@ pub const FOR_TESTS: &[&str] = &[
     "jq",
     "libfaketime",
     "passwd",
+    "prometheus",
     "python3",
     "python3-configobj",
     "python3-jinja2",

@@ -69,7 +69,7 @@ pub use readable::{is_credential, readable};
 pub use reserved::RESERVED_PREFIX;
 pub use resolve::{resolve, resolve_on};
 pub use samples::{dry_run, dry_run_with, full_sample, plain_pools, sample_pools, stand_in_cluster};
-pub use size::{Counted, SizeLimit, size_limit};
+pub use size::{Counted, SizeLimit, limit_bytes, size_limit};
 pub use unknown_names::{UnknownName, unknown_names};
 pub use user_data::{
     MachineFile, MachineStage, MachineUnit, edge_script, machine_stage, masked_machine_stage, masks,

@@ -38,6 +38,12 @@ pub fn size_limit(cloud: CloudProvider, os: OperatingSystem) -> Option<SizeLimit
     Some(SizeLimit { bytes, counted })
 }
 
+/// The limit of a cloud in bytes, whatever it counts. It is the same for every operating system.
+pub fn limit_bytes(cloud: CloudProvider) -> Option<usize> {
+    let (bytes, _) = clouds::cloud(cloud).user_data?.limit?;
+    Some(bytes)
+}
+
 impl SizeLimit {
     /// Bytes of `document` as this limit counts them, if these are more than it allows.
     pub fn exceeded_by(&self, document: &str) -> Option<usize> {

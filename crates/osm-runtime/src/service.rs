@@ -94,21 +94,17 @@ where
     F: FnOnce(Arc<Process>, Cluster) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
 {
-    telemetry::init(&args)?;
+    let filter = telemetry::init(&args)?;
     // This can only fail if the provider was installed before.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let process = Arc::new(Process {
         service,
         args,
         environment: Environment::default(),
-        metrics: Metrics::new()?,
+        metrics: Metrics::of(service)?,
         readiness: Readiness::default(),
         shutdown: CancellationToken::new(),
     });
-    if service.reads_settings() {
-        let metrics = &process.metrics;
-        metrics.register(metrics.settings_valid.clone())?;
-    }
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     tracing::info!(
@@ -135,6 +131,7 @@ where
         };
         let (cluster, settings) = Cluster::new(&process, gates, installation, connections);
         if service.reads_settings() {
+            filter.follow(&cluster);
             settings_watch::spawn(&cluster, settings);
             definitions::spawn(&cluster);
         }

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use osm_api::Settings;
 use osm_api::names::SETTINGS_KEY;
 use osm_api::settings::SettingsError;
-use osm_api::{Settings, digest};
 use tokio::sync::watch;
 
 /// A valid settings document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Current {
     pub settings: Settings,
-    /// SHA-256 of them as JSON, 64 hex characters.
+    /// Their [`Settings::digest`].
     pub digest: String,
     /// The place of a newer document that is refused, and every mistake in it. It has no timestamp, so that all replicas
     /// report the same.
@@ -72,7 +72,9 @@ fn has(keys: &[String]) -> String {
 pub(crate) fn read(document: Option<&Document>) -> Result<Current, Refusal> {
     let text = document.ok_or(Refusal::Gone)?;
     let settings = Settings::parse(text.as_ref().map_err(|keys| Refusal::NoKey(keys.clone()))?)?;
-    let digest = digest::of(&settings).map_err(|error| SettingsError(vec![error.to_string()]))?;
+    let digest = settings
+        .digest()
+        .map_err(|error| SettingsError(vec![error.to_string()]))?;
     Ok(Current {
         settings,
         digest,

@@ -19,11 +19,11 @@ pub fn spawn(cluster: &Cluster, sender: settings::Sender) {
         .gates
         .gate(format!("settings ({place}, key {SETTINGS_KEY})"));
     gate.close(format!("create it; an empty {SETTINGS_KEY} means the defaults"));
-    let valid = cluster.process.metrics.settings_valid.clone();
+    let metrics = cluster.process.metrics.clone();
     let changed = move |change: Change<settings::Document>| match settings::read(change.new.as_deref()) {
         Ok(current) => {
             gate.open();
-            valid.set(1);
+            metrics.settings_in_force(&current.digest);
             let changed = sender.send_if_modified(|last| {
                 let differs = last.as_deref() != Some(&current);
                 if differs {
@@ -37,7 +37,7 @@ pub fn spawn(cluster: &Cluster, sender: settings::Sender) {
         }
         Err(problem) => {
             gate.close(problem.to_string());
-            valid.set(0);
+            metrics.settings_refused();
             let refused = format!("{place}, key {SETTINGS_KEY}: {}", problem.in_one_line());
             sender.send_if_modified(|last| match last {
                 Some(current) if current.refused.as_ref() != Some(&refused) => {

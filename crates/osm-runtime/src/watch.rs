@@ -263,6 +263,7 @@ impl<K: Watchable, V: Send + Sync + 'static> Projection<K, V> {
             ..
         } = self.watch;
         let name = gate_name(what, namespace.as_deref(), role);
+        cluster.process.metrics.watches(role.label(), what);
         let gate = self.awaited.then(|| cluster.gates.gate(&name));
         let end = self.end.unwrap_or_else(|| cluster.shutdown.clone());
         let backoff = |longest| Backoff::new(&cluster.process.environment, FIRST_PAUSE, longest);

@@ -45,8 +45,9 @@ async fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 /// The value of a metric; 0 if it does not exist.
 fn metric(cluster: &Cluster, start: &str) -> u64 {
     let text = String::from_utf8(cluster.process.metrics.encode()).unwrap();
-    let line = text.lines().find(|line| line.starts_with(start));
-    line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
+    let lines = text.lines().filter(|line| line.starts_with(start));
+    let values = lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
+    values.sum()
 }
 
 /// What is logged in this thread.

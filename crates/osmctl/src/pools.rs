@@ -9,7 +9,6 @@ use osm_api::config::{
     OperatingSystemConfig, OperatingSystemConfigSpec, OperatingSystemConfigStatus, Rendered,
 };
 use osm_api::content::{self, RenderedFor};
-use osm_api::digest;
 use osm_api::names::{self, SETTINGS_KEY};
 use osm_api::pool::{self, Pool};
 use osm_api::pool_settings::PoolSettings;
@@ -214,7 +213,10 @@ impl Selected {
             revision: self.revision.clone(),
             template_digest: self.template_digest.clone(),
         };
-        let settings_digest = digest::of(&self.settings).context("the settings have no form as JSON")?;
+        let settings_digest = self
+            .settings
+            .digest()
+            .context("the settings have no form as JSON")?;
         let reference = self.profile.reference();
         let described = rendered.described(&rendered_for, reference.clone(), settings_digest, &endpoint);
         let mut config = rendered.spec;

@@ -18,6 +18,7 @@ mod image;
 mod kubelet_fields;
 mod lint;
 mod manifest;
+mod metrics;
 mod progress;
 mod reasons;
 mod reference;
@@ -49,6 +50,7 @@ enum Command {
     Reasons(reasons::Reasons),
     Compatibility(compatibility::Compatibility),
     Reference(reference::Reference),
+    Metrics(metrics::Metrics),
     CloudInitSchema(cloud_init_schema::CloudInitSchema),
     KubeletFields(kubelet_fields::KubeletFields),
     Bless(bless::Bless),
@@ -73,6 +75,7 @@ async fn main() -> ExitCode {
         Command::Reasons(reasons) => reasons.run(),
         Command::Compatibility(compatibility) => compatibility.run(),
         Command::Reference(reference) => reference.run(),
+        Command::Metrics(metrics) => metrics.run(),
         Command::CloudInitSchema(schema) => schema.run().await,
         Command::KubeletFields(fields) => fields.run().await,
         Command::Bless(bless) => bless.run().await,

@@ -10,6 +10,7 @@ mod default_profiles;
 mod downloads;
 mod kubelet;
 mod limits;
+mod log_level;
 mod packages;
 mod proxy;
 mod system;
@@ -32,12 +33,13 @@ pub use self::downloads::{
 };
 pub use self::kubelet::KubeletDefaults;
 pub use self::limits::{Limits, MOST_MACHINE_DEPLOYMENTS};
+pub use self::log_level::LogLevel;
 pub use self::packages::{Apt, Packages, Yum, YumRepository};
 pub use self::proxy::Proxy;
 pub use self::system::{REQUIRED_SYSCTLS, Swap, SwapBehavior, System};
 pub use self::taint::{Taint, TaintEffect};
 use self::validation::{IMAGE_RULE, PEM, Problems, certificates, is_image};
-use crate::strict;
+use crate::{digest, strict};
 
 /// The largest number of YAML nodes of a document.
 const MAX_NODES: usize = 250_000;
@@ -72,6 +74,9 @@ pub struct Settings {
     pub default_profiles: DefaultProfiles,
     /// Limits of the installation. osc-controller reads this section.
     pub limits: Limits,
+    /// Level of the lines that the services log themselves. It takes precedence over `--log`, and takes effect without a restart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_level: Option<LogLevel>,
 }
 
 /// What is wrong with a settings document: every mistake, one line each.
@@ -120,6 +125,19 @@ impl Settings {
             *bundle = bundle.take().and_then(|text| certificates(&text));
         }
         Ok(settings)
+    }
+
+    /// SHA-256 of everything but the log level, 64 hex characters. The log level changes nothing that is rendered, so pools rendered before
+    /// and after a change of it have the same digest.
+    ///
+    /// # Errors
+    /// Settings without a JSON form; there are none.
+    pub fn digest(&self) -> Result<String, serde_json::Error> {
+        let rendered_with = Self {
+            log_level: None,
+            ..self.clone()
+        };
+        digest::of(&rendered_with)
     }
 
     fn problems(&self) -> Vec<String> {

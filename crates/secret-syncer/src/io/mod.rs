@@ -10,6 +10,7 @@ pub mod gather;
 pub mod hmac_key;
 pub mod join_right;
 pub mod memory;
+pub mod metrics;
 pub mod program;
 pub mod report;
 pub mod reporting;

@@ -58,10 +58,7 @@ pub async fn report(
         Ok(applied) => {
             reporting.succeeded(name);
             for cause in &applied.published_for {
-                reporting
-                    .publishes
-                    .with_label_values(&[&format!("{cause:?}")])
-                    .inc();
+                reporting.metrics.published(*cause);
             }
             if let Some(status) = applied.status {
                 if applied.about != Some(config.published_from()) {
@@ -175,8 +172,12 @@ async fn set_status(
         syncer.wrote_config(config);
     }
     if is_change(before, &verdict) {
+        let rendered = config.status.rendered.as_ref();
         tracing::info!(
             config = config.name,
+            pool = config.machine_deployment.as_ref().map(tracing::field::display),
+            revision = rendered.and_then(|rendered| rendered.revision.as_deref()),
+            digest = rendered.map(|rendered| rendered.digest.as_str()),
             published = verdict.status,
             reason = %verdict.reason,
             "{}",
@@ -203,7 +204,11 @@ async fn set_status(
 /// Reports whether the API server has answered the question that [`report_join_right`] is about.
 pub fn report_join_question(syncer: &Syncer, answer: &Result<Option<bool>, ApplyError>) {
     let is_unknown = !matches!(answer, Ok(Some(_)));
-    syncer.reporting.joining_open_unknown.set(is_unknown.into());
+    syncer
+        .reporting
+        .metrics
+        .joining_open_unknown
+        .set(is_unknown.into());
     // The runner logs errors.
     if matches!(answer, Ok(None)) {
         tracing::warn!("{}", messages::joining_is_unknown());
@@ -212,13 +217,13 @@ pub fn report_join_question(syncer: &Syncer, answer: &Result<Option<bool>, Apply
 
 /// Reports that there is no token of a pool, so that nothing has to be known.
 pub fn report_no_join_right(syncer: &Syncer) {
-    syncer.reporting.joining_open.set(0);
-    syncer.reporting.joining_open_unknown.set(0);
+    syncer.reporting.metrics.joining_open.set(0);
+    syncer.reporting.metrics.joining_open_unknown.set(0);
 }
 
 /// Reports that it became known, or changed, whether whatever the pools' tokens ask for is approved. `account` is one of theirs.
 pub async fn report_join_right(syncer: &Syncer, account: &Meta, is_open: bool) {
-    syncer.reporting.joining_open.set(is_open.into());
+    syncer.reporting.metrics.joining_open.set(is_open.into());
     if !is_open {
         return tracing::info!("{}", messages::joining_is_closed());
     }
@@ -241,6 +246,7 @@ pub async fn report_legacy_tokens(syncer: &Syncer) {
     let tokens = syncer.caches.legacy_tokens.select(|_| true);
     let reporting = &syncer.reporting;
     reporting
+        .metrics
         .foreign_credentials
         .set(i64::try_from(tokens.len()).unwrap_or(i64::MAX));
     let unpublished = syncer

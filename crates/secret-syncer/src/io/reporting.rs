@@ -9,19 +9,15 @@ use osm_runtime::foreign_cluster::ForeignCluster;
 use osm_runtime::metrics::ConditionGauge;
 use osm_runtime::{Cluster, Process};
 use parking_lot::Mutex;
-use prometheus::{IntCounterVec, IntGauge, Opts};
 
+use crate::io::metrics::PublishMetrics;
 use crate::plan::legacy_tokens::Reported;
 
 pub struct Reporting {
     pub conditions: Arc<ConditionGauge>,
     pub foreign_cluster: ForeignCluster,
-    pub publishes: IntCounterVec,
-    pub foreign_credentials: IntGauge,
-    pub joining_open: IntGauge,
-    pub joining_open_unknown: IntGauge,
+    pub metrics: PublishMetrics,
     pub legacy_tokens: Mutex<Reported>,
-    earliest_expiry: IntGauge,
     expiries: Mutex<Expiries>,
     /// Since when a config's reconciles fail.
     failing: Mutex<HashMap<String, Timestamp>>,
@@ -31,40 +27,14 @@ impl Reporting {
     /// # Errors
     /// Metrics whose names are taken.
     pub fn new(process: &Process, cluster: &Cluster) -> Result<Self, prometheus::Error> {
-        let publishes = Opts::new(
-            "publishes_total",
-            "Bootstrap Secrets written, by cause; one may have several.",
-        );
-        let reporting = Self {
+        Ok(Self {
             conditions: ConditionGauge::new(&process.metrics),
             foreign_cluster: ForeignCluster::new(cluster),
-            publishes: IntCounterVec::new(publishes, &["cause"])?,
-            foreign_credentials: IntGauge::new(
-                "foreign_credentials",
-                "Secrets in cloud-init-settings with a ServiceAccount's token that never expires. None is ours.",
-            )?,
-            joining_open: IntGauge::new(
-                "joining_open",
-                "1 while kube-controller-manager approves the certificate of any node for ServiceAccounts of cloud-init-settings.",
-            )?,
-            joining_open_unknown: IntGauge::new(
-                "joining_open_unknown",
-                "1 while the API server has not answered whether it is so; osm_joining_open has the last answer.",
-            )?,
+            metrics: PublishMetrics::new(&process.metrics)?,
             legacy_tokens: Mutex::default(),
-            earliest_expiry: IntGauge::new(
-                "credentials_earliest_expiry_timestamp_seconds",
-                "When the first credential of any pool expires, in seconds since 1970; 0 without pools.",
-            )?,
             expiries: Mutex::default(),
             failing: Mutex::default(),
-        };
-        process.metrics.register(reporting.foreign_credentials.clone())?;
-        process.metrics.register(reporting.joining_open.clone())?;
-        process.metrics.register(reporting.joining_open_unknown.clone())?;
-        process.metrics.register(reporting.publishes.clone())?;
-        process.metrics.register(reporting.earliest_expiry.clone())?;
-        Ok(reporting)
+        })
     }
 
     /// The config is gone, or another replica's.
@@ -76,7 +46,7 @@ impl Reporting {
 
     /// Another replica reports non-expiring tokens from now on.
     pub fn forget_legacy_tokens(&self) {
-        self.foreign_credentials.set(0);
+        self.metrics.foreign_credentials.set(0);
         self.legacy_tokens.lock().clear();
     }
 
@@ -84,7 +54,7 @@ impl Reporting {
     pub fn note_expiry(&self, config: &str, expiry: Option<Timestamp>) {
         let mut expiries = self.expiries.lock();
         expiries.note(config, expiry.map(Timestamp::as_second));
-        self.earliest_expiry.set(expiries.first());
+        self.metrics.earliest_expiry.set(expiries.first());
     }
 
     /// Returns since when the config's reconciles fail.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use osm_api::Joining;
 use osm_api::settings::Credentials;
+use osm_api::{Joining, PoolRef};
 use osm_render::LateValues;
 
 use crate::model::existing::ExistingObjects;
@@ -57,6 +57,11 @@ pub struct Gathered {
 }
 
 impl Gathered {
+    /// The MachineDeployment of its pool; `None` without a config, or if that is of the Go implementation.
+    pub fn machine_deployment(&self) -> Option<&PoolRef> {
+        self.config.as_ref()?.machine_deployment.as_ref()
+    }
+
     /// Whether the tokens of its pool are bound to a kubeconfig Secret.
     pub fn needs_kubeconfig_secret(&self) -> bool {
         let of_config = |config: &Arc<ConfigView>| config.needs_kubeconfig_secret;

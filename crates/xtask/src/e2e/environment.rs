@@ -11,10 +11,10 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::PostParams;
 use osm_api::Joining;
+use osm_api::Settings;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::content::ContentView;
 use osm_api::rbac::{Installation, Service};
-use osm_api::{Settings, digest};
 use osm_lab::machines::processes::Watcher;
 use osm_lab::machines::{self, Image, Lab, Release, isolation};
 use osm_lab::release;
@@ -146,7 +146,7 @@ pub fn save_logs(folder: &Path) -> Result<()> {
 
 /// As pools' configs name the settings that they were rendered with.
 fn digest_of(settings: &Value) -> Result<String> {
-    Ok(digest::of(&Settings::from_document(settings.clone())?)?)
+    Ok(Settings::from_document(settings.clone())?.digest()?)
 }
 
 /// Names of logs, and what is in them.

@@ -148,8 +148,16 @@ pub async fn apply(syncer: &Syncer, gathered: &Gathered, plan: Plan) -> Result<A
         }
         Step::Publish(publish) => {
             if let Some(published) = Box::pin(publish::publish(syncer, gathered, &publish)).await? {
+                // osc-controller logs the same pool, revision and digest when it has rendered that.
+                tracing::info!(
+                    config = gathered.name,
+                    pool = gathered.machine_deployment().map(tracing::field::display),
+                    revision = published.revision,
+                    digest = published.digest,
+                    causes = ?publish.causes,
+                    "user data is published"
+                );
                 applied.status = Some(Status::Published(published));
-                tracing::info!(config = gathered.name, causes = ?publish.causes, "user data is published");
                 applied.published_for = publish.causes;
             }
             // The plan for what exists now sets the timers.

@@ -1,0 +1,58 @@
+//! Counts the Machines whose machines should have joined by now.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::gather;
+use crate::state::State;
+use crate::views::MachineView;
+
+/// Within this time, a machine is created, boots and joins.
+const TIME_TO_JOIN: SignedDuration = SignedDuration::from_mins(15);
+
+/// Interval of counting.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// Counts; returns when to count again.
+pub fn reconcile(state: &State) -> Duration {
+    let now = state.cluster.worker.server_time.now();
+    let late = state.machines.select(|machine| is_late(machine, now));
+    let of_pools = late
+        .iter()
+        .filter(|machine| gather::pool_of(state, machine).is_some());
+    let count = i64::try_from(of_pools.count()).unwrap_or(i64::MAX);
+    state.reporting.metrics.machines_without_node.set(count);
+    INTERVAL
+}
+
+fn is_late(machine: &MachineView, now: Timestamp) -> bool {
+    let age = now.duration_since(machine.created);
+    machine.node_ref.is_none() && !machine.is_deleting && age > TIME_TO_JOIN
+}
+
+#[cfg(test)]
+mod tests {
+    use osm_api::Machine;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_machine_is_late_after_15_minutes_without_a_node() {
+        let now: Timestamp = "2026-01-01T00:15:01Z".parse().unwrap();
+        let is_late = |created: &str, deleted: Option<&str>, status: Value| {
+            let metadata = json!({"name": "m", "namespace": "n", "creationTimestamp": created, "deletionTimestamp": deleted});
+            let machine = json!({"metadata": metadata, "spec": {}, "status": status});
+            is_late(&serde_json::from_value::<Machine>(machine).unwrap().into(), now)
+        };
+        let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z");
+        assert!(is_late(early, None, json!({})));
+        assert!(!is_late(late, None, json!({})), "it has time");
+        assert!(
+            !is_late(early, None, json!({"nodeRef": {"name": "m"}})),
+            "it has joined"
+        );
+        assert!(!is_late(early, Some(early), json!({})), "it need not join");
+    }
+}

@@ -1,0 +1,362 @@
+//! Metrics of a service. Every label has a closed set of values; no label is the name of an object.
+
+pub mod catalog;
+pub mod label;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use osm_api::Reason;
+use osm_api::rbac::Service;
+use parking_lot::Mutex;
+use prometheus::{Encoder, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, TextEncoder};
+
+use self::catalog::Catalog;
+use self::label::{
+    CLUSTER, CODE, CONDITION, KIND, LIMIT, OUTCOME, REASON, REASON_IF_ANY, RESOURCE, STATUS, VERB, VERSION,
+};
+
+/// Upper bounds of durations, in seconds.
+const SECONDS: [f64; 8] = [0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0];
+
+/// Hexadecimal digits of a digest whose number a gauge holds exactly.
+const DIGITS: usize = 12;
+
+/// Metrics that every service has.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    /// Makes further metrics, which one service has.
+    pub catalog: Catalog,
+    reconciles: IntCounterVec,
+    reconcile_seconds: HistogramVec,
+    requests: IntCounterVec,
+    request_seconds: HistogramVec,
+    answers_refused: IntCounterVec,
+    pauses: IntCounterVec,
+    watch_errors: IntCounterVec,
+    invalid_objects: IntCounterVec,
+    ignored_objects: IntCounterVec,
+    settings: Option<SettingsMetrics>,
+    /// Objects by condition and reason, as last reconciled.
+    pub objects: IntGaugeVec,
+    /// Keys that wait to be reconciled.
+    pub queued: IntGauge,
+    /// Replicas of this service that are alive.
+    pub replicas: IntGauge,
+    /// Objects that this replica owns.
+    pub owned: IntGauge,
+}
+
+/// Metrics of a service that reads settings.
+#[derive(Clone, Debug)]
+struct SettingsMetrics {
+    valid: IntGauge,
+    hash: IntGauge,
+}
+
+/// How a reconcile ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Outcome {
+    Success,
+    Conflict,
+    Failure,
+    Timeout,
+    Panic,
+}
+
+impl Outcome {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Conflict => "conflict",
+            Self::Failure => "failure",
+            Self::Timeout => "timeout",
+            Self::Panic => "panic",
+        }
+    }
+}
+
+impl Metrics {
+    /// The metrics of a service. Which service they belong to is in the labels that the scrape adds.
+    ///
+    /// # Errors
+    /// Two metrics share a name.
+    pub fn of(service: Service) -> Result<Self, prometheus::Error> {
+        let mut metrics = Self::new()?;
+        if service.reads_settings() {
+            metrics.settings = Some(SettingsMetrics::new(&metrics.catalog)?);
+        }
+        Ok(metrics)
+    }
+
+    /// The metrics of a service that reads no settings.
+    ///
+    /// # Errors
+    /// Two metrics share a name.
+    pub fn new() -> Result<Self, prometheus::Error> {
+        let catalog = Catalog::new()?;
+        let build = catalog.gauges("build_info", "1, with the version of the service.", &[VERSION])?;
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        Ok(Self {
+            reconciles: catalog.counters(
+                "reconciles_total",
+                "Reconciles by outcome, and by reason where they failed.",
+                &[OUTCOME, REASON_IF_ANY],
+            )?,
+            reconcile_seconds: catalog.histograms(
+                "reconcile_duration_seconds",
+                "Duration of reconciles.",
+                &SECONDS,
+                &[OUTCOME],
+            )?,
+            requests: catalog.counters(
+                "api_requests_total",
+                "Requests to the API server by response code; code 0 means that there was no response.",
+                &[CLUSTER, VERB, RESOURCE, CODE],
+            )?,
+            request_seconds: catalog.histograms(
+                "api_request_duration_seconds",
+                "Time until the API server answers, without watches.",
+                &SECONDS,
+                &[VERB],
+            )?,
+            answers_refused: catalog.counters(
+                "api_answers_refused_total",
+                "Answers of the API server that exceeded a limit of bytes or time and were not read to the end.",
+                &[CLUSTER, RESOURCE, LIMIT],
+            )?,
+            pauses: catalog.counters(
+                "api_pauses_total",
+                "Pauses of all requests to a cluster, because its API server was overloaded or unavailable.",
+                &[CLUSTER],
+            )?,
+            watch_errors: catalog.counters(
+                "watch_errors_total",
+                "Watches that failed. Each one is resumed.",
+                &[CLUSTER, KIND],
+            )?,
+            invalid_objects: catalog.counters(
+                "invalid_objects_total",
+                "Objects that cannot be decoded.",
+                &[CLUSTER, KIND],
+            )?,
+            ignored_objects: catalog.counters(
+                "ignored_objects_total",
+                "Objects that were ignored, because there are more of them than a service keeps.",
+                &[CLUSTER, KIND],
+            )?,
+            settings: None,
+            objects: catalog.gauges(
+                "objects",
+                "Objects by condition, status and reason, as last reconciled.",
+                &[CONDITION, STATUS, REASON],
+            )?,
+            queued: catalog.gauge("reconcile_queue_depth", "Objects that wait to be reconciled.")?,
+            replicas: catalog.gauge(
+                "replicas",
+                "Replicas of this service that are alive, as this one sees them.",
+            )?,
+            owned: catalog.gauge(
+                "owned_objects",
+                "Objects that this replica reconciles, counted every few seconds.",
+            )?,
+            catalog,
+        })
+    }
+
+    /// The settings document with this digest is in force.
+    pub fn settings_in_force(&self, digest: &str) {
+        if let Some(settings) = &self.settings {
+            settings.valid.set(1);
+            settings.hash.set(number(digest));
+        }
+    }
+
+    /// There is no valid settings document. The last one stays in force.
+    pub fn settings_refused(&self) {
+        if let Some(settings) = &self.settings {
+            settings.valid.set(0);
+        }
+    }
+
+    /// Counts a finished reconcile; `reason` is empty on success.
+    pub fn reconciled(&self, outcome: Outcome, reason: &str, took: Duration) {
+        self.reconciles
+            .with_label_values(&[outcome.label(), reason])
+            .inc();
+        self.reconcile_seconds
+            .with_label_values(&[outcome.label()])
+            .observe(took.as_secs_f64());
+    }
+
+    /// Counts a request to the `management`, `worker` or `only` cluster; `code` 0: there was no response.
+    pub fn requested(&self, cluster: &str, verb: &str, resource: &str, code: u16, took: Duration) {
+        let resource = RESOURCE.known(resource);
+        self.requests
+            .with_label_values(&[cluster, verb, resource, &code.to_string()])
+            .inc();
+        if verb != "watch" {
+            self.request_seconds
+                .with_label_values(&[verb])
+                .observe(took.as_secs_f64());
+        }
+    }
+
+    /// Counts an answer that exceeded its `limit`, `bytes` or `time`.
+    pub fn answer_refused(&self, cluster: &str, resource: &str, limit: &str) {
+        self.answers_refused
+            .with_label_values(&[cluster, RESOURCE.known(resource), limit])
+            .inc();
+    }
+
+    /// Counts a pause of all requests to a cluster.
+    pub fn paused(&self, cluster: &str) {
+        self.pauses.with_label_values(&[cluster]).inc();
+    }
+
+    /// A watch starts. Its failures are counted from zero, so that the rate of the first one is seen.
+    pub fn watches(&self, cluster: &str, kind: &str) {
+        self.watch_errors.with_label_values(&[cluster, kind]);
+    }
+
+    /// Counts a broken watch.
+    pub fn watch_failed(&self, cluster: &str, kind: &str) {
+        self.watch_errors.with_label_values(&[cluster, kind]).inc();
+    }
+
+    /// Counts an object that could not be decoded.
+    pub fn invalid_object(&self, cluster: &str, kind: &str) {
+        self.invalid_objects.with_label_values(&[cluster, kind]).inc();
+    }
+
+    /// Counts an object that a watch has no room for.
+    pub fn ignored_object(&self, cluster: &str, kind: &str) {
+        self.ignored_objects.with_label_values(&[cluster, kind]).inc();
+    }
+
+    /// All metrics in Prometheus' text format.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        if let Err(error) = TextEncoder::new().encode(&self.catalog.gather(), &mut text) {
+            tracing::error!(%error, "metrics can't be encoded");
+        }
+        text
+    }
+}
+
+impl SettingsMetrics {
+    fn new(catalog: &Catalog) -> Result<Self, prometheus::Error> {
+        Ok(Self {
+            valid: catalog.gauge(
+                "settings_valid",
+                "1 while the settings document exists and is valid.",
+            )?,
+            hash: catalog.gauge(
+                "settings_hash",
+                "Number of the settings in force. Services with the same settings have the same number.",
+            )?,
+        })
+    }
+}
+
+/// The first 48 bits of a digest in hexadecimal digits, which a gauge holds exactly. 0: it is none.
+fn number(digest: &str) -> i64 {
+    let digits = digest.get(..DIGITS).unwrap_or_default();
+    i64::from_str_radix(digits, 16).unwrap_or_default()
+}
+
+/// Maintains [`Metrics::objects`]: each object counts once for every condition.
+#[derive(Debug)]
+pub struct ConditionGauge {
+    gauge: IntGaugeVec,
+    seen: Mutex<HashMap<(String, &'static str), [String; 2]>>,
+}
+
+impl ConditionGauge {
+    /// A gauge in the metrics of a service.
+    pub fn new(metrics: &Metrics) -> Arc<Self> {
+        Arc::new(Self {
+            gauge: metrics.objects.clone(),
+            seen: Mutex::default(),
+        })
+    }
+
+    /// Counts `key` under this status and reason of the condition, and no longer under another.
+    pub fn count(&self, key: &str, condition: &'static str, status: bool, reason: Reason) {
+        let now = [
+            if status { "True" } else { "False" }.to_owned(),
+            reason.to_string(),
+        ];
+        let mut seen = self.seen.lock();
+        let [status, reason] = &now;
+        self.gauge.with_label_values(&[condition, status, reason]).inc();
+        if let Some([status, reason]) = seen.insert((key.to_owned(), condition), now) {
+            self.gauge.with_label_values(&[condition, &status, &reason]).dec();
+        }
+    }
+
+    /// The object no longer exists, or belongs to another replica.
+    pub fn forget(&self, key: &str, condition: &'static str) {
+        let mut seen = self.seen.lock();
+        if let Some([status, reason]) = seen.remove(&(key.to_owned(), condition)) {
+            self.gauge.with_label_values(&[condition, &status, &reason]).dec();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_settings_is_that_of_the_digest_in_force() {
+        let metrics = Metrics::of(Service::OscController).unwrap();
+        let shows = |lines: &[&str]| {
+            let text = String::from_utf8(metrics.encode()).unwrap();
+            lines.iter().all(|line| text.lines().any(|other| other == *line))
+        };
+        assert!(shows(&["osm_settings_valid 0", "osm_settings_hash 0"]));
+        metrics.settings_in_force("00000000000fa0");
+        assert!(shows(&["osm_settings_valid 1", "osm_settings_hash 15"]));
+        metrics.settings_refused();
+        assert!(shows(&["osm_settings_valid 0", "osm_settings_hash 15"]));
+        // The largest one: a gauge of Prometheus holds numbers below 2^53 exactly.
+        metrics.settings_in_force(&"f".repeat(64));
+        assert!(shows(&["osm_settings_hash 281474976710655"]));
+
+        let text = Metrics::of(Service::CsrApprover).unwrap().encode();
+        assert!(
+            !String::from_utf8(text).unwrap().contains("osm_settings"),
+            "it reads none"
+        );
+    }
+
+    #[test]
+    fn metrics_are_prometheus_text() {
+        let metrics = Metrics::new().unwrap();
+        metrics.reconciled(Outcome::Failure, "ProfileNotFound", Duration::from_millis(3));
+        metrics.requested("only", "get", "secrets", 200, Duration::from_millis(3));
+        metrics.watches("only", "secrets");
+        let conditions = ConditionGauge::new(&metrics);
+        conditions.count("a", "Rendered", true, Reason::Rendered);
+        conditions.count("a", "Rendered", false, Reason::TemplateFailed);
+        let text = String::from_utf8(metrics.encode()).unwrap();
+        for line in [
+            r#"osm_reconciles_total{outcome="failure",reason="ProfileNotFound"} 1"#,
+            r#"osm_api_requests_total{cluster="only",code="200",resource="secrets",verb="get"} 1"#,
+            r#"osm_objects{condition="Rendered",reason="TemplateFailed",status="False"} 1"#,
+            r#"osm_objects{condition="Rendered",reason="Rendered",status="True"} 0"#,
+            concat!(
+                r#"osm_build_info{version=""#,
+                env!("CARGO_PKG_VERSION"),
+                r#""} 1"#
+            ),
+            r#"osm_watch_errors_total{cluster="only",kind="secrets"} 0"#,
+            "process_resident_memory_bytes",
+        ] {
+            assert!(text.contains(line), "{line} missing in\n{text}");
+        }
+    }
+}

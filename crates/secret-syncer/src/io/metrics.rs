@@ -1,0 +1,54 @@
+//! Metrics of this controller besides reconciles and conditions.
+
+use osm_runtime::Metrics;
+use osm_runtime::metrics::label::Label;
+use prometheus::{IntCounterVec, IntGauge};
+use strum::VariantNames;
+
+use crate::plan::cause::Cause;
+
+const CAUSE: Label = Label::of("cause", Cause::VARIANTS);
+
+pub struct PublishMetrics {
+    pub publishes: IntCounterVec,
+    pub foreign_credentials: IntGauge,
+    pub joining_open: IntGauge,
+    pub joining_open_unknown: IntGauge,
+    pub earliest_expiry: IntGauge,
+}
+
+impl PublishMetrics {
+    /// # Errors
+    /// Where a name is taken.
+    pub fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
+        let catalog = &metrics.catalog;
+        Ok(Self {
+            publishes: catalog.counters(
+                "publishes_total",
+                "Bootstrap Secrets written, by cause; one may have several.",
+                &[CAUSE],
+            )?,
+            foreign_credentials: catalog.gauge(
+                "foreign_credentials",
+                "Secrets in cloud-init-settings with a ServiceAccount's token that never expires. None is ours.",
+            )?,
+            joining_open: catalog.gauge(
+                "joining_open",
+                "1 while kube-controller-manager approves the certificate of any node for ServiceAccounts of cloud-init-settings.",
+            )?,
+            joining_open_unknown: catalog.gauge(
+                "joining_open_unknown",
+                "1 while the API server has not answered whether it is so; osm_joining_open has the last answer.",
+            )?,
+            earliest_expiry: catalog.gauge(
+                "credentials_earliest_expiry_timestamp_seconds",
+                "When the first credential of any pool expires, in seconds since 1970; 0 without pools.",
+            )?,
+        })
+    }
+
+    /// Counts a bootstrap Secret that was written for this cause.
+    pub fn published(&self, cause: Cause) {
+        self.publishes.with_label_values(&[<&str>::from(cause)]).inc();
+    }
+}

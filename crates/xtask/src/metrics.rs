@@ -1,0 +1,301 @@
+//! `cargo xtask metrics`: docs/metrics.md, from the metrics that the services register.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+use csr_approver::metrics::JoiningMetrics;
+use osc_controller::metrics::RenderMetrics;
+use osm_api::rbac::Service;
+use osm_runtime::metrics::catalog::Description;
+use osm_runtime::metrics::label::{Label, Values};
+use secret_syncer::io::metrics::PublishMetrics;
+
+use crate::generated::{self, File};
+
+/// Write docs/metrics.md: every metric of every service, with its labels and their values
+#[derive(clap::Args)]
+pub struct Metrics {
+    /// Write nothing; fail if the file is out of date
+    #[arg(long)]
+    check: bool,
+}
+
+impl Metrics {
+    /// Writes or checks the page.
+    ///
+    /// # Errors
+    /// A file that differs (with `--check`), or can't be written.
+    pub fn run(&self) -> Result<()> {
+        let bad = "out of date (run `cargo xtask metrics`)";
+        generated::settle(&stale()?, self.check, "docs/metrics.md is up to date", bad)
+    }
+}
+
+/// The page with its new text, if it is out of date.
+fn stale() -> Result<Vec<File>> {
+    let path = crate::root().join("docs/metrics.md");
+    Ok(generated::stale([(path, page()?)]))
+}
+
+/// What a service registers when it starts.
+fn of(service: Service) -> Result<osm_runtime::Metrics> {
+    let metrics = osm_runtime::Metrics::of(service)?;
+    match service {
+        Service::OspController => {}
+        Service::OscController => drop(RenderMetrics::new(&metrics)?),
+        Service::SecretSyncer => drop(PublishMetrics::new(&metrics)?),
+        Service::CsrApprover => drop(JoiningMetrics::new(&metrics)?),
+    }
+    Ok(metrics)
+}
+
+const INTRODUCTION: &str = "# Metrics
+
+<!-- Generated from the metrics in the code by `cargo xtask metrics`. Don't edit. -->
+
+This page lists every metric that a service serves on `/metrics`.
+[Operations](operations.md#metrics) describes how to scrape them, and how to aggregate those of several replicas.
+
+- A metric with labels appears once it has a value.
+- A histogram has the suffixes `_bucket`, `_sum` and `_count`, and its buckets have the label `le`.
+- No label contains the name of an object, and each label has a closed [set of values](#labels).
+";
+
+const LABELS: &str = "
+## Labels
+
+| Label | Values | Metrics |
+|---|---|---|
+";
+
+/// Where a metric is explained.
+const SEE: [(&str, &str); 10] = [
+    ("osm_api_answers_refused_total", "[limits](limits.md)"),
+    ("osm_api_pauses_total", "[overload](limits.md#overload)"),
+    (
+        "osm_foreign_credentials",
+        "[migration](migration.md#5-delete-the-non-expiring-token)",
+    ),
+    (
+        "osm_ignored_objects_total",
+        "[limits](limits.md#more-objects-than-are-kept)",
+    ),
+    (
+        "osm_invalid_objects_total",
+        "[unreadable objects](limits.md#unreadable-objects)",
+    ),
+    ("osm_joining_open", "[who may join](security.md#who-may-join)"),
+    (
+        "osm_joining_requests_pending",
+        "[joining](joining.md#a-request-stays-pending)",
+    ),
+    (
+        "osm_objects",
+        "[conditions](operations.md#conditions-and-reasons)",
+    ),
+    ("osm_owned_objects", "[replicas](operations.md#replicas)"),
+    ("osm_settings_hash", "[settings](settings.md)"),
+];
+
+fn page() -> Result<String> {
+    let mut services = Vec::new();
+    for service in Service::ALL {
+        services.push((service, of(service)?.catalog.descriptions()));
+    }
+    let has = |metrics: &[Description], name: &str| metrics.iter().any(|metric| metric.name == name);
+    let is_common = |name: &str| services.iter().all(|(_, metrics)| has(metrics, name));
+    let (_, first) = services.first().context("a service")?;
+    let mut page = INTRODUCTION.to_owned();
+    page.push_str("\n## All services\n");
+    page.push_str(&table(first.iter().filter(|metric| is_common(&metric.name))));
+    for (service, metrics) in &services {
+        write!(page, "\n## {}\n", service.name())?;
+        page.push_str(&table(metrics.iter().filter(|metric| !is_common(&metric.name))));
+    }
+    page.push_str(LABELS);
+    page.push_str(&labels(services.iter().flat_map(|(_, metrics)| metrics)));
+    Ok(page)
+}
+
+fn table<'a>(metrics: impl Iterator<Item = &'a Description>) -> String {
+    let mut rows: Vec<String> = metrics.map(row).collect();
+    rows.sort();
+    format!(
+        "\n| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n{}",
+        rows.concat()
+    )
+}
+
+fn row(metric: &Description) -> String {
+    let Description {
+        name,
+        kind,
+        labels,
+        help,
+    } = metric;
+    let labels: Vec<String> = labels.iter().map(|label| format!("`{}`", label.name)).collect();
+    let labels = match labels.is_empty() {
+        true => " ".to_owned(),
+        false => format!(" {} ", labels.join(", ")),
+    };
+    let see = SEE.iter().find(|(of, _)| of == name);
+    let see = see.map_or_else(String::new, |(_, link)| format!(" See {link}."));
+    format!(
+        "| `{name}` | {kind} |{labels}| {}.{see} |\n",
+        help.trim_end_matches('.')
+    )
+}
+
+/// A row for each label and set of values.
+fn labels<'a>(metrics: impl Iterator<Item = &'a Description>) -> String {
+    let mut of: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
+    for metric in metrics {
+        for label in &metric.labels {
+            let metrics = of.entry((label.name, values(label))).or_default();
+            let name = format!("`{}`", metric.name);
+            if !metrics.contains(&name) {
+                metrics.push(name);
+            }
+        }
+    }
+    let row = |((label, values), metrics): (_, Vec<String>)| {
+        format!("| `{label}` | {values} | {} |\n", metrics.join(", "))
+    };
+    of.into_iter().map(row).collect()
+}
+
+fn values(label: &Label) -> String {
+    match label.values {
+        Values::Set { words, .. } => words.to_owned(),
+        Values::These(values) => {
+            let values: Vec<String> = values.iter().map(|value| format!("`{value}`")).collect();
+            values.join(", ")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use osm_api::Reason;
+    use osm_api::config::UserDataBytes;
+    use osm_api::profile::CloudProvider;
+    use osm_runtime::metrics::{ConditionGauge, Outcome};
+    use secret_syncer::plan::cause::Cause;
+
+    use super::*;
+
+    /// What a service serves once every metric has a value.
+    fn served(service: Service) -> (osm_runtime::Metrics, String) {
+        let metrics = osm_runtime::Metrics::of(service).unwrap();
+        let took = Duration::from_millis(3);
+        metrics.reconciled(Outcome::Success, "", took);
+        metrics.reconciled(Outcome::Timeout, Reason::Timeout.as_str(), took);
+        metrics.requested("only", "get", "serviceaccounts/token", 0, took);
+        metrics.requested("worker", "list", "what-no-service-uses", 409, took);
+        metrics.answer_refused("management", "secrets", "bytes");
+        metrics.paused("worker");
+        metrics.watch_failed("only", "settings");
+        metrics.invalid_object("only", "pool-settings");
+        metrics.ignored_object("only", "machines");
+        ConditionGauge::new(&metrics).count("a", "Rendered", true, Reason::Rendered);
+        match service {
+            Service::OspController => {}
+            Service::OscController => {
+                let bytes = UserDataBytes {
+                    bootstrap: 1,
+                    provisioning: 2,
+                };
+                let of_service = RenderMetrics::new(&metrics).unwrap();
+                of_service.sizes.note("a", Some((CloudProvider::Aws, bytes)));
+            }
+            Service::SecretSyncer => PublishMetrics::new(&metrics)
+                .unwrap()
+                .published(Cause::NewContent),
+            Service::CsrApprover => {
+                let of_service = JoiningMetrics::new(&metrics).unwrap();
+                of_service.approved(Reason::PoolMachine);
+                let pending = &of_service.pending;
+                pending.with_label_values(&[Reason::NodeExists.as_str()]).set(1);
+            }
+        }
+        let text = String::from_utf8(metrics.encode()).unwrap();
+        (metrics, text)
+    }
+
+    #[test]
+    fn the_committed_page_is_up_to_date() {
+        assert!(stale().unwrap().is_empty(), "run `cargo xtask metrics`");
+    }
+
+    #[test]
+    fn what_is_explained_elsewhere_is_a_metric() {
+        let page = page().unwrap();
+        for (name, link) in SEE {
+            let of_metric = |line: &str| line.starts_with(&format!("| `{name}` |"));
+            assert!(
+                page.lines().any(|line| of_metric(line) && line.contains(link)),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn promtool_has_no_complaint_about_any_service() {
+        let all = Service::ALL.map(|service| (service.name(), served(service)));
+        for (service, (metrics, text)) in &all {
+            for Description { name, kind, .. } in metrics.catalog.descriptions() {
+                let type_ = format!("# TYPE {name} {kind}\n");
+                assert!(text.contains(&type_), "{service}: {name} has no value:\n{text}");
+            }
+        }
+        let texts: Vec<(&str, &str)> = all
+            .iter()
+            .map(|(name, (_, text))| (*name, text.as_str()))
+            .collect();
+        osm_judges::metrics(&texts).unwrap();
+    }
+
+    #[test]
+    fn every_label_has_a_closed_set_which_has_its_values() {
+        for service in Service::ALL {
+            let (metrics, text) = served(service);
+            let all = metrics.catalog.descriptions();
+            let samples = text
+                .lines()
+                .filter_map(|line| line.split_once('{').filter(|_| !line.starts_with('#')));
+            let mut checked = 0;
+            for (name, rest) in samples {
+                let name = ["_bucket", "_sum", "_count"]
+                    .iter()
+                    .find_map(|suffix| {
+                        name.strip_suffix(suffix)
+                            .filter(|name| all.iter().any(|metric| metric.name == *name))
+                    })
+                    .unwrap_or(name);
+                let metric = all.iter().find(|metric| metric.name == name).unwrap();
+                let (labels, _) = rest.split_once("} ").unwrap();
+                for (label, value) in labels.split("\",").filter_map(|label| label.split_once("=\"")) {
+                    let value = value.trim_end_matches('"');
+                    let known = metric.labels.iter().find(|known| known.name == label);
+                    // The buckets of a histogram are written down with it.
+                    let is_bucket = label == "le" && metric.kind == "histogram";
+                    let has = known.is_some_and(|known| known.values.has(value));
+                    assert!(
+                        is_bucket || has,
+                        "{}: {name} has {label}={value:?}",
+                        service.name()
+                    );
+                    checked += 1;
+                }
+            }
+            assert!(checked > 20, "{checked}");
+            for label in all.iter().flat_map(|metric| &metric.labels) {
+                assert!(!values(label).is_empty(), "{}", label.name);
+                assert!(!label.values.has("workers-kube-system-config"), "{}", label.name);
+            }
+        }
+    }
+}
