@@ -8,6 +8,8 @@
     clippy::panic
 )]
 
+mod alerts;
+mod dashboard;
 mod flags;
 mod gitops;
 mod installing;

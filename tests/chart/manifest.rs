@@ -21,6 +21,10 @@ async fn the_manifest_is_what_the_chart_renders() -> Result<()> {
     for mark in ["helm.sh", "managed-by"] {
         ensure!(!committed.contains(mark), "{mark}");
     }
+    ensure!(
+        std::fs::read_to_string(manifest::rules_file())? == manifest::render_rules().await?,
+        "deploy/prometheus-rules.yaml is out of date: run `cargo xtask manifest`"
+    );
     Ok(())
 }
 

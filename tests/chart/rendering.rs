@@ -508,6 +508,22 @@ async fn values_that_make_no_sense_are_refused_with_what_to_change() -> Result<(
             &["metrics.serviceMonitor.labels has app.kubernetes.io/name"],
         ),
         (
+            &["--set=metrics.rules.labels.app\\.kubernetes\\.io/name=x"],
+            &["metrics.rules.labels has app.kubernetes.io/name"],
+        ),
+        (
+            &["--set=metrics.rules.alertLabels.namespace=x"],
+            &["invalid propertyName 'namespace'"],
+        ),
+        (
+            &["--set=metrics.rules.alerts.OSMNone.for=1m"],
+            &["invalid propertyName 'OSMNone'"],
+        ),
+        (
+            &["--set=metrics.rules.alerts.OSMPanic.threshold=many"],
+            &["/metrics/rules/alerts/OSMPanic/threshold"],
+        ),
+        (
             &["--set=metrics.podMonitor.create=always,metrics.serviceMonitor.create=always"],
             &["scraped twice: set one of them to never"],
         ),
@@ -552,9 +568,12 @@ async fn values_that_make_no_sense_are_refused_with_what_to_change() -> Result<(
             &[
                 "--set=topology=worker,networkPolicy.enabled=true,profileNamespaces={team},installation=x",
                 "--set=metrics.podMonitor.create=always,metrics.serviceMonitor.create=always",
+                "--set=metrics.rules.kind=ConfigMap,metrics.dashboard.enabled=true",
                 "--set=serviceAccountNames.ospController=x",
             ],
             &[
+                "metrics.rules.kind is set, but topology is worker",
+                "metrics.dashboard.enabled is set",
                 "metrics.serviceMonitor.create=always is set",
                 "serviceAccountNames.ospController is set, but topology is worker",
                 "networkPolicy.enabled is set, but topology is worker",
@@ -1164,6 +1183,7 @@ const LIKE_NUMBERS: &[&str] = &[
     "--set-string=serviceAccountAnnotations.a=true,extraEnv[0].name=A,extraEnv[0].value=1e3",
     "--set-string=machineDeploymentNamespaces={1e3,true}",
     "--set-string=nodeSelector.a=true,metrics.podMonitor.create=always,networkPolicy.apiServerCIDRs={::/0}",
+    "--set-string=metrics.rules.kind=PrometheusRule,metrics.rules.alertLabels.team=1e3,metrics.rules.alerts.OSMPanic.severity=true",
     "--set=networkPolicy.enabled=true",
     "--set=secretSyncer.replicas=2",
 ];
@@ -1205,6 +1225,19 @@ spec:
   group: monitoring.coreos.com
   scope: Namespaced
   names: {kind: ServiceMonitor, plural: servicemonitors, singular: servicemonitor}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: prometheusrules.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  scope: Namespaced
+  names: {kind: PrometheusRule, plural: prometheusrules, singular: prometheusrule}
   versions:
     - name: v1
       served: true
@@ -1293,6 +1326,7 @@ const WANTED: &[&str] = &[
     "NetworkPolicy",
     "PodDisruptionBudget",
     "PodMonitor",
+    "PrometheusRule",
     "Role",
     "RoleBinding",
     "Service",

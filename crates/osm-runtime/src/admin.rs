@@ -13,7 +13,8 @@ use crate::{Metrics, Readiness};
 
 /// Serves until shutdown, in a task of its own, and returns the address that it listens on.
 ///
-/// `/livez` answers as long as the process can. `/readyz` has one line for each thing that readiness waits for.
+/// `/livez` answers as long as the process can. `/readyz` has one line for each thing that readiness waits for, and `osm_ready` in `/metrics` is 1
+/// when there is none.
 ///
 /// # Errors
 /// The address is not available.
@@ -29,11 +30,16 @@ pub async fn spawn(
     let address = listener.local_addr()?;
     let (readiness, metrics) = (readiness.clone(), metrics.clone());
     let (draining, stop) = (shutdown.clone(), shutdown.clone());
-    let ready = move || async move {
+    let waiting = move || {
         let mut waiting = readiness.waiting();
         if draining.is_cancelled() {
             waiting.push("shutting down".to_owned());
         }
+        waiting
+    };
+    let waiting_now = waiting.clone();
+    let ready = move || async move {
+        let waiting = waiting();
         if waiting.is_empty() {
             (StatusCode::OK, "ok\n".to_owned())
         } else {
@@ -41,6 +47,7 @@ pub async fn spawn(
         }
     };
     let measured = move || async move {
+        metrics.set_ready(waiting_now().is_empty());
         (
             [(header::CONTENT_TYPE, "text/plain; version=0.0.4")],
             metrics.encode(),
@@ -60,4 +67,39 @@ pub async fn spawn(
     });
     tracing::info!(%address, "serving /livez, /readyz and /metrics");
     Ok(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use osm_api::rbac::Service;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    async fn get(address: SocketAddr, path: &str) -> String {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn the_metric_of_readiness_is_what_readyz_answers() {
+        let (readiness, metrics) = (Readiness::default(), Metrics::of(Service::SecretSyncer).unwrap());
+        let shutdown = CancellationToken::new();
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let gate = readiness.gate("a watch");
+        let address = spawn(address, &readiness, &metrics, &shutdown).await.unwrap();
+        let is_ready = |answer: String, value: u8| {
+            let line = format!("osm_ready{{component=\"secret-syncer\"}} {value}\n");
+            assert!(answer.contains(&line), "{line} is not in {answer}");
+        };
+        assert!(get(address, "/readyz").await.contains("a watch: not yet"));
+        is_ready(get(address, "/metrics").await, 0);
+        gate.open();
+        assert!(get(address, "/readyz").await.starts_with("HTTP/1.0 200"));
+        is_ready(get(address, "/metrics").await, 1);
+    }
 }

@@ -1,4 +1,5 @@
-//! The static manifest in `deploy`: what the chart renders with its defaults, for those who install without Helm.
+//! The files in `deploy`: what the chart renders with its defaults, for installations without Helm, and its alerts for a Prometheus without
+//! Prometheus Operator.
 
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,8 @@ use serde_json::Value;
 use crate::helm::Helm;
 
 const HEAD: &str = "# Generated from the chart and crds/ by `cargo xtask manifest`. Don't edit: docs/install.md says how to change it.\n";
+
+const HEAD_OF_RULES: &str = "# Generated from the chart by `cargo xtask manifest`. Don't edit: docs/operations.md describes how to render other thresholds.\n";
 
 /// Labels and annotations by which Helm knows what it has installed.
 const OF_HELM: [&str; 3] = [
@@ -28,7 +31,30 @@ pub fn file() -> PathBuf {
     folder().join("operating-system-manager.yaml")
 }
 
-/// Renders it.
+/// The committed alerts.
+#[must_use]
+pub fn rules_file() -> PathBuf {
+    folder().join("prometheus-rules.yaml")
+}
+
+/// Renders the alerts, as a file of rules.
+///
+/// # Errors
+/// When Helm can't be built or refuses.
+pub async fn render_rules() -> Result<String> {
+    let values = ["--set=metrics.rules.kind=ConfigMap,metrics.rules.allNamespaces=true"];
+    let objects = Helm::without_cluster()
+        .await?
+        .template("osm", "kube-system", &values)
+        .await?;
+    let rules = objects
+        .iter()
+        .find_map(|object| object["data"]["rules.yaml"].as_str());
+    let rules = rules.context("the chart renders no alerts")?;
+    Ok(format!("{HEAD_OF_RULES}{}\n", rules.trim_end()))
+}
+
+/// Renders the manifest.
 ///
 /// # Errors
 /// When Helm can't be built or refuses, or a definition can't be read.

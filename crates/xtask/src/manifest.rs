@@ -1,33 +1,40 @@
-//! `cargo xtask manifest`: writes `deploy/operating-system-manager.yaml`.
+//! `cargo xtask manifest`: writes the files in `deploy` that are rendered from the chart.
 
 use anyhow::Result;
 use osm_testkit::manifest;
 
 use crate::generated;
 
-/// Render deploy/operating-system-manager.yaml, which installs the services without Helm
+/// Render the files in deploy: one installs the services without Helm, and one has the alerts
 #[derive(clap::Args)]
 pub struct Manifest {
-    /// Write nothing; fail if the file is out of date
+    /// Write nothing; fail if a file is out of date
     #[arg(long)]
     check: bool,
 }
 
 impl Manifest {
-    /// Writes or checks the file.
+    /// Writes or checks the files.
     ///
     /// # Errors
     /// A chart that can't be rendered, a file that differs (with `--check`) or can't be written.
     pub async fn run(&self) -> Result<()> {
-        let files = [(
-            crate::root().join("deploy/operating-system-manager.yaml"),
-            manifest::render().await?,
-        )];
+        let deploy = crate::root().join("deploy");
+        let files = [
+            (
+                deploy.join("operating-system-manager.yaml"),
+                manifest::render().await?,
+            ),
+            (
+                deploy.join("prometheus-rules.yaml"),
+                manifest::render_rules().await?,
+            ),
+        ];
         let bad = "out of date (run `cargo xtask manifest`)";
         generated::settle(
             &generated::stale(files),
             self.check,
-            "the manifest is up to date",
+            "the files in deploy are up to date",
             bad,
         )
     }

@@ -1,6 +1,7 @@
 //! Labels of metrics, each with the closed set of its values.
 
 use osm_api::Reason;
+use osm_api::rbac::Service;
 
 /// A label and the values that it can have.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +60,11 @@ pub(super) const REASON_IF_ANY: Label =
 pub(super) const OUTCOME: Label =
     Label::of("outcome", &["success", "conflict", "failure", "timeout", "panic"]);
 
-pub(super) const CLUSTER: Label = Label::of("cluster", &["management", "worker", "only"]);
+pub(super) const CLUSTER: Label = Label::of("cluster", &["management", "worker", "home", "user", "only"]);
+
+pub(super) const COMPONENT: Label = Label::of_set("component", "the name of a service", |component| {
+    Service::ALL.iter().any(|service| service.name() == component)
+});
 
 pub(super) const VERB: Label = Label::of(
     "verb",

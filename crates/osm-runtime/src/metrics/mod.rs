@@ -14,7 +14,8 @@ use prometheus::{Encoder, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Te
 
 use self::catalog::Catalog;
 use self::label::{
-    CLUSTER, CODE, CONDITION, KIND, LIMIT, OUTCOME, REASON, REASON_IF_ANY, RESOURCE, STATUS, VERB, VERSION,
+    CLUSTER, CODE, COMPONENT, CONDITION, KIND, LIMIT, OUTCOME, REASON, REASON_IF_ANY, RESOURCE, STATUS, VERB,
+    VERSION,
 };
 
 /// Upper bounds of durations, in seconds.
@@ -38,6 +39,7 @@ pub struct Metrics {
     invalid_objects: IntCounterVec,
     ignored_objects: IntCounterVec,
     settings: Option<SettingsMetrics>,
+    ready: Option<IntGauge>,
     /// Objects by condition and reason, as last reconciled.
     pub objects: IntGaugeVec,
     /// Keys that wait to be reconciled.
@@ -79,19 +81,26 @@ impl Outcome {
 }
 
 impl Metrics {
-    /// The metrics of a service. Which service they belong to is in the labels that the scrape adds.
+    /// The metrics of a service. Which service most of them belong to is in the labels that the scrape adds.
     ///
     /// # Errors
     /// Two metrics share a name.
     pub fn of(service: Service) -> Result<Self, prometheus::Error> {
         let mut metrics = Self::new()?;
+        let ready = metrics.catalog.gauges(
+            "ready",
+            "1 while `/readyz` reports that the service is ready. The label names the service.",
+            &[COMPONENT],
+        )?;
+        // An alert that a service is missing can name it only by a label of its own metric, however Prometheus finds the services.
+        metrics.ready = Some(ready.with_label_values(&[service.name()]));
         if service.reads_settings() {
             metrics.settings = Some(SettingsMetrics::new(&metrics.catalog)?);
         }
         Ok(metrics)
     }
 
-    /// The metrics of a service that reads no settings.
+    /// The metrics that do not depend on the service.
     ///
     /// # Errors
     /// Two metrics share a name.
@@ -148,6 +157,7 @@ impl Metrics {
                 &[CLUSTER, KIND],
             )?,
             settings: None,
+            ready: None,
             objects: catalog.gauges(
                 "objects",
                 "Objects by condition, status and reason, as last reconciled.",
@@ -164,6 +174,13 @@ impl Metrics {
             )?,
             catalog,
         })
+    }
+
+    /// Whether `/readyz` reports that the service is ready.
+    pub fn set_ready(&self, is_ready: bool) {
+        if let Some(ready) = &self.ready {
+            ready.set(is_ready.into());
+        }
     }
 
     /// The settings document with this digest is in force.

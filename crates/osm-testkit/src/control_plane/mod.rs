@@ -430,7 +430,10 @@ fn ended(service: &mut Service) -> Result<Option<anyhow::Error>> {
 }
 
 /// A port below the range from which the kernel serves outgoing connections, so that it stays free while the API server is stopped.
-fn free_port(address: Ipv4Addr) -> Result<u16> {
+///
+/// # Errors
+/// When a hundred ports are taken.
+pub fn free_port(address: Ipv4Addr) -> Result<u16> {
     let mut rng = rand::rng();
     for _ in 0..100 {
         let port = rng.random_range(20_000..32_000);
