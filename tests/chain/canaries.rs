@@ -24,14 +24,14 @@ use serde_json::{Value, json};
 use crate::world::{NAMESPACE, World, machine_deployment, profile};
 
 /// A credential, under a name by which a failure can tell it without repeating it.
-struct Canary {
+pub struct Canary {
     name: String,
     /// Each with the name of the form.
     forms: Vec<(&'static str, String)>,
 }
 
 impl Canary {
-    fn new(name: &str, value: &str) -> Self {
+    pub fn new(name: &str, value: &str) -> Self {
         let bytes = value.as_bytes();
         let digest = sha256_hex(bytes);
         let raw_digest = osm_api::digest::sha256(bytes);
@@ -101,7 +101,7 @@ fn password(name: &str) -> String {
 }
 
 /// Where something is written, and what.
-type Written = (String, String);
+pub type Written = (String, String);
 
 /// Every object of the server, as it stands there, but for what is meant to carry credentials: the data of Secrets, and what
 /// people wrote into MachineDeployments, settings and the ConfigMap of the subscription.
@@ -178,7 +178,7 @@ async fn processes(world: &World) -> Result<Vec<Written>> {
 }
 
 /// `canary (form) in place`, for each that is somewhere.
-fn search(canaries: &[Canary], written: &[Written]) -> Vec<String> {
+pub fn search(canaries: &[Canary], written: &[Written]) -> Vec<String> {
     let in_place = |canary: &Canary, (place, text): &Written| {
         // The place is a name, in which nothing may stand either.
         let form = canary.found_in(text).or_else(|| canary.found_in(place))?;
@@ -219,18 +219,18 @@ fn every_form_is_found_wherever_it_begins() {
 }
 
 /// Everything that takes a credential: registries in both formats, a subscription by reference and as a text, tokens, a proxy.
-struct Planted {
+pub struct Planted {
     docker: String,
-    plain: String,
+    pub plain: String,
     referenced: String,
     of_config_map: String,
-    written: String,
-    proxy: String,
+    pub written: String,
+    pub proxy: String,
     of_profile: String,
 }
 
 impl Planted {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let [
             docker,
             plain,
@@ -260,7 +260,7 @@ impl Planted {
         }
     }
 
-    fn canaries(&self) -> Vec<Canary> {
+    pub fn canaries(&self) -> Vec<Canary> {
         let Self {
             docker,
             plain,
@@ -288,7 +288,7 @@ impl Planted {
         .collect()
     }
 
-    fn settings(&self) -> String {
+    pub fn settings(&self) -> String {
         let registry = |host: &str, secret: &str| json!({"host": host, "credentials": {"name": secret}});
         let allowed =
             json!({"namespace": CLOUD_INIT_SETTINGS, "secrets": ["red-hat"], "configMaps": ["red-hat"]});
@@ -301,7 +301,7 @@ impl Planted {
         .to_string()
     }
 
-    async fn sources(&self, world: &World) -> Result<()> {
+    pub async fn sources(&self, world: &World) -> Result<()> {
         let secret = |name: &str, data: Value| {
             json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": CLOUD_INIT_SETTINGS},
                 "stringData": data})
@@ -323,7 +323,7 @@ impl Planted {
     }
 }
 
-fn subscribed(name: &str, of: Value) -> Value {
+pub fn subscribed(name: &str, of: Value) -> Value {
     let mut pool = machine_deployment(name, "osp-red");
     let provider = &mut pool["spec"]["template"]["spec"]["providerSpec"]["value"];
     provider["operatingSystem"] = json!("rhel");

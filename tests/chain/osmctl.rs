@@ -66,7 +66,7 @@ impl Run {
 }
 
 /// Runs osmctl with a kubeconfig and no other of the user's.
-async fn osmctl(kubeconfig: &Path, arguments: &[&str]) -> Result<Run> {
+pub async fn osmctl(kubeconfig: &Path, arguments: &[&str]) -> Result<Run> {
     let program = tokio::task::spawn_blocking(installation::osmctl).await??;
     let output = tokio::process::Command::new(program)
         .args(arguments)

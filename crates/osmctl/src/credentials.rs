@@ -27,26 +27,34 @@ const MIN_BLOB: usize = 32;
 /// Most lines of a file with masks that lines are compared with. A profile has a few.
 const MAX_PATTERNS: usize = 200;
 
-/// Each replaces its last group, and keeps those before.
-static PATTERNS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
-    let patterns = [
+/// Credentials that are known by their form. Each pattern replaces its last group, and keeps those before.
+static FORMS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+    compiled(&[
         // JSON Web Tokens.
         r"()(eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*)",
         // Bootstrap tokens.
         r"(^|[^A-Za-z0-9._-])([a-z0-9]{6}\.[a-z0-9]{16})",
         // User and password of a URL.
         r"(://)([^/@\x20]+@)",
-        // Values of keys and flags whose names mean a credential.
+        r"((?i-u:bearer|basic)[\x20\t]+)([A-Za-z0-9+/=._~-]+)",
+    ])
+});
+
+/// Values of keys and flags whose names mean a credential, in the same form.
+static NAMED: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+    compiled(&[
         r#"((?i-u:passw|passphrase|secret|token|auth|credential|api_?-?key|access_?-?key|private_?-?key|activation_?-?key|bearer|basic)[A-Za-z0-9_."'-]*[\x20\t]*[:=][\x20\t]*)([^\x20\t].*)"#,
         r#"(--[A-Za-z-]*(?i-u:passw|secret|token|auth|credential|key)[A-Za-z-]*[\x20\t]+)([^\x20\t].*)"#,
-        r"((?i-u:bearer|basic)[\x20\t]+)([A-Za-z0-9+/=._~-]+)",
-    ];
-    // A test compiles each of them.
+    ])
+});
+
+/// A test compiles each of them.
+fn compiled(patterns: &[&str]) -> Vec<Regex> {
     patterns
         .iter()
         .filter_map(|pattern| Regex::new(pattern).ok())
         .collect()
-});
+}
 
 static BLOB: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[A-Za-z0-9+/=_-]{32,}").ok());
 
@@ -73,6 +81,25 @@ pub fn hide(theirs: &str, ours: &str, masks: &LateValues) -> String {
             },
         }
         hidden.push_str(end);
+    }
+    hidden
+}
+
+/// `text` without what has the form of a credential: for texts of OSM, which name fields such as `credentials`, and never repeat a value.
+pub fn hide_forms(text: &str) -> String {
+    let mut hidden = String::with_capacity(text.len());
+    let mut block = Block::None;
+    for line in text.split_inclusive('\n') {
+        let (of_line, next) = block.of(line);
+        block = next;
+        match of_line {
+            Block::PrivateKey => {
+                hidden.push_str(MASK);
+                hidden.push_str(if line.ends_with('\n') { "\n" } else { "" });
+            }
+            Block::Certificate => hidden.push_str(line),
+            Block::None => hidden.push_str(&without_blobs(&without(line, &FORMS))),
+        }
     }
     hidden
 }
@@ -144,27 +171,34 @@ fn pattern(line: &str, masks: &LateValues) -> Option<Regex> {
 
 /// A line without what looks like a credential.
 fn credentials(line: &str) -> String {
-    let mut text = line.to_owned();
-    for pattern in PATTERNS.iter() {
+    without_blobs(&without(&without(line, &FORMS), &NAMED))
+}
+
+fn without(text: &str, patterns: &[Regex]) -> String {
+    let mut text = text.to_owned();
+    for pattern in patterns {
         let replaced = pattern.replace_all(&text, |found: &Captures<'_>| {
             let kept = found.get(1).map_or("", |kept| kept.as_str());
             format!("{kept}{MASK}")
         });
         text = replaced.into_owned();
     }
-    match &*BLOB {
-        Some(blob) => blob
-            .replace_all(&text, |found: &Captures<'_>| {
-                let run = found.get(0).map_or("", |run| run.as_str());
-                if is_blob(run) {
-                    MASK.to_owned()
-                } else {
-                    run.to_owned()
-                }
-            })
-            .into_owned(),
-        None => text,
-    }
+    text
+}
+
+fn without_blobs(text: &str) -> String {
+    let Some(blob) = &*BLOB else {
+        return text.to_owned();
+    };
+    let replaced = blob.replace_all(text, |found: &Captures<'_>| {
+        let run = found.get(0).map_or("", |run| run.as_str());
+        if is_blob(run) {
+            MASK.to_owned()
+        } else {
+            run.to_owned()
+        }
+    });
+    replaced.into_owned()
 }
 
 /// Whether a run of characters may be base64 of something: it has capital and small letters and digits, and is no path.
@@ -195,7 +229,7 @@ mod tests {
 
     #[test]
     fn every_pattern_is_valid() {
-        assert_eq!(PATTERNS.len(), 6);
+        assert_eq!((FORMS.len(), NAMED.len()), (4, 2));
         assert!(BLOB.is_some());
     }
 
@@ -235,6 +269,19 @@ mod tests {
         }
         let key = "-----BEGIN RSA PRIVATE KEY-----\nMIIB\n-----END RSA PRIVATE KEY-----\nafter\n";
         assert!(!hide(key, "", &masks()).contains("MIIB") && hide(key, "", &masks()).ends_with("after\n"));
+    }
+
+    #[test]
+    fn of_a_text_of_osm_only_the_form_of_a_credential_is_hidden() {
+        let message =
+            "containerd.registries[0].credentials: Secret cloud-init-settings/hub does not exist; create it";
+        assert_eq!(hide_forms(message), message);
+        let hidden = hide_forms(&format!(
+            "token: {JWT}\nkey QWxhZGRpbjpvcGVuIHNlc2FtZSBodW50ZXIyIGh1bnRlcjI\n"
+        ));
+        assert_eq!(hidden, "token: <masked>\nkey <masked>\n");
+        let key = "-----BEGIN RSA PRIVATE KEY-----\nMIIB\n-----END RSA PRIVATE KEY-----\nafter\n";
+        assert_eq!(hide_forms(key), "<masked>\n<masked>\n<masked>\nafter\n");
     }
 
     #[test]

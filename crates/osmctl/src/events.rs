@@ -81,7 +81,8 @@ fn is_about(snapshot: &Snapshot, pool: &ClusterPool<'_>, event: &Event) -> bool 
     }
 }
 
-fn component(event: &Event) -> &str {
+/// The program that emitted an Event.
+pub fn component(event: &Event) -> &str {
     let reporting = event
         .reporting_component
         .as_deref()
@@ -140,23 +141,23 @@ fn table(events: &[&Event]) -> String {
 }
 
 fn json(events: &[&Event], snapshot: &Snapshot) -> String {
-    let events: Vec<Value> = events
-        .iter()
-        .map(|event| {
-            json!({
-                "time": event_time(event).map(|time| time.to_string()),
-                "count": count(event),
-                "component": component(event),
-                "type": event.type_,
-                "reason": event.reason,
-                "kind": event.involved_object.kind,
-                "namespace": event.involved_object.namespace,
-                "name": event.involved_object.name,
-                "message": event.message,
-            })
-        })
-        .collect();
+    let events: Vec<Value> = events.iter().map(|event| shown(event)).collect();
     output::json(&json!({"events": events, "unread": snapshot.unread_json()}))
+}
+
+/// An Event for programs.
+pub fn shown(event: &Event) -> Value {
+    json!({
+        "time": event_time(event).map(|time| time.to_string()),
+        "count": count(event),
+        "component": component(event),
+        "type": event.type_,
+        "reason": event.reason,
+        "kind": event.involved_object.kind,
+        "namespace": event.involved_object.namespace,
+        "name": event.involved_object.name,
+        "message": event.message,
+    })
 }
 
 #[cfg(test)]

@@ -46,6 +46,7 @@ mod since;
 mod snapshot;
 mod source;
 mod status;
+mod support;
 mod test;
 mod tree;
 mod urls;
@@ -85,6 +86,7 @@ enum Command {
     Why(why::Why),
     Show(show::Show),
     Events(events::Events),
+    Support(support::Support),
     Import(import::Import),
     Migrate(migrate::Migrate),
     Completions(documents::Completions),
@@ -108,6 +110,7 @@ impl Command {
             Self::Why(why) => why.run(),
             Self::Show(show) => show.run(),
             Self::Events(events) => events.run(),
+            Self::Support(support) => support.run(),
             Self::Import(import) => import.run(),
             Self::Migrate(migrate) => migrate.run(),
             Self::Completions(completions) => completions.run(definition),

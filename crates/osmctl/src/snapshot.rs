@@ -59,6 +59,8 @@ pub enum Part {
     PoolSettings,
     Endpoint,
     Events,
+    /// Versions, Deployments and pods.
+    Services,
 }
 
 /// Something that could not be read.

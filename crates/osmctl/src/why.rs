@@ -90,6 +90,15 @@ fn line(link: &Link, with_color: bool) -> [String; 4] {
 }
 
 fn json(pool: &str, links: &[Link], snapshot: &Snapshot) -> String {
+    let mut value = chain_json(pool, links);
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("unread".to_owned(), json!(snapshot.unread_json()));
+    }
+    output::json(&value)
+}
+
+/// The chain for programs.
+pub fn chain_json(pool: &str, links: &[Link]) -> Value {
     let shown = |link: &Link| -> Value {
         let (state, problem) = match &link.state {
             State::Well(_) => ("well", None),
@@ -98,10 +107,9 @@ fn json(pool: &str, links: &[Link], snapshot: &Snapshot) -> String {
         };
         json!({"name": link.name, "object": link.object, "state": state, "problem": problem})
     };
-    output::json(&json!({
+    json!({
         "pool": pool,
         "well": chain::first_problem(links).is_none(),
         "links": links.iter().map(shown).collect::<Vec<_>>(),
-        "unread": snapshot.unread_json(),
-    }))
+    })
 }

@@ -24,6 +24,7 @@ mod reasons;
 mod reference;
 mod revision;
 mod rights;
+mod site;
 mod test;
 
 use std::path::PathBuf;
@@ -61,6 +62,7 @@ enum Command {
     Chaos(chaos::Chaos),
     Chart(chart::Chart),
     Manifest(manifest::Manifest),
+    Site(site::Site),
 }
 
 #[tokio::main]
@@ -86,6 +88,7 @@ async fn main() -> ExitCode {
         Command::Chaos(chaos) => chaos.run().await,
         Command::Chart(chart) => chart.run(),
         Command::Manifest(manifest) => manifest.run().await,
+        Command::Site(site) => site.run().await,
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,12 +5,14 @@
 //! connect    flags → clients
 //! list       all objects of a kind, in pages
 //! edit       reads and writes objects of any kind, for `migrate` alone
+//! services   the pods of OSM, for `support` alone
 //! ```
 
 mod connect;
 mod edit;
 mod failure;
 mod list;
+mod services;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -31,6 +33,7 @@ use osm_api::{MachineDeployment, OperatingSystemProfile, pool};
 pub use self::edit::{Editor, Kind, Object, Right};
 pub use self::failure::Failure;
 use self::list::{List, Listed, Reader};
+pub use self::services::{Answer, Services, read_with_services};
 use crate::input::SettingsMap;
 use crate::progress::Progress;
 use crate::snapshot::{Part, Snapshot, Unread};

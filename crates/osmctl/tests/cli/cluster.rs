@@ -9,11 +9,12 @@ use super::{err, out};
 /// A token in a kubeconfig that can't be read.
 const TOKEN: &str = "t0ken-of-the-operator";
 
-const COMMANDS: [&[&str]; 7] = [
+const COMMANDS: [&[&str]; 8] = [
     &["status"],
     &["why", "pool"],
     &["show", "pool"],
     &["events"],
+    &["support"],
     &["diff", "--cluster"],
     &["import"],
     &["migrate", "check"],

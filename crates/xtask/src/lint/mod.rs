@@ -1,6 +1,7 @@
 //! `cargo xtask lint`: what holds before a change is merged, besides tests. Each check of our own is a file of this folder.
 
 mod circles;
+pub mod links;
 mod modules;
 mod named_paths;
 mod named_tests;
@@ -58,10 +59,11 @@ impl Lint {
         }
         let progress = Progress::start();
         let mut failed = Vec::new();
-        let own: [(&str, Result<()>); 6] = [
+        let own: [(&str, Result<()>); 7] = [
             ("circles of modules", no_circles(&packages)),
             ("files that no mod names", no_unnamed_files(&packages)),
             ("paths in documents", named_paths::check(&crate::root())),
+            ("links in documents", links::check(&crate::root())),
             ("tests in the threat model", named_tests::check(&crate::root())),
             ("actions of workflows", workflows::check(&crate::root())),
             ("what only Linux has", portable::check(&packages)),

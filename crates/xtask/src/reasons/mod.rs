@@ -1,6 +1,7 @@
-//! `cargo xtask reasons`: docs/reasons.md, from the table in crates/osm-api and the messages in the code.
+//! `cargo xtask reasons`: docs/reasons.md and docs/runbooks, from the tables in crates/osm-api and the messages in the code.
 
 mod messages;
+mod runbooks;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -14,7 +15,7 @@ use osm_api::reason::Carrier;
 use self::messages::{Messages, Part};
 use crate::generated::{self, File};
 
-/// Write docs/reasons.md: every reason, what it means, what to do, and the messages that come with it
+/// Write docs/reasons.md and the sections of docs/runbooks: every reason, what it means, what to do, and the messages that come with it
 #[derive(clap::Args)]
 pub struct Reasons {
     /// Write nothing; fail if the file is out of date
@@ -26,10 +27,15 @@ impl Reasons {
     /// Writes or checks.
     ///
     /// # Errors
-    /// A reason that no code uses or that has no message; a file that is out of date (with `--check`) or cannot be written.
+    /// A reason that no code uses, or that has no message or no runbook; a file that is out of date (with `--check`) or cannot be written.
     pub fn run(&self) -> Result<()> {
         let bad = "out of date (run `cargo xtask reasons`)";
-        generated::settle(&stale()?, self.check, "docs/reasons.md is up to date", bad)
+        generated::settle(
+            &stale()?,
+            self.check,
+            "docs/reasons.md and docs/runbooks are up to date",
+            bad,
+        )
     }
 }
 
@@ -53,10 +59,10 @@ fn stale() -> Result<Vec<File>> {
         strange.is_empty(),
         "no text in the code contains these parts of messages in the table: {strange:?}"
     );
-    Ok(generated::stale([(
-        crate::root().join("docs/reasons.md"),
-        page(&messages)?,
-    )]))
+    let docs = crate::root().join("docs");
+    let mut files = runbooks::files(&docs)?;
+    files.push((docs.join("reasons.md"), page(&messages)?));
+    Ok(generated::stale(files))
 }
 
 const INTRODUCTION: &str = "# Reasons and messages
@@ -72,7 +78,7 @@ Names in braces and `…` are placeholders.
 - A condition with the status `False` means that the newest change has no effect.
   The last valid configuration and its Secrets stay in use, unless the reason describes an exception.
 - A reason of a condition is also the reason of the Event that the service emits when the condition turns `False` or recovers.
-- [Operations](operations.md#conditions-and-reasons) lists the reasons of each condition.
+- [Runbooks](runbooks/README.md) describe what to look at, one page for each alert.
 
 ## Overview
 
@@ -121,7 +127,13 @@ fn page(messages: &Messages) -> Result<String> {
         } else {
             row.remedy
         };
-        writeln!(page, "**What to do:** {}\n\nReported by:\n", sentences(remedy))?;
+        writeln!(
+            page,
+            "**What to do:** {}\n\n**Runbook:** [{}]({})\n\nReported by:\n",
+            sentences(remedy),
+            reason.section().runbook.name(),
+            runbooks::link(reason),
+        )?;
         for carrier in row.carriers {
             writeln!(page, "- {}", long(carrier))?;
         }
@@ -210,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_committed_page_is_up_to_date_and_every_reason_is_used_and_has_a_message() {
+    fn the_committed_pages_are_up_to_date_and_every_reason_is_used_and_has_a_message_and_a_runbook() {
         assert!(stale().unwrap().is_empty(), "run `cargo xtask reasons`");
     }
 }
