@@ -1,5 +1,6 @@
 //! The CustomResourceDefinitions on a real server: what their rules reject and accept, with objects of the Go implementation stored before.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -270,7 +271,7 @@ async fn status_is_a_subresource_of_its_own() -> Result<()> {
         ),
         (
             &configs,
-            json!({"conditions": condition("Rendered"),
+            json!({"conditions": condition("Rendered"), "profile": {"namespace": "kube-system", "name": "osp-ubuntu"},
             "rendered": {"generation": 0, "digest": "1111", "revision": "1", "templateDigest": "t", "settingsDigest": "s",
                 "profile": {"namespace": "kube-system", "name": "osp-ubuntu", "version": "v1.0.0", "digest": "p", "templateEngine": "Handlebars"},
                 "apiServer": "https://a:6443", "userDataBytes": {"bootstrap": 15000, "provisioning": 5_000_000_000_i64},
@@ -280,11 +281,13 @@ async fn status_is_a_subresource_of_its_own() -> Result<()> {
             "retired": {"uid": "1", "generation": 1}}),
         ),
     ];
-    for (api, status) in statuses {
+    // By kstatus, a profile is in progress until osp-controller has validated it.
+    let unvalidated = json!({"observedGeneration": -1});
+    for ((api, status), before) in statuses.into_iter().zip([Some(unvalidated), None]) {
         let unchanged = patch(api, "status", json!({"status": status})).await?;
         assert_eq!(
             unchanged.data.get("status"),
-            None,
+            before.as_ref(),
             "a status is not written with the object"
         );
         let change = json!({"status": status});
@@ -355,14 +358,17 @@ async fn every_name_of_the_contract_is_taken_and_others_are_not() -> Result<()> 
 async fn tables_have_the_columns_that_people_look_for() -> Result<()> {
     let control_plane = ours().await?;
     let client = control_plane.admin()?;
-    create(&configs(&client), config("table")).await?;
-    let rendered = json!({"status": {"rendered": {"generation": 0, "digest": "1111", "revision": "1",
-        "profile": {"namespace": "kube-system", "name": "osp-ubuntu", "version": "v1.0.0", "digest": "p"}}}});
-    configs(&client)
-        .patch_status("table", &PatchParams::default(), &Patch::Merge(rendered))
-        .await?;
+    let condition = |type_: &str, status: &str, reason: &str| {
+        json!({"type": type_, "status": status, "reason": reason, "message": format!("message of {type_}"),
+            "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1})
+    };
+    let set_status = async |api: Api<DynamicObject>, status: &Value| {
+        let patch = Patch::Merge(json!({"status": status}));
+        api.patch_status("table", &PatchParams::default(), &patch).await
+    };
     create(&profiles(&client), profile("table")).await?;
-    let table = async |plural: &str| -> Result<(Vec<String>, Vec<Value>)> {
+    // The columns that everyone sees, and the cells of all columns by name.
+    let table = async |plural: &str| -> Result<(Vec<String>, BTreeMap<String, Value>)> {
         let request = http::Request::get(format!("{GROUP}/namespaces/default/{plural}/table"))
             .header(
                 http::header::ACCEPT,
@@ -371,35 +377,71 @@ async fn tables_have_the_columns_that_people_look_for() -> Result<()> {
             .body(Vec::new())?;
         let table: Value = client.request(request).await?;
         let columns = table["columnDefinitions"].as_array().context("columns")?;
+        let name = |column: &Value| column["name"].as_str().unwrap_or_default().to_owned();
         let usual = columns.iter().filter(|column| column["priority"] == 0);
-        let names = usual
-            .map(|column| column["name"].as_str().unwrap_or_default().to_owned())
-            .collect();
+        let cells = table["rows"][0]["cells"].as_array().context("cells")?;
         Ok((
-            names,
-            table["rows"][0]["cells"].as_array().context("cells")?.clone(),
+            usual.map(name).collect(),
+            columns.iter().map(name).zip(cells.iter().cloned()).collect(),
         ))
     };
-    let (columns, cells) = table("operatingsystemprofiles").await?;
-    assert_eq!(
-        columns,
-        ["Name", "OS", "Version", "Engine", "Accepted", "Reason", "Age"]
-    );
-    assert_eq!(cells[..4], ["table", "ubuntu", "v1.0.0", "Handlebars"]);
-    let (columns, cells) = table("operatingsystemconfigs").await?;
-    assert_eq!(
-        columns,
-        [
-            "Name",
-            "Profile",
-            "Version",
-            "Revision",
-            "Rendered",
-            "Published",
-            "Age"
-        ]
-    );
-    assert_eq!(cells[..4], ["table", "osp-ubuntu", "v1.0.0", "1"]);
+    let rows = [
+        (
+            json!({"observedGeneration": 1, "conditions": [condition("Accepted", "True", "Accepted"), condition("Ready", "True", "Accepted")]}),
+            ["True", "Accepted", ""],
+        ),
+        (
+            json!({"conditions": [condition("Accepted", "False", "TemplateFailed"), condition("Ready", "True", "Accepted")]}),
+            ["True", "TemplateFailed", "message of Accepted"],
+        ),
+    ];
+    for (status, [ready, accepted, message]) in rows {
+        set_status(profiles(&client), &status).await?;
+        let (columns, cells) = table("operatingsystemprofiles").await?;
+        assert_eq!(columns, ["Name", "Ready", "OS", "Version", "Accepted", "Age"]);
+        for (column, cell) in [
+            ("Name", "table"),
+            ("Ready", ready),
+            ("OS", "ubuntu"),
+            ("Version", "v1.0.0"),
+            ("Accepted", accepted),
+            ("Engine", "Handlebars"),
+            ("Message", message),
+        ] {
+            assert_eq!(cells[column].as_str().unwrap_or_default(), cell, "{column}: {cells:?}");
+        }
+    }
+    // A pool whose profile does not exist; then one that is rendered, but not published; then one that is well.
+    let requested = json!({"namespace": "kube-system", "name": "osp-mine"});
+    let rendered = json!({"generation": 0, "digest": "1111", "revision": "1",
+        "profile": {"namespace": "kube-system", "name": "osp-mine", "version": "v1.0.0", "digest": "p"}});
+    create(&configs(&client), config("table")).await?;
+    let rows = [
+        (
+            json!({"profile": requested, "conditions": [condition("Rendered", "False", "ProfileNotFound")]}),
+            ["", "osp-mine", "", "ProfileNotFound", "", "message of Rendered"],
+        ),
+        (
+            json!({"rendered": rendered, "conditions": [condition("Rendered", "True", "Rendered"),
+                condition("Published", "False", "SourceMissing"), condition("Ready", "False", "SourceMissing")]}),
+            ["False", "osp-mine", "v1.0.0", "Rendered", "SourceMissing", "message of Published"],
+        ),
+        (
+            json!({"conditions": [condition("Rendered", "True", "Rendered"), condition("Published", "True", "Published"),
+                condition("Ready", "True", "Published")]}),
+            ["True", "osp-mine", "v1.0.0", "Rendered", "Published", ""],
+        ),
+    ];
+    for (status, expected) in rows {
+        set_status(configs(&client), &status).await?;
+        let (columns, cells) = table("operatingsystemconfigs").await?;
+        let usual = ["Name", "Ready", "Profile", "Version", "Revision", "Rendered", "Published", "Age"];
+        assert_eq!(columns, usual);
+        let names = ["Ready", "Profile", "Version", "Rendered", "Published", "Message"];
+        for (column, cell) in names.into_iter().zip(expected) {
+            assert_eq!(cells[column].as_str().unwrap_or_default(), cell, "{column}: {cells:?}");
+        }
+    }
 
     // Short names and the category, as kubectl asks for them.
     let kinds: Value = client

@@ -52,6 +52,12 @@ fn breaks() -> Vec<(&'static str, Value, &'static str, &'static str)> {
             "versions.kubelet",
         ),
         (
+            "kubelet-without-quotes",
+            json!({"spec": {"template": {"spec": {"versions": {"kubelet": 1.34}}}}}),
+            "InvalidKubeletVersion",
+            "spec.template.spec.versions.kubelet is a number; put it in quotes",
+        ),
+        (
             "bad-annotation",
             annotation(format!("{}MaxPods", names::KUBELET_CONFIG_PREFIX), "many"),
             "InvalidAnnotation",

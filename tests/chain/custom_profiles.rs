@@ -1,8 +1,9 @@
 //! osp-controller copies CustomOperatingSystemProfiles, with the rights of the table, and leaves profiles of other authors alone.
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, CustomResourceExt, ResourceExt};
 use osm_api::custom_profile::CustomOperatingSystemProfile;
 use osm_api::rbac::{Installation, Service};
@@ -199,6 +200,16 @@ async fn what_is_wrong_with_a_custom_profile_is_an_event_and_a_metric() -> Resul
         let stored = world.profiles().get(taken).await?;
         ensure!(stored.spec.version != "v7.0.0" && stored.owner_references().is_empty());
     }
+
+    // Whoever wrote the custom profile is told what is wrong with its templates.
+    world.apply(&custom(NAMESPACE, "broken", "v1.0.0", "{{broken\n")).await?;
+    world.event(NAMESPACE, "broken", "TemplateInvalid").await?;
+    let events: Api<Event> = Api::namespaced(world.managed.clone(), NAMESPACE);
+    let events = events.list(&ListParams::default()).await?;
+    let about = events.into_iter().filter_map(|event| event.regarding);
+    let broken = about.filter(|about| about.name.as_deref() == Some("broken"));
+    let kinds: Vec<_> = broken.filter_map(|about| about.kind).collect();
+    ensure!(kinds == ["CustomOperatingSystemProfile"], "{kinds:?}");
 
     // What only the definition of profiles refuses is reported without its value.
     world

@@ -54,4 +54,5 @@ mod support;
 mod takeover;
 mod tampering;
 mod two_clusters;
+mod watch;
 mod world;

@@ -241,6 +241,7 @@ async fn osmctl_shows_what_pools_wait_for_and_what_machines_get() -> Result<()> 
         [
             "kube-system",
             "workers",
+            "True",
             "osp-tiny",
             "v1.0.0",
             "1",

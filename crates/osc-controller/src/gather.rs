@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use kube::Api;
 use kube::core::PartialObjectMeta;
 use osm_api::cluster_endpoint::Choice;
+use osm_api::config::RequestedProfile;
 use osm_api::profile::{AcceptedProfile, OperatingSystemProfile};
 use osm_api::{MachineDeployment, PoolRef, Reason};
 use osm_runtime::cache::{Cache, Version};
@@ -44,6 +45,8 @@ pub struct Gathered {
     pub full_at: Option<u32>,
     /// Whether the pool of `config` still exists.
     pub presence: PoolPresence,
+    /// Name of the profile that the owner asks for; without an owner, of the last one.
+    pub requested_profile: Option<RequestedProfile>,
     /// The profile that the owner asks for.
     pub profile: ProfileLookup,
     /// The settings for the owner's pool.
@@ -75,7 +78,7 @@ pub enum PoolPresence {
 /// The profile that a pool asks for.
 #[derive(Clone)]
 pub enum ProfileLookup {
-    /// No annotation names it, and the pool cannot be read.
+    /// No annotation names it, and the operating system of the pool cannot be read.
     Unnamed,
     Missing {
         namespace: String,
@@ -159,6 +162,10 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError>
         Some(owner) if full_at.is_none() => profile(state, owner, config.as_deref(), since).await?,
         _ => ProfileLookup::Unnamed,
     };
+    let requested_profile = match claimants.first() {
+        Some(owner) => owner.requested_profile(cluster.namespace()),
+        None => config.as_ref().and_then(|config| config.status.profile.clone()),
+    };
     let endpoint = match &settings {
         SettingsLookup::Found(current) => state.endpoint(&current.settings, config.as_deref()),
         _ => None,
@@ -174,6 +181,7 @@ pub async fn gather(state: &State, name: &str) -> Result<Gathered, RequestError>
         other_cluster,
         full_at,
         presence,
+        requested_profile,
         profile,
         settings,
         settings_refused,
@@ -305,7 +313,7 @@ async fn profile(
     config: Option<&ConfigView>,
     since: Instant,
 ) -> Result<ProfileLookup, RequestError> {
-    let Some((namespace, name)) = owner.profile(state.cluster.namespace()) else {
+    let Some(RequestedProfile { namespace, name }) = owner.requested_profile(state.cluster.namespace()) else {
         return Ok(ProfileLookup::Unnamed);
     };
     let Some(profiles) = state.caches.profiles.get(&namespace) else {

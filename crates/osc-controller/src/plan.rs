@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::cluster_endpoint::Choice;
 use osm_api::condition::{RENDERED, Verdict};
-use osm_api::config::{PoolReference, ProfileRef, Rendered, Retired};
+use osm_api::config::{PoolReference, ProfileRef, Rendered, RequestedProfile, Retired};
 use osm_api::content::{self, RenderedFor, Unpacked};
 use osm_api::profile::{AcceptedProfile, CloudProvider};
 use osm_api::{PoolRef, Reason, names, pool};
@@ -83,6 +83,8 @@ pub enum ObjectPlan {
 pub struct StatusPlan {
     /// The condition `Rendered`.
     pub verdict: Verdict,
+    /// The profile that the pool asks for.
+    pub profile: Option<RequestedProfile>,
     pub rendered: RenderedStatus,
     pub retired: Option<Retired>,
 }
@@ -306,6 +308,7 @@ fn departed(gathered: &Gathered, config: &ConfigView) -> Plan {
     Plan {
         status: Some(StatusPlan {
             verdict,
+            profile: gathered.requested_profile.clone(),
             rendered,
             retired,
         }),
@@ -359,6 +362,7 @@ fn held(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, hold
         object,
         status: Some(StatusPlan {
             verdict,
+            profile: gathered.requested_profile.clone(),
             rendered: RenderedStatus::Last,
             retired: None,
         }),
@@ -554,6 +558,7 @@ fn written(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, c
         object,
         status: Some(StatusPlan {
             verdict,
+            profile: gathered.requested_profile.clone(),
             rendered,
             retired: None,
         }),

@@ -88,6 +88,10 @@ fn gathered() -> Gathered {
         other_cluster: None,
         full_at: None,
         presence: PoolPresence::Present,
+        requested_profile: Some(RequestedProfile {
+            namespace: "kube-system".into(),
+            name: "osp".into(),
+        }),
         profile: ProfileLookup::Found(Box::new(found(&profile_spec(
             "v1.0.0",
             "{{cluster.apiServer}}\n",
@@ -136,6 +140,7 @@ fn done(gathered: &Gathered, plan: Plan) -> Arc<ConfigView> {
             .verdict
             .condition(&status.conditions, generation, gathered.now);
         status.conditions = vec![condition];
+        status.profile = planned.profile;
         match planned.rendered {
             RenderedStatus::Last => {}
             RenderedStatus::Nothing => status.rendered = None,
@@ -377,7 +382,9 @@ fn failures_keep_the_last_good_content_and_say_why() {
             "{reason}: {:?}",
             failed.object
         );
-        assert_eq!(done(&gathered, failed).status.rendered, None, "{reason}");
+        let status = done(&gathered, failed).status.clone();
+        assert_eq!(status.rendered, None, "{reason}");
+        assert_eq!(status.profile, gathered.requested_profile, "{reason}: it is in the table");
     }
 }
 

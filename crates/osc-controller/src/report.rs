@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use osm_api::condition::{self, Verdict};
-use osm_api::config::{Rendered, Retired, UserDataBytes};
+use osm_api::config::{Rendered, RequestedProfile, Retired, UserDataBytes};
 use osm_api::profile::CloudProvider;
 use osm_api::{PoolRef, Reason};
 use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
@@ -62,6 +62,8 @@ pub async fn report(state: &State, gathered: &Gathered, applied: &Applied) -> Re
 struct OwnStatus<'a> {
     conditions: [&'a Condition; 1],
     #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<&'a RequestedProfile>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     retired: Option<&'a Retired>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rendered: Option<Documents>,
@@ -92,6 +94,7 @@ async fn write_status(
         .verdict
         .condition(&config.status.conditions, generation, gathered.now);
     let is_current = condition::find(&config.status.conditions, condition::RENDERED) == Some(&condition)
+        && config.status.profile == plan.profile
         && config.status.rendered == rendered
         && config.status.retired == plan.retired;
     if is_current && !anyway {
@@ -104,6 +107,7 @@ async fn write_status(
     };
     let status = OwnStatus {
         conditions: [&condition],
+        profile: plan.profile.as_ref(),
         retired: plan.retired.as_ref(),
         rendered,
     };

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use kube::Api;
 use osm_api::cluster_endpoint::{self, Choice};
 use osm_api::condition::{self, Verdict};
-use osm_api::config::OperatingSystemConfig;
+use osm_api::config::{OperatingSystemConfig, RequestedProfile};
 use osm_api::profile::AcceptedProfile;
 use osm_api::{Reason, Settings};
 use osm_runtime::cache::{Change, Version};
@@ -206,8 +206,8 @@ impl Inner {
     /// Requeues every pool that uses the profile with this key.
     pub fn wake_users_of(&self, profile: &str) {
         self.wake(|pool| {
-            pool.profile(self.cluster.namespace())
-                .is_some_and(|(namespace, name)| profile == format!("{namespace}/{name}"))
+            pool.requested_profile(self.cluster.namespace())
+                .is_some_and(|RequestedProfile { namespace, name }| profile == format!("{namespace}/{name}"))
         });
     }
 

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
-use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigStatus, ProfileRef, Rendered};
+use osm_api::config::{
+    OperatingSystemConfig, OperatingSystemConfigStatus, ProfileRef, Rendered, RequestedProfile,
+};
 use osm_api::content::{ContentView, RenderedFor};
 use osm_api::machine_deployment::MachineDeploymentSpec;
 use osm_api::pool::PoolError;
@@ -104,7 +106,8 @@ impl ConfigView {
         view.metadata.resource_version = None;
         view.status.published = None;
         let conditions = &mut view.status.conditions;
-        conditions.retain(|condition| condition.type_ != condition::PUBLISHED);
+        let of_syncer = [condition::PUBLISHED, condition::READY];
+        conditions.retain(|condition| !of_syncer.contains(&condition.type_.as_str()));
         view
     }
 
@@ -262,7 +265,7 @@ pub struct PoolView {
     /// SHA-256 of `spec.template`.
     pub template_digest: String,
     /// Namespace and name of the profile: those that the annotations name, else the name of the default for its operating system and
-    /// provisioning utility.
+    /// provisioning utility. They are known even where the rest of the pool cannot be read.
     pub wanted_profile: (Option<String>, Option<String>),
     /// Text of the annotation with the pool's settings.
     pub settings: Option<String>,
@@ -341,10 +344,11 @@ impl PoolView {
             Some(error) => Err(error),
             None => Pool::read(md),
         };
-        let default_profile = |pool: &Pool| {
-            osm_render::default_name(pool.operating_system.as_str(), pool.provisioning_utility())
+        let default_profile = || {
+            let (system, utility) = pool::system(md)?;
+            Some(osm_render::default_name(system.as_str(), utility))
         };
-        let profile = profile.or_else(|| pool.as_ref().ok().map(default_profile));
+        let profile = profile.or_else(default_profile);
         let finalizer = md
             .finalizers()
             .iter()
@@ -389,11 +393,13 @@ impl PoolView {
     }
 
     /// Namespace and name of the profile that the pool asks for: by annotation, else the default of its operating system
-    /// and provisioning utility. `None` means that no annotation names it and the pool cannot be read.
-    pub fn profile(&self, default_namespace: &str) -> Option<(String, String)> {
+    /// and provisioning utility. `None` means that no annotation names it and the operating system cannot be read.
+    pub fn requested_profile(&self, default_namespace: &str) -> Option<RequestedProfile> {
         let (namespace, name) = self.wanted_profile.clone();
-        let name = name?;
-        Some((namespace.unwrap_or_else(|| default_namespace.to_owned()), name))
+        Some(RequestedProfile {
+            namespace: namespace.unwrap_or_else(|| default_namespace.to_owned()),
+            name: name?,
+        })
     }
 
     /// Whether its settings name this ConfigMap.
@@ -450,14 +456,17 @@ mod tests {
     #[test]
     fn a_publish_of_what_is_rendered_is_nothing_to_look_at_and_any_other_change_is() {
         let config = |published: &str, status: &str| {
+            let conditions = ["Published", "Ready"].map(|type_| {
+                json!({"type": type_, "status": status, "reason": "Any", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"})
+            });
             let object = json!({
                 "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemConfig",
                 "metadata": {"name": "p-n-config", "uid": "u", "resourceVersion": published, "generation": 1},
                 "spec": {"poolRef": {"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
                     "namespace": "n", "name": "p", "uid": "md"}},
                 "status": {
-                    "conditions": [{"type": "Published", "status": status, "reason": "Any", "message": "",
-                        "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+                    "conditions": conditions,
                     "rendered": {"generation": 0, "digest": "d2", "revision": "1", "bootstrap": "b"},
                     "published": {"digest": published, "revision": "1", "bootstrapSecret": "b",
                         "provisioningSecret": "p", "credentialExpires": "2026-01-02T00:00:00Z"},
@@ -513,9 +522,9 @@ mod tests {
                     "versions": {"kubelet": "1.34.2"}, "providerSpec": {"value": provider},
                 }}},
             });
-            PoolView::of(&serde_json::from_value(md).unwrap()).profile("here")
+            PoolView::of(&serde_json::from_value(md).unwrap()).requested_profile("here")
         };
-        let name = |system, spec| wanted(Value::Null, system, spec).unwrap().1;
+        let name = |system, spec| wanted(Value::Null, system, spec).unwrap().name;
         let utility = |utility: &str| json!({"provisioningUtility": utility});
         assert_eq!(name("ubuntu", Value::Null), "osp-ubuntu");
         assert_eq!(name("ubuntu", utility("cloud-init")), "osp-ubuntu");
@@ -524,14 +533,16 @@ mod tests {
         }
         assert_eq!(name("flatcar", utility("cloud-init")), "osp-flatcar-cloud-init");
         let annotations = json!({names::PROFILE: "mine", names::PROFILE_NAMESPACE: "there"});
+        let mine = RequestedProfile {
+            namespace: "there".to_owned(),
+            name: "mine".to_owned(),
+        };
         let named = wanted(annotations.clone(), "flatcar", utility("cloud-init"));
-        assert_eq!(named, Some(("there".to_owned(), "mine".to_owned())));
-        // A pool that cannot be read has no default.
+        assert_eq!(named.as_ref(), Some(&mine));
+        // The name is known even if something else is wrong.
+        assert_eq!(name("flatcar", json!({"disableAutoUpdate": "yes"})), "osp-flatcar");
         assert_eq!(wanted(Value::Null, "windows", utility("cloud-init")), None);
-        assert_eq!(
-            wanted(annotations, "windows", Value::Null),
-            Some(("there".to_owned(), "mine".to_owned()))
-        );
+        assert_eq!(wanted(annotations, "windows", Value::Null), Some(mine));
     }
 
     #[test]
@@ -579,7 +590,7 @@ mod tests {
             reduced.is_reduced && weight::of_debug(&reduced) < 2000,
             "{reduced:?}"
         );
-        assert_eq!(reduced.profile("here"), whole.profile("here"));
+        assert_eq!(reduced.requested_profile("here"), whole.requested_profile("here"));
         assert_eq!(reduced.rendered_for(), whole.rendered_for());
 
         for name in [names::REVISION, names::PROFILE, names::PROFILE_NAMESPACE] {

@@ -1,9 +1,19 @@
 //! Conditions: which exist, who owns them, and how one is set without needless change.
+//!
+//! | Kind | Condition | Owner | `True` means |
+//! |---|---|---|---|
+//! | OperatingSystemProfile | `Accepted` | osp-controller | the newest edit is accepted |
+//! | OperatingSystemProfile | `Ready` | osp-controller | an accepted version exists |
+//! | OperatingSystemConfig | `Rendered` | osc-controller | the newest content is rendered |
+//! | OperatingSystemConfig | `Published` | secret-syncer | the newest content is published |
+//! | OperatingSystemConfig | `Ready` | secret-syncer | new machines can boot with what is published |
+//!
+//! The owner of `Ready` writes it together with its other condition, and never alone. Objects of earlier versions do not have it.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-pub use crate::names::{ACCEPTED, PUBLISHED, RENDERED};
+pub use crate::names::{ACCEPTED, PUBLISHED, READY, RENDERED};
 use crate::reason::Reason;
 
 /// Reason of `Published=False` once everything made for a retired pool is undone: osc-controller's signal to
@@ -45,12 +55,36 @@ impl Verdict {
 }
 
 impl Verdict {
+    /// The same verdict as another condition.
+    #[must_use]
+    pub fn of_type(&self, type_: &'static str) -> Self {
+        Self {
+            type_,
+            ..self.clone()
+        }
+    }
+
     /// Whether a condition reports the same already, except for its times and generation.
     pub fn is_reported_by(&self, condition: &Condition) -> bool {
         self.reason == *condition.reason
             && (condition.status == "True") == self.status
             && condition.message == clip(&self.message, MAX_MESSAGE)
     }
+}
+
+/// The conditions to write for verdicts of one owner, in this order; see [`Verdict::condition`].
+pub fn all<const N: usize>(
+    verdicts: [&Verdict; N],
+    current: &[Condition],
+    generation: Option<i64>,
+    now: Timestamp,
+) -> [Condition; N] {
+    verdicts.map(|verdict| verdict.condition(current, generation, now))
+}
+
+/// Whether `current` has exactly these conditions. Those of other types do not matter.
+pub fn has_all(current: &[Condition], wanted: &[Condition]) -> bool {
+    wanted.iter().all(|condition| find(current, &condition.type_) == Some(condition))
 }
 
 /// The condition of the given type.
@@ -103,6 +137,30 @@ mod tests {
         };
         let third = failed.condition(&[second], Some(2), Timestamp::from_second(30).unwrap());
         assert_eq!(third.last_transition_time.0.as_second(), 30);
+    }
+
+    #[test]
+    fn conditions_of_other_owners_are_neither_needed_nor_compared() {
+        let verdict = |type_, status| Verdict {
+            type_,
+            status,
+            reason: Reason::Published,
+            message: "ok".into(),
+        };
+        let (published, ready) = (verdict(PUBLISHED, false), verdict(READY, true));
+        let of = |current: &[Condition], second| {
+            let now = Timestamp::from_second(second).unwrap();
+            all([&published, &ready], current, Some(1), now)
+        };
+        let first = of(&[], 10);
+        assert_eq!(first.each_ref().map(|one| one.status.as_str()), ["False", "True"]);
+        let rendered = verdict(RENDERED, true).condition(&[], Some(1), Timestamp::UNIX_EPOCH);
+        let stored = [vec![rendered.clone()], first.to_vec()].concat();
+        assert!(has_all(&stored, &of(&stored, 20)));
+        // An earlier version wrote the object.
+        let earlier = [rendered, first[0].clone()];
+        assert!(!has_all(&earlier, &of(&earlier, 20)));
+        assert!(has_all(&earlier, &first[..1]));
     }
 
     #[test]

@@ -31,31 +31,48 @@ use crate::profile::{CloudProvider, File, OperatingSystem, ProvisioningUtility, 
     doc = "OperatingSystemConfig is the rendered configuration of the nodes of one MachineDeployment.",
     derive = "PartialEq",
     printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status",
+        description = "True while new machines can boot with what is published."
+    ),
+    printcolumn(
         name = "Profile",
         type_ = "string",
-        json_path = ".status.rendered.profile.name"
+        json_path = ".status.profile.name",
+        description = "The profile that the pool asks for."
     ),
     printcolumn(
         name = "Version",
         type_ = "string",
-        json_path = ".status.rendered.profile.version"
+        json_path = ".status.rendered.profile.version",
+        description = "The version of the profile that was rendered last."
     ),
     printcolumn(name = "Revision", type_ = "string", json_path = ".status.rendered.revision"),
     printcolumn(
         name = "Rendered",
         type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Rendered\")].reason"
+        json_path = ".status.conditions[?(@.type==\"Rendered\")].reason",
+        description = "Rendered, or the reason why the newest content is not rendered."
     ),
     printcolumn(
         name = "Published",
         type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Published\")].reason"
+        json_path = ".status.conditions[?(@.type==\"Published\")].reason",
+        description = "Published, or the reason why the newest content is not published."
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(
         name = "Expires",
         type_ = "string",
         json_path = ".status.published.credentialExpires",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.status==\"False\")].message",
+        description = "What the pool waits for. It is empty if everything is well.",
         priority = 1
     )
 )]
@@ -265,10 +282,13 @@ pub struct LateBoundSource {
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct OperatingSystemConfigStatus {
-    /// `Rendered` is owned by osc-controller, `Published` by secret-syncer.
+    /// `Rendered` is owned by osc-controller, `Published` and `Ready` by secret-syncer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
+    /// The profile that the pool asks for, even if the pool cannot be rendered. Owned by osc-controller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<RequestedProfile>,
     /// What may be published. Owned by osc-controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rendered: Option<Rendered>,
@@ -278,6 +298,15 @@ pub struct OperatingSystemConfigStatus {
     /// The pool is gone, and everything created for it is to be deleted. Owned by osc-controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retired: Option<Retired>,
+}
+
+/// The profile that a pool asks for. It may not exist.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+pub struct RequestedProfile {
+    /// Namespace of the profile.
+    pub namespace: String,
+    /// Name of the profile.
+    pub name: String,
 }
 
 /// What osc-controller has rendered: the documents of the pool, and what they are for. One write carries all of it.

@@ -25,8 +25,8 @@ impl CustomOperatingSystemProfileSpec {
     /// # Errors
     /// One line per mistake, `spec.path: what is wrong`. No line repeats a value.
     pub fn decode(self) -> Result<OperatingSystemProfileSpec, Vec<String>> {
-        let below_spec = |line: String| match line.strip_prefix(".: ") {
-            Some(problem) => format!("spec: {problem}"),
+        let below_spec = |line: String| match line.strip_prefix(strict::DOCUMENT) {
+            Some(problem) => format!("spec{problem}"),
             None => format!("spec.{line}"),
         };
         strict::decode(self.0).map_err(|lines| lines.into_iter().map(below_spec).collect())

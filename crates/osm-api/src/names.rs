@@ -13,6 +13,9 @@ pub const ACCEPTED: &str = "Accepted";
 pub const RENDERED: &str = "Rendered";
 /// Condition of an OperatingSystemConfig, owned by secret-syncer.
 pub const PUBLISHED: &str = "Published";
+/// Condition of both kinds: whether the last good result can be used, even if a newer one failed. It is owned by the owner of
+/// [`ACCEPTED`] and [`PUBLISHED`], and written together with them.
+pub const READY: &str = "Ready";
 
 /// Namespace of the Secrets that machine-controller and nodes read. Fixed by machine-controller
 /// (`sdk/bootstrap/types.go`).

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use semver::Version;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::machine_deployment::MachineDeployment;
 use crate::profile::{CloudProvider, OperatingSystem, ProvisioningUtility};
@@ -70,6 +70,12 @@ pub enum PoolError {
     MissingKubeletVersion,
     #[error("spec.template.spec.versions.kubelet is not a version such as 1.34.2; correct it")]
     InvalidKubeletVersion,
+    #[error("{path} {problem}")]
+    KubeletVersionOfWrongType { path: String, problem: String },
+    #[error("{path} {problem}")]
+    ProviderSpecOfWrongType { path: String, problem: String },
+    #[error("{path} {problem}")]
+    OperatingSystemSpecOfWrongType { path: String, problem: String },
     #[error("annotation {key}: {problem}")]
     InvalidAnnotation { key: String, problem: String },
     #[error("the MachineDeployment can't be read: {0}")]
@@ -80,11 +86,17 @@ impl PoolError {
     /// Reason for conditions, events and metrics.
     pub fn reason(&self) -> Reason {
         match self {
-            Self::MissingProviderSpec | Self::InvalidProviderSpec(_) => Reason::InvalidProviderSpec,
+            Self::MissingProviderSpec
+            | Self::InvalidProviderSpec(_)
+            | Self::ProviderSpecOfWrongType { .. } => Reason::InvalidProviderSpec,
             Self::UnknownOperatingSystem => Reason::UnknownOperatingSystem,
             Self::UnknownCloudProvider => Reason::UnknownCloudProvider,
-            Self::InvalidOperatingSystemSpec(_) => Reason::InvalidOperatingSystemSpec,
-            Self::MissingKubeletVersion | Self::InvalidKubeletVersion => Reason::InvalidKubeletVersion,
+            Self::InvalidOperatingSystemSpec(_) | Self::OperatingSystemSpecOfWrongType { .. } => {
+                Reason::InvalidOperatingSystemSpec
+            }
+            Self::MissingKubeletVersion
+            | Self::InvalidKubeletVersion
+            | Self::KubeletVersionOfWrongType { .. } => Reason::InvalidKubeletVersion,
             Self::InvalidAnnotation { .. } => Reason::InvalidAnnotation,
             Self::Unreadable(_) => Reason::ObjectUnreadable,
         }
@@ -97,12 +109,11 @@ impl Pool {
     /// # Errors
     /// The first thing that makes it unusable; no message repeats a value.
     pub fn read(md: &MachineDeployment) -> Result<Self, PoolError> {
-        let machine = md.spec.template.get("spec").unwrap_or(&Value::Null);
-        let value = machine
-            .pointer("/providerSpec/value")
-            .filter(|value| !value.is_null());
-        let provider: ProviderSpec = strict::decode(value.ok_or(PoolError::MissingProviderSpec)?.clone())
-            .map_err(PoolError::InvalidProviderSpec)?;
+        let provider_spec = |WrongType { path, problem }| PoolError::ProviderSpecOfWrongType { path, problem };
+        let value = field(md, PROVIDER_SPEC).map_err(provider_spec)?;
+        let value = value.ok_or(PoolError::MissingProviderSpec)?;
+        map_at(PROVIDER_SPEC, value).map_err(provider_spec)?;
+        let provider: ProviderSpec = strict::decode(value.clone()).map_err(PoolError::InvalidProviderSpec)?;
         let known = |name: &str| serde_json::from_value(Value::String(name.to_owned()));
         let operating_system =
             known(&provider.operating_system).map_err(|_| PoolError::UnknownOperatingSystem)?;
@@ -110,11 +121,17 @@ impl Pool {
             .map_err(|_| PoolError::UnknownCloudProvider)?;
         let os = match provider.operating_system_spec {
             Value::Null => OperatingSystemSpec::default(),
-            spec => strict::decode(spec).map_err(PoolError::InvalidOperatingSystemSpec)?,
+            spec => {
+                map_at(OPERATING_SYSTEM_SPEC, &spec).map_err(|WrongType { path, problem }| {
+                    PoolError::OperatingSystemSpecOfWrongType { path, problem }
+                })?;
+                strict::decode(spec).map_err(PoolError::InvalidOperatingSystemSpec)?
+            }
         };
-        let kubelet_version = machine
-            .pointer("/versions/kubelet")
-            .and_then(Value::as_str)
+        let kubelet_version = field(md, KUBELET_VERSION)
+            .and_then(|version| version.map(|version| text_at(KUBELET_VERSION, version)).transpose())
+            .map_err(|WrongType { path, problem }| PoolError::KubeletVersionOfWrongType { path, problem })?;
+        let kubelet_version = kubelet_version
             .filter(|version| !version.is_empty())
             .ok_or(PoolError::MissingKubeletVersion)?;
         Ok(Self {
@@ -133,17 +150,58 @@ impl Pool {
     }
 }
 
-impl Pool {
-    /// The program that applies user data on its machines. It is always cloud-init but on Flatcar, where it is Ignition by
-    /// default.
-    pub fn provisioning_utility(&self) -> ProvisioningUtility {
-        match self.operating_system {
-            OperatingSystem::Flatcar => self
-                .os
-                .provisioning_utility
-                .unwrap_or(ProvisioningUtility::Ignition),
-            _ => ProvisioningUtility::CloudInit,
+const PROVIDER_SPEC: &[&str] = &["spec", "providerSpec", "value"];
+const OPERATING_SYSTEM_SPEC: &[&str] = &["spec", "providerSpec", "value", "operatingSystemSpec"];
+const KUBELET_VERSION: &[&str] = &["spec", "versions", "kubelet"];
+
+/// A value of a MachineDeployment that is not of the type that it must have.
+struct WrongType {
+    path: String,
+    problem: String,
+}
+
+impl WrongType {
+    fn at(path: &[&str], problem: String) -> Self {
+        let path = ["spec.template"].iter().chain(path).copied().collect::<Vec<_>>();
+        Self {
+            path: path.join("."),
+            problem,
         }
+    }
+}
+
+/// The value at a path in `spec.template`; `None` if there is none.
+fn field<'a>(md: &'a MachineDeployment, path: &[&str]) -> Result<Option<&'a Value>, WrongType> {
+    let mut value = &md.spec.template;
+    for (depth, name) in path.iter().enumerate() {
+        if value.is_null() {
+            return Ok(None);
+        }
+        let around = path.get(..depth).unwrap_or_default();
+        let Some(next) = map_at(around, value)?.get(*name) else {
+            return Ok(None);
+        };
+        value = next;
+    }
+    Ok(Some(value).filter(|value| !value.is_null()))
+}
+
+fn map_at<'a>(path: &[&str], value: &'a Value) -> Result<&'a Map<String, Value>, WrongType> {
+    value
+        .as_object()
+        .ok_or_else(|| WrongType::at(path, strict::no_map(value)))
+}
+
+fn text_at<'a>(path: &[&str], value: &'a Value) -> Result<&'a str, WrongType> {
+    value
+        .as_str()
+        .ok_or_else(|| WrongType::at(path, strict::no_text(value)))
+}
+
+impl Pool {
+    /// The program that applies user data on its machines.
+    pub fn provisioning_utility(&self) -> ProvisioningUtility {
+        utility_of(self.operating_system, self.os.provisioning_utility)
     }
 }
 
@@ -201,6 +259,23 @@ pub fn cloud_provider(md: &MachineDeployment) -> Option<CloudProvider> {
         .template
         .pointer("/spec/providerSpec/value/cloudProvider")?;
     serde_json::from_value(name.clone()).ok()
+}
+
+/// Operating system and provisioning utility that a MachineDeployment names, even where nothing else of it can be read as a [`Pool`].
+pub fn system(md: &MachineDeployment) -> Option<(OperatingSystem, ProvisioningUtility)> {
+    let provider = md.spec.template.pointer("/spec/providerSpec/value")?;
+    let system = serde_json::from_value(provider.get("operatingSystem")?.clone()).ok()?;
+    let named = provider.pointer("/operatingSystemSpec/provisioningUtility");
+    let named = named.and_then(|name| serde_json::from_value(name.clone()).ok());
+    Some((system, utility_of(system, named)))
+}
+
+/// The program that applies user data. It is always cloud-init but on Flatcar, where it is Ignition unless another is named.
+fn utility_of(system: OperatingSystem, named: Option<ProvisioningUtility>) -> ProvisioningUtility {
+    match system {
+        OperatingSystem::Flatcar => named.unwrap_or(ProvisioningUtility::Ignition),
+        _ => ProvisioningUtility::CloudInit,
+    }
 }
 
 /// The texts in a MachineDeployment's `operatingSystemSpec`, by field: each is given plain, or as an object's `value`.
@@ -404,6 +479,7 @@ mod tests {
                 "InvalidOperatingSystemSpec",
             ),
             (with("/versions/kubelet", json!("")), "InvalidKubeletVersion"),
+            (with("/versions/kubelet", json!({"hunter2": 1})), "InvalidKubeletVersion"),
             (
                 with("/versions/kubelet", json!("hunter2")),
                 "InvalidKubeletVersion",
@@ -424,6 +500,61 @@ mod tests {
             let error = Pool::read(&machine_deployment(good(), annotations)).unwrap_err();
             assert_eq!(error.reason(), "InvalidAnnotation", "{pairs}");
         }
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_type_is_called_that_with_its_path() {
+        const PROVIDER: &str = "spec.template.spec.providerSpec.value";
+        let quotes = "is a number; put it in quotes";
+        let cases = [
+            ("/versions/kubelet", json!(1.34), "InvalidKubeletVersion", format!("spec.template.spec.versions.kubelet {quotes}")),
+            ("/versions/kubelet", json!(["1.34.2"]), "InvalidKubeletVersion",
+                "spec.template.spec.versions.kubelet is a list, expected a string".into()),
+            ("/versions/kubelet", json!(null), "InvalidKubeletVersion",
+                "spec.template.spec.versions.kubelet is missing; set it to the version of the kubelet, such as 1.34.2".into()),
+            ("/versions", json!("1.34.2"), "InvalidKubeletVersion", "spec.template.spec.versions is a string, expected a map".into()),
+            ("", json!("machine"), "InvalidProviderSpec", "spec.template.spec is a string, expected a map".into()),
+            ("", json!(null), "InvalidProviderSpec", format!("{PROVIDER} is missing; set the cloud provider and the operating system there")),
+            ("/providerSpec", json!([]), "InvalidProviderSpec", "spec.template.spec.providerSpec is a list, expected a map".into()),
+            ("/providerSpec/value", json!("cloudProvider: aws"), "InvalidProviderSpec", format!("{PROVIDER} is a string, expected a map")),
+            ("/providerSpec/value/cloudProvider", json!(5), "InvalidProviderSpec", format!("{PROVIDER} is invalid: cloudProvider: {quotes}")),
+            ("/providerSpec/value/operatingSystem", json!({}), "InvalidProviderSpec",
+                format!("{PROVIDER} is invalid: operatingSystem: is a map, expected a string")),
+            ("/providerSpec/value/sshPublicKeys", json!("ssh-rsa A"), "InvalidProviderSpec",
+                format!("{PROVIDER} is invalid: sshPublicKeys: is a string, expected a list")),
+            ("/providerSpec/value/sshPublicKeys", json!([true]), "InvalidProviderSpec",
+                format!("{PROVIDER} is invalid: sshPublicKeys[0]: is a boolean; put it in quotes")),
+            ("/providerSpec/value/network", json!({"cidr": 10.1, "dns": {"servers": [8.8]}}), "InvalidProviderSpec",
+                format!("{PROVIDER} is invalid: network.cidr: {quotes}; network.dns.servers[0]: {quotes}")),
+            ("/providerSpec/value/operatingSystemSpec", json!("distUpgradeOnBoot"), "InvalidOperatingSystemSpec",
+                format!("{PROVIDER}.operatingSystemSpec is a string, expected a map")),
+            ("/providerSpec/value/operatingSystemSpec", json!({"distUpgradeOnBoot": "true"}), "InvalidOperatingSystemSpec",
+                format!("{PROVIDER}.operatingSystemSpec is invalid: distUpgradeOnBoot: is a string, expected a boolean")),
+            ("/providerSpec/value/operatingSystemSpec", json!({"rhelOrganizationName": 1234567, "rhelActivationKey": {"value": 5}}),
+                "InvalidOperatingSystemSpec",
+                format!("{PROVIDER}.operatingSystemSpec is invalid: rhelOrganizationName: {quotes}; rhelActivationKey: {quotes}")),
+        ];
+        for (path, value, reason, message) in cases {
+            let mut spec = good();
+            *spec.pointer_mut(path).unwrap() = value.clone();
+            let error = Pool::read(&machine_deployment(spec, json!({}))).unwrap_err();
+            assert_eq!((error.reason().as_str(), error.to_string()), (reason, message), "{path}: {value}");
+        }
+        for (template, message) in [
+            (json!("text"), "spec.template is a string, expected a map"),
+            (json!(null), "spec.template.spec.providerSpec.value is missing; set the cloud provider and the operating system there"),
+        ] {
+            let md = serde_json::from_value(json!({"metadata": {}, "spec": {"template": template}})).unwrap();
+            assert_eq!(Pool::read(&md).unwrap_err().to_string(), message);
+        }
+        let key = format!("{}MaxPods", names::KUBELET_CONFIG_PREFIX);
+        let mut md = machine_deployment(good(), json!({}));
+        md.spec.template["metadata"] = json!({"annotations": {key.clone(): 50}});
+        let error = Pool::read(&md).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("annotation {key}: {quotes}; it is an annotation of spec.template")
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::names::{SETTINGS, SETTINGS_KEY};
 use crate::settings::{Settings, SettingsError};
+use crate::strict;
 
 /// Field that names a ConfigMap, whose document is applied first.
 const FROM_CONFIG_MAP: &str = "fromConfigMap";
@@ -48,6 +49,9 @@ impl PoolSettings {
         {
             None => None,
             Some(Value::String(name)) if !name.is_empty() => Some(name),
+            Some(number @ Value::Number(_)) => {
+                return Err(failed(vec![format!("{FROM_CONFIG_MAP}: {}", strict::no_text(&number))]));
+            }
             Some(_) => {
                 return Err(failed(vec![format!(
                     "{FROM_CONFIG_MAP}: must be the name of a ConfigMap"
@@ -86,7 +90,7 @@ fn document(text: &str) -> Result<Value, Vec<String>> {
     if document.is_object() {
         Ok(document)
     } else {
-        Err(vec!["must be a settings document".to_owned()])
+        Err(vec![format!("{}: {}", strict::DOCUMENT, strict::no_map(&document))])
     }
 }
 
@@ -169,7 +173,10 @@ mod tests {
                 .to_string()
         };
         for (text, part) in [
-            ("[hunter2]", "must be a settings document"),
+            ("[hunter2]", "the document: is a list, expected a map"),
+            ("hunter2", "the document: is a string, expected a map"),
+            ("fromConfigMap: 1234", "fromConfigMap: is a number; put it in quotes"),
+            ("downloads: {containerd: {version: 2.1}}", "downloads.containerd.version: is a number; put it in quotes"),
             ("proxy: {http: 'http://u:hunter2@p'}", "proxy.http: must be"),
             ("prxy: hunter2", "prxy: unknown field"),
             (

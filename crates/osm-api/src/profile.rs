@@ -50,20 +50,36 @@ pub fn stored_json_bytes(json: &str) -> usize {
     status = "OperatingSystemProfileStatus",
     doc = "OperatingSystemProfile is a template from which the configuration of new worker nodes is rendered.",
     derive = "PartialEq",
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status",
+        description = "True while pools can use an accepted version."
+    ),
     printcolumn(name = "OS", type_ = "string", json_path = ".spec.osName"),
     printcolumn(name = "Version", type_ = "string", json_path = ".spec.version"),
-    printcolumn(name = "Engine", type_ = "string", json_path = ".spec.templateEngine"),
     printcolumn(
         name = "Accepted",
         type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Accepted\")].status"
+        json_path = ".status.conditions[?(@.type==\"Accepted\")].reason",
+        description = "Accepted, or the reason why the newest edit is refused."
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Engine", type_ = "string", json_path = ".spec.templateEngine", priority = 1),
+    printcolumn(
+        name = "In-Use",
+        type_ = "string",
+        json_path = ".status.accepted.version",
+        description = "The accepted version, which pools use.",
+        priority = 1
     ),
     printcolumn(
-        name = "Reason",
+        name = "Message",
         type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Accepted\")].reason"
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+        json_path = ".status.conditions[?(@.status==\"False\")].message",
+        description = "Why the newest edit is refused. It is empty if everything is well.",
+        priority = 1
+    )
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = (
@@ -212,13 +228,15 @@ pub struct SupportedCloudProvider {
 }
 
 /// The result of the validation by osp-controller.
+// Tools such as Flux take an object that reports nothing for one that is up to date. The default tells them that it is not.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("default" = {"observedGeneration": -1}))]
 pub struct OperatingSystemProfileStatus {
-    /// Generation of the spec that the conditions refer to.
+    /// Generation of the spec that the conditions refer to; -1 before osp-controller has validated the profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `Accepted`, owned by osp-controller.
+    /// `Accepted` and `Ready`, owned by osp-controller.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,

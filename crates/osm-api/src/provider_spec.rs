@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::profile::ProvisioningUtility;
+use crate::strict;
 
 /// `spec.template.spec.providerSpec.value` of a MachineDeployment.
 #[derive(Deserialize, Clone, Debug, PartialEq)]
@@ -205,9 +206,15 @@ impl<'de> Deserialize<'de> for ConfigVar {
                 "expected a text, or an object with value, secretKeyRef or configMapKeyRef",
             )
         };
+        let is_no_text = |value: &Value| value.is_number() || value.is_boolean();
         match Value::deserialize(d)? {
             Value::Null => Ok(Self::Empty),
             Value::String(plain) => Ok(text(plain)),
+            value if is_no_text(&value) => Err(serde::de::Error::custom(strict::no_text(&value))),
+            Value::Object(object) if object.get("value").is_some_and(is_no_text) => {
+                let value = object.get("value").unwrap_or(&Value::Null);
+                Err(serde::de::Error::custom(strict::no_text(value)))
+            }
             object @ Value::Object(_) => {
                 let reference: Reference = serde_json::from_value(object).map_err(|_| wrong())?;
                 let Reference {
@@ -280,7 +287,11 @@ mod tests {
             assert_eq!(found, expected);
             assert!(!format!("{found:?}").contains("hunter2"));
         }
-        for wrong in [json!(5), json!({"secretKeyRef": "hunter2"}), json!(["x"])] {
+        for number in [json!(5), json!({"value": 5})] {
+            let error = serde_json::from_value::<ConfigVar>(number).unwrap_err();
+            assert_eq!(error.to_string(), strict::NUMBER_WITHOUT_QUOTES);
+        }
+        for wrong in [json!({"secretKeyRef": "hunter2"}), json!(["x"])] {
             let error = serde_json::from_value::<ConfigVar>(wrong)
                 .unwrap_err()
                 .to_string();

@@ -347,21 +347,30 @@ impl Reason {
                     "Correct the [settings](settings.md#the-kubelets-configuration). The message lists each error with its path.",
                 )
             },
-            Self::InvalidKubeletVersion => row(
-                &[CONFIG],
-                "The MachineDeployment names no kubelet version, or an invalid one.",
-                "Correct `spec.template.spec.versions.kubelet`.",
-            ),
-            Self::InvalidOperatingSystemSpec => row(
-                &[CONFIG],
-                "The `operatingSystemSpec` of the MachineDeployment is invalid.",
-                "Correct the MachineDeployment. The message lists each error with its path.",
-            ),
-            Self::InvalidProviderSpec => row(
-                &[CONFIG],
-                "The `providerSpec` of the MachineDeployment is missing or invalid.",
-                "Correct the MachineDeployment. The message lists each error with its path.",
-            ),
+            Self::InvalidKubeletVersion => Row {
+                messages: &["{path} is a number; put it in quotes"],
+                ..row(
+                    &[CONFIG],
+                    "The MachineDeployment names no kubelet version, or an invalid one.",
+                    "Correct `spec.template.spec.versions.kubelet`.",
+                )
+            },
+            Self::InvalidOperatingSystemSpec => Row {
+                messages: &["{path} is a number; put it in quotes"],
+                ..row(
+                    &[CONFIG],
+                    "The `operatingSystemSpec` of the MachineDeployment is invalid.",
+                    "Correct the MachineDeployment. The message lists each error with its path.",
+                )
+            },
+            Self::InvalidProviderSpec => Row {
+                messages: &["{path} is a number; put it in quotes"],
+                ..row(
+                    &[CONFIG],
+                    "The `providerSpec` of the MachineDeployment is missing or invalid.",
+                    "Correct the MachineDeployment. The message lists each error with its path.",
+                )
+            },
             Self::JoiningConflict => row(
                 &[SECRETS],
                 "secret-syncer runs with `--joining=approved`, but the settings require bootstrap tokens. csr-approver approves no request of a bootstrap token. secret-syncer keeps what it has published and renews its credentials, but publishes no new content.",

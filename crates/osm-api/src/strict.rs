@@ -6,6 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+/// Where a mistake is that concerns all of a document, instead of a path.
+pub const DOCUMENT: &str = "the document";
+
 /// Decoding ends after this many errors of one document. A longer list would not help its author.
 const MAX_ERRORS: usize = 50;
 
@@ -62,7 +65,8 @@ pub fn decode_and_validate<T: DeserializeOwned>(
             .paths
             .contains(missing.as_ref().map_or(&path, |(_, missing)| missing))
         {
-            errors.push(format!("{path}: {}", without_values(&message)));
+            let place = if path == "." { DOCUMENT } else { &path };
+            errors.push(format!("{place}: {}", without_values(&message)));
         }
         // serde stops at the first error. Without that part, the next round finds the next error.
         let can_continue = match missing {
@@ -215,10 +219,42 @@ fn insert_stand_in(value: &mut Value, segments: &[String], field: &str) -> bool 
     }
 }
 
-/// serde's message without the value.
-fn without_values(message: &str) -> String {
+/// Rule for a text that is written as a number.
+pub const NUMBER_WITHOUT_QUOTES: &str = "is a number; put it in quotes";
+
+/// Rule for a text that is written as `true` or `false`.
+pub const BOOLEAN_WITHOUT_QUOTES: &str = "is a boolean; put it in quotes";
+
+/// Rule for a value that must be a map.
+pub fn no_map(value: &Value) -> String {
+    format!("is {}, expected a map", type_of(value))
+}
+
+/// Rule for a value that must be a text.
+pub fn no_text(value: &Value) -> String {
+    match value {
+        Value::Number(_) => NUMBER_WITHOUT_QUOTES.to_owned(),
+        Value::Bool(_) => BOOLEAN_WITHOUT_QUOTES.to_owned(),
+        other => format!("is {}, expected a string", type_of(other)),
+    }
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "empty",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
+    }
+}
+
+/// What is wrong with a value, by serde's message, without the value.
+pub fn without_values(message: &str) -> String {
     let keeps = ["unknown field", "missing field", "duplicate field"];
-    if keeps.iter().any(|prefix| message.starts_with(prefix)) {
+    let rules = [NUMBER_WITHOUT_QUOTES, BOOLEAN_WITHOUT_QUOTES];
+    if keeps.iter().any(|prefix| message.starts_with(prefix)) || rules.contains(&message) {
         return message.to_owned();
     }
     // A value can contain these words as well, but what serde expects is at the end.
@@ -226,10 +262,44 @@ fn without_values(message: &str) -> String {
         Some(own_rule) => Some(own_rule),
         None => message.rsplit_once(", expected ").map(|(_, expected)| expected),
     };
-    expected.map_or_else(
-        || "not a valid value".to_owned(),
-        |expected| format!("expected {expected}"),
-    )
+    match (found_type(message), expected) {
+        (Some("a number"), Some("a string")) => NUMBER_WITHOUT_QUOTES.to_owned(),
+        (Some("a boolean"), Some("a string")) => BOOLEAN_WITHOUT_QUOTES.to_owned(),
+        (Some(found), Some(expected)) => format!("is {found}, expected {}", type_name(expected)),
+        (None, Some(expected)) => format!("expected {}", type_name(expected)),
+        (_, None) => "not a valid value".to_owned(),
+    }
+}
+
+/// The type of the value in serde's message about a wrong one.
+fn found_type(message: &str) -> Option<&'static str> {
+    // How serde's `Unexpected` begins, before any part of the value.
+    const TYPES: [(&str, &str); 8] = [
+        ("boolean ", "a boolean"),
+        ("integer ", "a number"),
+        ("floating point ", "a number"),
+        ("string ", "a string"),
+        ("null", "empty"),
+        ("unit value", "empty"),
+        ("sequence", "a list"),
+        ("map", "a map"),
+    ];
+    let found = message.strip_prefix("invalid type: ")?;
+    let known = TYPES.iter().find(|(start, _)| found.starts_with(start));
+    known.map(|(_, name)| *name)
+}
+
+/// The name of a type that serde expects, in the words of people who write YAML.
+fn type_name(expected: &str) -> &str {
+    match expected {
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0",
+        "f32" | "f64" => "a number",
+        "a sequence" => "a list",
+        "string or map" => "a string",
+        _ if expected.starts_with("struct ") => "a map",
+        _ => expected,
+    }
 }
 
 fn at<'a>(value: &'a mut Value, path: &[String]) -> Option<&'a mut Value> {
@@ -277,7 +347,13 @@ mod tests {
             "SECRET`, expected one of `a",
         ] {
             let errors = decode::<Document>(json!({"number": value, "inner": value})).unwrap_err();
-            assert_eq!(errors, ["number: expected i32", "inner: expected struct Inner"]);
+            assert_eq!(
+                errors,
+                [
+                    "number: is a string, expected a whole number",
+                    "inner: is a string, expected a map"
+                ]
+            );
         }
     }
 
@@ -366,17 +442,17 @@ mod tests {
                 "hosts[0].kind: expected ",
                 "hosts[1].port: must not be 1",
                 "hosts[1]: missing field ",
-                "hosts[2].name: expected a string",
+                "hosts[2].name: is a number; put it in quotes",
                 "hosts[2].port: must not be 1",
                 "hosts[2].prt: unknown field ",
                 "hosts[3].name: must not be empty",
                 "hosts[4]: missing field ",
-                "hosts[5]: expected struct Host",
+                "hosts[5]: is a string",
                 "hosts[6].port: must not be 1",
                 "hsts: unknown field ",
-                "ports[0]: expected u16",
+                "ports[0]: is a string",
                 "ports[1]: must not be 1",
-                "ports[2]: expected u16",
+                "ports[2]: is a string",
                 "ports[3]: must not be 1",
             ]
         );
@@ -385,7 +461,7 @@ mod tests {
     #[test]
     fn consequences_of_a_removal_are_not_reported() {
         let errors = decode_and_validate(json!({"ports": ["a"]}), validate).unwrap_err();
-        assert_eq!(errors, ["ports[0]: expected u16"]);
+        assert_eq!(errors, ["ports[0]: is a string, expected a whole number from 0"]);
         assert_eq!(
             decode_and_validate(json!({}), validate).unwrap_err(),
             ["ports: must not be empty"]
@@ -442,6 +518,52 @@ mod tests {
 
     #[test]
     fn a_document_that_is_not_an_object_is_one_error() {
-        assert_eq!(decode::<Document>(json!("text")).unwrap_err().len(), 1);
+        assert_eq!(
+            decode::<Document>(json!("text")).unwrap_err(),
+            ["the document: is a string, expected a map"]
+        );
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_type_is_called_that() {
+        #[derive(Debug, Deserialize)]
+        #[allow(dead_code)]
+        struct Types {
+            text: String,
+            flag: bool,
+            count: u8,
+            share: f64,
+            list: Vec<String>,
+            map: BTreeMap<String, String>,
+            kind: Kind,
+        }
+        let good = json!({"text": "a", "flag": true, "count": 1, "share": 1, "list": [], "map": {}, "kind": "Here"});
+        assert!(decode::<Types>(good.clone()).is_ok());
+        for (field, value, expected) in [
+            ("text", json!(1.34), "is a number; put it in quotes"),
+            ("text", json!(134), "is a number; put it in quotes"),
+            ("text", json!(true), "is a boolean; put it in quotes"),
+            ("text", json!(null), "is empty, expected a string"),
+            ("text", json!(["hunter2"]), "is a list, expected a string"),
+            ("text", json!({"hunter2": 1}), "is a map, expected a string"),
+            ("flag", json!("hunter2"), "is a string, expected a boolean"),
+            ("count", json!("hunter2"), "is a string, expected a whole number from 0"),
+            ("count", json!(1.5), "is a number, expected a whole number from 0"),
+            ("count", json!(777), "expected a whole number from 0"),
+            ("share", json!([]), "is a list, expected a number"),
+            ("list", json!("hunter2"), "is a string, expected a list"),
+            ("map", json!(5), "is a number, expected a map"),
+            ("kind", json!(5), "is a number, expected a string"),
+            ("kind", json!("hunter2"), "expected `Here`"),
+        ] {
+            let mut document = good.clone();
+            document[field] = value.clone();
+            let errors = decode::<Types>(document).unwrap_err();
+            assert_eq!(errors, [format!("{field}: {expected}")], "{value}");
+            if field == "text" {
+                assert_eq!(no_text(&value), expected);
+            }
+        }
+        assert_eq!(no_map(&json!([])), "is a list, expected a map");
     }
 }

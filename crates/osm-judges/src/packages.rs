@@ -17,6 +17,7 @@ pub const FOR_TESTS: &[&str] = &[
     "iproute2",
     "jq",
     "libfaketime",
+    "lua5.4",
     "passwd",
     "prometheus",
     "python3",
@@ -29,6 +30,7 @@ pub const FOR_TESTS: &[&str] = &[
     "shellcheck",
     "skopeo",
     "systemd",
+    "tmux",
 ];
 
 /// Makes sure that the Debian packages are installed.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use osm_api::strict;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
@@ -43,7 +44,14 @@ pub enum Problem {
     TooManyValues,
     /// It is nested too deeply, inside the field at this path.
     TooDeep(String),
-    /// The field at this path has a value of another type, or one that this version does not know.
+    /// The field at this path has a value of another type.
+    WrongType {
+        /// Path of the field.
+        path: String,
+        /// The type that it has, and what to do or what it must be.
+        rule: String,
+    },
+    /// The field at this path has a value that this version does not know.
     Unknown(String),
 }
 
@@ -65,6 +73,11 @@ impl fmt::Display for Problem {
                     "{path} is nested too deeply; remove levels until at most 100 are left"
                 )
             }
+            Self::WrongType { path, rule } if rule.contains("; ") => write!(f, "{path} {rule}"),
+            Self::WrongType { path, rule } => write!(
+                f,
+                "{path} {rule}; correct the value, or upgrade to the version that knows it"
+            ),
             Self::Unknown(path) => write!(
                 f,
                 "this version does not know the value of {path}; correct the value, or upgrade to the version that knows it"
@@ -151,10 +164,22 @@ fn problem<K: DeserializeOwned>(text: &str) -> Problem {
             let path = shortened(error.path());
             match error.inner().classify() {
                 Category::Syntax => Problem::TooDeep(path),
-                _ => Problem::Unknown(path),
+                _ => match wrong_type(&error.inner().to_string()) {
+                    Some(rule) => Problem::WrongType { path, rule },
+                    None => Problem::Unknown(path),
+                },
             }
         }
     }
+}
+
+/// What the message of a decoder reports about a value of the wrong type.
+fn wrong_type(message: &str) -> Option<String> {
+    // A text is decoded here, so the position in it follows.
+    let (message, _) = message.rsplit_once(" at line ").unwrap_or((message, ""));
+    message
+        .starts_with("invalid type: ")
+        .then(|| strict::without_values(message))
 }
 
 fn shortened(path: &serde_path_to_error::Path) -> String {
@@ -223,6 +248,7 @@ impl From<Metadata> for ObjectMeta {
 mod tests {
     use osm_api::MachineDeployment;
     use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigSpec, OperatingSystemConfigStatus};
+    use serde_json::json;
 
     use super::*;
 
@@ -293,6 +319,30 @@ mod tests {
         let long = format!(r#""\"{}","#, ",".repeat(MAX_VALUES + 1));
         for values in ["0,".repeat(MAX_VALUES - 1), long] {
             assert!(!has_too_many_values(&object(&values)));
+        }
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_type_is_called_that() {
+        for (spec, expected) in [
+            (json!({"osVersion": 24.04}), "spec.osVersion is a number; put it in quotes"),
+            (
+                json!({"osVersion": ["hunter2 at line 1"]}),
+                "spec.osVersion is a list, expected a string; correct the value, or upgrade to the version that knows it",
+            ),
+            (
+                json!({"lateBound": "hunter2, expected a list at line 1"}),
+                "spec.lateBound is a string, expected a list; correct the value, or upgrade to the version that knows it",
+            ),
+            (
+                json!("hunter2"),
+                "spec is a string, expected a map; correct the value, or upgrade to the version that knows it",
+            ),
+        ] {
+            let object = json!({"apiVersion": "x", "kind": "y", "metadata": {"name": "c"}, "spec": spec});
+            let text = object.to_string();
+            let unreadable = decode::<OperatingSystemConfig>(&text).unwrap().unwrap_err();
+            assert_eq!(unreadable.problem.to_string(), expected);
         }
     }
 

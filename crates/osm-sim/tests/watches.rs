@@ -1,4 +1,4 @@
-//! Watches against the API server in memory: pages, objects that can't be decoded, and a task that fails.
+//! Watches and Events against the API server in memory: pages, objects that can't be decoded, and a task that fails.
 
 // The lints' exceptions for tests don't reach helpers of tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::ResourceExt;
-use osm_api::MachineDeployment;
+use osm_api::{MachineDeployment, Reason};
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::args::{CommonArgs, LogFormat};
 use osm_runtime::cache::{Cache, Reduce};
@@ -361,7 +361,7 @@ async fn what_can_not_be_decoded_is_shown_by_its_metadata() {
     assert_eq!(
         shown("bad").as_deref(),
         Some(
-            "Some(\"bad\"): this version does not know the value of spec; correct the value, or upgrade to the version that knows it"
+            "Some(\"bad\"): spec is a string, expected a map; correct the value, or upgrade to the version that knows it"
         )
     );
     let counted = String::from_utf8(cluster.process.metrics.encode()).unwrap();
@@ -491,4 +491,67 @@ async fn a_watch_that_is_forbidden_is_retried_rarely_and_logged_once_and_readine
         .await
         .expect("the watch goes on without the gate, too");
     assert_eq!(log.lines_with("the watch works again"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_event_is_counted_and_another_note_is_another_event() {
+    let server = Server::new(Timestamp::UNIX_EPOCH);
+    let events = cluster(&server).worker.events.clone();
+    let about = |name: &str, version: &str| ObjectReference {
+        kind: Some("MachineDeployment".to_owned()),
+        namespace: Some("kube-system".to_owned()),
+        name: Some(name.to_owned()),
+        uid: Some(format!("uid of {name}")),
+        resource_version: Some(version.to_owned()),
+        ..ObjectReference::default()
+    };
+    let long = "n".repeat(250);
+    let warn = async |name: &str, version: &str, note: &str| {
+        let about = about(name, version);
+        events.warning(&about, Reason::TemplateFailed, note).await;
+    };
+    warn("pool", "1", "line 2").await;
+    warn("pool", "2", "line 2").await;
+    warn("pool", "3", "line 2").await;
+    warn("pool", "4", "line 5").await;
+    warn(&long, "5", &"x".repeat(1025)).await;
+    // A recovery is no failure, and what never patches counts nothing.
+    events.recovery(&about("pool", "6"), Reason::Rendered, "line 2").await;
+    events.warning_once(&about("pool", "7"), Reason::TemplateFailed, "line 2").await;
+    let stored = || {
+        server.with(|state| {
+            let note = |event: &Value| event["note"].as_str().unwrap().to_owned();
+            let series = |event: &Value| event["series"]["count"].as_i64();
+            let stored = state.all("events").map(|event| (note(event), series(event)));
+            let mut stored: Vec<_> = stored.collect();
+            stored.sort();
+            stored
+        })
+    };
+    let clipped = format!("{}…", "x".repeat(1021));
+    let of = |note: &str, count| (note.to_owned(), count);
+    let mut expected = vec![
+        of("line 2", None),
+        of("line 2", None),
+        of("line 2", Some(3)),
+        of("line 5", None),
+        of(&clipped, None),
+    ];
+    assert_eq!(stored(), expected);
+    // The series has ended, or the API server has deleted its Event.
+    tokio::time::advance(Duration::from_secs(360)).await;
+    warn("pool", "8", "line 2").await;
+    expected.insert(0, of("line 2", None));
+    assert_eq!(stored(), expected);
+    let names: Vec<String> = server.with(|state| {
+        let name = |event: &Value| event["metadata"]["name"].as_str().unwrap().to_owned();
+        state.all("events").map(name).collect()
+    });
+    server.with(|state| {
+        for name in &names {
+            state.delete("events", "kube-system", name).unwrap();
+        }
+    });
+    warn("pool", "9", "line 2").await;
+    assert_eq!(stored(), [of("line 2", None)]);
 }

@@ -13,7 +13,7 @@ use crate::{cluster, output, snapshot};
 
 /// List the Events of the objects that take part, the oldest first
 ///
-/// The objects are MachineDeployments, OperatingSystemConfigs and OperatingSystemProfiles.
+/// The objects are MachineDeployments, OperatingSystemConfigs, OperatingSystemProfiles and CustomOperatingSystemProfiles.
 /// The API server keeps Events for an hour, unless it is configured differently.
 #[derive(Args)]
 #[command(after_help = "\
@@ -53,6 +53,18 @@ impl Events {
         })?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The latest Events of a pool, or of all: time, type, reason, object and message.
+pub fn latest(snapshot: &Snapshot, pool: Option<&ClusterPool<'_>>, most: usize) -> Vec<[String; 5]> {
+    let events = select(snapshot, pool);
+    let latest = events.iter().rev().take(most);
+    latest
+        .map(|event| {
+            let [time, _, _, type_, reason, object, message] = line(event);
+            [time, type_, reason, object, message]
+        })
+        .collect()
 }
 
 /// The Events of a pool, or all, the oldest first.
@@ -126,18 +138,22 @@ fn table(events: &[&Event]) -> String {
         "MESSAGE",
     ]
     .map(str::to_owned);
-    let lines = events.iter().map(|event| {
-        [
-            shown_time(event),
-            count(event).to_string(),
-            component(event).to_owned(),
-            event.type_.clone().unwrap_or_default(),
-            event.reason.clone().unwrap_or_default(),
-            object(event),
-            output::one_line(event.message.as_deref().unwrap_or_default()),
-        ]
-    });
+    let lines = events.iter().map(|event| line(event));
     output::table(&std::iter::once(head).chain(lines).collect::<Vec<_>>())
+}
+
+/// Whoever may create Events decides what they contain.
+fn line(event: &Event) -> [String; 7] {
+    [
+        shown_time(event),
+        count(event).to_string(),
+        component(event).to_owned(),
+        event.type_.clone().unwrap_or_default(),
+        event.reason.clone().unwrap_or_default(),
+        object(event),
+        event.message.clone().unwrap_or_default(),
+    ]
+    .map(|text| output::visible(&output::one_line(&text)))
 }
 
 fn json(events: &[&Event], snapshot: &Snapshot) -> String {
@@ -217,5 +233,16 @@ mod tests {
             "{text}"
         );
         assert!(lines[5].contains("4       osc-controller"), "{text}");
+        let latest = latest(&snapshot, Some(&pools[0]), 2);
+        let objects: Vec<&str> = latest.iter().map(|[.., object, _]| object.as_str()).collect();
+        assert_eq!(
+            objects,
+            [
+                "MachineDeployment kube-system/workers",
+                "OperatingSystemConfig osm/workers-kube-system-config"
+            ]
+        );
+        snapshot.events[0].message = Some("\u{1b}[2Jgone".to_owned());
+        assert!(!table(&select(&snapshot, None)).contains('\u{1b}'));
     }
 }

@@ -321,11 +321,7 @@ impl Reader {
                 self.problems.extend(errors.into_iter().map(|line| {
                     let (path, _) = line.split_once(": ").unwrap_or_default();
                     let message = format!("this {kind} is invalid: {line}");
-                    let problem = Problem::error("ProfileInvalid", origin.place(path), message);
-                    if line.ends_with("expected a string") {
-                        return problem.hint("put the value into quotes");
-                    }
-                    problem
+                    Problem::error("ProfileInvalid", origin.place(path), message)
                 }));
                 None
             }

@@ -5,6 +5,7 @@
 //! input ← snapshot ← cluster                                                           what a cluster holds; only `cluster` does I/O
 //! snapshot ← chain                                                                     what a pool waits for
 //! output, progress, parallel                                                           writing for people and programs
+//! snapshot, events, status ← live                                                      the table of `status --watch`
 //! render, lint, diff, status, …                                                        the subcommands
 //! ```
 
@@ -28,6 +29,7 @@ mod explain;
 mod import;
 mod input;
 mod lint;
+mod live;
 mod migrate;
 mod mirror_settings;
 mod new;

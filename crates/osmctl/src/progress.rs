@@ -27,8 +27,13 @@ impl Progress {
     pub fn new() -> Self {
         match std::io::stderr().is_terminal() {
             true => Self::on(std::io::stderr(), || thread::sleep(VISIBLE_AFTER)),
-            false => Self { line: None },
+            false => Self::silent(),
         }
+    }
+
+    /// Progress that nobody sees.
+    pub fn silent() -> Self {
+        Self { line: None }
     }
 }
 

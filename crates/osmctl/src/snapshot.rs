@@ -1,5 +1,6 @@
 //! What a cluster holds, as plain data, and the pools in it. The module `cluster` reads it. What commands make of it are pure functions.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::Timestamp;
@@ -7,7 +8,7 @@ use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
 use osm_api::cluster_endpoint::{self, Discovered};
 use osm_api::content::ContentView;
-use osm_api::pool::{self, Pool};
+use osm_api::pool;
 use osm_api::{
     ClusterEndpoint, MachineDeployment, OperatingSystemConfig, OperatingSystemProfile, PoolRef, Settings,
     names,
@@ -129,6 +130,16 @@ impl Snapshot {
         }
     }
 
+    /// Namespaces in which profiles are read.
+    pub fn profile_namespaces(&self) -> BTreeSet<String> {
+        let named = self.machine_deployments.iter();
+        named
+            .filter_map(|md| pool::annotation(md, names::PROFILE_NAMESPACE))
+            .map(str::to_owned)
+            .chain([self.namespace.clone()])
+            .collect()
+    }
+
     /// The profile of this namespace and name.
     pub fn profile(&self, (namespace, name): (&str, &str)) -> Option<&OperatingSystemProfile> {
         let is_it = |profile: &&OperatingSystemProfile| {
@@ -138,13 +149,12 @@ impl Snapshot {
     }
 
     /// Namespace and name of the profile that a MachineDeployment asks for, as osc-controller finds it. It is absent if no annotation
-    /// names it and the MachineDeployment is invalid.
+    /// names it and the operating system cannot be read.
     pub fn profile_name(&self, md: &MachineDeployment) -> Option<(String, String)> {
         let annotation = |key| pool::annotation(md, key).map(str::to_owned);
         let name = annotation(names::PROFILE).or_else(|| {
-            let pool = Pool::read(md).ok()?;
-            let system = pool.operating_system.as_str();
-            Some(osm_render::default_name(system, pool.provisioning_utility()))
+            let (system, utility) = pool::system(md)?;
+            Some(osm_render::default_name(system.as_str(), utility))
         })?;
         let namespace = annotation(names::PROFILE_NAMESPACE).unwrap_or_else(|| self.namespace.clone());
         Some((namespace, name))
@@ -320,7 +330,8 @@ pub mod fixtures {
             },
             "status": {
                 "conditions": [condition("Rendered", true, "Rendered", "rendered from profile osp-tiny v1.0.0"),
-                    condition("Published", true, "Published", "user data is published")],
+                    condition("Published", true, "Published", "user data is published"),
+                    condition("Ready", true, "Published", "user data is published")],
                 "rendered": {"generation": 2, "digest": "d", "revision": "3"},
                 "published": {"digest": "d", "revision": "3", "bootstrapSecret": "b", "provisioningSecret": "p",
                     "credentialExpires": "2026-03-01T00:00:00Z"},

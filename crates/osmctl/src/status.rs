@@ -6,8 +6,8 @@ use anyhow::Result;
 use clap::Args;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use osm_api::condition::{self, PUBLISHED, RENDERED};
-use osm_api::config::{OperatingSystemConfigStatus, ProfileRef, Published};
+use osm_api::condition::{self, PUBLISHED, READY, RENDERED};
+use osm_api::config::{OperatingSystemConfigStatus, ProfileRef, Published, RequestedProfile};
 use osm_api::content::ContentView;
 use osm_api::pool;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::chain::{self, Link, Problem};
 use crate::output::{Color, Format};
 use crate::snapshot::{ClusterPool, Snapshot};
-use crate::{cluster, output, snapshot, why};
+use crate::{cluster, live, output, snapshot, why};
 
 /// Stands for what does not exist.
 const NONE: &str = "-";
@@ -23,6 +23,8 @@ const NONE: &str = "-";
 /// List the pools of a cluster, and what each waits for
 ///
 /// With POOL, the command prints everything about one pool.
+/// With --watch, it keeps the table up to date until Ctrl-C: the pools, the time left of their credentials, and the latest Events.
+/// If standard output is no terminal, it prints a line for each pool that changes.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -32,11 +34,17 @@ Examples:
   # One pool
   osmctl status kube-system/workers
 
+  # A table that stays up to date
+  osmctl status --watch
+
   # The machines have another cluster than the installation
   osmctl status --context seed -n cluster-x7k2 --worker-kubeconfig user-cluster.kubeconfig")]
 pub struct Status {
     /// Pool: NAME or NAMESPACE/NAME of a MachineDeployment [default: all]
     pool: Option<String>,
+    /// Keep the table up to date until Ctrl-C
+    #[arg(short, long, conflicts_with = "output")]
+    watch: bool,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Text)]
     output: Format,
@@ -47,22 +55,37 @@ pub struct Status {
     cluster: cluster::Flags,
 }
 
+/// Names of the columns.
+pub const COLUMNS: [&str; 10] = [
+    "NAMESPACE",
+    "POOL",
+    "READY",
+    "PROFILE",
+    "VERSION",
+    "REVISION",
+    "RENDERED",
+    "PUBLISHED",
+    "EXPIRES",
+    "WAITS FOR",
+];
+
 /// A pool with its chain.
-struct Row<'a> {
+pub struct Row<'a> {
     pool: &'a ClusterPool<'a>,
+    requested: Option<RequestedProfile>,
     links: Vec<Link>,
 }
 
 impl Status {
     /// Reads the cluster and prints.
     pub fn run(self) -> Result<ExitCode> {
+        if self.watch {
+            return live::run(self.pool.as_deref(), self.color, &self.cluster);
+        }
         let snapshot = cluster::read(&self.cluster, cluster::Needs::of_chains())?;
         let pools = snapshot.pools();
         let now = Timestamp::now();
-        let row = |pool| Row {
-            pool,
-            links: chain::chain(&snapshot, pool, now),
-        };
+        let row = |pool| Row::of(&snapshot, pool, now);
         snapshot.warn();
         let color = self.color.is_on();
         let text = match (&self.pool, self.output) {
@@ -81,28 +104,52 @@ impl Status {
 
 fn table(rows: &[Row<'_>], snapshot: &Snapshot, with_color: bool) -> String {
     if rows.is_empty() {
-        return format!(
-            "No MachineDeployments, and no OperatingSystemConfigs in namespace {}. If the installation has another namespace, set -n.\n",
-            snapshot.namespace
-        );
+        return nothing(snapshot);
     }
-    let head = [
-        "NAMESPACE",
-        "POOL",
-        "PROFILE",
-        "VERSION",
-        "REVISION",
-        "RENDERED",
-        "PUBLISHED",
-        "EXPIRES",
-        "WAITS FOR",
-    ];
-    let lines = rows.iter().map(|row| row.line(with_color));
-    let lines: Vec<_> = std::iter::once(head.map(str::to_owned)).chain(lines).collect();
+    let lines = rows.iter().map(|row| row.line(with_color, str::to_owned));
+    let lines: Vec<_> = std::iter::once(COLUMNS.map(str::to_owned)).chain(lines).collect();
     output::table(&lines)
 }
 
+/// What is printed instead of a table without pools.
+pub fn nothing(snapshot: &Snapshot) -> String {
+    format!(
+        "No MachineDeployments, and no OperatingSystemConfigs in namespace {}. If the installation has another namespace, set -n.\n",
+        snapshot.namespace
+    )
+}
+
+impl<'a> Row<'a> {
+    /// The row of a pool at the time `now`.
+    pub fn of(snapshot: &Snapshot, pool: &'a ClusterPool<'a>, now: Timestamp) -> Self {
+        let named = pool.machine_deployment.and_then(|md| snapshot.profile_name(md));
+        let recorded = || pool.config?.status.as_ref()?.profile.clone();
+        let of_md = named.map(|(namespace, name)| RequestedProfile { namespace, name });
+        Self {
+            pool,
+            requested: of_md.or_else(recorded),
+            links: chain::chain(snapshot, pool, now),
+        }
+    }
+}
+
 impl Row<'_> {
+    /// Namespace and name.
+    pub fn name(&self) -> String {
+        self.pool.to_string()
+    }
+
+    /// Whether the pool waits for something.
+    pub fn waits(&self) -> bool {
+        self.problem().is_some()
+    }
+
+    /// Name of the profile that the pool asks for, or else of the one that it was rendered from.
+    fn profile_name(&self) -> Option<&str> {
+        let requested = self.requested.as_ref().map(|profile| profile.name.as_str());
+        requested.or_else(|| self.profile().map(|profile| profile.name.as_str()))
+    }
+
     fn status(&self) -> Option<&OperatingSystemConfigStatus> {
         self.pool.config?.status.as_ref()
     }
@@ -127,25 +174,34 @@ impl Row<'_> {
         chain::first_problem(&self.links)
     }
 
-    fn line(&self, with_color: bool) -> [String; 9] {
-        let text = |text: Option<&str>| text.unwrap_or(NONE).to_owned();
+    /// The cells of the table. `expiry` shows when the credentials expire.
+    pub fn line(&self, with_color: bool, expiry: impl Fn(&str) -> String) -> [String; 10] {
+        let text = |text: Option<&str>| output::visible(&output::one_line(text.unwrap_or(NONE)));
         let reason = |type_| text(self.condition(type_).map(|found| found.reason.as_str()));
         let waits_for = match self.problem() {
             None => output::paint(output::GREEN, NONE, with_color),
             Some((link, problem)) => {
-                let text = format!("{}: {}", link.name, problem.reason);
+                let text = text(Some(&format!("{}: {}", link.name, problem.reason)));
                 output::paint(output::RED, &text, with_color)
             }
         };
+        let ready = self.condition(READY).map(|ready| ready.status.as_str());
+        let of_ready = match ready {
+            Some("True") => output::GREEN,
+            Some(_) => output::RED,
+            None => "",
+        };
+        let expires = self.published().map(|to| expiry(&to.credential_expires));
         [
             text(Some(self.pool.namespace.as_str()).filter(|name| !name.is_empty())),
             self.pool.name.clone(),
-            text(self.profile().map(|profile| profile.name.as_str())),
+            output::paint(of_ready, &text(ready), with_color),
+            text(self.profile_name()),
             text(self.profile().map(|profile| profile.version.as_str())),
             text(self.revision()),
             reason(RENDERED),
             reason(PUBLISHED),
-            text(self.published().map(|to| to.credential_expires.as_str())),
+            text(expires.as_deref()),
             waits_for,
         ]
     }
@@ -162,21 +218,14 @@ impl Row<'_> {
             lines.push(("Profile", format!("{namespace}/{name} {version}")));
         }
         lines.extend(self.revision().map(|revision| ("Revision", revision.to_owned())));
-        for type_ in [RENDERED, PUBLISHED] {
+        for type_ in [READY, RENDERED, PUBLISHED] {
             if let Some(found) = self.condition(type_) {
                 let since = output::timestamp(found.last_transition_time.0);
                 let text = format!(
                     "{} since {since}: {}: {}",
                     found.status, found.reason, found.message
                 );
-                lines.push((
-                    if type_ == RENDERED {
-                        "Rendered"
-                    } else {
-                        "Published"
-                    },
-                    text,
-                ));
+                lines.push((type_, text));
             }
         }
         if let Some(rendered) = self.status().and_then(|status| status.rendered.as_ref()) {
@@ -236,8 +285,10 @@ impl Row<'_> {
         json!({
             "namespace": self.pool.namespace,
             "name": self.pool.name,
+            "requestedProfile": self.requested,
             "profile": self.profile(),
             "revision": self.revision(),
+            "ready": condition(READY),
             "rendered": condition(RENDERED),
             "published": condition(PUBLISHED),
             "credentialExpires": self.published().map(|to| &to.credential_expires),
@@ -257,11 +308,7 @@ mod tests {
     }
 
     fn rows<'a>(snapshot: &Snapshot, pools: &'a [ClusterPool<'a>]) -> Vec<Row<'a>> {
-        let row = |pool| Row {
-            pool,
-            links: chain::chain(snapshot, pool, at()),
-        };
-        pools.iter().map(row).collect()
+        pools.iter().map(|pool| Row::of(snapshot, pool, at())).collect()
     }
 
     #[test]
@@ -279,6 +326,7 @@ mod tests {
             [
                 "kube-system",
                 "workers",
+                "True",
                 "osp-tiny",
                 "v1.0.0",
                 "3",
@@ -294,6 +342,7 @@ mod tests {
                 "team",
                 "new",
                 "-",
+                "osp-tiny",
                 "-",
                 "3",
                 "-",

@@ -208,7 +208,7 @@ fn step(
 }
 
 /// Whether osp-controller created this profile as a copy.
-fn is_copy(stored: &OperatingSystemProfile) -> bool {
+pub fn is_copy(stored: &OperatingSystemProfile) -> bool {
     let label = stored.labels().get(names::CUSTOM_PROFILE);
     label.is_some_and(|value| value == LABEL_VALUE)
 }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
-use osm_api::condition::{self, ACCEPTED, Verdict};
+use osm_api::condition::{self, ACCEPTED, READY, Verdict};
 use osm_api::profile::{AcceptedProfile, OperatingSystemProfileStatus};
 use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec, Reason};
 use osm_validate::Outcome;
@@ -81,14 +81,19 @@ fn for_kept(gathered: &Gathered, kept: &OperatingSystemProfile, outcome: &Outcom
     let accepted = outcome.as_ref().ok().or(before.accepted.as_ref()).cloned();
     let verdict = verdict(&kept.spec, outcome, before.accepted.as_ref());
     let generation = kept.metadata.generation;
-    let condition = verdict.condition(&before.conditions, generation, gathered.now);
-    let transition = transition(condition::find(&before.conditions, ACCEPTED), &condition);
+    let ready = ready(&verdict, accepted.as_ref());
+    let conditions = condition::all([&verdict, &ready], &before.conditions, generation, gathered.now);
+    let [condition, _] = &conditions;
+    let transition = transition(condition::find(&before.conditions, ACCEPTED), condition);
+    // Another client may have added conditions of its own.
+    let is_up_to_date = before.observed_generation == generation
+        && before.accepted == accepted
+        && condition::has_all(&before.conditions, &conditions);
     let status = OperatingSystemProfileStatus {
         observed_generation: generation,
-        conditions: vec![condition],
+        conditions: conditions.to_vec(),
         accepted,
     };
-    let is_up_to_date = status == before;
     let resource_version = kept.resource_version().unwrap_or_default();
     let update = StatusUpdate {
         resource_version,
@@ -137,6 +142,24 @@ fn verdict(
             reason: refusal.reason,
             message: refusal.message.clone(),
         },
+    }
+}
+
+/// The condition `Ready`: pools can use what was accepted, also after an edit that is refused.
+fn ready(verdict: &Verdict, accepted: Option<&AcceptedProfile>) -> Verdict {
+    let message = match accepted {
+        None => return verdict.of_type(READY),
+        Some(accepted) if verdict.status => format!("{} is accepted", version_of(accepted)),
+        Some(last) => format!(
+            "{} stays in use; the newest edit is refused, see the condition Accepted",
+            version_of(last)
+        ),
+    };
+    Verdict {
+        type_: READY,
+        status: true,
+        reason: Reason::Accepted,
+        message,
     }
 }
 

@@ -266,7 +266,7 @@ fn a_good_profile_is_accepted_silently_and_then_nothing_changes() {
         (status.observed_generation, &status.accepted),
         (Some(3), &Some(accepted("v1.0.0")))
     );
-    let [condition] = &status.conditions[..] else {
+    let [condition, ready] = &status.conditions[..] else {
         panic!("{status:?}")
     };
     assert_eq!(
@@ -275,6 +275,11 @@ fn a_good_profile_is_accepted_silently_and_then_nothing_changes() {
     );
     assert_eq!(condition.message, "version v1.0.0 renders for aws");
     assert_eq!(condition.observed_generation, Some(3));
+    assert_eq!((ready.type_.as_str(), ready.status.as_str()), (READY, "True"));
+    assert_eq!(
+        (ready.reason.as_str(), ready.message.as_str(), ready.observed_generation),
+        ("Accepted", "version v1.0.0 is accepted", Some(3))
+    );
 
     let settled = plan(&carried_out(gathered));
     assert_eq!((settled.install, settled.status), (None, None));
@@ -330,6 +335,16 @@ fn a_bad_edit_keeps_what_was_accepted_and_recovery_emits_an_event() {
     );
     assert_eq!(condition.last_transition_time.0, gathered.now);
     assert_eq!(transition, Some(Transition::Refused));
+    let ready = &status.conditions[1];
+    assert_eq!(
+        (ready.status.as_str(), ready.reason.as_str(), ready.observed_generation),
+        ("True", "Accepted", Some(4))
+    );
+    assert_eq!(
+        ready.message,
+        "version v1.0.0 stays in use; the newest edit is refused, see the condition Accepted"
+    );
+    assert!(ready.last_transition_time.0 < gathered.now);
 
     let mut gathered = carried_out(gathered);
     assert_eq!(
@@ -418,7 +433,37 @@ fn a_first_refusal_leaves_nothing_accepted() {
         assert_eq!(status.conditions[0].reason, reason.as_str());
         assert!(!status.conditions[0].message.contains("stays in use"));
         assert_eq!(status.observed_generation, Some(3));
+        let [accepted, ready] = &status.conditions[..] else {
+            panic!("{status:?}")
+        };
+        assert_eq!((ready.type_.as_str(), ready.status.as_str()), (READY, "False"));
+        assert_eq!((&ready.reason, &ready.message), (&accepted.reason, &accepted.message));
     }
+}
+
+#[test]
+fn the_status_of_an_earlier_version_gets_what_it_lacks_once_and_other_conditions_do_not_matter() {
+    let mut gathered = carried_out(Gathered {
+        validation: Some(Ok(accepted("v1.0.0"))),
+        ..stored("v1.0.0")
+    });
+    let edit = |gathered: &mut Gathered, edit: &dyn Fn(&mut Vec<Condition>)| {
+        change(gathered, |stored| edit(&mut stored.status.as_mut().unwrap().conditions));
+    };
+    edit(&mut gathered, &|conditions| conditions.truncate(1));
+    let StatusUpdate {
+        status, transition, ..
+    } = update(&gathered);
+    assert_eq!((status.conditions.len(), transition), (2, None));
+    let mut gathered = carried_out(gathered);
+    edit(&mut gathered, &|conditions| {
+        let other = Condition {
+            type_: "Audited".into(),
+            ..conditions[0].clone()
+        };
+        conditions.insert(0, other);
+    });
+    assert_eq!(plan(&gathered).status, None);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use osm_runtime::request::failed;
 use osm_runtime::status;
 
 use crate::apply::{Applied, Copied};
-use crate::custom_profile::{CustomProfile, Problem};
+use crate::custom_profile::{CustomProfile, Problem, is_copy};
 use crate::default_profile::{Install, Restore};
 use crate::gather::Gathered;
 use crate::plan::{Plan, StatusUpdate, Transition};
@@ -46,7 +46,10 @@ pub async fn report(state: &State, gathered: &Gathered, plan: &Plan, applied: &A
         report_install(state, gathered, install).await;
     }
     if let (Some(verdict), Some(update), Some(stored)) = (&plan.verdict, &plan.status, &gathered.stored) {
-        report_verdict(state, &key, &stored.object_ref(&()), verdict, update.transition).await;
+        // The author of a copy edits the custom profile.
+        let custom = gathered.custom.as_ref().filter(|_| is_copy(stored));
+        let about = custom.map_or_else(|| stored.object_ref(&()), |custom| custom.about.clone());
+        report_verdict(state, &key, &about, verdict, update.transition).await;
     }
     Ok(())
 }

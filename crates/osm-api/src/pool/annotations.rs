@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{KUBELET_ANNOTATIONS, PoolError};
 use crate::machine_deployment::MachineDeployment;
 use crate::names::{self, KUBELET_CONFIG, KUBELET_FEATURE_GATES, KUBELET_FLAGS};
+use crate::strict;
 
 /// Where annotations are read. The pages for users contain this sentence.
 pub const WHERE_READ: &str = "Kubelet settings are read from the annotations of the MachineDeployment and of its `spec.template`; both must agree.
@@ -47,8 +48,15 @@ type Annotations = BTreeMap<String, String>;
 /// Kubelet settings of a MachineDeployment and of its template.
 pub(super) fn of_kubelet(md: &MachineDeployment) -> Result<Annotations, PoolError> {
     let is_ours = |key: &str| key.starts_with(names::KUBELET_CONFIG_PREFIX);
-    let mut found: Annotations = entries(&md.spec.template, "/metadata/annotations");
-    found.retain(|key, _| is_ours(key));
+    let of_template = entries(&md.spec.template, "/metadata/annotations");
+    let mut found = Annotations::new();
+    for (key, value) in of_template.into_iter().filter(|(key, _)| is_ours(key)) {
+        let text = value.as_str().ok_or_else(|| PoolError::InvalidAnnotation {
+            key: key.clone(),
+            problem: format!("{}; it is an annotation of spec.template", strict::no_text(value)),
+        })?;
+        found.insert(key, text.to_owned());
+    }
     for (key, value) in md
         .metadata
         .annotations
@@ -78,33 +86,26 @@ pub(super) fn misplaced(md: &MachineDeployment) -> Vec<String> {
     let of_pools = |key: &str| OF_POOLS.iter().any(|known| known.key == key) || kubelet(key);
     let both: BTreeSet<&String> = own.keys().chain(template.keys()).collect();
     let mut warnings: Vec<String> = both.into_iter().filter_map(|key| without_effect(key)).collect();
-    let elsewhere = [
-        ("annotation", "spec.template", template),
+    let keys_at = |pointer| entries(&md.spec.template, pointer).into_keys().collect();
+    let elsewhere: [(&str, &str, Vec<String>); 5] = [
+        ("annotation", "spec.template", template.into_keys().collect()),
         (
             "annotation",
             "spec.template.spec",
-            entries(&md.spec.template, "/spec/metadata/annotations"),
+            keys_at("/spec/metadata/annotations"),
         ),
         (
             "label",
             "the MachineDeployment",
-            md.metadata.labels.clone().unwrap_or_default(),
+            md.metadata.labels.iter().flatten().map(|(key, _)| key.clone()).collect(),
         ),
-        (
-            "label",
-            "spec.template",
-            entries(&md.spec.template, "/metadata/labels"),
-        ),
-        (
-            "label",
-            "spec.template.spec",
-            entries(&md.spec.template, "/spec/metadata/labels"),
-        ),
+        ("label", "spec.template", keys_at("/metadata/labels")),
+        ("label", "spec.template.spec", keys_at("/spec/metadata/labels")),
     ];
-    for (i, (kind, place, entries)) in elsewhere.iter().enumerate() {
+    for (i, (kind, place, keys)) in elsewhere.iter().enumerate() {
         // Kubelet settings are also read from the template.
         let misplaced = |key: &&String| of_pools(key) && !(i == 0 && kubelet(key));
-        for key in entries.keys().filter(misplaced) {
+        for key in keys.iter().filter(misplaced) {
             let advice = "set it as an annotation of the MachineDeployment";
             warnings.push(format!("{kind} {key} of {place} has no effect; {advice}"));
         }
@@ -132,15 +133,14 @@ fn without_effect(key: &str) -> Option<String> {
     Some(format!("annotation {key} has no effect; {advice}"))
 }
 
-fn entries(template: &Value, pointer: &str) -> Annotations {
+/// The API server checks the types of annotations and labels of an object, but not of its template.
+fn entries<'a>(template: &'a Value, pointer: &str) -> BTreeMap<String, &'a Value> {
     let entries = template
         .pointer(pointer)
         .and_then(Value::as_object)
         .into_iter()
         .flatten();
-    entries
-        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
-        .collect()
+    entries.map(|(key, value)| (key.clone(), value)).collect()
 }
 
 #[cfg(test)]

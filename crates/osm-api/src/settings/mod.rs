@@ -291,13 +291,13 @@ credentials: {tokenLifetimeHours: 0, nodeBootstrap: {groups: [1, "system:masters
         let lines = [
             "pauseImge: unknown field",
             "proxy.http: must be",
-            "proxy.noProxy: expected a string",
+            "proxy.noProxy: is a number; put it in quotes",
             "cluster.apiServer: must be",
             "cluster.dnsIPs[0]: ",
             "initialTaints[0].effect: expected one of",
             "containerd.registries[0]: missing field `host`",
             "containerd.registries[0].mirrors[0].url: must be",
-            "containerd.registries[1]: expected",
+            "containerd.registries[1]: is a string, expected a map",
             "containerd.registries[2].mirors: unknown field",
             "containerd.registries[2].credentials.nme: unknown field",
             "containerd.registries[2].credentials: missing field `name`",
@@ -307,7 +307,7 @@ credentials: {tokenLifetimeHours: 0, nodeBootstrap: {groups: [1, "system:masters
             "packages.yum.repositories[0]: missing field `gpgKey`",
             "packages.yum.repositories[0].name: must be",
             "credentials.tokenLifetimeHours: must be",
-            "credentials.nodeBootstrap.groups[0]: expected a string",
+            "credentials.nodeBootstrap.groups[0]: is a number; put it in quotes",
             "credentials.nodeBootstrap.groups[1]: must be",
         ];
         for line in lines {

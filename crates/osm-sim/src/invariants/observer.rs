@@ -562,7 +562,7 @@ impl Observer {
 fn unsettled(config: &Value) -> Option<String> {
     let generation = config.pointer("/metadata/generation").and_then(Value::as_i64);
     let conditions = config.pointer("/status/conditions").and_then(Value::as_array);
-    for type_ in ["Rendered", "Published"] {
+    for type_ in ["Rendered", "Published", "Ready"] {
         let condition = conditions
             .into_iter()
             .flatten()

@@ -83,7 +83,7 @@ impl History {
             json!({"kind": "OperatingSystemConfig",
                 "metadata": {"name": "p-kube-system-config", "namespace": "osm", "generation": 1, "labels": {names::POOL: Self::id()}},
                 "spec": {"machineDeployment": {"uid": MD_UID, "revision": revision}},
-                "status": {"conditions": [condition("Rendered"), condition("Published")],
+                "status": {"conditions": [condition("Rendered"), condition("Published"), condition("Ready")],
                     "published": {"revision": revision}, "retired": retired}}),
         );
     }

@@ -4,6 +4,7 @@
 //! failure    what a failed request means, and the next step
 //! connect    flags → clients
 //! list       all objects of a kind, in pages
+//! follow     reports that something may have changed
 //! edit       reads and writes objects of any kind, for `migrate` alone
 //! services   the pods of OSM, for `support` alone
 //! ```
@@ -11,6 +12,7 @@
 mod connect;
 mod edit;
 mod failure;
+mod follow;
 mod list;
 mod services;
 
@@ -32,6 +34,7 @@ use osm_api::{MachineDeployment, OperatingSystemProfile, pool};
 
 pub use self::edit::{Editor, Kind, Object, Right};
 pub use self::failure::Failure;
+use self::connect::Connection;
 use self::list::{List, Listed, Reader};
 pub use self::services::{Answer, Services, read_with_services};
 use crate::input::SettingsMap;
@@ -139,41 +142,73 @@ pub fn run<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 /// Reads a cluster.
 ///
 /// # Errors
-/// No connection, or MachineDeployments or configs that can't be listed. The snapshot names everything else that can't be read.
+/// As [`Clusters::connect`] and [`Clusters::read`].
 pub async fn read_all(flags: &Flags, needs: Needs) -> Result<Snapshot> {
-    let progress = Progress::new();
-    let management = connect::management(flags).await?;
-    let worker = connect::worker(flags).await?;
-    let worker = worker.as_ref().unwrap_or(&management);
-    let mut gatherer = Gatherer {
-        management: Reader::new(&management, flags.request_timeout, &progress),
-        worker: Reader::new(worker, flags.request_timeout, &progress),
-        snapshot: Snapshot {
-            namespace: flags.namespace.clone(),
-            settings_config_map: flags.settings_config_map.clone(),
-            own_ca: worker.ca.clone(),
-            ..Snapshot::default()
-        },
-    };
-    gatherer.machine_deployments().await?;
-    gatherer.configs().await?;
-    if needs.profiles {
-        gatherer.profiles().await;
+    let clusters = Clusters::connect(flags).await?;
+    clusters.read(needs, &Progress::new()).await
+}
+
+/// The clusters that the flags select.
+pub struct Clusters {
+    flags: Flags,
+    management: Connection,
+    /// `None`: it is the same.
+    worker: Option<Connection>,
+}
+
+impl Clusters {
+    /// Creates the clients.
+    ///
+    /// # Errors
+    /// A kubeconfig that is missing or invalid.
+    pub async fn connect(flags: &Flags) -> Result<Self> {
+        Ok(Self {
+            flags: flags.clone(),
+            management: connect::management(flags).await?,
+            worker: connect::worker(flags).await?,
+        })
     }
-    if needs.custom_profiles {
-        gatherer.custom_profiles().await;
+
+    fn worker(&self) -> &Connection {
+        self.worker.as_ref().unwrap_or(&self.management)
     }
-    if needs.settings {
-        gatherer.settings().await;
-        gatherer.pool_settings().await;
+
+    /// Reads them.
+    ///
+    /// # Errors
+    /// MachineDeployments or configs that can't be listed. The snapshot names everything else that can't be read.
+    pub async fn read(&self, needs: Needs, progress: &Progress) -> Result<Snapshot> {
+        let (flags, worker) = (&self.flags, self.worker());
+        let mut gatherer = Gatherer {
+            management: Reader::new(&self.management, flags.request_timeout, progress),
+            worker: Reader::new(worker, flags.request_timeout, progress),
+            snapshot: Snapshot {
+                namespace: flags.namespace.clone(),
+                settings_config_map: flags.settings_config_map.clone(),
+                own_ca: worker.ca.clone(),
+                ..Snapshot::default()
+            },
+        };
+        gatherer.machine_deployments().await?;
+        gatherer.configs().await?;
+        if needs.profiles {
+            gatherer.profiles().await;
+        }
+        if needs.custom_profiles {
+            gatherer.custom_profiles().await;
+        }
+        if needs.settings {
+            gatherer.settings().await;
+            gatherer.pool_settings().await;
+        }
+        if needs.endpoint {
+            gatherer.endpoint().await;
+        }
+        if needs.events {
+            gatherer.events().await;
+        }
+        Ok(gatherer.snapshot)
     }
-    if needs.endpoint {
-        gatherer.endpoint().await;
-    }
-    if needs.events {
-        gatherer.events().await;
-    }
-    Ok(gatherer.snapshot)
 }
 
 /// Reads one part after the other.
@@ -227,12 +262,7 @@ impl Gatherer<'_> {
     }
 
     fn profile_namespaces(&self) -> BTreeSet<String> {
-        let named = self.snapshot.machine_deployments.iter();
-        named
-            .filter_map(|md| pool::annotation(md, names::PROFILE_NAMESPACE))
-            .map(str::to_owned)
-            .chain([self.snapshot.namespace.clone()])
-            .collect()
+        self.snapshot.profile_namespaces()
     }
 
     async fn custom_profiles(&mut self) {
@@ -330,6 +360,7 @@ impl Gatherer<'_> {
             for about in [
                 osm_api::OperatingSystemConfig::kind(&()),
                 OperatingSystemProfile::kind(&()),
+                osm_api::CustomOperatingSystemProfile::kind(&()),
             ] {
                 let list = List::within(&kind, &namespace).fields(format!("involvedObject.kind={about}"));
                 let result = self.management.list(&list).await;

@@ -169,13 +169,13 @@ fn bad_input_is_an_error_with_its_place_and_a_hint() {
         (
             &profile_with("x").replace("'24.04'", "24.04"),
             "<stdin>:6:14: error: ",
-            "expected a string",
-            "into quotes",
+            "osVersion: is a number; put it in quotes",
+            "",
         ),
         (
             &profile_with("x").replace("permissions: 644", "permissions: rw"),
             "<stdin>:13:22: error: ",
-            "expected i32",
+            "is a string, expected a whole number",
             "",
         ),
         (

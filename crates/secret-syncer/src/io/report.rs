@@ -20,7 +20,7 @@ use crate::io::syncer::Syncer;
 use crate::model::existing::WellKnownNames;
 use crate::model::view::{ConfigView, Meta};
 use crate::plan::announcement::{Announcement, event, is_change, is_reported};
-use crate::plan::{legacy_tokens, messages};
+use crate::plan::{legacy_tokens, messages, ready};
 
 /// Name of the field manager of this controller.
 pub const FIELD_MANAGER: &str = "secret-syncer";
@@ -67,8 +67,8 @@ pub async fn report(
                         what: "the OperatingSystemConfig",
                     }));
                 }
-                let (verdict, published) = verdict_of(status, &config, applied.joining_is_open);
-                set_status(syncer, &config, applied.degraded.unwrap_or(verdict), published)
+                let report = Report::of(status, &config, applied.joining_is_open);
+                set_status(syncer, &config, report.degraded(applied.degraded))
                     .await
                     .map_err(Error::Report)?;
             }
@@ -78,8 +78,8 @@ pub async fn report(
             let now = syncer.clients.cluster.worker.server_time.now();
             if is_reported(error.may_pass(), reporting.failed(name, now), now) {
                 let verdict = messages::not_published(error.reason(), error.to_string());
-                let published = config.status.published.clone();
-                if let Err(other) = set_status(syncer, &config, verdict, published).await {
+                let report = Report::not_published(verdict, &config);
+                if let Err(other) = set_status(syncer, &config, report).await {
                     tracing::debug!(config = name, %other, "the status can't be written either");
                 }
             }
@@ -100,16 +100,63 @@ fn expiry(syncer: &Syncer, config: &ConfigView) -> Option<Timestamp> {
     of_secret.or_else(|| status?.credential_expires.parse().ok())
 }
 
-/// The condition and `status.published`.
-fn verdict_of(status: Status, config: &ConfigView, joining_is_open: bool) -> (Verdict, Option<Published>) {
-    match status {
-        Status::NotPublished(verdict) => (verdict, config.status.published.clone()),
-        Status::Published(published) => (
-            messages::published(&published.credential_expires, joining_is_open),
-            Some(published),
-        ),
-        Status::TornDown => (messages::torn_down(), None),
+/// What the status says.
+struct Report {
+    /// The condition `Published`.
+    verdict: Verdict,
+    published: Option<Published>,
+    /// Whether `published` was just seen to be in force.
+    is_confirmed: bool,
+}
+
+impl Report {
+    fn of(status: Status, config: &ConfigView, joining_is_open: bool) -> Self {
+        match status {
+            Status::NotPublished(verdict) => Self::not_published(verdict, config),
+            Status::Published(published) => Self {
+                verdict: messages::published(&published.credential_expires, joining_is_open),
+                published: Some(published),
+                is_confirmed: true,
+            },
+            Status::TornDown => Self {
+                verdict: messages::torn_down(),
+                published: None,
+                is_confirmed: false,
+            },
+        }
     }
+
+    fn not_published(verdict: Verdict, config: &ConfigView) -> Self {
+        Self {
+            verdict,
+            published: config.status.published.clone(),
+            is_confirmed: false,
+        }
+    }
+
+    fn degraded(self, verdict: Option<Verdict>) -> Self {
+        Self {
+            verdict: verdict.unwrap_or(self.verdict),
+            ..self
+        }
+    }
+
+    /// The condition `Ready`.
+    fn ready(&self, syncer: &Syncer, config: &ConfigView) -> Verdict {
+        let is_kept = self.is_confirmed || is_in_force(syncer, config);
+        ready::verdict(&self.verdict, self.published.as_ref().filter(|_| is_kept))
+    }
+}
+
+/// Whether new machines can boot with what the caches show.
+fn is_in_force(syncer: &Syncer, config: &ConfigView) -> bool {
+    let Some(md) = &config.machine_deployment else {
+        return false;
+    };
+    let (pool, known) = (md.id(), WellKnownNames::of(&config.name, Some(md)));
+    let (existing, _) = syncer.caches.existing(&config.name, &pool, &known);
+    let now = syncer.clients.cluster.worker.server_time.now();
+    ready::is_in_force(&existing, &pool, config.needs_kubeconfig_secret, now)
 }
 
 fn log(config: &str, applied: &Applied) {
@@ -138,24 +185,24 @@ fn log(config: &str, applied: &Applied) {
 }
 
 /// A status that would change nothing is not written.
-async fn set_status(
-    syncer: &Syncer,
-    config: &ConfigView,
-    verdict: Verdict,
-    published: Option<Published>,
-) -> Result<(), RequestError> {
+async fn set_status(syncer: &Syncer, config: &ConfigView, report: Report) -> Result<(), RequestError> {
+    let ready = report.ready(syncer, config);
+    let Report {
+        verdict, published, ..
+    } = report;
     syncer
         .reporting
         .conditions
         .count(&config.name, PUBLISHED, verdict.status, verdict.reason);
-    let before = condition::find(&config.status.conditions, PUBLISHED);
+    let current = &config.status.conditions;
     let now = syncer.clients.process.environment.now();
-    let condition = verdict.condition(&config.status.conditions, Some(config.generation), now);
-    if before == Some(&condition) && config.status.published == published {
+    let conditions = condition::all([&verdict, &ready], current, Some(config.generation), now);
+    if condition::has_all(current, &conditions) && config.status.published == published {
         return Ok(());
     }
+    let before = condition::find(current, PUBLISHED);
     let status = OperatingSystemConfigStatus {
-        conditions: vec![condition],
+        conditions: conditions.to_vec(),
         published,
         ..Default::default()
     };

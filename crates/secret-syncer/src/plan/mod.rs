@@ -21,6 +21,7 @@ pub mod orphans;
 pub mod priority;
 pub mod publish;
 pub mod read_right;
+pub mod ready;
 pub mod remember;
 pub mod renewal;
 pub mod repair_limit;

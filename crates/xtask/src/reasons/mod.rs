@@ -75,7 +75,8 @@ A message may consist of several texts, separated by semicolons: search for one 
 Names in braces and `…` are placeholders.
 
 - `kubectl get osp -A` lists the profiles, and `kubectl get osc -A` lists the pools. `kubectl describe` shows their messages.
-- A condition with the status `False` means that the newest change has no effect.
+- The condition `Ready` has the reason of `Accepted` or `Published`.
+- Any other condition with the status `False` means that the newest change has no effect.
   The last valid configuration and its Secrets stay in use, unless the reason describes an exception.
 - A reason of a condition is also the reason of the Event that the service emits when the condition turns `False` or recovers.
 - [Runbooks](runbooks/README.md) describe what to look at, one page for each alert.

@@ -1,0 +1,127 @@
+//! The condition `Ready`: whether new machines can boot with what is published, even if newer content is not.
+//!
+//! It is written together with `Published`, and never changes without a reason to write that one.
+
+use jiff::Timestamp;
+use osm_api::condition::{READY, Verdict};
+use osm_api::config::Published;
+use osm_api::{Reason, names};
+
+use crate::model::existing::ExistingObjects;
+
+/// `kept` is what stays in force although `published` is `False`; `None`: nothing does.
+pub fn verdict(published: &Verdict, kept: Option<&Published>) -> Verdict {
+    let message = match kept {
+        _ if published.status => "user data is published, so new machines can boot".to_owned(),
+        Some(kept) if published.reason != Reason::AlteredAgain => format!(
+            "new machines boot with what was published last, whose credentials expire at {}; newer content is not published, see the \
+             condition Published",
+            kept.credential_expires
+        ),
+        _ => return published.of_type(READY),
+    };
+    Verdict {
+        type_: READY,
+        status: true,
+        reason: Reason::Published,
+        message,
+    }
+}
+
+/// Whether machines of `pool` can boot with these objects: none is missing, and the credentials have not expired.
+pub fn is_in_force(
+    existing: &ExistingObjects,
+    pool: &str,
+    needs_kubeconfig_secret: bool,
+    now: Timestamp,
+) -> bool {
+    let Some(bootstrap) = existing.bootstrap.as_ref().map(|secret| &secret.meta) else {
+        return false;
+    };
+    let named = bootstrap.annotation(names::PROVISIONING_SECRET);
+    let has_document = || {
+        let mut documents = existing.provisioning.iter();
+        documents.any(|secret| Some(secret.meta.name.as_str()) == named)
+    };
+    bootstrap.pool() == Some(pool)
+        && bootstrap.time(names::EXPIRES).is_some_and(|at| at > now)
+        && has_document()
+        && (existing.kubeconfig.is_some() || !needs_kubeconfig_secret)
+        && existing.account.is_some()
+        && existing.role.is_some()
+        && existing.binding.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::plan::fixtures::{self, POOL};
+    use crate::plan::messages;
+
+    fn kept() -> Published {
+        Published {
+            digest: "d".into(),
+            revision: "1".into(),
+            bootstrap_secret: "b".into(),
+            provisioning_secret: "p".into(),
+            credential_expires: "tomorrow".into(),
+        }
+    }
+
+    #[test]
+    fn it_is_true_while_something_is_in_force() {
+        let published = messages::published("tomorrow", true);
+        let failed = messages::not_published(Reason::SourceMissing, "a Secret is missing");
+        let altered = messages::not_published(Reason::AlteredAgain, "altered");
+        let kept = kept();
+        for (of, kept, status, reason, text) in [
+            (&published, Some(&kept), true, Reason::Published, "new machines can boot"),
+            (&failed, Some(&kept), true, Reason::Published, "expire at tomorrow; newer content"),
+            (&failed, None, false, Reason::SourceMissing, "a Secret is missing"),
+            (&altered, Some(&kept), false, Reason::AlteredAgain, "altered"),
+            (
+                &messages::awaiting_revision(),
+                None,
+                false,
+                Reason::AwaitingRevision,
+                "machine-controller has not set",
+            ),
+            (&messages::torn_down(), None, false, Reason::Undone, "the pool is gone"),
+        ] {
+            let ready = verdict(of, kept);
+            assert_eq!((ready.type_, ready.status, ready.reason), (READY, status, reason));
+            assert!(ready.message.contains(text), "{}", ready.message);
+        }
+    }
+
+    #[test]
+    fn what_lacks_a_part_or_has_expired_is_not_in_force() {
+        let existing = fixtures::published().existing;
+        let is = |existing: &ExistingObjects| is_in_force(existing, POOL, false, fixtures::now());
+        assert!(is(&existing));
+        assert!(!is_in_force(&existing, POOL, true, fixtures::now()));
+        assert!(is_in_force(&existing, POOL, false, fixtures::hours(19)));
+        assert!(!is_in_force(&existing, POOL, false, fixtures::hours(21)));
+        assert!(!is_in_force(&existing, "another pool", false, fixtures::now()));
+        let late = fixtures::published_late().existing;
+        assert!(is_in_force(&late, POOL, true, fixtures::now()));
+        type Break = fn(&mut ExistingObjects);
+        let breaks: [(&str, Break); 6] = [
+            ("bootstrap", |o| o.bootstrap = None),
+            ("account", |o| o.account = None),
+            ("role", |o| o.role = None),
+            ("binding", |o| o.binding = None),
+            ("provisioning", |o| o.provisioning.clear()),
+            ("another document", |o| {
+                Arc::make_mut(&mut o.provisioning[0]).meta.name = "other".into();
+            }),
+        ];
+        for (what, break_it) in breaks {
+            let mut existing = existing.clone();
+            break_it(&mut existing);
+            assert!(!is(&existing), "{what}");
+        }
+    }
+}
