@@ -408,7 +408,11 @@ async fn tables_have_the_columns_that_people_look_for() -> Result<()> {
             ("Engine", "Handlebars"),
             ("Message", message),
         ] {
-            assert_eq!(cells[column].as_str().unwrap_or_default(), cell, "{column}: {cells:?}");
+            assert_eq!(
+                cells[column].as_str().unwrap_or_default(),
+                cell,
+                "{column}: {cells:?}"
+            );
         }
     }
     // A pool whose profile does not exist; then one that is rendered, but not published; then one that is well.
@@ -424,7 +428,14 @@ async fn tables_have_the_columns_that_people_look_for() -> Result<()> {
         (
             json!({"rendered": rendered, "conditions": [condition("Rendered", "True", "Rendered"),
                 condition("Published", "False", "SourceMissing"), condition("Ready", "False", "SourceMissing")]}),
-            ["False", "osp-mine", "v1.0.0", "Rendered", "SourceMissing", "message of Published"],
+            [
+                "False",
+                "osp-mine",
+                "v1.0.0",
+                "Rendered",
+                "SourceMissing",
+                "message of Published",
+            ],
         ),
         (
             json!({"conditions": [condition("Rendered", "True", "Rendered"), condition("Published", "True", "Published"),
@@ -435,11 +446,24 @@ async fn tables_have_the_columns_that_people_look_for() -> Result<()> {
     for (status, expected) in rows {
         set_status(configs(&client), &status).await?;
         let (columns, cells) = table("operatingsystemconfigs").await?;
-        let usual = ["Name", "Ready", "Profile", "Version", "Revision", "Rendered", "Published", "Age"];
+        let usual = [
+            "Name",
+            "Ready",
+            "Profile",
+            "Version",
+            "Revision",
+            "Rendered",
+            "Published",
+            "Age",
+        ];
         assert_eq!(columns, usual);
         let names = ["Ready", "Profile", "Version", "Rendered", "Published", "Message"];
         for (column, cell) in names.into_iter().zip(expected) {
-            assert_eq!(cells[column].as_str().unwrap_or_default(), cell, "{column}: {cells:?}");
+            assert_eq!(
+                cells[column].as_str().unwrap_or_default(),
+                cell,
+                "{column}: {cells:?}"
+            );
         }
     }
 

@@ -202,7 +202,9 @@ async fn what_is_wrong_with_a_custom_profile_is_an_event_and_a_metric() -> Resul
     }
 
     // Whoever wrote the custom profile is told what is wrong with its templates.
-    world.apply(&custom(NAMESPACE, "broken", "v1.0.0", "{{broken\n")).await?;
+    world
+        .apply(&custom(NAMESPACE, "broken", "v1.0.0", "{{broken\n"))
+        .await?;
     world.event(NAMESPACE, "broken", "TemplateInvalid").await?;
     let events: Api<Event> = Api::namespaced(world.managed.clone(), NAMESPACE);
     let events = events.list(&ListParams::default()).await?;

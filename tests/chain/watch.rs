@@ -34,7 +34,10 @@ impl Terminal {
         let mut tmux = Command::new("tmux");
         tmux.arg("-S").arg(in_folder("socket"));
         tmux.arg("-f").arg(in_folder("config"));
-        tmux.args(arguments).env("LC_ALL", "C.UTF-8").output().context("tmux")
+        tmux.args(arguments)
+            .env("LC_ALL", "C.UTF-8")
+            .output()
+            .context("tmux")
     }
 
     fn tmux(&self, arguments: &[&str]) -> Result<String> {
@@ -101,7 +104,10 @@ async fn the_live_table_follows_changes_and_gives_the_terminal_back() -> Result<
     terminal.keys(&["Enter"])?;
     let screen = terminal.shows(&["1 pool, all well", "TIME LEFT"]).await?;
     let workers = line(&screen, "workers");
-    ensure!(workers.contains("True") && workers.contains("osp-tiny"), "{screen}");
+    ensure!(
+        workers.contains("True") && workers.contains("osp-tiny"),
+        "{screen}"
+    );
     assert_eq!(terminal.modes()?, "1 0");
     // Time left runs out on its own.
     wait_for("another time left", DEADLINE, async || {
@@ -139,7 +145,9 @@ async fn the_live_table_follows_changes_and_gives_the_terminal_back() -> Result<
     // The shell echoes keys again.
     terminal.keys(&["-l", "echo ended with $?"])?;
     terminal.keys(&["Enter"])?;
-    let screen = terminal.shows(&["shell> echo ended with $?", "ended with 0"]).await?;
+    let screen = terminal
+        .shows(&["shell> echo ended with $?", "ended with 0"])
+        .await?;
     ensure!(!screen.contains("TIME LEFT"), "{screen}");
     assert_eq!(terminal.modes()?, "0 1");
     Ok(())

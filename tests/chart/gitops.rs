@@ -121,7 +121,9 @@ fn health_check(kind: &str) -> Result<String> {
     let page = std::fs::read_to_string(root().join("docs/gitops.md"))?;
     let key = format!("resource.customizations.health.operatingsystemmanager.k8c.io_{kind}");
     let blocks = page.split("```yaml\n").skip(1);
-    let block = blocks.filter_map(|block| block.split("```").next()).find(|block| block.contains(&key));
+    let block = blocks
+        .filter_map(|block| block.split("```").next())
+        .find(|block| block.contains(&key));
     let patch: Value = serde_saphyr::from_str(block.context("no such block")?)?;
     Ok(patch["data"][key].as_str().context("no check")?.to_owned())
 }
@@ -132,7 +134,9 @@ fn lua(value: &Value) -> String {
         Value::Null => "nil".to_owned(),
         Value::Array(items) => format!("{{{}}}", items.iter().map(lua).collect::<Vec<_>>().join(", ")),
         Value::Object(fields) => {
-            let fields = fields.iter().map(|(name, value)| format!("[{name:?}] = {}", lua(value)));
+            let fields = fields
+                .iter()
+                .map(|(name, value)| format!("[{name:?}] = {}", lua(value)));
             format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
         }
         other => other.to_string(),
@@ -203,9 +207,17 @@ fn argo_cd_reports_the_health_of_profiles_and_pools() -> Result<()> {
         ("Ready", "True", "Published", 1),
     );
     for (object, expected, part) in [
-        (json!({"metadata": {"generation": 1}}), "Progressing", "Rendered is not up to date"),
+        (
+            json!({"metadata": {"generation": 1}}),
+            "Progressing",
+            "Rendered is not up to date",
+        ),
         (config(&[rendered]), "Progressing", "Published is not up to date"),
-        (config(&[rendered, published, ready]), "Healthy", "Ready Published"),
+        (
+            config(&[rendered, published, ready]),
+            "Healthy",
+            "Ready Published",
+        ),
         (
             config(&[rendered, published, ("Ready", "True", "Published", 0)]),
             "Progressing",
@@ -222,7 +234,11 @@ fn argo_cd_reports_the_health_of_profiles_and_pools() -> Result<()> {
             "Published SourceMissing",
         ),
         (
-            config(&[rendered, ("Published", "False", "AwaitingRevision", 1), ("Ready", "False", "AwaitingRevision", 1)]),
+            config(&[
+                rendered,
+                ("Published", "False", "AwaitingRevision", 1),
+                ("Ready", "False", "AwaitingRevision", 1),
+            ]),
             "Progressing",
             "Published AwaitingRevision",
         ),

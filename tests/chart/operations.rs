@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use kube::Api;
 use kube::api::DynamicObject;
 use osm_api::names;

@@ -313,7 +313,8 @@ async fn profile(
     config: Option<&ConfigView>,
     since: Instant,
 ) -> Result<ProfileLookup, RequestError> {
-    let Some(RequestedProfile { namespace, name }) = owner.requested_profile(state.cluster.namespace()) else {
+    let Some(RequestedProfile { namespace, name }) = owner.requested_profile(state.cluster.namespace())
+    else {
         return Ok(ProfileLookup::Unnamed);
     };
     let Some(profiles) = state.caches.profiles.get(&namespace) else {

@@ -384,7 +384,10 @@ fn failures_keep_the_last_good_content_and_say_why() {
         );
         let status = done(&gathered, failed).status.clone();
         assert_eq!(status.rendered, None, "{reason}");
-        assert_eq!(status.profile, gathered.requested_profile, "{reason}: it is in the table");
+        assert_eq!(
+            status.profile, gathered.requested_profile,
+            "{reason}: it is in the table"
+        );
     }
 }
 

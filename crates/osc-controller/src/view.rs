@@ -540,7 +540,10 @@ mod tests {
         let named = wanted(annotations.clone(), "flatcar", utility("cloud-init"));
         assert_eq!(named.as_ref(), Some(&mine));
         // The name is known even if something else is wrong.
-        assert_eq!(name("flatcar", json!({"disableAutoUpdate": "yes"})), "osp-flatcar");
+        assert_eq!(
+            name("flatcar", json!({"disableAutoUpdate": "yes"})),
+            "osp-flatcar"
+        );
         assert_eq!(wanted(Value::Null, "windows", utility("cloud-init")), None);
         assert_eq!(wanted(annotations, "windows", Value::Null), Some(mine));
     }

@@ -84,7 +84,9 @@ pub fn all<const N: usize>(
 
 /// Whether `current` has exactly these conditions. Those of other types do not matter.
 pub fn has_all(current: &[Condition], wanted: &[Condition]) -> bool {
-    wanted.iter().all(|condition| find(current, &condition.type_) == Some(condition))
+    wanted
+        .iter()
+        .all(|condition| find(current, &condition.type_) == Some(condition))
 }
 
 /// The condition of the given type.

@@ -109,7 +109,8 @@ impl Pool {
     /// # Errors
     /// The first thing that makes it unusable; no message repeats a value.
     pub fn read(md: &MachineDeployment) -> Result<Self, PoolError> {
-        let provider_spec = |WrongType { path, problem }| PoolError::ProviderSpecOfWrongType { path, problem };
+        let provider_spec =
+            |WrongType { path, problem }| PoolError::ProviderSpecOfWrongType { path, problem };
         let value = field(md, PROVIDER_SPEC).map_err(provider_spec)?;
         let value = value.ok_or(PoolError::MissingProviderSpec)?;
         map_at(PROVIDER_SPEC, value).map_err(provider_spec)?;
@@ -129,7 +130,11 @@ impl Pool {
             }
         };
         let kubelet_version = field(md, KUBELET_VERSION)
-            .and_then(|version| version.map(|version| text_at(KUBELET_VERSION, version)).transpose())
+            .and_then(|version| {
+                version
+                    .map(|version| text_at(KUBELET_VERSION, version))
+                    .transpose()
+            })
             .map_err(|WrongType { path, problem }| PoolError::KubeletVersionOfWrongType { path, problem })?;
         let kubelet_version = kubelet_version
             .filter(|version| !version.is_empty())
@@ -479,7 +484,10 @@ mod tests {
                 "InvalidOperatingSystemSpec",
             ),
             (with("/versions/kubelet", json!("")), "InvalidKubeletVersion"),
-            (with("/versions/kubelet", json!({"hunter2": 1})), "InvalidKubeletVersion"),
+            (
+                with("/versions/kubelet", json!({"hunter2": 1})),
+                "InvalidKubeletVersion",
+            ),
             (
                 with("/versions/kubelet", json!("hunter2")),
                 "InvalidKubeletVersion",
@@ -538,11 +546,18 @@ mod tests {
             let mut spec = good();
             *spec.pointer_mut(path).unwrap() = value.clone();
             let error = Pool::read(&machine_deployment(spec, json!({}))).unwrap_err();
-            assert_eq!((error.reason().as_str(), error.to_string()), (reason, message), "{path}: {value}");
+            assert_eq!(
+                (error.reason().as_str(), error.to_string()),
+                (reason, message),
+                "{path}: {value}"
+            );
         }
         for (template, message) in [
             (json!("text"), "spec.template is a string, expected a map"),
-            (json!(null), "spec.template.spec.providerSpec.value is missing; set the cloud provider and the operating system there"),
+            (
+                json!(null),
+                "spec.template.spec.providerSpec.value is missing; set the cloud provider and the operating system there",
+            ),
         ] {
             let md = serde_json::from_value(json!({"metadata": {}, "spec": {"template": template}})).unwrap();
             assert_eq!(Pool::read(&md).unwrap_err().to_string(), message);

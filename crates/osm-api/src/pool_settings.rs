@@ -50,7 +50,10 @@ impl PoolSettings {
             None => None,
             Some(Value::String(name)) if !name.is_empty() => Some(name),
             Some(number @ Value::Number(_)) => {
-                return Err(failed(vec![format!("{FROM_CONFIG_MAP}: {}", strict::no_text(&number))]));
+                return Err(failed(vec![format!(
+                    "{FROM_CONFIG_MAP}: {}",
+                    strict::no_text(&number)
+                )]));
             }
             Some(_) => {
                 return Err(failed(vec![format!(
@@ -90,7 +93,11 @@ fn document(text: &str) -> Result<Value, Vec<String>> {
     if document.is_object() {
         Ok(document)
     } else {
-        Err(vec![format!("{}: {}", strict::DOCUMENT, strict::no_map(&document))])
+        Err(vec![format!(
+            "{}: {}",
+            strict::DOCUMENT,
+            strict::no_map(&document)
+        )])
     }
 }
 
@@ -175,8 +182,14 @@ mod tests {
         for (text, part) in [
             ("[hunter2]", "the document: is a list, expected a map"),
             ("hunter2", "the document: is a string, expected a map"),
-            ("fromConfigMap: 1234", "fromConfigMap: is a number; put it in quotes"),
-            ("downloads: {containerd: {version: 2.1}}", "downloads.containerd.version: is a number; put it in quotes"),
+            (
+                "fromConfigMap: 1234",
+                "fromConfigMap: is a number; put it in quotes",
+            ),
+            (
+                "downloads: {containerd: {version: 2.1}}",
+                "downloads.containerd.version: is a number; put it in quotes",
+            ),
             ("proxy: {http: 'http://u:hunter2@p'}", "proxy.http: must be"),
             ("prxy: hunter2", "prxy: unknown field"),
             (

@@ -65,7 +65,12 @@ pub fn stored_json_bytes(json: &str) -> usize {
         description = "Accepted, or the reason why the newest edit is refused."
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Engine", type_ = "string", json_path = ".spec.templateEngine", priority = 1),
+    printcolumn(
+        name = "Engine",
+        type_ = "string",
+        json_path = ".spec.templateEngine",
+        priority = 1
+    ),
     printcolumn(
         name = "In-Use",
         type_ = "string",

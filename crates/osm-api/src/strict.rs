@@ -537,7 +537,8 @@ mod tests {
             map: BTreeMap<String, String>,
             kind: Kind,
         }
-        let good = json!({"text": "a", "flag": true, "count": 1, "share": 1, "list": [], "map": {}, "kind": "Here"});
+        let good =
+            json!({"text": "a", "flag": true, "count": 1, "share": 1, "list": [], "map": {}, "kind": "Here"});
         assert!(decode::<Types>(good.clone()).is_ok());
         for (field, value, expected) in [
             ("text", json!(1.34), "is a number; put it in quotes"),
@@ -547,7 +548,11 @@ mod tests {
             ("text", json!(["hunter2"]), "is a list, expected a string"),
             ("text", json!({"hunter2": 1}), "is a map, expected a string"),
             ("flag", json!("hunter2"), "is a string, expected a boolean"),
-            ("count", json!("hunter2"), "is a string, expected a whole number from 0"),
+            (
+                "count",
+                json!("hunter2"),
+                "is a string, expected a whole number from 0",
+            ),
             ("count", json!(1.5), "is a number, expected a whole number from 0"),
             ("count", json!(777), "expected a whole number from 0"),
             ("share", json!([]), "is a list, expected a number"),

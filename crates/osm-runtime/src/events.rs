@@ -104,7 +104,14 @@ impl Events {
             Ok(true) => Ok(()),
             // There is none yet, or the API server no longer has it.
             Ok(false) => self.create(about, type_, reason, note).await.map(|event| {
-                self.remember(key, Series { event, count: 1, last: Instant::now() });
+                self.remember(
+                    key,
+                    Series {
+                        event,
+                        count: 1,
+                        last: Instant::now(),
+                    },
+                );
             }),
             Err(error) => Err(error),
         };

@@ -325,7 +325,10 @@ mod tests {
     #[test]
     fn a_value_of_the_wrong_type_is_called_that() {
         for (spec, expected) in [
-            (json!({"osVersion": 24.04}), "spec.osVersion is a number; put it in quotes"),
+            (
+                json!({"osVersion": 24.04}),
+                "spec.osVersion is a number; put it in quotes",
+            ),
             (
                 json!({"osVersion": ["hunter2 at line 1"]}),
                 "spec.osVersion is a list, expected a string; correct the value, or upgrade to the version that knows it",

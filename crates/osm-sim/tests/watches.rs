@@ -10,8 +10,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::ResourceExt;
-use osm_api::{MachineDeployment, Reason};
 use osm_api::rbac::{Installation, Service};
+use osm_api::{MachineDeployment, Reason};
 use osm_runtime::args::{CommonArgs, LogFormat};
 use osm_runtime::cache::{Cache, Reduce};
 use osm_runtime::followed::{Followed, MAX_FOLLOWED, MAX_FOLLOWED_BYTES};
@@ -516,8 +516,12 @@ async fn the_same_event_is_counted_and_another_note_is_another_event() {
     warn("pool", "4", "line 5").await;
     warn(&long, "5", &"x".repeat(1025)).await;
     // A recovery is no failure, and what never patches counts nothing.
-    events.recovery(&about("pool", "6"), Reason::Rendered, "line 2").await;
-    events.warning_once(&about("pool", "7"), Reason::TemplateFailed, "line 2").await;
+    events
+        .recovery(&about("pool", "6"), Reason::Rendered, "line 2")
+        .await;
+    events
+        .warning_once(&about("pool", "7"), Reason::TemplateFailed, "line 2")
+        .await;
     let stored = || {
         server.with(|state| {
             let note = |event: &Value| event["note"].as_str().unwrap().to_owned();

@@ -277,7 +277,11 @@ fn a_good_profile_is_accepted_silently_and_then_nothing_changes() {
     assert_eq!(condition.observed_generation, Some(3));
     assert_eq!((ready.type_.as_str(), ready.status.as_str()), (READY, "True"));
     assert_eq!(
-        (ready.reason.as_str(), ready.message.as_str(), ready.observed_generation),
+        (
+            ready.reason.as_str(),
+            ready.message.as_str(),
+            ready.observed_generation
+        ),
         ("Accepted", "version v1.0.0 is accepted", Some(3))
     );
 
@@ -337,7 +341,11 @@ fn a_bad_edit_keeps_what_was_accepted_and_recovery_emits_an_event() {
     assert_eq!(transition, Some(Transition::Refused));
     let ready = &status.conditions[1];
     assert_eq!(
-        (ready.status.as_str(), ready.reason.as_str(), ready.observed_generation),
+        (
+            ready.status.as_str(),
+            ready.reason.as_str(),
+            ready.observed_generation
+        ),
         ("True", "Accepted", Some(4))
     );
     assert_eq!(
@@ -429,7 +437,7 @@ fn a_first_refusal_leaves_nothing_accepted() {
         let StatusUpdate {
             status, transition, ..
         } = update(&gathered);
-        assert_eq!((status.accepted, transition), (None, Some(Transition::Refused)));
+        assert_eq!((&status.accepted, transition), (&None, Some(Transition::Refused)));
         assert_eq!(status.conditions[0].reason, reason.as_str());
         assert!(!status.conditions[0].message.contains("stays in use"));
         assert_eq!(status.observed_generation, Some(3));
@@ -437,7 +445,10 @@ fn a_first_refusal_leaves_nothing_accepted() {
             panic!("{status:?}")
         };
         assert_eq!((ready.type_.as_str(), ready.status.as_str()), (READY, "False"));
-        assert_eq!((&ready.reason, &ready.message), (&accepted.reason, &accepted.message));
+        assert_eq!(
+            (&ready.reason, &ready.message),
+            (&accepted.reason, &accepted.message)
+        );
     }
 }
 
@@ -448,7 +459,9 @@ fn the_status_of_an_earlier_version_gets_what_it_lacks_once_and_other_conditions
         ..stored("v1.0.0")
     });
     let edit = |gathered: &mut Gathered, edit: &dyn Fn(&mut Vec<Condition>)| {
-        change(gathered, |stored| edit(&mut stored.status.as_mut().unwrap().conditions));
+        change(gathered, |stored| {
+            edit(&mut stored.status.as_mut().unwrap().conditions)
+        });
     };
     edit(&mut gathered, &|conditions| conditions.truncate(1));
     let StatusUpdate {

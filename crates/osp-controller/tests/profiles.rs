@@ -326,7 +326,12 @@ async fn kill_9_in_the_middle_loses_nothing() -> Result<()> {
         Ok(judged
             .items
             .iter()
-            .any(|stored| stored.status.as_ref().is_some_and(|status| !status.conditions.is_empty()))
+            .any(|stored| {
+                stored
+                    .status
+                    .as_ref()
+                    .is_some_and(|status| !status.conditions.is_empty())
+            })
             .then_some(()))
     })
     .await?;

@@ -97,7 +97,12 @@ pub(super) fn misplaced(md: &MachineDeployment) -> Vec<String> {
         (
             "label",
             "the MachineDeployment",
-            md.metadata.labels.iter().flatten().map(|(key, _)| key.clone()).collect(),
+            md.metadata
+                .labels
+                .iter()
+                .flatten()
+                .map(|(key, _)| key.clone())
+                .collect(),
         ),
         ("label", "spec.template", keys_at("/metadata/labels")),
         ("label", "spec.template.spec", keys_at("/spec/metadata/labels")),

@@ -36,7 +36,12 @@ impl Clusters {
         let is_restricted = snapshot.lacks(Part::MachineDeployments);
         let of_pools = is_restricted.then_some(KUBE_SYSTEM);
         let all = WatchParams::default;
-        watch(worker, ApiResource::erase::<MachineDeployment>(&()), of_pools, all());
+        watch(
+            worker,
+            ApiResource::erase::<MachineDeployment>(&()),
+            of_pools,
+            all(),
+        );
         let installation = Some(snapshot.namespace.as_str());
         watch(
             management,

@@ -32,11 +32,13 @@ use osm_api::names::{self, KUBE_SYSTEM, SETTINGS_CONFIG_MAP, SETTINGS_KEY};
 use osm_api::pool_settings::PoolSettings;
 use osm_api::{MachineDeployment, OperatingSystemProfile, pool};
 
+use self::connect::Connection;
 pub use self::edit::{Editor, Kind, Object, Right};
 pub use self::failure::Failure;
-use self::connect::Connection;
 use self::list::{List, Listed, Reader};
-pub use self::services::{Answer, Services, read_with_services};
+#[cfg(test)]
+pub use self::services::Answer;
+pub use self::services::{Services, read_with_services};
 use crate::input::SettingsMap;
 use crate::progress::Progress;
 use crate::snapshot::{Part, Snapshot, Unread};

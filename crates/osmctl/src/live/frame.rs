@@ -92,9 +92,14 @@ fn table(
     let most = if fits { room } else { room.saturating_sub(1) };
     let lines = rows.iter().take(most);
     let lines = lines.map(|row| row.line(with_color, |expires| time_left(expires, now)));
-    let mut lines = split(&output::table(&std::iter::once(head).chain(lines).collect::<Vec<_>>()));
+    let mut lines = split(&output::table(
+        &std::iter::once(head).chain(lines).collect::<Vec<_>>(),
+    ));
     if !fits {
-        lines.push(format!("… and {} more", output::count(rows.len() - most.min(rows.len()), "pool")));
+        lines.push(format!(
+            "… and {} more",
+            output::count(rows.len() - most.min(rows.len()), "pool")
+        ));
     }
     lines
 }
@@ -105,7 +110,11 @@ fn events_section(latest: Vec<[String; 5]>, with_color: bool) -> Vec<String> {
     }
     let head = ["EVENT", "TYPE", "REASON", "OBJECT", "MESSAGE"].map(str::to_owned);
     let lines = latest.into_iter().map(|[time, type_, reason, object, message]| {
-        let color = if type_ == "Warning" { output::RED } else { output::GREEN };
+        let color = if type_ == "Warning" {
+            output::RED
+        } else {
+            output::GREEN
+        };
         let type_ = output::paint(color, &type_, with_color);
         [time, type_, reason, object, message]
     });
@@ -169,7 +178,10 @@ mod tests {
         let state = state();
         let of = |now| frame(&state, None, now, WIDE, false);
         let lines = of(now());
-        assert_eq!(lines[0], "osmctl status: 2 pools, 1 waits   read 0s ago   Ctrl-C ends");
+        assert_eq!(
+            lines[0],
+            "osmctl status: 2 pools, 1 waits   read 0s ago   Ctrl-C ends"
+        );
         assert_eq!(words(&lines[2])[..3], ["NAMESPACE", "POOL", "READY"]);
         assert!(lines[2].contains("TIME LEFT"), "{lines:#?}");
         assert_eq!(words(&lines[3])[..4], ["team", "new", "-", "osp-tiny"]);
@@ -177,7 +189,10 @@ mod tests {
         assert_eq!(words(&lines[4])[8..], ["1h", "2m", "2s", "-"]);
         let later = of("2026-03-01T00:00:00Z".parse().unwrap());
         assert!(later[0].contains("2 wait   read 1h 2m 3s ago"), "{later:#?}");
-        assert_eq!(words(&later[3])[8..], ["expired", "Secrets:", "credentials-expired"]);
+        assert_eq!(
+            words(&later[3])[8..],
+            ["expired", "Secrets:", "credentials-expired"]
+        );
     }
 
     #[test]
@@ -201,10 +216,17 @@ mod tests {
         };
         let lines = frame(&state, None, now(), size, false);
         assert_eq!(lines.len(), 20, "{lines:#?}");
-        assert!(lines.iter().all(|line| line.chars().count() <= 60 && !line.contains('\u{1b}')));
+        assert!(
+            lines
+                .iter()
+                .all(|line| line.chars().count() <= 60 && !line.contains('\u{1b}'))
+        );
         let rest = lines.iter().position(|line| line.starts_with("… and ")).unwrap();
         assert_eq!(lines[rest], "… and 43 more pools");
-        assert!(lines[rest + 3].contains("R8") && lines[19].contains("R4"), "{lines:#?}");
+        assert!(
+            lines[rest + 3].contains("R8") && lines[19].contains("R4"),
+            "{lines:#?}"
+        );
         for (columns, lines) in [(1, 1), (10, 2), (10, 3), (10, 6), (80, 24)] {
             let size = Size { columns, lines };
             let frame = frame(&state, None, now(), size, true);
@@ -218,7 +240,10 @@ mod tests {
         let lines = frame(&state, Some("workers"), now(), WIDE, true);
         assert!(lines[0].contains("1 pool, all well"), "{lines:#?}");
         assert!(lines[3].contains("\u{1b}[32mTrue"), "{lines:#?}");
-        state.snapshot.machine_deployments.retain(|md| md.metadata.name.as_deref() == Some("new"));
+        state
+            .snapshot
+            .machine_deployments
+            .retain(|md| md.metadata.name.as_deref() == Some("new"));
         state.snapshot.configs.clear();
         let lines = frame(&state, Some("workers"), now(), WIDE, false);
         assert_eq!(lines[2..], ["MachineDeployment workers does not exist."]);

@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use jiff::Timestamp;
 
 use super::State;
+use crate::output;
 use crate::snapshot::{self, ClusterPool};
 use crate::status::{COLUMNS, Row};
-use crate::output;
 
 /// Ends the line of a pool that is gone.
 const GONE: &str = "gone";
@@ -102,9 +102,15 @@ mod tests {
         let new = fixtures::machine_deployment("team", "new");
         state.snapshot.machine_deployments.push(new);
         let changed = lines.changes(&state, None, now);
-        assert!(changed.lines().count() == 1 && changed.contains("config: no-config"), "{changed}");
+        assert!(
+            changed.lines().count() == 1 && changed.contains("config: no-config"),
+            "{changed}"
+        );
         state.snapshot.machine_deployments.pop();
         let changed = lines.changes(&state, None, now);
-        assert!(changed.lines().count() == 1 && changed.ends_with("gone\n"), "{changed}");
+        assert!(
+            changed.lines().count() == 1 && changed.ends_with("gone\n"),
+            "{changed}"
+        );
     }
 }

@@ -52,7 +52,8 @@ impl Screen {
             let mut silent = modes.clone();
             // Keys that are typed would appear in the table. Those that send signals still do.
             silent.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
-            tcsetattr(stdin(), OptionalActions::Now, &silent).context("cannot set the modes of the terminal")?;
+            tcsetattr(stdin(), OptionalActions::Now, &silent)
+                .context("cannot set the modes of the terminal")?;
         }
         write(ENTER)
     }
@@ -72,7 +73,9 @@ impl Screen {
     /// A terminal that can't be written.
     pub fn draw(&mut self, frame: impl FnOnce(Size) -> Vec<String>) -> Result<()> {
         let lines = frame(size()).join(&format!("{ERASE_REST_OF_LINE}\r\n"));
-        write(&format!("{HOME}{lines}{ERASE_REST_OF_LINE}{ERASE_REST_OF_SCREEN}"))
+        write(&format!(
+            "{HOME}{lines}{ERASE_REST_OF_LINE}{ERASE_REST_OF_SCREEN}"
+        ))
     }
 
     /// Gives the terminal back until the program continues.

@@ -77,8 +77,20 @@ mod tests {
         let altered = messages::not_published(Reason::AlteredAgain, "altered");
         let kept = kept();
         for (of, kept, status, reason, text) in [
-            (&published, Some(&kept), true, Reason::Published, "new machines can boot"),
-            (&failed, Some(&kept), true, Reason::Published, "expire at tomorrow; newer content"),
+            (
+                &published,
+                Some(&kept),
+                true,
+                Reason::Published,
+                "new machines can boot",
+            ),
+            (
+                &failed,
+                Some(&kept),
+                true,
+                Reason::Published,
+                "expire at tomorrow; newer content",
+            ),
             (&failed, None, false, Reason::SourceMissing, "a Secret is missing"),
             (&altered, Some(&kept), false, Reason::AlteredAgain, "altered"),
             (
@@ -88,7 +100,13 @@ mod tests {
                 Reason::AwaitingRevision,
                 "machine-controller has not set",
             ),
-            (&messages::torn_down(), None, false, Reason::Undone, "the pool is gone"),
+            (
+                &messages::torn_down(),
+                None,
+                false,
+                Reason::Undone,
+                "the pool is gone",
+            ),
         ] {
             let ready = verdict(of, kept);
             assert_eq!((ready.type_, ready.status, ready.reason), (READY, status, reason));
