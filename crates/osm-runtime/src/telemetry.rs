@@ -124,7 +124,7 @@ mod tests {
         for flag in ["trace", "kube_client::client=trace"] {
             assert!(!logs(flag, debug, "kube_client::client", Level::ERROR), "{flag}");
         }
-        assert!(targets("loud", None).is_err());
+        assert!(targets("info=loud", None).is_err());
     }
 
     #[test]

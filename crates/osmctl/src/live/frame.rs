@@ -97,8 +97,8 @@ fn table(
     ));
     if !fits {
         lines.push(format!(
-            "… and {} more",
-            output::count(rows.len() - most.min(rows.len()), "pool")
+            "… and {}",
+            output::count(rows.len() - most.min(rows.len()), "more pool")
         ));
     }
     lines
