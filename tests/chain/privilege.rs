@@ -24,7 +24,7 @@ use crate::approver;
 use crate::world::{self, DEADLINE, GETTER_TOKEN, NAMESPACE, TEAM, World, machine_deployment, profile};
 
 /// Rights whose use a moment decides that this test can't bring about.
-const BY_CHANCE: [(Service, &str, &str); 5] = [
+const BY_CHANCE: [(Service, &str, &str); 7] = [
     (
         Service::CsrApprover,
         "worker: approve signers kubernetes.io/kube-apiserver-client-kubelet",
@@ -44,6 +44,16 @@ const BY_CHANCE: [(Service, &str, &str); 5] = [
         Service::OspController,
         "management: get operatingsystemprofiles in team",
         "the watch has no room for a profile; `custom_profiles` tests this",
+    ),
+    (
+        Service::OspController,
+        "management: patch events in osm",
+        "the same Event about the same profile happens again within six minutes",
+    ),
+    (
+        Service::OspController,
+        "management: patch events in team",
+        "the same Event about the same profile happens again within six minutes",
     ),
     (
         Service::OscController,

@@ -208,8 +208,9 @@ impl Filling<'_> {
     }
 }
 
-/// Bytes that a filled stage may have: a content of the largest size whose values make it four times as large.
-pub(crate) const MAX_FILLED_BYTES: usize = 4 * MAX_CONTENT_BYTES;
+/// Bytes that a filled stage may have: eight times the largest content. There is room for the largest values of hundreds of registries,
+/// which are assumed until the real ones are known.
+pub(crate) const MAX_FILLED_BYTES: usize = 8 * MAX_CONTENT_BYTES;
 
 /// The bytes that a stage may still be filled with. A content that another client has written may have many markers of large values.
 pub(crate) struct Room(Cell<usize>);
