@@ -240,7 +240,8 @@ async fn panels_have_data(prometheus: &Prometheus, began: i64) -> Result<()> {
     for panel in dashboard["panels"].as_array_mut().context("panels")? {
         let title = panel["title"].as_str().unwrap_or_default().to_owned();
         let mut found = 0;
-        for target in panel["targets"].as_array_mut().into_iter().flatten() {
+        let targets = panel.get_mut("targets").and_then(Value::as_array_mut);
+        for target in targets.into_iter().flatten() {
             let query = target["expr"].as_str().context("a query")?;
             // As Grafana replaces them: four scrapes, and the namespace that was chosen.
             let query = query
