@@ -531,7 +531,7 @@ async fn in_memory() -> Result<Outcomes> {
 
 #[tokio::test(start_paused = true)]
 async fn it_does_all_that_is_asked_of_it() -> Result<()> {
-    let Outcomes { outcomes, .. } = in_memory().await?;
+    let Outcomes { outcomes, .. } = Box::pin(in_memory()).await?;
     for (what, outcome) in [
         ("replace what has changed", "409 Conflict secrets/a"),
         (
@@ -556,7 +556,7 @@ async fn differences() -> Result<Option<String>> {
     let mut nobody = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     nobody.auth_info = AuthInfo::default();
     let real = all(&plane.admin()?, &Client::try_from(nobody)?).await?;
-    let memory = in_memory().await?;
+    let memory = Box::pin(in_memory()).await?;
     assert_eq!(real.outcomes.len(), memory.outcomes.len());
     let outcomes = memory.outcomes.iter().zip(&real.outcomes);
     let differ: Vec<_> = outcomes.filter(|(memory, real)| memory != real).collect();

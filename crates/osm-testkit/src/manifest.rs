@@ -49,7 +49,7 @@ pub async fn render_rules() -> Result<String> {
         .await?;
     let rules = objects
         .iter()
-        .find_map(|object| object["data"]["rules.yaml"].as_str());
+        .find_map(|object| object.pointer("/data/rules.yaml")?.as_str());
     let rules = rules.context("the chart renders no alerts")?;
     Ok(format!("{HEAD_OF_RULES}{}\n", rules.trim_end()))
 }

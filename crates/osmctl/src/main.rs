@@ -42,6 +42,7 @@ mod problem;
 mod profiles;
 mod progress;
 mod render;
+mod row;
 mod schema;
 mod show;
 mod since;

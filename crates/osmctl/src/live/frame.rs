@@ -4,8 +4,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::State;
 use super::screen::Size;
+use crate::row::{self, COLUMNS, Row};
 use crate::snapshot::{self, ClusterPool};
-use crate::status::{self, COLUMNS, Row};
 use crate::{events, output};
 
 /// Most Events that are shown.
@@ -79,7 +79,7 @@ fn table(
     if rows.is_empty() {
         return vec![match pool {
             Some(name) => format!("MachineDeployment {name} does not exist."),
-            None => status::nothing(&state.snapshot).trim_end().to_owned(),
+            None => row::nothing(&state.snapshot).trim_end().to_owned(),
         }];
     }
     let mut head = COLUMNS.map(str::to_owned);

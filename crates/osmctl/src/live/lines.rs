@@ -8,8 +8,8 @@ use jiff::Timestamp;
 
 use super::State;
 use crate::output;
+use crate::row::{COLUMNS, Row};
 use crate::snapshot::{self, ClusterPool};
-use crate::status::{COLUMNS, Row};
 
 /// Ends the line of a pool that is gone.
 const GONE: &str = "gone";

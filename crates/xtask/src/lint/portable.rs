@@ -23,6 +23,12 @@ const OF_LINUX: [&str; 8] = [
     "(\"/sys/",
 ];
 
+/// What macOS has, too, although [`OF_LINUX`] names it.
+const PORTABLE: [&str; 2] = [
+    "use rustix::process::{Signal, getpid, kill_process};",
+    "use rustix::termios::",
+];
+
 /// Checks osmctl and the crates of the workspace that it uses, directly or by way of others.
 ///
 /// # Errors
@@ -90,6 +96,7 @@ fn of_linux(text: &str) -> Vec<(usize, &str)> {
     lines
         .filter(|(_, line)| !line.trim_start().starts_with("//"))
         .filter(|(_, line)| OF_LINUX.iter().any(|name| line.contains(name)))
+        .filter(|(_, line)| !PORTABLE.iter().any(|name| line.starts_with(name)))
         .map(|(at, line)| (at + 1, line.trim()))
         .collect()
 }
