@@ -21,7 +21,7 @@ use super::load::{Change, Load};
 use super::pods::{OURS, Pods};
 use super::pool::{Pool, Served};
 use super::release::Release;
-use super::{home_cluster, images, objects, two_releases};
+use super::{images, objects, two_releases};
 use crate::progress::Progress;
 
 /// The release and its namespace.
@@ -121,8 +121,7 @@ impl Lifecycle<'_> {
         self.scale(&client, &release, &pods).await?;
         self.pods_were_quick(&pods)?;
         self.uninstall(&client, &release, &before).await?;
-        two_releases::play(self).await?;
-        home_cluster::play(self).await
+        two_releases::play(self).await
     }
 
     /// Tells how soon pods were ready: no failure, because that depends on the computer, too.
