@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use tokio::process::Command;
 
-pub use self::node::NODE;
+pub use self::node::{Memory, NODE};
 use crate::machines::{self, Image, Lab, Machine, Release};
 use crate::release;
 use crate::serve::forward::Forward;
@@ -189,9 +189,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// The resident memory of a pod's one process, in bytes, if it runs.
+    /// The memory of a pod's one process, if it runs.
     #[must_use]
-    pub fn resident(&self, pod_uid: &str) -> Option<u64> {
-        node::resident(pod_uid)
+    pub fn memory(&self, pod_uid: &str) -> Option<Memory> {
+        node::memory(pod_uid)
     }
 }

@@ -22,6 +22,15 @@ const PODS: &str = "10.244.0.0/24";
 /// What holds a pod's namespaces, by the name that containerd asks for.
 const PAUSE: (&str, &str, &str) = ("registry.k8s.io", "pause", "3.10.1");
 
+/// What a process keeps in memory, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// Its program, and [`Memory::own`].
+    pub resident: u64,
+    /// Without the program's pages, which the system reads again when it needs them.
+    pub own: u64,
+}
+
 const CONTAINERD: &str = r#"version = 3
 imports = ["/etc/containerd/conf.d/*.toml"]
 
@@ -185,7 +194,7 @@ pub(super) fn pause(binary: &Path) -> Result<Vec<u8>> {
 }
 
 /// This process is in the namespace above the node's, and sees all processes there.
-pub(super) fn resident(pod_uid: &str) -> Option<u64> {
+pub(super) fn memory(pod_uid: &str) -> Option<Memory> {
     let processes = fs::read_dir("/proc")
         .into_iter()
         .flatten()
@@ -197,10 +206,16 @@ pub(super) fn resident(pod_uid: &str) -> Option<u64> {
         file(process, "cgroup").contains(&format!("/pod{pod_uid}/"))
             && file(process, "comm").trim_end() != "pause"
     };
-    let resident = |process: PathBuf| {
+    let memory = |process: PathBuf| {
         let status = file(&process, "status");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
+        let bytes = |field| {
+            let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+            Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
+        };
+        Some(Memory {
+            resident: bytes("VmRSS:")?,
+            own: bytes("RssAnon:")?,
+        })
     };
-    processes.filter(of_pod).find_map(resident)
+    processes.filter(of_pod).find_map(memory)
 }

@@ -1,9 +1,11 @@
 //! `cargo xtask e2e helm`: the chart, installed into a whole cluster.
 
+mod home_cluster;
 mod images;
 mod lifecycle;
 mod load;
 mod objects;
+mod other_cluster;
 mod pods;
 mod pool;
 mod release;

@@ -1,7 +1,6 @@
 //! Two releases in two namespaces, each for a separate worker cluster.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
@@ -10,12 +9,10 @@ use kube::{Api, Client, ResourceExt};
 use osm_api::config::OperatingSystemConfig;
 use osm_api::names::CLOUD_INIT_SETTINGS;
 use osm_api::rbac::{ClusterKind, Service};
-use osm_lab::machines;
-use osm_lab::serve::forward::Forward;
-use osm_testkit::{ControlPlane, Options, installation};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::lifecycle::{Lifecycle, NAME, values};
+use super::other_cluster::OtherCluster;
 use super::pool::{Pool, Served};
 use super::release::Release;
 
@@ -24,17 +21,10 @@ const TENANTS: [&str; 2] = ["tenant-a", "tenant-b"];
 
 const PROFILE: &str = "osp-ubuntu";
 
-/// A worker cluster: nobody needs a node of it here.
-struct Worker {
-    plane: ControlPlane,
-    /// Where pods reach its API server.
-    address: Forward,
-}
-
 /// A release with its worker cluster.
 struct Tenant {
     namespace: &'static str,
-    worker: Worker,
+    worker: OtherCluster,
     management: Client,
     release: Release,
 }
@@ -95,26 +85,17 @@ pub async fn play(lifecycle: &Lifecycle<'_>) -> Result<()> {
 impl Tenant {
     /// The worker cluster's side first, whose ServiceAccounts the services then come as.
     async fn install(lifecycle: &Lifecycle<'_>, namespace: &'static str) -> Result<Self> {
-        let worker = Worker::start().await?;
+        let worker = OtherCluster::start().await?;
         let there = Release::new(&worker.plane, NAME, namespace).await?;
         there.install(&json!({"topology": "worker"})).await?;
 
         let management = lifecycle.cluster.control_plane.admin()?;
-        let mut objects =
-            vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})];
-        let mut kubeconfigs = serde_json::Map::new();
-        for service in Service::ALL
+        let services = Service::ALL
             .into_iter()
-            .filter(|service| service.clusters().contains(&ClusterKind::Worker))
-        {
-            let account = format!("{NAME}-{}", service.name());
-            let secret = format!("worker-{}", service.name());
-            let kubeconfig = worker.kubeconfig(namespace, &account).await?;
-            objects.push(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret, "namespace": namespace},
-                "stringData": {"kubeconfig": kubeconfig}}));
-            kubeconfigs.insert(service.values_key().to_owned(), json!({"secret": secret}));
-        }
-        installation::apply(&lifecycle.cluster.control_plane, &objects).await?;
+            .filter(|service| service.clusters().contains(&ClusterKind::Worker));
+        let kubeconfigs = worker
+            .kubeconfigs(services, namespace, lifecycle, namespace)
+            .await?;
         let mut values = values(&format!("registry.example.com/{namespace}/pause:1"), 1);
         let fields = values.as_object_mut().context("values")?;
         fields.insert("topology".to_owned(), json!("management"));
@@ -157,33 +138,5 @@ impl Tenant {
             });
         }
         Ok(all)
-    }
-}
-
-impl Worker {
-    async fn start() -> Result<Self> {
-        let plane = ControlPlane::start(Options::default()).await?;
-        plane.install_machine_deployment_crd().await?;
-        let server = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), plane.port());
-        // It listens on loopback only.
-        let address = Forward::start(SocketAddr::new(machines::HOST.into(), 0), server)?;
-        Ok(Self { plane, address })
-    }
-
-    /// With which a pod comes as a ServiceAccount of this cluster.
-    async fn kubeconfig(&self, namespace: &str, account: &str) -> Result<String> {
-        let path = self.plane.identity(namespace, account).await?;
-        let mut kubeconfig: Value = serde_saphyr::from_str(&std::fs::read_to_string(path)?)?;
-        let cluster = kubeconfig
-            .pointer_mut("/clusters/0/cluster")
-            .and_then(Value::as_object_mut);
-        let cluster = cluster.context("a cluster in the kubeconfig")?;
-        cluster.insert(
-            "server".to_owned(),
-            json!(format!("https://{}", self.address.address())),
-        );
-        // Of the names in its certificate.
-        cluster.insert("tls-server-name".to_owned(), json!("localhost"));
-        Ok(kubeconfig.to_string())
     }
 }
