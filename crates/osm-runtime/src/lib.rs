@@ -22,6 +22,7 @@
 #![allow(missing_docs)] // Not published: a doc comment that only repeats the name helps nobody.
 
 pub mod admin;
+pub mod admission;
 pub mod answer;
 pub mod args;
 mod backoff;
@@ -63,6 +64,7 @@ pub mod transport;
 pub mod watch;
 pub mod weight;
 
+pub use admission::AdmissionArgs;
 pub use args::{CommonArgs, ProfileArgs, WorkerArgs};
 pub use cluster::{Cluster, Connections};
 pub use connection::Connection;

@@ -1,0 +1,190 @@
+//! The protocol: `AdmissionReview` of `admission.k8s.io/v1`.
+//!
+//! kube's types decode the object into a tree. These keep its text, so that [`crate::object`] decodes it as for a watch: within limits, and
+//! with the same message if it can't be decoded.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::Verdict;
+
+/// The only version that is understood. The configurations of the webhooks name no other.
+const VERSION: &str = "admission.k8s.io/v1";
+const KIND: &str = "AdmissionReview";
+
+/// The API server cuts longer warnings off, and drops what does not fit into 4,096 bytes.
+const MAX_WARNING_CHARACTERS: usize = 256;
+const MAX_WARNINGS: usize = 16;
+
+/// What a client does with an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+#[allow(missing_docs)]
+pub enum Operation {
+    Create,
+    Update,
+    Delete,
+    Connect,
+}
+
+/// A creation or an update.
+#[derive(Debug)]
+pub struct Request {
+    /// Namespace of the object.
+    pub namespace: String,
+    /// Name of the object.
+    pub name: String,
+    /// The object as it would be stored, JSON.
+    pub object: Box<RawValue>,
+    /// The object as it is stored, JSON; `None` for a creation.
+    pub old_object: Option<Box<RawValue>>,
+}
+
+/// A review that was read.
+#[derive(Debug)]
+pub(super) struct Review {
+    /// Identifies the request in the answer.
+    pub(super) uid: String,
+    /// What is to be judged; `None`: it is allowed.
+    pub(super) request: Option<Request>,
+}
+
+/// Why a body is no review that can be judged.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ReviewError {
+    #[error("the body is no {KIND}; only an API server calls this address")]
+    NoReview,
+    #[error("the {KIND} is not of {VERSION}; set admissionReviewVersions of the webhook to [v1]")]
+    OtherVersion {
+        /// uid of the request, if it has one.
+        uid: Option<String>,
+    },
+}
+
+impl ReviewError {
+    /// The body of the answer, whose status is 400.
+    pub(super) fn answer(&self) -> Vec<u8> {
+        match self {
+            Self::OtherVersion { uid: Some(uid) } => refused(uid, &self.to_string(), 400, "BadRequest"),
+            _ => self.to_string().into_bytes(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Outer {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    request: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Inner {
+    uid: String,
+    operation: Operation,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    name: String,
+    object: Option<Box<RawValue>>,
+    old_object: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct OnlyUid {
+    uid: String,
+}
+
+/// Reads the body of a request.
+///
+/// # Errors
+/// The body is garbage, or of a version that is not understood.
+pub(super) fn read(body: &[u8]) -> Result<Review, ReviewError> {
+    let outer: Outer = serde_json::from_slice(body).map_err(|_| ReviewError::NoReview)?;
+    let request = outer.request.as_deref().map(RawValue::get).unwrap_or_default();
+    if outer.kind != KIND {
+        return Err(ReviewError::NoReview);
+    }
+    if outer.api_version != VERSION {
+        let uid = serde_json::from_str(request).ok().map(|OnlyUid { uid }| uid);
+        return Err(ReviewError::OtherVersion { uid });
+    }
+    let inner: Inner = serde_json::from_str(request).map_err(|_| ReviewError::NoReview)?;
+    Ok(Review {
+        uid: inner.uid.clone(),
+        request: to_judge(inner),
+    })
+}
+
+/// What of a request is to be judged. Deletion is never held up: neither the request for it, nor an update that removes a finalizer.
+fn to_judge(inner: Inner) -> Option<Request> {
+    let is_judged = matches!(inner.operation, Operation::Create | Operation::Update);
+    let object = inner
+        .object
+        .filter(|object| is_judged && !is_being_deleted(object))?;
+    Some(Request {
+        namespace: inner.namespace,
+        name: inner.name,
+        object,
+        old_object: inner.old_object,
+    })
+}
+
+fn is_being_deleted(object: &RawValue) -> bool {
+    #[derive(Deserialize)]
+    struct Head {
+        #[serde(default)]
+        metadata: ObjectMeta,
+    }
+    serde_json::from_str::<Head>(object.get()).is_ok_and(|head| head.metadata.deletion_timestamp.is_some())
+}
+
+/// The body of the answer to a request.
+pub(super) fn answer(uid: &str, verdict: &Verdict) -> Vec<u8> {
+    let warnings: Vec<String> = verdict
+        .warnings
+        .iter()
+        .take(MAX_WARNINGS)
+        .map(|warning| of_one_line(warning))
+        .collect();
+    let mut response = json!({"uid": uid, "allowed": verdict.denial.is_none(), "warnings": warnings});
+    if let Some(message) = &verdict.denial
+        && let Some(fields) = response.as_object_mut()
+    {
+        fields.insert("status".to_owned(), status(message, 422, "Invalid"));
+    }
+    review(&response)
+}
+
+/// The body of an answer that refuses a request for another reason than its object.
+fn refused(uid: &str, message: &str, code: u16, reason: &str) -> Vec<u8> {
+    review(&json!({"uid": uid, "allowed": false, "status": status(message, code, reason)}))
+}
+
+fn status(message: &str, code: u16, reason: &str) -> serde_json::Value {
+    json!({"status": "Failure", "message": message, "reason": reason, "code": code})
+}
+
+fn review(response: &serde_json::Value) -> Vec<u8> {
+    let review = json!({"apiVersion": VERSION, "kind": KIND, "response": response});
+    review.to_string().into_bytes()
+}
+
+/// A header carries the warning, and the API server drops one with control characters.
+fn of_one_line(warning: &str) -> String {
+    let one_line: String = warning
+        .chars()
+        .map(|character| if character.is_control() { ' ' } else { character })
+        .collect();
+    if one_line.chars().count() <= MAX_WARNING_CHARACTERS {
+        return one_line;
+    }
+    let kept: String = one_line.chars().take(MAX_WARNING_CHARACTERS - 1).collect();
+    kept + "…"
+}

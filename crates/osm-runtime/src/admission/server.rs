@@ -1,0 +1,277 @@
+//! The HTTPS server. It bounds connections, bytes in memory, time and what is judged at once.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use futures::FutureExt as _;
+use http::{Method, Request as HttpRequest, Response, StatusCode, header};
+use http_body::Body as _;
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use super::certificate::Certificate;
+use super::{AdmissionArgs, Judge, Verdict, review};
+
+/// The path of the webhook.
+pub const ADMISSION_PATH: &str = "/validate";
+
+/// The largest review that is read. It holds an object before and after the change.
+pub const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
+
+/// Connections at the same time. Further ones wait to be accepted.
+const MAX_CONNECTIONS: usize = 1024;
+
+/// Memory of all reviews together, in units of [`MEMORY_UNIT`]. The objects in them take a multiple of that.
+const MEMORY_UNITS: usize = 16 * 1024;
+const MEMORY_UNIT: usize = 1024;
+
+/// Objects that are judged at the same time. Further ones wait within their deadline.
+const MAX_JUDGED: usize = 16;
+
+/// How long a handshake, the head of a request, its body, and the wait for memory may take each.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long requests that have arrived may be answered after the service was stopped.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Pause after a connection could not be accepted, such as without a free file descriptor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What all connections share.
+struct Shared<J> {
+    judge: J,
+    what: &'static str,
+    memory: Arc<Semaphore>,
+    judged: Arc<Semaphore>,
+}
+
+/// Serves the webhook in a thread of its own until shutdown, and returns the address that it listens on; `None`: the flags ask for no
+/// webhook. `what` names the objects in warnings, such as `the profile`.
+///
+/// # Errors
+/// The address is not available.
+pub fn spawn<J: Judge>(
+    args: &AdmissionArgs,
+    judge: J,
+    what: &'static str,
+    shutdown: &CancellationToken,
+) -> anyhow::Result<Option<SocketAddr>> {
+    let (Some(address), Some(folder)) = (args.admission_listen, &args.admission_certificate) else {
+        return Ok(None);
+    };
+    let certificate = Certificate::new(folder);
+    let tls = TlsAcceptor::from(Arc::new(certificate.server_config()?));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let listener = {
+        let _runtime = runtime.enter();
+        listen(address).with_context(|| format!("--admission-listen {address}"))?
+    };
+    let address = listener.local_addr()?;
+    let shared = Arc::new(Shared {
+        judge,
+        what,
+        memory: Arc::new(Semaphore::new(MEMORY_UNITS)),
+        judged: Arc::new(Semaphore::new(MAX_JUDGED)),
+    });
+    let stop = shutdown.clone();
+    let serve = async move {
+        tokio::spawn(certificate.follow());
+        accept(listener, tls, shared, stop).await;
+    };
+    std::thread::Builder::new()
+        .name("admission".to_owned())
+        .spawn(move || runtime.block_on(serve))?;
+    tracing::info!(%address, "serving the admission webhook");
+    Ok(Some(address))
+}
+
+/// As many connections wait to be accepted as are served. With the usual 128, the kernel drops the others, whose clients then try again
+/// only after seconds.
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(u32::try_from(MAX_CONNECTIONS).unwrap_or(u32::MAX))
+}
+
+async fn accept<J: Judge>(
+    listener: TcpListener,
+    tls: TlsAcceptor,
+    shared: Arc<Shared<J>>,
+    stop: CancellationToken,
+) {
+    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        // The semaphore is never closed.
+        let next = async {
+            (
+                connections.clone().acquire_owned().await.ok(),
+                listener.accept().await,
+            )
+        };
+        let (slot, accepted) = match stop.run_until_cancelled(next).await {
+            None => break,
+            Some((slot, accepted)) => (slot, accepted),
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let (tls, shared, stop) = (tls.clone(), shared.clone(), stop.clone());
+                tokio::spawn(async move {
+                    let _slot = slot;
+                    serve(stream, tls, shared, stop).await;
+                });
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a connection to the admission webhook can't be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    let all = u32::try_from(MAX_CONNECTIONS).unwrap_or(u32::MAX);
+    let _ = timeout(GRACE, connections.acquire_many(all)).await;
+}
+
+/// Serves one connection. Its problems are those of the client: a service does not log what anybody can cause.
+async fn serve<J: Judge>(
+    stream: TcpStream,
+    tls: TlsAcceptor,
+    shared: Arc<Shared<J>>,
+    stop: CancellationToken,
+) {
+    let _ = stream.set_nodelay(true);
+    let Ok(Ok(stream)) = timeout(PATIENCE, tls.accept(stream)).await else {
+        return;
+    };
+    let service = service_fn(move |request| {
+        let shared = shared.clone();
+        async move { Ok::<_, Infallible>(answer(&shared, request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Some(PATIENCE * 6))
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = stop.cancelled() => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = connection.await;
+}
+
+async fn answer<J: Judge>(shared: &Shared<J>, request: HttpRequest<Incoming>) -> Response<Full<Bytes>> {
+    if request.uri().path() != ADMISSION_PATH {
+        return text(StatusCode::NOT_FOUND, "only /validate exists");
+    }
+    if request.method() != Method::POST {
+        return text(StatusCode::METHOD_NOT_ALLOWED, "only POST is answered");
+    }
+    let (_memory, body) = match read(shared, request.into_body()).await {
+        Ok(read) => read,
+        Err(response) => return *response,
+    };
+    match review::read(&body) {
+        Ok(review) => {
+            drop(body);
+            let verdict = match review.request {
+                Some(request) => judge(shared, request).await,
+                None => Verdict::allowed(),
+            };
+            json(StatusCode::OK, review::answer(&review.uid, &verdict))
+        }
+        Err(error) => json(StatusCode::BAD_REQUEST, error.answer()),
+    }
+}
+
+/// Reads a body once there is memory for it.
+async fn read<J>(
+    shared: &Shared<J>,
+    body: Incoming,
+) -> Result<(OwnedSemaphorePermit, Bytes), Box<Response<Full<Bytes>>>> {
+    let too_large = || {
+        let message = "the review is larger than 4 MiB";
+        Box::new(text(StatusCode::PAYLOAD_TOO_LARGE, message))
+    };
+    let hint = body.size_hint();
+    let length = usize::try_from(hint.upper().unwrap_or(hint.lower())).unwrap_or(usize::MAX);
+    // A body of unknown length may be as large as any.
+    let length = if hint.exact().is_some() {
+        length
+    } else {
+        MAX_BODY_BYTES
+    };
+    if length > MAX_BODY_BYTES {
+        return Err(too_large());
+    }
+    let units = u32::try_from(length.div_ceil(MEMORY_UNIT)).unwrap_or(u32::MAX);
+    let memory = timeout(PATIENCE, shared.memory.clone().acquire_many_owned(units)).await;
+    let Ok(Ok(memory)) = memory else {
+        let message = "too many reviews at the same time";
+        return Err(Box::new(text(StatusCode::SERVICE_UNAVAILABLE, message)));
+    };
+    match timeout(PATIENCE, Limited::new(body, MAX_BODY_BYTES).collect()).await {
+        Ok(Ok(body)) => Ok((memory, body.to_bytes())),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(_)) => Err(Box::new(text(StatusCode::BAD_REQUEST, "the body can't be read"))),
+        Err(_) => Err(Box::new(text(
+            StatusCode::REQUEST_TIMEOUT,
+            "the body did not arrive in time",
+        ))),
+    }
+}
+
+/// Judges within the deadline. Whatever else happens, the object is admitted.
+async fn judge<J: Judge>(shared: &Shared<J>, request: super::Request) -> Verdict {
+    let work = async {
+        let _slot = shared.judged.acquire().await;
+        AssertUnwindSafe(shared.judge.judge(request)).catch_unwind().await
+    };
+    match timeout(J::DEADLINE, work).await {
+        Ok(Ok(verdict)) => verdict,
+        Ok(Err(_)) => {
+            tracing::error!("the admission webhook panicked; report this defect with the log");
+            Verdict::warned(format!(
+                "{} was admitted unchecked, because the check failed; its condition reports the result",
+                shared.what
+            ))
+        }
+        Err(_) => Verdict::warned(format!(
+            "{} was admitted unchecked, because the check took too long; its condition reports the result",
+            shared.what
+        )),
+    }
+}
+
+fn text(status: StatusCode, message: &str) -> Response<Full<Bytes>> {
+    respond(status, "text/plain", message.as_bytes().to_vec())
+}
+
+fn json(status: StatusCode, body: Vec<u8>) -> Response<Full<Bytes>> {
+    respond(status, "application/json", body)
+}
+
+fn respond(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    let content_type = http::HeaderValue::from_static(content_type);
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    response
+}

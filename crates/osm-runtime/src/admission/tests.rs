@@ -1,0 +1,338 @@
+//! The server as an API server calls it: over TLS.
+
+use std::fs;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Does with an object what its field `do` says.
+struct Obedient;
+
+impl Judge for Obedient {
+    const DEADLINE: Duration = Duration::from_millis(300);
+
+    fn judge(&self, request: Request) -> impl Future<Output = Verdict> + Send {
+        async move {
+            let object: Value = serde_json::from_str(request.object.get()).unwrap();
+            match object["do"].as_str().unwrap_or_default() {
+                "deny" => Verdict::denied(format!("{}/{} is wrong", request.namespace, request.name)),
+                "warn" => Verdict::warned(format!("a\nb {}", "x".repeat(300))),
+                "panic" => panic!("on purpose"),
+                "wait" => std::future::pending().await,
+                _ => Verdict::allowed(),
+            }
+        }
+    }
+}
+
+struct Server {
+    folder: TempDir,
+    address: SocketAddr,
+    stop: CancellationToken,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Starts a server, and returns it with the certificate to trust.
+fn start() -> (Server, CertificateDer<'static>) {
+    let folder = TempDir::new().unwrap();
+    let trusted = new_certificate(folder.path());
+    (start_in(folder), trusted)
+}
+
+fn start_in(folder: TempDir) -> Server {
+    let args = AdmissionArgs {
+        admission_listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
+        admission_certificate: Some(folder.path().to_owned()),
+    };
+    let stop = CancellationToken::new();
+    let address = spawn(&args, Obedient, "the object", &stop).unwrap().unwrap();
+    Server {
+        folder,
+        address,
+        stop,
+    }
+}
+
+fn new_certificate(folder: &Path) -> CertificateDer<'static> {
+    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    fs::write(folder.join("tls.crt"), pair.cert.pem()).unwrap();
+    fs::write(folder.join("tls.key"), pair.signing_key.serialize_pem()).unwrap();
+    pair.cert.der().clone()
+}
+
+/// Trusts these certificates and no others.
+fn client(trusted: &[&CertificateDer<'static>]) -> TlsConnector {
+    let mut roots = RootCertStore::empty();
+    for certificate in trusted {
+        roots.add((*certificate).clone()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    TlsConnector::from(Arc::new(config))
+}
+
+/// Sends a request on a connection of its own; returns status and body.
+async fn send(
+    address: SocketAddr,
+    client: &TlsConnector,
+    head: &str,
+    body: &[u8],
+) -> std::io::Result<(u16, String)> {
+    let stream = TcpStream::connect(address).await?;
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut stream = client.connect(name, stream).await?;
+    let length = body.len();
+    let head = format!(
+        "{head} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+    );
+    // A server that refuses a body need not read it.
+    let _ = stream.write_all(&[head.as_bytes(), body].concat()).await;
+    let _ = stream.flush().await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    Ok((status.unwrap_or_default(), body.to_owned()))
+}
+
+/// Waits until the server has a certificate that `client` trusts.
+async fn until_trusted(address: SocketAddr, client: &TlsConnector) {
+    tokio::time::timeout(PATIENCE, async {
+        while send(address, client, "POST /validate", b"").await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .unwrap();
+}
+
+fn review(operation: &str, object: &Value) -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "u", "kind": {"group": "g", "version": "v", "kind": "K"}, "operation": operation,
+            "namespace": "n", "name": "a", "userInfo": {}, "object": object, "oldObject": null, "dryRun": false,
+        },
+    })
+}
+
+async fn post(address: SocketAddr, client: &TlsConnector, body: &Value) -> (u16, Value) {
+    let (status, body) = send(address, client, "POST /validate", body.to_string().as_bytes())
+        .await
+        .unwrap();
+    (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
+}
+
+#[tokio::test]
+async fn objects_are_judged_and_what_fails_is_admitted_with_a_warning() {
+    let (server, trusted) = start();
+    let client = client(&[&trusted]);
+    until_trusted(server.address, &client).await;
+    let response = async |operation: &str, object: Value| {
+        let (status, answer) = post(server.address, &client, &review(operation, &object)).await;
+        assert_eq!(
+            (status, &answer["apiVersion"]),
+            (200, &json!("admission.k8s.io/v1"))
+        );
+        assert_eq!(answer["response"]["uid"], "u");
+        answer["response"].clone()
+    };
+    let allowed = response("CREATE", json!({})).await;
+    assert_eq!(
+        (&allowed["allowed"], &allowed["warnings"]),
+        (&json!(true), &json!([]))
+    );
+    let denied = response("UPDATE", json!({"do": "deny"})).await;
+    assert_eq!(denied["allowed"], false);
+    assert_eq!(denied["status"]["message"], "n/a is wrong");
+    assert_eq!(denied["status"]["code"], 422);
+    let warned = response("CREATE", json!({"do": "warn"})).await;
+    let warning = warned["warnings"][0].as_str().unwrap();
+    assert!(warning.starts_with("a b ") && warning.ends_with('…'), "{warning}");
+    assert_eq!(warning.chars().count(), 256);
+    for (what, why) in [("panic", "failed"), ("wait", "took too long")] {
+        let admitted = response("CREATE", json!({"do": what})).await;
+        assert_eq!(admitted["allowed"], true);
+        let warning = admitted["warnings"][0].as_str().unwrap();
+        assert!(warning.contains(why), "{warning}");
+    }
+    for (operation, object) in [
+        ("DELETE", Value::Null),
+        ("DELETE", json!({"do": "deny"})),
+        (
+            "UPDATE",
+            json!({"do": "deny", "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+        ),
+        ("CONNECT", json!({"do": "deny"})),
+    ] {
+        assert_eq!(response(operation, object).await["allowed"], true, "{operation}");
+    }
+}
+
+#[tokio::test]
+async fn garbage_and_other_versions_are_no_verdict() {
+    let (server, trusted) = start();
+    let client = client(&[&trusted]);
+    until_trusted(server.address, &client).await;
+    let mut old = review("CREATE", &json!({}));
+    old["apiVersion"] = json!("admission.k8s.io/v1beta1");
+    let (status, answer) = post(server.address, &client, &old).await;
+    assert_eq!((status, &answer["response"]["uid"]), (400, &json!("u")));
+    assert_eq!(answer["response"]["allowed"], false);
+    let message = answer["response"]["status"]["message"].as_str().unwrap();
+    assert!(message.contains("admissionReviewVersions"), "{message}");
+    old["request"] = Value::Null;
+    let (status, answer) = post(server.address, &client, &old).await;
+    assert!(status == 400 && answer.is_string(), "{status} {answer}");
+
+    let deep = "[".repeat(1_000_000);
+    let three_megabytes = "x".repeat(3 * 1024 * 1024);
+    let no_request = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}).to_string();
+    for (head, body, expected) in [
+        ("POST /validate", "", 400),
+        ("POST /validate", "{}", 400),
+        ("POST /validate", "null", 400),
+        ("POST /validate", "\u{0}\u{1}", 400),
+        ("POST /validate", &no_request, 400),
+        ("POST /validate", &deep, 400),
+        ("POST /validate", &three_megabytes, 400),
+        ("POST /other", "", 404),
+        ("GET /validate", "", 405),
+    ] {
+        let (status, _) = send(server.address, &client, head, body.as_bytes())
+            .await
+            .unwrap();
+        assert_eq!(status, expected, "{head} {}", body.len());
+    }
+    // Its length alone refuses it.
+    let head = format!("POST /validate HTTP/1.1\r\nX: {}", "x".repeat(10));
+    let stream = TcpStream::connect(server.address).await.unwrap();
+    let mut stream = client
+        .connect(ServerName::try_from("localhost").unwrap(), stream)
+        .await
+        .unwrap();
+    let request = format!(
+        "{head}\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+        MAX_BODY_BYTES + 1
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = vec![0; 64];
+    let read = stream.read(&mut answer).await.unwrap();
+    assert!(String::from_utf8_lossy(&answer[..read]).starts_with("HTTP/1.1 413"));
+
+    let (status, _) = post(server.address, &client, &review("CREATE", &json!({}))).await;
+    assert_eq!(status, 200);
+}
+
+#[tokio::test]
+async fn a_thousand_at_once_are_answered() {
+    let (server, trusted) = start();
+    let client = client(&[&trusted]);
+    until_trusted(server.address, &client).await;
+    let requests = (0..1000).map(|number| {
+        let (client, address) = (client.clone(), server.address);
+        let what = if number % 2 == 0 { "deny" } else { "allow" };
+        let body = review("CREATE", &json!({"do": what, "text": "x".repeat(10_000)}));
+        async move {
+            let (status, answer) = post(address, &client, &body).await;
+            assert_eq!(status, 200);
+            let response = &answer["response"];
+            let is_admitted_late = response["warnings"][0]
+                .as_str()
+                .is_some_and(|warning| warning.contains("took too long"));
+            assert!(
+                is_admitted_late || response["allowed"] == (what == "allow"),
+                "{answer}"
+            );
+        }
+    });
+    tokio::time::timeout(PATIENCE, futures::future::join_all(requests))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_certificate_that_appears_or_changes_is_used_without_a_gap() {
+    let server = start_in(TempDir::new().unwrap());
+    let folder = server.folder.path();
+    // Without a certificate, there is no answer.
+    let first = new_certificate(&TempDir::new().unwrap().keep());
+    assert!(
+        send(server.address, &client(&[&first]), "POST /validate", b"")
+            .await
+            .is_err()
+    );
+    let first = new_certificate(folder);
+    until_trusted(server.address, &client(&[&first])).await;
+
+    // Half of another pair: the first one stays.
+    let second_folder = TempDir::new().unwrap();
+    let second = new_certificate(second_folder.path());
+    let replace = |file: &str| fs::copy(second_folder.path().join(file), folder.join(file)).unwrap();
+    let both = client(&[&first, &second]);
+    let stop = CancellationToken::new();
+    let load = {
+        let (both, address, stop) = (both.clone(), server.address, stop.clone());
+        tokio::spawn(async move {
+            let mut sent = 0;
+            while !stop.is_cancelled() {
+                let (status, _) = post(address, &both, &review("CREATE", &json!({}))).await;
+                assert_eq!(status, 200);
+                sent += 1;
+            }
+            sent
+        })
+    };
+    replace("tls.crt");
+    until_trusted(server.address, &client(&[&first])).await;
+    replace("tls.key");
+    until_trusted(server.address, &client(&[&second])).await;
+    stop.cancel();
+    assert!(load.await.unwrap() > 0);
+    assert!(
+        send(server.address, &client(&[&first]), "POST /validate", b"")
+            .await
+            .is_err()
+    );
+}
+
+#[test]
+fn both_flags_are_given_or_none() {
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Args {
+        #[command(flatten)]
+        admission: AdmissionArgs,
+    }
+    let parse = |line: &str| Args::try_parse_from(line.split(' ')).map(|args| args.admission);
+    assert!(parse("x").unwrap().admission_listen.is_none());
+    assert!(parse("x --admission-listen 127.0.0.1:1 --admission-certificate /a").is_ok());
+    assert!(parse("x --admission-listen 127.0.0.1:1").is_err());
+    assert!(parse("x --admission-certificate /a").is_err());
+}
