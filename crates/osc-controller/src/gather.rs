@@ -206,7 +206,7 @@ fn other_cluster(state: &State, cluster_uid: &str) -> Option<String> {
 
 /// Puts the owner first: the pool that has the config, else the oldest of a namespace that is served, else the oldest. Of the same second,
 /// the first by uid.
-fn sort_by_claim(
+pub(crate) fn sort_by_claim(
     claimants: &mut [Arc<PoolView>],
     config: Option<&ConfigView>,
     serves: impl Fn(&PoolView) -> bool,

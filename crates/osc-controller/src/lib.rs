@@ -10,6 +10,7 @@
 // This crate is not published: a name that says everything needs no comment.
 #![allow(missing_docs)]
 
+pub mod admission;
 pub mod apply;
 pub mod caches;
 pub mod compiled;
@@ -31,20 +32,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use osm_runtime::runner;
-use osm_runtime::{Cluster, Process, RequestError};
+use osm_runtime::{AdmissionArgs, Cluster, Process, RequestError};
 
+use crate::admission::PoolJudge;
 use crate::state::State;
 
 /// Name of the field manager of this controller.
 pub const FIELD_MANAGER: &str = "osc-controller";
 
-/// Runs the controller until shutdown.
+/// Runs the controller, and the webhook if the flags ask for it, until shutdown.
 ///
 /// # Errors
-/// Metrics that can't be registered.
-pub async fn run(process: Arc<Process>, cluster: Cluster) -> anyhow::Result<()> {
+/// Metrics that can't be registered; the address of the webhook is not available.
+pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionArgs) -> anyhow::Result<()> {
     let state = State::new(&process, &cluster)?;
     watches::start(&state);
+    let judge = PoolJudge(state.clone());
+    osm_runtime::admission::spawn(&admission, judge, "the MachineDeployment", &process.shutdown)?;
     let (queue, shared) = (state.queue.clone(), state.clone());
     let work = move |name| reconcile(state.clone(), name);
     runner::work(&cluster, cluster.namespace(), queue, shared, work).await;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::builder::NonEmptyStringValueParser;
 use osm_api::rbac::{Installation, Service};
-use osm_runtime::{CommonArgs, ProfileArgs, WorkerArgs};
+use osm_runtime::{AdmissionArgs, CommonArgs, ProfileArgs, WorkerArgs};
 
 /// Renders one OperatingSystemConfig per MachineDeployment.
 ///
@@ -46,6 +46,8 @@ struct Args {
     /// MachineDeployments.
     #[arg(long, env = "OSM_REMOVE_GO_FINALIZERS")]
     remove_go_finalizers: bool,
+    #[command(flatten)]
+    admission: AdmissionArgs,
 }
 
 fn main() -> ExitCode {
@@ -63,6 +65,6 @@ fn main() -> ExitCode {
         args.common,
         worker,
         installation,
-        osc_controller::run,
+        |process, cluster| osc_controller::run(process, cluster, args.admission),
     )
 }

@@ -193,7 +193,7 @@ fn for_config(gathered: &Gathered) -> Plan {
 }
 
 /// The name is checked first: nothing else of such a pool matters, since machine-controller prescribes the names.
-fn too_long(claimant: &PoolView) -> Option<Rejection> {
+pub(crate) fn too_long(claimant: &PoolView) -> Option<Rejection> {
     let PoolRef { namespace, name, .. } = &claimant.pool_ref;
     let (what, secret) = match claimant.cloud_provider {
         Some(CloudProvider::Edge) => ("script Secret", names::edge_script_secret_name(name, namespace)),
@@ -212,7 +212,7 @@ fn too_long(claimant: &PoolView) -> Option<Rejection> {
     Some(reject(claimant, Reason::NameTooLong, message))
 }
 
-fn no_room(claimant: &PoolView, most: u32) -> Rejection {
+pub(crate) fn no_room(claimant: &PoolView, most: u32) -> Rejection {
     let message = format!(
         "there are as many OperatingSystemConfigs as limits.machineDeployments in the settings allows ({most}); this pool gets no user \
          data until another MachineDeployment is deleted or the limit is raised"
@@ -221,7 +221,7 @@ fn no_room(claimant: &PoolView, most: u32) -> Rejection {
 }
 
 /// machine-controller reads the Secret by its name, and compares nothing but the revision.
-fn conflict(claimant: &PoolView, owner: &PoolView) -> Rejection {
+pub(crate) fn conflict(claimant: &PoolView, owner: &PoolView) -> Rejection {
     let PoolRef { namespace, name, .. } = &claimant.pool_ref;
     let secret = names::bootstrap_secret_name(name, namespace);
     let message = format!(

@@ -64,7 +64,7 @@ pub use extends::{Base, ProfileKey, bases};
 pub use kubelet_kubeconfig::{kubelet_kubeconfig, late_bound_ids};
 pub use late_bound::LateValues;
 pub use library::library_version;
-pub use profile::{Profile, Rendered, compile, content};
+pub use profile::{Profile, Rendered, compile, content, suits};
 pub use readable::{is_credential, readable};
 pub use reserved::RESERVED_PREFIX;
 pub use resolve::{resolve, resolve_on};

@@ -220,7 +220,7 @@ impl Profile {
         settings: &Settings,
         cluster: &ClusterEndpoint,
     ) -> Result<Rendered, RenderError> {
-        let mut warnings = self.suits(pool)?;
+        let mut warnings = suits(&self.spec, pool)?;
         self.check_host_name(pool, settings)?;
         warnings.extend(pool.warnings.iter().cloned());
         let kubelet = kubelet::check(pool, &settings.kubelet);
@@ -360,51 +360,6 @@ impl Profile {
         Ok(sizes)
     }
 
-    /// Whether the profile is for this pool, and what deserves a look.
-    fn suits(&self, pool: &Pool) -> Result<Vec<String>, RenderError> {
-        let mut warnings = Vec::new();
-        let (profile_os, os) = (self.spec.os_name, pool.operating_system);
-        if !profile_os.fits(os) {
-            return Err(RenderError::UnsupportedOperatingSystem {
-                profile: profile_os.to_string(),
-                pool: os.to_string(),
-            });
-        }
-        if profile_os != os {
-            warnings.push(format!(
-                "a profile for {profile_os} is used for machines that run {os}"
-            ));
-        }
-        warnings.extend(compatibility::refused_by_machine_controller(os));
-        let (profile, utility) = (self.spec.provisioning_utility, pool.provisioning_utility());
-        if profile != utility {
-            return Err(RenderError::UnsupportedProvisioningUtility {
-                profile,
-                pool: utility,
-            });
-        }
-        let clouds = &self.spec.supported_cloud_providers;
-        if !clouds.iter().any(|cloud| cloud.name == pool.cloud_provider) {
-            return Err(RenderError::UnsupportedCloudProvider {
-                supported: clouds.iter().map(|cloud| cloud.name.to_string()).collect(),
-                pool: pool.cloud_provider.to_string(),
-            });
-        }
-        let (oldest, newest) = kubelet::TESTED_MINORS;
-        let version = &pool.kubelet_version;
-        if version.major != 1 || version.minor < oldest || version.minor > newest {
-            warnings.push(format!(
-                "kubelet {version} is not one of 1.{oldest} to 1.{newest}, which this version is tested with"
-            ));
-        }
-        if os == OperatingSystem::Flatcar && pool.os.dist_upgrade_on_boot {
-            warnings.push(format!(
-                "distUpgradeOnBoot has no effect on {os}, which updates itself as a whole"
-            ));
-        }
-        Ok(warnings)
-    }
-
     /// csr-approver approves only names that it can predict.
     fn check_host_name(&self, pool: &Pool, settings: &Settings) -> Result<(), RenderError> {
         if settings.kubelet.hostname_override != Some(false) {
@@ -485,6 +440,54 @@ impl Profile {
         }
         Ok(rendered)
     }
+}
+
+/// Whether a profile is for this pool, and what deserves a look. It renders nothing.
+///
+/// # Errors
+/// The profile is for other machines.
+pub fn suits(spec: &OperatingSystemProfileSpec, pool: &Pool) -> Result<Vec<String>, RenderError> {
+    let mut warnings = Vec::new();
+    let (profile_os, os) = (spec.os_name, pool.operating_system);
+    if !profile_os.fits(os) {
+        return Err(RenderError::UnsupportedOperatingSystem {
+            profile: profile_os.to_string(),
+            pool: os.to_string(),
+        });
+    }
+    if profile_os != os {
+        warnings.push(format!(
+            "a profile for {profile_os} is used for machines that run {os}"
+        ));
+    }
+    warnings.extend(compatibility::refused_by_machine_controller(os));
+    let (profile, utility) = (spec.provisioning_utility, pool.provisioning_utility());
+    if profile != utility {
+        return Err(RenderError::UnsupportedProvisioningUtility {
+            profile,
+            pool: utility,
+        });
+    }
+    let clouds = &spec.supported_cloud_providers;
+    if !clouds.iter().any(|cloud| cloud.name == pool.cloud_provider) {
+        return Err(RenderError::UnsupportedCloudProvider {
+            supported: clouds.iter().map(|cloud| cloud.name.to_string()).collect(),
+            pool: pool.cloud_provider.to_string(),
+        });
+    }
+    let (oldest, newest) = kubelet::TESTED_MINORS;
+    let version = &pool.kubelet_version;
+    if version.major != 1 || version.minor < oldest || version.minor > newest {
+        warnings.push(format!(
+            "kubelet {version} is not one of 1.{oldest} to 1.{newest}, which this version is tested with"
+        ));
+    }
+    if os == OperatingSystem::Flatcar && pool.os.dist_upgrade_on_boot {
+        warnings.push(format!(
+            "distUpgradeOnBoot has no effect on {os}, which updates itself as a whole"
+        ));
+    }
+    Ok(warnings)
 }
 
 /// Digest of a configuration, and the bytes that storing it takes.

@@ -15,7 +15,8 @@ use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::{File, FileContent, OperatingSystemProfile};
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::{
-    Cluster, CommonArgs, Connection, Connections, Environment, Metrics, Process, Readiness, settings_watch,
+    AdmissionArgs, Cluster, CommonArgs, Connection, Connections, Environment, Metrics, Process, Readiness,
+    settings_watch,
 };
 use osm_sim::invariants::{Observer, Purpose, What};
 use osm_sim::memory::{Link, Server, State, User};
@@ -839,7 +840,9 @@ impl Running {
                 Cluster::new(&process, gates, installation, Connections::only(connection));
             settings_watch::spawn(&cluster, settings);
             match service {
-                Service::OscController => osc_controller::run(process, cluster).await.unwrap(),
+                Service::OscController => osc_controller::run(process, cluster, AdmissionArgs::default())
+                    .await
+                    .unwrap(),
                 _ => secret_syncer::run(process, cluster, NAMESPACE.to_owned(), program)
                     .await
                     .unwrap(),
