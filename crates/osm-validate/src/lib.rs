@@ -4,12 +4,14 @@
 
 mod modules;
 mod refusal;
+mod suspicion;
 
 use osm_api::profile::AcceptedProfile;
 use osm_render::{Profile, Rendered};
 
 use crate::modules::Modules;
 pub use crate::refusal::{Outcome, Refusal};
+pub use crate::suspicion::{DecimalMode, decimal_modes, default_name, suspicions, unknown_name};
 
 /// Compiles every template, renders the sample pools, and validates the modules of each.
 ///

@@ -131,7 +131,7 @@ async fn find_bases(
 }
 
 /// Finds the bases among the profiles that are kept and those that were read as a `whole`. Also returns the keys of those that have to be read.
-fn find_bases_among(
+pub(crate) fn find_bases_among(
     state: &State,
     whole: &BTreeMap<String, Option<Arc<StoredProfile>>>,
     key: &ProfileKey,

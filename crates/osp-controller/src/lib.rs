@@ -6,6 +6,7 @@
 //! A reconcile is `gather → plan → apply → report`. [`gather`] has [`validate`] check the stored profile, [`plan`] makes all
 //! decisions, [`apply`] writes default profiles and copies, and [`report`] alone writes status, Events, metrics and logs.
 
+pub mod admission;
 pub mod apply;
 pub mod bases;
 pub mod crds;
@@ -24,8 +25,9 @@ use std::time::Duration;
 use osm_api::Reason;
 use osm_runtime::error::{Failure, LONGEST_DELAY_OF_PERMANENT};
 use osm_runtime::runner;
-use osm_runtime::{Cluster, Process, RequestError};
+use osm_runtime::{AdmissionArgs, Cluster, Process, RequestError};
 
+use crate::admission::ProfileJudge;
 use crate::state::State;
 
 /// The field manager of this controller.
@@ -72,12 +74,14 @@ impl Failure for Error {
     }
 }
 
-/// Runs the controller until shutdown.
+/// Runs the controller, and the webhook if the flags ask for it, until shutdown.
 ///
 /// # Errors
-/// None. Every service has this signature.
-pub async fn run(process: Arc<Process>, cluster: Cluster) -> anyhow::Result<()> {
+/// The address of the webhook is not available.
+pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionArgs) -> anyhow::Result<()> {
     let state = State::start(&process, &cluster);
+    let judge = ProfileJudge::new(&state);
+    osm_runtime::admission::spawn(&admission, judge, "the profile", &process.shutdown)?;
     let queue = state.queue.clone();
     let shared = state.clone();
     let work = move |key| reconcile(state.clone(), key);

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use osm_api::rbac::{Installation, Service};
-use osm_runtime::{CommonArgs, ProfileArgs};
+use osm_runtime::{AdmissionArgs, CommonArgs, ProfileArgs};
 
 /// Installs the default OperatingSystemProfiles and validates every profile before a pool uses it.
 ///
@@ -24,6 +24,8 @@ struct Args {
     /// date.
     #[arg(long, env = "OSM_CUSTOM_PROFILES")]
     custom_profiles: bool,
+    #[command(flatten)]
+    admission: AdmissionArgs,
 }
 
 #[derive(Subcommand)]
@@ -51,6 +53,6 @@ fn main() -> ExitCode {
         args.common,
         None,
         installation,
-        osp_controller::run,
+        |process, cluster| osp_controller::run(process, cluster, args.admission),
     )
 }

@@ -107,7 +107,8 @@ fn for_kept(gathered: &Gathered, kept: &OperatingSystemProfile, outcome: &Outcom
     }
 }
 
-fn verdict(
+/// The condition `Accepted`.
+pub(crate) fn verdict(
     spec: &OperatingSystemProfileSpec,
     outcome: &Outcome,
     accepted_before: Option<&AcceptedProfile>,

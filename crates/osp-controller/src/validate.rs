@@ -25,8 +25,8 @@ const MAX_TIME_ALONE: Duration = Duration::from_secs(2);
 /// How many profiles may be validated in addition to the first.
 const SPARE_SLOTS: usize = 3;
 
-type DryRun = fn(&AcceptedProfile) -> Result<(), Refusal>;
-type Pending = Shared<BoxFuture<'static, Result<(), Refusal>>>;
+pub(crate) type DryRun = fn(&AcceptedProfile) -> Result<(), Refusal>;
+pub(crate) type Pending = Shared<BoxFuture<'static, Result<(), Refusal>>>;
 
 /// Slots for validations.
 #[derive(Clone)]
@@ -130,25 +130,32 @@ impl Validator {
     }
 
     fn start(&self, name: &str, accepted: &AcceptedProfile, slot: Option<OwnedSemaphorePermit>) -> Pending {
-        let dry_run = self.dry_run;
-        let (digest, accepted) = (accepted.digest.clone(), accepted.clone());
-        let task = tokio::task::spawn_blocking(move || {
-            // The slot is held until the work is done, even if no reconcile waits for the result any longer.
-            let _slot = slot;
-            let result = dry_run(&accepted);
-            // Only samples are compressed here.
-            gzip::release();
-            result
-        });
-        let pending = task
-            .map(|ended| ended.unwrap_or_else(|_| Err(Refusal::broke_off())))
-            .boxed()
-            .shared();
+        let pending = start(self.dry_run, accepted.clone(), slot);
+        let digest = accepted.digest.clone();
         self.results
             .lock()
             .insert(name.to_owned(), (digest, pending.clone()));
         pending
     }
+}
+
+/// Validates a resolved profile in a blocking thread, which holds `slot` until the work is done, even if nothing waits for the result any
+/// longer.
+pub(crate) fn start(
+    dry_run: DryRun,
+    accepted: AcceptedProfile,
+    slot: Option<OwnedSemaphorePermit>,
+) -> Pending {
+    let task = tokio::task::spawn_blocking(move || {
+        let _slot = slot;
+        let result = dry_run(&accepted);
+        // Only samples are compressed here.
+        gzip::release();
+        result
+    });
+    task.map(|ended| ended.unwrap_or_else(|_| Err(Refusal::broke_off())))
+        .boxed()
+        .shared()
 }
 
 #[cfg(test)]

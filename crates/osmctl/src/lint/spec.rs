@@ -2,15 +2,13 @@
 
 use osm_api::profile::{OperatingSystemProfileSpec, TemplateEngine};
 use osm_api::{OperatingSystemProfile, Reason};
-use osm_render::{Stage, UnknownName};
+use osm_render::UnknownName;
+use osm_validate::DecimalMode;
 
 use super::hints;
 use crate::input::{CUSTOM_PROFILE, Item};
 use crate::problem::Problem;
 use crate::yaml_tree::Kind;
-
-/// Modes whose decimal numbers people write by mistake: the number, and the mode that was meant.
-const DECIMAL_MODES: [(i32, &str); 4] = [(416, "640"), (420, "644"), (436, "664"), (511, "777")];
 
 /// Checks a profile. The `defaults` are the default profiles, with their names.
 pub fn check(
@@ -19,30 +17,15 @@ pub fn check(
 ) -> Vec<Problem> {
     let mut problems = of_verbatim_texts(item);
     problems.extend(of_name(item, defaults));
-    for stage in Stage::ALL {
-        let (name, config) = match stage {
-            Stage::Bootstrap => ("bootstrapConfig", &item.value.spec.bootstrap_config),
-            Stage::Provisioning => ("provisioningConfig", &item.value.spec.provisioning_config),
-        };
-        for (index, file) in config.files.iter().enumerate() {
-            let meant = DECIMAL_MODES
-                .iter()
-                .find(|(number, _)| *number == file.permissions);
-            let path = format!("spec.{name}.files[{index}].permissions");
-            // Another rule reports a leading zero.
-            let has_zero = item
-                .origin
-                .written(&path)
-                .is_some_and(|text| text.starts_with('0'));
-            if let Some((number, meant)) = meant.filter(|_| !has_zero) {
-                let message = format!(
-                    "{}: permissions {number} means the mode 0{number}; it is also the decimal number of the mode 0{meant}",
-                    file.path
-                );
-                let place = item.origin.place(&path);
-                let hint = format!("write the octal digits without a leading zero: {meant}");
-                problems.push(Problem::warning("decimal-mode", place, message).hint(hint));
-            }
+    for DecimalMode { path, message, hint } in osm_validate::decimal_modes(&item.value.spec) {
+        // Another rule reports a leading zero.
+        let has_zero = item
+            .origin
+            .written(&path)
+            .is_some_and(|text| text.starts_with('0'));
+        if !has_zero {
+            let place = item.origin.place(&path);
+            problems.push(Problem::warning("decimal-mode", place, message).hint(hint));
         }
     }
     problems
@@ -94,20 +77,16 @@ fn of_name(
     if *default == item.value.spec {
         return None;
     }
-    let message = format!(
-        "{name} is the name of a default profile; unless default profiles are disabled, osp-controller replaces this profile with it"
-    );
-    let problem = Problem::warning("default-name", place, message);
+    let problem = Problem::warning("default-name", place, osm_validate::default_name(name));
     Some(problem.hint("give the profile another name, and name it in the MachineDeployments"))
 }
 
 /// Names that no data has, in branches that no sample takes.
 pub fn unknown_names(item: &Item<OperatingSystemProfile>) -> Vec<Problem> {
     let unknown = osm_render::unknown_names(&item.value.spec).into_iter();
-    let problem = |UnknownName { position, problem }: UnknownName| {
-        let message =
-            format!("{position}: {problem}; OSM refuses each pool for which this branch is rendered");
-        let problem = Problem::warning("unknown-variable", item.origin.place_in_spec(&position), message);
+    let problem = |unknown: UnknownName| {
+        let place = item.origin.place_in_spec(&unknown.position);
+        let problem = Problem::warning("unknown-variable", place, osm_validate::unknown_name(&unknown));
         match item.value.spec.template_engine {
             TemplateEngine::Handlebars => problem.hint(hints::FIELDS),
             _ => problem.hint(hints::VARIABLES),

@@ -1,0 +1,332 @@
+//! The admission webhook for profiles. It judges with the code of a reconcile, and sends no request.
+//!
+//! It validates one profile at a time, apart from those that are reconciled, so that no number of submitted profiles delays a reconcile. A
+//! validation that takes too long continues, and its result serves the next attempt.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use osm_api::profile::AcceptedProfile;
+use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec, Reason};
+use osm_render::{Base, ProfileKey};
+use osm_runtime::admission::{Judge, Request, Verdict};
+use osm_runtime::object;
+use osm_validate::{Outcome, Refusal};
+use parking_lot::Mutex;
+use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep};
+
+use crate::bases::Bases;
+use crate::gather::find_bases_among;
+use crate::plan;
+use crate::state::State;
+use crate::stored_profile::StoredProfile;
+use crate::validate::{self, DryRun, Pending};
+
+/// A client may create a profile just before the one that extends it, and the watch shows it a little later.
+const WATCH_LAG: Duration = Duration::from_millis(150);
+const WATCH_POLL: Duration = Duration::from_millis(15);
+
+/// Contents whose result is kept.
+const MAX_RESULTS: usize = 128;
+
+/// The webhook.
+pub struct ProfileJudge {
+    state: State,
+    results: Results,
+}
+
+impl ProfileJudge {
+    /// A webhook that looks up other profiles in `state`.
+    pub fn new(state: &State) -> Self {
+        Self {
+            state: state.clone(),
+            results: Results::new(osm_validate::dry_run),
+        }
+    }
+}
+
+impl Judge for ProfileJudge {
+    const DEADLINE: Duration = Duration::from_millis(500);
+
+    fn judge(&self, request: Request) -> impl Future<Output = Verdict> + Send {
+        let (state, results) = (self.state.clone(), &self.results);
+        async move {
+            let Some(new) = read(&request.object) else {
+                return Verdict::allowed();
+            };
+            let old = request.old_object.as_deref().and_then(read);
+            if old.as_ref().is_some_and(|old| has_same_content(&new, old)) {
+                return Verdict::allowed();
+            }
+            if let Some(default) = default_of(&state, &request) {
+                return match default == new.spec {
+                    true => Verdict::allowed(),
+                    false => Verdict::warned(osm_validate::default_name(&request.name)),
+                };
+            }
+            let outcome = match new.refusal() {
+                Some(refusal) => Err(refusal),
+                None => match bases(&state, &request, &new.spec).await {
+                    Ok(Found::Bases(bases)) => results.validate(&new.spec, &bases).await,
+                    Ok(Found::Unchecked(warning)) => return Verdict::warned(warning),
+                    Err(refusal) => Err(refusal),
+                },
+            };
+            let stored = old.as_ref().and_then(|old| old.status.as_ref());
+            verdict(
+                &new.spec,
+                &outcome,
+                stored.and_then(|status| status.accepted.as_ref()),
+            )
+        }
+    }
+}
+
+/// `None`: not even its metadata can be decoded.
+fn read(text: &RawValue) -> Option<StoredProfile> {
+    let decoded = object::decode::<OperatingSystemProfile>(text.get()).ok()?;
+    Some(match decoded {
+        Ok(profile) => profile.into(),
+        Err(unreadable) => StoredProfile::unreadable(&unreadable),
+    })
+}
+
+/// Labels of a profile that is refused can be changed, and whatever else does not decide about it.
+fn has_same_content(new: &StoredProfile, old: &StoredProfile) -> bool {
+    new.spec == old.spec && new.refusal() == old.refusal()
+}
+
+/// The default profile by which osp-controller replaces this one.
+fn default_of(state: &State, request: &Request) -> Option<OperatingSystemProfileSpec> {
+    let is_installation = request.namespace == state.cluster.installation.namespace;
+    is_installation
+        .then(|| state.default_profile(&request.name))
+        .flatten()
+}
+
+enum Found {
+    Bases(Vec<Base>),
+    /// They are not all known or validated yet.
+    Unchecked(String),
+}
+
+/// The profiles that this one extends, the nearest first.
+async fn bases(
+    state: &State,
+    request: &Request,
+    spec: &OperatingSystemProfileSpec,
+) -> Result<Found, Refusal> {
+    let key = ProfileKey {
+        namespace: request.namespace.clone(),
+        name: request.name.clone(),
+    };
+    let began = Instant::now();
+    loop {
+        let (found, reduced) = find_bases_among(state, &BTreeMap::new(), &key, spec);
+        if !reduced.is_empty() {
+            let message = "the profile was admitted unchecked, because a profile that it extends has to be read first; its condition \
+                           Accepted reports the result";
+            return Ok(Found::Unchecked(message.to_owned()));
+        }
+        match found {
+            Err(refusal) if may_be_outdated(&refusal) && began.elapsed() < WATCH_LAG => {
+                sleep(WATCH_POLL).await;
+            }
+            Err(refusal) => return Err(refusal),
+            Ok(Bases::Ready(bases)) => return Ok(Found::Bases(bases)),
+            Ok(Bases::Awaited(base)) => {
+                let message = format!(
+                    "the profile was admitted unchecked, because the profile {base}, which it extends, is not validated yet; its condition \
+                     Accepted reports the result"
+                );
+                return Ok(Found::Unchecked(message));
+            }
+        }
+    }
+}
+
+fn may_be_outdated(refusal: &Refusal) -> bool {
+    matches!(refusal.reason, Reason::BaseNotFound | Reason::BaseRefused)
+}
+
+/// The text of a denial is that of the condition `Accepted`.
+fn verdict(
+    spec: &OperatingSystemProfileSpec,
+    outcome: &Outcome,
+    accepted_before: Option<&AcceptedProfile>,
+) -> Verdict {
+    let condition = plan::verdict(spec, outcome, accepted_before);
+    if condition.status {
+        Verdict {
+            denial: None,
+            warnings: osm_validate::suspicions(spec),
+        }
+    } else {
+        Verdict::denied(condition.message)
+    }
+}
+
+/// Validates contents, one at a time, and keeps the latest results.
+struct Results {
+    dry_run: DryRun,
+    slot: Arc<Semaphore>,
+    /// By digest of the resolved content, the latest last.
+    known: Mutex<VecDeque<(String, Pending)>>,
+}
+
+impl Results {
+    fn new(dry_run: DryRun) -> Self {
+        Self {
+            dry_run,
+            slot: Arc::new(Semaphore::new(1)),
+            known: Mutex::default(),
+        }
+    }
+
+    async fn validate(&self, spec: &OperatingSystemProfileSpec, bases: &[Base]) -> Outcome {
+        let accepted = osm_render::resolve_on(spec, bases)?;
+        let pending = match self.known(&accepted.digest) {
+            Some(pending) => pending,
+            None => {
+                // The semaphore is never closed.
+                let slot = self.slot.clone().acquire_owned().await.ok();
+                // Another request may have had the same content, and the slot.
+                match self.known(&accepted.digest) {
+                    Some(pending) => pending,
+                    None => self.keep(&accepted, validate::start(self.dry_run, accepted.clone(), slot)),
+                }
+            }
+        };
+        pending.await?;
+        Ok(accepted)
+    }
+
+    fn known(&self, digest: &str) -> Option<Pending> {
+        let known = self.known.lock();
+        let found = known.iter().find(|(known, _)| known == digest);
+        found.map(|(_, pending)| pending.clone())
+    }
+
+    fn keep(&self, accepted: &AcceptedProfile, pending: Pending) -> Pending {
+        let mut known = self.known.lock();
+        if known.len() >= MAX_RESULTS {
+            known.pop_front();
+        }
+        known.push_back((accepted.digest.clone(), pending.clone()));
+        pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::plan::tests::profile;
+
+    fn stored(change: impl FnOnce(&mut serde_json::Value)) -> StoredProfile {
+        let mut object = serde_json::to_value(OperatingSystemProfile::new("a", profile("v1.0.0"))).unwrap();
+        change(&mut object);
+        read(&RawValue::from_string(object.to_string()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn only_a_change_of_the_content_is_judged() {
+        let old = stored(|_| {});
+        assert!(has_same_content(
+            &stored(|new| new["metadata"]["labels"] = json!({"a": "b"})),
+            &old
+        ));
+        assert!(!has_same_content(
+            &stored(|new| new["spec"]["version"] = json!("v2.0.0")),
+            &old
+        ));
+        let unreadable = || stored(|new| new["spec"]["bootstrapConfig"]["files"] = json!(7));
+        assert!(unreadable().refusal().is_some());
+        assert!(!has_same_content(&unreadable(), &old) && has_same_content(&unreadable(), &unreadable()));
+    }
+
+    #[tokio::test]
+    async fn a_denial_has_the_text_of_the_condition_and_lint_warns() {
+        let results = Results::new(osm_validate::dry_run);
+        let good = profile("v1.0.0");
+        let outcome = results.validate(&good, &[]).await;
+        assert_eq!(verdict(&good, &outcome, None), Verdict::allowed());
+        let accepted = outcome.unwrap();
+
+        let mut broken = good.clone();
+        let text = &mut broken.provisioning_config.files[0].content;
+        text.inline.as_mut().unwrap().data = "one\ntwo {{nothing.here}}".to_owned();
+        let outcome = results.validate(&broken, &[]).await;
+        let new = verdict(&broken, &outcome, None).denial.unwrap();
+        assert!(new.contains("/etc/motd") && new.contains("line 2"), "{new}");
+        let edited = verdict(&broken, &outcome, Some(&accepted)).denial.unwrap();
+        assert_eq!(edited, format!("{new}; until then version v1.0.0 stays in use"));
+
+        let mut suspicious = good;
+        suspicious.provisioning_config.files[0].permissions = 420;
+        let outcome = results.validate(&suspicious, &[]).await;
+        let warned = verdict(&suspicious, &outcome, None);
+        assert!(
+            warned.denial.is_none() && warned.warnings[0].contains("0644"),
+            "{warned:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_content_is_validated_once_and_few_results_are_kept() {
+        static DRY_RUNS: AtomicUsize = AtomicUsize::new(0);
+        let results = Results::new(|_| {
+            DRY_RUNS.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        });
+        for version in 0..=MAX_RESULTS {
+            for _ in 0..2 {
+                let spec = profile(&format!("v1.0.{version}"));
+                results.validate(&spec, &[]).await.unwrap();
+            }
+        }
+        assert_eq!(DRY_RUNS.load(Ordering::SeqCst), MAX_RESULTS + 1);
+        assert_eq!(results.known.lock().len(), MAX_RESULTS);
+        results.validate(&profile("v1.0.0"), &[]).await.unwrap();
+        assert_eq!(DRY_RUNS.load(Ordering::SeqCst), MAX_RESULTS + 2);
+    }
+
+    #[tokio::test]
+    async fn what_takes_too_long_continues_and_serves_the_next_attempt() {
+        use std::sync::{Condvar, Mutex};
+
+        static STARTED: AtomicUsize = AtomicUsize::new(0);
+        static FINISH: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+        let results = Results::new(|_| {
+            STARTED.fetch_add(1, Ordering::SeqCst);
+            drop(FINISH.1.wait_while(FINISH.0.lock().unwrap(), |finish| !*finish));
+            Ok(())
+        });
+        let spec = profile("v1.0.0");
+        let soon = Duration::from_millis(20);
+        assert!(
+            tokio::time::timeout(soon, results.validate(&spec, &[]))
+                .await
+                .is_err()
+        );
+        // Another content waits for the slot.
+        let other = profile("v2.0.0");
+        assert!(
+            tokio::time::timeout(soon, results.validate(&other, &[]))
+                .await
+                .is_err()
+        );
+        assert_eq!(STARTED.load(Ordering::SeqCst), 1);
+        *FINISH.0.lock().unwrap() = true;
+        FINISH.1.notify_all();
+        results.validate(&spec, &[]).await.unwrap();
+        assert_eq!(STARTED.load(Ordering::SeqCst), 1);
+    }
+}
