@@ -38,6 +38,20 @@ pub struct Installation {
     pub serving_certificates: bool,
     /// How machines join, which decides what the tokens of nodes may do.
     pub joining: Joining,
+    /// What secret-syncer keeps for the admission webhooks; `None`: they have another certificate, or do not exist.
+    pub admission: Option<AdmissionObjects>,
+}
+
+/// Names of the objects by which an API server reaches the admission webhooks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdmissionObjects {
+    /// Secret with the key pair, in the namespace of the pods. It exists, perhaps without content: a right to create Secrets can't be limited
+    /// to one name.
+    pub secret: String,
+    /// ValidatingWebhookConfiguration for profiles, in the management cluster.
+    pub profiles: Option<String>,
+    /// ValidatingWebhookConfiguration for MachineDeployments, in the worker cluster.
+    pub machine_deployments: Option<String>,
 }
 
 impl Installation {
@@ -92,6 +106,7 @@ impl Default for Installation {
             custom_profiles: false,
             serving_certificates: false,
             joining: Joining::default(),
+            admission: None,
         }
     }
 }
@@ -490,7 +505,28 @@ fn secret_syncer(installation: &Installation) -> Vec<Grant> {
         let create = rule("", &["secrets"], &["create"], why);
         grants.push(ClusterKind::Worker.within(BOOTSTRAP_TOKENS_NAMESPACE, vec![create]));
     }
+    if let Some(objects) = &installation.admission {
+        grants.extend(admission(installation, objects));
+    }
     grants
+}
+
+/// What keeping the key pair of the admission webhooks takes, by name.
+fn admission(installation: &Installation, objects: &AdmissionObjects) -> impl Iterator<Item = Grant> {
+    let why = "only with `--admission-secret`: the key pair of the admission webhooks, in this Secret only";
+    let pair = named("", "secrets", &objects.secret, &["get", "update"], why);
+    let webhooks = [
+        (ClusterKind::Management, &objects.profiles),
+        (ClusterKind::Worker, &objects.machine_deployments),
+    ];
+    let trust = webhooks.into_iter().filter_map(|(cluster, name)| {
+        let why = "only with `--admission-secret`: the API server trusts the key pair by `caBundle` of this webhook";
+        let (group, resource) = ("admissionregistration.k8s.io", "validatingwebhookconfigurations");
+        let right = named(group, resource, name.as_ref()?, &["get", "patch"], why);
+        Some(cluster.everywhere(vec![right]))
+    });
+    let pair = installation.at_home(ClusterKind::Management, vec![pair]);
+    [pair].into_iter().chain(trust.collect::<Vec<_>>())
 }
 
 /// Signer of the client certificates of kubelets.
@@ -883,6 +919,49 @@ mod tests {
             };
             assert_eq!(verbs(service, &wanted), expected);
             assert!(verbs(service, &Installation::default()).is_empty());
+        }
+    }
+
+    #[test]
+    fn the_key_pair_of_webhooks_is_one_secret_by_name_and_of_one_service() {
+        let installation = Installation {
+            admission: Some(AdmissionObjects {
+                secret: "pair".to_owned(),
+                profiles: Some("profiles".to_owned()),
+                machine_deployments: Some("pools".to_owned()),
+            }),
+            ..Installation::default()
+        };
+        for service in Service::ALL {
+            let (with, without) = (
+                service.grants(&installation),
+                service.grants(&Installation::default()),
+            );
+            let rights = |grants: &[Grant]| -> Vec<Right> {
+                grants.iter().flat_map(|grant| grant.rights.clone()).collect()
+            };
+            let mut more = rights(&with);
+            more.retain(|right| !rights(&without).contains(right));
+            let names: Vec<String> = more
+                .iter()
+                .flat_map(|right| right.rule.resource_names.clone().unwrap_or_default())
+                .collect();
+            let expected: &[&str] = match service {
+                Service::SecretSyncer => &["pair", "profiles", "pools"],
+                _ => &[],
+            };
+            assert_eq!(
+                (names.len(), more.len()),
+                (expected.len(), expected.len()),
+                "{more:#?}"
+            );
+            for right in &more {
+                let verbs: Vec<&str> = right.rule.verbs.iter().map(String::as_str).collect();
+                assert!(
+                    verbs == ["get", "update"] || verbs == ["get", "patch"],
+                    "{verbs:?}"
+                );
+            }
         }
     }
 

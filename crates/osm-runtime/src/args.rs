@@ -74,6 +74,7 @@ impl CommonArgs {
             custom_profiles: false,
             serving_certificates: false,
             joining: Joining::default(),
+            admission: None,
         }
     }
 

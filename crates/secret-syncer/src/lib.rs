@@ -19,28 +19,26 @@ use osm_runtime::runner;
 use osm_runtime::{Cluster, Process};
 
 use crate::io::apply::{Applied, apply};
+use crate::io::clients::Names;
 use crate::io::error::Error;
 use crate::io::gather::gather;
 use crate::io::report::{report, report_legacy_tokens};
 use crate::io::syncer::Syncer;
-use crate::io::{hmac_key, join_right, watches};
+use crate::io::{admission_pair, hmac_key, join_right, watches};
 use crate::model::key::Key;
 use crate::plan::plan;
 
-/// Runs the controller until shutdown. `program` is [this one](io::program::digest_of_this), or stands for one.
+/// Runs the controller until shutdown. The program in `names` is [this one](io::program::digest_of_this), or stands for one.
 ///
 /// # Errors
 /// Metrics whose names are taken.
-pub async fn run(
-    process: Arc<Process>,
-    cluster: Cluster,
-    installation: String,
-    program: String,
-) -> anyhow::Result<()> {
-    let syncer = Syncer::new(&process, &cluster, (installation.clone(), program))?;
+pub async fn run(process: Arc<Process>, cluster: Cluster, names: Names) -> anyhow::Result<()> {
+    let installation = names.installation.clone();
+    let syncer = Syncer::new(&process, &cluster, names)?;
     watches::start(&syncer);
     syncer.queue.add(Key::HmacKey);
     syncer.queue.add(Key::JoinRight);
+    syncer.queue.add(Key::AdmissionPair);
     let (queue, shared) = (syncer.queue.clone(), syncer.clone());
     let work = move |key| reconcile(syncer.clone(), key);
     runner::work(&cluster, &installation, queue, shared, work).await;
@@ -55,6 +53,7 @@ async fn reconcile(syncer: Syncer, key: Key) -> Result<Option<Duration>, Error> 
             Ok(None)
         }
         Key::JoinRight => Ok(join_right::reconcile(&syncer).await?),
+        Key::AdmissionPair => Ok(admission_pair::reconcile(&syncer).await?),
         Key::Config(name) => {
             let outcome = sync(&syncer, &name).await;
             report(&syncer, &name, outcome).await

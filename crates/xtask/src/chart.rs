@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use osm_api::rbac::{Grant, Installation, Service};
+use osm_api::rbac::{AdmissionObjects, Grant, Installation, Service};
 use osm_api::{Joining, Settings};
 use serde_json::{Map, Value, json};
 
@@ -73,6 +73,7 @@ fn rights() -> Result<String> {
         custom_profiles: false,
         serving_certificates: false,
         joining: Joining::default(),
+        admission: None,
     };
     let wanted = [
         (
@@ -110,6 +111,11 @@ fn rights() -> Result<String> {
                 ..none.clone()
             },
         ),
+        ("admissionCertificate", with_admission(&none, None)),
+        (
+            "admissionMachineDeployments",
+            with_admission(&none, Some("{machineDeploymentsWebhook}".to_owned())),
+        ),
         (
             "joiningApproved",
             Installation {
@@ -143,6 +149,19 @@ fn rights() -> Result<String> {
     Ok(format!(
         "# Generated from crates/osm-api/src/rbac.rs by `cargo xtask chart`. Don't edit.\n{body}"
     ))
+}
+
+/// The admission webhooks need no home cluster: there are none in an installation that has one.
+fn with_admission(none: &Installation, machine_deployments: Option<String>) -> Installation {
+    Installation {
+        home: None,
+        admission: Some(AdmissionObjects {
+            secret: "{admissionSecret}".to_owned(),
+            profiles: Some("{profilesWebhook}".to_owned()),
+            machine_deployments,
+        }),
+        ..none.clone()
+    }
 }
 
 fn entry(grant: &Grant, when: &str) -> Result<Value> {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
 use osm_api::Joining;
-use osm_api::rbac::{ClusterKind, Grant, Installation, Service};
+use osm_api::rbac::{AdmissionObjects, ClusterKind, Grant, Installation, Service};
 
 use crate::generated::{self, File};
 
@@ -107,6 +107,11 @@ fn page() -> Result<String> {
         custom_profiles: true,
         serving_certificates: true,
         joining: Joining::Approved,
+        admission: Some(AdmissionObjects {
+            secret: flag("--admission-secret"),
+            profiles: Some(flag("--admission-profiles-webhook")),
+            machine_deployments: Some(flag("--admission-machine-deployments-webhook")),
+        }),
     };
     let mut page = INTRODUCTION.to_owned();
     for service in Service::ALL {

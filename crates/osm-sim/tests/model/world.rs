@@ -24,6 +24,7 @@ use osm_testkit::fixtures;
 use osm_testkit::installation::{self, IDENTITIES};
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
+use secret_syncer::io::clients::Names;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -843,9 +844,14 @@ impl Running {
                 Service::OscController => osc_controller::run(process, cluster, AdmissionArgs::default())
                     .await
                     .unwrap(),
-                _ => secret_syncer::run(process, cluster, NAMESPACE.to_owned(), program)
-                    .await
-                    .unwrap(),
+                _ => {
+                    let names = Names {
+                        installation: NAMESPACE.to_owned(),
+                        program,
+                        admission_hosts: std::collections::BTreeSet::new(),
+                    };
+                    secret_syncer::run(process, cluster, names).await.unwrap();
+                }
             }
         });
         (shutdown, process)

@@ -1,5 +1,6 @@
 //! Connections, and the APIs that are used on them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::NamespaceResourceScope;
@@ -15,6 +16,16 @@ use crate::io::error::ApplyError;
 use crate::io::token_probe::TokenProbe;
 use crate::plan::messages;
 
+/// What a process is given besides its connections.
+pub struct Names {
+    /// Value of the label on everything that is made here.
+    pub installation: String,
+    /// Which program this is, as the annotation [`osm_api::names::PROGRAM`]; empty: it is not known.
+    pub program: String,
+    /// Names and addresses by which API servers reach the admission webhooks.
+    pub admission_hosts: BTreeSet<String>,
+}
+
 pub struct Clients {
     pub process: Arc<Process>,
     pub cluster: Cluster,
@@ -22,16 +33,24 @@ pub struct Clients {
     pub installation: String,
     /// Which program this is, as the annotation [`osm_api::names::PROGRAM`]; empty: it is not known.
     pub program: String,
+    /// Names and addresses by which API servers reach the admission webhooks.
+    pub admission_hosts: BTreeSet<String>,
     pub token_probe: TokenProbe,
 }
 
 impl Clients {
-    pub fn new(process: &Arc<Process>, cluster: &Cluster, (installation, program): (String, String)) -> Self {
+    pub fn new(process: &Arc<Process>, cluster: &Cluster, names: Names) -> Self {
+        let Names {
+            installation,
+            program,
+            admission_hosts,
+        } = names;
         Self {
             process: process.clone(),
             cluster: cluster.clone(),
             installation,
             program,
+            admission_hosts,
             token_probe: TokenProbe::new(cluster.worker.anonymous.clone()),
         }
     }

@@ -10,7 +10,7 @@ use osm_runtime::runner::Shared;
 use osm_runtime::{Cluster, Process};
 
 use crate::io::caches::Caches;
-use crate::io::clients::Clients;
+use crate::io::clients::{Clients, Names};
 use crate::io::memory::Memory;
 use crate::io::reporting::Reporting;
 use crate::model::key::Key;
@@ -38,11 +38,9 @@ impl std::ops::Deref for Syncer {
 }
 
 impl Syncer {
-    /// `names`: of the installation and of the program.
-    ///
     /// # Errors
     /// Metrics whose names are taken.
-    pub fn new(process: &Arc<Process>, cluster: &Cluster, names: (String, String)) -> anyhow::Result<Self> {
+    pub fn new(process: &Arc<Process>, cluster: &Cluster, names: Names) -> anyhow::Result<Self> {
         Ok(Self(Arc::new(Parts {
             clients: Clients::new(process, cluster, names),
             caches: Caches::default(),
@@ -115,7 +113,7 @@ impl Shared<Key> for Syncer {
             .config_names()
             .into_iter()
             .map(Key::Config)
-            .chain([Key::LegacyTokens, Key::JoinRight])
+            .chain([Key::LegacyTokens, Key::JoinRight, Key::AdmissionPair])
             .collect()
     }
 
@@ -126,7 +124,7 @@ impl Shared<Key> for Syncer {
                 self.reporting.foreign_cluster.note(name, None);
             }
             Key::LegacyTokens => self.reporting.forget_legacy_tokens(),
-            Key::HmacKey | Key::JoinRight => {}
+            Key::HmacKey | Key::JoinRight | Key::AdmissionPair => {}
         }
     }
 }
