@@ -55,7 +55,7 @@ impl Judge for ProfileJudge {
     fn judge(&self, request: Request) -> impl Future<Output = Verdict> + Send {
         let (state, results) = (self.state.clone(), &self.results);
         async move {
-            let Some(new) = read(&request.object) else {
+            let Some(new) = read(&request.object).filter(|_| is_served(&state, &request.namespace)) else {
                 return Verdict::allowed();
             };
             let old = request.old_object.as_deref().and_then(read);
@@ -95,6 +95,17 @@ fn read(text: &RawValue) -> Option<StoredProfile> {
     })
 }
 
+/// Whether profiles of this namespace are reconciled.
+fn is_served(state: &State, namespace: &str) -> bool {
+    state.profiles.contains_key(namespace)
+}
+
+/// Whether all profiles of a namespace are known.
+fn is_listed(state: &State, namespace: &str) -> bool {
+    let profiles = state.profiles.get(namespace);
+    profiles.is_some_and(|profiles| profiles.is_listed())
+}
+
 /// Labels of a profile that is refused can be changed, and whatever else does not decide about it.
 fn has_same_content(new: &StoredProfile, old: &StoredProfile) -> bool {
     new.spec == old.spec && new.refusal() == old.refusal()
@@ -124,6 +135,16 @@ async fn bases(
         namespace: request.namespace.clone(),
         name: request.name.clone(),
     };
+    let namespaces = [&request.namespace, &state.cluster.installation.namespace];
+    if spec.extends.is_some()
+        && !namespaces
+            .into_iter()
+            .all(|namespace| is_listed(state, namespace))
+    {
+        let message = "the profile was admitted unchecked, because osp-controller does not know all profiles yet; its condition Accepted \
+                       reports the result";
+        return Ok(Found::Unchecked(message.to_owned()));
+    }
     let began = Instant::now();
     loop {
         let (found, reduced) = find_bases_among(state, &BTreeMap::new(), &key, spec);

@@ -38,8 +38,9 @@ const MAX_CONNECTIONS: usize = 1024;
 const MEMORY_UNITS: usize = 16 * 1024;
 const MEMORY_UNIT: usize = 1024;
 
-/// Objects that are judged at the same time. Further ones wait within their deadline.
-const MAX_JUDGED: usize = 16;
+/// Objects that are judged at the same time. Further ones wait within their deadline. Most of those that are judged wait for a watch, or for
+/// another thread.
+const MAX_JUDGED: usize = 512;
 
 /// How long a handshake, the head of a request, its body, and the wait for memory may take each.
 const PATIENCE: Duration = Duration::from_secs(5);
