@@ -7,7 +7,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::discovery::{self, Scope};
 use osm_api::Joining;
 use osm_api::definitions;
-use osm_api::rbac::{ClusterKind, Installation, Service};
+use osm_api::rbac::{AdmissionObjects, ClusterKind, Installation, Service};
 use osm_testkit::helm::{Helm, chart, ci_values, kubeconform};
 use osm_testkit::process::ScratchDir;
 use osm_testkit::{ControlPlane, Options};
@@ -149,6 +149,8 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
     let secrets = ["oscController", "secretSyncer", "csrApprover"]
         .map(|service| format!("--set=workerCluster.kubeconfigs.{service}.secret=x"));
     let management = ["--set=topology=management", &secrets[0], &secrets[1], &secrets[2]];
+    let mut management_with_admission = management.to_vec();
+    management_with_admission.push("--set=admission.enabled=true,admission.certificate.secretName=pair");
     let base = || Installation {
         namespace: "osm".to_owned(),
         // The default of the chart.
@@ -243,6 +245,39 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
             &ClusterKind::ALL,
         ),
         (
+            vec!["--set=admission.enabled=true"],
+            Installation {
+                admission: Some(admission_objects("one-admission", true)),
+                ..base()
+            },
+            &ClusterKind::ALL,
+        ),
+        (
+            // Another program makes the certificate.
+            vec!["--set=admission.enabled=true,admission.certificate.source=cert-manager"],
+            base(),
+            &ClusterKind::ALL,
+        ),
+        (
+            management_with_admission.to_vec(),
+            Installation {
+                admission: Some(admission_objects("pair", false)),
+                ..base()
+            },
+            &[ClusterKind::Management],
+        ),
+        (
+            vec![
+                "--set=topology=worker,admission.enabled=true",
+                "--set=admission.machineDeployments.url=https://osc.example.com",
+            ],
+            Installation {
+                admission: Some(admission_objects("", true)),
+                ..base()
+            },
+            &[ClusterKind::Worker],
+        ),
+        (
             // What is taken away is the default again.
             vec!["--set=poolSettingsNamespaces=null,profileNamespaces=null,settings=null"],
             base(),
@@ -294,6 +329,114 @@ async fn roles_are_what_the_table_says_and_nothing_else() -> Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+/// The objects of the release in namespace `osm`.
+fn admission_objects(secret: &str, has_pools: bool) -> AdmissionObjects {
+    let webhook = |of: &str| format!("operating-system-manager.osm.{of}");
+    AdmissionObjects {
+        secret: secret.to_owned(),
+        profiles: Some(webhook("profiles")),
+        machine_deployments: has_pools.then(|| webhook("machine-deployments")),
+    }
+}
+
+fn container<'a>(objects: &'a [Value], service: &str) -> Result<(&'a Value, Vec<&'a str>)> {
+    let pod = &named(objects, "Deployment", &format!("one-{service}"))?["spec"]["template"]["spec"];
+    let arguments = pod["containers"][0]["args"].as_array().context("arguments")?;
+    Ok((pod, arguments.iter().map(text).collect()))
+}
+
+#[tokio::test]
+async fn an_admission_webhook_fails_open_and_is_never_asked_about_a_deletion() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let objects = helm
+        .template(
+            "one",
+            "osm",
+            &["--set=admission.enabled=true,profileNamespaces={team}"],
+        )
+        .await?;
+    let webhooks = ["profiles", "machine-deployments"].map(|of| format!("operating-system-manager.osm.{of}"));
+    for name in &webhooks {
+        let webhook = &named(&objects, "ValidatingWebhookConfiguration", name)?["webhooks"][0];
+        assert_eq!(webhook["failurePolicy"], "Ignore");
+        assert_eq!(webhook["sideEffects"], "None");
+        assert_eq!(webhook["timeoutSeconds"], 2);
+        assert_eq!(webhook["rules"][0]["operations"], json!(["CREATE", "UPDATE"]));
+        let service = text(&webhook["clientConfig"]["service"]["name"]);
+        let service = named(&objects, "Service", service)?;
+        assert_eq!(service["spec"]["ports"][0]["targetPort"], "admission");
+        // The Service of metrics has no cluster IP, by which an API server would connect.
+        assert!(service["spec"]["clusterIP"].is_null());
+    }
+    let of_profiles = named(&objects, "ValidatingWebhookConfiguration", &webhooks[0])?;
+    let selected = &of_profiles["webhooks"][0]["namespaceSelector"]["matchExpressions"][0]["values"];
+    assert_eq!(*selected, json!(["osm", "team"]));
+
+    let secret = named(&objects, "Secret", "one-admission")?;
+    assert!(
+        secret["data"].is_null(),
+        "an upgrade would take the key pair away"
+    );
+    for service in ["osp-controller", "osc-controller"] {
+        let (pod, arguments) = container(&objects, service)?;
+        assert!(arguments.contains(&"--admission-listen=0.0.0.0:9443"));
+        let volume = &pod["volumes"][0]["secret"];
+        assert_eq!(
+            (&volume["secretName"], &volume["optional"]),
+            (&json!("one-admission"), &json!(true))
+        );
+    }
+    let (_, arguments) = container(&objects, "secret-syncer")?;
+    let hosts = "--admission-hosts=one-osp-admission.osm.svc,one-osc-admission.osm.svc";
+    assert!(arguments.contains(&hosts), "{arguments:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn in_two_clusters_the_webhook_for_machine_deployments_needs_a_url() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let secrets = ["oscController", "secretSyncer", "csrApprover"]
+        .map(|service| format!("--set=workerCluster.kubeconfigs.{service}.secret=x"));
+    let mut values = vec![
+        "--set=topology=management,admission.enabled=true,workerCluster.namespace=kube-system",
+        &secrets[0],
+        &secrets[1],
+        &secrets[2],
+    ];
+    let objects = helm.template("one", "osm", &values).await?;
+    let (_, arguments) = container(&objects, "osc-controller")?;
+    assert!(
+        !arguments
+            .iter()
+            .any(|argument| argument.starts_with("--admission"))
+    );
+
+    let url = "--set=admission.machineDeployments.url=https://osc.example.com:8443/";
+    values.push(url);
+    let objects = helm.template("one", "osm", &values).await?;
+    let (_, arguments) = container(&objects, "osc-controller")?;
+    assert!(arguments.contains(&"--admission-listen=0.0.0.0:9443"));
+    let name = "operating-system-manager.kube-system.machine-deployments";
+    assert!(named(&objects, "ValidatingWebhookConfiguration", name).is_err());
+    let (_, arguments) = container(&objects, "secret-syncer")?;
+    let flag = format!("--admission-machine-deployments-webhook={name}");
+    assert!(arguments.contains(&flag.as_str()), "{arguments:?}");
+    assert!(
+        arguments
+            .iter()
+            .any(|argument| argument.ends_with(",osc.example.com"))
+    );
+
+    let worker = ["--set=topology=worker,admission.enabled=true", url];
+    let objects = helm.template("two", "kube-system", &worker).await?;
+    let webhook = &named(&objects, "ValidatingWebhookConfiguration", name)?["webhooks"][0];
+    assert_eq!(
+        webhook["clientConfig"]["url"],
+        "https://osc.example.com:8443/validate"
+    );
     Ok(())
 }
 
@@ -403,6 +546,25 @@ async fn values_that_make_no_sense_are_refused_with_what_to_change() -> Result<(
                 "--set-json=workerCluster.subjects.oscController=[{\"kind\":\"ServiceAccount\",\"name\":\"x\"}]",
             ],
             &["/workerCluster/subjects/oscController/0", "namespace"],
+        ),
+        (
+            &["--set=admission.enabled=true,admission.certificate.source=secret"],
+            &[
+                "admission.certificate.caBundle",
+                "admission.certificate.secretName",
+            ],
+        ),
+        (
+            &["--set=admission.enabled=true,topology=worker"],
+            &["admission.machineDeployments.url"],
+        ),
+        (
+            &["--set=admission.enabled=true,topology=user"],
+            &["there are no admission webhooks"],
+        ),
+        (
+            &["--set=admission.machineDeployments.url=http://osc.example.com"],
+            &["/admission/machineDeployments/url"],
         ),
         // All that is wrong at once.
         (

@@ -75,53 +75,34 @@ fn rights() -> Result<String> {
         joining: Joining::default(),
         admission: None,
     };
+    let with = |change: &dyn Fn(&mut Installation)| {
+        let mut installation = none.clone();
+        change(&mut installation);
+        installation
+    };
+    let no_home = with(&|it| it.home = None);
+    let pair = with_admission(&no_home, None);
+    // Each value of the chart, what it changes, and in which installation.
     let wanted = [
-        (
-            "noHome",
-            Installation {
-                home: None,
-                ..none.clone()
-            },
-        ),
-        (
-            "bootstrapTokens",
-            Installation {
-                bootstrap_tokens: true,
-                ..none.clone()
-            },
-        ),
-        (
-            "goFinalizers",
-            Installation {
-                go_finalizers: true,
-                ..none.clone()
-            },
-        ),
-        (
-            "customProfiles",
-            Installation {
-                custom_profiles: true,
-                ..none.clone()
-            },
-        ),
+        ("noHome", no_home.clone(), &none),
+        ("bootstrapTokens", with(&|it| it.bootstrap_tokens = true), &none),
+        ("goFinalizers", with(&|it| it.go_finalizers = true), &none),
+        ("customProfiles", with(&|it| it.custom_profiles = true), &none),
         (
             "approveServing",
-            Installation {
-                serving_certificates: true,
-                ..none.clone()
-            },
-        ),
-        ("admissionCertificate", with_admission(&none, None)),
-        (
-            "admissionMachineDeployments",
-            with_admission(&none, Some("{machineDeploymentsWebhook}".to_owned())),
+            with(&|it| it.serving_certificates = true),
+            &none,
         ),
         (
             "joiningApproved",
-            Installation {
-                joining: Joining::Approved,
-                ..none.clone()
-            },
+            with(&|it| it.joining = Joining::Approved),
+            &none,
+        ),
+        ("admissionCertificate", pair.clone(), &no_home),
+        (
+            "admissionMachineDeployments",
+            with_admission(&no_home, Some("{machineDeploymentsWebhook}".to_owned())),
+            &pair,
         ),
     ];
     let mut services = Map::new();
@@ -131,11 +112,12 @@ fn rights() -> Result<String> {
             .iter()
             .map(|grant| entry(grant, "always"))
             .collect::<Result<_>>()?;
-        for (when, installation) in &wanted {
+        for (when, installation, base) in &wanted {
+            let known = service.grants(base);
             for mut grant in service.grants(installation) {
                 let same =
                     |known: &&Grant| (known.cluster, &known.namespace) == (grant.cluster, &grant.namespace);
-                if let Some(known) = always.iter().find(same) {
+                if let Some(known) = known.iter().find(same) {
                     grant.rights.retain(|right| !known.rights.contains(right));
                 }
                 if !grant.rights.is_empty() {
@@ -151,16 +133,14 @@ fn rights() -> Result<String> {
     ))
 }
 
-/// The admission webhooks need no home cluster: there are none in an installation that has one.
-fn with_admission(none: &Installation, machine_deployments: Option<String>) -> Installation {
+fn with_admission(no_home: &Installation, machine_deployments: Option<String>) -> Installation {
     Installation {
-        home: None,
         admission: Some(AdmissionObjects {
             secret: "{admissionSecret}".to_owned(),
             profiles: Some("{profilesWebhook}".to_owned()),
             machine_deployments,
         }),
-        ..none.clone()
+        ..no_home.clone()
     }
 }
 

@@ -154,6 +154,8 @@ fn at_home(page: &mut String, installation: &Installation) -> Result<()> {
     page.push_str(HOME);
     let installation = Installation {
         home: Some("*--home-namespace*".to_owned()),
+        // The chart has no webhooks there.
+        admission: None,
         ..installation.clone()
     };
     for service in Service::ALL {
