@@ -87,7 +87,7 @@ fn step(syncer: &Syncer, stored: &mut Stored, is_known: bool) -> bool {
             Some(made) => stored.prepare(made),
             None => return false,
         },
-        PairStep::Promote => stored.promote(),
+        PairStep::Promote => stored.promote(now),
         PairStep::Forget => {
             stored.next = None;
             stored.forget_others();

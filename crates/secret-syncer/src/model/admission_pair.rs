@@ -24,6 +24,8 @@ const NEXT_CERTIFICATE: &str = "next.crt";
 const NEXT_KEY: &str = "next.key";
 /// The CAs that API servers have to trust.
 const TRUSTED: &str = "ca.crt";
+/// Since when the pair in use is in use, RFC 3339.
+const SINCE: &str = "since";
 
 /// How long a pair is valid.
 pub const LIFETIME: Duration = Duration::from_hours(90 * 24);
@@ -53,6 +55,8 @@ pub struct Stored {
     pub serving: Option<Pair>,
     /// The pair that follows.
     pub next: Option<Pair>,
+    /// Since when the pair in use is in use; `None`: it is not known.
+    pub since: Option<Timestamp>,
     /// Certificates of the CAs to trust, PEM, by their names.
     trusted: BTreeMap<Vec<u8>, String>,
 }
@@ -72,12 +76,14 @@ impl Stored {
         Self {
             serving: pair(CERTIFICATE, KEY),
             next: pair(NEXT_CERTIFICATE, NEXT_KEY),
+            since: text(SINCE).and_then(|since| since.parse().ok()),
             trusted: trusted.collect(),
         }
     }
 
     pub fn data(&self) -> BTreeMap<String, ByteString> {
         let mut texts = vec![(TRUSTED, self.bundle())];
+        texts.extend(self.since.map(|since| (SINCE, since.to_string())));
         let mut add = |pair: &Option<Pair>, certificate, key| {
             if let Some(pair) = pair {
                 texts.push((certificate, pair.certificate.clone()));
@@ -107,7 +113,10 @@ impl Stored {
 
     /// Serves a new pair, and trusts nothing else.
     pub fn start(made: Made) -> Self {
-        let mut stored = Self::default();
+        let mut stored = Self {
+            since: Some(made.pair.made),
+            ..Self::default()
+        };
         stored.trusted.insert(made.pair.issuer.clone(), made.ca);
         stored.serving = Some(made.pair);
         stored
@@ -122,9 +131,10 @@ impl Stored {
     }
 
     /// Serves the pair that follows, while both are trusted.
-    pub fn promote(&mut self) {
+    pub fn promote(&mut self, now: Timestamp) {
         if let Some(next) = self.next.take() {
             self.serving = Some(next);
+            self.since = Some(now);
         }
     }
 
@@ -247,7 +257,7 @@ mod tests {
         assert!(Stored::read(&stored.data()) == stored);
         assert_eq!(stored.bundle().matches(END_OF_CERTIFICATE).count(), 2);
         assert!(!stored.trusts_others());
-        stored.promote();
+        stored.promote(now());
         assert!(stored.trusts_others() && stored.next.is_none());
         stored.forget_others();
         assert_eq!(stored.bundle().matches(END_OF_CERTIFICATE).count(), 1);

@@ -14,7 +14,7 @@ const RENEW_BEFORE: Duration = Duration::from_hours(30 * 24);
 /// A new pair is served once it has been trusted for this long. API servers learn of their webhooks by a watch.
 const TRUSTED_BEFORE: Duration = Duration::from_hours(1);
 
-/// The CA of the last pair is trusted for this long after its successor was made. The kubelet brings a new pair to the pods within minutes.
+/// The CA of the last pair is trusted for this long after its successor came into use. The kubelet brings a pair to the pods within minutes.
 const TRUSTED_AFTER: Duration = Duration::from_hours(24);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub fn plan(stored: &Stored, hosts: &BTreeSet<String>, now: Timestamp, next_is_t
         };
     };
     if is_good(&serving) {
-        let is_over = now >= serving.made + TRUSTED_AFTER;
+        let is_over = now >= stored.since.unwrap_or(serving.made) + TRUSTED_AFTER;
         let is_left = stored.next.is_some() || stored.trusts_others();
         return if is_over && is_left {
             PairStep::Forget
@@ -89,11 +89,11 @@ mod tests {
         assert_eq!(plan(&stored, &a, at(renewal + 9), false), PairStep::Keep);
         assert_eq!(plan(&stored, &a, at(renewal + 1), true), PairStep::Promote);
         let mut promoted = stored.clone();
-        promoted.promote();
-        assert_eq!(plan(&promoted, &a, at(renewal + 1), false), PairStep::Keep);
-        assert_eq!(plan(&promoted, &a, at(renewal + 24), false), PairStep::Forget);
-        promoted.forget_others();
+        promoted.promote(at(renewal + 1));
         assert_eq!(plan(&promoted, &a, at(renewal + 24), false), PairStep::Keep);
+        assert_eq!(plan(&promoted, &a, at(renewal + 25), false), PairStep::Forget);
+        promoted.forget_others();
+        assert_eq!(plan(&promoted, &a, at(renewal + 25), false), PairStep::Keep);
         // The service was stopped for months.
         assert_eq!(plan(&stored, &a, at(lifetime), false), PairStep::Promote);
         assert_eq!(plan(&stored, &a, at(3 * lifetime), false), PairStep::Start);
