@@ -9,6 +9,7 @@
     clippy::panic
 )]
 
+mod admission;
 mod api_server_address;
 mod approver;
 mod bad_input;

@@ -204,6 +204,8 @@ pub struct Installed {
     pub log_filter: String,
     /// Added to the environment of services that are started from now on.
     pub environment: BTreeMap<String, String>,
+    /// Added to the arguments of services that are started from now on, by name of the service.
+    pub arguments: BTreeMap<&'static str, Vec<String>>,
 }
 
 /// The cluster that `--kubeconfig` of a service leads to.
@@ -332,6 +334,7 @@ impl Installed {
             logs: Logs::Own(ScratchDir::new("osm-logs")?),
             log_filter: "info,osm_runtime::watch=debug".to_owned(),
             environment: BTreeMap::from([("RUST_BACKTRACE".to_owned(), "1".to_owned())]),
+            arguments: BTreeMap::new(),
         })
     }
 
@@ -514,6 +517,7 @@ impl Installed {
             }
         }
         args.extend(more);
+        args.extend(self.arguments.get(name).into_iter().flatten().map(String::as_str));
         let mut process = process::Service::spawn(&self.binaries.join(name), args, &environment, &log)?;
         let port = wait_for(&format!("{name} to serve"), STARTED_WITHIN, async || {
             let text = std::fs::read_to_string(&log)?;
