@@ -1491,9 +1491,11 @@ const WANTED: &[&str] = &[
     "PrometheusRule",
     "Role",
     "RoleBinding",
+    "Secret",
     "Service",
     "ServiceAccount",
     "ServiceMonitor",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration",
 ];
