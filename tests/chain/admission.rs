@@ -50,11 +50,11 @@ async fn what_a_condition_would_report_is_refused_and_all_works_without_the_webh
         denied.contains(&of_profile),
         "{denied}\nis not about\n{of_profile}"
     );
-    let denied = denial(create_pool(world, &machine_deployment("new", "nothing")).await)?;
+    let denied = until_pool_denied(world, &machine_deployment("new", "nothing")).await?;
     ensure!(denied.contains(&of_pool), "{denied}\nis not about\n{of_pool}");
     let mut unknown = machine_deployment("new", "nothing");
     unknown["spec"]["template"]["spec"]["providerSpec"]["value"]["operatingSystem"] = json!("beos");
-    let denied = denial(create_pool(world, &unknown).await)?;
+    let denied = until_pool_denied(world, &unknown).await?;
     ensure!(denied.contains("operatingSystem is unknown"), "{denied}");
 
     // What exists already can be scaled, stamped, corrected and deleted.
@@ -72,7 +72,7 @@ async fn what_a_condition_would_report_is_refused_and_all_works_without_the_webh
 
     // A profile and its pool, created at once.
     world.apply(&profile("good", "v1.0.0", "one\n")).await?;
-    create_pool(world, &machine_deployment("good", "good")).await?;
+    create_pool(world, &machine_deployment("good", "good"), false).await?;
     world.stamp("good", 1).await?;
     world.machine("good", 1).await?;
 
@@ -233,14 +233,18 @@ fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-async fn create_pool(world: &World, object: &Value) -> kube::Result<()> {
+async fn create_pool(world: &World, object: &Value, dry_run: bool) -> kube::Result<()> {
     let object = serde_json::from_value(object.clone()).map_err(kube::Error::SerdeError)?;
     let pools: Api<kube::core::DynamicObject> = Api::namespaced_with(
         world.client.clone(),
         "kube-system",
         &kube::core::ApiResource::erase::<osm_api::MachineDeployment>(&()),
     );
-    pools.create(&PostParams::default(), &object).await.map(drop)
+    let params = PostParams {
+        dry_run,
+        ..PostParams::default()
+    };
+    pools.create(&params, &object).await.map(drop)
 }
 
 /// The message with which the API server refused something.
@@ -251,6 +255,15 @@ fn denial(result: kube::Result<()>) -> Result<String> {
         }
         other => anyhow::bail!("not denied: {other:?}"),
     }
+}
+
+/// Waits until the webhook refuses a MachineDeployment, which is not stored in any case.
+async fn until_pool_denied(world: &World, object: &Value) -> Result<String> {
+    wait_for("the webhook to refuse", DEADLINE, async || {
+        Ok(denial(create_pool(world, object, true).await).ok())
+    })
+    .await
+    .map_err(|error| error.context(world.installed.logs()))
 }
 
 /// Waits until the webhook refuses a broken profile, which is not stored in any case.

@@ -4,7 +4,7 @@
 //! pool with a problem can be scaled, stamped with a revision and corrected step by step. Whatever depends on other objects that may
 //! follow, such as a profile that is not accepted yet, is a warning.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,13 +31,28 @@ const WATCH_LAG: Duration = Duration::from_millis(300);
 const WATCH_POLL: Duration = Duration::from_millis(20);
 
 /// The webhook.
-pub struct PoolJudge(pub State);
+pub struct PoolJudge {
+    state: State,
+    /// Names of the default profiles.
+    defaults: Arc<BTreeSet<String>>,
+}
+
+impl PoolJudge {
+    /// A webhook that looks up profiles and other pools in `state`.
+    pub fn new(state: &State) -> Self {
+        let defaults = osm_render::defaults().into_iter().map(|(name, _)| name);
+        Self {
+            state: state.clone(),
+            defaults: Arc::new(defaults.collect()),
+        }
+    }
+}
 
 impl Judge for PoolJudge {
     const DEADLINE: Duration = Duration::from_millis(800);
 
     fn judge(&self, request: Request) -> impl Future<Output = Verdict> + Send {
-        let state = self.0.clone();
+        let (state, defaults) = (self.state.clone(), self.defaults.clone());
         async move {
             let Some(new) = Submitted::read(&request.object).filter(|new| serves(&state, &new.view)) else {
                 return Verdict::allowed();
@@ -46,7 +61,7 @@ impl Judge for PoolJudge {
             let new = Arc::new(new);
             let began = Instant::now();
             loop {
-                let finding = judge(&Facts::of(&state, new.clone(), old.as_ref()));
+                let finding = judge(&Facts::of(&state, &defaults, new.clone(), old.as_ref()));
                 if !finding.may_be_outdated || began.elapsed() >= WATCH_LAG {
                     return finding.verdict;
                 }
@@ -128,6 +143,8 @@ enum KnownProfile {
     Unknown,
     /// It does not exist.
     Missing,
+    /// It does not exist, but osp-controller installs a default profile of this name unless the settings disable it.
+    Coming,
     /// Profiles are not read in its namespace.
     Unread,
     Found(Arc<ProfileView>),
@@ -152,13 +169,26 @@ struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    fn of(state: &State, new: Arc<Submitted>, old: Option<&'a Submitted>) -> Self {
+    fn of(
+        state: &State,
+        defaults: &BTreeSet<String>,
+        new: Arc<Submitted>,
+        old: Option<&'a Submitted>,
+    ) -> Self {
         let installation = &state.cluster.installation;
         let view = &new.view;
         let requested = view.requested_profile(state.cluster.namespace());
         let profile = match &requested {
             None => KnownProfile::Unknown,
-            Some(requested) => known_profile(state, &requested.namespace, &requested.name),
+            Some(requested) => {
+                let is_own = requested.namespace == state.cluster.namespace();
+                match known_profile(state, &requested.namespace, &requested.name) {
+                    KnownProfile::Missing if is_own && defaults.contains(&requested.name) => {
+                        KnownProfile::Coming
+                    }
+                    known => known,
+                }
+            }
         };
         let owner_of_name = match old {
             None => owner_of_name(state, view),
@@ -301,7 +331,7 @@ fn profile_problem(facts: &Facts<'_>) -> Option<Finding> {
     let (namespace, name) = &facts.profile_name;
     let profile = format!("{namespace}/{name}");
     match &facts.profile {
-        KnownProfile::Unknown => None,
+        KnownProfile::Unknown | KnownProfile::Coming => None,
         KnownProfile::Unread => Some(Finding::denied(Hold::ProfileNamespaceNotRead(namespace.clone()))),
         KnownProfile::Missing => Some(Finding::of_other_objects(Hold::ProfileMissing(profile))),
         KnownProfile::Found(found) => {
@@ -325,6 +355,10 @@ fn warnings(facts: &Facts<'_>) -> Vec<String> {
     warnings.extend(pool.warnings.iter().filter(is_new).cloned());
     if !facts.has_changed(Submitted::has_same_profile) && !facts.has_changed(Submitted::has_same_pool) {
         return warnings;
+    }
+    if matches!(facts.profile, KnownProfile::Coming) {
+        let (namespace, name) = &facts.profile_name;
+        warnings.push(Hold::ProfileMissing(format!("{namespace}/{name}")).to_string());
     }
     if let KnownProfile::Found(found) = &facts.profile {
         warnings.extend(warnings_of_profile(facts, found));
@@ -574,6 +608,12 @@ mod tests {
         let warned = judge(&full).verdict;
         assert!(
             warned.denial.is_none() && warned.warnings[0].contains("(5)"),
+            "{warned:?}"
+        );
+
+        let warned = verdict(&object(), None, KnownProfile::Coming);
+        assert!(
+            warned.denial.is_none() && warned.warnings[0].contains("does not exist"),
             "{warned:?}"
         );
 

@@ -47,7 +47,7 @@ pub const FIELD_MANAGER: &str = "osc-controller";
 pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionArgs) -> anyhow::Result<()> {
     let state = State::new(&process, &cluster)?;
     watches::start(&state);
-    let judge = PoolJudge(state.clone());
+    let judge = || PoolJudge::new(&state);
     osm_runtime::admission::spawn(&admission, judge, "the MachineDeployment", &process.shutdown)?;
     let (queue, shared) = (state.queue.clone(), state.clone());
     let work = move |name| reconcile(state.clone(), name);

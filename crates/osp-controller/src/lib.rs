@@ -80,7 +80,7 @@ impl Failure for Error {
 /// The address of the webhook is not available.
 pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionArgs) -> anyhow::Result<()> {
     let state = State::start(&process, &cluster);
-    let judge = ProfileJudge::new(&state);
+    let judge = || ProfileJudge::new(&state);
     osm_runtime::admission::spawn(&admission, judge, "the profile", &process.shutdown)?;
     let queue = state.queue.clone();
     let shared = state.clone();

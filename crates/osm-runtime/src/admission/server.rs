@@ -60,13 +60,13 @@ struct Shared<J> {
 }
 
 /// Serves the webhook in a thread of its own until shutdown, and returns the address that it listens on; `None`: the flags ask for no
-/// webhook. `what` names the objects in warnings, such as `the profile`.
+/// webhook, and `judge` is not called. `what` names the objects in warnings, such as `the profile`.
 ///
 /// # Errors
 /// The address is not available.
 pub fn spawn<J: Judge>(
     args: &AdmissionArgs,
-    judge: J,
+    judge: impl FnOnce() -> J,
     what: &'static str,
     shutdown: &CancellationToken,
 ) -> anyhow::Result<Option<SocketAddr>> {
@@ -84,7 +84,7 @@ pub fn spawn<J: Judge>(
     };
     let address = listener.local_addr()?;
     let shared = Arc::new(Shared {
-        judge,
+        judge: judge(),
         what,
         memory: Arc::new(Semaphore::new(MEMORY_UNITS)),
         judged: Arc::new(Semaphore::new(MAX_JUDGED)),

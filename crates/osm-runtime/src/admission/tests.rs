@@ -65,7 +65,7 @@ fn start_in(folder: TempDir) -> Server {
         admission_certificate: Some(folder.path().to_owned()),
     };
     let stop = CancellationToken::new();
-    let address = spawn(&args, Obedient, "the object", &stop).unwrap().unwrap();
+    let address = spawn(&args, || Obedient, "the object", &stop).unwrap().unwrap();
     Server {
         folder,
         address,
