@@ -28,7 +28,9 @@ use crate::invariants::{Change, CredentialProbe, InOrder, Observer, Purpose, Wha
 const REORDER_WINDOW: SignedDuration = SignedDuration::from_secs(2);
 /// Authorizers learn of changes by watches: a "no" counts once it was said for so long.
 const REFUSED_FOR: Duration = Duration::from_secs(8);
-/// How many probes of earlier documents are sent at a time, besides all current ones.
+/// A "yes" to what somebody has just damaged may be that of an authorizer which does not know yet.
+const AUTHORIZERS_LAG: SignedDuration = SignedDuration::from_secs(2);
+/// How many probes of earlier documents are sent at a time, besides all current ones and all that were refused the last time.
 const EARLIER_PROBES: usize = 20;
 
 /// Watches, and the observer that they feed. Dropping it ends the watches.
@@ -45,7 +47,7 @@ impl Watching {
     /// # Errors
     /// When the TLS configuration is refused.
     pub fn start(plane: &ControlPlane, namespace: &str) -> Result<Self> {
-        let observer = Arc::new(Mutex::new(Observer::new(fixtures::parse)));
+        let observer = Arc::new(Mutex::new(Observer::new(fixtures::parse, AUTHORIZERS_LAG)));
         let (in_order, seen) = (
             Arc::new(Mutex::new(InOrder::new(REORDER_WINDOW))),
             Arc::<Mutex<u64>>::default(),
@@ -166,37 +168,41 @@ async fn watch(api: Api<DynamicObject>, resource: ApiResource, in_order: Arc<Mut
 
 /// Sends the probes again and again.
 async fn probes(client: Client, observer: Arc<Mutex<Observer>>) {
+    // Since when a probe was refused each time. One that was refused is sent again at once, so that two faults a minute apart are not one.
     let mut refused: BTreeMap<String, Instant> = BTreeMap::new();
+    let key = |probe: &CredentialProbe| {
+        digest::sha256_hex(format!("{:?} {}", probe.purpose, probe.token).as_bytes())
+    };
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let at = Timestamp::now();
         let asked: Vec<CredentialProbe> = {
             let mut observer = observer.lock();
-            let (current, earlier): (Vec<CredentialProbe>, Vec<CredentialProbe>) = observer
+            let (always, now_and_then): (Vec<CredentialProbe>, Vec<CredentialProbe>) = observer
                 .probes(at)
                 .iter()
                 .cloned()
-                .partition(|probe| probe.current);
-            let earlier = earlier
+                .partition(|probe| probe.current || refused.contains_key(&key(probe)));
+            let now_and_then = now_and_then
                 .into_iter()
                 .choose_multiple(&mut rand::rng(), EARLIER_PROBES);
-            current.into_iter().chain(earlier).collect()
+            always.into_iter().chain(now_and_then).collect()
         };
         let mut answers = Vec::new();
+        let before = std::mem::take(&mut refused);
         for probe in asked {
-            let key = digest::sha256_hex(format!("{:?} {}", probe.purpose, probe.token).as_bytes());
+            let key = key(&probe);
             match is_accepted(&client, &probe).await {
-                Ok(true) => {
-                    refused.remove(&key);
-                    answers.push((probe, true));
-                }
+                Ok(true) => answers.push((probe, true)),
                 Ok(false) => {
-                    if refused.entry(key).or_insert_with(Instant::now).elapsed() >= REFUSED_FOR {
+                    let since = before.get(&key).copied().unwrap_or_else(Instant::now);
+                    refused.insert(key, since);
+                    if since.elapsed() >= REFUSED_FOR {
                         answers.push((probe, false));
                     }
                 }
                 // The API server failed, and this is no answer.
-                Err(_) => {}
+                Err(_) => refused.extend(before.get(&key).map(|since| (key, *since))),
             }
         }
         // Together: a damaged pool has recovered once the API server accepts all of its tokens.

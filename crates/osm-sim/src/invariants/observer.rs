@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use osm_api::content::ContentJson;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
@@ -28,6 +28,7 @@ pub type Parse = fn(String) -> Result<UserData>;
 /// Watches a history; see [the module](super).
 pub struct Observer {
     parse: Parse,
+    authorizers_lag: SignedDuration,
     /// Kind, namespace and name → state.
     objects: BTreeMap<(String, String, String), Value>,
     /// MachineDeployments by the id of their pool; those that are gone stay in it.
@@ -85,11 +86,13 @@ impl Pool {
 }
 
 impl Observer {
-    /// An observer that has seen nothing. `parse` takes apart the bootstrap documents of the profiles in use.
+    /// An observer that has seen nothing. `parse` takes apart the bootstrap documents of the profiles in use. So long after a damage, the API
+    /// server may still accept a token.
     #[must_use]
-    pub fn new(parse: Parse) -> Self {
+    pub fn new(parse: Parse, authorizers_lag: SignedDuration) -> Self {
         Self {
             parse,
+            authorizers_lag,
             objects: BTreeMap::new(),
             pools: BTreeMap::new(),
             probes: Vec::new(),
@@ -203,7 +206,7 @@ impl Observer {
                     .iter()
                     .filter(|probe| probe.current && probe.pool == **pool)
                     .count();
-                at >= **since && current > 0 && accepted.get(pool.as_str()) == Some(&current)
+                at >= since.saturating_add(self.authorizers_lag).unwrap_or(**since) && current > 0 && accepted.get(pool.as_str()) == Some(&current)
             })
             .map(|(pool, _)| pool.clone())
             .collect();

@@ -41,7 +41,7 @@ impl History {
     /// A pool that is published at revision 1, with provisioning Secret `one`.
     fn published() -> Self {
         let mut history = Self {
-            observer: Observer::new(parse),
+            observer: Observer::new(parse, SignedDuration::ZERO),
             now: Timestamp::from_second(1_000_000).unwrap(),
             version: 0,
         };

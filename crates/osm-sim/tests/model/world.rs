@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use osm_api::Joining;
 use osm_api::config::{LateBound, LateBoundKind, OperatingSystemConfig};
@@ -104,7 +104,7 @@ impl World {
     /// An installation without pools, before its services have started.
     pub fn new(seed: u64, joining: Joining, schedule: FaultSchedule) -> Self {
         let server = Server::new(Timestamp::from_second(1_790_000_000).unwrap());
-        let observer = Arc::new(Mutex::new(Observer::new(fixtures::parse)));
+        let observer = Arc::new(Mutex::new(Observer::new(fixtures::parse, SignedDuration::ZERO)));
         let watching = observer.clone();
         server.on_change(move |state, change| {
             // They open nothing, and are many.
