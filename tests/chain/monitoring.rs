@@ -1,5 +1,8 @@
 //! A real Prometheus scrapes the services: the alerts of the chart fire for real conditions, and the panels of its dashboard have data.
 
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
 use anyhow::{Context, Result, ensure};
 use http::Request;
 use jiff::Timestamp;
@@ -12,6 +15,7 @@ use osm_api::rbac::{Installation, Service};
 use osm_testkit::helm::{Helm, chart};
 use osm_testkit::{Options, check, wait_for};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::prometheus::Prometheus;
 use crate::world::{self, DEADLINE, NAMESPACE, World, machine_deployment};
@@ -77,6 +81,31 @@ async fn publish_a_large_pool(world: &World) -> Result<()> {
         .says("large", "Published", true, "Published")
         .await
         .map(drop)
+}
+
+/// The certificate of a webhook ends in three days.
+fn let_a_certificate_end_soon(folder: &Path) -> Result<()> {
+    let mut params = rcgen::CertificateParams::new(["localhost".to_owned()])?;
+    let end = SystemTime::now() + Duration::from_secs(3 * 24 * 60 * 60);
+    params.not_after = end.into();
+    let key = rcgen::KeyPair::generate()?;
+    std::fs::write(folder.join("tls.key"), key.serialize_pem())?;
+    std::fs::write(folder.join("tls.crt"), params.self_signed(&key)?.pem())?;
+    Ok(())
+}
+
+/// Services whose webhook has a certificate that ends late.
+fn give_a_webhook(world: &mut World, folder: &Path) -> Result<()> {
+    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+    std::fs::write(folder.join("tls.key"), pair.signing_key.serialize_pem())?;
+    std::fs::write(folder.join("tls.crt"), pair.cert.pem())?;
+    let flags = [
+        "--admission-listen=127.0.0.1:0".to_owned(),
+        format!("--admission-certificate={}", folder.display()),
+    ];
+    let arguments = &mut world.installed.arguments;
+    arguments.insert(Service::OspController.name(), flags.to_vec());
+    Ok(())
 }
 
 /// A MachineDeployment that no decoder reads.
@@ -169,6 +198,8 @@ async fn alerts_fire_for_real_conditions_and_the_dashboard_has_data() -> Result<
     let helm = Helm::without_cluster().await?;
     let (alerts, rules) = rules(&helm).await?;
     let mut world = World::start_as_without_services(Options::default(), installation).await?;
+    let certificate = TempDir::new()?;
+    give_a_webhook(&mut world, certificate.path())?;
     world.installed.start_all().await?;
     let targets = Service::ALL.map(|service| world.installed.address(service));
     let targets = targets.into_iter().collect::<Result<Vec<_>>>()?;
@@ -185,7 +216,11 @@ async fn alerts_fire_for_real_conditions_and_the_dashboard_has_data() -> Result<
         let published = prometheus
             .query("osm_objects{condition=\"Published\",status=\"True\"} == 1")
             .await?;
-        check(!published.is_empty() && ready.iter().any(|ready| ready["value"][1] == "4"))
+        let certificate = prometheus
+            .query("osm_admission_certificate_expiry_timestamp_seconds > 0")
+            .await?;
+        let all_ready = ready.iter().any(|ready| ready["value"][1] == "4");
+        check(all_ready && !published.is_empty() && !certificate.is_empty())
     })
     .await?;
     wait_for("no alert", DEADLINE, async || {
@@ -200,6 +235,7 @@ async fn alerts_fire_for_real_conditions_and_the_dashboard_has_data() -> Result<
     join_and_misuse_the_token(&world).await?;
     break_pools(&world).await?;
     open_joining(&world).await?;
+    let_a_certificate_end_soon(certificate.path())?;
     let of_outage = ["OSMApiErrors", "OSMReconcilesFail", "OSMJoiningOpenUnknown"];
     let is_caused_here = |name: &&String| {
         let later = NOT_CAUSED.iter().chain(&of_outage).chain(&["OSMServiceDown"]);

@@ -456,10 +456,18 @@ impl World {
 
     /// Profiles, configs and settings in one cluster, MachineDeployments and Secrets in another.
     pub async fn start_in_two_without_services(options: Options) -> Result<Self> {
+        Self::start_in_two_as_without_services(options, installation()).await
+    }
+
+    /// The same with what this installation asks for.
+    pub async fn start_in_two_as_without_services(
+        options: Options,
+        installation: Installation,
+    ) -> Result<Self> {
         let binaries = installation::binaries()?;
         let (management, plane) =
             tokio::try_join!(ControlPlane::start(options.clone()), ControlPlane::start(options))?;
-        let installed = Installed::install_in_two(&management, &plane, installation(), &binaries).await?;
+        let installed = Installed::install_in_two(&management, &plane, installation, &binaries).await?;
         let (client, managed) = (plane.admin()?, management.admin()?);
         Ok(Self {
             plane,

@@ -12,6 +12,7 @@ use crate::Reason;
 #[strum(serialize_all = "kebab-case")]
 #[allow(missing_docs)]
 pub enum Runbook {
+    AdmissionCertificateExpires,
     ApiErrors,
     CredentialsExpireSoon,
     CredentialsNotRenewed,

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use csr_approver::metrics::JoiningMetrics;
 use osc_controller::metrics::RenderMetrics;
 use osm_api::rbac::Service;
+use osm_runtime::admission::AdmissionMetrics;
 use osm_runtime::metrics::catalog::Description;
 use osm_runtime::metrics::label::{Label, Values};
 use secret_syncer::io::metrics::PublishMetrics;
@@ -42,8 +43,8 @@ fn stale() -> Result<Vec<File>> {
 fn of(service: Service) -> Result<osm_runtime::Metrics> {
     let metrics = osm_runtime::Metrics::of(service)?;
     match service {
-        Service::OspController => {}
-        Service::OscController => drop(RenderMetrics::new(&metrics)?),
+        Service::OspController => drop(AdmissionMetrics::new(&metrics)?),
+        Service::OscController => drop((AdmissionMetrics::new(&metrics)?, RenderMetrics::new(&metrics)?)),
         Service::SecretSyncer => drop(PublishMetrics::new(&metrics)?),
         Service::CsrApprover => drop(JoiningMetrics::new(&metrics)?),
     }

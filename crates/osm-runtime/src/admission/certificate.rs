@@ -15,6 +15,8 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, version};
 
+use super::AdmissionMetrics;
+
 /// How often the files are read. The kubelet needs a minute for a change of a Secret, so that more often helps nobody.
 const READ_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -27,6 +29,7 @@ pub(super) struct Certificate(Arc<Inner>);
 
 struct Inner {
     folder: PathBuf,
+    metrics: AdmissionMetrics,
     /// The last pair that could be used; `None`: there was none yet, and no connection succeeds.
     current: RwLock<Option<Arc<CertifiedKey>>>,
 }
@@ -48,9 +51,10 @@ impl ResolvesServerCert for Certificate {
 }
 
 impl Certificate {
-    pub(super) fn new(folder: &Path) -> Self {
+    pub(super) fn new(folder: &Path, metrics: AdmissionMetrics) -> Self {
         Self(Arc::new(Inner {
             folder: folder.to_owned(),
+            metrics,
             current: RwLock::default(),
         }))
     }
@@ -101,7 +105,9 @@ impl Certificate {
             return Ok(());
         }
         if let Some((chain, key)) = &found.0 {
-            *self.0.current.write() = Some(Arc::new(key_pair(chain, key)?));
+            let pair = key_pair(chain, key)?;
+            self.0.metrics.uses_certificate(expiry(&pair)?);
+            *self.0.current.write() = Some(Arc::new(pair));
             tracing::info!("using a new certificate for the admission webhook");
         }
         *seen = found;
@@ -118,4 +124,11 @@ fn key_pair(chain: &[u8], key: &[u8]) -> anyhow::Result<CertifiedKey> {
     let key = PrivateKeyDer::from_pem_slice(key).with_context(|| format!("{KEY_FILE} has no private key"))?;
     CertifiedKey::from_der(chain, key, &ring::default_provider())
         .with_context(|| format!("{CERTIFICATE_FILE} and {KEY_FILE} are no pair"))
+}
+
+/// Unix time of the end of the certificate.
+fn expiry(pair: &CertifiedKey) -> anyhow::Result<i64> {
+    let certificate = pair.end_entity_cert()?;
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).context(CERTIFICATE_FILE)?;
+    Ok(certificate.validity().not_after.timestamp())
 }

@@ -7,6 +7,7 @@
 //! answer probes stay free. Whatever can't be judged in time is allowed with a warning, and deletion is never judged.
 
 mod certificate;
+mod metrics;
 mod review;
 mod server;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use metrics::AdmissionMetrics;
 pub use review::{Operation, Request};
 pub use server::{ADMISSION_PATH, MAX_BODY_BYTES, spawn};
 

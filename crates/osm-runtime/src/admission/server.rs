@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bytes::Bytes;
@@ -23,7 +23,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::certificate::Certificate;
-use super::{AdmissionArgs, Judge, Verdict, review};
+use super::metrics::Answered;
+use super::{AdmissionArgs, AdmissionMetrics, Judge, Verdict, review};
+use crate::Metrics;
 
 /// The path of the webhook.
 pub const ADMISSION_PATH: &str = "/validate";
@@ -55,6 +57,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 struct Shared<J> {
     judge: J,
     what: &'static str,
+    metrics: AdmissionMetrics,
     memory: Arc<Semaphore>,
     judged: Arc<Semaphore>,
 }
@@ -68,12 +71,14 @@ pub fn spawn<J: Judge>(
     args: &AdmissionArgs,
     judge: impl FnOnce() -> J,
     what: &'static str,
+    metrics: &Metrics,
     shutdown: &CancellationToken,
 ) -> anyhow::Result<Option<SocketAddr>> {
     let (Some(address), Some(folder)) = (args.admission_listen, &args.admission_certificate) else {
         return Ok(None);
     };
-    let certificate = Certificate::new(folder);
+    let metrics = AdmissionMetrics::new(metrics)?;
+    let certificate = Certificate::new(folder, metrics.clone());
     let tls = TlsAcceptor::from(Arc::new(certificate.server_config()?));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -86,6 +91,7 @@ pub fn spawn<J: Judge>(
     let shared = Arc::new(Shared {
         judge: judge(),
         what,
+        metrics,
         memory: Arc::new(Semaphore::new(MEMORY_UNITS)),
         judged: Arc::new(Semaphore::new(MAX_JUDGED)),
     });
@@ -185,21 +191,28 @@ async fn answer<J: Judge>(shared: &Shared<J>, request: HttpRequest<Incoming>) ->
     if request.method() != Method::POST {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only POST is answered");
     }
-    let (_memory, body) = match read(shared, request.into_body()).await {
+    let began = Instant::now();
+    let (answered, response) = review(shared, request.into_body()).await;
+    shared.metrics.answered(answered, began.elapsed());
+    response
+}
+
+/// Reads a review and judges its object.
+async fn review<J: Judge>(shared: &Shared<J>, body: Incoming) -> (Answered, Response<Full<Bytes>>) {
+    let (_memory, body) = match read(shared, body).await {
         Ok(read) => read,
-        Err(response) => return *response,
+        Err(response) => return (Answered::Unreadable, *response),
     };
-    match review::read(&body) {
-        Ok(review) => {
-            drop(body);
-            let verdict = match review.request {
-                Some(request) => judge(shared, request).await,
-                None => Verdict::allowed(),
-            };
-            json(StatusCode::OK, review::answer(&review.uid, &verdict))
-        }
-        Err(error) => json(StatusCode::BAD_REQUEST, error.answer()),
-    }
+    let review = match review::read(&body) {
+        Ok(review) => review,
+        Err(error) => return (Answered::Unreadable, json(StatusCode::BAD_REQUEST, error.answer())),
+    };
+    drop(body);
+    let (answered, verdict) = match review.request {
+        Some(request) => judge(shared, request).await,
+        None => (Answered::Allowed, Verdict::allowed()),
+    };
+    (answered, json(StatusCode::OK, review::answer(&review.uid, &verdict)))
 }
 
 /// Reads a body once there is memory for it.
@@ -240,25 +253,30 @@ async fn read<J>(
 }
 
 /// Judges within the deadline. Whatever else happens, the object is admitted.
-async fn judge<J: Judge>(shared: &Shared<J>, request: super::Request) -> Verdict {
+async fn judge<J: Judge>(shared: &Shared<J>, request: super::Request) -> (Answered, Verdict) {
     let work = async {
         let _slot = shared.judged.acquire().await;
         AssertUnwindSafe(shared.judge.judge(request)).catch_unwind().await
     };
-    match timeout(J::DEADLINE, work).await {
-        Ok(Ok(verdict)) => verdict,
+    let why = match timeout(J::DEADLINE, work).await {
+        Ok(Ok(verdict)) => {
+            let answered = match verdict.denial {
+                Some(_) => Answered::Denied,
+                None => Answered::Allowed,
+            };
+            return (answered, verdict);
+        }
         Ok(Err(_)) => {
             tracing::error!("the admission webhook panicked; report this defect with the log");
-            Verdict::warned(format!(
-                "{} was admitted unchecked, because the check failed; its condition reports the result",
-                shared.what
-            ))
+            "failed"
         }
-        Err(_) => Verdict::warned(format!(
-            "{} was admitted unchecked, because the check took too long; its condition reports the result",
-            shared.what
-        )),
-    }
+        Err(_) => "took too long",
+    };
+    let warning = format!(
+        "{} was admitted unchecked, because the check {why}; its condition reports the result",
+        shared.what
+    );
+    (Answered::Unchecked, Verdict::warned(warning))
 }
 
 fn text(status: StatusCode, message: &str) -> Response<Full<Bytes>> {

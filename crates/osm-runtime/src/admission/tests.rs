@@ -17,6 +17,7 @@ use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::Metrics;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -43,6 +44,7 @@ impl Judge for Obedient {
 struct Server {
     folder: TempDir,
     address: SocketAddr,
+    metrics: Metrics,
     stop: CancellationToken,
 }
 
@@ -64,11 +66,14 @@ fn start_in(folder: TempDir) -> Server {
         admission_listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
         admission_certificate: Some(folder.path().to_owned()),
     };
-    let stop = CancellationToken::new();
-    let address = spawn(&args, || Obedient, "the object", &stop).unwrap().unwrap();
+    let (stop, metrics) = (CancellationToken::new(), Metrics::new().unwrap());
+    let address = spawn(&args, || Obedient, "the object", &metrics, &stop)
+        .unwrap()
+        .unwrap();
     Server {
         folder,
         address,
+        metrics,
         stop,
     }
 }
@@ -191,6 +196,17 @@ async fn objects_are_judged_and_what_fails_is_admitted_with_a_warning() {
         ("CONNECT", json!({"do": "deny"})),
     ] {
         assert_eq!(response(operation, object).await["allowed"], true, "{operation}");
+    }
+    let text = String::from_utf8(server.metrics.encode()).unwrap();
+    for line in [
+        r#"osm_admission_reviews_total{verdict="allowed"} 6"#,
+        r#"osm_admission_reviews_total{verdict="denied"} 1"#,
+        r#"osm_admission_reviews_total{verdict="unchecked"} 2"#,
+        "osm_admission_duration_seconds_count 10",
+        // rcgen's certificates end in the year 4096.
+        "osm_admission_certificate_expiry_timestamp_seconds 67090809600",
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line} missing in\n{text}");
     }
 }
 

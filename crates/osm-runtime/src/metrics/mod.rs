@@ -19,7 +19,7 @@ use self::label::{
 };
 
 /// Upper bounds of durations, in seconds.
-const SECONDS: [f64; 8] = [0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0];
+pub(crate) const SECONDS: [f64; 8] = [0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0];
 
 /// Hexadecimal digits of a digest whose number a gauge holds exactly.
 const DIGITS: usize = 12;

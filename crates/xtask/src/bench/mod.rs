@@ -3,6 +3,7 @@
 //! A run starts a new control plane for each implementation, creates the pools, and performs one [`Scenario`] after the other. With
 //! `--write`, the figures replace a section of `docs/performance.md`.
 
+mod admission;
 mod api_server;
 mod bare;
 mod contender;
@@ -104,6 +105,9 @@ pub struct Bench {
     /// Measure nothing; read the medians of the last `cargo bench` instead
     #[arg(long, conflicts_with_all = ["dev", "programs", "idle", "machine_deployments", "compare", "profile"])]
     rendering: bool,
+    /// Measure the time that the admission webhooks take for a review instead
+    #[arg(long, conflicts_with_all = ["idle", "machine_deployments", "compare", "replicas", "only", "json", "profile", "rendering", "write", "lint"])]
+    admission: bool,
     /// Measure the wall time of `osmctl lint` over the default profiles instead
     #[arg(long, conflicts_with_all = ["idle", "machine_deployments", "compare", "replicas", "only", "json", "profile", "rendering", "write"])]
     lint: bool,
@@ -142,6 +146,11 @@ impl Bench {
             }
         };
         let origin = Origin::here(command.clone(), Timestamp::now()).await?;
+        if self.admission {
+            let table = admission::table(progress, &binaries).await?;
+            println!("{origin}\n{table}");
+            return Ok(());
+        }
         if self.profile {
             let pools = self.machine_deployments.first().copied().unwrap_or(100);
             let table = api_server::profile(progress, &binaries, usize::try_from(pools)?).await?;

@@ -1,0 +1,77 @@
+//! Metrics of a webhook. A service without one has none of them.
+
+use std::time::Duration;
+
+use prometheus::{Error, Histogram, IntCounterVec, IntGauge};
+
+use crate::metrics::label::Label;
+use crate::metrics::{Metrics, SECONDS};
+
+/// How the webhook answered a review.
+const VERDICT: Label = Label::of("verdict", &["allowed", "denied", "unchecked", "unreadable"]);
+
+/// How the webhook answered a review.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answered {
+    Allowed,
+    Denied,
+    /// The object was allowed, because it could not be judged in time.
+    Unchecked,
+    /// There was no review that could be read.
+    Unreadable,
+}
+
+impl Answered {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::Unchecked => "unchecked",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+/// Metrics of a webhook.
+#[derive(Clone, Debug)]
+pub struct AdmissionMetrics {
+    reviews: IntCounterVec,
+    seconds: Histogram,
+    certificate_expiry: IntGauge,
+}
+
+impl AdmissionMetrics {
+    /// Adds the metrics to those of the service.
+    ///
+    /// # Errors
+    /// Two metrics share a name.
+    pub fn new(metrics: &Metrics) -> Result<Self, Error> {
+        let catalog = &metrics.catalog;
+        Ok(Self {
+            reviews: catalog.counters(
+                "admission_reviews_total",
+                "Reviews that the admission webhook has answered, if it is enabled.",
+                &[VERDICT],
+            )?,
+            seconds: catalog.histogram(
+                "admission_duration_seconds",
+                "Time that the admission webhook takes to read and judge a review.",
+                &SECONDS,
+            )?,
+            certificate_expiry: catalog.gauge(
+                "admission_certificate_expiry_timestamp_seconds",
+                "End of the certificate of the admission webhook, as Unix time; 0 if there is none yet.",
+            )?,
+        })
+    }
+
+    pub(super) fn answered(&self, answered: Answered, took: Duration) {
+        self.reviews.with_label_values(&[answered.label()]).inc();
+        self.seconds.observe(took.as_secs_f64());
+    }
+
+    /// The webhook uses a certificate that ends at this Unix time.
+    pub(super) fn uses_certificate(&self, expiry: i64) {
+        self.certificate_expiry.set(expiry);
+    }
+}
