@@ -48,7 +48,13 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
     let state = State::new(&process, &cluster)?;
     watches::start(&state);
     let judge = || PoolJudge::new(&state);
-    osm_runtime::admission::spawn(&admission, judge, "the MachineDeployment", &process.metrics, &process.shutdown)?;
+    osm_runtime::admission::spawn(
+        &admission,
+        judge,
+        "the MachineDeployment",
+        &process.metrics,
+        &process.shutdown,
+    )?;
     let (queue, shared) = (state.queue.clone(), state.clone());
     let work = move |name| reconcile(state.clone(), name);
     runner::work(&cluster, cluster.namespace(), queue, shared, work).await;

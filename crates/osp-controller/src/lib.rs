@@ -81,7 +81,13 @@ impl Failure for Error {
 pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionArgs) -> anyhow::Result<()> {
     let state = State::start(&process, &cluster);
     let judge = || ProfileJudge::new(&state);
-    osm_runtime::admission::spawn(&admission, judge, "the profile", &process.metrics, &process.shutdown)?;
+    osm_runtime::admission::spawn(
+        &admission,
+        judge,
+        "the profile",
+        &process.metrics,
+        &process.shutdown,
+    )?;
     let queue = state.queue.clone();
     let shared = state.clone();
     let work = move |key| reconcile(state.clone(), key);

@@ -205,14 +205,22 @@ async fn review<J: Judge>(shared: &Shared<J>, body: Incoming) -> (Answered, Resp
     };
     let review = match review::read(&body) {
         Ok(review) => review,
-        Err(error) => return (Answered::Unreadable, json(StatusCode::BAD_REQUEST, error.answer())),
+        Err(error) => {
+            return (
+                Answered::Unreadable,
+                json(StatusCode::BAD_REQUEST, error.answer()),
+            );
+        }
     };
     drop(body);
     let (answered, verdict) = match review.request {
         Some(request) => judge(shared, request).await,
         None => (Answered::Allowed, Verdict::allowed()),
     };
-    (answered, json(StatusCode::OK, review::answer(&review.uid, &verdict)))
+    (
+        answered,
+        json(StatusCode::OK, review::answer(&review.uid, &verdict)),
+    )
 }
 
 /// Reads a body once there is memory for it.

@@ -1,7 +1,6 @@
 //! The server as an API server calls it: over TLS.
 
 use std::fs;
-use std::future::Future;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,16 +26,14 @@ struct Obedient;
 impl Judge for Obedient {
     const DEADLINE: Duration = Duration::from_millis(300);
 
-    fn judge(&self, request: Request) -> impl Future<Output = Verdict> + Send {
-        async move {
-            let object: Value = serde_json::from_str(request.object.get()).unwrap();
-            match object["do"].as_str().unwrap_or_default() {
-                "deny" => Verdict::denied(format!("{}/{} is wrong", request.namespace, request.name)),
-                "warn" => Verdict::warned(format!("a\nb {}", "x".repeat(300))),
-                "panic" => panic!("on purpose"),
-                "wait" => std::future::pending().await,
-                _ => Verdict::allowed(),
-            }
+    async fn judge(&self, request: Request) -> Verdict {
+        let object: Value = serde_json::from_str(request.object.get()).unwrap();
+        match object["do"].as_str().unwrap_or_default() {
+            "deny" => Verdict::denied(format!("{}/{} is wrong", request.namespace, request.name)),
+            "warn" => Verdict::warned(format!("a\nb {}", "x".repeat(300))),
+            "panic" => panic!("on purpose"),
+            "wait" => std::future::pending().await,
+            _ => Verdict::allowed(),
         }
     }
 }
@@ -206,7 +203,10 @@ async fn objects_are_judged_and_what_fails_is_admitted_with_a_warning() {
         // rcgen's certificates end in the year 4096.
         "osm_admission_certificate_expiry_timestamp_seconds 67090809600",
     ] {
-        assert!(text.lines().any(|other| other == line), "{line} missing in\n{text}");
+        assert!(
+            text.lines().any(|other| other == line),
+            "{line} missing in\n{text}"
+        );
     }
 }
 

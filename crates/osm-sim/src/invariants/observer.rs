@@ -206,7 +206,9 @@ impl Observer {
                     .iter()
                     .filter(|probe| probe.current && probe.pool == **pool)
                     .count();
-                at >= since.saturating_add(self.authorizers_lag).unwrap_or(**since) && current > 0 && accepted.get(pool.as_str()) == Some(&current)
+                at >= since.saturating_add(self.authorizers_lag).unwrap_or(**since)
+                    && current > 0
+                    && accepted.get(pool.as_str()) == Some(&current)
             })
             .map(|(pool, _)| pool.clone())
             .collect();

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use http::Request;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::client::Body;
 use kube::{Api, Client, Config};
 use osm_api::condition;
@@ -76,32 +77,47 @@ pub async fn table(progress: Progress, binaries: &Path) -> Result<String> {
         .with_context(|| installed.logs())?;
 
     let mut text =
-        "| Reviews | answered | median | 99 % within | slowest | unchecked |\n|---|---|---|---|---|---|\n".to_owned();
+        "| Reviews | answered | median | 99 % within | slowest | unchecked |\n|---|---|---|---|---|---|\n"
+            .to_owned();
     let pool = fixtures::example("pool", PROFILE, 1)?;
-    let mut profile = serde_json::to_value(&stored)?;
-    profile["metadata"] = json!({"name": "profile", "namespace": namespace});
-    // Only another content is validated anew.
-    let version = |profile: &mut Value, number| {
-        profile["spec"]["version"] = json!(format!("v1.0.{number}"));
+    let profile = OperatingSystemProfile {
+        metadata: ObjectMeta {
+            name: Some("profile".to_owned()),
+            namespace: Some(namespace),
+            ..ObjectMeta::default()
+        },
+        spec: stored.spec,
+        status: None,
     };
-    let renamed = |object: &mut Value, number: u32| object["metadata"]["name"] = json!(format!("a-{number}"));
+    let profile = serde_json::to_value(&profile)?;
+    // Only another content is validated anew.
+    let version = |number| ("/spec/version", format!("v1.0.{number}"));
+    let renamed = |number| ("/metadata/name", format!("a-{number}"));
     for (webhook, what, object, change) in [
-        (pools, "MachineDeployments", &pool, &renamed as &dyn Fn(&mut Value, u32)),
+        (
+            pools,
+            "MachineDeployments",
+            &pool,
+            &renamed as &dyn Fn(u32) -> (&'static str, String),
+        ),
         (profiles, "profiles with the same content", &profile, &renamed),
         (profiles, "profiles that all differ", &profile, &version),
     ] {
         progress.step(&format!("{what}, {RATE} a second for {SECONDS} s"));
         let bodies = (0..RATE * SECONDS).map(|number| {
             let mut object = object.clone();
-            change(&mut object, number);
-            review(&object).to_string().into_bytes()
+            let (pointer, value) = change(number);
+            *object.pointer_mut(pointer).context(pointer)? = json!(value);
+            Ok(review(&object).to_string().into_bytes())
         });
-        let mut answers = webhook.at_a_steady_rate(bodies.collect()).await?;
+        let mut answers = webhook.at_a_steady_rate(bodies.collect::<Result<_>>()?).await?;
         answers.sort_unstable();
         let unchecked = answers.iter().filter(|(_, unchecked)| *unchecked).count();
         let within = |hundredths: usize| {
             let at = (answers.len() * hundredths / 100).min(answers.len() - 1);
-            answers.get(at).map_or(0.0, |(took, _)| took.as_secs_f64() * 1000.0)
+            answers
+                .get(at)
+                .map_or(0.0, |(took, _)| took.as_secs_f64() * 1000.0)
         };
         text += &format!(
             "| {what} | {} | {:.1} ms | {:.1} ms | {:.1} ms | {unchecked} |\n",
@@ -121,7 +137,9 @@ async fn accepted(plane: &ControlPlane, namespace: &str) -> Result<OperatingSyst
         let found = profiles.get_opt(PROFILE).await?;
         let is_accepted = found.as_ref().is_some_and(|profile| {
             let status = profile.status.as_ref();
-            let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
+            let conditions = status
+                .map(|status| status.conditions.as_slice())
+                .unwrap_or_default();
             condition::find(conditions, condition::ACCEPTED).is_some_and(|found| found.status == "True")
         });
         Ok(found.filter(|_| is_accepted))
@@ -130,10 +148,13 @@ async fn accepted(plane: &ControlPlane, namespace: &str) -> Result<OperatingSyst
 }
 
 fn review(object: &Value) -> Value {
-    let metadata = &object["metadata"];
+    let (namespace, name) = (
+        object.pointer("/metadata/namespace"),
+        object.pointer("/metadata/name"),
+    );
     json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
-        "request": {"uid": "u", "operation": "CREATE", "namespace": metadata["namespace"], "name": metadata["name"], "object": object},
+        "request": {"uid": "u", "operation": "CREATE", "namespace": namespace, "name": name, "object": object},
     })
 }
 
@@ -165,10 +186,20 @@ impl Webhook {
             .body(Body::from(body))?;
         let answer = self.client.send(request).await?;
         let (status, body) = (answer.status(), answer.into_body().collect_bytes().await?);
-        ensure!(status.is_success(), "{status}: {}", String::from_utf8_lossy(&body));
+        ensure!(
+            status.is_success(),
+            "{status}: {}",
+            String::from_utf8_lossy(&body)
+        );
         let answer: Value = serde_json::from_slice(&body)?;
-        let response = &answer["response"];
-        ensure!(response["allowed"] == true, "{} are refused: {response}", self.resource);
-        Ok(response["warnings"].to_string().contains("unchecked"))
+        let response = answer.get("response").context("a response")?;
+        let is_allowed = response.get("allowed").and_then(Value::as_bool);
+        ensure!(
+            is_allowed == Some(true),
+            "{} are refused: {response}",
+            self.resource
+        );
+        let warnings = response.get("warnings").map(Value::to_string);
+        Ok(warnings.is_some_and(|warnings| warnings.contains("unchecked")))
     }
 }

@@ -124,7 +124,10 @@ impl Contender {
                 let mut installed =
                     Installed::install(plane, installation::as_by_the_chart(), binaries).await?;
                 installed.environment.extend(environment_of_images());
-                Running::Services { installed, replicas }
+                Running::Services {
+                    installed: Box::new(installed),
+                    replicas,
+                }
             }
             Self::Program(program) => {
                 installation::prepare(plane, &installation::as_by_the_chart(), &ClusterKind::ALL).await?;
@@ -199,7 +202,10 @@ impl Contender {
 pub enum Running {
     /// The services.
     #[allow(missing_docs)]
-    Services { installed: Installed, replicas: usize },
+    Services {
+        installed: Box<Installed>,
+        replicas: usize,
+    },
     /// A program, once for each replica.
     #[allow(missing_docs)]
     Program {
