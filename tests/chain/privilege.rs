@@ -259,7 +259,7 @@ fn calls_without_a_right_and_rights_without_a_call_are_found() {
         ClusterKind::Worker,
         event("get", "secrets", CLOUD_INIT_SETTINGS, 200),
     );
-    assert!(!says(&good, "get secrets"), "{good:#?}");
+    assert!(!says(&good, "worker: get secrets"), "{good:#?}");
     assert!(
         says(
             &good,
