@@ -30,7 +30,7 @@ const THRESHOLDS: [(&str, &str); 6] = [
     ("OSMCredentialsExpireSoon", "86398"),
     ("OSMUserDataNearLimit", "0.2"),
     ("OSMApiErrors", "0.01"),
-    ("OSMReconcilesFail", "5"),
+    ("OSMReconcilesFail", "1"),
     ("OSMMachinesWaitToJoin", "1"),
 ];
 

@@ -103,9 +103,9 @@ impl Prometheus {
         Ok(alerts)
     }
 
-    /// Waits until an alert fires; gives it with its labels and annotations.
+    /// Waits until an alert fires; gives it with its labels and annotations. Some fire only after several attempts of a service have failed.
     pub async fn fires(&self, name: &str) -> Result<Value> {
-        wait_for(&format!("the alert {name}"), DEADLINE, async || {
+        wait_for(&format!("the alert {name}"), DEADLINE * 3, async || {
             let alerts = self.firing().await?;
             Ok(alerts
                 .into_iter()
