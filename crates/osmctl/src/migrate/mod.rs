@@ -188,6 +188,9 @@ async fn connect<'a>(flags: &cluster::Flags, progress: &'a Progress) -> Result<E
             "`osmctl migrate` supports one cluster; two clusters need the manual steps of docs/migration.md"
         );
     }
+    if flags.has_home_cluster() {
+        bail!("`osmctl migrate` supports no home cluster; docs/kkp.md describes what KKP restores");
+    }
     Editor::connect(flags, progress).await
 }
 
