@@ -89,6 +89,7 @@ pub(super) fn what(kind: &ApiResource, namespace: Option<&str>) -> String {
 pub struct Reader<'a> {
     cluster: ClusterKind,
     client: Client,
+    once: Client,
     timeout: Duration,
     progress: &'a Progress,
 }
@@ -98,6 +99,7 @@ impl<'a> Reader<'a> {
         Self {
             cluster: connection.kind,
             client: connection.client.clone(),
+            once: connection.once.clone(),
             timeout,
             progress,
         }
@@ -198,7 +200,7 @@ impl<'a> Reader<'a> {
             let request = Request::get(path)
                 .body(Body::empty())
                 .map_err(kube::Error::HttpError)?;
-            let (head, body) = self.client.send(request).await?.into_parts();
+            let (head, body) = self.once.send(request).await?.into_parts();
             let body = Limited::new(body, MAX_TEXT)
                 .collect()
                 .await

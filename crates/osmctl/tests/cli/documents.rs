@@ -286,7 +286,7 @@ fn mistake(root: &Value, schema: &Value, value: &Value, path: &str) -> Option<St
 #[test]
 fn every_command_that_prints_results_prints_them_as_json() {
     // What these print has a format of its own.
-    let others = ["new", "schema", "completions", "man", "help"];
+    let others = ["new", "schema", "support", "completions", "man", "help"];
     let help = osmctl(&["--help"], "");
     let (_, commands) = out(&help).split_once("Commands:\n").unwrap();
     let commands = commands.lines().map_while(|line| line.split_whitespace().next());
