@@ -69,6 +69,13 @@ fn everything_in_templates_is_explained() {
     );
     assert!(text("trimSuffix").contains("trimSuffix(string, string) string"));
     assert!(text(".KubeVersion").contains(".KubeVersion (string)"));
+    let secret = text(".ProfileSecret");
+    assert!(
+        secret.contains(".ProfileSecret (string)")
+            && secret.contains("Example: {{ .ProfileSecret \"secret/kube-system/vpn/password\" }}")
+            && secret.contains("In Handlebars: late \"secret/NAMESPACE/NAME/KEY\"."),
+        "{secret}"
+    );
     let refused = text("env");
     assert!(
         refused.contains("env reads the environment") && !refused.contains("Since:"),
