@@ -31,10 +31,12 @@ const EVERYWHERE: [(Kind, &[&str]); 9] = [
 ];
 
 /// Kinds in the namespace of the installation.
-const HERE: [(Kind, &[&str]); 10] = [
+const HERE: [(Kind, &[&str]); 12] = [
     (kinds::DEPLOYMENT, &["get", "list", "create", "patch", "delete"]),
     (kinds::DAEMON_SET, &["list"]),
     (kinds::STATEFUL_SET, &["list"]),
+    (kinds::CRON_JOB, &["list"]),
+    (kinds::JOB, &["list"]),
     (kinds::SERVICE, CHANGE),
     (kinds::BUDGET, CHANGE),
     (kinds::ACCOUNT, CHANGE),

@@ -8,7 +8,13 @@ use crate::cluster::{Kind, Object};
 
 /// The kind of a manifest in the fixtures.
 fn kind(name: &str) -> Kind {
-    let mut read = [kinds::DAEMON_SET, kinds::STATEFUL_SET].into_iter();
+    let mut read = [
+        kinds::DAEMON_SET,
+        kinds::STATEFUL_SET,
+        kinds::CRON_JOB,
+        kinds::JOB,
+    ]
+    .into_iter();
     let found = kinds::find(name).or_else(|| read.find(|kind| kind.kind == name));
     found.unwrap_or_else(|| panic!("{name}"))
 }
@@ -33,7 +39,7 @@ pub fn seen(objects: Vec<Object>) -> Seen {
     for object in objects {
         let list = match object.kind {
             kinds::DEPLOYMENT => &mut seen.deployments,
-            kinds::DAEMON_SET | kinds::STATEFUL_SET => &mut seen.workloads,
+            kinds::DAEMON_SET | kinds::STATEFUL_SET | kinds::CRON_JOB | kinds::JOB => &mut seen.workloads,
             kinds::VALIDATING | kinds::MUTATING => &mut seen.webhooks,
             kinds::SERVICE => &mut seen.services,
             kinds::BUDGET => &mut seen.budgets,

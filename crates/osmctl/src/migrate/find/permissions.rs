@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::marks::{CONTROLLER, WEBHOOK, is_named_so, is_of_chart};
+use super::pods::account;
 use super::seen::Seen;
 use crate::cluster::Object;
 
@@ -13,11 +14,10 @@ pub(super) type Accounts<'o> = BTreeMap<String, Option<&'o Object>>;
 
 /// The accounts of these Deployments, and those with the usual names. The account `default` belongs to no program.
 pub(super) fn accounts<'o>(deployments: &[Object], others: &[&'o Object]) -> Accounts<'o> {
-    const ACCOUNT: &str = "/spec/template/spec/serviceAccountName";
-    let named = deployments.iter().map(|deployment| deployment.text(ACCOUNT));
+    let named = deployments.iter().map(account);
     let named = named.filter(|name| !name.is_empty() && *name != "default");
     let with_user = |name: &str| {
-        let user = others.iter().find(|other| other.text(ACCOUNT) == name);
+        let user = others.iter().find(|other| account(other) == name);
         (name.to_owned(), user.copied())
     };
     named.chain([CONTROLLER, WEBHOOK]).map(with_user).collect()

@@ -1,8 +1,32 @@
 //! What the pods of a workload run, mount and refer to. Nothing here knows the Go implementation.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::super::kinds;
 use crate::cluster::Object;
+
+/// The template of the pods of a workload.
+fn template(workload: &Object) -> Option<&Value> {
+    workload.value.pointer(match workload.kind == kinds::CRON_JOB {
+        true => "/spec/jobTemplate/spec/template",
+        false => "/spec/template",
+    })
+}
+
+/// Whether a workload is a Job that starts no more pods.
+pub(super) fn has_finished(workload: &Object) -> bool {
+    let is_final = |condition: &Value| {
+        let has = |field: &str, value: &str| condition.get(field) == Some(&json!(value));
+        (has("type", "Complete") || has("type", "Failed")) && has("status", "True")
+    };
+    workload.kind == kinds::JOB && workload.items("/status/conditions").iter().any(is_final)
+}
+
+/// Name of the ServiceAccount of the pods; empty if the template names none.
+pub(super) fn account(workload: &Object) -> &str {
+    let name = template(workload).and_then(|template| template.pointer("/spec/serviceAccountName"));
+    name.and_then(Value::as_str).unwrap_or_default()
+}
 
 pub(super) fn containers(deployment: &Object) -> &[Value] {
     deployment.items("/spec/template/spec/containers")
@@ -78,15 +102,13 @@ pub(super) fn mentions(workload: &Object, name: &str) -> bool {
             _ => false,
         }
     }
-    workload
-        .value
-        .pointer("/spec/template/spec")
-        .is_some_and(|spec| is_in(spec, name))
+    let spec = template(workload).and_then(|template| template.get("spec"));
+    spec.is_some_and(|spec| is_in(spec, name))
 }
 
-/// Whether a selector of labels selects the pods of a Deployment.
-pub(super) fn selects(selector: Option<&Value>, deployment: &Object) -> bool {
-    let labels = deployment.value.pointer("/spec/template/metadata/labels");
+/// Whether a selector of labels selects the pods of a workload.
+pub(super) fn selects(selector: Option<&Value>, workload: &Object) -> bool {
+    let labels = template(workload).and_then(|template| template.pointer("/metadata/labels"));
     match selector.and_then(Value::as_object) {
         Some(selector) if !selector.is_empty() => selector
             .iter()
@@ -102,10 +124,7 @@ pub(super) fn selects_only(selector: Option<&Value>, ours: &[Object], others: &[
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use crate::migrate::kinds;
 
     #[test]
     fn variables_of_the_container_are_filled_in() {

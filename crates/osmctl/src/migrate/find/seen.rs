@@ -16,7 +16,7 @@ use crate::cluster::{Editor, Kind, Object};
 pub struct Seen {
     pub namespace: String,
     pub deployments: Vec<Object>,
-    /// DaemonSets and StatefulSets, which belong to others.
+    /// DaemonSets, StatefulSets, CronJobs and Jobs, which belong to others.
     pub workloads: Vec<Object>,
     /// Of both kinds.
     pub webhooks: Vec<Object>,
@@ -67,7 +67,9 @@ pub async fn read(editor: &Editor<'_>, namespace: &str, has_cert_manager: bool) 
         seen.certificates = list(kinds::CERTIFICATE, here).await?;
         seen.certificates.extend(list(kinds::ISSUER, here).await?);
     }
-    seen.workloads.extend(list(kinds::STATEFUL_SET, here).await?);
+    for kind in [kinds::STATEFUL_SET, kinds::CRON_JOB, kinds::JOB] {
+        seen.workloads.extend(list(kind, here).await?);
+    }
     seen.bindings
         .extend(list(kinds::CLUSTER_ROLE_BINDING, None).await?);
     seen.roles.extend(list(kinds::CLUSTER_ROLE, None).await?);

@@ -9,7 +9,7 @@ use super::marks::{
     CERTIFICATE_SECRET, CONTROLLER, GETTER, Part, WEBHOOK, is_named_so, is_of_chart, named, part,
 };
 use super::permissions::is_free;
-use super::pods::{mentions, selects, selects_only};
+use super::pods::{has_finished, mentions, selects, selects_only};
 use super::seen::Seen;
 use super::{configurations, permissions};
 use crate::cluster::Object;
@@ -64,7 +64,9 @@ pub fn sort(seen: &Seen, kept: &[String]) -> Found {
     let deployments: Vec<Object> = found.controller.iter().chain(&found.webhook).cloned().collect();
     // What another program uses as well belongs to that program.
     let others = seen.deployments.iter().chain(&seen.workloads);
-    let others: Vec<&Object> = others.filter(|other| !deployments.contains(other)).collect();
+    let others: Vec<&Object> = others
+        .filter(|other| !deployments.contains(other) && !has_finished(other))
+        .collect();
     found.services = configurations::services(seen, found.webhook.as_ref(), &others);
     let (webhooks, problems) = configurations::sort(seen, &found.services, kept);
     found.webhooks = webhooks;
@@ -196,6 +198,7 @@ mod tests {
 
     use super::super::fixtures::{INSTALLERS, objects, seen};
     use super::*;
+    use crate::cluster::Kind;
     use crate::migrate::kinds;
     use crate::migrate::restorable::as_token;
 
@@ -334,6 +337,42 @@ webhooks:
         assert!(!found.leftovers.iter().any(|object| object.name() == "other"));
     }
 
+    /// A workload of another program that uses objects of the Go implementation.
+    fn other(kind: Kind) -> Object {
+        let template = json!({"template": {
+            "metadata": {"labels": {"app": WEBHOOK, "of": "other"}},
+            "spec": {"serviceAccountName": CONTROLLER, "containers": [{"name": "other", "envFrom": [
+                {"secretRef": {"name": CERTIFICATE_SECRET}}]}]}}});
+        let spec = match kind == kinds::CRON_JOB {
+            true => json!({"schedule": "@daily", "jobTemplate": {"spec": template}}),
+            false => template,
+        };
+        let metadata = json!({"name": "other", "namespace": "kube-system"});
+        Object::new(kind, json!({"metadata": metadata, "spec": spec}))
+    }
+
+    #[test]
+    fn a_job_that_has_finished_uses_nothing() {
+        let (_, text) = INSTALLERS[0];
+        let kept = |conditions: Value| -> Vec<String> {
+            let mut job = other(kinds::JOB);
+            job.value["status"] = json!({"conditions": conditions});
+            let mut all = objects(text);
+            all.push(job);
+            sort(&seen(all), &[]).kept
+        };
+        for type_ in ["Complete", "Failed"] {
+            assert!(kept(json!([{"type": type_, "status": "True"}])).is_empty());
+            assert!(!kept(json!([{"type": type_, "status": "False"}])).is_empty());
+        }
+        let suspended = kept(json!([{"type": "Suspended", "status": "True"}]));
+        let expected = "ServiceAccount kube-system/operating-system-manager and its permissions are kept, because Job kube-system/other uses";
+        assert!(
+            suspended.iter().any(|text| text.starts_with(expected)),
+            "{suspended:?}"
+        );
+    }
+
     #[test]
     fn what_another_program_uses_as_well_stays_and_is_reported() {
         let (_, text) = INSTALLERS[0];
@@ -343,14 +382,14 @@ webhooks:
                 json!({"metadata": {"name": name, "namespace": "kube-system"}, "spec": {"selector": selector}}),
             )
         };
-        for kind in [kinds::DEPLOYMENT, kinds::DAEMON_SET, kinds::STATEFUL_SET] {
-            let other = Object::new(
-                kind,
-                json!({"metadata": {"name": "other", "namespace": "kube-system"}, "spec": {"template": {
-                    "metadata": {"labels": {"app": WEBHOOK, "of": "other"}},
-                    "spec": {"serviceAccountName": CONTROLLER, "containers": [{"name": "other", "envFrom": [
-                        {"secretRef": {"name": CERTIFICATE_SECRET}}]}]}}}}),
-            );
+        for kind in [
+            kinds::DEPLOYMENT,
+            kinds::DAEMON_SET,
+            kinds::STATEFUL_SET,
+            kinds::CRON_JOB,
+            kinds::JOB,
+        ] {
+            let other = other(kind);
             let mut all = objects(text);
             all.push(other);
             all.extend([
