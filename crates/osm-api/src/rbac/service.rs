@@ -1,4 +1,4 @@
-//! The services, with their rows of the [table](super::table).
+//! The services, with their rows of the [table].
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
