@@ -41,7 +41,7 @@ where
 }
 
 /// The password of a registry, from a Secret at home that the settings name.
-async fn registry(world: &World) -> Result<()> {
+pub async fn registry(world: &World) -> Result<()> {
     let home = world.home.as_ref().context("a home cluster")?;
     let rbac = "rbac.authorization.k8s.io";
     let metadata = json!({"name": "registry", "namespace": HOME});

@@ -35,6 +35,7 @@ mod monitoring;
 mod number_of_pools;
 mod order;
 mod osmctl;
+mod osmctl_home;
 mod outage;
 mod overload;
 mod pools;

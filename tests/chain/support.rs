@@ -15,10 +15,10 @@ use crate::canaries::{Canary, Planted, Written, search, subscribed};
 use crate::osmctl::osmctl;
 use crate::world::{NAMESPACE, World, machine_deployment, profile};
 
-/// Runs `osmctl support`; gives the files of the archive, and what was printed.
-async fn collect(kubeconfig: &Path, archive: &Path) -> Result<Vec<Written>> {
+/// Runs `osmctl support` with further flags; gives the files of the archive, and what was printed.
+pub async fn collect(kubeconfig: &Path, archive: &Path, flags: &[&str]) -> Result<Vec<Written>> {
     let path = archive.display().to_string();
-    let run = osmctl(kubeconfig, &["support", "-o", &path])
+    let run = osmctl(kubeconfig, &[&["support", "-o", &path], flags].concat())
         .await?
         .expect(0, &["left out: Secrets: osmctl does not read them"])?;
     let tar = |arguments: &[&str]| -> Result<String> {
@@ -103,7 +103,7 @@ async fn the_archive_for_maintainers_has_no_credential() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let archive = folder.path().join("valid.tar.gz");
     let admin = world.plane.admin_kubeconfig_path();
-    let files = collect(&admin, &archive).await?;
+    let files = collect(&admin, &archive, &[]).await?;
     assert_eq!(search(&canaries, &files), Vec::<String>::new());
     let of = |name: &str| -> Result<&str> {
         let found = files.iter().find(|(path, _)| path.ends_with(name));
@@ -124,6 +124,10 @@ async fn the_archive_for_maintainers_has_no_credential() -> Result<()> {
                 "HTTPS_PROXY",
             ],
         ),
+        (
+            "services.json",
+            &["\"service\": \"osc-controller\"", "\"renewTime\": \"2"],
+        ),
         ("settings.yaml", &["docker.example", "http://proxy.example:3128"]),
         // No node runs the pod.
         ("left-out.txt", &["/metrics of pod osm-secret-syncer-1"]),
@@ -140,7 +144,7 @@ async fn the_archive_for_maintainers_has_no_credential() -> Result<()> {
         .expect(1, &["exists already"])?;
     let broken = format!("{{\"nonsense\": {}, \"proxy\": {url}}}", json!(planted.plain));
     world.set_settings(&broken).await?;
-    let files = collect(&admin, &folder.path().join("invalid.tar.gz")).await?;
+    let files = collect(&admin, &folder.path().join("invalid.tar.gz"), &[]).await?;
     assert_eq!(search(&canaries, &files), Vec::<String>::new());
 
     // The search finds what it looks for.

@@ -93,6 +93,7 @@ mod tests {
         for known in [
             "NetworkConfig.DNS.Servers",
             "NetworkConfig.IsStaticIPConfig",
+            "ProfileSecret",
             "KubeReserved.cpu",
             "ImageMinimumGCAge.Duration.Seconds",
         ] {

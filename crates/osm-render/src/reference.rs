@@ -32,6 +32,8 @@ pub struct Helper {
 pub struct GoVariable {
     /// Name, such as `.KubeVersion`.
     pub name: &'static str,
+    /// Example of its arguments, as a template writes them; empty if it takes none.
+    pub arguments: &'static str,
     /// Type in Go, such as `string`.
     pub kind: &'static str,
     /// What it is.
@@ -237,9 +239,22 @@ const fn variable(
 ) -> GoVariable {
     GoVariable {
         name,
+        arguments: "",
         kind,
         meaning,
         handlebars,
+    }
+}
+
+impl GoVariable {
+    /// As a template writes it.
+    #[must_use]
+    pub fn usage(&self) -> String {
+        format!("{} {}", self.name, self.arguments).trim_end().to_owned()
+    }
+
+    const fn with(self, arguments: &'static str) -> Self {
+        Self { arguments, ..self }
     }
 }
 
@@ -305,6 +320,8 @@ pub const GO_VARIABLES: &[GoVariable] = &[
     variable(".SecretName", "string", "Name of the Secret with the provisioning document, late-bound; only in bootstrapConfig.", "late \"provisioning/secret-name\""),
     variable(".BootstrapKubeconfig", "string", "Kubeconfig with the token by which a kubelet joins, late-bound.", "{{> lib/bootstrap-kubelet.conf}}"),
     variable(".BootstrapKubeconfigSecretName", "string", "Name of the Secret with that kubeconfig, late-bound.", ""),
+    variable(".ProfileSecret", "string", "Value of a Secret that credentials.profileSecrets of the settings lists, late-bound; only in provisioningConfig. The argument must be a literal text.", "late \"secret/NAMESPACE/NAME/KEY\"")
+        .with("\"secret/kube-system/vpn/password\""),
     variable(".KubeletConfiguration", "string", "Always empty.", ""),
     variable(".KubeletSystemdUnit", "string", "Always empty.", ""),
     variable(".CNIVersion", "string", "Always empty.", ""),
@@ -457,27 +474,45 @@ mod tests {
 
     #[test]
     fn variables_are_those_of_go_templates() {
-        let render = |template: &str| {
+        let render_in = |stage: Stage, template: &str| {
             let mut spec = spec(template);
             spec.template_engine = TemplateEngine::GoTemplate;
+            if stage == Stage::Provisioning {
+                std::mem::swap(&mut spec.bootstrap_config, &mut spec.provisioning_config);
+            }
             let profile = crate::compile(&crate::resolve(&spec).unwrap()).unwrap();
             let (mut pool, settings) = crate::full_sample(&spec, CloudProvider::Aws).unwrap();
             pool.network.ip_family = osm_api::provider_spec::IpFamily::IPv4;
             let rendered = profile
                 .render(&pool, &settings, &crate::stand_in_cluster())
                 .unwrap();
-            let files = rendered.spec.bootstrap_config.files;
-            files[0].content.inline.clone().unwrap().data
+            let config = match stage {
+                Stage::Bootstrap => rendered.spec.bootstrap_config,
+                Stage::Provisioning => rendered.spec.provisioning_config,
+            };
+            let file = config.files.iter().find(|file| file.path == "/a").unwrap();
+            file.content.inline.clone().unwrap().data
         };
+        let render = |template: &str| render_in(Stage::Bootstrap, template);
         let data: Value = serde_json::from_str(&render("{{ toJson . }}")).unwrap();
         let mut found = BTreeSet::new();
         go_fields(&data, "", &render, &mut found);
-        // A method.
-        found.insert(".NetworkConfig.IsStaticIPConfig".to_owned());
+        for (path, method) in crate::go_templates::methods() {
+            let name = format!("{path}.{}", method.name);
+            let variable = GO_VARIABLES.iter().find(|variable| variable.name == name);
+            let arguments = variable.map(|variable| variable.arguments.split_whitespace().count());
+            assert_eq!(arguments, Some(method.parameters.len()), "{name}");
+            found.insert(name);
+        }
         let known = GO_VARIABLES.iter().map(|variable| variable.name.to_owned());
         assert_eq!(found, known.collect());
         for variable in GO_VARIABLES {
-            let kind = render(&format!("{{{{ printf \"%T\" {} }}}}", variable.name));
+            let stage = match variable.arguments {
+                "" => Stage::Bootstrap,
+                // Only values of Secrets have arguments.
+                _ => Stage::Provisioning,
+            };
+            let kind = render_in(stage, &format!("{{{{ printf \"%T\" ({}) }}}}", variable.usage()));
             assert_eq!(kind, variable.kind, "{}", variable.name);
             let fields = variable
                 .handlebars

@@ -197,6 +197,12 @@ const DURATIONS: &[Row] = &[
 const CONTAINERD: Row = ("{{ .ContainerRuntimeConfig }}", "{{> lib/containerd.toml}}");
 const KUBECONFIG: Row = ("{{ .BootstrapKubeconfig }}", "{{> lib/bootstrap-kubelet.conf}}");
 
+/// In Handlebars, the value is encoded for the text around it. Only in the provisioning stage.
+const PROFILE_SECRET: Row = (
+    "{{ .ProfileSecret \"secret/kube-system/vpn/password\" }}",
+    "{{late \"secret/kube-system/vpn/password\" as=\"yaml\"}}",
+);
+
 /// Variables without a field in Handlebars. The table in docs/go-templates.md has an empty cell for them.
 const ONLY_IN_GO: [&str; 6] = [
     // A profile in Handlebars puts the kubeconfig into the bootstrap document.
@@ -396,6 +402,16 @@ fn documents_mean_the_same_in_both_languages() {
 }
 
 #[test]
+fn secrets_of_a_profile_are_the_same_in_both_languages() {
+    let pool = pool("ubuntu", "aws", "1.35.0", "", false);
+    let [_, found] = rendered(&pool, &Settings::default(), &[], &[PROFILE_SECRET]);
+    for text in &found[0] {
+        let id = text.split_once(',').unwrap().0;
+        assert_eq!(id, "%%osm-late{secret/kube-system/vpn/password");
+    }
+}
+
+#[test]
 fn every_variable_is_compared_or_documented_to_have_no_field() {
     let rows = OF_SYSTEM.iter().flat_map(|(_, rows)| *rows);
     let rows = rows.chain(
@@ -404,7 +420,7 @@ fn every_variable_is_compared_or_documented_to_have_no_field() {
             .flatten(),
     );
     let rows: Vec<&str> = rows
-        .chain([&CONTAINERD, &KUBECONFIG])
+        .chain([&CONTAINERD, &KUBECONFIG, &PROFILE_SECRET])
         .map(|(go, _)| *go)
         .collect();
     let has = |text: &str, name: &str| {

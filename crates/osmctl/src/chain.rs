@@ -143,8 +143,7 @@ pub fn chain(snapshot: &Snapshot, pool: &ClusterPool<'_>, now: Timestamp) -> Vec
             .map(|(namespace, name)| format!("{namespace}/{name}"));
         let outcome = name.and_then(|(namespace, name)| profile(snapshot, &namespace, &name));
         add("profile", object.unwrap_or_default(), outcome);
-        let object = format!("{}/{}", snapshot.namespace, snapshot.settings_config_map);
-        add("settings", object, settings(snapshot, md));
+        add("settings", snapshot.settings_place(), settings(snapshot, md));
         let object = PoolRef::from(md).config_name();
         add("config", object, config(snapshot, pool, md));
     }
@@ -243,9 +242,12 @@ fn settings(snapshot: &Snapshot, md: &MachineDeployment) -> Option<Outcome> {
     match &snapshot.settings {
         Some(text) => Some(settings_of_pool(snapshot, text, md)),
         None => absent(snapshot, Part::Settings, || {
-            let (namespace, name) = (&snapshot.namespace, &snapshot.settings_config_map);
-            let message = format!("ConfigMap {namespace}/{name} does not exist, or has no settings document");
-            Problem::of(Reason::SettingsMissing, message)
+            let place = snapshot.settings_place();
+            let message = format!("ConfigMap {place} does not exist, or has no settings document");
+            let mut problem = Problem::of(Reason::SettingsMissing, message);
+            let hint = format!(" If they are in another place, {}.", snapshot.where_else());
+            problem.next_step.push_str(&hint);
+            problem
         }),
     }
 }
@@ -591,6 +593,28 @@ mod tests {
         snapshot.profiles[0].metadata.generation = Some(3);
         let links = chain(&snapshot, &snapshot.pools()[0], now());
         assert_eq!(first_problem(&links).unwrap().0.name, "profile");
+    }
+
+    #[test]
+    fn missing_settings_name_their_place_and_the_flags_that_select_it() {
+        for (home, place, flags) in [
+            (None, "osm/osm-settings", "--home-context and --home-namespace."),
+            (
+                Some("cluster-a"),
+                "cluster-a/osm-settings of the home cluster",
+                "--home-context, --home-namespace and --settings-config-map.",
+            ),
+        ] {
+            let mut snapshot = snapshot();
+            snapshot.settings = None;
+            snapshot.home = home.map(str::to_owned);
+            let links = chain(&snapshot, &snapshot.pools()[0], now());
+            let (link, problem) = first_problem(&links).unwrap();
+            assert_eq!(link.object, place);
+            let message = format!("ConfigMap {place} does not exist, or has no settings document");
+            assert_eq!(problem.message, message);
+            assert!(problem.next_step.ends_with(flags), "{problem:?}");
+        }
     }
 
     #[test]

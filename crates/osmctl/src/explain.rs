@@ -99,7 +99,7 @@ fn entries() -> Vec<Entry> {
             "" => variable.meaning.to_owned(),
             same => format!("{} In Handlebars: {same}.", variable.meaning),
         },
-        example: Some((format!("{{{{ {} }}}}", variable.name), None)),
+        example: Some((format!("{{{{ {} }}}}", variable.usage()), None)),
     });
     let functions = functions::all().map(|function| Entry {
         group: "functions",

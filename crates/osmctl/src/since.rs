@@ -60,7 +60,7 @@ const ADDED: &[Added] = &[
             .KubeletFeatureGates .CloudProviderName .ExternalCloudProvider .InTreeCCMAvailable .CloudConfig .ClusterDNSIPs \
             .KubernetesCACert .ServerURL .HostCACert .HTTPProxy .NoProxy .PauseImage .InitialTaints .NetworkIPFamily \
             .NetworkConfig .ContainerRuntime .ContainerRuntimeConfig .UbuntuConfig .RockyLinuxConfig .AmazonLinuxConfig \
-            .FlatcarConfig .RhelConfig .Token .SecretName .BootstrapKubeconfig .BootstrapKubeconfigSecretName \
+            .FlatcarConfig .RhelConfig .Token .SecretName .BootstrapKubeconfig .BootstrapKubeconfigSecretName .ProfileSecret \
             .KubeletConfiguration .KubeletSystemdUnit .CNIVersion .ServerAddress .ContainerRuntimeAuthConfig \
             .RHSubscription .NetworkConfig.CIDR .NetworkConfig.Gateway .NetworkConfig.DNS .NetworkConfig.DNS.Servers \
             .NetworkConfig.IPFamily .NetworkConfig.IsStaticIPConfig .UbuntuConfig.DistUpgradeOnBoot \

@@ -30,7 +30,10 @@ Examples:
   osmctl status --watch
 
   # The machines have another cluster than the installation
-  osmctl status --context seed -n cluster-x7k2 --worker-kubeconfig user-cluster.kubeconfig")]
+  osmctl status --context seed -n cluster-x7k2 --worker-kubeconfig user-cluster.kubeconfig
+
+  # The services have another cluster than the profiles and the machines
+  osmctl status --context user --home-context seed --home-namespace cluster-x7k2")]
 pub struct Status {
     /// Pool: NAME or NAMESPACE/NAME of a MachineDeployment [default: all]
     pool: Option<String>,

@@ -129,7 +129,7 @@ fn rights() -> Result<String> {
     }
     let body = serde_saphyr::to_string(&services)?;
     Ok(format!(
-        "# Generated from crates/osm-api/src/rbac.rs by `cargo xtask chart`. Don't edit.\n{body}"
+        "# Generated from crates/osm-api/src/rbac/table.rs by `cargo xtask chart`. Don't edit.\n{body}"
     ))
 }
 

@@ -37,7 +37,7 @@ fn stale() -> Result<Vec<File>> {
 
 const INTRODUCTION: &str = "# Permissions
 
-<!-- Generated from crates/osm-api/src/rbac.rs by `cargo xtask rights`. Don't edit. -->
+<!-- Generated from crates/osm-api/src/rbac/table.rs by `cargo xtask rights`. Don't edit. -->
 
 This page lists the permissions of each service: where it needs them, and why.
 The services need all of these permissions and no others.

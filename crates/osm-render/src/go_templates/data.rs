@@ -55,14 +55,20 @@ pub(super) fn files_data<'a>(
     )))
 }
 
-/// The method that places the value of a Secret.
-pub(super) const PROFILE_SECRET: &str = "ProfileSecret";
-
 /// The field with the values that the method knows. Templates can't read it, because its name is in lower case.
 const SECRETS: &str = "secrets";
 
+/// The methods of the data and of its fields, with the paths of these.
+#[cfg(test)]
+pub(crate) fn methods() -> impl Iterator<Item = (&'static str, &'static Method)> {
+    let all = [("", &FILES_DATA), (".NetworkConfig", &NETWORK)];
+    all.into_iter()
+        .flat_map(|(path, behavior)| behavior.methods.iter().map(move |method| (path, method)))
+}
+
+/// `ProfileSecret` places the value of a Secret.
 static FILES_DATA: Behavior = Behavior::new(
-    &[Method::new(PROFILE_SECRET, &[Parameter::String], |call| {
+    &[Method::new("ProfileSecret", &[Parameter::String], |call| {
         let (Value::Struct(all), Value::String(id)) = (call.receiver().underlying(), call.any(1)) else {
             return Err(unknown_secret());
         };
@@ -470,7 +476,9 @@ mod tests {
             panic!()
         };
         let names = fields.fields().iter().map(|(name, _)| format!(".{name}"));
-        let names: BTreeSet<String> = names.collect();
+        let own = methods().filter(|(path, _)| path.is_empty());
+        let own = own.map(|(_, method)| format!(".{}", method.name));
+        let names: BTreeSet<String> = names.chain(own).collect();
         assert_eq!(listed("## Variables"), names.iter().map(String::as_str).collect());
     }
 

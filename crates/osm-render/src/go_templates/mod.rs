@@ -15,6 +15,8 @@ use osm_api::profile::{File, MAX_CONTENT_BYTES};
 use osm_api::settings::Settings;
 use osm_gotemplate::{TemplateSet, Value, budget};
 
+#[cfg(test)]
+pub(crate) use self::data::methods;
 use self::spelling::Spelling;
 use crate::Stage;
 use crate::budget::Budget;
@@ -67,17 +69,14 @@ impl Engine for GoTemplateEngine {
             return Vec::new();
         };
         let fields = template.set.fields(&template.name).into_iter();
-        let is_method = |names: &[String]| names.first().is_some_and(|name| name == data::PROFILE_SECRET);
-        let unknown = fields
-            .filter(|field| !is_method(&field.names))
-            .filter_map(|field| {
-                let path = known_names::unknown_variable(field.names.iter().map(String::as_str))?;
-                Some(Located {
-                    line: Some(field.line),
-                    column: Some(field.column.saturating_add(1)),
-                    problem: format!("there is no variable .{path}"),
-                })
-            });
+        let unknown = fields.filter_map(|field| {
+            let path = known_names::unknown_variable(field.names.iter().map(String::as_str))?;
+            Some(Located {
+                line: Some(field.line),
+                column: Some(field.column.saturating_add(1)),
+                problem: format!("there is no variable .{path}"),
+            })
+        });
         unknown.collect()
     }
 

@@ -7,12 +7,16 @@ use http::header::{HeaderValue, USER_AGENT};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use osm_api::cluster_endpoint;
+use osm_api::rbac::ClusterKind;
 
 use super::Flags;
 
 /// A cluster.
 pub struct Connection {
+    pub kind: ClusterKind,
     pub client: Client,
+    /// A client that sends each request once. A pod that is not ready answers with 503, which the other client tries again.
+    pub once: Client,
     /// URL of the API server.
     pub server: String,
     /// Context of the kubeconfig; absent in a pod.
@@ -21,12 +25,25 @@ pub struct Connection {
     pub ca: Option<String>,
 }
 
-/// The cluster with profiles, configs and settings.
+/// The flag that selects the `kubeconfig` or the `context` of a cluster.
+pub fn flag(cluster: ClusterKind, name: &str) -> String {
+    match cluster {
+        ClusterKind::Management => format!("--{name}"),
+        ClusterKind::Worker | ClusterKind::Home => format!("--{}-{name}", cluster.name()),
+    }
+}
+
+/// The cluster with profiles and configs. It also has the services and their settings, unless [`home`] selects another.
 ///
 /// # Errors
 /// A kubeconfig that is missing or invalid.
 pub async fn management(flags: &Flags) -> Result<Connection> {
-    connect(flags, flags.kubeconfig.as_deref(), flags.context.as_deref()).await
+    let selected = Selected {
+        cluster: ClusterKind::Management,
+        file: flags.kubeconfig.as_deref(),
+        context: flags.context.as_deref(),
+    };
+    selected.connect(flags).await
 }
 
 /// The cluster with MachineDeployments; `None` if it is the same.
@@ -38,72 +55,143 @@ pub async fn worker(flags: &Flags) -> Result<Option<Connection>> {
         flags.worker_kubeconfig.as_deref(),
         flags.worker_context.as_deref(),
     );
+    another(flags, ClusterKind::Worker, file, context).await
+}
+
+/// The cluster with the services, their settings and their Leases; `None` if it is the management cluster.
+///
+/// # Errors
+/// As [`management`].
+pub async fn home(flags: &Flags) -> Result<Option<Connection>> {
+    let (file, context) = (flags.home_kubeconfig.as_deref(), flags.home_context.as_deref());
+    another(flags, ClusterKind::Home, file, context).await
+}
+
+/// A cluster besides the management cluster, if flags select one.
+async fn another(
+    flags: &Flags,
+    cluster: ClusterKind,
+    file: Option<&Path>,
+    context: Option<&str>,
+) -> Result<Option<Connection>> {
     if file.is_none() && context.is_none() {
         return Ok(None);
     }
-    connect(flags, file.or(flags.kubeconfig.as_deref()), context)
-        .await
-        .map(Some)
-}
-
-async fn connect(flags: &Flags, file: Option<&Path>, context: Option<&str>) -> Result<Connection> {
-    // Another dependency may bring a second provider, so that rustls would not choose one. An error means that one is installed.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let (mut config, context) = config(file, context).await?;
-    config.connect_timeout = Some(flags.request_timeout);
-    config.read_timeout = Some(flags.request_timeout);
-    let agent = HeaderValue::from_static(concat!("osmctl/", env!("CARGO_PKG_VERSION")));
-    config.headers.push((USER_AGENT, agent));
-    let ca = config.root_cert.as_deref().and_then(cluster_endpoint::pem);
-    let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
-    let client = Client::try_from(config).map_err(|_| {
-        anyhow!(
-            "{} has a certificate or key that cannot be used; correct it",
-            named(file)
-        )
-    })?;
-    Ok(Connection {
-        client,
-        server,
+    let selected = Selected {
+        cluster,
+        file: file.or(flags.kubeconfig.as_deref()),
         context,
-        ca,
-    })
+    };
+    selected.connect(flags).await.map(Some)
 }
 
-fn named(file: Option<&Path>) -> String {
-    match file {
-        Some(file) => format!("the kubeconfig {}", file.display()),
-        None => "the kubeconfig".to_owned(),
+/// What the flags select for a cluster.
+struct Selected<'f> {
+    cluster: ClusterKind,
+    file: Option<&'f Path>,
+    context: Option<&'f str>,
+}
+
+impl Selected<'_> {
+    async fn connect(&self, flags: &Flags) -> Result<Connection> {
+        // Another dependency may bring a second provider, so that rustls would not choose one. An error means that one is installed.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (mut config, context) = self.config().await?;
+        config.connect_timeout = Some(flags.request_timeout);
+        config.read_timeout = Some(flags.request_timeout);
+        let agent = HeaderValue::from_static(concat!("osmctl/", env!("CARGO_PKG_VERSION")));
+        config.headers.push((USER_AGENT, agent));
+        let ca = config.root_cert.as_deref().and_then(cluster_endpoint::pem);
+        let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
+        let client = |config| {
+            Client::try_from(config).map_err(|_| {
+                anyhow!(
+                    "{} has a certificate or key that cannot be used; correct it",
+                    self.named()
+                )
+            })
+        };
+        let mut without_retry = config.clone();
+        without_retry.default_retry = false;
+        let once = client(without_retry)?;
+        let client = client(config)?;
+        Ok(Connection {
+            kind: self.cluster,
+            client,
+            once,
+            server,
+            context,
+            ca,
+        })
     }
-}
 
-/// The configuration of a client, and the context that it is from.
-async fn config(file: Option<&Path>, context: Option<&str>) -> Result<(Config, Option<String>)> {
-    let options = KubeConfigOptions {
-        context: context.map(str::to_owned),
-        ..KubeConfigOptions::default()
-    };
-    let kubeconfig = match file {
-        Some(file) => Kubeconfig::read_from(file),
-        None => Kubeconfig::read(),
-    };
-    let kubeconfig = match kubeconfig {
-        Ok(kubeconfig) => kubeconfig,
-        Err(error) if file.is_none() && context.is_none() && is_missing(&error) => {
-            return Config::incluster()
-                .map(|config| (config, None))
-                .map_err(|_| anyhow!("there is no kubeconfig; set --kubeconfig or the variable KUBECONFIG"));
+    fn named(&self) -> String {
+        match self.file {
+            Some(file) => format!("the kubeconfig {}", file.display()),
+            None => "the kubeconfig".to_owned(),
         }
-        Err(error) => return Err(invalid(file, &error)),
-    };
-    let context = options
-        .context
-        .clone()
-        .or_else(|| kubeconfig.current_context.clone());
-    Config::from_custom_kubeconfig(kubeconfig, &options)
-        .await
-        .map(|config| (config, context))
-        .map_err(|error| invalid(file, &error))
+    }
+
+    /// The configuration of a client, and the context that it is from.
+    async fn config(&self) -> Result<(Config, Option<String>)> {
+        let options = KubeConfigOptions {
+            context: self.context.map(str::to_owned),
+            ..KubeConfigOptions::default()
+        };
+        let kubeconfig = match self.file {
+            Some(file) => Kubeconfig::read_from(file),
+            None => Kubeconfig::read(),
+        };
+        let kubeconfig = match kubeconfig {
+            Ok(kubeconfig) => kubeconfig,
+            Err(error) if self.file.is_none() && self.context.is_none() && is_missing(&error) => {
+                return Config::incluster().map(|config| (config, None)).map_err(|_| {
+                    anyhow!("there is no kubeconfig; set --kubeconfig or the variable KUBECONFIG")
+                });
+            }
+            Err(error) => return Err(self.invalid(&error)),
+        };
+        let context = options
+            .context
+            .clone()
+            .or_else(|| kubeconfig.current_context.clone());
+        Config::from_custom_kubeconfig(kubeconfig, &options)
+            .await
+            .map(|config| (config, context))
+            .map_err(|error| self.invalid(&error))
+    }
+
+    /// What is wrong with the kubeconfig. The message of a parser may quote the file, and so a token.
+    fn invalid(&self, error: &KubeconfigError) -> anyhow::Error {
+        let (named, flag) = (self.named(), |name| flag(self.cluster, name));
+        match error {
+            KubeconfigError::Parse(error) => match error.location() {
+                Some(at) => {
+                    let (line, column) = (at.line(), at.column());
+                    anyhow!("{named} is not valid: line {line}, column {column} cannot be read; correct it")
+                }
+                None => anyhow!("{named} is not valid; correct it"),
+            },
+            KubeconfigError::ReadConfig(error, path) => {
+                let flag = flag("kubeconfig");
+                anyhow!("cannot read {}: {error}; check {flag}", path.display())
+            }
+            KubeconfigError::CurrentContextNotSet => {
+                let flag = flag("context");
+                anyhow!(
+                    "{named} has no current context; set {flag}, `kubectl config get-contexts` lists them"
+                )
+            }
+            KubeconfigError::LoadContext(name) => {
+                let hint = match self.cluster {
+                    ClusterKind::Management => String::new(),
+                    _ => format!(", or name another file with {}", flag("kubeconfig")),
+                };
+                anyhow!("{named} has no context {name}; `kubectl config get-contexts` lists them{hint}")
+            }
+            other => anyhow!("{named} is not valid: {other}; correct it"),
+        }
+    }
 }
 
 fn is_missing(error: &KubeconfigError) -> bool {
@@ -111,29 +199,5 @@ fn is_missing(error: &KubeconfigError) -> bool {
         KubeconfigError::FindPath => true,
         KubeconfigError::ReadConfig(error, _) => error.kind() == std::io::ErrorKind::NotFound,
         _ => false,
-    }
-}
-
-/// What is wrong with a kubeconfig. The message of a parser may quote the file, and so a token.
-fn invalid(file: Option<&Path>, error: &KubeconfigError) -> anyhow::Error {
-    let named = named(file);
-    match error {
-        KubeconfigError::Parse(error) => match error.location() {
-            Some(at) => {
-                let (line, column) = (at.line(), at.column());
-                anyhow!("{named} is not valid: line {line}, column {column} cannot be read; correct it")
-            }
-            None => anyhow!("{named} is not valid; correct it"),
-        },
-        KubeconfigError::ReadConfig(error, path) => {
-            anyhow!("cannot read {}: {error}; check --kubeconfig", path.display())
-        }
-        KubeconfigError::CurrentContextNotSet => {
-            anyhow!("{named} has no current context; set --context, `kubectl config get-contexts` lists them")
-        }
-        KubeconfigError::LoadContext(name) => {
-            anyhow!("{named} has no context {name}; `kubectl config get-contexts` lists them")
-        }
-        other => anyhow!("{named} is not valid: {other}; correct it"),
     }
 }

@@ -13,6 +13,7 @@ use kube::api::{
 };
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
+use osm_api::rbac::ClusterKind;
 use serde_json::{Value, json};
 
 use super::Flags;
@@ -188,7 +189,12 @@ impl<'a> Editor<'a> {
             Err(Failed::For(failure)) => Err(failure),
             Err(Failed::Expired) => {
                 let cause = Cause::Conflict;
-                Err(Failure { action, what, cause })
+                Err(Failure {
+                    cluster: ClusterKind::Management,
+                    action,
+                    what,
+                    cause,
+                })
             }
         }
     }
@@ -406,6 +412,7 @@ fn decoded(kind: Kind, object: DynamicObject) -> Object {
 
 fn encoded(object: &Object, action: &'static str) -> Result<DynamicObject, Failure> {
     serde_json::from_value(object.value.clone()).map_err(|_| Failure {
+        cluster: ClusterKind::Management,
         action,
         what: object.to_string(),
         cause: Cause::Other("it is not an object of Kubernetes".to_owned()),

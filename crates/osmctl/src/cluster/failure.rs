@@ -4,11 +4,15 @@ use std::error::Error;
 use std::time::Duration;
 
 use kube::client::AuthError;
+use osm_api::rbac::ClusterKind;
+
+use super::connect::flag;
 
 /// Why something could not be read or written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {what}: {}; {}", .cause.text(), .cause.next_step())]
+#[error("cannot {action} {what}{}: {}; {}", self.place(), .cause.text(), self.next_step())]
 pub struct Failure {
+    pub cluster: ClusterKind,
     /// The verb of the right, such as `list`.
     pub action: &'static str,
     /// The resource as RBAC names it, with its place.
@@ -46,6 +50,40 @@ impl Failure {
     pub fn is_not_found(&self) -> bool {
         matches!(self.cause, Cause::NoSuchKind)
     }
+
+    /// The cluster, where a person would not expect it.
+    fn place(&self) -> &'static str {
+        match self.cluster {
+            ClusterKind::Home => " of the home cluster",
+            ClusterKind::Management | ClusterKind::Worker => "",
+        }
+    }
+
+    fn next_step(&self) -> String {
+        let flag = |name| flag(self.cluster, name);
+        let step = match (&self.cause, self.cluster) {
+            (Cause::Forbidden, ClusterKind::Home) => {
+                "check --home-namespace, or ask the administrator of this cluster for the permission"
+            }
+            (Cause::Forbidden, _) => "ask the administrator of the cluster for this permission",
+            (Cause::Unauthorized, _) => {
+                let (file, context) = (flag("kubeconfig"), flag("context"));
+                return format!("log in again, or select another user with {file} or {context}");
+            }
+            (Cause::NoSuchKind, ClusterKind::Home) => {
+                "check the server of the context that --home-context selects"
+            }
+            (Cause::NoSuchKind, _) => {
+                "install the CustomResourceDefinitions, or select another cluster with --context or --worker-context"
+            }
+            (Cause::Conflict, _) => "run the command again",
+            (Cause::Timeout(_), _) => "check the connection, or set --request-timeout",
+            (Cause::Credentials(_), _) => "correct the user of the kubeconfig",
+            (Cause::Unreachable(_), _) => "check the connection and the server in the kubeconfig",
+            (Cause::Other(_), _) => "try again, or look at the log of the API server",
+        };
+        step.to_owned()
+    }
 }
 
 impl Cause {
@@ -78,21 +116,6 @@ impl Cause {
             Self::Conflict => "another program has changed it at the same time".to_owned(),
             Self::Timeout(limit) => format!("no answer within {} s", limit.as_secs_f32()),
             Self::Credentials(text) | Self::Unreachable(text) | Self::Other(text) => text.clone(),
-        }
-    }
-
-    fn next_step(&self) -> &'static str {
-        match self {
-            Self::Forbidden => "ask the administrator of the cluster for this permission",
-            Self::Unauthorized => "log in again, or select another user with --kubeconfig or --context",
-            Self::NoSuchKind => {
-                "install the CustomResourceDefinitions, or select another cluster with --context or --worker-context"
-            }
-            Self::Conflict => "run the command again",
-            Self::Timeout(_) => "check the connection, or set --request-timeout",
-            Self::Credentials(_) => "correct the user of the kubeconfig",
-            Self::Unreachable(_) => "check the connection and the server in the kubeconfig",
-            Self::Other(_) => "try again, or look at the log of the API server",
         }
     }
 }
@@ -178,6 +201,7 @@ mod tests {
         ];
         for (cause, expected) in cases {
             let failure = Failure {
+                cluster: ClusterKind::Management,
                 action: "list",
                 what: "pods in namespace n".to_owned(),
                 cause,
@@ -187,6 +211,45 @@ mod tests {
                 text.starts_with("cannot list pods in namespace n: ") && text.contains(expected),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn a_failure_of_another_cluster_names_the_flags_of_that_cluster() {
+        let shown = |cluster, code| {
+            let failure = Failure {
+                cluster,
+                action: "get",
+                what: "configmaps osm-settings in namespace n".to_owned(),
+                cause: Cause::of(&api(code)),
+            };
+            failure.to_string()
+        };
+        let home = "cannot get configmaps osm-settings in namespace n of the home cluster: ";
+        for (cluster, code, expected) in [
+            (
+                ClusterKind::Home,
+                403,
+                format!("{home}forbidden; check --home-namespace, or ask the administrator"),
+            ),
+            (
+                ClusterKind::Home,
+                401,
+                format!(
+                    "{home}the API server does not accept the credentials; \
+                     log in again, or select another user with --home-kubeconfig or --home-context"
+                ),
+            ),
+            (
+                ClusterKind::Worker,
+                401,
+                "cannot get configmaps osm-settings in namespace n: the API server does not accept the credentials; \
+                 log in again, or select another user with --worker-kubeconfig or --worker-context"
+                    .to_owned(),
+            ),
+        ] {
+            let text = shown(cluster, code);
+            assert!(text.starts_with(&expected), "{text}");
         }
     }
 }

@@ -31,7 +31,11 @@ impl Clusters {
             };
             tokio::spawn(report(api, params, changed.clone()));
         };
-        let (management, worker) = (&self.management.client, &self.worker().client);
+        let (management, worker, home) = (
+            &self.management.client,
+            &self.worker().client,
+            &self.home().client,
+        );
         // Without the right to read all of them, those of this namespace were read.
         let is_restricted = snapshot.lacks(Part::MachineDeployments);
         let of_pools = is_restricted.then_some(KUBE_SYSTEM);
@@ -51,9 +55,9 @@ impl Clusters {
         );
         let settings = format!("metadata.name={}", snapshot.settings_config_map);
         watch(
-            management,
+            home,
             ApiResource::erase::<ConfigMap>(&()),
-            installation,
+            Some(snapshot.home_namespace()),
             all().fields(&settings),
         );
         for namespace in snapshot.profile_namespaces() {

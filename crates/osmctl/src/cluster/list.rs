@@ -8,6 +8,7 @@ use kube::api::{DynamicObject, ListParams};
 use kube::client::Body;
 use kube::core::{ApiResource, Status};
 use kube::{Api, Client, Resource, ResourceExt};
+use osm_api::rbac::ClusterKind;
 use osm_api::strict;
 use serde::de::DeserializeOwned;
 
@@ -86,7 +87,9 @@ pub(super) fn what(kind: &ApiResource, namespace: Option<&str>) -> String {
 
 /// Reads from one cluster.
 pub struct Reader<'a> {
+    cluster: ClusterKind,
     client: Client,
+    once: Client,
     timeout: Duration,
     progress: &'a Progress,
 }
@@ -94,7 +97,9 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     pub fn new(connection: &Connection, timeout: Duration, progress: &'a Progress) -> Self {
         Self {
+            cluster: connection.kind,
             client: connection.client.clone(),
+            once: connection.once.clone(),
             timeout,
             progress,
         }
@@ -182,7 +187,7 @@ impl<'a> Reader<'a> {
             .await;
         match version {
             Ok(info) => Ok(info.git_version),
-            Err(failed) => Err(failed.into_failure(what)),
+            Err(failed) => Err(failed.into_failure(self.cluster, what)),
         }
     }
 
@@ -195,7 +200,7 @@ impl<'a> Reader<'a> {
             let request = Request::get(path)
                 .body(Body::empty())
                 .map_err(kube::Error::HttpError)?;
-            let (head, body) = self.client.send(request).await?.into_parts();
+            let (head, body) = self.once.send(request).await?.into_parts();
             let body = Limited::new(body, MAX_TEXT)
                 .collect()
                 .await
@@ -212,7 +217,7 @@ impl<'a> Reader<'a> {
         let answer = self
             .request("get", what, &format!("reading {what}"), request)
             .await;
-        answer.map_err(|failed| failed.into_failure(what))
+        answer.map_err(|failed| failed.into_failure(self.cluster, what))
     }
 
     /// Sends a request. `shown` is what a person sees while it takes long.
@@ -232,6 +237,7 @@ impl<'a> Reader<'a> {
             Err(_) => Cause::Timeout(self.timeout),
         };
         Err(Failed::For(Failure {
+            cluster: self.cluster,
             action,
             what: what.to_owned(),
             cause,
@@ -247,10 +253,11 @@ pub(super) enum Failed {
 
 impl Failed {
     /// The failure of a request without pages.
-    fn into_failure(self, what: &str) -> Failure {
+    fn into_failure(self, cluster: ClusterKind, what: &str) -> Failure {
         match self {
             Self::For(failure) => failure,
             Self::Expired => Failure {
+                cluster,
                 action: "get",
                 what: what.to_owned(),
                 cause: Cause::Other("it is gone (410)".to_owned()),

@@ -21,7 +21,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use clap::{ArgGroup, Args};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -46,6 +47,7 @@ use crate::snapshot::{Part, Snapshot, Unread};
 /// Flags that select the cluster.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Cluster")]
+#[command(group = ArgGroup::new("home").args(["home_kubeconfig", "home_context"]).multiple(true).requires("home_namespace"))]
 pub struct Flags {
     /// Kubeconfig file [default: $KUBECONFIG, or ~/.kube/config]
     #[arg(long, value_name = "FILE")]
@@ -65,6 +67,16 @@ pub struct Flags {
     /// Context of the worker cluster
     #[arg(long, value_name = "NAME")]
     worker_context: Option<String>,
+    /// Kubeconfig file of the home cluster, if the services and their settings have another cluster [default: --kubeconfig]
+    #[arg(long, value_name = "FILE")]
+    home_kubeconfig: Option<PathBuf>,
+    /// Context of the home cluster
+    #[arg(long, value_name = "NAME")]
+    home_context: Option<String>,
+    /// Namespace of the services and their settings in the home cluster
+    #[arg(long, value_name = "NAME", requires = "home", conflicts_with_all = ["worker_kubeconfig", "worker_context"],
+          value_parser = NonEmptyStringValueParser::new())]
+    home_namespace: Option<String>,
     /// Time limit of a request, such as 10s or 1m
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = timeout)]
     request_timeout: Duration,
@@ -84,6 +96,21 @@ impl Flags {
     /// Whether the MachineDeployments are in another cluster.
     pub fn has_worker_cluster(&self) -> bool {
         self.worker_kubeconfig.is_some() || self.worker_context.is_some()
+    }
+
+    /// Whether the services and their settings are in another cluster.
+    pub fn has_home_cluster(&self) -> bool {
+        self.home_namespace.is_some()
+    }
+
+    /// What is known before anything is read.
+    fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            namespace: self.namespace.clone(),
+            home: self.home_namespace.clone(),
+            settings_config_map: self.settings_config_map.clone(),
+            ..Snapshot::default()
+        }
     }
 }
 
@@ -156,6 +183,8 @@ pub struct Clusters {
     management: Connection,
     /// `None`: it is the same.
     worker: Option<Connection>,
+    /// `None`: it is the management cluster.
+    home: Option<Connection>,
 }
 
 impl Clusters {
@@ -168,6 +197,7 @@ impl Clusters {
             flags: flags.clone(),
             management: connect::management(flags).await?,
             worker: connect::worker(flags).await?,
+            home: connect::home(flags).await?,
         })
     }
 
@@ -175,22 +205,29 @@ impl Clusters {
         self.worker.as_ref().unwrap_or(&self.management)
     }
 
+    fn home(&self) -> &Connection {
+        self.home.as_ref().unwrap_or(&self.management)
+    }
+
+    fn gatherer<'a>(&self, progress: &'a Progress) -> Gatherer<'a> {
+        let reader = |connection| Reader::new(connection, self.flags.request_timeout, progress);
+        Gatherer {
+            management: reader(&self.management),
+            worker: reader(self.worker()),
+            home: reader(self.home()),
+            snapshot: Snapshot {
+                own_ca: self.worker().ca.clone(),
+                ..self.flags.snapshot()
+            },
+        }
+    }
+
     /// Reads them.
     ///
     /// # Errors
     /// MachineDeployments or configs that can't be listed. The snapshot names everything else that can't be read.
     pub async fn read(&self, needs: Needs, progress: &Progress) -> Result<Snapshot> {
-        let (flags, worker) = (&self.flags, self.worker());
-        let mut gatherer = Gatherer {
-            management: Reader::new(&self.management, flags.request_timeout, progress),
-            worker: Reader::new(worker, flags.request_timeout, progress),
-            snapshot: Snapshot {
-                namespace: flags.namespace.clone(),
-                settings_config_map: flags.settings_config_map.clone(),
-                own_ca: worker.ca.clone(),
-                ..Snapshot::default()
-            },
-        };
+        let mut gatherer = self.gatherer(progress);
         gatherer.machine_deployments().await?;
         gatherer.configs().await?;
         if needs.profiles {
@@ -217,6 +254,8 @@ impl Clusters {
 struct Gatherer<'a> {
     management: Reader<'a>,
     worker: Reader<'a>,
+    /// Has the services, their settings and their Leases.
+    home: Reader<'a>,
     snapshot: Snapshot,
 }
 
@@ -284,16 +323,8 @@ impl Gatherer<'_> {
     }
 
     async fn settings(&mut self) {
-        let Snapshot {
-            namespace,
-            settings_config_map,
-            ..
-        } = &self.snapshot;
-        let map = self
-            .management
-            .get::<ConfigMap>(namespace, settings_config_map)
-            .await;
-        match map {
+        let (namespace, name) = (self.snapshot.home_namespace(), &self.snapshot.settings_config_map);
+        match self.home.get::<ConfigMap>(namespace, name).await {
             Ok(map) => self.snapshot.settings = map.and_then(document),
             Err(failure) => self.note(Part::Settings, failure.to_string()),
         }

@@ -21,7 +21,7 @@ use crate::pools::{self, RenderedPool};
 use crate::problem::{Place, Problem, Problems};
 use crate::profiles::Chosen;
 use crate::progress::Progress;
-use crate::snapshot::{self, Snapshot};
+use crate::snapshot::{self, Part, Snapshot};
 use crate::tree::Tree;
 
 /// Reads a cluster, and renders its pools with what the `paths` contain.
@@ -60,9 +60,13 @@ fn installation_settings(snapshot: &Snapshot, new: &Manifests, path: Option<&Pat
                 mistakes.join("; ")
             )
         })?,
+        (None, _) if snapshot.lacks(Part::Settings) => {
+            bail!("the settings of the cluster could not be read; provide settings with --settings")
+        }
         (None, _) => bail!(
-            "namespace {} contains no settings; set -n to the namespace of the installation, or provide settings with --settings",
-            snapshot.namespace
+            "ConfigMap {} does not exist, or has no settings document; {}, or provide settings with --settings",
+            snapshot.settings_place(),
+            snapshot.where_else()
         ),
     };
     Ok(with_endpoint(snapshot, settings))

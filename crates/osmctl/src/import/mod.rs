@@ -98,7 +98,8 @@ impl Import {
             })?,
             (None, None) => {
                 eprintln!(
-                    "osmctl: the cluster contains no settings; the defaults are used. Provide those of the installation with --settings"
+                    "osmctl: no settings were found in ConfigMap {}; the defaults are used. Provide those of the installation with --settings",
+                    snapshot.settings_place()
                 );
                 Settings::default()
             }

@@ -1,8 +1,11 @@
 //! What a cluster is like before a migration: what was found, what becomes of it, and why it can't be migrated. `read` reads, `judge` decides.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use clap::Args;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use osm_api::condition::{self, PUBLISHED};
@@ -13,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::find::{self, Found};
 use super::go_flags::{self, Mapped};
-use super::{Source, kinds, rights};
+use super::{kinds, rights};
 use crate::cluster::{self, Editor, Flags, Needs, Object, Right};
 use crate::diff;
 use crate::import::report::{self, Outcome, Report};
@@ -24,6 +27,24 @@ use crate::snapshot::{ClusterPool, Snapshot};
 
 /// Most names that a message lists.
 const MAX_NAMED: usize = 5;
+
+/// What a person has decided about.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Decisions")]
+pub struct Source {
+    /// Settings document; its fields win over those that follow from the flags of the Go implementation
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+    /// Flag of the Go implementation that --settings replaces, or that is not needed; repeatable
+    #[arg(long, value_name = "NAME")]
+    handled_flag: Vec<String>,
+    /// Webhook configuration that belongs to another program; repeatable
+    #[arg(long, value_name = "NAME")]
+    keep_webhook: Vec<String>,
+    /// Migrate although OSM would refuse pools
+    #[arg(long)]
+    accept_refused: bool,
+}
 
 /// What was read of a cluster, and what follows from it.
 #[derive(Default)]
@@ -38,6 +59,16 @@ pub struct Checked {
     /// Why the cluster can't be migrated.
     pub problems: Vec<String>,
     pub notes: Vec<String>,
+}
+
+impl Checked {
+    /// Whether the cluster can be migrated.
+    pub fn exit_code(&self) -> ExitCode {
+        match self.problems.is_empty() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        }
+    }
 }
 
 /// What [`judge`] needs besides.

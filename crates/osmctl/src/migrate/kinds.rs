@@ -57,6 +57,8 @@ pub const CLUSTER_ROLE_BINDING: Kind = of_cluster(RBAC, "ClusterRoleBinding", "c
 /// Kinds that are read, and never changed.
 pub const DAEMON_SET: Kind = namespaced("apps", "v1", "DaemonSet", "daemonsets");
 pub const STATEFUL_SET: Kind = namespaced("apps", "v1", "StatefulSet", "statefulsets");
+pub const CRON_JOB: Kind = namespaced("batch", "v1", "CronJob", "cronjobs");
+pub const JOB: Kind = namespaced("batch", "v1", "Job", "jobs");
 pub const CONFIG_MAP: Kind = namespaced("", "v1", "ConfigMap", "configmaps");
 pub const MACHINE: Kind = namespaced(MACHINES, "v1alpha1", "Machine", "machines");
 pub const POOL: Kind = namespaced(MACHINES, "v1alpha1", "MachineDeployment", "machinedeployments");

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::find::{self, Found};
+use super::find::Found;
 use super::kinds;
+use super::restorable::restorable;
 use crate::cluster::{Kind, Object};
 
 /// A change of one object.
@@ -54,7 +55,7 @@ impl Step {
             name: object.name().to_owned(),
             uid: object.uid().to_owned(),
             state: State::Planned,
-            object: find::restorable(object),
+            object: restorable(object),
         }
     }
 
@@ -131,6 +132,7 @@ pub fn clean_up(found: &Found, with_tokens: bool, known: &[Step]) -> Vec<Step> {
 mod tests {
     use super::super::find::fixtures::{INSTALLERS, objects, seen};
     use super::super::find::sort;
+    use super::super::restorable::as_token;
     use super::*;
 
     #[test]
@@ -172,7 +174,7 @@ mod tests {
     fn tokens_are_deleted_before_their_account_and_so_restored_after_it() {
         let (_, text) = INSTALLERS[0];
         let secret = |namespace: &str, account: &str| {
-            find::as_token(Object::new(
+            as_token(Object::new(
                 kinds::SECRET,
                 json!({"metadata": {"name": format!("token-of-{account}"), "namespace": namespace, "annotations": {
                     "kubernetes.io/service-account.name": account, "kubernetes.io/service-account.uid": "u"}},

@@ -4,8 +4,9 @@ use futures::{StreamExt, TryStreamExt, stream};
 use osm_api::names::CLOUD_INIT_SETTINGS;
 use serde_json::{Value, json};
 
-use super::find::{self, Found};
+use super::find::Found;
 use super::kinds;
+use super::restorable::restorable;
 use super::steps::WRITE_CHECK;
 use crate::cluster::{Editor, Failure, Kind, Object, Right};
 
@@ -30,10 +31,12 @@ const EVERYWHERE: [(Kind, &[&str]); 9] = [
 ];
 
 /// Kinds in the namespace of the installation.
-const HERE: [(Kind, &[&str]); 10] = [
+const HERE: [(Kind, &[&str]); 12] = [
     (kinds::DEPLOYMENT, &["get", "list", "create", "patch", "delete"]),
     (kinds::DAEMON_SET, &["list"]),
     (kinds::STATEFUL_SET, &["list"]),
+    (kinds::CRON_JOB, &["list"]),
+    (kinds::JOB, &["list"]),
     (kinds::SERVICE, CHANGE),
     (kinds::BUDGET, CHANGE),
     (kinds::ACCOUNT, CHANGE),
@@ -128,7 +131,7 @@ fn verb(kind: Kind) -> Option<&'static str> {
 
 /// A copy as a rollback creates it, with a name that no object has.
 fn renamed(object: &Object) -> Object {
-    let mut value = find::restorable(object);
+    let mut value = restorable(object);
     if let Some(metadata) = value.pointer_mut("/metadata").and_then(Value::as_object_mut) {
         metadata.insert("name".to_owned(), json!(WRITE_CHECK));
     }
@@ -142,6 +145,7 @@ pub fn is_reading(right: &Right) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::find;
     use super::super::plan::{self, Action};
     use super::*;
 

@@ -11,6 +11,7 @@ use super::find;
 use super::journal::Kept;
 use super::kinds;
 use super::plan::{Action, State, Step};
+use super::restorable::{is_token, restorable};
 use crate::cluster::{Editor, Object};
 
 /// How often something is looked at that takes a while.
@@ -96,8 +97,7 @@ impl Steps<'_> {
 
     async fn is_as_planned(&self, step: &Step) -> Result<()> {
         let current = self.same(step).await?;
-        let differs =
-            |object: &Object| object.kind != kinds::SECRET && find::restorable(object) != step.object;
+        let differs = |object: &Object| object.kind != kinds::SECRET && restorable(object) != step.object;
         if current.as_ref().is_some_and(differs) {
             bail!(
                 "{} has changed since the plan was made; find out which program changes it, and stop that program. \
@@ -255,7 +255,7 @@ impl Steps<'_> {
     async fn restore(&self, step: &Step) -> Result<bool> {
         let kind = step.kind().with_context(|| unknown(step))?;
         let object = Object::new(kind, step.object.clone());
-        if find::is_token(&object) {
+        if is_token(&object) {
             return self.restore_token(step, &object).await.map(|()| true);
         }
         if self.current(step).await?.is_some() {
@@ -384,7 +384,7 @@ fn is_restored(step: &Step, object: &Object) -> bool {
         }
         value
     };
-    without_ca(find::restorable(object)) == without_ca(step.object.clone())
+    without_ca(restorable(object)) == without_ca(step.object.clone())
 }
 
 fn is_webhook_configuration(step: &Step) -> bool {

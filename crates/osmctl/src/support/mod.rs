@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! mask       hides what looks like a credential
-//! services   Deployments and pods as JSON
+//! services   Deployments, pods and Leases as JSON
 //! archive    files → tar.gz
 //! ```
 
@@ -39,8 +39,8 @@ const NEVER: [&str; 3] = [
 
 /// Collect what a maintainer asks for into one archive, without credentials
 ///
-/// The archive contains versions, the pools with their conditions, profiles, Events, the settings, and images, flags, state, metrics and
-/// `/readyz` of the services. It contains names of objects and addresses of your site.
+/// The archive contains versions, the pools with their conditions, profiles, Events, the settings, and images, flags, state, Leases,
+/// metrics and `/readyz` of the services. It contains names of objects and addresses of your site.
 ///
 /// The command reads no Secret. It masks whatever looks like a credential. It reports on standard error what it left out, and why.
 /// The file `left-out.txt` of the archive has the same list.
@@ -50,7 +50,10 @@ Examples:
   osmctl support
 
   # The machines have another cluster than the installation
-  osmctl support --context seed -n cluster-x7k2 --worker-kubeconfig user-cluster.kubeconfig -o report.tar.gz")]
+  osmctl support --context seed -n cluster-x7k2 --worker-kubeconfig user-cluster.kubeconfig -o report.tar.gz
+
+  # The services have another cluster than the profiles and the machines
+  osmctl support --context user --home-context seed --home-namespace cluster-x7k2")]
 pub struct Support {
     /// Archive to write [default: osm-support-TIME.tar.gz]
     #[arg(short, long, value_name = "FILE")]

@@ -1,5 +1,6 @@
-//! Deployments and pods of the services, with the fields that show what runs and why it does not.
+//! Deployments, pods and Leases of the services, with the fields that show what runs and why it does not.
 
+use osm_api::names::{REPLICA_OF, STANDBY_OF};
 use serde_json::{Value, json};
 
 use super::mask;
@@ -9,11 +10,24 @@ use crate::credentials::{self, MASK};
 /// Fields of an environment variable that refer to a value. What they refer to is not read.
 const REFERENCE: &str = "valueFrom";
 
-/// All Deployments and pods.
+/// All Deployments, pods and Leases.
 pub fn json(services: &Services) -> Value {
     let deployments: Vec<Value> = services.deployments.iter().map(deployment).collect();
     let pods: Vec<Value> = services.pods.iter().map(pod).collect();
-    json!({"deployments": deployments, "pods": pods})
+    let leases: Vec<Value> = services.leases.iter().map(lease).collect();
+    json!({"deployments": deployments, "pods": pods, "leases": leases})
+}
+
+/// A Lease of a replica. A replica on standby leaves all objects to those that are ready.
+fn lease(object: &Value) -> Value {
+    let label = |key| object.pointer("/metadata/labels")?.get(key)?.as_str();
+    json!({
+        "name": at(object, "/metadata/name"),
+        "service": label(REPLICA_OF).or(label(STANDBY_OF)),
+        "standby": label(STANDBY_OF).is_some(),
+        "renewTime": at(object, "/spec/renewTime"),
+        "leaseDurationSeconds": at(object, "/spec/leaseDurationSeconds"),
+    })
 }
 
 fn deployment(object: &Value) -> Value {

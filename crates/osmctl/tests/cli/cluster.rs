@@ -93,6 +93,62 @@ fn every_command_says_what_to_do_without_a_cluster() {
 }
 
 #[test]
+fn a_home_cluster_that_cannot_be_selected_is_named_with_its_flags() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("kubeconfig");
+    let text = "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n\
+         clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: u, user: {token: t}}]\n";
+    fs::write(&file, text).unwrap();
+    let file = file.display().to_string();
+    let empty = home.path().join("empty");
+    fs::write(&empty, "apiVersion: v1\nkind: Config\n").unwrap();
+    let empty = empty.display().to_string();
+    for (flags, expected) in [
+        (
+            ["--home-kubeconfig", "/nowhere"],
+            "cannot read /nowhere: No such file or directory (os error 2); check --home-kubeconfig",
+        ),
+        (
+            ["--home-kubeconfig", &empty],
+            "has no current context; set --home-context",
+        ),
+        // The file is that of --kubeconfig.
+        (
+            ["--home-context", "d"],
+            "has no context d; `kubectl config get-contexts` lists them, or name another file with --home-kubeconfig",
+        ),
+    ] {
+        for command in COMMANDS.iter().filter(|command| command[0] != "migrate") {
+            let all = [
+                command,
+                &["--kubeconfig", &file, "--home-namespace", "a"][..],
+                &flags,
+            ];
+            let output = osmctl(home.path(), &all.concat());
+            assert_eq!(output.status.code(), Some(failure(command)), "{command:?}");
+            assert!(err(&output).contains(expected), "{command:?}: {}", err(&output));
+        }
+    }
+    let migrate = [
+        "migrate",
+        "check",
+        "--kubeconfig",
+        &file,
+        "--home-context",
+        "c",
+        "--home-namespace",
+        "a",
+    ];
+    let output = osmctl(home.path(), &migrate);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        err(&output).contains("supports no home cluster"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
 fn flags_are_checked() {
     let home = tempfile::tempdir().unwrap();
     for (arguments, expected) in [
@@ -101,6 +157,24 @@ fn flags_are_checked() {
         (&["diff", "--cluster", "-f", "x"], "cannot be used with"),
         (&["diff", "--pool", "p", "a", "b"], "--cluster"),
         (&["show"], "<POOL>"),
+        (&["status", "--home-namespace", "a"], "--home-kubeconfig"),
+        (&["status", "--home-context", "a"], "--home-namespace"),
+        (
+            &["why", "p", "--home-kubeconfig", "a", "--home-namespace="],
+            "a value is required",
+        ),
+        (
+            &[
+                "events",
+                "--home-context",
+                "a",
+                "--home-namespace",
+                "b",
+                "--worker-context",
+                "c",
+            ],
+            "cannot be used with",
+        ),
         (&["migrate", "apply", "--timeout", "soon"], "is not a duration"),
         (&["migrate", "finish", "--dry-run"], "unexpected argument"),
         (&["show", "pool", "-o", "dir="], "use text, json or dir=PATH"),

@@ -69,6 +69,13 @@ fn everything_in_templates_is_explained() {
     );
     assert!(text("trimSuffix").contains("trimSuffix(string, string) string"));
     assert!(text(".KubeVersion").contains(".KubeVersion (string)"));
+    let secret = text(".ProfileSecret");
+    assert!(
+        secret.contains(".ProfileSecret (string)")
+            && secret.contains("Example: {{ .ProfileSecret \"secret/kube-system/vpn/password\" }}")
+            && secret.contains("In Handlebars: late \"secret/NAMESPACE/NAME/KEY\"."),
+        "{secret}"
+    );
     let refused = text("env");
     assert!(
         refused.contains("env reads the environment") && !refused.contains("Since:"),
@@ -286,7 +293,7 @@ fn mistake(root: &Value, schema: &Value, value: &Value, path: &str) -> Option<St
 #[test]
 fn every_command_that_prints_results_prints_them_as_json() {
     // What these print has a format of its own.
-    let others = ["new", "schema", "completions", "man", "help"];
+    let others = ["new", "schema", "support", "completions", "man", "help"];
     let help = osmctl(&["--help"], "");
     let (_, commands) = out(&help).split_once("Commands:\n").unwrap();
     let commands = commands.lines().map_while(|line| line.split_whitespace().next());

@@ -1,0 +1,87 @@
+//! A right, its reason, and where it is granted.
+
+use k8s_openapi::api::rbac::v1::PolicyRule;
+
+/// What a cluster is to an installation. One cluster may be all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ClusterKind {
+    /// Profiles and configs are here, and the settings and Leases unless there is a home cluster.
+    Management,
+    /// The machines' own: MachineDeployments and `cloud-init-settings` are here.
+    Worker,
+    /// Only the settings, the Secrets that they name, and the Leases are here. It exists where one cluster, the user cluster, is both of the
+    /// others, and the services run elsewhere.
+    Home,
+}
+
+impl ClusterKind {
+    /// Each of them.
+    pub const ALL: [Self; 3] = [Self::Management, Self::Worker, Self::Home];
+
+    /// What a user cluster is.
+    pub const BUT_HOME: [Self; 2] = [Self::Management, Self::Worker];
+
+    /// `management`, `worker` or `home`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Management => "management",
+            Self::Worker => "worker",
+            Self::Home => "home",
+        }
+    }
+
+    pub(super) fn within(self, namespace: &str, rights: Vec<Right>) -> Grant {
+        Grant {
+            cluster: self,
+            namespace: Some(namespace.to_owned()),
+            rights,
+        }
+    }
+
+    pub(super) fn everywhere(self, rights: Vec<Right>) -> Grant {
+        Grant {
+            cluster: self,
+            namespace: None,
+            rights,
+        }
+    }
+}
+
+/// Rights in one namespace, or in a whole cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grant {
+    /// Where the Role is.
+    pub cluster: ClusterKind,
+    /// Namespace of a Role; `None`: a ClusterRole.
+    pub namespace: Option<String>,
+    /// The rights.
+    pub rights: Vec<Right>,
+}
+
+/// A rule, and what it is for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Right {
+    /// The rule.
+    pub rule: PolicyRule,
+    /// What the service needs it for.
+    pub why: &'static str,
+}
+
+/// A right on all objects of these resources.
+pub(super) fn rule(group: &str, resources: &[&str], verbs: &[&str], why: &'static str) -> Right {
+    let owned = |items: &[&str]| items.iter().map(|item| (*item).to_owned()).collect::<Vec<_>>();
+    let rule = PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(owned(resources)),
+        verbs: owned(verbs),
+        ..PolicyRule::default()
+    };
+    Right { rule, why }
+}
+
+/// A right on the object of this name.
+pub(super) fn named(group: &str, resource: &str, name: &str, verbs: &[&str], why: &'static str) -> Right {
+    let mut right = rule(group, &[resource], verbs, why);
+    right.rule.resource_names = Some(vec![name.to_owned()]);
+    right
+}

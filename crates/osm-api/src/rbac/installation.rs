@@ -1,0 +1,108 @@
+//! What the rights of one installation depend on.
+
+use super::grant::{ClusterKind, Grant, Right};
+use crate::Joining;
+use crate::names::{KUBE_SYSTEM, SETTINGS_CONFIG_MAP};
+
+/// What the rights of one installation depend on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installation {
+    /// Namespace of profiles and configs, and of the settings and Leases unless `home` is set.
+    pub namespace: String,
+    /// Namespace of the settings and Leases in the [home cluster](ClusterKind::Home); `None`: they are in `namespace`.
+    pub home: Option<String>,
+    /// Name of the settings ConfigMap.
+    pub settings: String,
+    /// Further namespaces of profiles, for MachineDeployments with the annotation
+    /// [`PROFILE_NAMESPACE`](crate::names::PROFILE_NAMESPACE).
+    pub profile_namespaces: Vec<String>,
+    /// Namespaces of MachineDeployments whose ConfigMaps may hold a pool's settings, for the annotation
+    /// [`SETTINGS`](crate::names::SETTINGS).
+    pub pool_settings_namespaces: Vec<String>,
+    /// Namespaces whose MachineDeployments are served. If the list is empty, all are. The rights do not depend on it: a pool that was published
+    /// before is renewed in any namespace.
+    pub machine_deployment_namespaces: Vec<String>,
+    /// Whether kubelets join with bootstrap tokens (`credentials.nodeBootstrap` of the settings), which secret-syncer
+    /// has to create in `kube-system`.
+    pub bootstrap_tokens: bool,
+    /// Whether osc-controller removes the [finalizer](crate::names::GO_FINALIZER) of the Go implementation from
+    /// MachineDeployments that are being deleted, where that no longer runs.
+    pub go_finalizers: bool,
+    /// Whether osp-controller copies the CustomOperatingSystemProfiles of its namespaces into OperatingSystemProfiles.
+    pub custom_profiles: bool,
+    /// Whether csr-approver also approves serving certificates of kubelets.
+    pub serving_certificates: bool,
+    /// How machines join, which decides what the tokens of nodes may do.
+    pub joining: Joining,
+    /// What secret-syncer keeps for the admission webhooks; `None`: they have another certificate, or do not exist.
+    pub admission: Option<AdmissionObjects>,
+}
+
+/// Names of the objects by which an API server reaches the admission webhooks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdmissionObjects {
+    /// Secret with the key pair, in the namespace of the pods. It exists, perhaps without content: a right to create Secrets can't be limited
+    /// to one name.
+    pub secret: String,
+    /// ValidatingWebhookConfiguration for profiles, in the management cluster.
+    pub profiles: Option<String>,
+    /// ValidatingWebhookConfiguration for MachineDeployments, in the worker cluster.
+    pub machine_deployments: Option<String>,
+}
+
+impl Installation {
+    /// Namespace of the settings and Leases.
+    pub fn home_namespace(&self) -> &str {
+        self.home.as_deref().unwrap_or(&self.namespace)
+    }
+
+    /// A grant where the settings and Leases are; `usual`: the cluster that has them if there is no home cluster.
+    pub(super) fn at_home(&self, usual: ClusterKind, rights: Vec<Right>) -> Grant {
+        let cluster = match self.home {
+            Some(_) => ClusterKind::Home,
+            None => usual,
+        };
+        cluster.within(self.home_namespace(), rights)
+    }
+
+    /// Namespaces of profiles besides the installation's own.
+    pub(super) fn further_namespaces(&self) -> impl Iterator<Item = &str> {
+        self.namespaces_of_profiles().into_iter().skip(1)
+    }
+
+    /// Every namespace that profiles are read from, each once; the installation's own comes first.
+    pub fn namespaces_of_profiles(&self) -> Vec<&str> {
+        let mut all = vec![self.namespace.as_str()];
+        for namespace in &self.profile_namespaces {
+            if !all.contains(&namespace.as_str()) {
+                all.push(namespace);
+            }
+        }
+        all
+    }
+
+    /// Whether MachineDeployments in this namespace are served.
+    pub fn serves(&self, namespace: &str) -> bool {
+        let served = &self.machine_deployment_namespaces;
+        served.is_empty() || served.iter().any(|name| name == namespace)
+    }
+}
+
+impl Default for Installation {
+    fn default() -> Self {
+        Self {
+            namespace: KUBE_SYSTEM.to_owned(),
+            home: None,
+            settings: SETTINGS_CONFIG_MAP.to_owned(),
+            profile_namespaces: Vec::new(),
+            pool_settings_namespaces: vec![KUBE_SYSTEM.to_owned()],
+            machine_deployment_namespaces: Vec::new(),
+            bootstrap_tokens: false,
+            go_finalizers: false,
+            custom_profiles: false,
+            serving_certificates: false,
+            joining: Joining::default(),
+            admission: None,
+        }
+    }
+}

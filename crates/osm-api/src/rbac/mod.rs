@@ -1,0 +1,21 @@
+//! The services, and what each may do, where and why. The chart, the tests, the demo and `docs/rights.md` take their roles from the table.
+//!
+//! ```text
+//! grant          a right, its reason, and where it is granted
+//! installation   what the rights of one installation depend on
+//! table          what each service may do
+//! service        the services, with their rows of the table
+//! ```
+
+mod grant;
+mod installation;
+mod service;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::grant::{ClusterKind, Grant, Right};
+pub use self::installation::{AdmissionObjects, Installation};
+pub use self::service::Service;
+pub use self::table::{CLIENT_SIGNER, SERVING_SIGNER};

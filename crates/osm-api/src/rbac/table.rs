@@ -1,0 +1,364 @@
+//! What each service may do. A function lists the rights of one service, with the reason for each.
+
+use super::grant::{ClusterKind, Grant, Right, named, rule};
+use super::installation::{AdmissionObjects, Installation};
+use crate::Joining;
+use crate::names::{BOOTSTRAP_TOKENS_NAMESPACE, CLOUD_INIT_SETTINGS, GROUP, KUBE_SYSTEM};
+
+const READ_ALL: [&str; 2] = ["list", "watch"];
+
+pub(super) fn settings(name: &str) -> Right {
+    named("", "configmaps", name, &READ_ALL, "the settings")
+}
+
+fn events(about: &'static str) -> Right {
+    rule("events.k8s.io", &["events"], &["create", "patch"], about)
+}
+
+/// The rule covers every Lease of the namespace, including those of other programs: RBAC cannot name pods that do not exist yet.
+pub(super) fn leases() -> Right {
+    let why = "each replica renews its own Lease; Leases of dead replicas are deleted";
+    rule(
+        "coordination.k8s.io",
+        &["leases"],
+        &["list", "watch", "create", "update", "delete"],
+        why,
+    )
+}
+
+/// The uid of its oldest namespace identifies a cluster.
+fn identity_of(cluster: ClusterKind) -> Grant {
+    let why = "its uid identifies the cluster, so that a kubeconfig of another cluster is detected";
+    cluster.within(
+        KUBE_SYSTEM,
+        vec![named("", "namespaces", KUBE_SYSTEM, &["get"], why)],
+    )
+}
+
+pub(super) fn osp_controller(installation: &Installation) -> Vec<Grant> {
+    let read = || {
+        rule(
+            GROUP,
+            &["operatingsystemprofiles"],
+            &["get", "list", "watch"],
+            "the profiles to validate, one by one if there are many",
+        )
+    };
+    let status = || {
+        rule(
+            GROUP,
+            &["operatingsystemprofiles/status"],
+            &["patch"],
+            "the result of the validation",
+        )
+    };
+    let events = || events("Events: a profile is refused or accepted again, a default profile was restored");
+    let custom = || {
+        let why = "only with `--custom-profiles`: the custom profiles to copy, one by one if there are many";
+        rule(
+            GROUP,
+            &["customoperatingsystemprofiles"],
+            &["get", "list", "watch"],
+            why,
+        )
+    };
+    let mut own = vec![
+        read(),
+        rule(
+            GROUP,
+            &["operatingsystemprofiles"],
+            &["create", "update"],
+            "default profiles are installed, and restored when they are changed",
+        ),
+        status(),
+        events(),
+    ];
+    own.extend(installation.custom_profiles.then(custom));
+    let own = [
+        ClusterKind::Management.within(&installation.namespace, own),
+        installation.at_home(
+            ClusterKind::Management,
+            vec![settings(&installation.settings), leases()],
+        ),
+        identity_of(ClusterKind::Management),
+    ];
+    let further = installation.further_namespaces().map(|other| {
+        let mut rights = vec![read(), status(), events()];
+        if installation.custom_profiles {
+            let why = "only with `--custom-profiles`: copies of custom profiles are written";
+            let verbs = ["create", "update"];
+            rights.extend([custom(), rule(GROUP, &["operatingsystemprofiles"], &verbs, why)]);
+        }
+        ClusterKind::Management.within(other, rights)
+    });
+    own.into_iter().chain(further).collect()
+}
+
+pub(super) fn osc_controller(installation: &Installation) -> Vec<Grant> {
+    let profiles = || {
+        let why = "the profiles to render; a live read when a pool gets a new revision";
+        rule(
+            GROUP,
+            &["operatingsystemprofiles"],
+            &["get", "list", "watch"],
+            why,
+        )
+    };
+    let own = vec![
+        profiles(),
+        rule(
+            GROUP,
+            &["operatingsystemconfigs"],
+            &["get", "list", "watch", "create", "update", "patch", "delete"],
+            "one per MachineDeployment, deleted after everything published for its pool",
+        ),
+        rule(
+            GROUP,
+            &["operatingsystemconfigs/status"],
+            &["patch"],
+            "the condition Rendered, and the rendered documents",
+        ),
+    ];
+    let mut everywhere = vec![
+        rule(
+            "cluster.k8s.io",
+            &["machinedeployments"],
+            &["get", "list", "watch"],
+            "the pools, in any namespace; a live read before a pool is retired",
+        ),
+        events("Events: a pool in any namespace cannot be rendered, or can be rendered again"),
+    ];
+    if installation.go_finalizers {
+        let why = "only with `--remove-go-finalizers`: removes a leftover finalizer from MachineDeployments that are being deleted";
+        everywhere.push(rule("cluster.k8s.io", &["machinedeployments"], &["patch"], why));
+    }
+    let mut grants = vec![
+        ClusterKind::Management.within(&installation.namespace, own),
+        installation.at_home(
+            ClusterKind::Management,
+            vec![settings(&installation.settings), leases()],
+        ),
+        ClusterKind::Worker.everywhere(everywhere),
+        identity_of(ClusterKind::Management),
+        identity_of(ClusterKind::Worker),
+        ClusterKind::Worker.within(
+            "kube-public",
+            vec![named(
+                "",
+                "configmaps",
+                "cluster-info",
+                &READ_ALL,
+                "address and CA of the API server, for nodes",
+            )],
+        ),
+        ClusterKind::Worker.within(
+            "default",
+            vec![rule(
+                "discovery.k8s.io",
+                &["endpointslices"],
+                &READ_ALL,
+                "address of the API server, if there is no cluster-info",
+            )],
+        ),
+    ];
+    grants.extend(
+        installation
+            .further_namespaces()
+            .map(|other| ClusterKind::Management.within(other, vec![profiles()])),
+    );
+    let maps = || {
+        let why = "the settings of a pool, in a ConfigMap with any name";
+        rule("", &["configmaps"], &["get", "list", "watch"], why)
+    };
+    let of_pools = installation.pool_settings_namespaces.iter();
+    grants.extend(of_pools.map(|other| ClusterKind::Worker.within(other, vec![maps()])));
+    grants
+}
+
+pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
+    let own = vec![
+        rule(
+            GROUP,
+            &["operatingsystemconfigs"],
+            &["get", "list", "watch"],
+            "the content to publish; a live read before publishing and before deleting orphans",
+        ),
+        rule(
+            GROUP,
+            &["operatingsystemconfigs/status"],
+            &["patch"],
+            "the condition Published, and what is published",
+        ),
+        events("Events: a pool cannot be published, or can be published again"),
+    ];
+    let mut everywhere = vec![
+        named(
+            "",
+            "namespaces",
+            CLOUD_INIT_SETTINGS,
+            &READ_ALL,
+            "everything is restored once the namespace exists again",
+        ),
+        rule(
+            "cluster.k8s.io",
+            &["machinedeployments"],
+            &["get", "list", "watch"],
+            "it may contain the password of a subscription, which a config must not contain",
+        ),
+    ];
+    if installation.joining == Joining::Approved {
+        everywhere.push(rule(
+            "rbac.authorization.k8s.io",
+            &["clusterroles", "clusterrolebindings"],
+            &READ_ALL,
+            "only with `--joining=approved`: a change may let kube-controller-manager approve any node; only metadata is read",
+        ));
+    }
+    let made = vec![
+        rule(
+            "events.k8s.io",
+            &["events"],
+            &["create"],
+            "Events: a Secret contains a non-expiring token of a ServiceAccount",
+        ),
+        rule(
+            "",
+            &["secrets"],
+            &["get", "list", "watch", "create", "update", "patch", "delete"],
+            "what machine-controller and nodes read, and registry credentials; Roles grant nodes `get` on them",
+        ),
+        rule(
+            "",
+            &["serviceaccounts"],
+            &["get", "list", "watch", "create", "patch", "delete"],
+            "the identity of each pool and of joining kubelets; lost labels are restored",
+        ),
+        rule(
+            "",
+            &["serviceaccounts/token"],
+            &["create"],
+            "the tokens that nodes boot with, and one that verifies what they may do",
+        ),
+        rule(
+            "rbac.authorization.k8s.io",
+            &["roles"],
+            &["get", "list", "watch", "create", "update", "patch", "delete"],
+            "a node may get exactly its pool's Secrets; lost labels are restored",
+        ),
+        rule(
+            "rbac.authorization.k8s.io",
+            &["roles"],
+            &["bind"],
+            "the API server creates a RoleBinding without first comparing it with all other bindings",
+        ),
+        rule(
+            "rbac.authorization.k8s.io",
+            &["rolebindings"],
+            &["get", "list", "watch", "create", "patch", "delete"],
+            "a node may get exactly its pool's Secrets; lost labels are restored",
+        ),
+    ];
+    let mut grants = vec![
+        ClusterKind::Management.within(&installation.namespace, own),
+        installation.at_home(
+            ClusterKind::Management,
+            vec![settings(&installation.settings), leases()],
+        ),
+        identity_of(ClusterKind::Management),
+        identity_of(ClusterKind::Worker),
+        ClusterKind::Worker.everywhere(everywhere),
+        ClusterKind::Worker.within(CLOUD_INIT_SETTINGS, made),
+    ];
+    if installation.bootstrap_tokens {
+        let why = "bootstrap tokens, only if the settings require them; they are never read";
+        let create = rule("", &["secrets"], &["create"], why);
+        grants.push(ClusterKind::Worker.within(BOOTSTRAP_TOKENS_NAMESPACE, vec![create]));
+    }
+    if let Some(objects) = &installation.admission {
+        grants.extend(admission(installation, objects));
+    }
+    grants
+}
+
+/// What keeping the key pair of the admission webhooks takes, by name.
+fn admission(installation: &Installation, objects: &AdmissionObjects) -> impl Iterator<Item = Grant> {
+    let why = "only with `--admission-secret`: the key pair of the admission webhooks, in this Secret only";
+    let pair = named("", "secrets", &objects.secret, &["get", "update"], why);
+    let webhooks = [
+        (ClusterKind::Management, &objects.profiles),
+        (ClusterKind::Worker, &objects.machine_deployments),
+    ];
+    let trust = webhooks.into_iter().filter_map(|(cluster, name)| {
+        let why = "only with `--admission-secret`: the API server trusts the key pair by `caBundle` of this webhook";
+        let (group, resource) = ("admissionregistration.k8s.io", "validatingwebhookconfigurations");
+        let right = named(group, resource, name.as_ref()?, &["get", "patch"], why);
+        Some(cluster.everywhere(vec![right]))
+    });
+    let pair = installation.at_home(ClusterKind::Management, vec![pair]);
+    [pair].into_iter().chain(trust.collect::<Vec<_>>())
+}
+
+/// Signer of the client certificates of kubelets.
+pub const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+/// Signer of the serving certificates of kubelets.
+pub const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
+
+/// It has no right on Secrets. The right to approve is worth any node of the cluster.
+pub(super) fn csr_approver(installation: &Installation) -> Vec<Grant> {
+    const CERTIFICATES: &str = "certificates.k8s.io";
+    let claims = rule(
+        "coordination.k8s.io",
+        &["leases"],
+        &["get", "list", "watch", "create", "update", "delete"],
+        "each approval is recorded in a Lease, so that a Machine gets one certificate",
+    );
+    let mut everywhere = vec![
+        rule(
+            CERTIFICATES,
+            &["certificatesigningrequests"],
+            &READ_ALL,
+            "the requests of joining nodes",
+        ),
+        rule(
+            CERTIFICATES,
+            &["certificatesigningrequests/approval"],
+            &["patch"],
+            "the decision; with the next permission, this is worth any node of the cluster",
+        ),
+        named(
+            CERTIFICATES,
+            "signers",
+            CLIENT_SIGNER,
+            &["approve"],
+            "client certificates of nodes, of this signer only",
+        ),
+        rule(
+            "cluster.k8s.io",
+            &["machines", "machinesets", "machinedeployments"],
+            &["get", "list", "watch"],
+            "a node may join only as a Machine of its pool, read before approvals",
+        ),
+        rule(
+            "",
+            &["nodes"],
+            &["get", "list", "watch"],
+            "a node that exists is never replaced; a live read before each approval",
+        ),
+        rule(
+            "events.k8s.io",
+            &["events"],
+            &["create"],
+            "Events: a machine of a pool in any namespace may not join",
+        ),
+    ];
+    if installation.serving_certificates {
+        let why = "only with `--approve-serving`: serving certificates of nodes";
+        everywhere.push(named(CERTIFICATES, "signers", SERVING_SIGNER, &["approve"], why));
+    }
+    vec![
+        ClusterKind::Worker.within(&installation.namespace, vec![claims]),
+        installation.at_home(ClusterKind::Worker, vec![leases()]),
+        identity_of(ClusterKind::Worker),
+        ClusterKind::Worker.everywhere(everywhere),
+    ]
+}

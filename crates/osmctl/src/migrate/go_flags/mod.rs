@@ -1,0 +1,366 @@
+//! The flags of the Go implementation, and what they are in OSM: a settings document and values of the chart.
+//!
+//! No flag is dropped silently: each is carried over, has no counterpart for a reason, or is a problem. No message repeats a value.
+//!
+//! ```text
+//! command_line   words → flags
+//! mapped         what flags are in OSM
+//! registries     flags about registries
+//! row            what becomes of each flag
+//! ```
+
+mod command_line;
+mod mapped;
+mod registries;
+mod row;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use osm_api::settings::{Settings, SettingsError};
+use serde_json::{Value, json};
+
+use self::command_line::{Flag, parse};
+use self::mapped::MANUAL;
+pub use self::mapped::{Mapped, merge};
+use self::row::{Row, row};
+
+/// The default of `-cluster-dns`.
+const CLUSTER_DNS: &str = "10.10.10.10";
+
+/// The default of `-node-no-proxy`.
+const NO_PROXY: &str = ".svc,.cluster.local,localhost,127.0.0.1";
+
+/// The CA of the cluster in a pod.
+const CA_IN_POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+
+/// Flags that name a file in the pod, and its path. The CA of the cluster is known without it.
+pub fn files(words: &[String]) -> Vec<(String, String)> {
+    let (flags, _) = parse(words);
+    let is_file = |(name, text): Flag<'_>| {
+        let path = text.filter(|path| !path.is_empty() && *path != CA_IN_POD)?;
+        matches!(row(name), Some(Row::File(_))).then(|| (name.to_owned(), path.to_owned()))
+    };
+    flags.into_iter().filter_map(is_file).collect()
+}
+
+/// Maps a command line. `handled` are flags about which a person has decided, with settings in `own`, which win over those of flags. `files` are
+/// the texts of files by the flag that names them.
+pub fn map(
+    words: &[String],
+    handled: &[String],
+    files: &BTreeMap<String, String>,
+    own: Option<&Value>,
+) -> Mapped {
+    let mut mapped = Mapped {
+        settings: json!({"cluster": {"dnsIPs": [CLUSTER_DNS]}, "proxy": {"noProxy": NO_PROXY}}),
+        ..Mapped::default()
+    };
+    let handled: BTreeSet<&str> = handled.iter().map(|flag| flag.trim_start_matches('-')).collect();
+    let (flags, has_more) = parse(words);
+    if has_more {
+        mapped.problems.push(format!(
+            "the command has an argument that is not a flag; {MANUAL}"
+        ));
+    }
+    for (name, text) in flags {
+        match text {
+            _ if handled.contains(name) => {}
+            Some(text) if text.contains("$(") => mapped.by_hand(
+                name,
+                "its value is from an environment variable; write the value into a settings document",
+            ),
+            _ => apply(&mut mapped, name, text, files),
+        }
+    }
+    mapped.insecure_mirrors();
+    if let Some(own) = own {
+        merge(&mut mapped.settings, own);
+    }
+    if let Err(SettingsError(mistakes)) = Settings::from_document(mapped.settings.clone()) {
+        mapped.is_invalid = true;
+        mapped.problems.extend(
+            mistakes.into_iter().map(|mistake| {
+                format!("the settings are not valid: {mistake}; correct them with --settings")
+            }),
+        );
+    }
+    mapped
+}
+
+/// Carries a flag over.
+fn apply(mapped: &mut Mapped, name: &str, text: Option<&str>, files: &BTreeMap<String, String>) {
+    match (row(name), text) {
+        (None, _) => mapped.problems.push(format!(
+            "the flag -{name} is not known; look up what it does, set its counterpart with --settings, and pass --handled-flag {name}"
+        )),
+        (Some(Row::NotNeeded(reason)), _) => mapped.note(name, reason),
+        (Some(Row::Unsupported(reason)), _) => mapped.problems.push(format!("the flag -{name} is set: {reason}")),
+        (Some(Row::ByHand(reason)), Some("")) => mapped.note(name, &format!("it is empty ({reason})")),
+        (Some(Row::ByHand(reason)), _) => mapped.by_hand(name, reason),
+        (Some(Row::File(_)), Some("")) => {}
+        (Some(Row::File(_)), Some(CA_IN_POD)) => mapped.note(name, "OSM finds the CA of the cluster itself"),
+        (Some(Row::File(field)), _) => match files.get(name) {
+            Some(text) => mapped.set(field, json!(text)),
+            None => mapped.by_hand(
+                name,
+                &format!(
+                    "it names a file that is not from a ConfigMap; write the text of the file into a settings document as {}",
+                    field.trim_start_matches('/').replace('/', ".")
+                ),
+            ),
+        },
+        (Some(Row::Text(_)), None) => mapped.malformed(name, "present"),
+        // As if the flag were absent, except for lists that replace a default.
+        (Some(Row::Text(set)), Some("")) if name == "node-no-proxy" => set(mapped, ""),
+        (Some(Row::Text(_)), Some("")) => {}
+        // The proxy's are taken out of the address.
+        (Some(Row::Text(_)), Some(text)) if name != "node-http-proxy" && has_userinfo(text) => mapped.by_hand(
+            name,
+            "its value contains a user name or a password; write the value without them into a settings document",
+        ),
+        (Some(Row::Text(set)), Some(text)) => set(mapped, text),
+        (Some(Row::Bool(set)), text) => match text.unwrap_or("true") {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => set(mapped, true),
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => set(mapped, false),
+            _ => mapped.malformed(name, "true or false"),
+        },
+    }
+}
+
+/// Whether a value may contain a user name and a password. The digest of an image follows an `@`, too.
+fn has_userinfo(text: &str) -> bool {
+    let is_digest = |text: &str| text.len() == 64 && text.chars().all(|c| c.is_ascii_hexdigit());
+    let image = match text.split_once("@sha256:") {
+        Some((image, digest)) if is_digest(digest) => image,
+        _ => text,
+    };
+    image.contains('@')
+}
+
+#[cfg(test)]
+pub mod fixtures {
+    use super::*;
+
+    /// Flags whose value is a text.
+    pub fn text_flags() -> Vec<&'static str> {
+        let flags = include_str!("../../../../../tests/fixtures/go-flags.txt").lines();
+        flags
+            .filter(|flag| matches!(row(flag), Some(Row::Text(_))))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::row::PROXY_SECRET;
+    use super::*;
+
+    fn mapped(words: &[&str]) -> Mapped {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        map(&words, &[], &BTreeMap::new(), None)
+    }
+
+    /// The settings of these flags without the two defaults of the Go implementation.
+    fn settings(words: &[&str]) -> Value {
+        let mapped = mapped(words);
+        assert_eq!(mapped.problems, Vec::<String>::new(), "{words:?}");
+        let mut settings = mapped.settings;
+        assert_eq!(settings["cluster"]["dnsIPs"].take(), json!([CLUSTER_DNS]));
+        assert_eq!(settings["proxy"]["noProxy"].take(), json!(NO_PROXY));
+        for (section, field) in [("cluster", "dnsIPs"), ("proxy", "noProxy")] {
+            let fields = settings[section].as_object_mut().unwrap();
+            fields.remove(field);
+            if fields.is_empty() {
+                settings.as_object_mut().unwrap().remove(section);
+            }
+        }
+        settings
+    }
+
+    #[test]
+    fn every_flag_of_the_go_implementation_is_known() {
+        let flags = include_str!("../../../../../tests/fixtures/go-flags.txt");
+        let unknown: Vec<&str> = flags.lines().filter(|flag| row(flag).is_none()).collect();
+        assert_eq!(unknown, Vec::<&str>::new());
+        assert!(flags.lines().count() >= 30);
+    }
+
+    #[test]
+    fn the_defaults_of_the_go_implementation_are_carried_over() {
+        assert_eq!(settings(&[]), json!({}));
+        assert_eq!(settings(&["/usr/local/bin/osm-controller"]), json!({}));
+        let mapped = mapped(&["-cluster-dns=169.254.20.10, fd00::a", "-node-no-proxy="]);
+        assert_eq!(
+            mapped.settings,
+            json!({"cluster": {"dnsIPs": ["169.254.20.10", "fd00::a"]}, "proxy": {"noProxy": ""}})
+        );
+        assert!(mapped.problems.is_empty(), "{:?}", mapped.problems);
+    }
+
+    #[test]
+    fn flags_become_settings() {
+        let cases: &[(&[&str], Value)] = &[
+            (
+                &["-external-cloud-provider"],
+                json!({"cluster": {"externalCloudProvider": true}}),
+            ),
+            (
+                &[
+                    "--external-cloud-provider=false",
+                    "-pause-image",
+                    "registry.example/pause:3.10",
+                ],
+                json!({"cluster": {"externalCloudProvider": false}, "pauseImage": "registry.example/pause:3.10"}),
+            ),
+            (
+                &["-initial-taints=a.example/b=c:NoSchedule,d:NoExecute"],
+                json!({"initialTaints": [{"key": "a.example/b", "value": "c", "effect": "NoSchedule"},
+                    {"key": "d", "effect": "NoExecute"}]}),
+            ),
+            (
+                &["-node-kubelet-feature-gates=RotateKubeletServerCertificate=true,ImageMaximumGCAge=false"],
+                json!({"kubelet": {"featureGates": {"ImageMaximumGCAge": false}}}),
+            ),
+            (
+                &["-node-http-proxy=proxy.example:3128"],
+                json!({"proxy": {"http": "http://proxy.example:3128"}}),
+            ),
+            (
+                &[
+                    "-device-ownership-from-security-context",
+                    "-disable-default-osps=true",
+                ],
+                json!({"containerd": {"deviceOwnershipFromSecurityContext": true}, "defaultProfiles": {"enabled": false}}),
+            ),
+            (
+                &["-override-bootstrap-kubelet-apiserver=https://api.example:6443"],
+                json!({"cluster": {"apiServer": "https://api.example:6443"}}),
+            ),
+            // Each mirror in its order, and the registry itself last.
+            (
+                &[
+                    "-node-insecure-registries=own.example:5000",
+                    "-node-registry-mirrors=a.example,quay.io=http://b.example:5000",
+                    "-node-containerd-registry-mirrors=own.example:5000=https://c.example/v2/x?kubermatic=override_path%3Dtrue",
+                    "-node-containerd-registry-mirrors=*=https://own.example:5000",
+                ],
+                json!({"containerd": {"registries": [
+                    {"host": "own.example:5000", "mirrors": [
+                        {"url": "https://c.example/v2/x", "overridePath": true},
+                        {"url": "https://own.example:5000", "skipVerify": true}]},
+                    {"host": "docker.io", "mirrors": [{"url": "https://a.example"}]},
+                    {"host": "quay.io", "mirrors": [{"url": "http://b.example:5000"}]},
+                    {"host": "_default", "mirrors": [{"url": "https://own.example:5000", "skipVerify": true}]},
+                ]}}),
+            ),
+        ];
+        for (words, expected) in cases {
+            assert_eq!(&settings(words), expected, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn flags_become_values_of_the_chart() {
+        let mapped = mapped(&[
+            "-worker-count=4",
+            "-log-debug",
+            "-log-format=Console",
+            "-leader-elect=false",
+        ]);
+        assert_eq!(
+            Value::Object(mapped.values),
+            json!({"limits": {"concurrency": 4}, "log": {"filter": "debug", "format": "text"}})
+        );
+        assert!(
+            mapped.notes.iter().any(|note| note.contains("-leader-elect")),
+            "{:?}",
+            mapped.notes
+        );
+        assert!(mapped.problems.is_empty());
+    }
+
+    #[test]
+    fn the_digest_of_an_image_is_no_password() {
+        let digest = format!("registry.example/pause@sha256:{}", "0a".repeat(32));
+        let image = format!("-pause-image={digest}");
+        assert_eq!(settings(&[&image]), json!({"pauseImage": digest}));
+        for text in ["a:b@c/d", "a:b@c/d@sha256:00", "a:b@sha256:c"] {
+            assert!(has_userinfo(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_proxys_password_goes_into_a_secret_and_nowhere_else() {
+        let mapped = mapped(&["-node-http-proxy=http://operator:h0t-and-secret@proxy.example:3128/"]);
+        assert_eq!(mapped.settings["proxy"]["http"], "http://proxy.example:3128");
+        assert_eq!(
+            mapped.settings["proxy"]["credentials"],
+            json!({"name": PROXY_SECRET})
+        );
+        assert_eq!(mapped.secrets, [PROXY_SECRET]);
+        assert!(!format!("{mapped:?}").contains("h0t"), "{mapped:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_carried_over_is_named_without_its_value() {
+        let cases: &[(&[&str], &str)] = &[
+            (&["-node-magic=s3cret"], "the flag -node-magic is not known"),
+            (&["-node-magic", "s3cret"], "the flag -node-magic is not known"),
+            (
+                &["-worker-cluster-kubeconfig=/s3cret"],
+                "the flag -worker-cluster-kubeconfig is set",
+            ),
+            (&["-host-ca-bundle=/s3cret"], "hostCaBundle"),
+            (&["-kubernetes-ca-bundle=/s3cret"], "cluster.caBundle"),
+            (
+                &["-node-registry-credentials-secret=a/s3cret"],
+                "containerd.registries[].credentials",
+            ),
+            (&["-worker-count=s3cret"], "-worker-count must be a number"),
+            (&["-external-cloud-provider=s3cret"], "true or false"),
+            (&["-initial-taints=s3cret"], "KEY=VALUE:EFFECT"),
+            (&["-node-kubelet-feature-gates=s3cret"], "GATE=true"),
+            (
+                &["-node-kubelet-feature-gates=RotateKubeletServerCertificate=false"],
+                "is always on",
+            ),
+            (&["-cluster-dns=s3cret"], "cluster.dnsIPs[0]"),
+            (&["-cluster-dns"], "-cluster-dns must be present"),
+            (&["osm-controller", "run-s3cret"], "is not a flag"),
+            (&["-node-no-proxy=$(S3CRET)"], "is from an environment variable"),
+        ];
+        for (words, expected) in cases {
+            let problems = mapped(words).problems.join("\n");
+            assert!(problems.contains(expected), "{words:?}: {problems}");
+            assert!(!problems.contains("s3cret"), "{problems}");
+        }
+    }
+
+    #[test]
+    fn the_text_of_a_file_becomes_a_setting() {
+        let pem = "-----BEGIN CERTIFICATE-----\nTWFu+/==\n-----END CERTIFICATE-----\n";
+        let words = ["-host-ca-bundle=/etc/ca.pem", "-kubernetes-ca-bundle", CA_IN_POD].map(str::to_owned);
+        let known = [("host-ca-bundle".to_owned(), "/etc/ca.pem".to_owned())];
+        assert_eq!(files(&words), known);
+        let texts = BTreeMap::from([("host-ca-bundle".to_owned(), pem.to_owned())]);
+        let mapped = map(&words, &[], &texts, None);
+        assert_eq!(mapped.problems, Vec::<String>::new());
+        assert_eq!(mapped.settings["hostCaBundle"], pem);
+        assert!(mapped.settings["cluster"].get("caBundle").is_none());
+    }
+
+    #[test]
+    fn a_person_decides_about_flags_with_settings() {
+        let words = [
+            "-host-ca-bundle=/etc/ca.pem".to_owned(),
+            "-node-magic=1".to_owned(),
+        ];
+        let handled = ["host-ca-bundle".to_owned(), "-node-magic".to_owned()];
+        let own = json!({"cluster": {"dnsIPs": ["10.1.0.10"]}, "pauseImage": "registry.example/pause:3"});
+        let mapped = map(&words, &handled, &BTreeMap::new(), Some(&own));
+        assert_eq!(mapped.problems, Vec::<String>::new());
+        assert_eq!(mapped.settings["cluster"]["dnsIPs"], json!(["10.1.0.10"]));
+        assert_eq!(mapped.settings["pauseImage"], "registry.example/pause:3");
+        assert_eq!(mapped.settings["proxy"]["noProxy"], NO_PROXY);
+    }
+}
