@@ -406,7 +406,7 @@ mod tests {
         for _ in 0..4 {
             assert!(fill(&marker.repeat(fits / 4)).is_ok());
         }
-        let refused = fill(&marker.repeat(2)).unwrap_err();
+        let refused = fill(&marker.repeat(3)).unwrap_err();
         assert!(matches!(&refused, UserDataError::FilledTooLarge { place, .. } if place == "/etc/a"));
         assert_eq!(refused.reason(), "UserDataTooLarge");
         assert!(!refused.to_string().contains("xx"), "{refused}");
