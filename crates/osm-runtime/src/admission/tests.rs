@@ -201,7 +201,7 @@ async fn objects_are_judged_and_what_fails_is_admitted_with_a_warning() {
         r#"osm_admission_reviews_total{verdict="unchecked"} 2"#,
         "osm_admission_duration_seconds_count 10",
         // rcgen's certificates end in the year 4096.
-        "osm_admission_certificate_expiry_timestamp_seconds 67090809600",
+        "osm_admission_certificate_expiry_timestamp_seconds 67090118400",
     ] {
         assert!(
             text.lines().any(|other| other == line),
