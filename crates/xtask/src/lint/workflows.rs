@@ -2,7 +2,6 @@
 //!
 //! A tag can be moved to other code, which would run with the rights of the workflow.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -10,38 +9,27 @@ use anyhow::{Context, Result, ensure};
 
 const WORKFLOWS: &str = ".github/workflows";
 
-/// Actions that are named by a tag until somebody has read the commit in their repository.
-const BY_TAG: [&str; 4] = [
-    "actions/attest-build-provenance",
-    "actions/cache",
-    "actions/download-artifact",
-    "actions/setup-go",
-];
-
 /// Checks the workflows of the repository.
 ///
 /// # Errors
-/// Names each use that is not pinned or lacks its version, and each exception that is none; a file that can't be read.
+/// Names each use that is not pinned or lacks its version; a file that can't be read.
 pub fn check(root: &Path) -> Result<()> {
-    let (mut problems, mut by_tag) = (Vec::new(), BTreeSet::new());
+    let mut problems = Vec::new();
     for entry in fs::read_dir(root.join(WORKFLOWS)).context(WORKFLOWS)? {
         let path = entry?.path();
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         for line in text.lines() {
-            if let Err(problem) = judge(line, &mut by_tag) {
+            if let Err(problem) = judge(line) {
                 problems.push(format!("{}: {problem}: {}", path.display(), line.trim()));
             }
         }
-    }
-    for action in BY_TAG.iter().filter(|action| !by_tag.contains(**action)) {
-        problems.push(format!("{action} needs no exception any more"));
     }
     ensure!(problems.is_empty(), "{}", problems.join("\n  "));
     Ok(())
 }
 
-/// Whether a line is no use of an action, or one that is pinned. Exceptions are added to `by_tag`.
-fn judge(line: &str, by_tag: &mut BTreeSet<String>) -> Result<(), &'static str> {
+/// Whether a line is no use of an action, or one that is pinned.
+fn judge(line: &str) -> Result<(), &'static str> {
     let line = line.trim_start().trim_start_matches("- ");
     let Some(used) = line.strip_prefix("uses:").map(str::trim) else {
         return Ok(());
@@ -49,15 +37,11 @@ fn judge(line: &str, by_tag: &mut BTreeSet<String>) -> Result<(), &'static str> 
     if used.starts_with("./") {
         return Ok(());
     }
-    let (action, rest) = used.split_once('@').ok_or("an action has no version")?;
+    let (_, rest) = used.split_once('@').ok_or("an action has no version")?;
     let (reference, comment) = rest.split_once(' ').unwrap_or((rest, ""));
     let is_commit = reference.len() == 40 && reference.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_commit {
-        by_tag.insert(action.to_owned());
-        return match BY_TAG.contains(&action) {
-            true => Ok(()),
-            false => Err("an action must be named by a commit of 40 digits"),
-        };
+        return Err("an action must be named by a commit of 40 digits");
     }
     let version = comment.trim().strip_prefix("# v");
     match version.is_some_and(|version| version.starts_with(|first: char| first.is_ascii_digit())) {
@@ -72,20 +56,15 @@ mod tests {
 
     const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-    fn judged(line: &str) -> Result<(), &'static str> {
-        judge(line, &mut BTreeSet::new())
-    }
-
     #[test]
     fn commits_with_their_version_and_what_is_no_foreign_action_are_taken() {
         for line in [
             &*format!("      - uses: actions/checkout@{COMMIT} # v5.0.0"),
             &format!("        uses: some/action/path@{COMMIT} # v1"),
             "    uses: ./.github/workflows/ci.yaml",
-            "      - uses: actions/cache@v4",
             "      - run: echo uses: nothing",
         ] {
-            assert_eq!(judged(line), Ok(()), "{line}");
+            assert_eq!(judge(line), Ok(()), "{line}");
         }
     }
 
@@ -93,13 +72,14 @@ mod tests {
     fn tags_and_commits_without_a_version_are_refused() {
         for line in [
             "      - uses: some/action@v5",
+            "      - uses: actions/cache@v4",
             "      - uses: some/action@main",
             "      - uses: some/action",
             &*format!("      - uses: some/action@{COMMIT}"),
             &format!("      - uses: some/action@{COMMIT} # newest"),
             &format!("      - uses: some/action@{} # v1", &COMMIT[..39]),
         ] {
-            assert!(judged(line).is_err(), "{line}");
+            assert!(judge(line).is_err(), "{line}");
         }
     }
 
