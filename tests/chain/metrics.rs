@@ -1,15 +1,25 @@
 //! What the services count of a change, and how it is followed in their logs.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use osm_api::rbac::Service;
 use osm_testkit::{Options, check, wait_for};
 use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 
 use crate::world::{DEADLINE, World};
 
 const POOL: &str = "kube-system/pool";
+
+/// Scrapes of each service at the same time.
+const SLOW_SCRAPES: usize = 50;
+
+/// `terminationGracePeriodSeconds` by default.
+const GRACE_PERIOD: Duration = Duration::from_secs(30);
 
 impl World {
     /// The lines that a service has logged about a revision of the pool.
@@ -141,5 +151,54 @@ async fn are_documented(world: &World) -> Result<()> {
     );
     let texts: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
     osm_judges::metrics(&texts)?;
+    Ok(())
+}
+
+/// Scrapes that read one byte after the other, until they are dropped.
+fn scrape_slowly(address: &str, scrapes: &mut JoinSet<()>) {
+    for _ in 0..SLOW_SCRAPES {
+        let address = address.to_owned();
+        scrapes.spawn(async move {
+            loop {
+                if let Ok(mut stream) = TcpStream::connect(&address).await {
+                    let _ = stream
+                        .write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+                        .await;
+                    while let Ok(1..) = stream.read(&mut [0]).await {
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        });
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_scrapes_and_scrapes_at_start_and_end_disturb_nothing() -> Result<()> {
+    let mut world = World::start(Options::default()).await?;
+    world.accepted_profile("osp-tiny", "v1.0.0", "one\n").await?;
+    world.pool("pool", "osp-tiny").await?;
+    let mut scrapes = JoinSet::new();
+    for service in Service::ALL {
+        scrape_slowly(&world.installed.address(service)?, &mut scrapes);
+    }
+    for revision in 1..=5 {
+        world.stamp("pool", revision).await?;
+        world.machine("pool", revision).await?;
+    }
+    for service in Service::ALL {
+        ensure!(world.installed.is_ready(service).await, "{}", service.name());
+        // A service that scrapes hold up would be killed after the grace period of its pod.
+        let status = world.installed.terminate(service, GRACE_PERIOD).await?;
+        ensure!(status.success(), "{}: {status}", service.name());
+        world.installed.start(service).await?;
+        scrape_slowly(&world.installed.address(service)?, &mut scrapes);
+    }
+    world.stamp("pool", 6).await?;
+    world.machine("pool", 6).await?;
+    world.installed.ready(DEADLINE).await?;
+    let (status, text) = world.installed.get(Service::OscController, "/metrics").await?;
+    ensure!(status == 200 && text.contains("osm_ready"), "{status}: {text}");
     Ok(())
 }

@@ -1,15 +1,41 @@
 //! `/livez`, `/readyz` and `/metrics`.
+//!
+//! Whoever can reach the port may open connections. The server therefore answers one request per connection within a deadline. It keeps a
+//! bounded number of connections, and ends the oldest one for a new one, so that probes are answered in any case.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::routing::get;
-use tokio::net::TcpListener;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Metrics, Readiness};
+
+/// What the server keeps at most.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    connections: usize,
+    /// How long a connection may take, from its beginning until the answer was read.
+    deadline: Duration,
+}
+
+/// Prometheus gives up after 10 s by default.
+const LIMITS: Limits = Limits {
+    connections: 128,
+    deadline: Duration::from_secs(10),
+};
+
+/// Pause after a connection could not be accepted, such as without a free file descriptor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until shutdown, in a task of its own, and returns the address that it listens on.
 ///
@@ -19,6 +45,16 @@ use crate::{Metrics, Readiness};
 /// # Errors
 /// The address is not available.
 pub async fn spawn(
+    address: SocketAddr,
+    readiness: &Readiness,
+    metrics: &Metrics,
+    shutdown: &CancellationToken,
+) -> anyhow::Result<SocketAddr> {
+    spawn_within(LIMITS, address, readiness, metrics, shutdown).await
+}
+
+async fn spawn_within(
+    limits: Limits,
     address: SocketAddr,
     readiness: &Readiness,
     metrics: &Metrics,
@@ -57,20 +93,50 @@ pub async fn spawn(
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(measured));
-    tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router)
-            .with_graceful_shutdown(stop.cancelled_owned())
-            .await
-        {
-            tracing::error!(%error, "the admin server stopped unexpectedly");
-        }
-    });
+    tokio::spawn(accept(listener, router, limits, stop));
     tracing::info!(%address, "serving /livez, /readyz and /metrics");
     Ok(address)
 }
 
+/// Accepts connections until the service stops. Those that are open then are served to their end.
+async fn accept(listener: TcpListener, router: Router, limits: Limits, stop: CancellationToken) {
+    let mut open = VecDeque::<AbortHandle>::new();
+    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+        match accepted {
+            Ok((stream, _)) => {
+                open.retain(|connection| !connection.is_finished());
+                if open.len() >= limits.connections
+                    && let Some(oldest) = open.pop_front()
+                {
+                    oldest.abort();
+                }
+                let connection = serve(stream, router.clone());
+                let served = tokio::spawn(async move {
+                    let _ = tokio::time::timeout(limits.deadline, connection).await;
+                });
+                open.push_back(served.abort_handle());
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a connection can't be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Answers one request. What goes wrong with a connection is a matter of the client.
+async fn serve(stream: TcpStream, router: Router) {
+    let _ = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .await;
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use osm_api::rbac::Service;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -101,5 +167,50 @@ mod tests {
         gate.open();
         assert!(get(address, "/readyz").await.starts_with("HTTP/1.0 200"));
         is_ready(get(address, "/metrics").await, 1);
+    }
+    #[tokio::test]
+    async fn connections_that_ask_nothing_or_read_nothing_end_and_hold_up_no_probe() {
+        let limits = Limits {
+            connections: 20,
+            deadline: Duration::from_secs(2),
+        };
+        let (readiness, metrics) = (Readiness::default(), Metrics::of(Service::SecretSyncer).unwrap());
+        let (shutdown, address) = (CancellationToken::new(), SocketAddr::from(([127, 0, 0, 1], 0)));
+        let address = spawn_within(limits, address, &readiness, &metrics, &shutdown)
+            .await
+            .unwrap();
+        let began = Instant::now();
+        let mut idle = Vec::new();
+        for number in 0..100 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            // Half of them send a part of a request.
+            if number % 2 == 0 {
+                stream
+                    .write_all(b"GET /metrics HTTP/1.1\r\nHost: ")
+                    .await
+                    .unwrap();
+            }
+            idle.push(stream);
+            let answer = get(address, "/livez").await;
+            assert!(answer.starts_with("HTTP/1.0 200"), "{number}: {answer}");
+        }
+        assert!(
+            began.elapsed() < limits.deadline,
+            "the deadline was not what ended them"
+        );
+        let ended = async |streams: &mut [TcpStream]| {
+            for stream in streams {
+                // The end of the connection, with an answer to half a request or without.
+                let _ = stream.read_to_end(&mut Vec::new()).await;
+            }
+        };
+        let (old, new) = idle.split_at_mut(80);
+        ended(old).await;
+        assert!(began.elapsed() < limits.deadline, "a new one ends the oldest");
+        ended(new).await;
+        assert!(
+            began.elapsed() >= limits.deadline,
+            "the others have until the deadline"
+        );
     }
 }

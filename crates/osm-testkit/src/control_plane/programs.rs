@@ -75,6 +75,8 @@ impl Programs<'_> {
                 format!("--kubelet-certificate-authority={}", self.file("ca.crt")),
                 // Nothing here resolves the names of machines.
                 "--kubelet-preferred-address-types=InternalIP".to_owned(),
+                // It calls webhooks at the addresses of their pods, because there is no kube-proxy.
+                "--enable-aggregator-routing".to_owned(),
             ]);
         }
         if let Some(longest) = self.options.service_account_max_token_expiration {

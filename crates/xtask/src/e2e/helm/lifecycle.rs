@@ -21,7 +21,7 @@ use super::load::{Change, Load};
 use super::pods::{OURS, Pods};
 use super::pool::{Pool, Served};
 use super::release::Release;
-use super::{home_cluster, images, objects, two_releases};
+use super::{admission, home_cluster, images, objects, two_releases};
 use crate::progress::Progress;
 
 /// The release and its namespace.
@@ -56,7 +56,7 @@ const QUIET: usize = 20;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A setting that shows in what nodes read.
-const BEFORE: &str = "registry.example.com/pause:before";
+pub const BEFORE: &str = "registry.example.com/pause:before";
 const AFTER: &str = "registry.example.com/pause:after";
 
 /// A cluster, and what is needed to install into it.
@@ -115,6 +115,7 @@ impl Lifecycle<'_> {
         );
         self.progress
             .step("helm rollback takes them back; no pod was restarted for either");
+        admission::play(self, &client, &release).await?;
         pool.delete().await?;
         self.nothing_of_pools(&client).await?;
 

@@ -1,5 +1,6 @@
 //! `cargo xtask e2e helm`: the chart, installed into a whole cluster.
 
+mod admission;
 mod home_cluster;
 mod images;
 mod lifecycle;
