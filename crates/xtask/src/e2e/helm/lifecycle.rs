@@ -40,7 +40,7 @@ const READY: Duration = Duration::from_secs(2);
 const RESIDENT: u64 = 15 << 20;
 
 /// One that needs more without its program has grown, however the program was linked.
-const OWN: u64 = 10 << 20;
+const OWN: u64 = 6 << 20;
 
 /// How often memory is read, and the time in between. The middle one counts.
 const READINGS: usize = 9;
