@@ -277,8 +277,8 @@ fn judge(facts: &Facts<'_>) -> Finding {
         .find_map(|check| check(facts))
         .unwrap_or_else(|| Finding {
             verdict: Verdict {
-                denial: None,
                 warnings: warnings(facts),
+                ..Verdict::default()
             },
             may_be_outdated: false,
         })

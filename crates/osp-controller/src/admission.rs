@@ -17,7 +17,7 @@ use osm_validate::{Outcome, Refusal};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::bases::Bases;
 use crate::gather::find_bases_among;
@@ -29,6 +29,13 @@ use crate::validate::{self, DryRun, Pending};
 /// A client may create a profile just before the one that extends it, and the watch shows it a little later.
 const WATCH_LAG: Duration = Duration::from_millis(150);
 const WATCH_POLL: Duration = Duration::from_millis(15);
+
+/// How long a profile may wait until others are validated. The rest of the deadline is for its own validation: one that is not finished in time
+/// would take the place of another, and help nobody.
+const SLOT_WITHIN: Duration = Duration::from_millis(250);
+
+const BUSY: &str = "the profile was admitted unchecked, because osp-controller validates too many profiles at the same time; its condition \
+                    Accepted reports the result";
 
 /// Contents whose result is kept.
 const MAX_RESULTS: usize = 128;
@@ -71,8 +78,11 @@ impl Judge for ProfileJudge {
             let outcome = match new.refusal() {
                 Some(refusal) => Err(refusal),
                 None => match bases(&state, &request, &new.spec).await {
-                    Ok(Found::Bases(bases)) => results.validate(&new.spec, &bases).await,
-                    Ok(Found::Unchecked(warning)) => return Verdict::warned(warning),
+                    Ok(Found::Bases(bases)) => match results.validate(&new.spec, &bases).await {
+                        Some(outcome) => outcome,
+                        None => return Verdict::unchecked(BUSY),
+                    },
+                    Ok(Found::Unchecked(warning)) => return Verdict::unchecked(warning),
                     Err(refusal) => Err(refusal),
                 },
             };
@@ -183,8 +193,8 @@ fn verdict(
     let condition = plan::verdict(spec, outcome, accepted_before);
     if condition.status {
         Verdict {
-            denial: None,
             warnings: osm_validate::suspicions(spec),
+            ..Verdict::default()
         }
     } else {
         Verdict::denied(condition.message)
@@ -208,13 +218,20 @@ impl Results {
         }
     }
 
-    async fn validate(&self, spec: &OperatingSystemProfileSpec, bases: &[Base]) -> Outcome {
-        let accepted = osm_render::resolve_on(spec, bases)?;
+    /// `None`: the validations of others took too long.
+    async fn validate(&self, spec: &OperatingSystemProfileSpec, bases: &[Base]) -> Option<Outcome> {
+        let accepted = match osm_render::resolve_on(spec, bases) {
+            Ok(accepted) => accepted,
+            Err(error) => return Some(Err(error.into())),
+        };
         let pending = match self.known(&accepted.digest) {
             Some(pending) => pending,
             None => {
                 // The semaphore is never closed.
-                let slot = self.slot.clone().acquire_owned().await.ok();
+                let slot = timeout(SLOT_WITHIN, self.slot.clone().acquire_owned())
+                    .await
+                    .ok()?
+                    .ok();
                 // Another request may have had the same content, and the slot.
                 match self.known(&accepted.digest) {
                     Some(pending) => pending,
@@ -222,8 +239,7 @@ impl Results {
                 }
             }
         };
-        pending.await?;
-        Ok(accepted)
+        Some(pending.await.map(|()| accepted))
     }
 
     fn known(&self, digest: &str) -> Option<Pending> {
@@ -277,14 +293,14 @@ mod tests {
     async fn a_denial_has_the_text_of_the_condition_and_lint_warns() {
         let results = Results::new(osm_validate::dry_run);
         let good = profile("v1.0.0");
-        let outcome = results.validate(&good, &[]).await;
+        let outcome = results.validate(&good, &[]).await.unwrap();
         assert_eq!(verdict(&good, &outcome, None), Verdict::allowed());
         let accepted = outcome.unwrap();
 
         let mut broken = good.clone();
         let text = &mut broken.provisioning_config.files[0].content;
         text.inline.as_mut().unwrap().data = "one\ntwo {{nothing.here}}".to_owned();
-        let outcome = results.validate(&broken, &[]).await;
+        let outcome = results.validate(&broken, &[]).await.unwrap();
         let new = verdict(&broken, &outcome, None).denial.unwrap();
         assert!(new.contains("/etc/motd") && new.contains("line 2"), "{new}");
         let edited = verdict(&broken, &outcome, Some(&accepted)).denial.unwrap();
@@ -292,7 +308,7 @@ mod tests {
 
         let mut suspicious = good;
         suspicious.provisioning_config.files[0].permissions = 420;
-        let outcome = results.validate(&suspicious, &[]).await;
+        let outcome = results.validate(&suspicious, &[]).await.unwrap();
         let warned = verdict(&suspicious, &outcome, None);
         assert!(
             warned.denial.is_none() && warned.warnings[0].contains("0644"),
@@ -310,12 +326,12 @@ mod tests {
         for version in 0..=MAX_RESULTS {
             for _ in 0..2 {
                 let spec = profile(&format!("v1.0.{version}"));
-                results.validate(&spec, &[]).await.unwrap();
+                results.validate(&spec, &[]).await.unwrap().unwrap();
             }
         }
         assert_eq!(DRY_RUNS.load(Ordering::SeqCst), MAX_RESULTS + 1);
         assert_eq!(results.known.lock().len(), MAX_RESULTS);
-        results.validate(&profile("v1.0.0"), &[]).await.unwrap();
+        results.validate(&profile("v1.0.0"), &[]).await.unwrap().unwrap();
         assert_eq!(DRY_RUNS.load(Ordering::SeqCst), MAX_RESULTS + 2);
     }
 
@@ -337,17 +353,12 @@ mod tests {
                 .await
                 .is_err()
         );
-        // Another content waits for the slot.
-        let other = profile("v2.0.0");
-        assert!(
-            tokio::time::timeout(soon, results.validate(&other, &[]))
-                .await
-                .is_err()
-        );
+        // Another content waits for the slot, and gives up while there is time left for an answer.
+        assert!(results.validate(&profile("v2.0.0"), &[]).await.is_none());
         assert_eq!(STARTED.load(Ordering::SeqCst), 1);
         *FINISH.0.lock().unwrap() = true;
         FINISH.1.notify_all();
-        results.validate(&spec, &[]).await.unwrap();
+        results.validate(&spec, &[]).await.unwrap().unwrap();
         assert_eq!(STARTED.load(Ordering::SeqCst), 1);
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use prometheus::{Error, Histogram, IntCounterVec, IntGauge};
 
+use super::Verdict;
 use crate::metrics::label::Label;
 use crate::metrics::{Metrics, SECONDS};
 
@@ -15,13 +16,23 @@ const VERDICT: Label = Label::of("verdict", &["allowed", "denied", "unchecked", 
 pub(super) enum Answered {
     Allowed,
     Denied,
-    /// The object was allowed, because it could not be judged in time.
+    /// The object was allowed, because it could not be judged.
     Unchecked,
     /// There was no review that could be read.
     Unreadable,
 }
 
 impl Answered {
+    pub(super) fn by(verdict: &Verdict) -> Self {
+        match verdict {
+            Verdict { denial: Some(_), .. } => Self::Denied,
+            Verdict {
+                is_unchecked: true, ..
+            } => Self::Unchecked,
+            Verdict { .. } => Self::Allowed,
+        }
+    }
+
     fn label(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",

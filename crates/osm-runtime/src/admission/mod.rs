@@ -60,6 +60,8 @@ pub struct Verdict {
     pub denial: Option<String>,
     /// What the client prints in any case.
     pub warnings: Vec<String>,
+    /// Whether the object is admitted because it could not be judged.
+    pub is_unchecked: bool,
 }
 
 impl Verdict {
@@ -72,15 +74,23 @@ impl Verdict {
     pub fn denied(message: impl Into<String>) -> Self {
         Self {
             denial: Some(message.into()),
-            warnings: Vec::new(),
+            ..Self::default()
         }
     }
 
     /// The object is admitted with a warning.
     pub fn warned(warning: impl Into<String>) -> Self {
         Self {
-            denial: None,
             warnings: vec![warning.into()],
+            ..Self::default()
+        }
+    }
+
+    /// The object is admitted, because it could not be judged. The warning gives the reason.
+    pub fn unchecked(warning: impl Into<String>) -> Self {
+        Self {
+            is_unchecked: true,
+            ..Self::warned(warning)
         }
     }
 }

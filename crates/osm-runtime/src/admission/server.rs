@@ -213,14 +213,12 @@ async fn review<J: Judge>(shared: &Shared<J>, body: Incoming) -> (Answered, Resp
         }
     };
     drop(body);
-    let (answered, verdict) = match review.request {
+    let verdict = match review.request {
         Some(request) => judge(shared, request).await,
-        None => (Answered::Allowed, Verdict::allowed()),
+        None => Verdict::allowed(),
     };
-    (
-        answered,
-        json(StatusCode::OK, review::answer(&review.uid, &verdict)),
-    )
+    let body = review::answer(&review.uid, &verdict);
+    (Answered::by(&verdict), json(StatusCode::OK, body))
 }
 
 /// Reads a body once there is memory for it.
@@ -261,30 +259,23 @@ async fn read<J>(
 }
 
 /// Judges within the deadline. Whatever else happens, the object is admitted.
-async fn judge<J: Judge>(shared: &Shared<J>, request: super::Request) -> (Answered, Verdict) {
+async fn judge<J: Judge>(shared: &Shared<J>, request: super::Request) -> Verdict {
     let work = async {
         let _slot = shared.judged.acquire().await;
         AssertUnwindSafe(shared.judge.judge(request)).catch_unwind().await
     };
     let why = match timeout(J::DEADLINE, work).await {
-        Ok(Ok(verdict)) => {
-            let answered = match verdict.denial {
-                Some(_) => Answered::Denied,
-                None => Answered::Allowed,
-            };
-            return (answered, verdict);
-        }
+        Ok(Ok(verdict)) => return verdict,
         Ok(Err(_)) => {
             tracing::error!("the admission webhook panicked; report this defect with the log");
             "failed"
         }
         Err(_) => "took too long",
     };
-    let warning = format!(
+    Verdict::unchecked(format!(
         "{} was admitted unchecked, because the check {why}; its condition reports the result",
         shared.what
-    );
-    (Answered::Unchecked, Verdict::warned(warning))
+    ))
 }
 
 fn text(status: StatusCode, message: &str) -> Response<Full<Bytes>> {
