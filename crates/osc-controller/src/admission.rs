@@ -4,17 +4,15 @@
 //! pool with a problem can be scaled, stamped with a revision and corrected step by step. Whatever depends on other objects that may
 //! follow, such as a profile that is not accepted yet, is a warning.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use osm_api::names::KUBELET_CONFIG_PREFIX;
 use osm_api::pool_settings::PoolSettings;
 use osm_api::{MachineDeployment, Settings};
 use osm_runtime::admission::{Judge, Request, Verdict};
 use osm_runtime::object;
-use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep};
 
@@ -78,8 +76,6 @@ fn serves(state: &State, pool: &PoolView) -> bool {
 /// A MachineDeployment as a client sends it.
 struct Submitted {
     view: PoolView,
-    /// Annotations with kubelet settings: those of the object, and of its template.
-    kubelet: (BTreeMap<String, String>, BTreeMap<String, Value>),
 }
 
 impl Submitted {
@@ -89,24 +85,16 @@ impl Submitted {
         Some(match decoded {
             Ok(md) => Self {
                 view: PoolView::of(&md),
-                kubelet: kubelet_annotations(&md),
             },
             Err(unreadable) => Self {
                 view: PoolView::unreadable(&unreadable),
-                kubelet: Default::default(),
             },
         })
     }
 
-    /// What the pool itself is read from. Credentials of the cloud and the revision are not part of it.
-    fn has_same_pool(&self, other: &Self) -> bool {
-        self.view.template_digest == other.view.template_digest
-            && self.kubelet == other.kubelet
-            && self.view.pool.as_ref().err() == other.view.pool.as_ref().err()
-    }
-
-    /// What decides which profile it needs, and whether the profile suits it.
-    fn has_same_profile(&self, other: &Self) -> bool {
+    /// What decides which profile it needs, and whether the profile suits it. A pool with a mistake suits no profile, and its correction is not
+    /// held up by the next mistake.
+    fn has_same_profile(&self, old: &Self) -> bool {
         let suited = |submitted: &Self| {
             let pool = submitted.view.pool.as_ref().ok();
             pool.map(|pool| {
@@ -117,24 +105,9 @@ impl Submitted {
                 )
             })
         };
-        self.view.wanted_profile == other.view.wanted_profile && suited(self) == suited(other)
+        self.view.wanted_profile == old.view.wanted_profile
+            && suited(old).is_none_or(|old| suited(self) == Some(old))
     }
-}
-
-fn kubelet_annotations(md: &MachineDeployment) -> (BTreeMap<String, String>, BTreeMap<String, Value>) {
-    let is_ours = |key: &str| key.starts_with(KUBELET_CONFIG_PREFIX);
-    let own = md.metadata.annotations.iter().flatten();
-    let own = own.filter(|(key, _)| is_ours(key));
-    let template = md.spec.template.pointer("/metadata/annotations");
-    let template = template.and_then(Value::as_object).into_iter().flatten();
-    let template = template.filter(|(key, _)| is_ours(key));
-    let copy = |(key, value): (&String, &String)| (key.clone(), value.clone());
-    (
-        own.map(copy).collect(),
-        template
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect(),
-    )
 }
 
 /// The profile that a pool asks for, as far as the caches know it.
@@ -299,8 +272,9 @@ fn name_problem(facts: &Facts<'_>) -> Option<Finding> {
 
 fn pool_problem(facts: &Facts<'_>) -> Option<Finding> {
     let error = facts.new.view.pool.as_ref().err()?;
+    // A mistake that is there already may be corrected later, and several ones after each other.
     facts
-        .has_changed(Submitted::has_same_pool)
+        .has_changed(|_, old| old.view.pool.is_err())
         .then(|| Finding::denied(error))
 }
 
@@ -349,11 +323,22 @@ fn warnings(facts: &Facts<'_>) -> Vec<String> {
     if let Some(most) = facts.full_at {
         warnings.push(no_room(view, most).message);
     }
-    let Ok(pool) = &view.pool else { return warnings };
+    let pool = match &view.pool {
+        Ok(pool) => pool,
+        Err(error) => {
+            if facts.has_changed(|new, old| new.view.pool.as_ref().err() == old.view.pool.as_ref().err()) {
+                warnings.push(error.to_string());
+            }
+            return warnings;
+        }
+    };
     let misplaced_before = facts.old.and_then(|old| old.view.pool.as_ref().ok());
     let is_new = |warning: &&String| misplaced_before.is_none_or(|old| !old.warnings.contains(warning));
     warnings.extend(pool.warnings.iter().filter(is_new).cloned());
-    if !facts.has_changed(Submitted::has_same_profile) && !facts.has_changed(Submitted::has_same_pool) {
+    let is_same = |new: &Submitted, old: &Submitted| {
+        new.has_same_profile(old) && new.view.template_digest == old.view.template_digest
+    };
+    if !facts.has_changed(is_same) {
         return warnings;
     }
     if matches!(facts.profile, KnownProfile::Coming) {
@@ -388,7 +373,7 @@ fn warnings_of_profile(facts: &Facts<'_>, found: &ProfileView) -> Option<String>
 mod tests {
     use osm_api::names;
     use osm_api::profile::OperatingSystemProfileSpec;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -509,7 +494,7 @@ mod tests {
                 "does not read ConfigMaps in namespace",
             ),
             (
-                annotated(&format!("{KUBELET_CONFIG_PREFIX}MaxPods"), "many"),
+                annotated(&format!("{}MaxPods", names::KUBELET_CONFIG_PREFIX), "many"),
                 good(),
                 "MaxPods",
             ),
@@ -555,7 +540,7 @@ mod tests {
             ),
             (annotated(names::SETTINGS, "nothing: 1"), found(&["aws"])),
             (
-                annotated(&format!("{KUBELET_CONFIG_PREFIX}MaxPods"), "many"),
+                annotated(&format!("{}MaxPods", names::KUBELET_CONFIG_PREFIX), "many"),
                 found(&["aws"]),
             ),
             (object(), found(&["gce"])),
@@ -573,10 +558,24 @@ mod tests {
     }
 
     #[test]
-    fn another_mistake_in_a_pool_with_a_problem_is_refused() {
+    fn a_pool_with_mistakes_is_corrected_step_by_step() {
         let old = set("/spec/template/spec/versions/kubelet", json!("new"));
-        let new = set("/spec/template/spec/versions/kubelet", json!("newer"));
-        assert!(verdict(&new, Some(&old), found(&["aws"])).denial.is_some());
+        let mut new = set("/spec/template/spec/versions/kubelet", json!("newer"));
+        let warned = verdict(&new, Some(&old), found(&["aws"]));
+        assert!(
+            warned.denial.is_none() && warned.warnings[0].contains("newer"),
+            "{warned:?}"
+        );
+        // Something else of its template changes.
+        new = old.clone();
+        new["spec"]["template"]["spec"]["providerSpec"]["value"]["sshPublicKeys"] =
+            json!(["ssh-ed25519 AAAA"]);
+        assert_eq!(verdict(&new, Some(&old), found(&["aws"])), Verdict::allowed());
+        // The last mistake is corrected, and the profile is missing as before.
+        let corrected = verdict(&object(), Some(&old), KnownProfile::Missing);
+        assert_eq!(corrected.denial, None);
+        // It was good, and no longer is.
+        assert!(verdict(&old, Some(&object()), found(&["aws"])).denial.is_some());
         let other = annotated(names::PROFILE, "other");
         assert!(
             verdict(&other, Some(&object()), KnownProfile::Missing)

@@ -1,7 +1,7 @@
 //! `/livez`, `/readyz` and `/metrics`.
 //!
 //! Whoever can reach the port may open connections. The server therefore answers one request per connection within a deadline. It keeps a
-//! bounded number of connections, and ends the oldest one for a new one, so that probes are answered in any case.
+//! bounded number of connections, and ends the oldest one for a new one. Only a flood of new connections can end a probe.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -33,6 +33,9 @@ const LIMITS: Limits = Limits {
     connections: 128,
     deadline: Duration::from_secs(10),
 };
+
+/// Head of one request. hyper's default would be 50 MiB for all connections.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
 
 /// Pause after a connection could not be accepted, such as without a free file descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -129,6 +132,7 @@ async fn serve(stream: TcpStream, router: Router) {
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
         .keep_alive(false)
+        .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
         .await;
 }
@@ -198,6 +202,15 @@ mod tests {
             began.elapsed() < limits.deadline,
             "the deadline was not what ended them"
         );
+        let long = format!(
+            "GET /livez HTTP/1.1\r\nX: {}\r\n\r\n",
+            "x".repeat(2 * MAX_HEAD_BYTES)
+        );
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let _ = stream.write_all(long.as_bytes()).await;
+        let mut answer = [0; 12];
+        let _ = stream.read(&mut answer).await;
+        assert_ne!(&answer, b"HTTP/1.1 200", "the head is too long");
         let ended = async |streams: &mut [TcpStream]| {
             for stream in streams {
                 // The end of the connection, with an answer to half a request or without.

@@ -37,6 +37,8 @@ const SLOT_WITHIN: Duration = Duration::from_millis(250);
 const BUSY: &str = "the profile was admitted unchecked, because osp-controller validates too many profiles at the same time; its condition \
                     Accepted reports the result";
 
+const BROKE_OFF: &str = "the profile was admitted unchecked, because its validation failed; its condition Accepted reports the result";
+
 /// Contents whose result is kept.
 const MAX_RESULTS: usize = 128;
 
@@ -86,6 +88,11 @@ impl Judge for ProfileJudge {
                     Err(refusal) => Err(refusal),
                 },
             };
+            if let Err(refusal) = &outcome
+                && refusal.reason == Reason::JudgingBrokeOff
+            {
+                return Verdict::unchecked(BROKE_OFF);
+            }
             let stored = old.as_ref().and_then(|old| old.status.as_ref());
             verdict(
                 &new.spec,

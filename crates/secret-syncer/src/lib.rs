@@ -38,7 +38,9 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, names: Names) -> anyho
     watches::start(&syncer);
     syncer.queue.add(Key::HmacKey);
     syncer.queue.add(Key::JoinRight);
-    syncer.queue.add(Key::AdmissionPair);
+    if syncer.clients.has_admission_pair() {
+        syncer.queue.add(Key::AdmissionPair);
+    }
     let (queue, shared) = (syncer.queue.clone(), syncer.clone());
     let work = move |key| reconcile(syncer.clone(), key);
     runner::work(&cluster, &installation, queue, shared, work).await;

@@ -1,5 +1,6 @@
 //! secret-syncer: wiring only.
 
+use std::net::IpAddr;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -67,6 +68,11 @@ struct Args {
     admission_machine_deployments_webhook: Option<String>,
 }
 
+/// A host as a certificate has it: several texts are the same IPv6 address.
+fn canonical(host: String) -> String {
+    host.parse::<IpAddr>().map_or(host, |address| address.to_string())
+}
+
 fn main() -> ExitCode {
     let args = Args::parse();
     let id = args.installation.unwrap_or_else(|| args.common.namespace.clone());
@@ -93,7 +99,7 @@ fn main() -> ExitCode {
             let names = Names {
                 installation: id,
                 program: program::digest_of_this(),
-                admission_hosts: args.admission_hosts.into_iter().collect(),
+                admission_hosts: args.admission_hosts.into_iter().map(canonical).collect(),
             };
             secret_syncer::run(process, cluster, names)
         },

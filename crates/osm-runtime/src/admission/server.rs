@@ -44,6 +44,9 @@ const MEMORY_UNIT: usize = 1024;
 /// another thread.
 const MAX_JUDGED: usize = 512;
 
+/// Head of one request. An API server sends a few hundred bytes. What hyper allows by default would be 400 MiB for all connections.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+
 /// How long a handshake, the head of a request, its body, and the wait for memory may take each.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -173,6 +176,7 @@ async fn serve<J: Judge>(
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
+        .max_buf_size(MAX_HEAD_BYTES)
         .header_read_timeout(Some(PATIENCE * 6))
         .serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);

@@ -59,6 +59,11 @@ impl Clients {
         self.cluster.installation.joining
     }
 
+    /// Whether there is a key pair of the admission webhooks to keep.
+    pub fn has_admission_pair(&self) -> bool {
+        self.cluster.installation.admission.is_some()
+    }
+
     pub fn configs(&self) -> Api<OperatingSystemConfig> {
         Api::namespaced(
             self.cluster.management.client.clone(),

@@ -113,7 +113,8 @@ impl Shared<Key> for Syncer {
             .config_names()
             .into_iter()
             .map(Key::Config)
-            .chain([Key::LegacyTokens, Key::JoinRight, Key::AdmissionPair])
+            .chain([Key::LegacyTokens, Key::JoinRight])
+            .chain(self.clients.has_admission_pair().then_some(Key::AdmissionPair))
             .collect()
     }
 

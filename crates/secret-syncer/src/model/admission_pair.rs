@@ -160,7 +160,9 @@ impl Pair {
             key: key.to_owned(),
             issuer: x509.issuer().as_raw().to_vec(),
             hosts: hosts.collect(),
-            made: time(validity.not_before.timestamp())? + CLOCK_SKEW,
+            made: time(validity.not_before.timestamp())?
+                .saturating_add(CLOCK_SKEW)
+                .ok()?,
             expires: time(validity.not_after.timestamp())?,
         })
     }

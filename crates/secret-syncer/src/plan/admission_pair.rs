@@ -17,6 +17,9 @@ const TRUSTED_BEFORE: Duration = Duration::from_hours(1);
 /// The CA of the last pair is trusted for this long after its successor came into use. The kubelet brings a pair to the pods within minutes.
 const TRUSTED_AFTER: Duration = Duration::from_hours(24);
 
+/// Clocks of API servers may differ by this much.
+const CLOCK_SKEW: Duration = Duration::from_secs(300);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PairStep {
     Keep,
@@ -32,8 +35,12 @@ pub enum PairStep {
 
 /// `next_is_trusted`: all API servers were given the CA of the pair that follows.
 pub fn plan(stored: &Stored, hosts: &BTreeSet<String>, now: Timestamp, next_is_trusted: bool) -> PairStep {
-    let is_usable = |pair: &&Pair| now < pair.expires && stored.trusts(pair);
-    let is_good = |pair: &&Pair| is_usable(pair) && pair.hosts == *hosts && now + RENEW_BEFORE < pair.expires;
+    let after = |at: Timestamp, time: Duration| at.saturating_add(time).unwrap_or(Timestamp::MAX);
+    // A clock that was ahead may have made a pair that is valid later.
+    let is_usable =
+        |pair: &&Pair| pair.made <= after(now, CLOCK_SKEW) && now < pair.expires && stored.trusts(pair);
+    let is_good =
+        |pair: &&Pair| is_usable(pair) && pair.hosts == *hosts && after(now, RENEW_BEFORE) < pair.expires;
     let next = stored.next.as_ref().filter(is_good);
     let Some(serving) = stored.serving.as_ref().filter(is_usable) else {
         return match next {
@@ -42,7 +49,11 @@ pub fn plan(stored: &Stored, hosts: &BTreeSet<String>, now: Timestamp, next_is_t
         };
     };
     if is_good(&serving) {
-        let is_over = now >= stored.since.unwrap_or(serving.made) + TRUSTED_AFTER;
+        let is_over = now
+            >= after(
+                stored.since.filter(|since| *since <= now).unwrap_or(serving.made),
+                TRUSTED_AFTER,
+            );
         let is_left = stored.next.is_some() || stored.trusts_others();
         return if is_over && is_left {
             PairStep::Forget
@@ -52,7 +63,7 @@ pub fn plan(stored: &Stored, hosts: &BTreeSet<String>, now: Timestamp, next_is_t
     }
     match next {
         None => PairStep::Prepare,
-        Some(next) if next_is_trusted && now >= next.made + TRUSTED_BEFORE => PairStep::Promote,
+        Some(next) if next_is_trusted && now >= after(next.made, TRUSTED_BEFORE) => PairStep::Promote,
         Some(_) => PairStep::Keep,
     }
 }
