@@ -560,14 +560,15 @@ mod tests {
     #[test]
     fn a_pool_with_mistakes_is_corrected_step_by_step() {
         let old = set("/spec/template/spec/versions/kubelet", json!("new"));
-        let mut new = set("/spec/template/spec/versions/kubelet", json!("newer"));
-        let warned = verdict(&new, Some(&old), found(&["aws"]));
-        assert!(
-            warned.denial.is_none() && warned.warnings[0].contains("newer"),
-            "{warned:?}"
+        let other = set(
+            "/spec/template/spec/providerSpec/value/operatingSystem",
+            json!("beos"),
         );
+        let warned = verdict(&other, Some(&old), found(&["aws"]));
+        assert_eq!(warned.denial, None);
+        assert!(warned.warnings[0].contains("operatingSystem"), "{warned:?}");
         // Something else of its template changes.
-        new = old.clone();
+        let mut new = old.clone();
         new["spec"]["template"]["spec"]["providerSpec"]["value"]["sshPublicKeys"] =
             json!(["ssh-ed25519 AAAA"]);
         assert_eq!(verdict(&new, Some(&old), found(&["aws"])), Verdict::allowed());
