@@ -402,7 +402,7 @@ mod tests {
             for (before, page) in text.match_indices("docs/").map(|(at, _)| text.split_at(at)) {
                 let page: String = page
                     .chars()
-                    .take_while(|c| !c.is_whitespace() && !matches!(c, ')' | '#' | '"'))
+                    .take_while(|c| !c.is_whitespace() && !matches!(c, ')' | '#' | '"' | '{'))
                     .collect();
                 assert!(before.ends_with("/blob/main/"), "{file}: {page}");
                 let page = page.trim_end_matches('.');
