@@ -7,11 +7,11 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::Value;
 
-use super::super::check::{self, Checked, Permitted, Source};
+use super::super::check::{self, Checked, Source};
 use super::super::journal::{Journal, Kept, Phase};
 use super::super::plan::Step;
 use super::super::{plan, rights, text};
-use super::{Doing, confirm, connect};
+use super::{Doing, confirm, connect_to_change};
 use crate::cluster;
 use crate::output::Color;
 use crate::progress::Progress;
@@ -45,10 +45,8 @@ impl Apply {
     /// A phase that does not permit it, or a step that has failed.
     pub async fn run(self) -> Result<ExitCode> {
         let progress = Progress::new();
-        let editor = connect(&self.cluster, &progress).await?;
+        let (editor, permitted) = connect_to_change(&self.cluster, &progress).await?;
         let namespace = self.cluster.namespace();
-        editor.print(&text::target(&editor, namespace))?;
-        let permitted = Permitted::ask(&editor, namespace).await?.require(|_| true)?;
         let mut kept = match Kept::read(&editor, namespace).await? {
             Some(kept) => kept,
             None => {

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use super::super::check::{self, Permitted};
+use super::super::check;
 use super::super::find::{self, Found};
 use super::super::journal::{Kept, NAME, Phase};
 use super::super::plan::{self, Step};
 use super::super::restorable::{as_token, is_token};
 use super::super::{kinds, rights, text};
-use super::{Doing, confirm, connect};
+use super::{Doing, confirm, connect_to_change};
 use crate::cluster::{self, Editor, Needs, Object};
 use crate::progress::Progress;
 
@@ -37,10 +37,8 @@ impl Finish {
     /// A phase that does not permit it, leftovers that are needed still, or a step that has failed.
     pub async fn run(self) -> Result<ExitCode> {
         let progress = Progress::new();
-        let editor = connect(&self.cluster, &progress).await?;
+        let (editor, permitted) = connect_to_change(&self.cluster, &progress).await?;
         let namespace = self.cluster.namespace();
-        editor.print(&text::target(&editor, namespace))?;
-        let permitted = Permitted::ask(&editor, namespace).await?.require(|_| true)?;
         let Some(mut kept) = Kept::read(&editor, namespace).await? else {
             bail!(
                 "namespace {namespace} has no journal of a migration; run `osmctl migrate apply` first, or check --context and --namespace"

@@ -16,7 +16,9 @@ pub use self::apply::Apply;
 pub use self::check::Check;
 pub use self::finish::Finish;
 pub use self::rollback::Rollback;
+use super::check::Permitted;
 use super::steps::Steps;
+use super::text;
 use crate::cluster::{self, Editor};
 use crate::progress::Progress;
 
@@ -57,6 +59,19 @@ async fn connect<'a>(flags: &cluster::Flags, progress: &'a Progress) -> Result<E
         bail!("`osmctl migrate` supports no home cluster; docs/kkp.md describes what KKP restores");
     }
     Editor::connect(flags, progress).await
+}
+
+/// The same for a command that changes the cluster: it prints which one that is, and needs every permission of a migration.
+async fn connect_to_change<'a>(
+    flags: &cluster::Flags,
+    progress: &'a Progress,
+) -> Result<(Editor<'a>, Permitted)> {
+    let editor = connect(flags, progress).await?;
+    editor.print(&text::target(&editor, flags.namespace()))?;
+    let permitted = Permitted::ask(&editor, flags.namespace())
+        .await?
+        .require(|_| true)?;
+    Ok((editor, permitted))
 }
 
 /// Asks whether to go on.

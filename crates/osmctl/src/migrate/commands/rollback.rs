@@ -5,11 +5,9 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use super::super::check::Permitted;
 use super::super::journal::{Kept, Phase};
-use super::super::text;
 use super::super::{find, plan};
-use super::{Doing, confirm, connect};
+use super::{Doing, confirm, connect_to_change};
 use crate::cluster::{self, Object};
 use crate::progress::Progress;
 
@@ -29,10 +27,8 @@ impl Rollback {
     /// A migration that has not begun, OSM that runs, or a step that cannot be undone.
     pub async fn run(self) -> Result<ExitCode> {
         let progress = Progress::new();
-        let editor = connect(&self.cluster, &progress).await?;
+        let (editor, permitted) = connect_to_change(&self.cluster, &progress).await?;
         let namespace = self.cluster.namespace();
-        editor.print(&text::target(&editor, namespace))?;
-        let permitted = Permitted::ask(&editor, namespace).await?.require(|_| true)?;
         let found = find::sort(
             &find::read(&editor, namespace, permitted.has_cert_manager).await?,
             &[],
