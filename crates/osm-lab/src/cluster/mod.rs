@@ -17,7 +17,7 @@ use kube::Api;
 use tokio::process::Command;
 
 pub use self::node::{Memory, NODE};
-use crate::machines::{self, Image, Lab, Machine, Release};
+use crate::machines::{self, Image, Kind, Lab, Machine, Release};
 use crate::release;
 use crate::serve::forward::Forward;
 use osm_testkit::control_plane::{SERVICE_ADDRESS, assets};
@@ -53,7 +53,7 @@ pub async fn prepare(progress: impl Fn(&str)) -> Result<()> {
     release::programs(&progress).await?;
     release::images(&progress).await?;
     // Making an image blocks; nobody else waits for this thread.
-    tokio::task::block_in_place(|| Image::ensure(RELEASE, &progress).map(drop))
+    tokio::task::block_in_place(|| Image::ensure(&Kind::Container, RELEASE, &progress).map(drop))
 }
 
 fn options() -> Options {
@@ -80,7 +80,7 @@ impl Cluster {
         let apiserver = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), control_plane.port());
         let forward = Forward::start(SocketAddr::new(service.into(), 443), apiserver)?;
         let programs = release::programs(|_| ()).await?;
-        let image = tokio::task::block_in_place(|| Image::ensure(RELEASE, |_| ()))?;
+        let image = tokio::task::block_in_place(|| Image::ensure(&Kind::Container, RELEASE, |_| ()))?;
         let node = node::boot(&lab, &control_plane, &programs, &image)?;
         let cluster = Self {
             node,
@@ -115,18 +115,16 @@ impl Cluster {
     /// # Errors
     /// When containerd does not take it.
     pub async fn import(&self, archive: &[u8]) -> Result<()> {
-        let path = Path::new("/root/image.tar");
-        let file = self.node.root().join("root/image.tar");
-        std::fs::write(&file, archive).context("the node's disk")?;
-        let path = path.display().to_string();
+        let path = "/root/image.tar";
+        self.node.write(path, archive).context("the node's disk")?;
         let import = || {
             tokio::task::block_in_place(|| {
                 self.node
-                    .run(&["/opt/bin/ctr", "--namespace=k8s.io", "images", "import", &path])
+                    .run(&["/opt/bin/ctr", "--namespace=k8s.io", "images", "import", path])
             })
         };
         wait_for("containerd to take an image", SERVES, async || import().map(Some)).await?;
-        Ok(std::fs::remove_file(file)?)
+        self.node.run(&["rm", path]).map(drop)
     }
 
     /// Runs kubectl as the cluster's administrator, and gives what it prints.
@@ -173,14 +171,15 @@ impl Cluster {
     /// When a file can't be written.
     pub fn save_node_logs(&self, folder: &Path) -> Result<()> {
         self.node.save_logs(folder)?;
+        let root = self.node.root().context("the node is a container")?;
         // Links to where the logs are, with the names of pod, namespace and container.
-        for link in std::fs::read_dir(self.node.root().join("var/log/containers"))
+        for link in std::fs::read_dir(root.join("var/log/containers"))
             .into_iter()
             .flatten()
         {
             let link = link?;
             let target = std::fs::read_link(link.path())?;
-            let log = self.node.root().join(target.strip_prefix("/").unwrap_or(&target));
+            let log = root.join(target.strip_prefix("/").unwrap_or(&target));
             // One of a container that is gone leads nowhere.
             if log.is_file() {
                 std::fs::copy(log, folder.join(link.file_name()))?;

@@ -77,7 +77,7 @@ pub(super) fn boot(
 ) -> Result<Machine> {
     let address = lab.reserve();
     lab.route(PODS, address)?;
-    let changes = |root: &Path| {
+    let layer = |root: &Path| {
         install(root, control_plane, address.into())?;
         // It starts containers from a copy-on-write view of its own folder, which does not show what is mounted there.
         fs::create_dir_all(root.join("opt/bin"))?;
@@ -101,15 +101,16 @@ pub(super) fn boot(
         )
         .collect();
     let options: Vec<&str> = binds.iter().map(String::as_str).collect();
-    lab.boot(Order {
+    let order = Order {
         name: NODE,
         address,
         link: Link::default(),
         image,
         user_data: b"#cloud-config\n{}\n",
-        changes: &changes,
-        options: &options,
-    })
+        layer: &layer,
+        tmpfs: &[],
+    };
+    lab.boot_container(&order, &options)
 }
 
 /// Puts into the node's image what makes it one.

@@ -1,17 +1,11 @@
-//! Root file systems of machines. They are made from Debian packages once, and cached outside the tree.
+//! What machines boot from.
 
 use std::fmt;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::time::Instant;
 
-use anyhow::{Context, Result};
-use sha2::{Digest, Sha256};
+use anyhow::Result;
 
-use super::run;
-use osm_judges::go_module::{cache_root, short};
-
-const RECIPE: &str = include_str!("image.sh");
+use super::rootfs::RootFs;
+use super::vm::{Accelerator, Disk};
 
 /// A release of Debian: a stand-in for a cloud's Ubuntu image, with the same package manager and the same cloud-init.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,7 +20,7 @@ impl Release {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Debian12, Self::Debian13];
 
-    fn suite(self) -> &'static str {
+    pub(super) fn suite(self) -> &'static str {
         match self {
             Self::Debian12 => "bookworm",
             Self::Debian13 => "trixie",
@@ -43,71 +37,59 @@ impl fmt::Display for Release {
     }
 }
 
-/// A root file system, shared by all machines that boot from it and changed by none.
+/// How a machine is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// A container in namespaces and control groups of this host's kernel. It needs root, and control groups of version 1.
+    Container,
+    /// A virtual machine of QEMU, with a kernel of its own.
+    Virtual(Accelerator),
+}
+
+impl Kind {
+    /// How many times longer such a machine may take for everything than a container on the same host.
+    #[must_use]
+    pub fn slowness(&self) -> u32 {
+        match self {
+            Self::Container => 1,
+            Self::Virtual(accelerator) => accelerator.slowness(),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Container => f.write_str("containers"),
+            Self::Virtual(Accelerator::Kvm) => f.write_str("virtual machines with KVM"),
+            Self::Virtual(Accelerator::Emulation { reason }) => {
+                write!(f, "virtual machines by emulation, because {reason}")
+            }
+        }
+    }
+}
+
+/// An image, shared by all machines that boot from it and changed by none.
 #[derive(Debug, Clone)]
-pub struct Image {
-    root: PathBuf,
+pub struct Image(pub(super) Content);
+
+#[derive(Debug, Clone)]
+pub(super) enum Content {
+    Container(RootFs),
+    Virtual(Disk, Accelerator),
 }
 
 impl Image {
-    /// The image of a release: from the cache, else made. Needs root and Debian's archive, and takes a minute.
+    /// The image of a release for machines of a kind: from the cache, else built from Debian's archive, which takes minutes.
     ///
     /// # Errors
-    /// When it can't be made.
-    pub fn ensure(release: Release, progress: impl Fn(&str)) -> Result<Self> {
-        // The modules in it are those of this kernel.
-        let kernel = run("uname", &["-r"])?;
-        let key = short(Sha256::new_with_prefix(format!("{kernel}{RECIPE}")));
-        let cache = cache_root()?.join("images");
-        let root = cache.join(format!("{}-{key}", release.suite()));
-        if !root.is_dir() {
-            fs::create_dir_all(&cache).with_context(|| cache.display().to_string())?;
-            let lock = File::create(cache.join(".lock"))?;
-            lock.lock()?;
-            if !root.is_dir() {
-                make(release, &cache, &root, &progress)?;
+    /// When it can't be built.
+    pub fn ensure(kind: &Kind, release: Release, progress: impl Fn(&str)) -> Result<Self> {
+        Ok(Self(match kind {
+            Kind::Container => Content::Container(RootFs::ensure(release, progress)?),
+            Kind::Virtual(accelerator) => {
+                Content::Virtual(Disk::ensure(release, progress)?, accelerator.clone())
             }
-        }
-        Ok(Self { root })
+        }))
     }
-
-    pub(super) fn root(&self) -> &Path {
-        &self.root
-    }
-}
-
-/// We hold the lock: what another process has left half done may go.
-fn make(release: Release, cache: &Path, root: &Path, progress: &impl Fn(&str)) -> Result<()> {
-    let started = Instant::now();
-    progress(&format!(
-        "image of {release}: from Debian's packages, about a minute"
-    ));
-    let building = cache.join(".building");
-    if building.exists() {
-        fs::remove_dir_all(&building)?;
-    }
-    // Its mounts are its own: none is left in a folder that is removed some day, even if it is killed.
-    let (script, target) = (
-        concat!(env!("CARGO_MANIFEST_DIR"), "/src/machines/image.sh"),
-        building.display().to_string(),
-    );
-    run(
-        "unshare",
-        &[
-            "--mount",
-            "--fork",
-            "--kill-child",
-            "sh",
-            script,
-            release.suite(),
-            &target,
-        ],
-    )
-    .with_context(|| format!("image of {release}"))?;
-    fs::rename(&building, root)?;
-    progress(&format!(
-        "image of {release}: made in {} s",
-        started.elapsed().as_secs()
-    ));
-    Ok(())
 }

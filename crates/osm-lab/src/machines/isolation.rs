@@ -1,12 +1,14 @@
 //! Separate namespaces for network, mounts and processes, so that a test reaches neither the host nor the Internet, and leaves nothing
 //! behind.
 
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use super::image::Kind;
 use super::{cgroups, run};
 use osm_testkit::process::ScratchDir;
 
@@ -25,12 +27,22 @@ pub fn directory() -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// Whether machines can be had on this host.
+/// Whether machines of a kind can be had on this host.
 ///
 /// # Errors
-/// When this process is not root's, or the kernel's control groups are version 2 only.
-pub fn require_host() -> Result<()> {
-    require_root()?;
+/// Containers: when this process is not root's, or the kernel's control groups are version 2 only. Virtual machines: when the kernel gives
+/// this user no namespaces or no network cards.
+pub fn require_host(kind: &Kind) -> Result<()> {
+    match kind {
+        Kind::Container => require_container_host(),
+        Kind::Virtual(_) => require_namespaces(),
+    }
+}
+
+fn require_container_host() -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("containers need root, for namespaces, mounts and control groups: run the same command as root");
+    }
     if !Path::new("/sys/fs/cgroup/pids").is_dir() {
         bail!(
             "machines are containers in control groups of version 1, which this host does not have mounted: boot it \
@@ -40,20 +52,36 @@ pub fn require_host() -> Result<()> {
     Ok(())
 }
 
-fn require_root() -> Result<()> {
+/// Tries what [`enter`] and the network need.
+fn require_namespaces() -> Result<()> {
+    let mut arguments = NAMESPACES.to_vec();
     if !rustix::process::geteuid().is_root() {
-        bail!("machines need root, for namespaces, mounts and control groups: run the same command as root");
+        arguments.extend(AS_ROOT);
     }
+    arguments.extend(["--", "true"]);
+    run("unshare", &arguments).context(
+        "the kernel gives this user no namespaces: run as root, or set the sysctls kernel.unprivileged_userns_clone=1, \
+         user.max_user_namespaces=10000 and kernel.apparmor_restrict_unprivileged_userns=0 as far as the kernel has them",
+    )?;
+    let device = "/dev/net/tun";
+    File::options().read(true).write(true).open(device).with_context(|| {
+        format!("{device} can't be opened: load the module tun, and let everybody use it as udev does (chmod 666 {device})")
+    })?;
     Ok(())
 }
 
+/// The namespaces of [`enter`], for `unshare`.
+const NAMESPACES: [&str; 5] = ["--net", "--mount", "--pid", "--fork", "--mount-proc"];
+
+/// A namespace of users, in which the user is root.
+const AS_ROOT: [&str; 2] = ["--user", "--map-root-user"];
+
 /// Runs this program again, with the same arguments and `environment` added, in namespaces of its own, and waits for it. Everything
-/// that it has started is gone then. The new process must call [`end_with_parent`].
+/// that it has started is gone then. The new process must call [`end_with_parent`]. A user who is not root is root in a further namespace.
 ///
 /// # Errors
-/// When this is not root, or the kernel refuses, or something of it is left.
+/// When the kernel refuses, or something of it is left.
 pub fn enter(environment: &[(&str, &str)]) -> Result<ExitStatus> {
-    require_root()?;
     for (name, group) in cgroups::starting_with(PREFIX) {
         let folder = name.rsplit_once('.').map_or(name.as_str(), |(folder, _)| folder);
         if !std::env::temp_dir().join(folder).exists() {
@@ -65,16 +93,11 @@ pub fn enter(environment: &[(&str, &str)]) -> Result<ExitStatus> {
     let temporary = scratch.path().join("tmp");
     std::fs::create_dir(&temporary)?;
     let program = program()?;
+    let root = rustix::process::geteuid().is_root();
     let mut child = Command::new("unshare")
-        .args([
-            "--net",
-            "--mount",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-            "--",
-        ])
+        .args(NAMESPACES)
+        .args(AS_ROOT.iter().filter(|_| !root))
+        .args(["--kill-child", "--"])
         .arg(program)
         .args(std::env::args_os().skip(1))
         .env(DIRECTORY, scratch.path())

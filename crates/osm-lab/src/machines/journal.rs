@@ -22,15 +22,25 @@ pub struct Entry {
     pub message: String,
 }
 
-/// The journal in a folder (`…/var/log/journal`) of a machine that may be running or not, of all its boots.
+/// The lines of a journal that [`raw`] gives.
+pub(super) fn entries(raw: &str) -> Result<Vec<Entry>> {
+    raw.lines().map(entry).collect()
+}
+
+/// A journal for people: time in seconds since 1970, program and message.
+pub(super) fn readable(entries: &[Entry]) -> String {
+    let line = |entry: &Entry| {
+        let Entry { time, unit, program, message, .. } = entry;
+        format!("{time:.3} {unit} {program}: {message}\n")
+    };
+    entries.iter().map(line).collect()
+}
+
+/// The journal in a folder (`…/var/log/journal`) of a machine that may be running or not, of all its boots: a JSON object a line, with all
+/// fields.
 ///
 /// # Errors
 /// When `journalctl` can't read it.
-pub fn read(folder: &Path) -> Result<Vec<Entry>> {
-    raw(folder)?.lines().map(entry).collect()
-}
-
-/// The same with all fields, a JSON object a line.
 pub(super) fn raw(folder: &Path) -> Result<String> {
     let folder = folder.display().to_string();
     run(

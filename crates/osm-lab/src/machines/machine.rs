@@ -1,41 +1,20 @@
-//! One machine: its boot, its power and its console.
+//! A machine of either kind: its boot, its power and its console. Scenarios use this, and do not know which kind they run on.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal};
+use anyhow::{Context, Result};
 
-use super::cgroups::Cgroups;
-use super::image::Image;
-use super::isolation;
+use super::container::Container;
+use super::image::{Content, Image};
 use super::journal::{self, Entry};
-use super::network::{Cable, Link};
-use super::{run, run_within};
-use osm_testkit::process::Service;
-
-/// How long a machine may take to shut down.
-const SHUTDOWN: Duration = Duration::from_secs(100);
-
-/// How long processes may take to be gone after SIGKILL.
-const KILLED: Duration = Duration::from_secs(20);
-
-/// How long a command in a machine may take.
-const COMMAND: Duration = Duration::from_secs(60);
-
-/// Moves into control groups (all arguments before `--`), then becomes the rest.
-const ENTER: &str = r#"
-while [ "$1" != -- ]; do
-    echo $$ >"$1" || exit
-    shift
-done
-shift
-exec "$@"
-"#;
+use super::network::Link;
+use super::vm::VirtualMachine;
 
 /// What a machine is made of.
+#[derive(Clone, Copy)]
 pub struct Order<'a> {
     /// Its name in the cloud, which becomes its host name.
     pub name: &'a str,
@@ -43,179 +22,99 @@ pub struct Order<'a> {
     pub address: Ipv4Addr,
     /// Its network.
     pub link: Link,
-    /// What it boots from.
+    /// What it boots from, which also decides how it is made.
     pub image: &'a Image,
     /// What the cloud hands to cloud-init.
     pub user_data: &'a [u8],
-    /// What is different in this machine's image, done to its root file system.
-    pub changes: &'a dyn Fn(&Path) -> Result<()>,
-    /// Further arguments for systemd-nspawn, such as a small file system.
-    pub options: &'a [&'a str],
+    /// Writes what is different in this machine's image into an empty folder. That folder is laid over the root file system.
+    pub layer: &'a dyn Fn(&Path) -> Result<()>,
+    /// Small file systems in memory.
+    pub tmpfs: &'a [Tmpfs],
 }
 
-/// A machine. It goes, with its disk, when it is dropped.
+/// A file system in memory. A command in the machine can change its size later.
+#[derive(Debug, Clone, Copy)]
+pub struct Tmpfs {
+    /// Where it is mounted.
+    pub path: &'static str,
+    /// Its size, as `mount` takes it (`16M`).
+    pub size: &'static str,
+}
+
+/// A layer without files: the machine boots from its image as it is.
+///
+/// # Errors
+/// None; the type is that of every layer.
+pub fn unchanged(_: &Path) -> Result<()> {
+    Ok(())
+}
+
+/// A machine. It is removed, with its disk, when it is dropped.
 #[derive(Debug)]
-pub struct Machine {
-    name: String,
-    address: IpAddr,
-    directory: PathBuf,
-    options: Vec<String>,
-    powered_on: SystemTime,
-    // In the order in which they are dropped.
-    process: Option<Service>,
-    root: Overlay,
-    cgroups: Cgroups,
-    cable: Cable,
+pub enum Machine {
+    /// A container.
+    Container(Container),
+    /// A virtual machine.
+    Virtual(VirtualMachine),
 }
-
-/// Where programs are in a machine.
-const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 impl Machine {
-    pub(super) fn boot(lab: &Path, order: Order<'_>) -> Result<Self> {
-        let Order {
-            name,
-            address,
-            link,
-            image,
-            user_data,
-            changes,
-            options,
-        } = order;
-        let directory = lab.join("machines").join(name);
-        ensure!(!directory.exists(), "there is a machine {name} already");
-        for folder in ["containerd", "kubelet"] {
-            fs::create_dir_all(directory.join(folder))?;
-        }
-        let root = Overlay::mount(image.root(), &directory)?;
-        changes(root.path()).with_context(|| format!("changes to the image of machine {name}"))?;
-        seed(root.path(), name, &link.configuration(address), user_data)?;
-        let mut machine = Self {
-            name: name.to_owned(),
-            address: link.seen_as(address),
-            options: options.iter().map(|&option| option.to_owned()).collect(),
-            powered_on: SystemTime::now(),
-            process: None,
-            root,
-            cgroups: Cgroups::create(&isolation::cgroup_name(lab, name))?,
-            cable: Cable::lay(name, address)?,
-            directory,
-        };
-        machine.power_on()?;
-        Ok(machine)
+    pub(super) fn boot(lab: &Path, order: &Order<'_>) -> Result<Self> {
+        Ok(match &order.image.0 {
+            Content::Container(image) => Self::Container(Container::boot(lab, order, image, &[])?),
+            Content::Virtual(disk, accelerator) => {
+                Self::Virtual(VirtualMachine::boot(lab, order, disk, accelerator)?)
+            }
+        })
     }
 
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        match self {
+            Self::Container(machine) => machine.name(),
+            Self::Virtual(machine) => machine.name(),
+        }
     }
 
     /// As whom servers see it.
     #[must_use]
     pub fn address(&self) -> IpAddr {
-        self.address
+        match self {
+            Self::Container(machine) => machine.address(),
+            Self::Virtual(machine) => machine.address(),
+        }
     }
 
     /// When it was last switched on.
     #[must_use]
     pub fn powered_on(&self) -> SystemTime {
-        self.powered_on
+        match self {
+            Self::Container(machine) => machine.powered_on(),
+            Self::Virtual(machine) => machine.powered_on(),
+        }
     }
 
-    /// Its root file system, as it sees it but for what is mounted there.
-    #[must_use]
-    pub fn root(&self) -> &Path {
-        self.root.path()
-    }
-
-    /// Switches it on. Does nothing where it is.
+    /// Switches it on. A machine that is on stays as it is.
     ///
     /// # Errors
-    /// When systemd-nspawn can't be started.
+    /// When its program can't be started.
     pub fn power_on(&mut self) -> Result<()> {
-        if self.process.is_some() {
-            return Ok(());
+        match self {
+            Self::Container(machine) => machine.power_on(),
+            Self::Virtual(machine) => machine.power_on(),
         }
-        let bind = |folder: &str| {
-            format!(
-                "--bind={}:/var/lib/{folder}",
-                self.directory.join(folder).display()
-            )
-        };
-        let mut arguments: Vec<String> = ["-c", ENTER, "machine"]
-            .into_iter()
-            .map(str::to_owned)
-            .chain(self.cgroups.entrances())
-            .collect();
-        arguments.extend(["--", "systemd-nspawn", "--quiet"].map(str::to_owned));
-        arguments.extend([
-            format!("--directory={}", self.root.path().display()),
-            format!("--machine={}", self.name),
-            format!("--network-namespace-path={}", self.cable.namespace_path()),
-            // runc joins session keyrings; device rules are programs of bpf.
-            "--system-call-filter=@keyring bpf".to_owned(),
-            // containerd's layers don't go on top of an overlay.
-            bind("containerd"),
-            bind("kubelet"),
-        ]);
-        arguments.extend(
-            [
-                "--boot",
-                "--register=no",
-                "--keep-unit",
-                "--console=read-only",
-                "--capability=all",
-                // What is the host's and not in any namespace.
-                "--drop-capability=CAP_SYS_TIME,CAP_SYS_MODULE,CAP_SYS_RAWIO",
-                "--resolv-conf=off",
-                "--timezone=off",
-                "--link-journal=no",
-                "--bind=/dev/kmsg",
-            ]
-            .map(str::to_owned),
-        );
-        arguments.extend(self.options.iter().cloned());
-        let none: [(&str, &str); 0] = [];
-        self.powered_on = SystemTime::now();
-        self.process = Some(Service::spawn(
-            Path::new("/bin/sh"),
-            arguments,
-            none,
-            &self.console_file(),
-        )?);
-        Ok(())
     }
 
-    /// Ends it at once, as its reset button does: what it has written, synced or not, is there at the next boot.
+    /// Ends it at once, as a power cut does.
     ///
     /// # Errors
     /// When its processes can't be ended.
     pub async fn cut_power(&mut self) -> Result<()> {
-        if let Some(leader) = self.kill()? {
-            let proc = PathBuf::from(format!("/proc/{}/root", leader.as_raw_nonzero()));
-            osm_testkit::wait_for("the machine's processes to be gone", KILLED, async || {
-                osm_testkit::check(fs::read_link(&proc).is_err())
-            })
-            .await?;
+        match self {
+            Self::Container(machine) => machine.cut_power().await,
+            Self::Virtual(machine) => machine.cut_power(),
         }
-        Ok(())
-    }
-
-    /// Ends what makes it run, and gives what was its first process: the kernel ends the rest with that.
-    fn kill(&mut self) -> Result<Option<Pid>> {
-        let leader = self
-            .leader()
-            .ok()
-            .and_then(|leader| Pid::from_raw(leader.try_into().ok()?));
-        if let Some(mut process) = self.process.take() {
-            process.kill9()?;
-        }
-        if let Some(leader) = leader {
-            // It may have ended with its parent.
-            let _ = rustix::process::kill_process(leader, Signal::KILL);
-        }
-        Ok(leader)
     }
 
     /// Shuts it down as its operator would.
@@ -223,50 +122,66 @@ impl Machine {
     /// # Errors
     /// When it does not end in time.
     pub async fn shut_down(&mut self) -> Result<()> {
-        if let Some(process) = &mut self.process {
-            process
-                .terminate(SHUTDOWN)
-                .await
-                .with_context(|| format!("shutdown of {}", self.name))?;
+        match self {
+            Self::Container(machine) => machine.shut_down().await,
+            Self::Virtual(machine) => machine.shut_down().await,
         }
-        self.process = None;
-        Ok(())
+    }
+
+    /// Why nothing more is to be expected of the machine: it has ended by itself, or its console is silent although it has not booted.
+    ///
+    /// # Errors
+    /// That reason, with the end of the console.
+    pub fn lives(&mut self) -> Result<()> {
+        match self {
+            // The console of a container is systemd's: a container that ends has printed why.
+            Self::Container(_) => Ok(()),
+            Self::Virtual(machine) => machine.lives(),
+        }
     }
 
     /// Runs a command in the machine and gives its standard output.
     ///
     /// # Errors
-    /// When the machine does not run, or the command fails or is not over after a minute.
+    /// When the machine does not run, or the command fails or does not end in time.
     pub fn run(&self, command: &[&str]) -> Result<String> {
-        let leader = self.leader()?.to_string();
-        let mut arguments = vec![
-            "--target", &leader, "--mount", "--pid", "--uts", "--net", "--ipc", "--cgroup", "--",
-        ];
-        // The host's environment names what the machine does not have.
-        arguments.extend(["env", "-i", "HOME=/root", PATH]);
-        arguments.extend(command);
-        run_within(COMMAND, "nsenter", &arguments).with_context(|| format!("in machine {}", self.name))
+        match self {
+            Self::Container(machine) => machine.run(command),
+            Self::Virtual(machine) => machine.run(command),
+        }
     }
 
-    /// The machine's first process.
-    fn leader(&self) -> Result<u32> {
-        let process = self
-            .process
-            .as_ref()
-            .with_context(|| format!("machine {} is switched off", self.name))?;
-        // systemd-nspawn's only child.
-        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", process.pid()))?;
-        for child in children.split_whitespace() {
-            let command = fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
-            if command.trim() == "systemd" {
-                return Ok(child.parse()?);
-            }
+    /// Whether its disk holds a file. The machine may be off.
+    ///
+    /// # Errors
+    /// When the machine can't be asked.
+    pub fn has(&self, path: &str) -> Result<bool> {
+        match self {
+            Self::Container(machine) => Ok(machine.file(path).symlink_metadata().is_ok()),
+            Self::Virtual(machine) => machine.has(path),
         }
-        bail!(
-            "machine {} has no first process yet; its console:\n{}",
-            self.name,
-            process.log_tail(5)
-        )
+    }
+
+    /// The content of a file; none if there is no such file.
+    ///
+    /// # Errors
+    /// When the machine can't be asked.
+    pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        match self {
+            Self::Container(machine) => Ok(fs::read(machine.file(path)).ok()),
+            Self::Virtual(machine) => machine.read(path),
+        }
+    }
+
+    /// Writes a file, readable for root alone.
+    ///
+    /// # Errors
+    /// When the machine does not take it.
+    pub fn write(&self, path: &str, content: &[u8]) -> Result<()> {
+        match self {
+            Self::Container(machine) => fs::write(machine.file(path), content).context(path.to_owned()),
+            Self::Virtual(machine) => machine.write(path, content),
+        }
     }
 
     /// All that it has written to its console, over all boots.
@@ -274,12 +189,12 @@ impl Machine {
     /// # Errors
     /// When that can't be read.
     pub fn console(&self) -> Result<String> {
-        let bytes = fs::read(self.console_file()).context("the console's file")?;
+        let file = match self {
+            Self::Container(machine) => machine.console_file(),
+            Self::Virtual(machine) => machine.console_file(),
+        };
+        let bytes = fs::read(file).context("the console's file")?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
-    }
-
-    fn console_file(&self) -> PathBuf {
-        self.directory.join("console.log")
     }
 
     /// Its journal, of all boots.
@@ -287,7 +202,7 @@ impl Machine {
     /// # Errors
     /// When it can't be read.
     pub fn journal(&self) -> Result<Vec<Entry>> {
-        journal::read(&self.root().join("var/log/journal"))
+        journal::entries(&self.raw_journal()?)
     }
 
     /// All that its journal knows, of all boots: a JSON object a line.
@@ -295,7 +210,10 @@ impl Machine {
     /// # Errors
     /// When it can't be read.
     pub fn raw_journal(&self) -> Result<String> {
-        journal::raw(&self.root().join("var/log/journal"))
+        match self {
+            Self::Container(machine) => journal::raw(&machine.file("var/log/journal")),
+            Self::Virtual(machine) => machine.raw_journal(),
+        }
     }
 
     /// From now on, nothing that the host sends from the address `from` arrives: connections time out.
@@ -303,7 +221,10 @@ impl Machine {
     /// # Errors
     /// When the kernel refuses.
     pub fn cut(&self, from: Ipv4Addr) -> Result<()> {
-        self.cable.cut(from)
+        match self {
+            Self::Container(machine) => machine.cable().cut(from),
+            Self::Virtual(machine) => machine.cable().cut(from),
+        }
     }
 
     /// Takes back [`Self::cut`].
@@ -311,93 +232,42 @@ impl Machine {
     /// # Errors
     /// When nothing was cut.
     pub fn mend(&self, from: Ipv4Addr) -> Result<()> {
-        self.cable.mend(from)
+        match self {
+            Self::Container(machine) => machine.cable().mend(from),
+            Self::Virtual(machine) => machine.cable().mend(from),
+        }
+    }
+
+    /// Where the host finds its root file system. A virtual machine has its own.
+    #[must_use]
+    pub fn root(&self) -> Option<&Path> {
+        match self {
+            Self::Container(machine) => Some(machine.root()),
+            Self::Virtual(_) => None,
+        }
     }
 
     /// Copies what tells what happened into a folder: console, journal, cloud-init's logs.
     ///
     /// # Errors
-    /// When a file can't be written; logs that do not exist are passed over.
+    /// When a file can't be written. A log that can't be had is replaced by the reason, and one that does not exist is left out.
     pub fn save_logs(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        fs::copy(self.console_file(), folder.join("console.log"))?;
-        let journal = self.root().join("var/log/journal").display().to_string();
-        let text = run(
-            "journalctl",
-            &[
-                "--directory",
-                &journal,
-                "--no-pager",
-                "--quiet",
-                "--output=short-precise",
-            ],
-        );
-        fs::write(
-            folder.join("journal.log"),
-            text.unwrap_or_else(|error| format!("{error:#}\n")),
-        )?;
+        fs::write(folder.join("console.log"), self.console()?)?;
+        let journal = self.journal().map(|entries| journal::readable(&entries));
+        let journal = journal.unwrap_or_else(|error| format!("{error:#}\n"));
+        fs::write(folder.join("journal.log"), journal)?;
+        if let Self::Virtual(machine) = self {
+            fs::write(folder.join("qemu.log"), machine.qemu_log())?;
+        }
         for name in ["cloud-init.log", "cloud-init-output.log"] {
-            let log = self.root().join("var/log").join(name);
-            if log.is_file() {
-                fs::copy(&log, folder.join(name))?;
+            if let Ok(Some(log)) = self.read(&format!("/var/log/{name}")) {
+                fs::write(folder.join(name), log)?;
             }
         }
         Ok(())
     }
-}
 
-impl Drop for Machine {
-    fn drop(&mut self) {
-        let _ = self.kill();
-    }
-}
-
-/// cloud-init's data source NoCloud: what the cloud's metadata service is elsewhere.
-fn seed(root: &Path, name: &str, network: &str, user_data: &[u8]) -> Result<()> {
-    let seed = root.join("var/lib/cloud/seed/nocloud");
-    fs::create_dir_all(&seed)?;
-    // The same at every boot: a new id would be a new machine to cloud-init.
-    fs::write(
-        seed.join("meta-data"),
-        format!("instance-id: i-{name}\nlocal-hostname: {name}\n"),
-    )?;
-    fs::write(seed.join("user-data"), user_data)?;
-    fs::write(seed.join("network-config"), network)?;
-    Ok(())
-}
-
-/// An image with a layer of changes on top.
-#[derive(Debug)]
-struct Overlay {
-    path: PathBuf,
-}
-
-impl Overlay {
-    fn mount(lower: &Path, directory: &Path) -> Result<Self> {
-        let folder = |name: &str| -> Result<String> {
-            let path = directory.join(name);
-            fs::create_dir_all(&path)?;
-            Ok(path.display().to_string())
-        };
-        let options = format!(
-            "lowerdir={},upperdir={},workdir={}",
-            lower.display(),
-            folder("upper")?,
-            folder("work")?
-        );
-        let path = folder("root")?;
-        run("mount", &["-t", "overlay", "overlay", "-o", &options, &path])?;
-        Ok(Self { path: path.into() })
-    }
-
-    fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl Drop for Overlay {
-    fn drop(&mut self) {
-        // Lazily: processes may still be on their way out.
-        let _ = run("umount", &["--lazy", &self.path.display().to_string()]);
-    }
+    /// How long a command in a machine may take, on a host where a machine is as fast as the host.
+    pub(super) const COMMAND: Duration = Duration::from_secs(60);
 }

@@ -1,20 +1,24 @@
-//! Machines: namespaces of the kernel with systemd as init. They boot from user data as the virtual machine of a cloud does, on a network
-//! without a route to the outside.
+//! Machines with systemd as init. They boot from user data as the virtual machine of a cloud does, on a network without a route to the
+//! outside. A machine is a virtual machine ([`vm`]) or a container ([`Container`]), and [`Machine`] is either.
 //!
 //! A program that needs machines first calls [`isolation::enter`]. It then gets a process in separate namespaces (network, mounts, processes).
 //! There [`Lab::new`] sets up a bridge, and [`Lab::boot`] starts machines. When that process ends, however it ends, the kernel removes
 //! everything in the namespaces, and [`isolation`] removes the files. The next start removes the empty control groups of a process that was
 //! killed.
 //!
-//! This requires root, and the packages of [`PACKAGES`].
+//! Containers need root, control groups of version 1, and the packages of [`PACKAGES`]. Virtual machines need none of these, but the programs
+//! that [`vm::require_programs`] names.
 
 mod cgroups;
+mod container;
 pub mod image;
 pub mod isolation;
 pub mod journal;
 mod machine;
 mod network;
 pub mod processes;
+mod rootfs;
+pub mod vm;
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -29,11 +33,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal};
 
-pub use self::image::{Image, Release};
-pub use self::machine::{Machine, Order};
+pub use self::container::Container;
+pub use self::image::{Image, Kind, Release};
+pub use self::machine::{Machine, Order, Tmpfs, unchanged};
 pub use self::network::{Link, ipv6_of};
 
-/// Debian packages that machines need on their host.
+/// Debian packages that containers need on their host.
 pub const PACKAGES: &[&str] = &[
     "debian-archive-keyring",
     "iproute2",
@@ -119,8 +124,19 @@ impl Lab {
     ///
     /// # Errors
     /// When it can't be started; whether it boots is for its owner to see.
-    pub fn boot(&self, order: Order<'_>) -> Result<Machine> {
+    pub fn boot(&self, order: &Order<'_>) -> Result<Machine> {
         Machine::boot(&self.directory, order)
+    }
+
+    /// Boots a container for the first time. `options` are further arguments for systemd-nspawn.
+    ///
+    /// # Errors
+    /// When it can't be started, or its image is not one of a container.
+    pub fn boot_container(&self, order: &Order<'_>, options: &[&str]) -> Result<Machine> {
+        let image::Content::Container(image) = &order.image.0 else {
+            bail!("the image of {} is a disk, which a container can't boot", order.name)
+        };
+        Container::boot(&self.directory, order, image, options).map(Machine::Container)
     }
 }
 
@@ -241,8 +257,13 @@ mod tests {
             ..Link::default()
         };
         assert_eq!(
-            isolated.configuration(address),
+            isolated.configuration(address, None),
             "version: 2\nethernets:\n  eth0:\n    addresses: [10.217.0.17/24]\n    accept-ra: false\n"
+        );
+        let by_mac = isolated.configuration(address, Some("52:54:00:d9:00:11"));
+        assert!(
+            by_mac.contains("  eth0:\n    match: {macaddress: \"52:54:00:d9:00:11\"}\n    set-name: eth0\n    addresses:"),
+            "{by_mac}"
         );
         assert_eq!(isolated.seen_as(address), address);
         let ipv6 = Link {
@@ -251,7 +272,7 @@ mod tests {
             routed: true,
         };
         assert_eq!(ipv6.seen_as(address), ipv6_of(address));
-        let text = ipv6.configuration(address);
+        let text = ipv6.configuration(address, None);
         assert!(
             text.contains("\"fd00:10:217::11/64\"") && !text.contains("10.217"),
             "{text}"

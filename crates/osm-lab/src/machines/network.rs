@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::{API, API_IPV6, HOST, HOST_IPV6, METADATA, run};
 
@@ -45,7 +45,9 @@ impl Link {
     }
 
     /// cloud-init's network configuration for it.
-    pub(super) fn configuration(self, address: Ipv4Addr) -> String {
+    ///
+    /// The only card is `eth0`. A kernel that numbers cards by their slots needs `mac`, the address of the card that is to have this name.
+    pub(super) fn configuration(self, address: Ipv4Addr, mac: Option<&str>) -> String {
         let (mut addresses, mut routes) = (Vec::new(), Vec::new());
         if self.ipv4 {
             addresses.push(format!("{address}/{PREFIX_LENGTH}"));
@@ -64,7 +66,10 @@ impl Link {
         } else {
             String::new()
         };
-        format!("version: 2\nethernets:\n  eth0:\n{interface}{routes}")
+        let card = mac.map_or_else(String::new, |mac| {
+            format!("    match: {{macaddress: \"{mac}\"}}\n    set-name: eth0\n")
+        });
+        format!("version: 2\nethernets:\n  eth0:\n{card}{interface}{routes}")
     }
 }
 
@@ -103,37 +108,62 @@ pub(super) fn route(network: &str, machine: Ipv4Addr) -> Result<()> {
     ip(&format!("route add {network} via {machine} dev {BRIDGE}"))
 }
 
-/// A machine's end of the network: a namespace with `eth0`.
+/// A machine's connection to the network.
 #[derive(Debug)]
 pub(super) struct Cable {
-    namespace: String,
+    /// The namespace that has `eth0`, where the machine is a container.
+    namespace: Option<String>,
+    /// The bridge's end: half of a pair of virtual cards, or the card that QEMU reads and writes.
     port: String,
     address: Ipv4Addr,
 }
 
 impl Cable {
-    /// `eth0` is up and has no address: that is for the machine to set.
+    /// A cable to a new namespace. `eth0` is up and has no address: the machine sets it.
     pub(super) fn lay(name: &str, address: Ipv4Addr) -> Result<Self> {
-        // An interface's name has at most 15 characters.
-        let port = format!("lab{}", address.octets()[3]);
-        let cable = Self {
-            namespace: name.to_owned(),
-            port,
-            address,
-        };
-        let Self { namespace, port, .. } = &cable;
-        ip(&format!("netns add {namespace}"))?;
-        ip(&format!(
-            "link add {port} type veth peer name eth0 netns {namespace}"
-        ))?;
+        let cable = Self::new(Some(name.to_owned()), address);
+        let port = &cable.port;
+        ip(&format!("netns add {name}"))?;
+        ip(&format!("link add {port} type veth peer name eth0 netns {name}"))?;
         ip(&format!("link set {port} master {BRIDGE} up"))?;
-        ip(&format!("-n {namespace} link set lo up"))?;
-        ip(&format!("-n {namespace} link set eth0 up"))?;
+        ip(&format!("-n {name} link set lo up"))?;
+        ip(&format!("-n {name} link set eth0 up"))?;
         Ok(cable)
     }
 
+    /// A cable to a tap device, which QEMU opens.
+    pub(super) fn tap(address: Ipv4Addr) -> Result<Self> {
+        let cable = Self::new(None, address);
+        let port = &cable.port;
+        ip(&format!("tuntap add dev {port} mode tap"))
+            .context("/dev/net/tun must be readable and writable for everybody, as udev makes it: chmod 666 /dev/net/tun")?;
+        ip(&format!("link set {port} master {BRIDGE} up"))?;
+        Ok(cable)
+    }
+
+    fn new(namespace: Option<String>, address: Ipv4Addr) -> Self {
+        // An interface's name has at most 15 characters.
+        let port = format!("lab{}", address.octets()[3]);
+        Self {
+            namespace,
+            port,
+            address,
+        }
+    }
+
     pub(super) fn namespace_path(&self) -> String {
-        format!("/run/netns/{}", self.namespace)
+        format!("/run/netns/{}", self.namespace.as_deref().unwrap_or_default())
+    }
+
+    /// The bridge's end.
+    pub(super) fn port(&self) -> &str {
+        &self.port
+    }
+
+    /// The address of the card of a virtual machine.
+    pub(super) fn mac(&self) -> String {
+        let [_, b, c, d] = self.address.octets();
+        format!("52:54:00:{b:02x}:{c:02x}:{d:02x}")
     }
 
     /// From now on nothing that the host sends from `from` reaches the machine: connections time out.
@@ -151,6 +181,8 @@ impl Drop for Cable {
     fn drop(&mut self) {
         // What is left goes with our own namespaces.
         let _ = ip(&format!("link del {}", self.port));
-        let _ = ip(&format!("netns del {}", self.namespace));
+        if let Some(namespace) = &self.namespace {
+            let _ = ip(&format!("netns del {namespace}"));
+        }
     }
 }

@@ -16,7 +16,7 @@ use osm_api::config::OperatingSystemConfig;
 use osm_api::content::ContentView;
 use osm_api::rbac::{Installation, Service};
 use osm_lab::machines::processes::Watcher;
-use osm_lab::machines::{self, Image, Lab, Release, isolation};
+use osm_lab::machines::{self, Image, Kind, Lab, Release, isolation};
 use osm_lab::release;
 use osm_lab::serve::files::FileServer;
 use osm_lab::serve::metadata::InstanceMetadata;
@@ -72,6 +72,8 @@ pub type SettingsChange = fn(&mut Value) -> Result<()>;
 pub struct Environment {
     /// Machines and their network.
     pub lab: Lab,
+    /// How machines are made.
+    pub machines: Kind,
     /// etcd, kube-apiserver, kube-controller-manager, kube-scheduler.
     pub control_plane: ControlPlane,
     /// How the services are installed.
@@ -101,7 +103,7 @@ pub struct Environment {
 }
 
 /// Everything that is built or downloaded beforehand, while there is a network.
-pub async fn prepare(releases: &[Release], progress: Progress) -> Result<()> {
+pub async fn prepare(machines: &Kind, releases: &[Release], progress: Progress) -> Result<()> {
     progress.step(
         "etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl: looking for the binaries",
     );
@@ -111,7 +113,9 @@ pub async fn prepare(releases: &[Release], progress: Progress) -> Result<()> {
     release::images(|line| progress.step(line)).await?;
     for &release in releases {
         progress.step(&format!("{release}: looking for the image"));
-        tokio::task::spawn_blocking(move || Image::ensure(release, |line| progress.step(line))).await??;
+        let machines = machines.clone();
+        tokio::task::spawn_blocking(move || Image::ensure(&machines, release, |line| progress.step(line)))
+            .await??;
     }
     Ok(())
 }
@@ -167,7 +171,7 @@ impl Environment {
     pub const AWS_DOMAIN: &str = "eu-west-1.compute.internal";
 
     /// Sets it up; `binaries` is the folder of the services and of osmctl.
-    pub async fn start(binaries: &Path, progress: Progress) -> Result<Self> {
+    pub async fn start(machines: Kind, binaries: &Path, progress: Progress) -> Result<Self> {
         let lab = Lab::new()?;
         let processes = Watcher::start();
         progress.step("starting the control plane");
@@ -237,6 +241,7 @@ impl Environment {
         ));
         Ok(Self {
             lab,
+            machines,
             control_plane,
             installation: installed.installation().clone(),
             turns: RwLock::default(),

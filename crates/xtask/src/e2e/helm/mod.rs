@@ -51,7 +51,7 @@ impl Helm {
             isolation::end_with_parent();
             return Box::pin(self.play()).await;
         }
-        isolation::require_host()?;
+        isolation::require_host(&machines::Kind::Container)?;
         let progress = Progress::start();
         progress.step("Debian packages that machines need");
         tokio::task::spawn_blocking(|| packages::ensure(machines::PACKAGES)).await??;

@@ -16,7 +16,7 @@ const OF_THE_OWNER: &str = "cat /etc/hostname /etc/passwd /etc/shadow; cat /root
 /// A machine that somebody has set up becomes a node by a script, and stays somebody's.
 pub async fn edge(run: &ScenarioRun<'_>) -> Result<()> {
     run.boot().await?;
-    wait_for("cloud-init to be done", READY, async || {
+    wait_for("cloud-init to be done", run.patience(READY), async || {
         Ok(run
             .shell("systemctl is-active cloud-init.target cloud-final.service")
             .ok())
@@ -31,7 +31,7 @@ pub async fn edge(run: &ScenarioRun<'_>) -> Result<()> {
         .data
         .and_then(|mut data| data.remove(EDGE_SCRIPT_KEY))
         .context("a script")?;
-    run.machine(|machine| Ok(std::fs::write(machine.root().join("root/join.sh"), &script.0)?))?;
+    run.machine(|machine| machine.write("/root/join.sh", &script.0))?;
 
     let refused = run.shell("sh /root/join.sh 'not a name' 2>&1 || true")?;
     ensure!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use osm_lab::machines;
+use osm_lab::machines::{self, Tmpfs, unchanged};
 use osm_lab::serve::files::Fault;
 use osm_lab::serve::relay::Mode;
 use serde_json::{Value, json};
@@ -67,7 +67,7 @@ pub async fn approver_away(run: &ScenarioRun<'_>) -> Result<()> {
         let pool = run.pool(&json!({})).await?;
         users.push(pool.user());
         let user_data = pool.user_data(run.environment, run.name()).await?;
-        run.boot_with(&user_data, &|_| Ok(()), &[])?;
+        run.boot_with(&user_data, &unchanged, &[])?;
     }
     tokio::time::sleep(AWAY).await;
     let requests = run
@@ -124,7 +124,7 @@ pub async fn rotated(run: &ScenarioRun<'_>) -> Result<()> {
     let mut pool = run.pool(&max_pods(41)).await?;
     let first = pool.user_data(run.environment, run.name()).await?;
     run.environment.relay.set(run.address(), Mode::Refuse);
-    run.boot_with(&first, &|_| Ok(()), &[])?;
+    run.boot_with(&first, &unchanged, &[])?;
     run.console_says("osm-bootstrap: can't reach the API server", SAID)
         .await?;
     pool.roll(run.environment, &max_pods(42)).await?;
@@ -158,7 +158,7 @@ async fn relayed(run: &ScenarioRun<'_>, mode: Mode, words: &str) -> Result<()> {
             .count()
     };
     let before = asked();
-    osm_testkit::wait_for("another attempt", SAID, async || {
+    osm_testkit::wait_for("another attempt", run.patience(SAID), async || {
         osm_testkit::check(asked() > before)
     })
     .await?;
@@ -221,7 +221,7 @@ pub async fn expired_token(run: &ScenarioRun<'_>) -> Result<()> {
         late = late.replace(&token, &expired);
     }
     ensure!(late != fresh.text, "the user data holds no token");
-    run.boot_with(&late.into(), &|_| Ok(()), &[])?;
+    run.boot_with(&late.into(), &unchanged, &[])?;
     let line = run.console_says("(401)", SAID).await?;
     ensure!(
         line.contains("osm-bootstrap:") && line.contains("expired"),
@@ -241,6 +241,7 @@ pub async fn clock(run: &ScenarioRun<'_>) -> Result<()> {
         std::env::consts::ARCH
     );
     let change = |root: &Path| {
+        std::fs::create_dir_all(root.join("etc"))?;
         std::fs::write(root.join(CLOCK), "-1500d\n")?;
         let folder = root.join("etc/systemd/system/osm-bootstrap.service.d");
         std::fs::create_dir_all(&folder)?;
@@ -258,9 +259,15 @@ pub async fn clock(run: &ScenarioRun<'_>) -> Result<()> {
     run.ready(READY).await.map(drop)
 }
 
+/// Where programs are downloaded to, without room for them.
+const SMALL: Tmpfs = Tmpfs {
+    path: "/var/lib/osm",
+    size: "16M",
+};
+
 /// The downloads don't fit.
 pub async fn disk_full(run: &ScenarioRun<'_>) -> Result<()> {
-    run.boot_changed(&|_| Ok(()), &["--tmpfs=/var/lib/osm:size=16M,mode=755"])
+    run.boot_changed(&unchanged, &[SMALL])
         .await?;
     let line = run.console_says("osm-setup: no ", SAID).await?;
     run.has_not_joined(SET_UP).await?;

@@ -85,7 +85,6 @@ pub async fn resolved(run: &ScenarioRun<'_>) -> Result<()> {
         let configuration = root.join("etc/systemd/resolved.conf.d");
         std::fs::create_dir_all(&configuration)?;
         std::fs::write(configuration.join("image.conf"), "[Resolve]\nDNS=10.217.0.1\n")?;
-        std::fs::remove_file(root.join("etc/resolv.conf"))?;
         std::os::unix::fs::symlink(
             "/run/systemd/resolve/stub-resolv.conf",
             root.join("etc/resolv.conf"),
@@ -142,7 +141,7 @@ pub async fn run_pod_of(run: &ScenarioRun<'_>, image: &str) -> Result<SystemTime
         },
     });
     run.environment.control_plane.apply_yaml(&pod.to_string()).await?;
-    wait_for("the pod to be Ready", POD, async || {
+    wait_for("the pod to be Ready", run.patience(POD), async || {
         let status = run
             .environment
             .kubectl(&["get", "pod", name, "--output=json"])

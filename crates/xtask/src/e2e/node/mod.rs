@@ -20,7 +20,8 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use futures::StreamExt;
 use osm_judges::packages;
-use osm_lab::machines::{self, Release, isolation};
+use osm_lab::machines::vm::{self, Accelerator};
+use osm_lab::machines::{self, Kind, Release, isolation};
 use tokio::sync::{RwLockReadGuard, RwLockWriteGuard};
 
 use self::scenario_run::ScenarioRun;
@@ -42,7 +43,10 @@ const BINARIES: &str = "OSM_BIN_DIR";
 ///
 /// A whole cluster, the services, a mirror, a registry and machines with systemd as init run on this computer, in network, mount and
 /// process namespaces of their own: nothing of it reaches the host's network, and all of it is gone at the end. The first run builds the
-/// cluster's programs and the machines' images, which takes about ten minutes; later ones start in seconds. Needs root.
+/// cluster's programs and the machines' images, which takes about ten minutes; later ones start in seconds.
+///
+/// Machines are virtual machines of QEMU, or containers. Virtual machines have a kernel of their own and need no root. They use KVM where it
+/// runs a trial machine, and else emulation. Containers are faster than emulation, and need root and control groups of version 1.
 #[derive(clap::Args)]
 pub struct Node {
     /// Scenarios to run; without any, those that every change must pass
@@ -57,9 +61,15 @@ pub struct Node {
     /// Release that machines run; may be repeated [default: 12, with --all: both]
     #[arg(long, value_enum, value_name = "RELEASE")]
     debian: Vec<Debian>,
-    /// Machines at the same time
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    jobs: usize,
+    /// How machines are made [default: containers where this host can have them, else virtual]
+    #[arg(long, value_enum, value_name = "KIND")]
+    machines: Option<Machines>,
+    /// What runs the programs of virtual machines [default: kvm if a trial machine runs with it, else emulation]
+    #[arg(long, value_enum, value_name = "ACCELERATOR")]
+    accelerator: Option<AcceleratorName>,
+    /// Machines at the same time [default: 2, by emulation: 1]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
     /// Where the logs of scenarios that fail go
     #[arg(long, value_name = "FOLDER", default_value = "target/e2e")]
     logs: PathBuf,
@@ -74,6 +84,18 @@ enum Debian {
     Twelve,
     #[value(name = "13")]
     Thirteen,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Machines {
+    Virtual,
+    Containers,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum AcceleratorName {
+    Kvm,
+    Emulation,
 }
 
 /// Scenarios, each with the release to play it on.
@@ -200,20 +222,55 @@ impl Node {
             .collect())
     }
 
+    /// How machines are made. Both processes come to the same answer, unless the trial of KVM takes too long in one of them.
+    fn kind(&self) -> Result<Kind> {
+        let containers = match self.machines {
+            Some(machines) => machines == Machines::Containers,
+            None => isolation::require_host(&Kind::Container).is_ok(),
+        };
+        if containers {
+            ensure!(
+                self.accelerator.is_none(),
+                "containers have no accelerator: add --machines virtual"
+            );
+            return Ok(Kind::Container);
+        }
+        vm::require_programs()?;
+        Ok(Kind::Virtual(match self.accelerator {
+            None => Accelerator::find(),
+            Some(AcceleratorName::Kvm) => Accelerator::Kvm,
+            Some(AcceleratorName::Emulation) => Accelerator::Emulation {
+                reason: "it was asked for".to_owned(),
+            },
+        }))
+    }
+
+    /// Machines at the same time.
+    fn jobs(&self, machines: &Kind) -> usize {
+        let usual = match machines {
+            Kind::Virtual(Accelerator::Emulation { .. }) => 1,
+            _ => 2,
+        };
+        self.jobs.unwrap_or(usual).max(1)
+    }
+
     /// While there is a network; then again, isolated.
     async fn prepare(&self, plan: &[(&'static Scenario, Release)]) -> Result<()> {
-        isolation::require_host()?;
+        let machines = tokio::task::block_in_place(|| self.kind())?;
+        isolation::require_host(&machines)?;
         let progress = Progress::start();
+        progress.step(&format!("machines are {machines}"));
         progress.step("Debian packages that machines need");
-        tokio::task::spawn_blocking(|| {
+        let containers = machines == Kind::Container;
+        tokio::task::spawn_blocking(move || {
             packages::ensure(packages::FOR_TESTS)?;
-            packages::ensure(machines::PACKAGES)
+            packages::ensure(if containers { machines::PACKAGES } else { &[] })
         })
         .await??;
         let mut releases: Vec<Release> = plan.iter().map(|(_, release)| *release).collect();
         releases.sort_unstable();
         releases.dedup();
-        environment::prepare(&releases, progress).await?;
+        environment::prepare(&machines, &releases, progress).await?;
         let binaries = match std::env::var_os(BINARIES) {
             Some(folder) => folder.into(),
             None => {
@@ -250,7 +307,9 @@ impl Node {
             Ok(()) => format!("the environment can't be set up; its logs: {}", logs.display()),
             Err(error) => format!("the environment can't be set up; its logs are not saved: {error:#}"),
         };
-        let environment = Environment::start(&binaries, progress)
+        let machines = tokio::task::block_in_place(|| self.kind())?;
+        let jobs = self.jobs(&machines);
+        let environment = Environment::start(machines, &binaries, progress)
             .await
             .with_context(without_site)?;
         let mut outcomes = Vec::new();
@@ -261,7 +320,7 @@ impl Node {
                 .with_context(without_site)?;
             let group = futures::stream::iter(plan)
                 .map(|(scenario, release)| self.play_one(&environment, scenario, release, progress))
-                .buffer_unordered(self.jobs.max(1));
+                .buffer_unordered(jobs);
             outcomes.extend(group.collect::<Vec<Outcome>>().await);
         }
         let failed = outcomes.iter().filter(|outcome| outcome.error.is_some()).count();
@@ -293,8 +352,12 @@ impl Node {
         progress.step(&format!("{title}: {}", scenario.shows));
         let started = Instant::now();
         let run = ScenarioRun::new(environment, scenario, release);
-        let outcome = tokio::time::timeout(DEADLINE, (scenario.play)(&run)).await;
-        let mut outcome = outcome.unwrap_or_else(|_| bail!("not over after {} s", DEADLINE.as_secs()));
+        let deadline = run.patience(DEADLINE);
+        let mut outcome = tokio::select! {
+            outcome = (scenario.play)(&run) => outcome,
+            reason = run.dies() => Err(reason),
+            () = tokio::time::sleep(deadline) => Err(anyhow!("not over after {} s", deadline.as_secs())),
+        };
         if scenario.alone {
             // Whatever it stopped: the next scenarios need it.
             outcome = outcome.and(environment.start_csr_approver().await);

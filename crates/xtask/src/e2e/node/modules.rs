@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use osm_api::names;
-use osm_lab::machines::Machine;
+use osm_lab::machines::{Machine, unchanged};
 use osm_lab::serve::relay::Identities;
 use osm_testkit::{check, wait_for};
 use serde_json::{Map, Value, json};
@@ -167,7 +167,7 @@ pub async fn modules(run: &ScenarioRun<'_>) -> Result<()> {
     let pool = run.pool(&json!({names::PROFILE: run.name()})).await?;
     run.boot_with(
         &pool.user_data(run.environment, run.name()).await?,
-        &|_| Ok(()),
+        &unchanged,
         &[],
     )?;
 
@@ -186,7 +186,7 @@ pub async fn modules(run: &ScenarioRun<'_>) -> Result<()> {
     run.shell(&format!(
         "mkdir -p /usr/share/zoneinfo/Lab; cp /usr/share/zoneinfo/Europe/Oslo /usr/share/zoneinfo/{UNKNOWN}"
     ))?;
-    wait_for("the document to be applied", READY, async || {
+    wait_for("the document to be applied", run.patience(READY), async || {
         check(run.has(BOOTSTRAPPED)?)
     })
     .await?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -29,21 +29,21 @@ pub async fn second_boot(run: &ScenarioRun<'_>) -> Result<()> {
     run.boot().await?;
     run.ready(READY).await?;
     // What comes after the node is Ready must be over: nothing may be in the middle of a change.
-    wait_for("everything to be applied", READY, async || {
+    wait_for("everything to be applied", run.patience(READY), async || {
         check(
             run.shell("systemctl is-active --quiet osm-setup.service || echo over")?
                 .contains("over"),
         )
     })
     .await?;
+    let before = files(run)?;
     run.with_machine(async |machine| machine.shut_down().await)
         .await?;
-    let before = run.machine(|machine| files(machine.root()))?;
     let downloads = run.downloads()?.len();
 
     run.machine(Machine::power_on)?;
     run_pod(run).await?; // on a node that has come back, whatever its conditions say
-    wait_for("the boot to be over", READY, async || {
+    wait_for("the boot to be over", run.patience(READY), async || {
         check(run.shell("systemctl is-system-running || true")?.trim() != "starting")
     })
     .await?;
@@ -59,7 +59,7 @@ pub async fn second_boot(run: &ScenarioRun<'_>) -> Result<()> {
             && entry.message.starts_with("Started ")
     });
     ensure!(again.is_none(), "the second boot does it again: {again:?}");
-    let after = run.machine(|machine| files(machine.root()))?;
+    let after = files(run)?;
     let changed: Vec<&String> = before
         .keys()
         .chain(after.keys())
@@ -70,28 +70,15 @@ pub async fn second_boot(run: &ScenarioRun<'_>) -> Result<()> {
 }
 
 /// Inode and time of change of each file: a file that is written again is another one, even with the same content.
-fn files(root: &Path) -> Result<BTreeMap<String, (u64, i64)>> {
-    let mut found = BTreeMap::new();
-    let mut folders: Vec<_> = OURS.iter().map(|folder| root.join(folder)).collect();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder)? {
-            let (path, metadata) = (
-                entry.as_ref().map(fs::DirEntry::path),
-                entry.as_ref().map(fs::DirEntry::metadata),
-            );
-            let (Ok(path), Ok(metadata)) = (path, metadata) else {
-                continue;
-            };
-            let metadata = metadata?;
-            if metadata.is_dir() {
-                folders.push(path);
-            } else {
-                let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-                found.insert(name, (metadata.ino(), metadata.mtime()));
-            }
-        }
-    }
-    Ok(found)
+fn files(run: &ScenarioRun<'_>) -> Result<BTreeMap<String, String>> {
+    let script = format!("cd / && find {} ! -type d -printf '%i %T@ %p\\n'", OURS.join(" "));
+    let found = run.shell(&script)?;
+    let files = found.lines().filter_map(|line| {
+        let (inode, rest) = line.split_once(' ')?;
+        let (changed, path) = rest.split_once(' ')?;
+        Some((path.to_owned(), format!("{inode} {changed}")))
+    });
+    Ok(files.collect())
 }
 
 /// As long as this is there, the machine does not begin to apply its document.
@@ -110,12 +97,12 @@ pub async fn in_bootstrap(run: &ScenarioRun<'_>) -> Result<()> {
             .filter(|request| request.client == address)
             .count()
     };
-    wait_for("the machine to ask for its document", ASKS, async || {
+    wait_for("the machine to ask for its document", run.patience(ASKS), async || {
         check(asked() > 0)
     })
     .await?;
     // The tokens' owner runs now: what looks at process lists must have seen it, or it would see no leak either.
-    wait_for("the process list", ASKS, async || {
+    wait_for("the process list", run.patience(ASKS), async || {
         check(
             !run.environment
                 .processes
@@ -126,14 +113,15 @@ pub async fn in_bootstrap(run: &ScenarioRun<'_>) -> Result<()> {
     .await?;
     reset(run, BOOTSTRAPPED).await?;
     let before = asked();
-    wait_for("the machine to ask again", ASKS, async || check(asked() > before)).await?;
+    wait_for("the machine to ask again", run.patience(ASKS), async || check(asked() > before)).await?;
     run.environment.relay.set(address, Mode::Pass);
-    wait_for("the document", ASKS, async || {
+    wait_for("the document", run.patience(ASKS), async || {
         check(run.has("/var/lib/osm/provisioning.yaml")?)
     })
     .await?;
     run.environment.relay.set(address, Mode::Refuse);
-    run.machine(|machine| Ok(std::fs::remove_file(machine.root().join(HOLD))?))?;
+    // A power cut forgets what is not on the disk yet.
+    run.shell(&format!("rm /{HOLD} && sync"))?;
     reset(run, BOOTSTRAPPED).await?;
     // From its disk, as nobody answers.
     run.console_says("osm-bootstrap: the provisioning document is applied", READY)
@@ -150,6 +138,7 @@ fn hold_the_applier(root: &Path) -> Result<()> {
     );
     fs::write(tools.join("python3"), python)?;
     fs::set_permissions(tools.join("python3"), fs::Permissions::from_mode(0o755))?;
+    fs::create_dir_all(root.join("etc"))?;
     fs::write(root.join(HOLD), "")?;
     let folder = root.join("etc/systemd/system/osm-bootstrap.service.d");
     fs::create_dir_all(&folder)?;
@@ -179,7 +168,7 @@ pub async fn in_provisioning(run: &ScenarioRun<'_>) -> Result<()> {
     let address = run.address();
     run.environment.mirror.fault(address, "/kubelet", Fault::Stalled);
     run.boot().await?;
-    wait_for("the other downloads", ASKS, async || {
+    wait_for("the other downloads", run.patience(ASKS), async || {
         check(run.has("/var/lib/osm/downloads/containerd")?)
     })
     .await?;

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::core::v1::Node;
 use osm_lab::machines::journal::Entry;
-use osm_lab::machines::{self, Image, Machine, Order, Release};
+use osm_lab::machines::{self, Image, Machine, Order, Release, Tmpfs, unchanged};
 use osm_lab::serve::metadata;
 use osm_testkit::{check, wait_for};
 use parking_lot::Mutex;
@@ -23,6 +23,9 @@ pub const READY: Duration = Duration::from_secs(180);
 
 /// How long a fault may last until the console says so.
 pub const SAID: Duration = Duration::from_secs(150);
+
+/// How often it is looked whether a machine lives.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Our scripts without which there is no node.
 const OURS: [&str; 2] = ["osm-bootstrap", "osm-setup"];
@@ -144,40 +147,57 @@ impl<'a> ScenarioRun<'a> {
 
     /// Boots the machine of a new pool.
     pub async fn boot(&self) -> Result<()> {
-        self.boot_changed(&|_| Ok(()), &[]).await
+        self.boot_changed(&unchanged, &[]).await
     }
 
-    /// As [`Self::boot`], with another image or other devices.
-    pub async fn boot_changed(&self, changes: &dyn Fn(&Path) -> Result<()>, options: &[&str]) -> Result<()> {
+    /// As [`Self::boot`], with a layer over the image, or small file systems.
+    pub async fn boot_changed(&self, layer: &dyn Fn(&Path) -> Result<()>, tmpfs: &[Tmpfs]) -> Result<()> {
         let user_data = self
             .pool(&json!({}))
             .await?
             .user_data(self.environment, &self.name)
             .await?;
-        self.boot_with(&user_data, changes, options)
+        self.boot_with(&user_data, layer, tmpfs)
     }
 
     /// Boots the machine with this user data.
     pub fn boot_with(
         &self,
         user_data: &UserData,
-        changes: &dyn Fn(&Path) -> Result<()>,
-        options: &[&str],
+        layer: &dyn Fn(&Path) -> Result<()>,
+        tmpfs: &[Tmpfs],
     ) -> Result<()> {
         self.tokens.lock().extend(secrets::tokens(&user_data.text));
-        let image = Image::ensure(self.release, |_| ())?;
+        let image = Image::ensure(&self.environment.machines, self.release, |_| ())?;
         let order = Order {
             name: &self.name,
             address: self.address,
             link: self.network.link(),
             image: &image,
             user_data: &user_data.delivered,
-            changes,
-            options,
+            layer,
+            tmpfs,
         };
-        let machine = self.environment.lab.boot(order)?;
+        let machine = self.environment.lab.boot(&order)?;
         *self.machine.lock() = Some(machine);
         Ok(())
+    }
+
+    /// A deadline for a machine as fast as this host, made longer for the kind of machine.
+    pub fn patience(&self, deadline: Duration) -> Duration {
+        deadline * self.environment.machines.slowness()
+    }
+
+    /// Returns only when nothing more is to be expected of the machine, with the reason.
+    pub async fn dies(&self) -> anyhow::Error {
+        loop {
+            // While somebody acts on the machine, there is nothing to see.
+            let condition = self.machine.lock().as_mut().map_or(Ok(()), Machine::lives);
+            if let Err(error) = condition {
+                return error;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// Does something with the machine.
@@ -201,7 +221,7 @@ impl<'a> ScenarioRun<'a> {
     /// Waits until the console has a line with this text, and returns the line.
     pub async fn console_says(&self, text: &str, deadline: Duration) -> Result<String> {
         let what = format!("{text:?} on the console");
-        let found = wait_for(&what, deadline, async || {
+        let found = wait_for(&what, self.patience(deadline), async || {
             let console = self.machine(|machine| machine.console())?;
             Ok(console
                 .lines()
@@ -213,7 +233,7 @@ impl<'a> ScenarioRun<'a> {
 
     /// Waits until the node is registered.
     pub async fn registered(&self, deadline: Duration) -> Result<SystemTime> {
-        wait_for("the node to register", deadline, async || {
+        wait_for("the node to register", self.patience(deadline), async || {
             check(self.environment.node(&self.node()).await?.is_some())
         })
         .await?;
@@ -222,7 +242,7 @@ impl<'a> ScenarioRun<'a> {
 
     /// Waits until the node is Ready.
     pub async fn ready(&self, deadline: Duration) -> Result<Node> {
-        wait_for("the node to be Ready", deadline, async || {
+        wait_for("the node to be Ready", self.patience(deadline), async || {
             let Some(node) = self.environment.node(&self.node()).await? else {
                 bail!("it has not registered")
             };
@@ -311,9 +331,8 @@ impl<'a> ScenarioRun<'a> {
             found.extend(leaks("journal", &journal));
             found.extend(leaks("console", &machine.console()?));
             for log in ["cloud-init.log", "cloud-init-output.log"] {
-                let text =
-                    std::fs::read_to_string(machine.root().join("var/log").join(log)).unwrap_or_default();
-                found.extend(leaks(log, &text));
+                let text = machine.read(&format!("/var/log/{log}"))?.unwrap_or_default();
+                found.extend(leaks(log, &String::from_utf8_lossy(&text)));
             }
             Ok(())
         })?;
@@ -327,13 +346,7 @@ impl<'a> ScenarioRun<'a> {
 
     /// Whether the machine's disk holds a file.
     pub fn has(&self, path: &str) -> Result<bool> {
-        self.machine(|machine| {
-            Ok(machine
-                .root()
-                .join(path.trim_start_matches('/'))
-                .symlink_metadata()
-                .is_ok())
-        })
+        self.machine(|machine| machine.has(path))
     }
 
     /// Copies the machine's logs into a folder.

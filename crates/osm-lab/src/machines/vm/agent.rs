@@ -1,0 +1,198 @@
+//! The host's end of the channel to the agent in a virtual machine, which runs scripts there.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
+/// How long the agent gets to kill a script that takes too long, and to report that.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// How a script ended.
+#[derive(Debug, PartialEq)]
+pub(super) struct Output {
+    /// 0 if it succeeded; 124 or 137 if it did not end in time.
+    pub(super) status: i32,
+    pub(super) stdout: Vec<u8>,
+    pub(super) stderr: Vec<u8>,
+}
+
+/// A connection to QEMU's end of the channel. It lasts as long as QEMU runs.
+#[derive(Debug)]
+pub(super) struct Agent {
+    stream: UnixStream,
+    received: Vec<u8>,
+    ready: bool,
+    number: u64,
+}
+
+impl Agent {
+    /// Connects to QEMU, which must run. The agent need not run yet.
+    pub(super) fn connect(socket: &Path) -> Result<Self> {
+        Ok(Self {
+            stream: UnixStream::connect(socket).context("the channel to the machine's agent")?,
+            received: Vec::new(),
+            ready: false,
+            number: 0,
+        })
+    }
+
+    /// Whether the agent has announced itself since QEMU started.
+    pub(super) fn ready(&mut self) -> Result<bool> {
+        while !self.ready {
+            match self.line(Duration::from_millis(1))? {
+                Some(line) => self.ready = line == "ready",
+                None => break,
+            }
+        }
+        Ok(self.ready)
+    }
+
+    /// Runs a script in the machine, for at most `deadline`.
+    pub(super) fn run(&mut self, script: &str, deadline: Duration) -> Result<Output> {
+        ensure!(
+            self.ready()?,
+            "the agent has not announced itself yet: cloud-init starts it"
+        );
+        self.number += 1;
+        let script = BASE64_STANDARD.encode(script);
+        let request = format!("{} {} {script}\n", self.number, deadline.as_secs().max(1));
+        self.stream.set_write_timeout(Some(GRACE))?;
+        self.stream.write_all(request.as_bytes())?;
+        let started = Instant::now();
+        loop {
+            let left = (deadline + GRACE).saturating_sub(started.elapsed());
+            let line = self
+                .line(left)?
+                .with_context(|| format!("the agent does not answer after {:?}", started.elapsed()))?;
+            // What is not the answer belongs to a script that was given up, or to a reboot.
+            if let Some(output) = answer(&line, self.number)? {
+                return Ok(output);
+            }
+            if line == "ready" {
+                bail!("the machine has rebooted while the script ran");
+            }
+        }
+    }
+
+    /// The next line; none if it does not come within `deadline`.
+    fn line(&mut self, deadline: Duration) -> Result<Option<String>> {
+        let started = Instant::now();
+        let mut searched = 0;
+        loop {
+            if let Some(end) = self.received.iter().skip(searched).position(|&byte| byte == b'\n') {
+                let rest = self.received.split_off(searched + end + 1);
+                let line = std::mem::replace(&mut self.received, rest);
+                return Ok(Some(String::from_utf8_lossy(&line).trim_end().to_owned()));
+            }
+            searched = self.received.len();
+            let left = deadline.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            self.stream.set_read_timeout(Some(left))?;
+            let mut buffer = [0; 65536];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => bail!("the machine has been switched off"),
+                Ok(length) => self.received.extend(buffer.iter().take(length)),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error).context("the channel to the machine's agent"),
+            }
+        }
+    }
+}
+
+/// The answer to the script of that number; none if the line is something else.
+fn answer(line: &str, number: u64) -> Result<Option<Output>> {
+    let mut words = line.split(' ');
+    if words.next() != Some(number.to_string().as_str()) {
+        return Ok(None);
+    }
+    let mut word = || words.next().context("an answer of the agent has four words");
+    Ok(Some(Output {
+        status: word()?.parse().context("a script's status")?,
+        stdout: BASE64_STANDARD.decode(word()?)?,
+        stderr: BASE64_STANDARD.decode(word()?)?,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Plays the machine: writes each text after a line has come.
+    fn machine(texts: &'static [&'static str]) -> (tempfile::TempDir, Agent) {
+        let scratch = tempfile::tempdir().unwrap();
+        let socket = scratch.path().join("socket");
+        let listener = UnixListener::bind(&socket).unwrap();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            for (index, text) in texts.iter().enumerate() {
+                while index > 0 {
+                    let mut byte = [0];
+                    if stream.read(&mut byte).unwrap() == 0 || byte == *b"\n" {
+                        break;
+                    }
+                }
+                stream.write_all(text.as_bytes()).unwrap();
+            }
+            // Held open.
+            let _ = stream.read(&mut [0]);
+        });
+        let agent = Agent::connect(&socket).unwrap();
+        (scratch, agent)
+    }
+
+    fn wait_until_ready(agent: &mut Agent) {
+        let started = Instant::now();
+        while !agent.ready().unwrap() {
+            assert!(started.elapsed() < Duration::from_secs(20), "never ready");
+        }
+    }
+
+    #[test]
+    fn the_answer_to_a_script_that_was_given_up_is_passed_over() {
+        let (_scratch, mut agent) = machine(&["ready\n", "0 9 bGF0ZQ== \n1 3 aGVsbG8= b29wcw==\n"]);
+        wait_until_ready(&mut agent);
+        let output = agent.run("echo hello", SECOND).unwrap();
+        assert_eq!((output.status, output.stdout.as_slice(), output.stderr.as_slice()), (3, b"hello".as_slice(), b"oops".as_slice()));
+    }
+
+    #[test]
+    fn nothing_is_sent_before_the_agent_is_there() {
+        let (_scratch, mut agent) = machine(&[]);
+        let error = agent.run("true", SECOND).unwrap_err().to_string();
+        assert!(error.contains("not announced"), "{error}");
+    }
+
+    #[test]
+    fn a_script_that_was_cut_off_by_a_reboot_fails() {
+        let (_scratch, mut agent) = machine(&["ready\n", "ready\n"]);
+        wait_until_ready(&mut agent);
+        let error = agent.run("true", SECOND).unwrap_err().to_string();
+        assert!(error.contains("rebooted"), "{error}");
+    }
+
+    #[test]
+    fn an_answer_has_a_status_and_two_outputs() {
+        let output = Output {
+            status: 3,
+            stdout: b"out".to_vec(),
+            stderr: b"".to_vec(),
+        };
+        assert_eq!(answer("7 3 b3V0 ", 7).unwrap(), Some(output));
+        assert_eq!(answer("6 3 b3V0 ", 7).unwrap(), None);
+        assert!(answer("7 3 b3V0", 7).is_err());
+        assert!(answer("7 x b3V0 ", 7).is_err());
+    }
+}

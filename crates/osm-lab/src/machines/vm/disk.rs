@@ -1,0 +1,130 @@
+//! Disks of virtual machines: built from Debian packages once, and cached outside the tree.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use osm_judges::go_module::{cache_root, short};
+use sha2::{Digest, Sha256};
+
+use super::super::image::Release;
+use super::super::run;
+
+const RECIPE: &str = include_str!("image.sh");
+
+/// A disk that many machines boot from. Each writes to a layer of its own.
+#[derive(Debug, Clone)]
+pub struct Disk {
+    /// The disk's image.
+    pub(super) path: PathBuf,
+    /// Its format, as QEMU names it.
+    pub(super) format: &'static str,
+    /// The kernel, where QEMU starts it. Other disks have a boot loader.
+    pub(super) kernel: Option<Kernel>,
+}
+
+/// A kernel that QEMU starts without a boot loader. The root file system is then the whole disk.
+#[derive(Debug, Clone)]
+pub(super) struct Kernel {
+    pub(super) kernel: PathBuf,
+    pub(super) initramfs: PathBuf,
+}
+
+impl Disk {
+    /// The disk of a release: from the cache, else built. It needs Debian's archive and takes minutes, but no root.
+    pub(crate) fn ensure(release: Release, progress: impl Fn(&str)) -> Result<Self> {
+        let architecture = debian_architecture()?;
+        let key = short(Sha256::new_with_prefix(format!("{architecture}{RECIPE}")));
+        let cache = cache_root()?.join("disks");
+        let folder = cache.join(format!("{}-{key}", release.suite()));
+        if !folder.is_dir() {
+            fs::create_dir_all(&cache).with_context(|| cache.display().to_string())?;
+            let lock = File::create(cache.join(".lock"))?;
+            lock.lock()?;
+            if !folder.is_dir() {
+                build(release, architecture, &cache, &folder, &progress)?;
+            }
+        }
+        Ok(Self {
+            path: folder.join("disk.raw"),
+            format: "raw",
+            kernel: Some(Kernel {
+                kernel: folder.join("vmlinuz"),
+                initramfs: folder.join("initrd.img"),
+            }),
+        })
+    }
+}
+
+/// Debian's name of the host's architecture, which is that of the machines.
+fn debian_architecture() -> Result<&'static str> {
+    ensure!(
+        std::env::consts::ARCH == "x86_64",
+        "virtual machines are x86-64, and this host is {}",
+        std::env::consts::ARCH
+    );
+    Ok("amd64")
+}
+
+/// The caller holds the lock, so what is half built is left by a process that was killed.
+fn build(
+    release: Release,
+    architecture: &str,
+    cache: &Path,
+    folder: &Path,
+    progress: &impl Fn(&str),
+) -> Result<()> {
+    let started = Instant::now();
+    progress(&format!(
+        "disk of {release}: building from Debian's packages, about two minutes"
+    ));
+    let building = cache.join(".building");
+    if building.exists() {
+        remove(&building)?;
+    }
+    fs::create_dir(&building)?;
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/src/machines/vm/image.sh");
+    let output = Command::new("sh")
+        .args([script, release.suite(), architecture])
+        .arg(&building)
+        // Users who are not root often have no path to mkfs and chroot.
+        .env("PATH", path_with_sbin())
+        .process_group(0)
+        .output()
+        .context("sh can't be run")?;
+    if !output.status.success() {
+        remove(&building)?;
+        let words = String::from_utf8_lossy(&output.stderr);
+        let last: Vec<&str> = words.lines().rev().take(10).collect();
+        let last: Vec<&str> = last.into_iter().rev().collect();
+        anyhow::bail!("the disk of {release} can't be built:\n{}", last.join("\n"));
+    }
+    fs::rename(&building, folder)?;
+    progress(&format!(
+        "disk of {release}: built in {} s",
+        started.elapsed().as_secs()
+    ));
+    Ok(())
+}
+
+/// Removes a folder of files that may belong to the other users of a user namespace.
+fn remove(folder: &Path) -> Result<()> {
+    if fs::remove_dir_all(folder).is_ok() {
+        return Ok(());
+    }
+    let folder = folder.display().to_string();
+    run(
+        "unshare",
+        &["--user", "--map-root-user", "--map-auto", "rm", "-r", &folder],
+    )
+    .map(drop)
+}
+
+/// `PATH` with the folders that only root's usually has.
+pub(super) fn path_with_sbin() -> String {
+    let path = std::env::var("PATH").unwrap_or_default();
+    format!("{path}:/usr/local/sbin:/usr/sbin:/sbin")
+}

@@ -1,0 +1,27 @@
+#cloud-boothook
+#!/bin/sh
+# cloud-init runs this at every boot, before it looks at the user data. Nothing of the agent stays on the disk.
+mkdir -p /run/lab /run/systemd/system
+cat >/run/lab/agent <<'END'
+AGENT
+END
+cat >/run/systemd/system/lab-agent.service <<'END'
+[Unit]
+Description=Run scripts of the host
+DefaultDependencies=no
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart=/bin/sh /run/lab/agent
+Restart=always
+RestartSec=1
+END
+if [ ! -e /var/lib/cloud/lab-layer ]; then
+  base64 -d <<'END' | tar --extract --gzip --directory=/ --no-overwrite-dir --no-same-owner
+LAYER
+END
+  touch /var/lib/cloud/lab-layer
+fi
+MOUNTS
+systemctl daemon-reload
+systemctl start --no-block lab-agent.service

@@ -1,0 +1,371 @@
+//! Machines that are virtual machines of QEMU, with a kernel, disks, memory and a clock of their own. They need no root: QEMU runs as the
+//! user, and its network card is a tap device on the bridge of the lab.
+//!
+//! A machine boots from a layer on top of an image ([`Disk`]). cloud-init finds its data on a second disk ([`seed`]). The serial console is
+//! a file. A shell script in the machine ([`agent`]) runs commands of the host.
+
+mod agent;
+mod disk;
+mod offline;
+mod qemu;
+mod resources;
+mod seed;
+
+use std::fs;
+use std::io::Read;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, bail, ensure};
+use flate2::read::GzDecoder;
+use parking_lot::Mutex;
+
+pub use self::disk::Disk;
+pub use self::qemu::{Accelerator, require_programs};
+
+use self::agent::{Agent, Output};
+use self::qemu::Hardware;
+use super::machine::{Machine, Order};
+use super::network::Cable;
+use super::run;
+use osm_testkit::process::Service;
+
+/// Memory of a machine.
+const MEMORY_MIB: u64 = 2048;
+
+/// Processors of a machine.
+const PROCESSORS: u32 = 2;
+
+/// How long QEMU may take until it listens on its sockets.
+const QEMU_STARTS: Duration = Duration::from_secs(20);
+
+/// How long a machine may take to shut down, on a host where it is as fast as the host.
+const SHUTDOWN: Duration = Duration::from_secs(100);
+
+/// How long the console may be silent before the agent has announced itself, on a host where the machine is as fast as the host.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// A virtual machine. It is removed, with its disk, when it is dropped.
+#[derive(Debug)]
+pub struct VirtualMachine {
+    name: String,
+    address: IpAddr,
+    directory: PathBuf,
+    disk: Disk,
+    accelerator: Accelerator,
+    powered_on: SystemTime,
+    heard: Heard,
+    // In the order in which they are dropped.
+    agent: Mutex<Option<Agent>>,
+    process: Option<Service>,
+    cable: Cable,
+}
+
+/// When the console last said something.
+#[derive(Debug)]
+struct Heard {
+    length: u64,
+    at: Instant,
+}
+
+impl VirtualMachine {
+    pub(super) fn boot(lab: &Path, order: &Order<'_>, disk: &Disk, accelerator: &Accelerator) -> Result<Self> {
+        let name = order.name;
+        let directory = lab.join("machines").join(name);
+        ensure!(!directory.exists(), "there is a machine {name} already");
+        fs::create_dir_all(&directory)?;
+        resources::require(MEMORY_MIB, &directory)?;
+        let cable = Cable::tap(order.address)?;
+        seed::write(&directory, order, &cable.mac())?;
+        let mut machine = Self {
+            name: name.to_owned(),
+            address: order.link.seen_as(order.address),
+            disk: disk.clone(),
+            accelerator: accelerator.clone(),
+            powered_on: SystemTime::now(),
+            heard: Heard {
+                length: 0,
+                at: Instant::now(),
+            },
+            agent: Mutex::new(None),
+            process: None,
+            cable,
+            directory,
+        };
+        let own = machine.file("disk.qcow2").display().to_string();
+        let base = disk.path.display().to_string();
+        run(
+            "qemu-img",
+            &["create", "-q", "-f", "qcow2", "-b", &base, "-F", disk.format, &own],
+        )
+        .context("the machine's disk")?;
+        machine.power_on()?;
+        Ok(machine)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    pub(super) fn powered_on(&self) -> SystemTime {
+        self.powered_on
+    }
+
+    pub(super) fn cable(&self) -> &Cable {
+        &self.cable
+    }
+
+    pub(super) fn console_file(&self) -> PathBuf {
+        self.file("console.log")
+    }
+
+    /// What QEMU itself has printed.
+    pub(super) fn qemu_log(&self) -> String {
+        fs::read_to_string(self.file("qemu.log")).unwrap_or_default()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    pub(super) fn power_on(&mut self) -> Result<()> {
+        if self.process.is_some() {
+            return Ok(());
+        }
+        let kernel = self.disk.kernel.clone();
+        let hardware = Hardware {
+            name: &self.name,
+            accelerator: &self.accelerator,
+            memory_mib: MEMORY_MIB,
+            processors: PROCESSORS,
+            disk: self.file("disk.qcow2"),
+            seed: self.file("seed.iso"),
+            kernel: kernel.map(|kernel| (kernel.kernel, kernel.initramfs)),
+            console: self.console_file(),
+            agent: self.file("agent"),
+            monitor: self.file("monitor"),
+            tap: self.cable.port(),
+            mac: self.cable.mac(),
+        };
+        let none: [(&str, &str); 0] = [];
+        self.powered_on = SystemTime::now();
+        let mut process = Service::spawn(
+            &qemu::program()?,
+            hardware.arguments(),
+            none,
+            &self.file("qemu.log"),
+        )?;
+        // From now on, so that the agent's first line is not missed.
+        let agent = connect(&mut process, &hardware.agent)?;
+        self.process = Some(process);
+        *self.agent.lock() = Some(agent);
+        self.heard = Heard {
+            length: self.console_length(),
+            at: Instant::now(),
+        };
+        Ok(())
+    }
+
+    /// SIGKILL: what the guest had not written to its disk is lost.
+    pub(super) fn cut_power(&mut self) -> Result<()> {
+        *self.agent.lock() = None;
+        if let Some(mut process) = self.process.take() {
+            process.kill9()?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn shut_down(&mut self) -> Result<()> {
+        if let Some(process) = &mut self.process {
+            qemu::press_power_button(&self.directory.join("monitor"))?;
+            process
+                .wait(SHUTDOWN * self.accelerator.slowness())
+                .await
+                .with_context(|| format!("shutdown of {}", self.name))?;
+        }
+        *self.agent.lock() = None;
+        self.process = None;
+        Ok(())
+    }
+
+    fn console_length(&self) -> u64 {
+        fs::metadata(self.console_file()).map_or(0, |file| file.len())
+    }
+
+    pub(super) fn lives(&mut self) -> Result<()> {
+        let Some(process) = &mut self.process else {
+            return Ok(());
+        };
+        if let Some(status) = process.exited()? {
+            bail!(
+                "machine {} has ended by itself ({status}). QEMU printed:\n{}\nIts console ended with:\n{}",
+                self.name,
+                process.log_tail(5),
+                self.console_tail()
+            );
+        }
+        let length = self.console_length();
+        if length != self.heard.length {
+            self.heard = Heard {
+                length,
+                at: Instant::now(),
+            };
+        }
+        let allowed = SILENCE * self.accelerator.slowness();
+        if self.heard.at.elapsed() < allowed || self.agent_is_ready() {
+            return Ok(());
+        }
+        bail!(
+            "the console of machine {} has been silent for {} s, and cloud-init has not started the agent; {}. It ended with:\n{}",
+            self.name,
+            allowed.as_secs(),
+            match &self.accelerator {
+                Accelerator::Kvm =>
+                    "KVM may hang with this kernel: --accelerator emulation runs the machine without it",
+                Accelerator::Emulation { .. } =>
+                    "the image may not boot without a boot loader's settings, or may not print to ttyS0",
+            },
+            self.console_tail()
+        );
+    }
+
+    fn agent_is_ready(&self) -> bool {
+        let mut agent = self.agent.lock();
+        agent
+            .as_mut()
+            .is_some_and(|agent| agent.ready().unwrap_or_default())
+    }
+
+    fn console_tail(&self) -> String {
+        let bytes = fs::read(self.console_file()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text.lines().collect();
+        lines
+            .iter()
+            .skip(lines.len().saturating_sub(10))
+            .map(|line| format!("  {line}"))
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    fn script(&self, script: &str) -> Result<Output> {
+        let deadline = Machine::COMMAND * self.accelerator.slowness();
+        let mut agent = self.agent.lock();
+        agent
+            .as_mut()
+            .with_context(|| format!("machine {} is switched off", self.name))?
+            .run(script, deadline)
+            .with_context(|| format!("in machine {}", self.name))
+    }
+
+    /// Runs a script that must succeed, and gives its standard output.
+    fn output(&self, script: &str) -> Result<Vec<u8>> {
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = self.script(script)?;
+        ensure!(
+            status == 0,
+            "in machine {}: {script:?} failed ({status}): {}",
+            self.name,
+            String::from_utf8_lossy(&stderr).trim_end()
+        );
+        Ok(stdout)
+    }
+
+    pub(super) fn run(&self, command: &[&str]) -> Result<String> {
+        let words: Vec<String> = command.iter().map(|word| quoted(word)).collect();
+        let output = self.output(&format!("exec {}", words.join(" ")))?;
+        Ok(String::from_utf8_lossy(&output).into_owned())
+    }
+
+    pub(super) fn has(&self, path: &str) -> Result<bool> {
+        if self.process.is_none() {
+            return self.offline(|disk| disk.has(path));
+        }
+        let path = quoted(path);
+        // 1 means no, and all else is no answer.
+        let script = format!("test -e {path} || test -L {path}");
+        match self.script(&script)? {
+            Output { status: 0, .. } => Ok(true),
+            Output { status: 1, .. } => Ok(false),
+            other => bail!("in machine {}: {script:?}: {other:?}", self.name),
+        }
+    }
+
+    pub(super) fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        if self.process.is_none() {
+            return self.offline(|disk| disk.read(path));
+        }
+        if !self.has(path)? {
+            return Ok(None);
+        }
+        let packed = self.output(&format!("gzip -1 <{}", quoted(path)))?;
+        unpack(&packed).map(Some)
+    }
+
+    pub(super) fn write(&self, path: &str, content: &[u8]) -> Result<()> {
+        use base64::Engine as _;
+        let content = base64::prelude::BASE64_STANDARD.encode(content);
+        let path = quoted(path);
+        self.output(&format!(
+            "umask 077; rm -f {path}; base64 -d >{path} <<'END'\n{content}\nEND\n"
+        ))
+        .map(drop)
+    }
+
+    pub(super) fn raw_journal(&self) -> Result<String> {
+        if self.process.is_none() {
+            return self.offline(offline::Copy::journal);
+        }
+        let packed = self.output(
+            "journalctl --output=json --all --quiet --no-pager >journal && gzip -1 <journal && rm journal",
+        )?;
+        Ok(String::from_utf8_lossy(&unpack(&packed)?).into_owned())
+    }
+
+    fn offline<T>(&self, look: impl FnOnce(&offline::Copy) -> Result<T>) -> Result<T> {
+        ensure!(
+            self.disk.kernel.is_some(),
+            "machine {} is switched off, and its disk has partitions: only a running one can be asked",
+            self.name
+        );
+        look(&offline::Copy::of(&self.file("disk.qcow2"))?)
+    }
+}
+
+/// Connects to the agent's channel as soon as QEMU listens there.
+fn connect(process: &mut Service, socket: &Path) -> Result<Agent> {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = process.exited()? {
+            bail!("QEMU ended at once ({status}): {}", process.log_tail(5));
+        }
+        match Agent::connect(socket) {
+            Ok(agent) => return Ok(agent),
+            Err(error) if started.elapsed() > QEMU_STARTS => {
+                return Err(error.context(format!("QEMU does not listen: {}", process.log_tail(5))));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+fn unpack(packed: &[u8]) -> Result<Vec<u8>> {
+    let mut content = Vec::new();
+    GzDecoder::new(packed)
+        .read_to_end(&mut content)
+        .context("what the machine has compressed")?;
+    Ok(content)
+}
+
+/// A word for the shell, whatever is in it.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}

@@ -1,0 +1,116 @@
+//! What a virtual machine gets from its cloud: a disk of cloud-init's data source NoCloud. The vendor data on it starts the agent, and lays
+//! the layer of the machine over its root file system.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use super::super::machine::{Order, Tmpfs};
+use super::super::run;
+
+const AGENT: &str = include_str!("agent.sh");
+const HOOK: &str = include_str!("hook.sh");
+
+/// Writes the disk of an order into `directory`, and gives its path.
+pub(super) fn write(directory: &Path, order: &Order<'_>, mac: &str) -> Result<PathBuf> {
+    let Order {
+        name,
+        address,
+        link,
+        user_data,
+        layer,
+        tmpfs,
+        image: _,
+    } = *order;
+    let [folder, overlaid] = ["seed", "layer"].map(|name| directory.join(name));
+    for folder in [&folder, &overlaid] {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    layer(&overlaid).with_context(|| format!("changes to the image of machine {name}"))?;
+    // The same at every boot: a new id would be a new machine to cloud-init.
+    fs::write(
+        folder.join("meta-data"),
+        format!("instance-id: i-{name}\nlocal-hostname: {name}\n"),
+    )?;
+    fs::write(folder.join("user-data"), user_data)?;
+    fs::write(folder.join("vendor-data"), hook(&archive(&overlaid)?, tmpfs))?;
+    fs::write(
+        folder.join("network-config"),
+        link.configuration(address, Some(mac)),
+    )?;
+    let disk = directory.join("seed.iso");
+    let [from, to] = [&folder, &disk].map(|path| path.display().to_string());
+    run(
+        "xorriso",
+        &[
+            "-as", "mkisofs", "-quiet", "-volid", "CIDATA", "-joliet", "-rational-rock", "-output", &to, &from,
+        ],
+    )
+    .context("the disk with the user data")?;
+    Ok(disk)
+}
+
+/// The script that cloud-init runs at every boot.
+fn hook(layer: &[u8], tmpfs: &[Tmpfs]) -> String {
+    let mut mounts = String::new();
+    for Tmpfs { path, size } in tmpfs {
+        let _ = writeln!(
+            mounts,
+            "mkdir -p {path}\nmount -t tmpfs -o size={size},mode=755 tmpfs {path}"
+        );
+    }
+    HOOK.replace("AGENT", AGENT.trim_end())
+        .replace("LAYER", &BASE64_STANDARD.encode(layer))
+        .replace("MOUNTS\n", &mounts)
+}
+
+/// The files of a folder as tar.gz. Their owner is root.
+fn archive(folder: &Path) -> Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    archive.follow_symlinks(false);
+    archive.append_dir_all(".", folder).context("the layer")?;
+    Ok(archive.into_inner()?.finish()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn the_hook_is_a_shell_script_with_the_layer_and_the_mounts() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (layer, root) = (scratch.path().join("layer"), scratch.path().join("root"));
+        for folder in [layer.join("etc"), root.join("etc")] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        fs::write(layer.join("etc/file"), "new").unwrap();
+        symlink("/nowhere", layer.join("etc/link")).unwrap();
+        fs::write(root.join("etc/link"), "was a file").unwrap();
+        let tmpfs = [Tmpfs {
+            path: "/var/lib/osm",
+            size: "16M",
+        }];
+        let hook = hook(&archive(&layer).unwrap(), &tmpfs);
+        assert!(hook.starts_with("#cloud-boothook\n#!/bin/sh\n"));
+        assert!(hook.contains("mount -t tmpfs -o size=16M,mode=755 tmpfs /var/lib/osm\n"));
+        for left in ["AGENT", "LAYER", "MOUNTS"] {
+            assert!(!hook.lines().any(|line| line == left), "{left}");
+        }
+        // Only the part that unpacks the layer is safe to run here.
+        let from = hook.find("  base64 -d").unwrap();
+        let to = hook.find("  touch").unwrap();
+        let script = hook[from..to].replace("--directory=/", &format!("--directory={}", root.display()));
+        assert!(Command::new("sh").args(["-euc", &script]).status().unwrap().success());
+        assert_eq!(fs::read_to_string(root.join("etc/file")).unwrap(), "new");
+        assert_eq!(fs::read_link(root.join("etc/link")).unwrap(), Path::new("/nowhere"));
+    }
+}
