@@ -17,7 +17,7 @@ use kube::Api;
 use tokio::process::Command;
 
 pub use self::node::{Memory, NODE};
-use crate::machines::{self, Image, Kind, Lab, Machine, Release};
+use crate::machines::{self, Image, Kind, Lab, Machine, Release, System};
 use crate::release;
 use crate::serve::forward::Forward;
 use osm_testkit::control_plane::{SERVICE_ADDRESS, assets};
@@ -29,8 +29,8 @@ const READY: Duration = Duration::from_secs(180);
 /// How long containerd may take until it takes images.
 const SERVES: Duration = Duration::from_secs(120);
 
-/// The release that the node runs.
-const RELEASE: Release = Release::Debian12;
+/// What the node runs.
+const SYSTEM: System = System::Debian(Release::Debian12);
 
 /// A cluster. Its parts end when it is dropped.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub async fn prepare(progress: impl Fn(&str)) -> Result<()> {
     release::programs(&progress).await?;
     release::images(&progress).await?;
     // Making an image blocks; nobody else waits for this thread.
-    tokio::task::block_in_place(|| Image::ensure(&Kind::Container, RELEASE, &progress).map(drop))
+    tokio::task::block_in_place(|| Image::ensure(&Kind::Container, &SYSTEM, &progress).map(drop))
 }
 
 fn options() -> Options {
@@ -80,7 +80,7 @@ impl Cluster {
         let apiserver = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), control_plane.port());
         let forward = Forward::start(SocketAddr::new(service.into(), 443), apiserver)?;
         let programs = release::programs(|_| ()).await?;
-        let image = tokio::task::block_in_place(|| Image::ensure(&Kind::Container, RELEASE, |_| ()))?;
+        let image = tokio::task::block_in_place(|| Image::ensure(&Kind::Container, &SYSTEM, |_| ()))?;
         let node = node::boot(&lab, &control_plane, &programs, &image)?;
         let cluster = Self {
             node,

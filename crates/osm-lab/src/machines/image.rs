@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use super::rootfs::RootFs;
-use super::vm::{Accelerator, Disk};
+use super::vm::{Accelerator, Disk, Given};
 
 /// A release of Debian: a stand-in for a cloud's Ubuntu image, with the same package manager and the same cloud-init.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +34,24 @@ impl fmt::Display for Release {
             Self::Debian12 => "Debian 12",
             Self::Debian13 => "Debian 13",
         })
+    }
+}
+
+/// What runs on a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum System {
+    /// A release of Debian, built here.
+    Debian(Release),
+    /// An image that was built elsewhere. Only virtual machines boot it.
+    Given(Given),
+}
+
+impl fmt::Display for System {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Debian(release) => release.fmt(f),
+            Self::Given(image) => f.write_str(&image.name),
+        }
     }
 }
 
@@ -80,15 +98,25 @@ pub(super) enum Content {
 }
 
 impl Image {
-    /// The image of a release for machines of a kind: from the cache, else built from Debian's archive, which takes minutes.
+    /// The image of a system for machines of a kind. One of Debian comes from the cache, else it is built, which takes minutes. One that was
+    /// given is verified.
     ///
     /// # Errors
-    /// When it can't be built.
-    pub fn ensure(kind: &Kind, release: Release, progress: impl Fn(&str)) -> Result<Self> {
-        Ok(Self(match kind {
-            Kind::Container => Content::Container(RootFs::ensure(release, progress)?),
-            Kind::Virtual(accelerator) => {
-                Content::Virtual(Disk::ensure(release, progress)?, accelerator.clone())
+    /// When it can't be built, can't be had, or is not what its checksum says.
+    pub fn ensure(kind: &Kind, system: &System, progress: impl Fn(&str)) -> Result<Self> {
+        Ok(Self(match (kind, system) {
+            (Kind::Container, System::Debian(release)) => {
+                Content::Container(RootFs::ensure(*release, progress)?)
+            }
+            (Kind::Container, System::Given(image)) => bail!(
+                "image {} boots only as a virtual machine: add --machines virtual",
+                image.name
+            ),
+            (Kind::Virtual(accelerator), System::Debian(release)) => {
+                Content::Virtual(Disk::ensure(*release, progress)?, accelerator.clone())
+            }
+            (Kind::Virtual(accelerator), System::Given(image)) => {
+                Content::Virtual(image.disk(progress)?, accelerator.clone())
             }
         }))
     }

@@ -34,9 +34,10 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal};
 
 pub use self::container::Container;
-pub use self::image::{Image, Kind, Release};
+pub use self::image::{Image, Kind, Release, System};
 pub use self::machine::{Machine, Order, Tmpfs, unchanged};
 pub use self::network::{Link, ipv6_of};
+pub use self::vm::Given;
 
 /// Debian packages that containers need on their host.
 pub const PACKAGES: &[&str] = &[

@@ -16,7 +16,7 @@ use osm_api::config::OperatingSystemConfig;
 use osm_api::content::ContentView;
 use osm_api::rbac::{Installation, Service};
 use osm_lab::machines::processes::Watcher;
-use osm_lab::machines::{self, Image, Kind, Lab, Release, isolation};
+use osm_lab::machines::{self, Image, Kind, Lab, System, isolation};
 use osm_lab::release;
 use osm_lab::serve::files::FileServer;
 use osm_lab::serve::metadata::InstanceMetadata;
@@ -103,7 +103,7 @@ pub struct Environment {
 }
 
 /// Everything that is built or downloaded beforehand, while there is a network.
-pub async fn prepare(machines: &Kind, releases: &[Release], progress: Progress) -> Result<()> {
+pub async fn prepare(machines: &Kind, systems: &[System], progress: Progress) -> Result<()> {
     progress.step(
         "etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl: looking for the binaries",
     );
@@ -111,10 +111,10 @@ pub async fn prepare(machines: &Kind, releases: &[Release], progress: Progress) 
     progress.step("kubelet, containerd, runc, CNI plugins: looking for the releases");
     release::mirror(Environment::KUBELET_VERSION, |line| progress.step(line)).await?;
     release::images(|line| progress.step(line)).await?;
-    for &release in releases {
-        progress.step(&format!("{release}: looking for the image"));
-        let machines = machines.clone();
-        tokio::task::spawn_blocking(move || Image::ensure(&machines, release, |line| progress.step(line)))
+    for system in systems {
+        progress.step(&format!("{system}: looking for the image"));
+        let (machines, system) = (machines.clone(), system.clone());
+        tokio::task::spawn_blocking(move || Image::ensure(&machines, &system, |line| progress.step(line)))
             .await??;
     }
     Ok(())

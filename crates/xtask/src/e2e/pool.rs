@@ -109,6 +109,7 @@ impl From<String> for UserData {
 /// A MachineDeployment with a revision.
 pub struct Pool {
     cloud: Cloud,
+    operating_system: String,
     machine_deployment: DynamicObject,
     revision: u64,
 }
@@ -117,12 +118,12 @@ impl Pool {
     /// Creates it, with annotations.
     pub async fn create(
         environment: &Environment,
-        cloud: Cloud,
-        network: Network,
+        (cloud, network): (Cloud, Network),
+        operating_system: &str,
         name: &str,
         annotations: &Value,
     ) -> Result<Self> {
-        let manifest = manifest(cloud, network, name, annotations);
+        let manifest = manifest(cloud, network, operating_system, name, annotations);
         let applied = environment
             .control_plane
             .apply_yaml(&manifest.to_string())
@@ -130,6 +131,7 @@ impl Pool {
         let machine_deployment = applied.into_iter().next().context("the MachineDeployment")?;
         let mut pool = Self {
             cloud,
+            operating_system: operating_system.to_owned(),
             machine_deployment,
             revision: 0,
         };
@@ -240,7 +242,7 @@ impl Pool {
             });
         }
         // What the cloud's API takes, its metadata service gives back decoded.
-        let sent = machine_controller::delivered(self.cloud.provider(), "ubuntu", &text)?;
+        let sent = machine_controller::delivered(self.cloud.provider(), &self.operating_system, &text)?;
         Ok(UserData {
             text,
             delivered: BASE64_STANDARD.decode(sent)?,
@@ -248,7 +250,13 @@ impl Pool {
     }
 }
 
-fn manifest(cloud: Cloud, network: Network, name: &str, annotations: &Value) -> Value {
+fn manifest(
+    cloud: Cloud,
+    network: Network,
+    operating_system: &str,
+    name: &str,
+    annotations: &Value,
+) -> Value {
     // Machines share a disk with whoever runs them: how full it is says nothing of a node.
     let mut all = json!({format!("{KUBELET_CONFIG_PREFIX}EvictionHard"): "memory.available<50Mi"});
     if let (Some(all), Some(annotations)) = (all.as_object_mut(), annotations.as_object()) {
@@ -269,7 +277,7 @@ fn manifest(cloud: Cloud, network: Network, name: &str, annotations: &Value) -> 
                         "cloudProvider": cloud.provider(),
                         "cloudProviderSpec": {"image": "Ubuntu 24.04", "flavor": "m1.large"},
                         "network": {"ipFamily": network.ip_family()},
-                        "operatingSystem": "ubuntu",
+                        "operatingSystem": operating_system,
                         "operatingSystemSpec": {"distUpgradeOnBoot": false},
                     }},
                 },

@@ -6,6 +6,7 @@
 
 mod agent;
 mod disk;
+mod given;
 mod offline;
 mod qemu;
 mod resources;
@@ -22,13 +23,13 @@ use flate2::read::GzDecoder;
 use parking_lot::Mutex;
 
 pub use self::disk::Disk;
+pub use self::given::Given;
 pub use self::qemu::{Accelerator, require_programs};
 
 use self::agent::{Agent, Output};
 use self::qemu::Hardware;
 use super::machine::{Machine, Order};
 use super::network::Cable;
-use super::run;
 use osm_testkit::process::Service;
 
 /// Memory of a machine.
@@ -93,13 +94,7 @@ impl VirtualMachine {
             cable,
             directory,
         };
-        let own = machine.file("disk.qcow2").display().to_string();
-        let base = disk.path.display().to_string();
-        run(
-            "qemu-img",
-            &["create", "-q", "-f", "qcow2", "-b", &base, "-F", disk.format, &own],
-        )
-        .context("the machine's disk")?;
+        disk.layer(&machine.file("disk.qcow2"))?;
         machine.power_on()?;
         Ok(machine)
     }

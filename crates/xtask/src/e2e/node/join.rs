@@ -49,7 +49,7 @@ pub async fn join(run: &ScenarioRun<'_>) -> Result<()> {
         println!(
             "\n{}, {}:\n{}",
             run.name(),
-            run.release,
+            run.target,
             Waterfall::of(machine, &run.environment.mirror, &seen)?
         );
         Ok(())

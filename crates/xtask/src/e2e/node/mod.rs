@@ -2,6 +2,7 @@
 
 mod edge;
 mod faults;
+mod images;
 mod join;
 mod modules;
 mod networks;
@@ -24,6 +25,7 @@ use osm_lab::machines::vm::{self, Accelerator};
 use osm_lab::machines::{self, Kind, Release, isolation};
 use tokio::sync::{RwLockReadGuard, RwLockWriteGuard};
 
+use self::images::Target;
 use self::scenario_run::ScenarioRun;
 use super::environment::{self, Environment, SettingsChange};
 use super::pool::{Cloud, Network};
@@ -61,6 +63,11 @@ pub struct Node {
     /// Release that machines run; may be repeated [default: 12, with --all: both]
     #[arg(long, value_enum, value_name = "RELEASE")]
     debian: Vec<Debian>,
+    /// Image of e2e/images.toml that virtual machines boot, or another place of it; may be repeated
+    ///
+    /// NAME takes URL and checksum from the table. NAME=PATH and NAME=URL take the checksum from there. NAME=PATH,sha256=CHECKSUM has its own.
+    #[arg(long, value_name = "NAME[=LOCATION[,sha256=CHECKSUM]]")]
+    image: Vec<String>,
     /// How machines are made [default: containers where this host can have them, else virtual]
     #[arg(long, value_enum, value_name = "KIND")]
     machines: Option<Machines>,
@@ -98,8 +105,8 @@ enum AcceleratorName {
     Emulation,
 }
 
-/// Scenarios, each with the release to play it on.
-type Plan = Vec<(&'static Scenario, Release)>;
+/// Scenarios, each with what its machine boots.
+type Plan = Vec<(&'static Scenario, Target)>;
 
 /// A scenario that runs.
 type Play<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
@@ -188,7 +195,7 @@ impl Node {
         self.prepare(&plan).await
     }
 
-    /// Each scenario with the release to play it on.
+    /// Each scenario with what its machine boots.
     fn plan(&self) -> Result<Plan> {
         for name in &self.scenarios {
             ensure!(
@@ -204,8 +211,14 @@ impl Node {
                     self.scenarios.iter().any(|name| name == scenario.name)
                 }
         };
+        let given: Vec<Target> = self
+            .image
+            .iter()
+            .map(|image| images::choose(image))
+            .collect::<Result<_>>()?;
         let releases: Vec<Release> = match self.debian.as_slice() {
             [] if self.all => Release::ALL.to_vec(),
+            [] if !given.is_empty() => Vec::new(),
             [] => vec![Release::Debian12],
             given => given
                 .iter()
@@ -216,9 +229,9 @@ impl Node {
                 .collect(),
         };
         let scenarios: Vec<_> = SCENARIOS.iter().filter(chosen).collect();
-        Ok(releases
-            .iter()
-            .flat_map(|&release| scenarios.iter().map(move |&scenario| (scenario, release)))
+        let targets = releases.into_iter().map(Target::from).chain(given);
+        Ok(targets
+            .flat_map(|target| scenarios.iter().map(move |&scenario| (scenario, target.clone())))
             .collect())
     }
 
@@ -255,7 +268,7 @@ impl Node {
     }
 
     /// While there is a network; then again, isolated.
-    async fn prepare(&self, plan: &[(&'static Scenario, Release)]) -> Result<()> {
+    async fn prepare(&self, plan: &[(&'static Scenario, Target)]) -> Result<()> {
         let machines = tokio::task::block_in_place(|| self.kind())?;
         isolation::require_host(&machines)?;
         let progress = Progress::start();
@@ -267,10 +280,10 @@ impl Node {
             packages::ensure(if containers { machines::PACKAGES } else { &[] })
         })
         .await??;
-        let mut releases: Vec<Release> = plan.iter().map(|(_, release)| *release).collect();
-        releases.sort_unstable();
-        releases.dedup();
-        environment::prepare(&machines, &releases, progress).await?;
+        let mut systems: Vec<_> = plan.iter().map(|(_, target)| target.system.clone()).collect();
+        // The plan has the scenarios of a target one after the other.
+        systems.dedup();
+        environment::prepare(&machines, &systems, progress).await?;
         let binaries = match std::env::var_os(BINARIES) {
             Some(folder) => folder.into(),
             None => {
@@ -280,7 +293,7 @@ impl Node {
         };
         let folders = plan
             .iter()
-            .map(|(scenario, release)| self.folder(&title(scenario, *release)));
+            .map(|(scenario, target)| self.folder(&title(scenario, target)));
         for folder in folders
             .chain([self.logs.join(SITE)])
             .filter(|folder| folder.exists())
@@ -299,7 +312,7 @@ impl Node {
     }
 
     /// Isolated.
-    async fn play(&self, plan: &[(&'static Scenario, Release)]) -> Result<()> {
+    async fn play(&self, plan: &[(&'static Scenario, Target)]) -> Result<()> {
         let progress = Progress::start();
         let binaries = PathBuf::from(std::env::var_os(BINARIES).context(BINARIES)?);
         let logs = self.logs.join(SITE);
@@ -319,7 +332,7 @@ impl Node {
                 .await
                 .with_context(without_site)?;
             let group = futures::stream::iter(plan)
-                .map(|(scenario, release)| self.play_one(&environment, scenario, release, progress))
+                .map(|(scenario, target)| self.play_one(&environment, scenario, target, progress))
                 .buffer_unordered(jobs);
             outcomes.extend(group.collect::<Vec<Outcome>>().await);
         }
@@ -341,17 +354,17 @@ impl Node {
         &self,
         environment: &Environment,
         scenario: &'static Scenario,
-        release: Release,
+        target: Target,
         progress: Progress,
     ) -> Outcome {
-        let title = title(scenario, release);
+        let title = title(scenario, &target);
         let _turn = match scenario.alone {
             true => Turn::Alone(environment.turns.write().await),
             false => Turn::Shared(environment.turns.read().await),
         };
         progress.step(&format!("{title}: {}", scenario.shows));
         let started = Instant::now();
-        let run = ScenarioRun::new(environment, scenario, release);
+        let run = ScenarioRun::new(environment, scenario, target);
         let deadline = run.patience(DEADLINE);
         let mut outcome = tokio::select! {
             outcome = (scenario.play)(&run) => outcome,
@@ -410,17 +423,17 @@ enum Turn<'a> {
 }
 
 /// Scenarios that can be played at the same time, with the settings that they need.
-fn by_settings(plan: &[(&'static Scenario, Release)]) -> Vec<(Option<SettingsChange>, Plan)> {
+fn by_settings(plan: &[(&'static Scenario, Target)]) -> Vec<(Option<SettingsChange>, Plan)> {
     let (usual, others): (Vec<_>, Vec<_>) = plan
         .iter()
-        .copied()
+        .cloned()
         .partition(|(scenario, _)| scenario.settings.is_none());
     let mut groups = vec![(None, usual)];
     for scenario in SCENARIOS.iter().filter(|scenario| scenario.settings.is_some()) {
         let machines = others
             .iter()
-            .copied()
             .filter(|(other, _)| other.name == scenario.name)
+            .cloned()
             .collect();
         groups.push((scenario.settings, machines));
     }
@@ -428,8 +441,8 @@ fn by_settings(plan: &[(&'static Scenario, Release)]) -> Vec<(Option<SettingsCha
     groups
 }
 
-fn title(scenario: &Scenario, release: Release) -> String {
-    format!("{} on {release}", scenario.name)
+fn title(scenario: &Scenario, target: &Target) -> String {
+    format!("{} on {target}", scenario.name)
 }
 
 struct Outcome {
@@ -479,7 +492,7 @@ mod tests {
     fn scenarios_that_need_other_settings_come_after_the_rest_each_by_itself() {
         let plan: Plan = Release::ALL
             .iter()
-            .flat_map(|&release| SCENARIOS.iter().map(move |scenario| (scenario, release)))
+            .flat_map(|&release| SCENARIOS.iter().map(move |scenario| (scenario, Target::from(release))))
             .collect();
         let groups = by_settings(&plan);
         assert_eq!(

@@ -8,12 +8,13 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::core::v1::Node;
 use osm_lab::machines::journal::Entry;
-use osm_lab::machines::{self, Image, Machine, Order, Release, Tmpfs, unchanged};
+use osm_lab::machines::{self, Image, Machine, Order, Tmpfs, unchanged};
 use osm_lab::serve::metadata;
 use osm_testkit::{check, wait_for};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use super::images::Target;
 use super::{Scenario, secrets};
 use crate::e2e::environment::Environment;
 use crate::e2e::pool::{Cloud, Network, Pool, UserData};
@@ -50,7 +51,7 @@ pub struct ScenarioRun<'a> {
     /// Where.
     pub environment: &'a Environment,
     /// What the machine runs.
-    pub release: Release,
+    pub target: Target,
     name: String,
     cloud: Cloud,
     network: Network,
@@ -64,24 +65,20 @@ pub struct ScenarioRun<'a> {
 
 impl<'a> ScenarioRun<'a> {
     /// The machine and its pool are called after the scenario.
-    pub fn new(environment: &'a Environment, scenario: &Scenario, release: Release) -> Self {
-        let number = match release {
-            Release::Debian12 => 12,
-            Release::Debian13 => 13,
-        };
-        let name = format!("{}-{number}", scenario.name);
-        Self::named(name, environment, (scenario.cloud, scenario.network), release)
+    pub fn new(environment: &'a Environment, scenario: &Scenario, target: Target) -> Self {
+        let name = format!("{}-{}", scenario.name, target.suffix());
+        Self::named(name, environment, (scenario.cloud, scenario.network), target)
     }
 
     fn named(
         name: String,
         environment: &'a Environment,
         (cloud, network): (Cloud, Network),
-        release: Release,
+        target: Target,
     ) -> Self {
         Self {
             environment,
-            release,
+            target,
             name,
             cloud,
             network,
@@ -95,7 +92,7 @@ impl<'a> ScenarioRun<'a> {
     /// Another machine of the same kind, with a pool of its own.
     pub fn another(&self, prefix: &str) -> Self {
         let name = format!("{prefix}-{}", self.name);
-        Self::named(name, self.environment, (self.cloud, self.network), self.release)
+        Self::named(name, self.environment, (self.cloud, self.network), self.target.clone())
     }
 
     /// Name of the pool and of its machine.
@@ -130,8 +127,8 @@ impl<'a> ScenarioRun<'a> {
     pub async fn pool(&self, annotations: &Value) -> Result<Pool> {
         let pool = Pool::create(
             self.environment,
-            self.cloud,
-            self.network,
+            (self.cloud, self.network),
+            &self.target.operating_system,
             &self.name,
             annotations,
         )
@@ -168,7 +165,7 @@ impl<'a> ScenarioRun<'a> {
         tmpfs: &[Tmpfs],
     ) -> Result<()> {
         self.tokens.lock().extend(secrets::tokens(&user_data.text));
-        let image = Image::ensure(&self.environment.machines, self.release, |_| ())?;
+        let image = Image::ensure(&self.environment.machines, &self.target.system, |_| ())?;
         let order = Order {
             name: &self.name,
             address: self.address,
