@@ -87,7 +87,9 @@ impl Agent {
             if let Some(end) = self.received.iter().skip(searched).position(|&byte| byte == b'\n') {
                 let rest = self.received.split_off(searched + end + 1);
                 let line = std::mem::replace(&mut self.received, rest);
-                return Ok(Some(String::from_utf8_lossy(&line).trim_end().to_owned()));
+                let line = String::from_utf8_lossy(&line);
+                // Blanks at the end mean something: no errors.
+                return Ok(Some(line.trim_end_matches('\n').to_owned()));
             }
             searched = self.received.len();
             let left = deadline.saturating_sub(started.elapsed());
@@ -162,10 +164,21 @@ mod tests {
 
     #[test]
     fn the_answer_to_a_script_that_was_given_up_is_passed_over() {
-        let (_scratch, mut agent) = machine(&["ready\n", "0 9 bGF0ZQ== \n1 3 aGVsbG8= b29wcw==\n"]);
+        let (_scratch, mut agent) = machine(&["ready\n", "0 9 bGF0ZQ== \n1 3 aGVsbG8= b29wcw==\n", "2 0  \n"]);
         wait_until_ready(&mut agent);
         let output = agent.run("echo hello", SECOND).unwrap();
-        assert_eq!((output.status, output.stdout.as_slice(), output.stderr.as_slice()), (3, b"hello".as_slice(), b"oops".as_slice()));
+        let hello = Output {
+            status: 3,
+            stdout: b"hello".to_vec(),
+            stderr: b"oops".to_vec(),
+        };
+        assert_eq!(output, hello);
+        let silent = Output {
+            status: 0,
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+        };
+        assert_eq!(agent.run("true", SECOND).unwrap(), silent);
     }
 
     #[test]
