@@ -247,6 +247,18 @@ impl Machine {
         }
     }
 
+    /// Command lines with their environments that a virtual machine has seen since it was switched on. What runs in a container is a process
+    /// of the host, which [`super::processes::Watcher`] sees.
+    ///
+    /// # Errors
+    /// When the machine can't be asked.
+    pub fn processes(&self) -> Result<Vec<String>> {
+        match self {
+            Self::Container(_) => Ok(Vec::new()),
+            Self::Virtual(machine) => machine.processes(),
+        }
+    }
+
     /// Copies what tells what happened into a folder: console, journal, cloud-init's logs.
     ///
     /// # Errors

@@ -1,9 +1,20 @@
 #cloud-boothook
 #!/bin/sh
-# cloud-init runs this at every boot, before it looks at the user data. Nothing of the agent stays on the disk.
+# cloud-init runs this at every boot, before it looks at the user data. Nothing of the agent and the watcher stays on the disk.
 mkdir -p /run/lab /run/systemd/system
 cat >/run/lab/agent <<'END'
 AGENT
+END
+cat >/run/lab/watcher.py <<'END'
+WATCHER
+END
+cat >/run/systemd/system/lab-watcher.service <<'END'
+[Unit]
+Description=Note what process lists show
+DefaultDependencies=no
+
+[Service]
+ExecStart=/usr/bin/env python3 /run/lab/watcher.py
 END
 cat >/run/systemd/system/lab-agent.service <<'END'
 [Unit]
@@ -24,4 +35,4 @@ END
 fi
 MOUNTS
 systemctl daemon-reload
-systemctl start --no-block lab-agent.service
+systemctl start --no-block lab-agent.service lab-watcher.service

@@ -44,8 +44,11 @@ const QEMU_STARTS: Duration = Duration::from_secs(20);
 /// How long a machine may take to shut down, on a host where it is as fast as the host.
 const SHUTDOWN: Duration = Duration::from_secs(100);
 
-/// How long the console may be silent before the agent has announced itself, on a host where the machine is as fast as the host.
+/// How long the console may be silent before the agent has announced itself.
 const SILENCE: Duration = Duration::from_secs(60);
+
+/// The same by emulation.
+const SILENCE_EMULATED: Duration = Duration::from_secs(300);
 
 /// A virtual machine. It is removed, with its disk, when it is dropped.
 #[derive(Debug)]
@@ -211,7 +214,10 @@ impl VirtualMachine {
                 at: Instant::now(),
             };
         }
-        let allowed = SILENCE * self.accelerator.slowness();
+        let allowed = match self.accelerator {
+            Accelerator::Kvm => SILENCE,
+            Accelerator::Emulation { .. } => SILENCE_EMULATED,
+        };
         if self.heard.at.elapsed() < allowed || self.agent_is_ready() {
             return Ok(());
         }
@@ -323,6 +329,17 @@ impl VirtualMachine {
             "journalctl --output=json --all --quiet --no-pager >journal && gzip -1 <journal && rm journal",
         )?;
         Ok(String::from_utf8_lossy(&unpack(&packed)?).into_owned())
+    }
+
+    /// Command lines with their environments that the machine has seen since it was switched on. A watcher in it looks a few times a second.
+    pub(super) fn processes(&self) -> Result<Vec<String>> {
+        ensure!(
+            self.agent_is_ready(),
+            "machine {} does not run its watcher of processes",
+            self.name
+        );
+        let lines = self.read("/run/lab/processes")?.unwrap_or_default();
+        Ok(String::from_utf8_lossy(&lines).lines().map(str::to_owned).collect())
     }
 
     fn offline<T>(&self, look: impl FnOnce(&offline::Copy) -> Result<T>) -> Result<T> {

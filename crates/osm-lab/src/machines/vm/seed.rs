@@ -15,6 +15,7 @@ use super::super::machine::{Order, Tmpfs};
 use super::super::run;
 
 const AGENT: &str = include_str!("agent.sh");
+const WATCHER: &str = include_str!("watcher.py");
 const HOOK: &str = include_str!("hook.sh");
 
 /// Writes the disk of an order into `directory`, and gives its path.
@@ -66,6 +67,7 @@ fn hook(layer: &[u8], tmpfs: &[Tmpfs]) -> String {
         );
     }
     HOOK.replace("AGENT", AGENT.trim_end())
+        .replace("WATCHER", WATCHER.trim_end())
         .replace("LAYER", &BASE64_STANDARD.encode(layer))
         .replace("MOUNTS\n", &mounts)
 }
@@ -102,7 +104,7 @@ mod tests {
         let hook = hook(&archive(&layer).unwrap(), &tmpfs);
         assert!(hook.starts_with("#cloud-boothook\n#!/bin/sh\n"));
         assert!(hook.contains("mount -t tmpfs -o size=16M,mode=755 tmpfs /var/lib/osm\n"));
-        for left in ["AGENT", "LAYER", "MOUNTS"] {
+        for left in ["AGENT", "WATCHER", "LAYER", "MOUNTS"] {
             assert!(!hook.lines().any(|line| line == left), "{left}");
         }
         // Only the part that unpacks the layer is safe to run here.

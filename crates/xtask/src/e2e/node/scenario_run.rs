@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::core::v1::Node;
 use osm_lab::machines::journal::Entry;
-use osm_lab::machines::{self, Image, Machine, Order, Tmpfs, unchanged};
+use osm_lab::machines::{self, Image, Kind, Machine, Order, Tmpfs, unchanged};
 use osm_lab::serve::metadata;
 use osm_testkit::{check, wait_for};
 use parking_lot::Mutex;
@@ -316,9 +316,7 @@ impl<'a> ScenarioRun<'a> {
         );
         let leaks = |place: &str, text: &str| self.leaks(place, text);
         let mut found: Vec<String> = self
-            .environment
-            .processes
-            .seen(|process| !leaks("", process).is_empty())
+            .processes(|process| !leaks("", process).is_empty())?
             .iter()
             .flat_map(|process| leaks("process list", process))
             .collect();
@@ -339,6 +337,19 @@ impl<'a> ScenarioRun<'a> {
             found.join("\n    ")
         );
         Ok(())
+    }
+
+    /// What of all command lines and environments so far, the host's and the machine's, satisfies `test`.
+    pub fn processes(&self, test: impl Fn(&str) -> bool) -> Result<Vec<String>> {
+        let mut found = self.environment.processes.seen(&test);
+        let seen = self.machine(|machine| machine.processes())?;
+        if self.environment.machines != Kind::Container {
+            // Without this it would see no leak either.
+            let watches = seen.iter().any(|process| process.contains("/run/lab/agent"));
+            ensure!(watches, "the machine's watcher of processes sees nothing");
+        }
+        found.extend(seen.into_iter().filter(|process| test(process)));
+        Ok(found)
     }
 
     /// Whether the machine's disk holds a file.
