@@ -9,10 +9,10 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal};
 
 use super::cgroups::Cgroups;
-use super::machine::{Machine, Order, Tmpfs};
-use super::rootfs::RootFs;
 use super::isolation;
+use super::machine::{Machine, Order, Tmpfs};
 use super::network::Cable;
+use super::rootfs::RootFs;
 use super::{run, run_within};
 use osm_testkit::process::Service;
 
@@ -234,7 +234,8 @@ impl Container {
         // The host's environment names what the machine does not have.
         arguments.extend(["env", "-i", "HOME=/root", PATH]);
         arguments.extend(command);
-        run_within(Machine::COMMAND, "nsenter", &arguments).with_context(|| format!("in machine {}", self.name))
+        run_within(Machine::COMMAND, "nsenter", &arguments)
+            .with_context(|| format!("in machine {}", self.name))
     }
 
     /// The machine's first process.

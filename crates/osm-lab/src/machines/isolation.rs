@@ -41,7 +41,9 @@ pub fn require_host(kind: &Kind) -> Result<()> {
 
 fn require_container_host() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
-        bail!("containers need root, for namespaces, mounts and control groups: run the same command as root");
+        bail!(
+            "containers need root, for namespaces, mounts and control groups: run the same command as root"
+        );
     }
     if !Path::new("/sys/fs/cgroup/pids").is_dir() {
         bail!(

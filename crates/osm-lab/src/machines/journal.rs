@@ -30,7 +30,13 @@ pub(super) fn entries(raw: &str) -> Result<Vec<Entry>> {
 /// A journal for people: time in seconds since 1970, program and message.
 pub(super) fn readable(entries: &[Entry]) -> String {
     let line = |entry: &Entry| {
-        let Entry { time, unit, program, message, .. } = entry;
+        let Entry {
+            time,
+            unit,
+            program,
+            message,
+            ..
+        } = entry;
         format!("{time:.3} {unit} {program}: {message}\n")
     };
     entries.iter().map(line).collect()

@@ -135,7 +135,10 @@ impl Lab {
     /// When it can't be started, or its image is not one of a container.
     pub fn boot_container(&self, order: &Order<'_>, options: &[&str]) -> Result<Machine> {
         let image::Content::Container(image) = &order.image.0 else {
-            bail!("the image of {} is a disk, which a container can't boot", order.name)
+            bail!(
+                "the image of {} is a disk, which a container can't boot",
+                order.name
+            )
         };
         Container::boot(&self.directory, order, image, options).map(Machine::Container)
     }
@@ -263,7 +266,9 @@ mod tests {
         );
         let by_mac = isolated.configuration(address, Some("52:54:00:d9:00:11"));
         assert!(
-            by_mac.contains("  eth0:\n    match: {macaddress: \"52:54:00:d9:00:11\"}\n    set-name: eth0\n    addresses:"),
+            by_mac.contains(
+                "  eth0:\n    match: {macaddress: \"52:54:00:d9:00:11\"}\n    set-name: eth0\n    addresses:"
+            ),
             "{by_mac}"
         );
         assert_eq!(isolated.seen_as(address), address);

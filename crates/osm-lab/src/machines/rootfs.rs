@@ -7,8 +7,8 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
-use super::run;
 use super::image::Release;
+use super::run;
 use osm_judges::go_module::{cache_root, short};
 
 const RECIPE: &str = include_str!("rootfs.sh");

@@ -84,7 +84,12 @@ impl Agent {
         let started = Instant::now();
         let mut searched = 0;
         loop {
-            if let Some(end) = self.received.iter().skip(searched).position(|&byte| byte == b'\n') {
+            if let Some(end) = self
+                .received
+                .iter()
+                .skip(searched)
+                .position(|&byte| byte == b'\n')
+            {
                 let rest = self.received.split_off(searched + end + 1);
                 let line = std::mem::replace(&mut self.received, rest);
                 let line = String::from_utf8_lossy(&line);
@@ -164,7 +169,8 @@ mod tests {
 
     #[test]
     fn the_answer_to_a_script_that_was_given_up_is_passed_over() {
-        let (_scratch, mut agent) = machine(&["ready\n", "0 9 bGF0ZQ== \n1 3 aGVsbG8= b29wcw==\n", "2 0  \n"]);
+        let (_scratch, mut agent) =
+            machine(&["ready\n", "0 9 bGF0ZQ== \n1 3 aGVsbG8= b29wcw==\n", "2 0  \n"]);
         wait_until_ready(&mut agent);
         let output = agent.run("echo hello", SECOND).unwrap();
         let hello = Output {

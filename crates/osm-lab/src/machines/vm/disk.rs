@@ -67,16 +67,22 @@ impl Disk {
     /// Makes a disk whose content is this one's, until a machine changes it.
     pub(super) fn layer(&self, layer: &Path) -> Result<()> {
         let [base, layer] = [self.path.as_path(), layer].map(|path| path.display().to_string());
-        let info = run(
-            "qemu-img",
-            &["info", "--output=json", "-f", self.format, &base],
-        )
-        .with_context(|| format!("{base} is no disk image"))?;
+        let info = run("qemu-img", &["info", "--output=json", "-f", self.format, &base])
+            .with_context(|| format!("{base} is no disk image"))?;
         let info: Value = serde_json::from_str(&info).context("what qemu-img says of a disk")?;
         let size = info.get("virtual-size").and_then(Value::as_u64);
         let size = size.context("a disk's size")?.max(SIZE).to_string();
         let arguments = [
-            "create", "-q", "-f", "qcow2", "-b", &base, "-F", self.format, &layer, &size,
+            "create",
+            "-q",
+            "-f",
+            "qcow2",
+            "-b",
+            &base,
+            "-F",
+            self.format,
+            &layer,
+            &size,
         ];
         run("qemu-img", &arguments)
             .context("the machine's disk")

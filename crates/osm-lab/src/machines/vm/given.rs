@@ -189,7 +189,11 @@ mod tests {
     fn formats_are_recognised_and_compressed_files_refused() {
         let scratch = tempfile::tempdir().unwrap();
         let file = scratch.path().join("image");
-        for (magic, expected) in [(b"QFI\xfb\0\0".as_slice(), Some("qcow2")), (b"\xfd7zXZ\0", None), (b"", Some("raw"))] {
+        for (magic, expected) in [
+            (b"QFI\xfb\0\0".as_slice(), Some("qcow2")),
+            (b"\xfd7zXZ\0", None),
+            (b"", Some("raw")),
+        ] {
             fs::write(&file, magic).unwrap();
             assert_eq!(format(&file).ok(), expected);
         }

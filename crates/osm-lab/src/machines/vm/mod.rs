@@ -74,7 +74,12 @@ struct Heard {
 }
 
 impl VirtualMachine {
-    pub(super) fn boot(lab: &Path, order: &Order<'_>, disk: &Disk, accelerator: &Accelerator) -> Result<Self> {
+    pub(super) fn boot(
+        lab: &Path,
+        order: &Order<'_>,
+        disk: &Disk,
+        accelerator: &Accelerator,
+    ) -> Result<Self> {
         let name = order.name;
         let directory = lab.join("machines").join(name);
         ensure!(!directory.exists(), "there is a machine {name} already");
@@ -339,7 +344,10 @@ impl VirtualMachine {
             self.name
         );
         let lines = self.read("/run/lab/processes")?.unwrap_or_default();
-        Ok(String::from_utf8_lossy(&lines).lines().map(str::to_owned).collect())
+        Ok(String::from_utf8_lossy(&lines)
+            .lines()
+            .map(str::to_owned)
+            .collect())
     }
 
     fn offline<T>(&self, look: impl FnOnce(&offline::Copy) -> Result<T>) -> Result<T> {

@@ -67,7 +67,10 @@ fn missing(
     needed: impl Iterator<Item = (&'static str, &'static str)>,
     path: &str,
 ) -> Vec<(&'static str, &'static str)> {
-    let there = |program: &str| path.split(':').any(|folder| Path::new(folder).join(program).is_file());
+    let there = |program: &str| {
+        path.split(':')
+            .any(|folder| Path::new(folder).join(program).is_file())
+    };
     needed.filter(|(program, _)| !there(program)).collect()
 }
 
@@ -98,7 +101,7 @@ impl Accelerator {
     pub(super) fn arguments(&self) -> [&'static str; 4] {
         match self {
             Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            Self::Emulation { .. } => ["-accel", "tcg,thread=multi", "-cpu", "max"],
+            Self::Emulation { .. } => ["-accel", "tcg,thread=multi", "-cpu", "max,svm=off"],
         }
     }
 }
@@ -262,9 +265,8 @@ impl Hardware<'_> {
             format!("file,id=console,path={},append=on", console.display()),
         );
         option("-serial", "chardev:console".to_owned());
-        let socket = |id: &str, path: &Path| {
-            format!("socket,id={id},path={},server=on,wait=off", path.display())
-        };
+        let socket =
+            |id: &str, path: &Path| format!("socket,id={id},path={},server=on,wait=off", path.display());
         option("-chardev", socket("agent", agent));
         option("-device", "virtio-serial-pci".to_owned());
         option("-device", "virtserialport,chardev=agent,name=lab".to_owned());
@@ -305,8 +307,13 @@ mod tests {
         };
         runs_a_program(&emulation, Duration::from_secs(60)).unwrap();
         // A machine that has done nothing in time.
-        let error = runs_a_program(&emulation, Duration::ZERO).unwrap_err().to_string();
-        assert!(error.contains("ran no program") && error.contains("not over"), "{error}");
+        let error = runs_a_program(&emulation, Duration::ZERO)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("ran no program") && error.contains("not over"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -61,12 +61,17 @@ mod tests {
         enough_memory(2304, 2304).unwrap();
         let error = enough_memory(1024, 2304).unwrap_err().to_string();
         assert!(
-            ["2304 MiB", "1024 MiB", "--jobs 1"].iter().all(|text| error.contains(text)),
+            ["2304 MiB", "1024 MiB", "--jobs 1"]
+                .iter()
+                .all(|text| error.contains(text)),
             "{error}"
         );
         let directory = Path::new("/some/where");
         enough_disk(DISK_MIB, directory).unwrap();
         let error = enough_disk(100, directory).unwrap_err().to_string();
-        assert!(error.contains("/some/where") && error.contains("TMPDIR"), "{error}");
+        assert!(
+            error.contains("/some/where") && error.contains("TMPDIR"),
+            "{error}"
+        );
     }
 }

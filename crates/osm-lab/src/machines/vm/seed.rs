@@ -50,7 +50,16 @@ pub(super) fn write(directory: &Path, order: &Order<'_>, mac: &str) -> Result<Pa
     run(
         "xorriso",
         &[
-            "-as", "mkisofs", "-quiet", "-volid", "CIDATA", "-joliet", "-rational-rock", "-output", &to, &from,
+            "-as",
+            "mkisofs",
+            "-quiet",
+            "-volid",
+            "CIDATA",
+            "-joliet",
+            "-rational-rock",
+            "-output",
+            &to,
+            &from,
         ],
     )
     .context("the disk with the user data")?;
@@ -111,8 +120,17 @@ mod tests {
         let from = hook.find("  base64 -d").unwrap();
         let to = hook.find("  touch").unwrap();
         let script = hook[from..to].replace("--directory=/", &format!("--directory={}", root.display()));
-        assert!(Command::new("sh").args(["-euc", &script]).status().unwrap().success());
+        assert!(
+            Command::new("sh")
+                .args(["-euc", &script])
+                .status()
+                .unwrap()
+                .success()
+        );
         assert_eq!(fs::read_to_string(root.join("etc/file")).unwrap(), "new");
-        assert_eq!(fs::read_link(root.join("etc/link")).unwrap(), Path::new("/nowhere"));
+        assert_eq!(
+            fs::read_link(root.join("etc/link")).unwrap(),
+            Path::new("/nowhere")
+        );
     }
 }

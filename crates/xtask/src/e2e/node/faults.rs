@@ -267,8 +267,7 @@ const SMALL: Tmpfs = Tmpfs {
 
 /// The downloads don't fit.
 pub async fn disk_full(run: &ScenarioRun<'_>) -> Result<()> {
-    run.boot_changed(&unchanged, &[SMALL])
-        .await?;
+    run.boot_changed(&unchanged, &[SMALL]).await?;
     let line = run.console_says("osm-setup: no ", SAID).await?;
     run.has_not_joined(SET_UP).await?;
     let says = ["No space left", "(23)"].iter().any(|words| line.contains(words));

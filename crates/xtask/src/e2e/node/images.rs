@@ -94,7 +94,9 @@ fn choose_from(table: &BTreeMap<String, Entry>, argument: &str) -> Result<Target
     let location = location
         .map(str::to_owned)
         .or_else(|| entry.url.clone())
-        .with_context(|| format!("image {name} has no public URL: give its path, --image {name}=PATH,sha256=…"))?;
+        .with_context(|| {
+            format!("image {name} has no public URL: give its path, --image {name}=PATH,sha256=…")
+        })?;
     let Some(sha256) = given.map(str::to_owned).or_else(|| entry.sha256.clone()) else {
         let list = entry.checksums.as_deref().unwrap_or("the distributor's list");
         bail!(
@@ -144,12 +146,22 @@ mod tests {
     fn every_entry_is_complete() {
         for (name, entry) in table().unwrap() {
             assert!(
-                entry.url.iter().chain(&entry.checksums).all(|url| url.starts_with("https://")),
+                entry
+                    .url
+                    .iter()
+                    .chain(&entry.checksums)
+                    .all(|url| url.starts_with("https://")),
                 "{name}"
             );
-            assert_eq!(entry.url.is_some(), entry.checksums.is_some(), "{name}: a URL has a list of checksums");
+            assert_eq!(
+                entry.url.is_some(),
+                entry.checksums.is_some(),
+                "{name}: a URL has a list of checksums"
+            );
             assert!(entry.sha256.iter().all(|sha256| is_sha256(sha256)), "{name}");
-            let system = entry.operating_system.parse::<osm_api::profile::OperatingSystem>();
+            let system = entry
+                .operating_system
+                .parse::<osm_api::profile::OperatingSystem>();
             assert!(system.is_ok(), "{name}: {}", entry.operating_system);
         }
     }
@@ -165,13 +177,19 @@ mod tests {
         ))
         .unwrap();
         let (image, operating_system) = chosen(&table, &format!("one=/tmp/x=y.img,sha256={SHA256}"));
-        assert_eq!((image.location.as_str(), image.sha256.as_str()), ("/tmp/x=y.img", SHA256));
+        assert_eq!(
+            (image.location.as_str(), image.sha256.as_str()),
+            ("/tmp/x=y.img", SHA256)
+        );
         assert_eq!(operating_system, "ubuntu");
         assert_eq!(chosen(&table, "known").0.location, "https://a/c.img");
         assert_eq!(chosen(&table, "known=./c.img").0.location, "./c.img");
 
         let error = refused(&table, "one");
-        assert!(error.contains("https://a/SUMS") && error.contains("sha256=…"), "{error}");
+        assert!(
+            error.contains("https://a/SUMS") && error.contains("sha256=…"),
+            "{error}"
+        );
         assert!(refused(&table, "one=x,sha256=123").contains("64 hexadecimal digits"));
         assert!(refused(&table, "by-hand").contains("no public URL"));
         assert!(refused(&table, "flatcar=x").contains("Ignition"));

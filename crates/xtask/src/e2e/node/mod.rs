@@ -492,7 +492,11 @@ mod tests {
     fn scenarios_that_need_other_settings_come_after_the_rest_each_by_itself() {
         let plan: Plan = Release::ALL
             .iter()
-            .flat_map(|&release| SCENARIOS.iter().map(move |scenario| (scenario, Target::from(release))))
+            .flat_map(|&release| {
+                SCENARIOS
+                    .iter()
+                    .map(move |scenario| (scenario, Target::from(release)))
+            })
             .collect();
         let groups = by_settings(&plan);
         assert_eq!(

@@ -97,9 +97,11 @@ pub async fn in_bootstrap(run: &ScenarioRun<'_>) -> Result<()> {
             .filter(|request| request.client == address)
             .count()
     };
-    wait_for("the machine to ask for its document", run.patience(ASKS), async || {
-        check(asked() > 0)
-    })
+    wait_for(
+        "the machine to ask for its document",
+        run.patience(ASKS),
+        async || check(asked() > 0),
+    )
     .await?;
     // The tokens' owner runs now: what looks at process lists must have seen it, or it would see no leak either.
     wait_for("the process list", run.patience(ASKS), async || {
@@ -109,7 +111,10 @@ pub async fn in_bootstrap(run: &ScenarioRun<'_>) -> Result<()> {
     .await?;
     reset(run, BOOTSTRAPPED).await?;
     let before = asked();
-    wait_for("the machine to ask again", run.patience(ASKS), async || check(asked() > before)).await?;
+    wait_for("the machine to ask again", run.patience(ASKS), async || {
+        check(asked() > before)
+    })
+    .await?;
     run.environment.relay.set(address, Mode::Pass);
     wait_for("the document", run.patience(ASKS), async || {
         check(run.has("/var/lib/osm/provisioning.yaml")?)

@@ -92,7 +92,12 @@ impl<'a> ScenarioRun<'a> {
     /// Another machine of the same kind, with a pool of its own.
     pub fn another(&self, prefix: &str) -> Self {
         let name = format!("{prefix}-{}", self.name);
-        Self::named(name, self.environment, (self.cloud, self.network), self.target.clone())
+        Self::named(
+            name,
+            self.environment,
+            (self.cloud, self.network),
+            self.target.clone(),
+        )
     }
 
     /// Name of the pool and of its machine.
