@@ -159,9 +159,9 @@ mod tests {
                 "{name}: a URL has a list of checksums"
             );
             assert!(entry.sha256.iter().all(|sha256| is_sha256(sha256)), "{name}");
-            let system = entry
-                .operating_system
-                .parse::<osm_api::profile::OperatingSystem>();
+            let system = serde_json::from_value::<osm_api::profile::OperatingSystem>(
+                entry.operating_system.clone().into(),
+            );
             assert!(system.is_ok(), "{name}: {}", entry.operating_system);
         }
     }
