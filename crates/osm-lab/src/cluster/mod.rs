@@ -37,6 +37,7 @@ const SYSTEM: System = System::Debian(Release::Debian12);
 pub struct Cluster {
     // In the order in which they are dropped.
     node: Machine,
+    slowness: u32,
     _service: Forward,
     /// What pods and people talk to.
     pub control_plane: ControlPlane,
@@ -44,16 +45,16 @@ pub struct Cluster {
     pub lab: Lab,
 }
 
-/// Everything that is built or downloaded beforehand, while there is a network.
+/// Everything that is built or downloaded beforehand, while there is a network. `kind` is that of the node.
 ///
 /// # Errors
 /// What can't be built, with its reason.
-pub async fn prepare(progress: impl Fn(&str)) -> Result<()> {
+pub async fn prepare(kind: &Kind, progress: impl Fn(&str)) -> Result<()> {
     assets::ensure(&options().components(), &progress).await?;
     release::programs(&progress).await?;
     release::images(&progress).await?;
     // Making an image blocks; nobody else waits for this thread.
-    tokio::task::block_in_place(|| Image::ensure(&Kind::Container, &SYSTEM, &progress).map(drop))
+    tokio::task::block_in_place(|| Image::ensure(kind, &SYSTEM, &progress).map(drop))
 }
 
 fn options() -> Options {
@@ -68,7 +69,7 @@ impl Cluster {
     ///
     /// # Errors
     /// What does not start, or a node that does not become Ready, with the end of its journal.
-    pub async fn start(logs: &Path) -> Result<Self> {
+    pub async fn start(kind: &Kind, logs: &Path) -> Result<Self> {
         let lab = Lab::new()?;
         let control_plane = ControlPlane::start(Options {
             logs: Some(logs.to_owned()),
@@ -80,10 +81,11 @@ impl Cluster {
         let apiserver = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), control_plane.port());
         let forward = Forward::start(SocketAddr::new(service.into(), 443), apiserver)?;
         let programs = release::programs(|_| ()).await?;
-        let image = tokio::task::block_in_place(|| Image::ensure(&Kind::Container, &SYSTEM, |_| ()))?;
+        let image = tokio::task::block_in_place(|| Image::ensure(kind, &SYSTEM, |_| ()))?;
         let node = node::boot(&lab, &control_plane, &programs, &image)?;
         let cluster = Self {
             node,
+            slowness: kind.slowness(),
             _service: forward,
             control_plane,
             lab,
@@ -94,9 +96,15 @@ impl Cluster {
         Ok(cluster)
     }
 
+    /// How long something may take that takes `time` if the node is a container.
+    #[must_use]
+    pub fn patience(&self, time: Duration) -> Duration {
+        time * self.slowness
+    }
+
     async fn ready(&self) -> Result<()> {
         let nodes = Api::<Node>::all(self.control_plane.admin()?);
-        let ready = wait_for("the node to be Ready", READY, async || {
+        let ready = wait_for("the node to be Ready", self.patience(READY), async || {
             let node = nodes.get(NODE).await?;
             let conditions = node.status.unwrap_or_default().conditions.unwrap_or_default();
             let untainted = node.spec.and_then(|spec| spec.taints).is_none();
@@ -123,7 +131,10 @@ impl Cluster {
                     .run(&["/opt/bin/ctr", "--namespace=k8s.io", "images", "import", path])
             })
         };
-        wait_for("containerd to take an image", SERVES, async || import().map(Some)).await?;
+        wait_for("containerd to take an image", self.patience(SERVES), async || {
+            import().map(Some)
+        })
+        .await?;
         self.node.run(&["rm", path]).map(drop)
     }
 
@@ -171,26 +182,23 @@ impl Cluster {
     /// When a file can't be written.
     pub fn save_node_logs(&self, folder: &Path) -> Result<()> {
         self.node.save_logs(folder)?;
-        let root = self.node.root().context("the node is a container")?;
         // Links to where the logs are, with the names of pod, namespace and container.
-        for link in std::fs::read_dir(root.join("var/log/containers"))
-            .into_iter()
-            .flatten()
-        {
-            let link = link?;
-            let target = std::fs::read_link(link.path())?;
-            let log = root.join(target.strip_prefix("/").unwrap_or(&target));
+        let links = self.node.run(&["find", "/var/log/containers", "-name", "*.log"])?;
+        for link in links.lines() {
             // One of a container that is gone leads nowhere.
-            if log.is_file() {
-                std::fs::copy(log, folder.join(link.file_name()))?;
+            if let Ok(log) = self.node.run(&["cat", link]) {
+                let name = Path::new(link).file_name().context("a log's name")?;
+                std::fs::write(folder.join(name), log)?;
             }
         }
         Ok(())
     }
 
     /// The memory of a pod's one process, if it runs.
-    #[must_use]
-    pub fn memory(&self, pod_uid: &str) -> Option<Memory> {
-        node::memory(pod_uid)
+    ///
+    /// # Errors
+    /// When the node can't be asked.
+    pub fn memory(&self, pod_uid: &str) -> Result<Option<Memory>> {
+        node::memory(&self.node, pod_uid)
     }
 }

@@ -79,28 +79,10 @@ pub(super) fn boot(
     lab.route(PODS, address)?;
     let layer = |root: &Path| {
         install(root, control_plane, address.into())?;
-        // It starts containers from a copy-on-write view of its own folder, which does not show what is mounted there.
-        fs::create_dir_all(root.join("opt/bin"))?;
-        fs::copy(&programs.runc, root.join("opt/bin/runc")).context("runc")?;
-        Ok(())
+        let node = programs.containerd.iter().chain([&programs.runc, &programs.kubelet]);
+        copy(node, &root.join("opt/bin"))?;
+        copy(programs.cni_plugins.iter(), &root.join("opt/cni/bin"))
     };
-    let bind = |folder: &str, program: &Path| {
-        let name = program.file_name().unwrap_or_default().to_string_lossy();
-        format!("--bind-ro={}:{folder}/{name}", program.display())
-    };
-    let binds: Vec<String> = programs
-        .containerd
-        .iter()
-        .chain([&programs.kubelet])
-        .map(|program| bind("/opt/bin", program))
-        .chain(
-            programs
-                .cni_plugins
-                .iter()
-                .map(|program| bind("/opt/cni/bin", program)),
-        )
-        .collect();
-    let options: Vec<&str> = binds.iter().map(String::as_str).collect();
     let order = Order {
         name: NODE,
         address,
@@ -110,7 +92,16 @@ pub(super) fn boot(
         layer: &layer,
         tmpfs: &[],
     };
-    lab.boot_container(&order, &options)
+    lab.boot(&order)
+}
+
+fn copy<'a>(programs: impl Iterator<Item = &'a PathBuf>, folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    for program in programs {
+        let name = program.file_name().context("a program's name")?;
+        fs::copy(program, folder.join(name)).with_context(|| program.display().to_string())?;
+    }
+    Ok(())
 }
 
 /// Puts into the node's image what makes it one.
@@ -194,29 +185,29 @@ pub(super) fn pause(binary: &Path) -> Result<Vec<u8>> {
     oci::Image::from_binary(repository, tag, binary, &[])?.archive(registry)
 }
 
-/// This process is in the namespace above the node's, and sees all processes there.
-pub(super) fn memory(pod_uid: &str) -> Option<Memory> {
-    let processes = fs::read_dir("/proc")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|process| process.path());
-    let file = |process: &Path, name| fs::read_to_string(process.join(name)).unwrap_or_default();
-    // The kubelet names the control group after the pod; what holds its namespaces is in it, too.
-    let of_pod = |process: &PathBuf| {
-        file(process, "cgroup").contains(&format!("/pod{pod_uid}/"))
-            && file(process, "comm").trim_end() != "pause"
+/// Prints the status of the process of a pod's container. The kubelet names the control group after the pod, and what holds the pod's
+/// namespaces is in it, too.
+const STATUS_OF_POD: &str = r#"
+for process in /proc/[0-9]*; do
+    if grep -q "/pod$1/" "$process/cgroup" && [ "$(cat "$process/comm")" != pause ]; then
+        exec cat "$process/status"
+    fi
+done 2>/dev/null
+"#;
+
+pub(super) fn memory(node: &Machine, pod_uid: &str) -> Result<Option<Memory>> {
+    let status = node.run(&["sh", "-c", STATUS_OF_POD, "memory", pod_uid])?;
+    Ok(resident(&status))
+}
+
+/// Reads `/proc/PID/status`.
+fn resident(status: &str) -> Option<Memory> {
+    let bytes = |field| {
+        let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+        Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
     };
-    let memory = |process: PathBuf| {
-        let status = file(&process, "status");
-        let bytes = |field| {
-            let line = status.lines().find_map(|line| line.strip_prefix(field))?;
-            Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
-        };
-        Some(Memory {
-            resident: bytes("VmRSS:")?,
-            own: bytes("RssAnon:")?,
-        })
-    };
-    processes.filter(of_pod).find_map(memory)
+    Some(Memory {
+        resident: bytes("VmRSS:")?,
+        own: bytes("RssAnon:")?,
+    })
 }

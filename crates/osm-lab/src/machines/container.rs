@@ -38,7 +38,8 @@ pub struct Container {
     name: String,
     address: IpAddr,
     directory: PathBuf,
-    options: Vec<String>,
+    /// Arguments for systemd-nspawn.
+    tmpfs: Vec<String>,
     powered_on: SystemTime,
     // In the order in which they are dropped.
     process: Option<Service>,
@@ -51,8 +52,7 @@ pub struct Container {
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 impl Container {
-    /// `options` are further arguments for systemd-nspawn.
-    pub(super) fn boot(lab: &Path, order: &Order<'_>, image: &RootFs, options: &[&str]) -> Result<Self> {
+    pub(super) fn boot(lab: &Path, order: &Order<'_>, image: &RootFs) -> Result<Self> {
         let Order {
             name,
             address,
@@ -74,14 +74,9 @@ impl Container {
         let mut machine = Self {
             name: name.to_owned(),
             address: link.seen_as(address),
-            options: options
+            tmpfs: tmpfs
                 .iter()
-                .map(|&option| option.to_owned())
-                .chain(
-                    tmpfs
-                        .iter()
-                        .map(|Tmpfs { path, size }| format!("--tmpfs={path}:size={size},mode=755")),
-                )
+                .map(|Tmpfs { path, size }| format!("--tmpfs={path}:size={size},mode=755"))
                 .collect(),
             powered_on: SystemTime::now(),
             process: None,
@@ -110,12 +105,6 @@ impl Container {
     #[must_use]
     pub fn powered_on(&self) -> SystemTime {
         self.powered_on
-    }
-
-    /// Its root file system, as it sees it but for what is mounted there.
-    #[must_use]
-    pub fn root(&self) -> &Path {
-        self.root.path()
     }
 
     /// Switches it on. Does nothing where it is.
@@ -164,7 +153,7 @@ impl Container {
             ]
             .map(str::to_owned),
         );
-        arguments.extend(self.options.iter().cloned());
+        arguments.extend(self.tmpfs.iter().cloned());
         let none: [(&str, &str); 0] = [];
         self.powered_on = SystemTime::now();
         self.process = Some(Service::spawn(

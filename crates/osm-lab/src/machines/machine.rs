@@ -61,7 +61,7 @@ pub enum Machine {
 impl Machine {
     pub(super) fn boot(lab: &Path, order: &Order<'_>) -> Result<Self> {
         Ok(match &order.image.0 {
-            Content::Container(image) => Self::Container(Container::boot(lab, order, image, &[])?),
+            Content::Container(image) => Self::Container(Container::boot(lab, order, image)?),
             Content::Virtual(disk, accelerator) => {
                 Self::Virtual(VirtualMachine::boot(lab, order, disk, accelerator)?)
             }
@@ -235,15 +235,6 @@ impl Machine {
         match self {
             Self::Container(machine) => machine.cable().mend(from),
             Self::Virtual(machine) => machine.cable().mend(from),
-        }
-    }
-
-    /// Where the host finds its root file system. A virtual machine has its own.
-    #[must_use]
-    pub fn root(&self) -> Option<&Path> {
-        match self {
-            Self::Container(machine) => Some(machine.root()),
-            Self::Virtual(_) => None,
         }
     }
 

@@ -128,20 +128,6 @@ impl Lab {
     pub fn boot(&self, order: &Order<'_>) -> Result<Machine> {
         Machine::boot(&self.directory, order)
     }
-
-    /// Boots a container for the first time. `options` are further arguments for systemd-nspawn.
-    ///
-    /// # Errors
-    /// When it can't be started, or its image is not one of a container.
-    pub fn boot_container(&self, order: &Order<'_>, options: &[&str]) -> Result<Machine> {
-        let image::Content::Container(image) = &order.image.0 else {
-            bail!(
-                "the image of {} is a disk, which a container can't boot",
-                order.name
-            )
-        };
-        Container::boot(&self.directory, order, image, options).map(Machine::Container)
-    }
 }
 
 /// Runs a command to its end, and gives its output.

@@ -3,6 +3,7 @@
 mod air_gap;
 mod environment;
 mod helm;
+mod machine_args;
 mod node;
 mod pool;
 

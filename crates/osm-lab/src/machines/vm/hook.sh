@@ -28,9 +28,10 @@ Restart=always
 RestartSec=1
 END
 if [ ! -e /var/lib/cloud/lab-layer ]; then
-  base64 -d <<'END' | tar --extract --gzip --directory=/ --no-overwrite-dir --no-same-owner
-LAYER
-END
+  mkdir -p /run/lab/seed
+  mount -r -t iso9660 LABEL=CIDATA /run/lab/seed
+  tar --extract --file=/run/lab/seed/layer.tar --directory=/ --no-overwrite-dir --no-same-owner
+  umount /run/lab/seed
   touch /var/lib/cloud/lab-layer
 fi
 MOUNTS

@@ -1,15 +1,11 @@
-//! What a virtual machine gets from its cloud: a disk of cloud-init's data source NoCloud. The vendor data on it starts the agent, and lays
-//! the layer of the machine over its root file system.
+//! What a virtual machine gets from its cloud: a disk of cloud-init's data source NoCloud. The vendor data on it starts the agent, and
+//! unpacks the layer of the machine, which is on the same disk, over its root file system.
 
 use std::fmt::Write;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 
 use super::super::machine::{Order, Tmpfs};
 use super::super::run;
@@ -40,7 +36,8 @@ pub(super) fn write(directory: &Path, order: &Order<'_>, mac: &str) -> Result<Pa
         format!("instance-id: i-{name}\nlocal-hostname: {name}\n"),
     )?;
     fs::write(folder.join("user-data"), user_data)?;
-    fs::write(folder.join("vendor-data"), hook(&archive(&overlaid)?, tmpfs))?;
+    fs::write(folder.join("vendor-data"), hook(tmpfs))?;
+    archive(&overlaid, &folder.join("layer.tar"))?;
     fs::write(
         folder.join("network-config"),
         link.configuration(address, Some(mac)),
@@ -67,7 +64,7 @@ pub(super) fn write(directory: &Path, order: &Order<'_>, mac: &str) -> Result<Pa
 }
 
 /// The script that cloud-init runs at every boot.
-fn hook(layer: &[u8], tmpfs: &[Tmpfs]) -> String {
+fn hook(tmpfs: &[Tmpfs]) -> String {
     let mut mounts = String::new();
     for Tmpfs { path, size } in tmpfs {
         let _ = writeln!(
@@ -77,16 +74,15 @@ fn hook(layer: &[u8], tmpfs: &[Tmpfs]) -> String {
     }
     HOOK.replace("AGENT", AGENT.trim_end())
         .replace("WATCHER", WATCHER.trim_end())
-        .replace("LAYER", &BASE64_STANDARD.encode(layer))
         .replace("MOUNTS\n", &mounts)
 }
 
-/// The files of a folder as tar.gz. Their owner is root.
-fn archive(folder: &Path) -> Result<Vec<u8>> {
-    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+/// Packs the files of a folder. The machine's root will own them.
+fn archive(folder: &Path, to: &Path) -> Result<()> {
+    let mut archive = tar::Builder::new(File::create(to)?);
     archive.follow_symlinks(false);
     archive.append_dir_all(".", folder).context("the layer")?;
-    Ok(archive.into_inner()?.finish()?)
+    archive.finish().context("the layer")
 }
 
 #[cfg(test)]
@@ -110,16 +106,19 @@ mod tests {
             path: "/var/lib/osm",
             size: "16M",
         }];
-        let hook = hook(&archive(&layer).unwrap(), &tmpfs);
+        let hook = hook(&tmpfs);
+        archive(&layer, &scratch.path().join("layer.tar")).unwrap();
         assert!(hook.starts_with("#cloud-boothook\n#!/bin/sh\n"));
         assert!(hook.contains("mount -t tmpfs -o size=16M,mode=755 tmpfs /var/lib/osm\n"));
-        for left in ["AGENT", "WATCHER", "LAYER", "MOUNTS"] {
+        for left in ["AGENT", "WATCHER", "MOUNTS"] {
             assert!(!hook.lines().any(|line| line == left), "{left}");
         }
         // Only the part that unpacks the layer is safe to run here.
-        let from = hook.find("  base64 -d").unwrap();
-        let to = hook.find("  touch").unwrap();
-        let script = hook[from..to].replace("--directory=/", &format!("--directory={}", root.display()));
+        let from = hook.find("  tar ").unwrap();
+        let to = hook.find("  umount").unwrap();
+        let script = hook[from..to]
+            .replace("--directory=/", &format!("--directory={}", root.display()))
+            .replace("/run/lab/seed", &scratch.path().display().to_string());
         assert!(
             Command::new("sh")
                 .args(["-euc", &script])

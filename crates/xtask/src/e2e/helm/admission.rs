@@ -15,7 +15,7 @@ use super::lifecycle::{BEFORE, Lifecycle, NAME, values};
 use super::release::Release;
 
 /// secret-syncer makes the certificate, and the kubelet copies it to the pods a minute later.
-const TRUSTED_WITHIN: Duration = Duration::from_secs(180);
+const TRUSTED_WITHIN: Duration = Duration::from_secs(600);
 
 /// Turns the webhooks on, waits until they refuse what they should, and turns them off.
 pub async fn play(lifecycle: &Lifecycle<'_>, client: &Client, release: &Release) -> Result<()> {

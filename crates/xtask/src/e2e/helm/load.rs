@@ -69,7 +69,7 @@ impl Load {
     /// Goes on, with pools of this profile, until it is over; tells of all changes.
     ///
     /// # Errors
-    /// A change that is not served in a minute.
+    /// A change that is not served in five minutes.
     pub async fn run(&self, client: &Client, profile: &str) -> Result<Vec<Change>> {
         let mut watch = JoinSet::new();
         let served = Served::watch(client.clone(), &mut watch);

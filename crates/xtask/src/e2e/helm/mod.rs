@@ -17,9 +17,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use osm_judges::packages;
 use osm_lab::cluster::{self, Cluster};
-use osm_lab::machines::{self, isolation};
+use osm_lab::machines::{self, Kind, isolation};
 
 use self::lifecycle::Lifecycle;
+use super::machine_args::MachineArgs;
 use crate::image;
 use crate::progress::Progress;
 
@@ -30,12 +31,16 @@ const IMAGES: &str = "OSM_IMAGE_DIR";
 ///
 /// A control plane and a node with kubelet and containerd run on this computer, in network, mount and process namespaces of their own:
 /// nothing of it reaches the host's network, and all of it is gone at the end. The first run builds the cluster's programs, the node's
-/// image, Helm and our images, which takes a quarter of an hour; later ones take three minutes. Needs root.
+/// image, Helm and our images, which takes a quarter of an hour; later ones take three minutes.
+///
+/// The node is a container or a virtual machine of QEMU, as `cargo xtask e2e node --help` explains. By emulation, all takes ten times as long.
 #[derive(clap::Args)]
 pub struct Helm {
     /// Folder with the archives that `cargo xtask image` has made; without it, they are made
     #[arg(long, value_name = "FOLDER", env = IMAGES)]
     images: Option<PathBuf>,
+    #[command(flatten)]
+    machines: MachineArgs,
     /// Where the logs go when it fails
     #[arg(long, value_name = "FOLDER", default_value = "target/e2e/helm")]
     logs: PathBuf,
@@ -51,12 +56,16 @@ impl Helm {
             isolation::end_with_parent();
             return Box::pin(self.play()).await;
         }
-        isolation::require_host(&machines::Kind::Container)?;
+        let kind = tokio::task::block_in_place(|| self.machines.kind())?;
+        isolation::require_host(&kind)?;
         let progress = Progress::start();
+        progress.step(&format!("the node is one of {kind}"));
         progress.step("Debian packages that machines need");
-        tokio::task::spawn_blocking(|| packages::ensure(machines::PACKAGES)).await??;
+        if kind == Kind::Container {
+            tokio::task::spawn_blocking(|| packages::ensure(machines::PACKAGES)).await??;
+        }
         progress.step("the cluster's programs, and Helm: looking for the binaries");
-        cluster::prepare(|line| progress.step(line)).await?;
+        cluster::prepare(&kind, |line| progress.step(line)).await?;
         osm_testkit::helm::program(|line| progress.step(line)).await?;
         let images = match &self.images {
             Some(folder) => folder.clone(),
@@ -84,7 +93,8 @@ impl Helm {
         std::fs::create_dir(&logs)?;
         let images = self.images.as_deref().context(IMAGES)?;
         progress.step("starting the cluster");
-        let started = Cluster::start(&logs).await;
+        let kind = tokio::task::block_in_place(|| self.machines.kind())?;
+        let started = Cluster::start(&kind, &logs).await;
         if started.is_err() {
             copy(&logs, &self.logs)?;
         }

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// How long anything may take until it is published.
-const PUBLISHED: Duration = Duration::from_secs(60);
+const PUBLISHED: Duration = Duration::from_secs(300);
 
 /// Bootstrap Secrets of a cluster, as a watch shows them.
 #[derive(Clone)]
@@ -129,7 +129,7 @@ impl Pool {
     /// Waits until machines of its revision can be made; how long that took.
     ///
     /// # Errors
-    /// When it takes a minute.
+    /// When that takes five minutes.
     pub async fn served(&self, served: &mut Served) -> Result<Duration> {
         let began = Instant::now();
         let uid = self.machine_deployment.uid().unwrap_or_default();
@@ -146,7 +146,7 @@ impl Pool {
     /// Waits until its config, in this namespace of the cluster `management`, is published for its revision; gives that.
     ///
     /// # Errors
-    /// When it takes a minute, with the config's conditions.
+    /// When that takes five minutes, with the config's conditions.
     pub async fn published(&self, management: &Client, namespace: &str) -> Result<OperatingSystemConfig> {
         let configs = Api::<OperatingSystemConfig>::namespaced(management.clone(), namespace);
         let (name, revision) = (
@@ -195,7 +195,7 @@ impl Pool {
     /// Deletes it, and waits until nothing keeps it.
     ///
     /// # Errors
-    /// When it is still there after a minute.
+    /// When it is still there after five minutes.
     pub async fn delete(self) -> Result<()> {
         let api = api(&self.client);
         api.delete(&self.name(), &DeleteParams::default()).await?;

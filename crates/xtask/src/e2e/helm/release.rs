@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::NamedTempFile;
 
 /// How long anything may take that Helm waits for.
-const TIMEOUT: &str = "--timeout=120s";
+const TIMEOUT: &str = "--timeout=600s";
 
 /// A release in a namespace of a cluster.
 #[derive(Debug)]

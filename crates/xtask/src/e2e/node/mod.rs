@@ -21,13 +21,14 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use futures::StreamExt;
 use osm_judges::packages;
-use osm_lab::machines::vm::{self, Accelerator};
+use osm_lab::machines::vm::Accelerator;
 use osm_lab::machines::{self, Kind, Release, isolation};
 use tokio::sync::{RwLockReadGuard, RwLockWriteGuard};
 
 use self::images::Target;
 use self::scenario_run::ScenarioRun;
 use super::environment::{self, Environment, SettingsChange};
+use super::machine_args::MachineArgs;
 use super::pool::{Cloud, Network};
 use crate::build;
 use crate::progress::Progress;
@@ -68,12 +69,8 @@ pub struct Node {
     /// NAME takes URL and checksum from the table. NAME=PATH and NAME=URL take the checksum from there. NAME=PATH,sha256=CHECKSUM has its own.
     #[arg(long, value_name = "NAME[=LOCATION[,sha256=CHECKSUM]]")]
     image: Vec<String>,
-    /// How machines are made [default: containers where this host can have them, else virtual]
-    #[arg(long, value_enum, value_name = "KIND")]
-    machines: Option<Machines>,
-    /// What runs the programs of virtual machines [default: kvm if a trial machine runs with it, else emulation]
-    #[arg(long, value_enum, value_name = "ACCELERATOR")]
-    accelerator: Option<AcceleratorName>,
+    #[command(flatten)]
+    machines: MachineArgs,
     /// Machines at the same time [default: 2, by emulation: 1]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
@@ -91,18 +88,6 @@ enum Debian {
     Twelve,
     #[value(name = "13")]
     Thirteen,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Machines {
-    Virtual,
-    Containers,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum AcceleratorName {
-    Kvm,
-    Emulation,
 }
 
 /// Scenarios, each with what its machine boots.
@@ -235,29 +220,6 @@ impl Node {
             .collect())
     }
 
-    /// How machines are made. Both processes come to the same answer, unless the trial of KVM takes too long in one of them.
-    fn kind(&self) -> Result<Kind> {
-        let containers = match self.machines {
-            Some(machines) => machines == Machines::Containers,
-            None => isolation::require_host(&Kind::Container).is_ok(),
-        };
-        if containers {
-            ensure!(
-                self.accelerator.is_none(),
-                "containers have no accelerator: add --machines virtual"
-            );
-            return Ok(Kind::Container);
-        }
-        vm::require_programs()?;
-        Ok(Kind::Virtual(match self.accelerator {
-            None => Accelerator::find(),
-            Some(AcceleratorName::Kvm) => Accelerator::Kvm,
-            Some(AcceleratorName::Emulation) => Accelerator::Emulation {
-                reason: "it was asked for".to_owned(),
-            },
-        }))
-    }
-
     /// Machines at the same time.
     fn jobs(&self, machines: &Kind) -> usize {
         let usual = match machines {
@@ -269,7 +231,7 @@ impl Node {
 
     /// While there is a network; then again, isolated.
     async fn prepare(&self, plan: &[(&'static Scenario, Target)]) -> Result<()> {
-        let machines = tokio::task::block_in_place(|| self.kind())?;
+        let machines = tokio::task::block_in_place(|| self.machines.kind())?;
         isolation::require_host(&machines)?;
         let progress = Progress::start();
         progress.step(&format!("machines are {machines}"));
@@ -320,7 +282,7 @@ impl Node {
             Ok(()) => format!("the environment can't be set up; its logs: {}", logs.display()),
             Err(error) => format!("the environment can't be set up; its logs are not saved: {error:#}"),
         };
-        let machines = tokio::task::block_in_place(|| self.kind())?;
+        let machines = tokio::task::block_in_place(|| self.machines.kind())?;
         let jobs = self.jobs(&machines);
         let environment = Environment::start(machines, &binaries, progress)
             .await
