@@ -13,7 +13,7 @@ use tokio::process::Command;
 pub enum Profile {
     /// As for tests.
     Dev,
-    /// As for an installation.
+    /// As in the images: optimised, and static.
     Release,
 }
 
@@ -51,28 +51,29 @@ pub async fn services(profile: Profile) -> Result<PathBuf> {
 pub async fn services_and(profile: Profile, further: &[&str]) -> Result<PathBuf> {
     let mut arguments = packages();
     arguments.extend(further.iter().flat_map(|package| ["--package", package]));
-    if profile == Profile::Release {
-        arguments.push("--release");
+    if profile == Profile::Dev {
+        return build(&arguments).await;
     }
-    build(&arguments).await
-}
-
-/// As [`services`] in [`Profile::Release`], but static, so that the programs need no other file. They have the same C library as in tests.
-///
-/// # Errors
-/// A build that fails.
-pub async fn static_services() -> Result<PathBuf> {
     let host = host().await?;
-    let mut arguments = packages();
     // With a target, the flags don't apply to build scripts and procedural macros, which can't be static.
     arguments.extend(["--release", "--locked", "--target", &host]);
     let flags = format!("CARGO_TARGET_{}_RUSTFLAGS", host.to_uppercase().replace('-', "_"));
     let mut command = cargo();
     // Incremental builds ignore `codegen-units = 1` of the profile.
     command
-        .env(flags, "-C target-feature=+crt-static")
+        .env(flags, release_flags(&host))
         .env("CARGO_INCREMENTAL", "0");
     run(command, &arguments).await
+}
+
+/// Flags of rustc for programs that need no other file. They have the same C library as in tests. On x86-64, Rust links with LLD, which can
+/// also pack the list of relocations. That makes each program 0.6 MB smaller.
+fn release_flags(host: &str) -> &'static str {
+    if host == "x86_64-unknown-linux-gnu" {
+        "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs"
+    } else {
+        "-C target-feature=+crt-static"
+    }
 }
 
 /// The target triple of this machine.

@@ -183,7 +183,9 @@ impl Cluster {
     pub fn save_node_logs(&self, folder: &Path) -> Result<()> {
         self.node.save_logs(folder)?;
         // Links to where the logs are, with the names of pod, namespace and container.
-        let links = self.node.run(&["find", "/var/log/containers", "-name", "*.log"])?;
+        let links = self
+            .node
+            .run(&["find", "/var/log/containers", "-name", "*.log"])?;
         for link in links.lines() {
             // One of a container that is gone leads nowhere.
             if let Ok(log) = self.node.run(&["cat", link]) {

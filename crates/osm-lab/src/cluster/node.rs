@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use crate::machines::{self, Image, Lab, Link, Machine, Order};
+use crate::machines::{self, Hardware, Image, Lab, Link, Machine, Order};
 use crate::release::Programs;
 use crate::serve::oci;
 use osm_testkit::ControlPlane;
@@ -79,7 +79,10 @@ pub(super) fn boot(
     lab.route(PODS, address)?;
     let layer = |root: &Path| {
         install(root, control_plane, address.into())?;
-        let node = programs.containerd.iter().chain([&programs.runc, &programs.kubelet]);
+        let node = programs
+            .containerd
+            .iter()
+            .chain([&programs.runc, &programs.kubelet]);
         copy(node, &root.join("opt/bin"))?;
         copy(programs.cni_plugins.iter(), &root.join("opt/cni/bin"))
     };
@@ -91,6 +94,7 @@ pub(super) fn boot(
         user_data: b"#cloud-config\n{}\n",
         layer: &layer,
         tmpfs: &[],
+        hardware: Hardware::default(),
     };
     lab.boot(&order)
 }

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal};
 
 use super::cgroups::Cgroups;
 use super::isolation;
-use super::machine::{Machine, Order, Tmpfs};
+use super::machine::{Hardware, Machine, Order, Tmpfs};
 use super::network::Cable;
 use super::rootfs::RootFs;
 use super::{run, run_within};
@@ -53,6 +53,11 @@ const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 
 impl Container {
     pub(super) fn boot(lab: &Path, order: &Order<'_>, image: &RootFs) -> Result<Self> {
+        ensure!(
+            order.hardware == Hardware::default(),
+            "machine {} is a container, and has the hardware of its host",
+            order.name
+        );
         let Order {
             name,
             address,
@@ -61,6 +66,7 @@ impl Container {
             layer,
             tmpfs,
             image: _,
+            hardware: _,
         } = *order;
         let directory = lab.join("machines").join(name);
         ensure!(!directory.exists(), "there is a machine {name} already");

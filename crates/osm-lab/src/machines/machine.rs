@@ -30,6 +30,40 @@ pub struct Order<'a> {
     pub layer: &'a dyn Fn(&Path) -> Result<()>,
     /// Small file systems in memory.
     pub tmpfs: &'a [Tmpfs],
+    /// What it has beside a network and a disk. A container only has the usual.
+    pub hardware: Hardware,
+}
+
+/// What a virtual machine has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hardware {
+    /// Memory.
+    pub memory_mib: u64,
+    /// Swap that is in use at every boot, as some images have it.
+    pub swap_mib: Option<u64>,
+    /// A second network card, `eth1`, with the address [`Hardware::SECOND_ADDRESS`] in a network in which there is nobody else.
+    pub second_card: bool,
+    /// The most that its disk reads and writes in a second.
+    pub disk_mib_per_second: Option<u64>,
+    /// How far its clock is behind when it is switched on.
+    pub clock_behind: Duration,
+}
+
+impl Default for Hardware {
+    fn default() -> Self {
+        Self {
+            memory_mib: 2048,
+            swap_mib: None,
+            second_card: false,
+            disk_mib_per_second: None,
+            clock_behind: Duration::ZERO,
+        }
+    }
+}
+
+impl Hardware {
+    /// The address of the second network card.
+    pub const SECOND_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 168, 77, 2);
 }
 
 /// A file system in memory. A command in the machine can change its size later.

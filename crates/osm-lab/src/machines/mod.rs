@@ -35,7 +35,7 @@ use rustix::process::{Pid, Signal};
 
 pub use self::container::Container;
 pub use self::image::{Image, Kind, Release, System};
-pub use self::machine::{Machine, Order, Tmpfs, unchanged};
+pub use self::machine::{Hardware, Machine, Order, Tmpfs, unchanged};
 pub use self::network::{Link, ipv6_of};
 pub use self::vm::Given;
 

@@ -27,7 +27,7 @@ use osm_judges::packages;
 use tokio::process::Command;
 
 use self::dependencies::Dependencies;
-use crate::build;
+use crate::build::{self, Profile};
 use crate::progress::Progress;
 use crate::revision;
 
@@ -60,7 +60,7 @@ impl Image {
     pub async fn run(&self) -> Result<()> {
         let progress = Progress::start();
         progress.step("building static programs with link-time optimization, which takes minutes");
-        let binaries = build::static_services().await?;
+        let binaries = build::services(Profile::Release).await?;
         progress.step("licences and SBOMs");
         let dependencies = Dependencies::read().await?;
         let revision = revision::read().await?;

@@ -90,6 +90,23 @@ impl Disk {
     }
 }
 
+/// Makes a disk with nothing but swap.
+pub(super) fn swap(disk: &Path, mebibytes: u64) -> Result<()> {
+    File::create(disk)?.set_len(mebibytes << 20)?;
+    let output = Command::new("mkswap")
+        .args(["-L", "swap"])
+        .arg(disk)
+        .env("PATH", path_with_sbin())
+        .output()
+        .context("mkswap can't be run: it is in the package util-linux")?;
+    ensure!(
+        output.status.success(),
+        "mkswap: {}",
+        String::from_utf8_lossy(&output.stderr).trim_end()
+    );
+    Ok(())
+}
+
 /// Debian's name of the host's architecture, which is that of the machines.
 fn debian_architecture() -> Result<&'static str> {
     ensure!(

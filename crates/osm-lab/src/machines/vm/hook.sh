@@ -32,7 +32,9 @@ if [ ! -e /var/lib/cloud/lab-layer ]; then
   mount -r -t iso9660 LABEL=CIDATA /run/lab/seed
   tar --extract --file=/run/lab/seed/layer.tar --directory=/ --no-overwrite-dir --no-same-owner
   umount /run/lab/seed
-  touch /var/lib/cloud/lab-layer
+  touch /var/lib/cloud/lab-layer /run/lab/layer-is-new
+  # What the image loads by itself.
+  cp /proc/modules /var/lib/cloud/lab-modules
 fi
 MOUNTS
 systemctl daemon-reload

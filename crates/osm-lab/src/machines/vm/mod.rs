@@ -27,13 +27,10 @@ pub use self::given::Given;
 pub use self::qemu::{Accelerator, require_programs};
 
 use self::agent::{Agent, Output};
-use self::qemu::Hardware;
-use super::machine::{Machine, Order};
+use self::qemu::Parts;
+use super::machine::{Hardware, Machine, Order};
 use super::network::Cable;
 use osm_testkit::process::Service;
-
-/// Memory of a machine.
-const MEMORY_MIB: u64 = 2048;
 
 /// Processors of a machine.
 const PROCESSORS: u32 = 2;
@@ -57,6 +54,7 @@ pub struct VirtualMachine {
     address: IpAddr,
     directory: PathBuf,
     disk: Disk,
+    hardware: Hardware,
     accelerator: Accelerator,
     powered_on: SystemTime,
     heard: Heard,
@@ -84,13 +82,14 @@ impl VirtualMachine {
         let directory = lab.join("machines").join(name);
         ensure!(!directory.exists(), "there is a machine {name} already");
         fs::create_dir_all(&directory)?;
-        resources::require(MEMORY_MIB, &directory)?;
+        resources::require(order.hardware.memory_mib, &directory)?;
         let cable = Cable::tap(order.address)?;
         seed::write(&directory, order, &cable.mac())?;
         let mut machine = Self {
             name: name.to_owned(),
             address: order.link.seen_as(order.address),
             disk: disk.clone(),
+            hardware: order.hardware,
             accelerator: accelerator.clone(),
             powered_on: SystemTime::now(),
             heard: Heard {
@@ -103,6 +102,9 @@ impl VirtualMachine {
             directory,
         };
         disk.layer(&machine.file("disk.qcow2"))?;
+        if let Some(mebibytes) = order.hardware.swap_mib {
+            disk::swap(&machine.file("swap.raw"), mebibytes)?;
+        }
         machine.power_on()?;
         Ok(machine)
     }
@@ -141,10 +143,11 @@ impl VirtualMachine {
             return Ok(());
         }
         let kernel = self.disk.kernel.clone();
-        let hardware = Hardware {
+        let parts = Parts {
             name: &self.name,
             accelerator: &self.accelerator,
-            memory_mib: MEMORY_MIB,
+            hardware: self.hardware,
+            swap: self.file("swap.raw"),
             processors: PROCESSORS,
             disk: self.file("disk.qcow2"),
             seed: self.file("seed.iso"),
@@ -157,14 +160,9 @@ impl VirtualMachine {
         };
         let none: [(&str, &str); 0] = [];
         self.powered_on = SystemTime::now();
-        let mut process = Service::spawn(
-            &qemu::program()?,
-            hardware.arguments(),
-            none,
-            &self.file("qemu.log"),
-        )?;
+        let mut process = Service::spawn(&qemu::program()?, parts.arguments(), none, &self.file("qemu.log"))?;
         // From now on, so that the agent's first line is not missed.
-        let agent = connect(&mut process, &hardware.agent)?;
+        let agent = connect(&mut process, &parts.agent)?;
         self.process = Some(process);
         *self.agent.lock() = Some(agent);
         self.heard = Heard {

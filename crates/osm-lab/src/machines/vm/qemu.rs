@@ -7,9 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use jiff::Zoned;
+use jiff::tz::TimeZone;
 
+use super::super::machine::Hardware;
 use super::super::run_within;
 use super::disk::path_with_sbin;
+use super::seed::SECOND_MAC;
 use osm_judges::packages;
 
 /// The program.
@@ -101,7 +105,8 @@ impl Accelerator {
     pub(super) fn arguments(&self) -> [&'static str; 4] {
         match self {
             Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            Self::Emulation { .. } => ["-accel", "tcg,thread=multi", "-cpu", "max,svm=off"],
+            // All that QEMU 7.2 can emulate (`max`) includes what makes systemd fail to mount file systems. Distributors ask for no more than this.
+            Self::Emulation { .. } => ["-accel", "tcg,thread=multi", "-cpu", "Haswell-noTSX"],
         }
     }
 }
@@ -205,10 +210,12 @@ pub(super) fn press_power_button(monitor: &Path) -> Result<()> {
 
 /// What the command line of a machine depends on.
 #[derive(Debug)]
-pub(super) struct Hardware<'a> {
+pub(super) struct Parts<'a> {
     pub(super) name: &'a str,
     pub(super) accelerator: &'a Accelerator,
-    pub(super) memory_mib: u64,
+    pub(super) hardware: Hardware,
+    /// A disk with swap, if the hardware has one.
+    pub(super) swap: PathBuf,
     pub(super) processors: u32,
     /// The machine's own disk, in the format qcow2.
     pub(super) disk: PathBuf,
@@ -223,13 +230,14 @@ pub(super) struct Hardware<'a> {
     pub(super) mac: String,
 }
 
-impl Hardware<'_> {
+impl Parts<'_> {
     /// QEMU's arguments.
     pub(super) fn arguments(&self) -> Vec<String> {
         let Self {
             name,
             accelerator,
-            memory_mib,
+            hardware,
+            swap,
             processors,
             disk,
             seed,
@@ -245,9 +253,10 @@ impl Hardware<'_> {
         option("-name", (*name).to_owned());
         option("-machine", "q35".to_owned());
         option("-smp", processors.to_string());
-        option("-m", memory_mib.to_string());
+        option("-m", hardware.memory_mib.to_string());
         option("-display", "none".to_owned());
-        option("-rtc", "base=utc".to_owned());
+        let clock = Zoned::now().with_time_zone(TimeZone::UTC) - hardware.clock_behind;
+        option("-rtc", format!("base={}", clock.strftime("%Y-%m-%dT%H:%M:%S")));
         if let Some((kernel, initramfs)) = kernel {
             option("-kernel", kernel.display().to_string());
             option("-initrd", initramfs.display().to_string());
@@ -255,11 +264,22 @@ impl Hardware<'_> {
         }
         // What the host loses in a power cut of its own is not tested, so flushes need not reach its disk.
         let drive = |path: &Path, more: &str| format!("file={},if=virtio,{more}", path.display());
+        let limit = hardware
+            .disk_mib_per_second
+            .map_or_else(String::new, |mebibytes| {
+                format!(",throttling.bps-total={}", mebibytes << 20)
+            });
         option(
             "-drive",
-            drive(disk, "format=qcow2,cache=unsafe,discard=unmap,media=disk"),
+            drive(
+                disk,
+                &format!("format=qcow2,cache=unsafe,discard=unmap,media=disk{limit}"),
+            ),
         );
         option("-drive", drive(seed, "format=raw,readonly=on"));
+        if hardware.swap_mib.is_some() {
+            option("-drive", drive(swap, "format=raw,cache=unsafe"));
+        }
         option(
             "-chardev",
             format!("file,id=console,path={},append=on", console.display()),
@@ -277,6 +297,16 @@ impl Hardware<'_> {
             format!("tap,id=net,ifname={tap},script=no,downscript=no"),
         );
         option("-device", format!("virtio-net-pci,netdev=net,mac={mac}"));
+        if hardware.second_card {
+            option(
+                "-netdev",
+                "user,id=second,restrict=on,net=192.168.77.0/24".to_owned(),
+            );
+            option(
+                "-device",
+                format!("virtio-net-pci,netdev=second,mac={SECOND_MAC}"),
+            );
+        }
         option("-device", "virtio-rng-pci".to_owned());
         arguments.extend(["-nodefaults", "-no-user-config"].map(str::to_owned));
         arguments

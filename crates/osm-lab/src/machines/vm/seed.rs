@@ -3,12 +3,17 @@
 
 use std::fmt::Write;
 use std::fs::{self, File};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::super::machine::{Order, Tmpfs};
+use super::super::machine::{Hardware, Order, Tmpfs};
+use super::super::network::Link;
 use super::super::run;
+
+/// The address of the second network card, if there is one.
+pub(super) const SECOND_MAC: &str = "52:54:00:77:00:02";
 
 const AGENT: &str = include_str!("agent.sh");
 const WATCHER: &str = include_str!("watcher.py");
@@ -23,6 +28,7 @@ pub(super) fn write(directory: &Path, order: &Order<'_>, mac: &str) -> Result<Pa
         user_data,
         layer,
         tmpfs,
+        hardware,
         image: _,
     } = *order;
     let [folder, overlaid] = ["seed", "layer"].map(|name| directory.join(name));
@@ -36,11 +42,14 @@ pub(super) fn write(directory: &Path, order: &Order<'_>, mac: &str) -> Result<Pa
         format!("instance-id: i-{name}\nlocal-hostname: {name}\n"),
     )?;
     fs::write(folder.join("user-data"), user_data)?;
-    fs::write(folder.join("vendor-data"), hook(tmpfs))?;
+    fs::write(
+        folder.join("vendor-data"),
+        hook(tmpfs, hardware.swap_mib.is_some()),
+    )?;
     archive(&overlaid, &folder.join("layer.tar"))?;
     fs::write(
         folder.join("network-config"),
-        link.configuration(address, Some(mac)),
+        configuration(link, address, mac, hardware.second_card),
     )?;
     let disk = directory.join("seed.iso");
     let [from, to] = [&folder, &disk].map(|path| path.display().to_string());
@@ -63,9 +72,28 @@ pub(super) fn write(directory: &Path, order: &Order<'_>, mac: &str) -> Result<Pa
     Ok(disk)
 }
 
+/// cloud-init's network configuration.
+fn configuration(link: Link, address: Ipv4Addr, mac: &str, second_card: bool) -> String {
+    let mut text = link.configuration(address, Some(mac));
+    if second_card {
+        let _ = write!(
+            text,
+            "  eth1:\n    match: {{macaddress: \"{SECOND_MAC}\"}}\n    set-name: eth1\n    addresses: [{}/24]\n",
+            Hardware::SECOND_ADDRESS
+        );
+    }
+    text
+}
+
 /// The script that cloud-init runs at every boot.
-fn hook(tmpfs: &[Tmpfs]) -> String {
+fn hook(tmpfs: &[Tmpfs], has_swap: bool) -> String {
     let mut mounts = String::new();
+    if has_swap {
+        // It is in the image's list of file systems, so that whoever turns it off can also keep it off.
+        mounts.push_str(
+            "[ -e /run/lab/layer-is-new ] && echo 'LABEL=swap none swap sw 0 0' >>/etc/fstab\nswapon --all\n",
+        );
+    }
     for Tmpfs { path, size } in tmpfs {
         let _ = writeln!(
             mounts,
@@ -106,10 +134,11 @@ mod tests {
             path: "/var/lib/osm",
             size: "16M",
         }];
-        let hook = hook(&tmpfs);
+        let hook = hook(&tmpfs, true);
         archive(&layer, &scratch.path().join("layer.tar")).unwrap();
         assert!(hook.starts_with("#cloud-boothook\n#!/bin/sh\n"));
         assert!(hook.contains("mount -t tmpfs -o size=16M,mode=755 tmpfs /var/lib/osm\n"));
+        assert!(hook.contains("\nswapon --all\n"));
         for left in ["AGENT", "WATCHER", "MOUNTS"] {
             assert!(!hook.lines().any(|line| line == left), "{left}");
         }

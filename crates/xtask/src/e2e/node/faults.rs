@@ -1,12 +1,12 @@
 //! Faults around a machine. The console must name each fault, and once the fault has ended the machine must join without help.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use osm_lab::machines::{self, Tmpfs, unchanged};
+use osm_lab::machines::{self, Hardware, Kind, Tmpfs, unchanged};
 use osm_lab::serve::files::Fault;
 use osm_lab::serve::relay::Mode;
 use serde_json::{Value, json};
@@ -234,8 +234,34 @@ pub async fn expired_token(run: &ScenarioRun<'_>) -> Result<()> {
 /// Where the machine's bootstrap reads what the time is.
 const CLOCK: &str = "etc/lab-clock";
 
-/// The clock is years behind. A kernel's clock can't be set for one machine alone, so bootstrap and what it calls are given another one.
+/// The clock is years behind.
 pub async fn clock(run: &ScenarioRun<'_>) -> Result<()> {
+    match run.environment.machines {
+        Kind::Container => clock_of_bootstrap(run).await,
+        Kind::Virtual(_) => clock_of_machine(run).await,
+    }
+}
+
+/// Four years.
+const BEHIND: Duration = Duration::from_secs(1500 * 24 * 3600);
+
+/// A virtual machine has a clock of its own.
+async fn clock_of_machine(run: &ScenarioRun<'_>) -> Result<()> {
+    run.equip(Hardware {
+        clock_behind: BEHIND,
+        ..Hardware::default()
+    });
+    run.boot().await?;
+    run.console_says("osm-bootstrap: the clock is wrong", SAID)
+        .await?;
+    run.has_not_joined(BOOTSTRAPPED).await?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    run.shell(&format!("date --set=@{now}"))?;
+    run.ready(READY).await.map(drop)
+}
+
+/// The clock of the host's kernel can't be set for one container, so bootstrap and what it calls are given another one.
+async fn clock_of_bootstrap(run: &ScenarioRun<'_>) -> Result<()> {
     let library = format!(
         "/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1",
         std::env::consts::ARCH

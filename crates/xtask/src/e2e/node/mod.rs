@@ -2,6 +2,7 @@
 
 mod edge;
 mod faults;
+mod hardware;
 mod images;
 mod join;
 mod modules;
@@ -108,7 +109,17 @@ struct Scenario {
     always: bool,
     /// Whether it disturbs other machines, so that none may run beside it.
     alone: bool,
+    /// Whether its machine needs hardware or a kernel of its own.
+    is_virtual: bool,
     play: for<'a> fn(&'a ScenarioRun<'a>) -> Play<'a>,
+}
+
+/// Runs on virtual machines only.
+const fn is_virtual(scenario: Scenario) -> Scenario {
+    Scenario {
+        is_virtual: true,
+        ..scenario
+    }
 }
 
 macro_rules! scenario {
@@ -124,6 +135,7 @@ macro_rules! scenario {
             settings: $settings,
             always: $always,
             alone: false,
+            is_virtual: false,
             play: |run| Box::pin($play(run)),
         }
     };
@@ -154,6 +166,11 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { alone: true, ..scenario!("approver-away", OpenStack, false, faults::approver_away, "nobody approves certificates for five minutes; then two machines join") },
     scenario!("reset-bootstrap", OpenStack, false, power::in_bootstrap, "reset while the document is fetched, and before it is applied"),
     scenario!("reset-provisioning", OpenStack, false, power::in_provisioning, "reset while programs are downloaded"),
+    is_virtual(scenario!("kernel", OpenStack, false, hardware::kernel, "loads its modules by itself; control groups of version 2")),
+    is_virtual(scenario!("swap", OpenStack, false, hardware::swap, "the image uses swap, which the kubelet refuses")),
+    is_virtual(scenario!("little-memory", OpenStack, false, hardware::little_memory, "1 GiB of memory")),
+    is_virtual(scenario!("two-cards", OpenStack, false, hardware::two_cards, "a second network card: the node has the first one's address")),
+    is_virtual(scenario!("slow-disk", OpenStack, false, hardware::slow_disk, "a disk that reads and writes 10 MiB a second")),
 ];
 
 impl Node {
@@ -164,32 +181,48 @@ impl Node {
     pub async fn run(&self) -> Result<()> {
         if self.list {
             for Scenario {
-                name, shows, always, ..
+                name,
+                shows,
+                always,
+                is_virtual,
+                ..
             } in SCENARIOS
             {
-                println!("{name:<20} {}{shows}", if *always { "* " } else { "  " });
+                let mark = match (always, is_virtual) {
+                    (true, _) => '*',
+                    (_, true) => 'v',
+                    _ => ' ',
+                };
+                println!("{name:<20} {mark} {shows}");
             }
-            println!("\n*: run unless others are named");
+            println!("\n*: run unless others are named. v: needs --machines virtual");
             return Ok(());
         }
-        let plan = self.plan()?;
+        let machines = tokio::task::block_in_place(|| self.machines.kind())?;
+        let plan = self.plan(&machines)?;
         if isolation::directory().is_some() {
             isolation::end_with_parent();
-            return self.play(&plan).await;
+            return self.play(machines, &plan).await;
         }
-        self.prepare(&plan).await
+        self.prepare(machines, &plan).await
     }
 
     /// Each scenario with what its machine boots.
-    fn plan(&self) -> Result<Plan> {
+    fn plan(&self, machines: &Kind) -> Result<Plan> {
         for name in &self.scenarios {
+            let scenario = SCENARIOS
+                .iter()
+                .find(|scenario| scenario.name == name)
+                .with_context(|| {
+                    format!("there is no scenario {name}: cargo xtask e2e node --list names them")
+                })?;
             ensure!(
-                SCENARIOS.iter().any(|scenario| scenario.name == name),
-                "there is no scenario {name}: cargo xtask e2e node --list names them"
+                !scenario.is_virtual || *machines != Kind::Container,
+                "scenario {name} needs a virtual machine: add --machines virtual"
             );
         }
         let chosen = |scenario: &&Scenario| {
-            self.all
+            self.all && (!scenario.is_virtual || *machines != Kind::Container)
                 || if self.scenarios.is_empty() {
                     scenario.always
                 } else {
@@ -230,8 +263,7 @@ impl Node {
     }
 
     /// While there is a network; then again, isolated.
-    async fn prepare(&self, plan: &[(&'static Scenario, Target)]) -> Result<()> {
-        let machines = tokio::task::block_in_place(|| self.machines.kind())?;
+    async fn prepare(&self, machines: Kind, plan: &[(&'static Scenario, Target)]) -> Result<()> {
         isolation::require_host(&machines)?;
         let progress = Progress::start();
         progress.step(&format!("machines are {machines}"));
@@ -274,7 +306,7 @@ impl Node {
     }
 
     /// Isolated.
-    async fn play(&self, plan: &[(&'static Scenario, Target)]) -> Result<()> {
+    async fn play(&self, machines: Kind, plan: &[(&'static Scenario, Target)]) -> Result<()> {
         let progress = Progress::start();
         let binaries = PathBuf::from(std::env::var_os(BINARIES).context(BINARIES)?);
         let logs = self.logs.join(SITE);
@@ -282,7 +314,6 @@ impl Node {
             Ok(()) => format!("the environment can't be set up; its logs: {}", logs.display()),
             Err(error) => format!("the environment can't be set up; its logs are not saved: {error:#}"),
         };
-        let machines = tokio::task::block_in_place(|| self.machines.kind())?;
         let jobs = self.jobs(&machines);
         let environment = Environment::start(machines, &binaries, progress)
             .await

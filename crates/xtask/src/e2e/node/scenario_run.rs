@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::core::v1::Node;
 use osm_lab::machines::journal::Entry;
-use osm_lab::machines::{self, Image, Kind, Machine, Order, Tmpfs, unchanged};
+use osm_lab::machines::{self, Hardware, Image, Kind, Machine, Order, Tmpfs, unchanged};
 use osm_lab::serve::metadata;
 use osm_testkit::{check, wait_for};
 use parking_lot::Mutex;
@@ -56,6 +56,7 @@ pub struct ScenarioRun<'a> {
     cloud: Cloud,
     network: Network,
     address: Ipv4Addr,
+    hardware: Mutex<Hardware>,
     machine: Mutex<Option<Machine>>,
     /// Every token that the machine has been given.
     tokens: Mutex<BTreeSet<String>>,
@@ -83,6 +84,7 @@ impl<'a> ScenarioRun<'a> {
             cloud,
             network,
             address: environment.lab.reserve(),
+            hardware: Mutex::default(),
             machine: Mutex::new(None),
             tokens: Mutex::default(),
             others: Mutex::default(),
@@ -147,6 +149,11 @@ impl<'a> ScenarioRun<'a> {
         Ok(pool)
     }
 
+    /// What the machine will have.
+    pub fn equip(&self, hardware: Hardware) {
+        *self.hardware.lock() = hardware;
+    }
+
     /// Boots the machine of a new pool.
     pub async fn boot(&self) -> Result<()> {
         self.boot_changed(&unchanged, &[]).await
@@ -179,6 +186,7 @@ impl<'a> ScenarioRun<'a> {
             user_data: &user_data.delivered,
             layer,
             tmpfs,
+            hardware: *self.hardware.lock(),
         };
         let machine = self.environment.lab.boot(&order)?;
         *self.machine.lock() = Some(machine);

@@ -1,0 +1,116 @@
+//! Machines with other hardware, which only virtual machines can have.
+
+use anyhow::{Context, Result, ensure};
+use osm_lab::machines::Hardware;
+
+use super::join::{nothing_failed, run_pod};
+use super::scenario_run::{READY, ScenarioRun};
+
+/// Modules that a node needs, and that no image loads by itself.
+const MODULES: [&str; 2] = ["br_netfilter", "overlay"];
+
+/// The machine loads the modules of its kernel, and its control groups are of version 2.
+pub async fn kernel(run: &ScenarioRun<'_>) -> Result<()> {
+    run.boot().await?;
+    run.ready(READY).await?;
+    run_pod(run).await?;
+    let at_first = run.shell("cat /var/lib/cloud/lab-modules")?;
+    let now = run.shell("cat /proc/modules")?;
+    for module in MODULES {
+        ensure!(
+            !has_module(&at_first, module),
+            "the image has loaded {module}, so this shows nothing"
+        );
+        ensure!(has_module(&now, module), "{module} is not loaded");
+    }
+    let files = run.shell("stat --file-system --format=%T /sys/fs/cgroup")?;
+    ensure!(
+        files.trim() == "cgroup2fs",
+        "the control groups are {}",
+        files.trim()
+    );
+    let bridge = run.shell("sysctl --values net.bridge.bridge-nf-call-iptables")?;
+    ensure!(bridge.trim() == "1", "bridge-nf-call-iptables is {bridge}");
+    nothing_failed(run)
+}
+
+fn has_module(modules: &str, name: &str) -> bool {
+    modules
+        .lines()
+        .any(|line| line.split_whitespace().next() == Some(name))
+}
+
+/// The image uses swap, and the settings do not allow it.
+pub async fn swap(run: &ScenarioRun<'_>) -> Result<()> {
+    run.equip(Hardware {
+        swap_mib: Some(256),
+        ..Hardware::default()
+    });
+    run.boot().await?;
+    let said = run
+        .console_says("Adding 262140k swap", READY)
+        .await
+        .context("the image has no swap, so this shows nothing")?;
+    ensure!(said.contains("/dev/vd"), "{said}");
+    run.ready(READY).await?;
+    let used = run.shell("tail -n +2 /proc/swaps")?;
+    ensure!(used.trim().is_empty(), "swap is still in use: {used}");
+    nothing_failed(run)
+}
+
+/// The least memory that a cloud offers.
+pub async fn little_memory(run: &ScenarioRun<'_>) -> Result<()> {
+    run.equip(Hardware {
+        memory_mib: 1024,
+        ..Hardware::default()
+    });
+    run.boot().await?;
+    run.ready(READY).await?;
+    run_pod(run).await?;
+    let killed = run.shell("journalctl --dmesg --grep='Out of memory' --quiet || true")?;
+    ensure!(killed.trim().is_empty(), "the kernel has killed: {killed}");
+    nothing_failed(run)
+}
+
+/// A second card, in a network that is nobody's business.
+pub async fn two_cards(run: &ScenarioRun<'_>) -> Result<()> {
+    run.equip(Hardware {
+        second_card: true,
+        ..Hardware::default()
+    });
+    run.boot().await?;
+    let node = run.ready(READY).await?;
+    let second = Hardware::SECOND_ADDRESS.to_string();
+    let own = run.shell("ip -brief address show dev eth1")?;
+    ensure!(
+        own.contains(&second),
+        "the second card has no address, so this shows nothing: {own}"
+    );
+    let addresses = node
+        .status
+        .and_then(|status| status.addresses)
+        .unwrap_or_default();
+    let internal: Vec<&str> = addresses
+        .iter()
+        .filter(|address| address.type_ == "InternalIP")
+        .map(|address| address.address.as_str())
+        .collect();
+    ensure!(
+        internal == [run.address().to_string()],
+        "the node's addresses are {internal:?}"
+    );
+    run_pod(run).await?;
+    nothing_failed(run)
+}
+
+/// A disk as slow as the slowest that clouds sell.
+pub async fn slow_disk(run: &ScenarioRun<'_>) -> Result<()> {
+    run.equip(Hardware {
+        disk_mib_per_second: Some(10),
+        ..Hardware::default()
+    });
+    run.boot().await?;
+    run.ready(READY).await?;
+    run_pod(run).await?;
+    nothing_failed(run)
+}
