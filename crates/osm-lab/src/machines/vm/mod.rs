@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 
 pub use self::disk::Disk;
 pub use self::given::{Checksum, Given};
-pub use self::qemu::{Accelerator, require_programs};
+pub use self::qemu::{Accelerator, PACKAGES, require_programs};
 
 use self::agent::{Agent, Output};
 use self::qemu::Hardware;

@@ -276,8 +276,12 @@ impl Node {
         progress.step("Debian packages that machines need");
         let containers = machines == Kind::Container;
         tokio::task::spawn_blocking(move || {
-            packages::ensure(packages::FOR_TESTS)?;
-            packages::ensure(if containers { machines::PACKAGES } else { &[] })
+            if containers {
+                packages::ensure(packages::FOR_TESTS)?;
+                packages::ensure(machines::PACKAGES)
+            } else {
+                packages::ensure(vm::PACKAGES)
+            }
         })
         .await??;
         let mut systems: Vec<_> = plan.iter().map(|(_, target)| target.system.clone()).collect();
