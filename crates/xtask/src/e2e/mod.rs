@@ -9,6 +9,8 @@ mod pool;
 use anyhow::Result;
 use clap::Subcommand;
 
+pub use self::node::images;
+
 /// Run end-to-end tests with real machines
 #[derive(clap::Args)]
 pub struct E2e {

@@ -2,7 +2,7 @@
 
 mod edge;
 mod faults;
-mod images;
+pub mod images;
 mod join;
 mod modules;
 mod networks;
@@ -22,15 +22,16 @@ use clap::ValueEnum;
 use futures::StreamExt;
 use osm_judges::packages;
 use osm_lab::machines::vm::{self, Accelerator};
-use osm_lab::machines::{self, Kind, Release, isolation};
+use osm_lab::machines::{self, Kind, Release, System, isolation};
 use tokio::sync::{RwLockReadGuard, RwLockWriteGuard};
 
 use self::images::Target;
 use self::scenario_run::ScenarioRun;
 use super::environment::{self, Environment, SettingsChange};
 use super::pool::{Cloud, Network};
-use crate::build;
+use crate::booted::{BootResult, ScenarioResult};
 use crate::progress::Progress;
+use crate::{build, revision};
 
 /// The longest that any scenario may take.
 const DEADLINE: Duration = Duration::from_secs(600);
@@ -66,6 +67,7 @@ pub struct Node {
     /// Image of e2e/images.toml that virtual machines boot, or another place of it; may be repeated
     ///
     /// NAME takes URL and checksum from the table. NAME=PATH and NAME=URL take the checksum from there. NAME=PATH,sha256=CHECKSUM has its own.
+    /// `cargo xtask e2e images NAME` downloads and verifies an image, and prints this argument.
     #[arg(long, value_name = "NAME[=LOCATION[,sha256=CHECKSUM]]")]
     image: Vec<String>,
     /// How machines are made [default: containers where this host can have them, else virtual]
@@ -83,6 +85,9 @@ pub struct Node {
     /// Keep the logs of scenarios that pass, too
     #[arg(long)]
     keep_logs: bool,
+    /// Write FOLDER/NAME.json for each --image: its checksum, how its scenarios ended, and how long it took until the node was Ready
+    #[arg(long, value_name = "FOLDER", requires = "image")]
+    results: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -326,6 +331,7 @@ impl Node {
         };
         let machines = tokio::task::block_in_place(|| self.kind())?;
         let jobs = self.jobs(&machines);
+        let kind = machines.to_string();
         let environment = Environment::start(machines, &binaries, progress)
             .await
             .with_context(without_site)?;
@@ -346,6 +352,11 @@ impl Node {
         }
         for outcome in &outcomes {
             println!("{outcome}");
+        }
+        if let Some(folder) = &self.results {
+            for result in results(&outcomes, &kind, &revision::read().await?) {
+                result.write(folder)?;
+            }
         }
         println!("{} passed, {failed} failed", outcomes.len() - failed);
         if failed > 0 {
@@ -368,7 +379,7 @@ impl Node {
         };
         progress.step(&format!("{title}: {}", scenario.shows));
         let started = Instant::now();
-        let run = ScenarioRun::new(environment, scenario, target);
+        let run = ScenarioRun::new(environment, scenario, target.clone());
         let deadline = run.patience(DEADLINE);
         let mut outcome = tokio::select! {
             outcome = (scenario.play)(&run) => outcome,
@@ -395,7 +406,10 @@ impl Node {
         }
         Outcome {
             title,
+            scenario: scenario.name,
+            target,
             seconds,
+            seconds_to_ready: run.seconds_to_ready(),
             error,
         }
     }
@@ -451,8 +465,42 @@ fn title(scenario: &Scenario, target: &Target) -> String {
 
 struct Outcome {
     title: String,
+    scenario: &'static str,
+    target: Target,
     seconds: f64,
+    seconds_to_ready: Option<f64>,
     error: Option<String>,
+}
+
+/// What the scenarios showed of each image that was given.
+fn results(outcomes: &[Outcome], machines: &str, commit: &str) -> Vec<BootResult> {
+    let mut results: Vec<BootResult> = Vec::new();
+    for outcome in outcomes {
+        let System::Given(image) = &outcome.target.system else {
+            continue;
+        };
+        let result = match results.iter_mut().find(|result| result.image == image.name) {
+            Some(result) => result,
+            None => {
+                results.push(BootResult {
+                    sha256: Some(image.sha256.to_lowercase()),
+                    machines: Some(machines.to_owned()),
+                    ..BootResult::new(&image.name, commit)
+                });
+                let Some(result) = results.last_mut() else {
+                    continue;
+                };
+                result
+            }
+        };
+        result.scenarios.push(ScenarioResult {
+            name: outcome.scenario.to_owned(),
+            passed: outcome.error.is_none(),
+            seconds: outcome.seconds,
+            seconds_to_ready: outcome.seconds_to_ready,
+        });
+    }
+    results
 }
 
 impl fmt::Display for Outcome {
@@ -461,6 +509,7 @@ impl fmt::Display for Outcome {
             title,
             seconds,
             error,
+            ..
         } = self;
         match error {
             None => write!(f, "ok      {title} ({seconds:.0} s)"),
@@ -490,6 +539,55 @@ mod tests {
             .map(|scenario| format!("ubuntu {}", scenario.cloud.provider()))
             .collect();
         assert_eq!(documented, boot);
+    }
+
+    #[test]
+    fn results_are_those_of_the_images_that_were_given() {
+        let outcome = |target: Target, scenario, error: Option<&str>| Outcome {
+            title: String::new(),
+            scenario,
+            target,
+            seconds: 60.0,
+            seconds_to_ready: error.is_none().then_some(41.5),
+            error: error.map(str::to_owned),
+        };
+        let image =
+            |name: &str| images::choose(&format!("{name}=/image,sha256={}", "AB".repeat(32))).unwrap();
+        let found = results(
+            &[
+                outcome(Target::from(Release::Debian12), "join", None),
+                outcome(image("rocky-9"), "join", None),
+                outcome(image("ubuntu-24.04"), "join", Some("no")),
+                outcome(image("rocky-9"), "mirror", Some("no")),
+            ],
+            "virtual machines with KVM",
+            "0123",
+        );
+        let ended: Vec<_> = found
+            .iter()
+            .map(|result| {
+                let scenarios = result
+                    .scenarios
+                    .iter()
+                    .map(|scenario| (scenario.name.as_str(), scenario.passed, scenario.seconds_to_ready));
+                (result.image.as_str(), scenarios.collect::<Vec<_>>())
+            })
+            .collect();
+        assert_eq!(
+            ended,
+            [
+                (
+                    "rocky-9",
+                    vec![("join", true, Some(41.5)), ("mirror", false, None)]
+                ),
+                ("ubuntu-24.04", vec![("join", false, None)]),
+            ]
+        );
+        assert_eq!(found[0].sha256.as_deref(), Some(&*"ab".repeat(32)));
+        assert_eq!(
+            (found[0].commit.as_str(), found[0].machines.as_deref()),
+            ("0123", Some("virtual machines with KVM"))
+        );
     }
 
     #[test]
