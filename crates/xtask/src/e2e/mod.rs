@@ -2,6 +2,7 @@
 
 mod air_gap;
 mod environment;
+mod fetch;
 mod helm;
 mod node;
 mod pool;
@@ -21,6 +22,7 @@ pub struct E2e {
 #[derive(Subcommand)]
 enum What {
     Helm(helm::Helm),
+    Images(fetch::Images),
     Node(node::Node),
 }
 
@@ -32,6 +34,7 @@ impl E2e {
     pub async fn run(&self) -> Result<()> {
         match &self.what {
             What::Helm(helm) => helm.run().await,
+            What::Images(images) => images.run().await,
             What::Node(node) => node.run().await,
         }
     }
