@@ -2,6 +2,7 @@
 
 mod bench;
 mod bless;
+mod booted;
 mod build;
 mod chaos;
 mod chart;

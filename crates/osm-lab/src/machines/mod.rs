@@ -37,7 +37,7 @@ pub use self::container::Container;
 pub use self::image::{Image, Kind, Release, System};
 pub use self::machine::{Hardware, Machine, Order, Tmpfs, unchanged};
 pub use self::network::{Link, ipv6_of};
-pub use self::vm::Given;
+pub use self::vm::{Checksum, Given};
 
 /// Debian packages that containers need on their host.
 pub const PACKAGES: &[&str] = &[

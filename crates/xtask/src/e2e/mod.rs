@@ -2,6 +2,7 @@
 
 mod air_gap;
 mod environment;
+mod fetch;
 mod helm;
 mod machine_args;
 mod node;
@@ -9,6 +10,8 @@ mod pool;
 
 use anyhow::Result;
 use clap::Subcommand;
+
+pub use self::node::images;
 
 /// Run end-to-end tests with real machines
 #[derive(clap::Args)]
@@ -20,6 +23,7 @@ pub struct E2e {
 #[derive(Subcommand)]
 enum What {
     Helm(helm::Helm),
+    Images(fetch::Images),
     Node(node::Node),
 }
 
@@ -31,6 +35,7 @@ impl E2e {
     pub async fn run(&self) -> Result<()> {
         match &self.what {
             What::Helm(helm) => helm.run().await,
+            What::Images(images) => images.run().await,
             What::Node(node) => node.run().await,
         }
     }

@@ -145,12 +145,9 @@ mod tests {
         thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             for (index, text) in texts.iter().enumerate() {
-                while index > 0 {
-                    let mut byte = [0];
-                    if stream.read(&mut byte).unwrap() == 0 || byte == *b"\n" {
-                        break;
-                    }
-                }
+                let mut byte = [b'\n'];
+                // The first text answers nothing.
+                while index > 0 && stream.read(&mut byte).unwrap() > 0 && byte != *b"\n" {}
                 stream.write_all(text.as_bytes()).unwrap();
             }
             // Held open.

@@ -1,5 +1,6 @@
 //! Disk images that a user gives, by path or URL. An image boots only if its SHA-256 is the expected one.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use osm_judges::go_module::cache_root;
-use sha2::{Digest, Sha256};
+use sha2::{Digest, Sha256, Sha512};
 
 use super::disk::Disk;
 
@@ -20,6 +21,52 @@ pub struct Given {
     pub location: String,
     /// Its SHA-256 in hexadecimal.
     pub sha256: String,
+}
+
+/// What a file must have. The digits are hexadecimal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Checksum {
+    /// 64 digits.
+    Sha256(String),
+    /// 128 digits.
+    Sha512(String),
+}
+
+impl Checksum {
+    fn digits(&self) -> &str {
+        match self {
+            Self::Sha256(digits) | Self::Sha512(digits) => digits,
+        }
+    }
+
+    /// The checksum of the same kind that a file has.
+    fn of(&self, path: &Path) -> Result<Self> {
+        Ok(match self {
+            Self::Sha256(_) => Self::Sha256(hash::<Sha256>(path)?),
+            Self::Sha512(_) => Self::Sha512(hash::<Sha512>(path)?),
+        })
+    }
+
+    fn verify(&self, image: &str, location: &str, path: &Path) -> Result<()> {
+        let found = self.of(path)?;
+        if !found.digits().eq_ignore_ascii_case(self.digits()) {
+            bail!(
+                "image {image}: {location} has the {found}, and {} was expected: it is damaged, or another build; compare with the \
+                 distributor's signed list",
+                self.digits()
+            );
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sha256(digits) => write!(f, "SHA-256 {digits}"),
+            Self::Sha512(digits) => write!(f, "SHA-512 {digits}"),
+        }
+    }
 }
 
 /// A server that sends less than a kilobyte per second for a minute is given up.
@@ -40,7 +87,13 @@ impl Given {
     /// The disk, verified. A download is kept in the cache, and one that is not what was expected is removed.
     pub(crate) fn disk(&self, progress: impl Fn(&str)) -> Result<Disk> {
         let path = match self.is_url() {
-            true => self.download(&progress)?,
+            true => download(
+                &Self::downloads()?,
+                &self.name,
+                &self.location,
+                &self.checksum(),
+                &progress,
+            )?,
             false => {
                 let path = PathBuf::from(&self.location);
                 ensure!(
@@ -67,65 +120,89 @@ impl Given {
             .any(|scheme| self.location.starts_with(scheme))
     }
 
-    fn download(&self, progress: &impl Fn(&str)) -> Result<PathBuf> {
-        let cache = cache_root()?.join("disks/downloads");
-        fs::create_dir_all(&cache).with_context(|| cache.display().to_string())?;
-        let path = cache.join(&self.sha256);
-        let lock = File::create(cache.join(".lock"))?;
-        lock.lock()?;
-        if path.is_file() {
-            self.verify(&path)?;
-            return Ok(path);
-        }
-        progress(&format!("image {}: downloading {}", self.name, self.location));
-        let part = cache.join(".part");
-        let fetched = self.fetch(&part).and_then(|()| self.verify(&part));
-        if fetched.is_err() {
-            // Nothing of it is left, whatever it is.
-            let _ = fs::remove_file(&part);
-        }
-        fetched?;
-        fs::rename(&part, &path)?;
-        Ok(path)
-    }
-
-    fn fetch(&self, to: &Path) -> Result<()> {
-        let output = Command::new("curl")
-            .args(DOWNLOAD)
-            .arg("--output")
-            .arg(to)
-            .arg(&self.location)
-            .output()
-            .context("curl can't be run: it is in the Debian package curl")?;
-        ensure!(
-            output.status.success(),
-            "image {} can't be downloaded from {}: {}\ndownload it where that works, and give its path: --image {}=PATH",
-            self.name,
-            self.location,
-            String::from_utf8_lossy(&output.stderr).trim_end(),
-            self.name
-        );
-        Ok(())
-    }
-
     fn verify(&self, path: &Path) -> Result<()> {
-        let found = sha256(path)?;
-        if found != self.sha256.to_lowercase() {
-            bail!(
-                "image {}: {} has the SHA-256 {found}, and {} was expected: it is damaged, or another build; compare with the \
-                 distributor's signed list",
-                self.name,
-                self.location,
-                self.sha256
-            );
-        }
-        Ok(())
+        self.checksum().verify(&self.name, &self.location, path)
+    }
+
+    fn checksum(&self) -> Checksum {
+        Checksum::Sha256(self.sha256.clone())
+    }
+
+    /// Where downloads are kept.
+    ///
+    /// # Errors
+    /// When there is no home directory.
+    pub fn downloads() -> Result<PathBuf> {
+        Ok(cache_root()?.join("disks/downloads"))
+    }
+
+    /// Downloads an image into `folder`, and describes the file. One that is there already is verified again.
+    ///
+    /// # Errors
+    /// When it can't be downloaded, or has another checksum. No part of it is left then.
+    pub fn download(
+        folder: &Path,
+        name: &str,
+        url: &str,
+        checksum: &Checksum,
+        progress: impl Fn(&str),
+    ) -> Result<Self> {
+        let path = download(folder, name, url, checksum, &progress)?;
+        Ok(Self {
+            name: name.to_owned(),
+            sha256: hash::<Sha256>(&path)?,
+            location: path.display().to_string(),
+        })
     }
 }
 
-fn sha256(path: &Path) -> Result<String> {
+/// Each file is called after its checksum.
+fn download(
+    folder: &Path,
+    name: &str,
+    url: &str,
+    checksum: &Checksum,
+    progress: &impl Fn(&str),
+) -> Result<PathBuf> {
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let path = folder.join(checksum.digits().to_lowercase());
+    let lock = File::create(folder.join(".lock"))?;
+    lock.lock()?;
+    if path.is_file() {
+        checksum.verify(name, &path.display().to_string(), &path)?;
+        return Ok(path);
+    }
+    progress(&format!("image {name}: downloading {url}"));
+    let part = folder.join(".part");
+    let fetched = fetch(name, url, &part).and_then(|()| checksum.verify(name, url, &part));
+    if fetched.is_err() {
+        // Nothing of it is left, whatever it is.
+        let _ = fs::remove_file(&part);
+    }
+    fetched?;
+    fs::rename(&part, &path)?;
+    Ok(path)
+}
+
+fn fetch(name: &str, url: &str, to: &Path) -> Result<()> {
+    let output = Command::new("curl")
+        .args(DOWNLOAD)
+        .arg("--output")
+        .arg(to)
+        .arg(url)
+        .output()
+        .context("curl can't be run: it is in the Debian package curl")?;
+    ensure!(
+        output.status.success(),
+        "image {name} can't be downloaded from {url}: {}\ndownload it where that works, and give its path: --image {name}=PATH",
+        String::from_utf8_lossy(&output.stderr).trim_end(),
+    );
+    Ok(())
+}
+
+fn hash<D: Digest + Write>(path: &Path) -> Result<String> {
     let mut file = File::open(path).with_context(|| path.display().to_string())?;
-    let mut hash = Sha256::new();
+    let mut hash = D::new();
     let mut buffer = vec![0; 1 << 20];
     loop {
         let length = file.read(&mut buffer)?;
@@ -206,8 +283,47 @@ mod tests {
         // Nobody listens on port 1.
         let image = given(Path::new("http://127.0.0.1:1/image"), ABC);
         assert!(image.is_url());
-        let error = image.fetch(&to).unwrap_err().to_string();
+        let error = fetch(&image.name, &image.location, &to).unwrap_err().to_string();
         assert!(error.contains("--image some=PATH"), "{error}");
         assert!(!to.exists());
+    }
+
+    #[test]
+    fn a_download_is_kept_only_with_its_checksum_of_either_kind() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (file, folder) = (scratch.path().join("image"), scratch.path().join("downloads"));
+        fs::write(&file, "abc").unwrap();
+        let url = format!("file://{}", file.display());
+        let download = |checksum: &Checksum| Given::download(&folder, "some", &url, checksum, |_| ());
+        // SHA-512 of `abc`, from FIPS 180-2.
+        let sha512 = "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a\
+                      2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f";
+        for checksum in [
+            Checksum::Sha256(ABC.to_owned()),
+            Checksum::Sha512(sha512.to_uppercase()),
+        ] {
+            let image = download(&checksum).unwrap();
+            assert_eq!(image.sha256, ABC);
+            assert_eq!(fs::read_to_string(&image.location).unwrap(), "abc");
+        }
+
+        let other = Checksum::Sha512(sha512.replace("dd", "00"));
+        let error = download(&other).unwrap_err().to_string();
+        assert!(
+            error.contains(sha512) && error.contains("was expected"),
+            "{error}"
+        );
+        let mut kept: Vec<_> = fs::read_dir(&folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        kept.sort();
+        assert_eq!(kept, [".lock", ABC, sha512]);
+
+        fs::write(folder.join(ABC), "abd").unwrap();
+        let error = download(&Checksum::Sha256(ABC.to_owned()))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(&folder.display().to_string()), "{error}");
     }
 }

@@ -23,8 +23,8 @@ use flate2::read::GzDecoder;
 use parking_lot::Mutex;
 
 pub use self::disk::Disk;
-pub use self::given::Given;
-pub use self::qemu::{Accelerator, require_programs};
+pub use self::given::{Checksum, Given};
+pub use self::qemu::{Accelerator, PACKAGES, require_programs};
 
 use self::agent::{Agent, Output};
 use self::qemu::Parts;

@@ -31,6 +31,9 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("unshare", "util-linux"),
 ];
 
+/// Debian packages that tests with virtual machines need on their host, besides those of [`PROGRAMS`].
+pub const PACKAGES: &[&str] = &["curl", "debian-archive-keyring", "python3"];
+
 /// What a user who is not root needs besides, to own the files of an image.
 const WITHOUT_ROOT: (&str, &str) = ("newuidmap", "uidmap");
 

@@ -12,28 +12,79 @@ const TABLE: &str = include_str!("../../../../../e2e/images.toml");
 /// An image of a distributor.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Entry {
+pub struct Entry {
     /// As a MachineDeployment names the operating system.
-    operating_system: String,
+    pub operating_system: String,
     /// What reads the user data.
-    provisioning: Provisioning,
-    /// Where the image is published. None where it has to be fetched by hand.
-    url: Option<String>,
+    pub provisioning: Provisioning,
+    /// Where the image is published. A `*` in the name of the file is for its build. None where it has to be fetched by hand.
+    pub url: Option<String>,
     /// The distributor's list of checksums.
-    checksums: Option<String>,
+    pub checksums: Option<String>,
+    /// The signature of the list, where it is not in the list itself.
+    pub signature: Option<String>,
+    /// What signs the list. None where the list has no signature that is known.
+    pub key: Option<Key>,
     /// From that list. An entry without one does not boot.
     sha256: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+/// A public key of a distributor.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Key {
+    /// Where it is published. Any place will do, because the fingerprint decides.
+    pub url: String,
+    /// The fingerprint of its primary key: 40 hexadecimal digits.
+    pub fingerprint: String,
+}
+
+/// What reads an image's user data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Provisioning {
+pub enum Provisioning {
+    /// Machines here support it.
     CloudInit,
+    /// Machines here do not support it yet.
     Ignition,
 }
 
-fn table() -> Result<BTreeMap<String, Entry>> {
+/// All images by their names.
+pub type Table = BTreeMap<String, Entry>;
+
+/// Reads `e2e/images.toml`.
+pub fn table() -> Result<Table> {
     toml::from_str(TABLE).context("e2e/images.toml")
+}
+
+/// The entry with this name.
+pub fn find<'t>(table: &'t Table, name: &str) -> Result<&'t Entry> {
+    table.get(name).with_context(|| {
+        let names: Vec<&str> = table.keys().map(String::as_str).collect();
+        format!("e2e/images.toml has no image {name}; it has {}", names.join(", "))
+    })
+}
+
+impl Entry {
+    /// Whether a workflow can download, verify and boot it.
+    ///
+    /// # Errors
+    /// What it lacks.
+    pub fn is_automatic(&self) -> Result<()> {
+        ensure!(
+            self.url.is_some(),
+            "it has no public URL, so its path is given by hand"
+        );
+        ensure!(
+            self.key.is_some(),
+            "its list of checksums has no known signature, so its checksum is given by hand"
+        );
+        ensure!(
+            self.provisioning == Provisioning::CloudInit,
+            "it reads its user data with Ignition, which machines here do not support yet"
+        );
+        Ok(())
+    }
 }
 
 /// What a machine boots, and the operating system whose profile fits.
@@ -75,7 +126,7 @@ pub fn choose(argument: &str) -> Result<Target> {
     choose_from(&table()?, argument)
 }
 
-fn choose_from(table: &BTreeMap<String, Entry>, argument: &str) -> Result<Target> {
+fn choose_from(table: &Table, argument: &str) -> Result<Target> {
     let (name, rest) = argument
         .split_once('=')
         .map_or((argument, None), |(name, rest)| (name, Some(rest)));
@@ -83,10 +134,7 @@ fn choose_from(table: &BTreeMap<String, Entry>, argument: &str) -> Result<Target
         Some((location, sha256)) => (Some(location), Some(sha256)),
         None => (rest, None),
     };
-    let entry = table.get(name).with_context(|| {
-        let names: Vec<&str> = table.keys().map(String::as_str).collect();
-        format!("e2e/images.toml has no image {name}; it has {}", names.join(", "))
-    })?;
+    let entry = find(table, name)?;
     ensure!(
         entry.provisioning == Provisioning::CloudInit,
         "image {name} reads its user data with Ignition, which machines here do not support yet"
@@ -98,10 +146,17 @@ fn choose_from(table: &BTreeMap<String, Entry>, argument: &str) -> Result<Target
             format!("image {name} has no public URL: give its path, --image {name}=PATH,sha256=…")
         })?;
     let Some(sha256) = given.map(str::to_owned).or_else(|| entry.sha256.clone()) else {
+        if entry.key.is_some() {
+            bail!(
+                "image {name} has no checksum, and does not boot without one: `cargo xtask e2e images {name}` downloads and verifies it, and \
+                 prints the argument for --image"
+            );
+        }
         let list = entry.checksums.as_deref().unwrap_or("the distributor's list");
         bail!(
-            "image {name} has no checksum, and does not boot without one: verify {list} by its signature, and add the checksum from it: \
-             --image {name}={location},sha256=…"
+            "image {name} has no checksum, and does not boot without one: compare {list} with a second source, and add the checksum from \
+             it: --image {name}={},sha256=…",
+            place(&location)
         );
     };
     ensure!(
@@ -118,6 +173,14 @@ fn choose_from(table: &BTreeMap<String, Entry>, argument: &str) -> Result<Target
     })
 }
 
+/// A location as part of an argument that a message proposes. A `*` is for a build, which only the reader knows.
+pub fn place(location: &str) -> &str {
+    match location.contains('*') {
+        true => "URL",
+        false => location,
+    }
+}
+
 fn is_sha256(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
@@ -128,7 +191,9 @@ mod tests {
 
     const SHA256: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-    fn chosen(table: &BTreeMap<String, Entry>, argument: &str) -> (Given, String) {
+    const FINGERPRINT: &str = "0123456789ABCDEF0123456789ABCDEF01234567";
+
+    fn chosen(table: &Table, argument: &str) -> (Given, String) {
         match choose_from(table, argument).unwrap() {
             Target {
                 system: System::Given(image),
@@ -138,20 +203,36 @@ mod tests {
         }
     }
 
-    fn refused(table: &BTreeMap<String, Entry>, argument: &str) -> String {
+    fn refused(table: &Table, argument: &str) -> String {
         choose_from(table, argument).unwrap_err().to_string()
     }
 
     #[test]
     fn every_entry_is_complete() {
         for (name, entry) in table().unwrap() {
+            let key = entry.key.as_ref();
+            let urls = [&entry.url, &entry.checksums, &entry.signature];
+            let urls = urls.into_iter().flatten().chain(key.map(|key| &key.url));
+            for url in urls {
+                assert!(url.starts_with("https://"), "{name}: {url}");
+            }
+            let (folder, _) = entry.url.as_deref().unwrap_or("/").rsplit_once('/').unwrap();
             assert!(
-                entry
-                    .url
-                    .iter()
-                    .chain(&entry.checksums)
-                    .all(|url| url.starts_with("https://")),
-                "{name}"
+                !folder.contains('*'),
+                "{name}: only the name of the file depends on the build"
+            );
+            assert!(
+                key.is_none_or(|key| key.fingerprint.len() == 40
+                    && key.fingerprint.bytes().all(|byte| byte.is_ascii_hexdigit())),
+                "{name}: a fingerprint has 40 digits"
+            );
+            assert!(
+                key.is_some() || entry.signature.is_none(),
+                "{name}: a signature needs a key"
+            );
+            assert!(
+                key.is_none() || entry.checksums.is_some(),
+                "{name}: a key is for a list"
             );
             assert_eq!(
                 entry.url.is_some(),
@@ -168,8 +249,11 @@ mod tests {
 
     #[test]
     fn an_image_boots_only_with_a_checksum() {
-        let table: BTreeMap<String, Entry> = toml::from_str(&format!(
+        let table: Table = toml::from_str(&format!(
             "[one]\noperating-system = 'ubuntu'\nprovisioning = 'cloud-init'\nurl = 'https://a/b.img'\nchecksums = 'https://a/SUMS'\n\
+             [builds]\noperating-system = 'ubuntu'\nprovisioning = 'cloud-init'\nurl = 'https://a/b-*.img'\nchecksums = 'https://a/SUMS'\n\
+             [signed]\noperating-system = 'ubuntu'\nprovisioning = 'cloud-init'\nurl = 'https://a/b.img'\nchecksums = 'https://a/SUMS'\n\
+             key = {{ url = 'https://a/key', fingerprint = '{FINGERPRINT}' }}\n\
              [known]\noperating-system = 'ubuntu'\nprovisioning = 'cloud-init'\nurl = 'https://a/c.img'\nchecksums = 'https://a/SUMS'\n\
              sha256 = '{SHA256}'\n\
              [by-hand]\noperating-system = 'rhel'\nprovisioning = 'cloud-init'\n\
@@ -190,9 +274,17 @@ mod tests {
             error.contains("https://a/SUMS") && error.contains("sha256=…"),
             "{error}"
         );
+        assert!(refused(&table, "builds").contains("--image builds=URL,sha256=…"));
+        let error = refused(&table, "signed");
+        assert!(error.contains("cargo xtask e2e images signed"), "{error}");
         assert!(refused(&table, "one=x,sha256=123").contains("64 hexadecimal digits"));
         assert!(refused(&table, "by-hand").contains("no public URL"));
         assert!(refused(&table, "flatcar=x").contains("Ignition"));
-        assert!(refused(&table, "none=x").contains("it has by-hand, flatcar, known, one"));
+        assert!(refused(&table, "none=x").contains("it has builds, by-hand, flatcar, known, one, signed"));
+
+        let lacks = |name: &str| table[name].is_automatic().unwrap_err().to_string();
+        table["signed"].is_automatic().unwrap();
+        assert!(lacks("one").contains("no known signature"));
+        assert!(lacks("by-hand").contains("no public URL"));
     }
 }

@@ -3,7 +3,7 @@
 mod edge;
 mod faults;
 mod hardware;
-mod images;
+pub mod images;
 mod join;
 mod modules;
 mod networks;
@@ -22,8 +22,8 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use futures::StreamExt;
 use osm_judges::packages;
-use osm_lab::machines::vm::Accelerator;
-use osm_lab::machines::{self, Kind, Release, isolation};
+use osm_lab::machines::vm::{self, Accelerator};
+use osm_lab::machines::{self, Kind, Release, System, isolation};
 use tokio::sync::{RwLockReadGuard, RwLockWriteGuard};
 
 use self::images::Target;
@@ -31,8 +31,9 @@ use self::scenario_run::ScenarioRun;
 use super::environment::{self, Environment, SettingsChange};
 use super::machine_args::MachineArgs;
 use super::pool::{Cloud, Network};
-use crate::build;
+use crate::booted::{BootResult, ScenarioResult};
 use crate::progress::Progress;
+use crate::{build, revision};
 
 /// The longest that any scenario may take.
 const DEADLINE: Duration = Duration::from_secs(600);
@@ -68,6 +69,7 @@ pub struct Node {
     /// Image of e2e/images.toml that virtual machines boot, or another place of it; may be repeated
     ///
     /// NAME takes URL and checksum from the table. NAME=PATH and NAME=URL take the checksum from there. NAME=PATH,sha256=CHECKSUM has its own.
+    /// `cargo xtask e2e images NAME` downloads and verifies an image, and prints this argument.
     #[arg(long, value_name = "NAME[=LOCATION[,sha256=CHECKSUM]]")]
     image: Vec<String>,
     #[command(flatten)]
@@ -81,6 +83,9 @@ pub struct Node {
     /// Keep the logs of scenarios that pass, too
     #[arg(long)]
     keep_logs: bool,
+    /// Write FOLDER/NAME.json for each --image: its checksum, how its scenarios ended, and how long it took until the node was Ready
+    #[arg(long, value_name = "FOLDER", requires = "image")]
+    results: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -270,8 +275,12 @@ impl Node {
         progress.step("Debian packages that machines need");
         let containers = machines == Kind::Container;
         tokio::task::spawn_blocking(move || {
-            packages::ensure(packages::FOR_TESTS)?;
-            packages::ensure(if containers { machines::PACKAGES } else { &[] })
+            if containers {
+                packages::ensure(packages::FOR_TESTS)?;
+                packages::ensure(machines::PACKAGES)
+            } else {
+                packages::ensure(vm::PACKAGES)
+            }
         })
         .await??;
         let mut systems: Vec<_> = plan.iter().map(|(_, target)| target.system.clone()).collect();
@@ -315,6 +324,7 @@ impl Node {
             Err(error) => format!("the environment can't be set up; its logs are not saved: {error:#}"),
         };
         let jobs = self.jobs(&machines);
+        let kind = machines.to_string();
         let environment = Environment::start(machines, &binaries, progress)
             .await
             .with_context(without_site)?;
@@ -335,6 +345,11 @@ impl Node {
         }
         for outcome in &outcomes {
             println!("{outcome}");
+        }
+        if let Some(folder) = &self.results {
+            for result in results(&outcomes, &kind, &revision::read().await?) {
+                result.write(folder)?;
+            }
         }
         println!("{} passed, {failed} failed", outcomes.len() - failed);
         if failed > 0 {
@@ -357,7 +372,7 @@ impl Node {
         };
         progress.step(&format!("{title}: {}", scenario.shows));
         let started = Instant::now();
-        let run = ScenarioRun::new(environment, scenario, target);
+        let run = ScenarioRun::new(environment, scenario, target.clone());
         let deadline = run.patience(DEADLINE);
         let mut outcome = tokio::select! {
             outcome = (scenario.play)(&run) => outcome,
@@ -384,7 +399,10 @@ impl Node {
         }
         Outcome {
             title,
+            scenario: scenario.name,
+            target,
             seconds,
+            seconds_to_ready: run.seconds_to_ready(),
             error,
         }
     }
@@ -440,8 +458,42 @@ fn title(scenario: &Scenario, target: &Target) -> String {
 
 struct Outcome {
     title: String,
+    scenario: &'static str,
+    target: Target,
     seconds: f64,
+    seconds_to_ready: Option<f64>,
     error: Option<String>,
+}
+
+/// What the scenarios showed of each image that was given.
+fn results(outcomes: &[Outcome], machines: &str, commit: &str) -> Vec<BootResult> {
+    let mut results: Vec<BootResult> = Vec::new();
+    for outcome in outcomes {
+        let System::Given(image) = &outcome.target.system else {
+            continue;
+        };
+        let result = match results.iter_mut().find(|result| result.image == image.name) {
+            Some(result) => result,
+            None => {
+                results.push(BootResult {
+                    sha256: Some(image.sha256.to_lowercase()),
+                    machines: Some(machines.to_owned()),
+                    ..BootResult::new(&image.name, commit)
+                });
+                let Some(result) = results.last_mut() else {
+                    continue;
+                };
+                result
+            }
+        };
+        result.scenarios.push(ScenarioResult {
+            name: outcome.scenario.to_owned(),
+            passed: outcome.error.is_none(),
+            seconds: outcome.seconds,
+            seconds_to_ready: outcome.seconds_to_ready,
+        });
+    }
+    results
 }
 
 impl fmt::Display for Outcome {
@@ -450,6 +502,7 @@ impl fmt::Display for Outcome {
             title,
             seconds,
             error,
+            ..
         } = self;
         match error {
             None => write!(f, "ok      {title} ({seconds:.0} s)"),
@@ -479,6 +532,55 @@ mod tests {
             .map(|scenario| format!("ubuntu {}", scenario.cloud.provider()))
             .collect();
         assert_eq!(documented, boot);
+    }
+
+    #[test]
+    fn results_are_those_of_the_images_that_were_given() {
+        let outcome = |target: Target, scenario, error: Option<&str>| Outcome {
+            title: String::new(),
+            scenario,
+            target,
+            seconds: 60.0,
+            seconds_to_ready: error.is_none().then_some(41.5),
+            error: error.map(str::to_owned),
+        };
+        let image =
+            |name: &str| images::choose(&format!("{name}=/image,sha256={}", "AB".repeat(32))).unwrap();
+        let found = results(
+            &[
+                outcome(Target::from(Release::Debian12), "join", None),
+                outcome(image("rocky-9"), "join", None),
+                outcome(image("ubuntu-24.04"), "join", Some("no")),
+                outcome(image("rocky-9"), "mirror", Some("no")),
+            ],
+            "virtual machines with KVM",
+            "0123",
+        );
+        let ended: Vec<_> = found
+            .iter()
+            .map(|result| {
+                let scenarios = result
+                    .scenarios
+                    .iter()
+                    .map(|scenario| (scenario.name.as_str(), scenario.passed, scenario.seconds_to_ready));
+                (result.image.as_str(), scenarios.collect::<Vec<_>>())
+            })
+            .collect();
+        assert_eq!(
+            ended,
+            [
+                (
+                    "rocky-9",
+                    vec![("join", true, Some(41.5)), ("mirror", false, None)]
+                ),
+                ("ubuntu-24.04", vec![("join", false, None)]),
+            ]
+        );
+        assert_eq!(found[0].sha256.as_deref(), Some(&*"ab".repeat(32)));
+        assert_eq!(
+            (found[0].commit.as_str(), found[0].machines.as_deref()),
+            ("0123", Some("virtual machines with KVM"))
+        );
     }
 
     #[test]

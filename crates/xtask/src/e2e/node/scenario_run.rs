@@ -58,6 +58,8 @@ pub struct ScenarioRun<'a> {
     address: Ipv4Addr,
     hardware: Mutex<Hardware>,
     machine: Mutex<Option<Machine>>,
+    /// From power-on until the node was Ready for the first time.
+    seconds_to_ready: Mutex<Option<f64>>,
     /// Every token that the machine has been given.
     tokens: Mutex<BTreeSet<String>>,
     /// What else must not be seen.
@@ -86,6 +88,7 @@ impl<'a> ScenarioRun<'a> {
             address: environment.lab.reserve(),
             hardware: Mutex::default(),
             machine: Mutex::new(None),
+            seconds_to_ready: Mutex::new(None),
             tokens: Mutex::default(),
             others: Mutex::default(),
         }
@@ -252,7 +255,7 @@ impl<'a> ScenarioRun<'a> {
 
     /// Waits until the node is Ready.
     pub async fn ready(&self, deadline: Duration) -> Result<Node> {
-        wait_for("the node to be Ready", self.patience(deadline), async || {
+        let node = wait_for("the node to be Ready", self.patience(deadline), async || {
             let Some(node) = self.environment.node(&self.node()).await? else {
                 bail!("it has not registered")
             };
@@ -271,7 +274,17 @@ impl<'a> ScenarioRun<'a> {
             }
             Ok(Some(node))
         })
-        .await
+        .await?;
+        let took = self.machine(|machine| Ok(machine.powered_on().elapsed()?.as_secs_f64()));
+        if let (Ok(took), seconds @ None) = (took, &mut *self.seconds_to_ready.lock()) {
+            *seconds = Some(took);
+        }
+        Ok(node)
+    }
+
+    /// How long it took from power-on until the node was Ready for the first time. None if it never was.
+    pub fn seconds_to_ready(&self) -> Option<f64> {
+        *self.seconds_to_ready.lock()
     }
 
     /// Nothing of what a fault is to prevent has happened.
