@@ -9,7 +9,7 @@ mod node;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Node;
@@ -26,8 +26,14 @@ use osm_testkit::{ControlPlane, Options, check, wait_for};
 /// How long the node may take from its boot until it is Ready.
 const READY: Duration = Duration::from_secs(180);
 
+/// How long the node may take until it runs commands.
+const RUNS_COMMANDS: Duration = Duration::from_secs(60);
+
 /// How long containerd may take until it takes images.
 const SERVES: Duration = Duration::from_secs(120);
+
+/// How often it is looked whether the node has booted.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 
 /// What the node runs.
 const SYSTEM: System = System::Debian(Release::Debian12);
@@ -68,7 +74,7 @@ impl Cluster {
     /// Starts it, and waits until the node is Ready. Only within [`machines::isolation::enter`]; programs log to `logs`, which must be there.
     ///
     /// # Errors
-    /// What does not start, or a node that does not become Ready, with the end of its journal.
+    /// What does not start, or a node that does not become Ready, with the end of its journal. The node's console and journal are in `logs` then.
     pub async fn start(kind: &Kind, logs: &Path) -> Result<Self> {
         let lab = Lab::new()?;
         let control_plane = ControlPlane::start(Options {
@@ -83,17 +89,34 @@ impl Cluster {
         let programs = release::programs(|_| ()).await?;
         let image = tokio::task::block_in_place(|| Image::ensure(kind, &SYSTEM, |_| ()))?;
         let node = node::boot(&lab, &control_plane, &programs, &image)?;
-        let cluster = Self {
+        let mut cluster = Self {
             node,
             slowness: kind.slowness(),
             _service: forward,
             control_plane,
             lab,
         };
-        let pause = release::images(|_| ()).await?.pause;
-        cluster.import(&node::pause(&pause)?).await?;
-        cluster.ready().await?;
+        if let Err(error) = cluster.come_up().await {
+            return Err(match cluster.node.save_logs(logs) {
+                Ok(()) => error,
+                Err(unsaved) => error.context(format!("the logs of the node are not saved: {unsaved:#}")),
+            });
+        }
         Ok(cluster)
+    }
+
+    async fn come_up(&mut self) -> Result<()> {
+        let started = Instant::now();
+        while let Err(error) = tokio::task::block_in_place(|| self.node.run(&["true"])) {
+            self.node.lives()?;
+            if started.elapsed() > self.patience(RUNS_COMMANDS) {
+                return Err(error.context("the node does not boot"));
+            }
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
+        let pause = release::images(|_| ()).await?.pause;
+        self.import(&node::pause(&pause)?).await?;
+        self.ready().await
     }
 
     /// How long something may take that takes `time` if the node is a container.

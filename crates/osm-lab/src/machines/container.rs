@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal};
 
 use super::cgroups::Cgroups;
+use super::folder::Folder;
 use super::isolation;
 use super::machine::{Hardware, Machine, Order, Tmpfs};
 use super::network::Cable;
@@ -37,7 +38,6 @@ exec "$@"
 pub struct Container {
     name: String,
     address: IpAddr,
-    directory: PathBuf,
     /// Arguments for systemd-nspawn.
     tmpfs: Vec<String>,
     powered_on: SystemTime,
@@ -46,6 +46,7 @@ pub struct Container {
     root: Overlay,
     cgroups: Cgroups,
     cable: Cable,
+    directory: Folder,
 }
 
 /// Where programs are in a machine.
@@ -53,8 +54,13 @@ const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 
 impl Container {
     pub(super) fn boot(lab: &Path, order: &Order<'_>, image: &RootFs) -> Result<Self> {
+        let clock_behind = order.hardware.clock_behind;
         ensure!(
-            order.hardware == Hardware::default(),
+            order.hardware
+                == Hardware {
+                    clock_behind,
+                    ..Hardware::default()
+                },
             "machine {} is a container, and has the hardware of its host",
             order.name
         );
@@ -68,14 +74,16 @@ impl Container {
             image: _,
             hardware: _,
         } = *order;
-        let directory = lab.join("machines").join(name);
-        ensure!(!directory.exists(), "there is a machine {name} already");
+        let directory = Folder::create(lab, name)?;
         for folder in ["containerd", "kubelet"] {
             fs::create_dir_all(directory.join(folder))?;
         }
         let root = Overlay::mount(image.root(), &directory)?;
         lay_over(root.path(), &directory.join("layer"), layer)
             .with_context(|| format!("changes to the image of machine {name}"))?;
+        if !clock_behind.is_zero() {
+            set_back(root.path(), clock_behind)?;
+        }
         seed(root.path(), name, &link.configuration(address, None), user_data)?;
         let mut machine = Self {
             name: name.to_owned(),
@@ -266,6 +274,29 @@ impl Container {
     pub(super) fn cable(&self) -> &Cable {
         &self.cable
     }
+
+    pub(super) fn correct_clock(&self) -> Result<()> {
+        fs::write(self.file(CLOCK), "+0d\n").context("the file with the time")
+    }
+}
+
+/// The kernel's clock is the host's, so bootstrap and what it calls read this file instead.
+const CLOCK: &str = "/etc/lab-clock";
+
+fn set_back(root: &Path, behind: Duration) -> Result<()> {
+    let library = format!(
+        "/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1",
+        std::env::consts::ARCH
+    );
+    let days = behind.as_secs() / (24 * 3600);
+    fs::write(root.join(CLOCK.trim_start_matches('/')), format!("-{days}d\n"))?;
+    let folder = root.join("etc/systemd/system/osm-bootstrap.service.d");
+    fs::create_dir_all(&folder)?;
+    let environment = format!(
+        "[Service]\nEnvironment=LD_PRELOAD={library} FAKETIME_TIMESTAMP_FILE={CLOCK} FAKETIME_NO_CACHE=1 \
+         FAKETIME_DONT_FAKE_MONOTONIC=1\n"
+    );
+    fs::write(folder.join("lab.conf"), environment).context("the clock")
 }
 
 impl Drop for Container {

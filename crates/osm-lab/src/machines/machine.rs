@@ -30,7 +30,7 @@ pub struct Order<'a> {
     pub layer: &'a dyn Fn(&Path) -> Result<()>,
     /// Small file systems in memory.
     pub tmpfs: &'a [Tmpfs],
-    /// What it has beside a network and a disk. A container only has the usual.
+    /// What it has beside a network and a disk. A container can only have another clock.
     pub hardware: Hardware,
 }
 
@@ -45,7 +45,7 @@ pub struct Hardware {
     pub second_card: bool,
     /// The most that its disk reads and writes in a second.
     pub disk_mib_per_second: Option<u64>,
-    /// How far its clock is behind when it is switched on.
+    /// How far its clock is behind when it is switched on. In a container, only bootstrap sees that clock, in whole days.
     pub clock_behind: Duration,
 }
 
@@ -100,6 +100,17 @@ impl Machine {
                 Self::Virtual(VirtualMachine::boot(lab, order, disk, accelerator)?)
             }
         })
+    }
+
+    /// Sets a clock that was behind.
+    ///
+    /// # Errors
+    /// When the machine does not run.
+    pub fn correct_clock(&self) -> Result<()> {
+        match self {
+            Self::Container(machine) => machine.correct_clock(),
+            Self::Virtual(machine) => machine.correct_clock(),
+        }
     }
 
     /// Its name.

@@ -11,6 +11,7 @@
 
 mod cgroups;
 mod container;
+mod folder;
 pub mod image;
 pub mod isolation;
 pub mod journal;
@@ -163,10 +164,14 @@ fn run_within(deadline: Duration, program: &str, arguments: &[&str]) -> Result<S
         }
         if started.elapsed() > deadline {
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
-            child.wait()?;
+            // A process that waits for hardware ends only when that answers.
+            let killed = Instant::now();
+            while child.try_wait()?.is_none() && killed.elapsed() < ENDS {
+                thread::sleep(POLL_INTERVAL);
+            }
             let complaint = content(&mut complained)?;
             bail!(
-                "{program} {} was not over after {deadline:?}: {}",
+                "{program} {} {NOT_OVER} after {deadline:?}: {}",
                 arguments.join(" "),
                 String::from_utf8_lossy(&complaint).trim_end()
             );
@@ -181,6 +186,12 @@ fn run_within(deadline: Duration, program: &str, arguments: &[&str]) -> Result<S
         &content(&mut complained)?,
     )
 }
+
+/// What is said of a command that was ended.
+const NOT_OVER: &str = "was not over";
+
+/// How long a command may take to end after SIGKILL.
+const ENDS: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether a command has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);

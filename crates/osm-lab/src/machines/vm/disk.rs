@@ -1,7 +1,6 @@
 //! Disks of virtual machines: built from Debian packages once, and cached outside the tree.
 
 use std::fs::{self, File};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -140,7 +139,6 @@ fn build(
         .arg(&building)
         // Users who are not root often have no path to mkfs and chroot.
         .env("PATH", path_with_sbin())
-        .process_group(0)
         .output()
         .context("sh can't be run")?;
     if !output.status.success() {

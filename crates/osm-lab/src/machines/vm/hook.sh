@@ -27,14 +27,18 @@ ExecStart=/bin/sh /run/lab/agent
 Restart=always
 RestartSec=1
 END
-if [ ! -e /var/lib/cloud/lab-layer ]; then
-  mkdir -p /run/lab/seed
-  mount -r -t iso9660 LABEL=CIDATA /run/lab/seed
-  tar --extract --file=/run/lab/seed/layer.tar --directory=/ --no-overwrite-dir --no-same-owner
-  umount /run/lab/seed
-  touch /var/lib/cloud/lab-layer /run/lab/layer-is-new
+lay() {
+  mkdir -p /run/lab/seed &&
+  mount -r -t iso9660 LABEL=CIDATA /run/lab/seed &&
+  tar --extract --file=/run/lab/seed/layer.tar --directory=/ --no-overwrite-dir --no-same-owner &&
+  umount /run/lab/seed &&
   # What the image loads by itself.
-  cp /proc/modules /var/lib/cloud/lab-modules
+  cp /proc/modules /var/lib/cloud/lab-modules &&
+  touch /var/lib/cloud/lab-layer /run/lab/layer-is-new
+}
+if [ ! -e /var/lib/cloud/lab-layer ] && ! lay; then
+  echo 'lab: the layer of this machine cannot be unpacked, so the agent does not start' >/dev/console
+  exit 1
 fi
 MOUNTS
 systemctl daemon-reload

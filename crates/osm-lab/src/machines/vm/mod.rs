@@ -16,7 +16,7 @@ use std::fs;
 use std::io::Read;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use flate2::read::GzDecoder;
@@ -28,6 +28,7 @@ pub use self::qemu::{Accelerator, PACKAGES, require_programs};
 
 use self::agent::{Agent, Output};
 use self::qemu::Parts;
+use super::folder::Folder;
 use super::machine::{Hardware, Machine, Order};
 use super::network::Cable;
 use osm_testkit::process::Service;
@@ -52,7 +53,6 @@ const SILENCE_EMULATED: Duration = Duration::from_secs(300);
 pub struct VirtualMachine {
     name: String,
     address: IpAddr,
-    directory: PathBuf,
     disk: Disk,
     hardware: Hardware,
     accelerator: Accelerator,
@@ -62,6 +62,7 @@ pub struct VirtualMachine {
     agent: Mutex<Option<Agent>>,
     process: Option<Service>,
     cable: Cable,
+    directory: Folder,
 }
 
 /// When the console last said something.
@@ -79,9 +80,7 @@ impl VirtualMachine {
         accelerator: &Accelerator,
     ) -> Result<Self> {
         let name = order.name;
-        let directory = lab.join("machines").join(name);
-        ensure!(!directory.exists(), "there is a machine {name} already");
-        fs::create_dir_all(&directory)?;
+        let directory = Folder::create(lab, name)?;
         resources::require(order.hardware.memory_mib, &directory)?;
         let cable = Cable::tap(order.address)?;
         seed::write(&directory, order, &cable.mac())?;
@@ -225,14 +224,13 @@ impl VirtualMachine {
             return Ok(());
         }
         bail!(
-            "the console of machine {} has been silent for {} s, and cloud-init has not started the agent; {}. It ended with:\n{}",
+            "the console of machine {} has been silent for {} s, and cloud-init has not started the agent. The image may not boot with this \
+             hardware, or may not use the serial console ttyS0{}. It ended with:\n{}",
             self.name,
             allowed.as_secs(),
             match &self.accelerator {
-                Accelerator::Kvm =>
-                    "KVM may hang with this kernel: --accelerator emulation runs the machine without it",
-                Accelerator::Emulation { .. } =>
-                    "the image may not boot without a boot loader's settings, or may not print to ttyS0",
+                Accelerator::Kvm => "; or KVM hangs, which --accelerator emulation avoids",
+                Accelerator::Emulation { .. } => "",
             },
             self.console_tail()
         );
@@ -317,11 +315,23 @@ impl VirtualMachine {
     pub(super) fn write(&self, path: &str, content: &[u8]) -> Result<()> {
         use base64::Engine as _;
         let content = base64::prelude::BASE64_STANDARD.encode(content);
-        let path = quoted(path);
-        self.output(&format!(
-            "umask 077; rm -f {path}; base64 -d >{path} <<'END'\n{content}\nEND\n"
-        ))
-        .map(drop)
+        let to = quoted(path);
+        // No error may contain the content, which can be secret.
+        let written = self.script(&format!(
+            "umask 077; rm -f {to}; base64 -d >{to} <<'END'\n{content}\nEND\n"
+        ))?;
+        ensure!(
+            written.status == 0,
+            "in machine {}: {path} can't be written: {}",
+            self.name,
+            String::from_utf8_lossy(&written.stderr).trim_end()
+        );
+        Ok(())
+    }
+
+    pub(super) fn correct_clock(&self) -> Result<()> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+        self.run(&["date", &format!("--set=@{now}")]).map(drop)
     }
 
     pub(super) fn raw_journal(&self) -> Result<String> {
@@ -342,10 +352,15 @@ impl VirtualMachine {
             self.name
         );
         let lines = self.read("/run/lab/processes")?.unwrap_or_default();
-        Ok(String::from_utf8_lossy(&lines)
-            .lines()
-            .map(str::to_owned)
-            .collect())
+        let lines = String::from_utf8_lossy(&lines);
+        let seen: Vec<String> = lines.lines().map(str::to_owned).collect();
+        // Without this it would see no leak either.
+        ensure!(
+            seen.iter().any(|process| process.contains("/run/lab/agent")),
+            "the watcher of processes in machine {} sees nothing",
+            self.name
+        );
+        Ok(seen)
     }
 
     fn offline<T>(&self, look: impl FnOnce(&offline::Copy) -> Result<T>) -> Result<T> {

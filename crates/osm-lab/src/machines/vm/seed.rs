@@ -144,7 +144,7 @@ mod tests {
         }
         // Only the part that unpacks the layer is safe to run here.
         let from = hook.find("  tar ").unwrap();
-        let to = hook.find("  umount").unwrap();
+        let to = hook.find(" &&\n  umount").unwrap();
         let script = hook[from..to]
             .replace("--directory=/", &format!("--directory={}", root.display()))
             .replace("/run/lab/seed", &scratch.path().display().to_string());

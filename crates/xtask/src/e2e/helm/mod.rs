@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use osm_judges::packages;
 use osm_lab::cluster::{self, Cluster};
-use osm_lab::machines::{self, Kind, isolation};
+use osm_lab::machines::{self, Kind, isolation, vm};
 
 use self::lifecycle::Lifecycle;
 use super::machine_args::MachineArgs;
@@ -33,7 +33,7 @@ const IMAGES: &str = "OSM_IMAGE_DIR";
 /// nothing of it reaches the host's network, and all of it is gone at the end. The first run builds the cluster's programs, the node's
 /// image, Helm and our images, which takes a quarter of an hour; later ones take three minutes.
 ///
-/// The node is a container or a virtual machine of QEMU, as `cargo xtask e2e node --help` explains. By emulation, all takes ten times as long.
+/// The node is a container or a virtual machine of QEMU, as `cargo xtask e2e node --help` explains. By emulation, the whole run takes ten times as long.
 #[derive(clap::Args)]
 pub struct Helm {
     /// Folder with the archives that `cargo xtask image` has made; without it, they are made
@@ -61,9 +61,11 @@ impl Helm {
         let progress = Progress::start();
         progress.step(&format!("the node is one of {kind}"));
         progress.step("Debian packages that machines need");
-        if kind == Kind::Container {
-            tokio::task::spawn_blocking(|| packages::ensure(machines::PACKAGES)).await??;
-        }
+        let needed = match kind {
+            Kind::Container => machines::PACKAGES,
+            Kind::Virtual(_) => vm::PACKAGES,
+        };
+        tokio::task::spawn_blocking(|| packages::ensure(needed)).await??;
         progress.step("the cluster's programs, and Helm: looking for the binaries");
         cluster::prepare(&kind, |line| progress.step(line)).await?;
         osm_testkit::helm::program(|line| progress.step(line)).await?;
@@ -109,7 +111,9 @@ impl Helm {
         if outcome.is_err() {
             eprint!("{}", lifecycle.explain().await);
             copy(&logs, &self.logs)?;
-            cluster.save_node_logs(&self.logs.join("node"))?;
+            let saved = cluster.save_node_logs(&self.logs.join("node"));
+            saved
+                .unwrap_or_else(|error| progress.warn(&format!("logs of the node are not saved: {error:#}")));
         }
         outcome
     }

@@ -1,12 +1,11 @@
 //! Faults around a machine. The console must name each fault, and once the fault has ended the machine must join without help.
 
-use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use osm_lab::machines::{self, Hardware, Kind, Tmpfs, unchanged};
+use osm_lab::machines::{self, Hardware, Tmpfs, unchanged};
 use osm_lab::serve::files::Fault;
 use osm_lab::serve::relay::Mode;
 use serde_json::{Value, json};
@@ -231,22 +230,11 @@ pub async fn expired_token(run: &ScenarioRun<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Where the machine's bootstrap reads what the time is.
-const CLOCK: &str = "etc/lab-clock";
-
-/// The clock is years behind.
-pub async fn clock(run: &ScenarioRun<'_>) -> Result<()> {
-    match run.environment.machines {
-        Kind::Container => clock_of_bootstrap(run).await,
-        Kind::Virtual(_) => clock_of_machine(run).await,
-    }
-}
-
 /// Four years.
 const BEHIND: Duration = Duration::from_secs(1500 * 24 * 3600);
 
-/// A virtual machine has a clock of its own.
-async fn clock_of_machine(run: &ScenarioRun<'_>) -> Result<()> {
+/// The clock is years behind.
+pub async fn clock(run: &ScenarioRun<'_>) -> Result<()> {
     run.equip(Hardware {
         clock_behind: BEHIND,
         ..Hardware::default()
@@ -255,33 +243,7 @@ async fn clock_of_machine(run: &ScenarioRun<'_>) -> Result<()> {
     run.console_says("osm-bootstrap: the clock is wrong", SAID)
         .await?;
     run.has_not_joined(BOOTSTRAPPED).await?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-    run.shell(&format!("date --set=@{now}"))?;
-    run.ready(READY).await.map(drop)
-}
-
-/// The clock of the host's kernel can't be set for one container, so bootstrap and what it calls are given another one.
-async fn clock_of_bootstrap(run: &ScenarioRun<'_>) -> Result<()> {
-    let library = format!(
-        "/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1",
-        std::env::consts::ARCH
-    );
-    let change = |root: &Path| {
-        std::fs::create_dir_all(root.join("etc"))?;
-        std::fs::write(root.join(CLOCK), "-1500d\n")?;
-        let folder = root.join("etc/systemd/system/osm-bootstrap.service.d");
-        std::fs::create_dir_all(&folder)?;
-        let environment = format!(
-            "[Service]\nEnvironment=LD_PRELOAD={library} FAKETIME_TIMESTAMP_FILE=/{CLOCK} \
-             FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1\n"
-        );
-        Ok(std::fs::write(folder.join("lab.conf"), environment)?)
-    };
-    run.boot_changed(&change, &[]).await?;
-    run.console_says("osm-bootstrap: the clock is wrong", SAID)
-        .await?;
-    run.has_not_joined(BOOTSTRAPPED).await?;
-    run.shell(&format!("echo +0d >/{CLOCK}"))?;
+    run.machine(|machine| machine.correct_clock())?;
     run.ready(READY).await.map(drop)
 }
 
