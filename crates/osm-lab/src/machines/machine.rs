@@ -45,6 +45,8 @@ pub struct Hardware {
     pub second_card: bool,
     /// The most that its disk reads and writes in a second.
     pub disk_mib_per_second: Option<u64>,
+    /// Its data comes on a config drive, as OpenStack makes it, instead of the disk of cloud-init's data source NoCloud.
+    pub config_drive: bool,
     /// How far its clock is behind when it is switched on. In a container, only bootstrap sees that clock, in whole days.
     pub clock_behind: Duration,
 }
@@ -56,6 +58,7 @@ impl Default for Hardware {
             swap_mib: None,
             second_card: false,
             disk_mib_per_second: None,
+            config_drive: false,
             clock_behind: Duration::ZERO,
         }
     }

@@ -9,6 +9,7 @@ use super::{API, API_IPV6, HOST, HOST_IPV6, METADATA, run};
 const BRIDGE: &str = "lab0";
 
 const PREFIX_LENGTH: u8 = 24;
+pub(super) const NETMASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
 const PREFIX_LENGTH_IPV6: u8 = 64;
 
 /// What a machine's network is like.

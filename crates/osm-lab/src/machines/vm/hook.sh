@@ -29,7 +29,7 @@ RestartSec=1
 END
 lay() {
   mkdir -p /run/lab/seed &&
-  mount -r -t iso9660 LABEL=CIDATA /run/lab/seed &&
+  mount -r -t iso9660 LABEL=DISK /run/lab/seed &&
   tar --extract --file=/run/lab/seed/layer.tar --directory=/ --no-overwrite-dir --no-same-owner &&
   umount /run/lab/seed &&
   # What the image loads by itself.

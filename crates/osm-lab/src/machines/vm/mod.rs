@@ -5,6 +5,7 @@
 //! a file. A shell script in the machine ([`agent`]) runs commands of the host.
 
 mod agent;
+mod config_drive;
 mod disk;
 mod given;
 mod offline;

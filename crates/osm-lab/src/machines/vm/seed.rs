@@ -1,4 +1,4 @@
-//! What a virtual machine gets from its cloud: a disk of cloud-init's data source NoCloud. The vendor data on it starts the agent, and
+//! What a virtual machine gets from its cloud: a disk of cloud-init's data source NoCloud, or a config drive. The vendor data on it starts the agent, and
 //! unpacks the layer of the machine, which is on the same disk, over its root file system.
 
 use std::fmt::Write;
@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use super::super::machine::{Hardware, Order, Tmpfs};
 use super::super::network::Link;
 use super::super::run;
+use super::config_drive;
 
 /// The address of the second network card, if there is one.
 pub(super) const SECOND_MAC: &str = "52:54:00:77:00:02";
@@ -36,21 +37,19 @@ pub(super) fn write(directory: &Path, order: &Order<'_>, mac: &str) -> Result<Pa
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
     layer(&overlaid).with_context(|| format!("changes to the image of machine {name}"))?;
-    // The same at every boot: a new id would be a new machine to cloud-init.
-    fs::write(
-        folder.join("meta-data"),
-        format!("instance-id: i-{name}\nlocal-hostname: {name}\n"),
-    )?;
-    fs::write(folder.join("user-data"), user_data)?;
-    fs::write(
-        folder.join("vendor-data"),
-        hook(tmpfs, hardware.swap_mib.is_some()),
-    )?;
     archive(&overlaid, &folder.join("layer.tar"))?;
-    fs::write(
-        folder.join("network-config"),
-        configuration(link, address, mac, hardware.second_card),
-    )?;
+    let label = match hardware.config_drive {
+        true => config_drive::LABEL,
+        false => "CIDATA",
+    };
+    let hook = hook(label, tmpfs, hardware.swap_mib.is_some());
+    if hardware.config_drive {
+        let network = config_drive::network(link, address, mac)?;
+        config_drive::write(&folder, name, user_data, &hook, &network)?;
+    } else {
+        let network = configuration(link, address, mac, hardware.second_card);
+        no_cloud(&folder, name, user_data, &hook, &network)?;
+    }
     let disk = directory.join("seed.iso");
     let [from, to] = [&folder, &disk].map(|path| path.display().to_string());
     run(
@@ -60,7 +59,7 @@ pub(super) fn write(directory: &Path, order: &Order<'_>, mac: &str) -> Result<Pa
             "mkisofs",
             "-quiet",
             "-volid",
-            "CIDATA",
+            label,
             "-joliet",
             "-rational-rock",
             "-output",
@@ -70,6 +69,19 @@ pub(super) fn write(directory: &Path, order: &Order<'_>, mac: &str) -> Result<Pa
     )
     .context("the disk with the user data")?;
     Ok(disk)
+}
+
+/// Writes the content of a disk of the data source NoCloud into a folder.
+fn no_cloud(folder: &Path, name: &str, user_data: &[u8], hook: &str, network: &str) -> Result<()> {
+    // The same at every boot: a new id would be a new machine to cloud-init.
+    fs::write(
+        folder.join("meta-data"),
+        format!("instance-id: i-{name}\nlocal-hostname: {name}\n"),
+    )?;
+    fs::write(folder.join("user-data"), user_data)?;
+    fs::write(folder.join("vendor-data"), hook)?;
+    fs::write(folder.join("network-config"), network)?;
+    Ok(())
 }
 
 /// cloud-init's network configuration.
@@ -85,8 +97,8 @@ fn configuration(link: Link, address: Ipv4Addr, mac: &str, second_card: bool) ->
     text
 }
 
-/// The script that cloud-init runs at every boot.
-fn hook(tmpfs: &[Tmpfs], has_swap: bool) -> String {
+/// The script that cloud-init runs at every boot. `label` is that of the disk with the layer.
+fn hook(label: &str, tmpfs: &[Tmpfs], has_swap: bool) -> String {
     let mut mounts = String::new();
     if has_swap {
         // It is in the image's list of file systems, so that whoever turns it off can also keep it off.
@@ -102,6 +114,7 @@ fn hook(tmpfs: &[Tmpfs], has_swap: bool) -> String {
     }
     HOOK.replace("AGENT", AGENT.trim_end())
         .replace("WATCHER", WATCHER.trim_end())
+        .replace("DISK", label)
         .replace("MOUNTS\n", &mounts)
 }
 
@@ -134,7 +147,7 @@ mod tests {
             path: "/var/lib/osm",
             size: "16M",
         }];
-        let hook = hook(&tmpfs, true);
+        let hook = hook("CIDATA", &tmpfs, true);
         archive(&layer, &scratch.path().join("layer.tar")).unwrap();
         assert!(hook.starts_with("#cloud-boothook\n#!/bin/sh\n"));
         assert!(hook.contains("mount -t tmpfs -o size=16M,mode=755 tmpfs /var/lib/osm\n"));

@@ -58,6 +58,23 @@ pub async fn swap(run: &ScenarioRun<'_>) -> Result<()> {
     nothing_failed(run)
 }
 
+/// The data comes as OpenStack hands it over, and the kernel names the network card.
+pub async fn config_drive(run: &ScenarioRun<'_>) -> Result<()> {
+    run.equip(Hardware {
+        config_drive: true,
+        ..Hardware::default()
+    });
+    run.boot().await?;
+    run.ready(READY).await?;
+    let source = run.shell("cloud-init query platform")?;
+    ensure!(
+        source.trim() == "openstack",
+        "cloud-init has its data from {source}"
+    );
+    run_pod(run).await?;
+    nothing_failed(run)
+}
+
 /// The least memory that a cloud offers.
 pub async fn little_memory(run: &ScenarioRun<'_>) -> Result<()> {
     run.equip(Hardware {
