@@ -126,6 +126,12 @@ echo "KUBELET_NODE_ARGS=$args" >/run/osm/kubelet.env
 # Behind systemd-resolved, /etc/resolv.conf names a server on this machine: cluster DNS would ask itself.
 resolv=/etc/resolv.conf
 [ ! -e /run/systemd/resolve/resolv.conf ] || resolv=/run/systemd/resolve/resolv.conf
+# The kubelet starts no pod without the file. A machine without name servers may have none.
+if [ ! -e "$resolv" ]; then
+  echo "there is no $resolv: pods get no name servers of this machine" >&2
+  resolv=/run/osm/no-name-servers.conf
+  : >"$resolv"
+fi
 ln -sfn "$resolv" /run/osm/resolv.conf
 
 # What the kubelet insists on, whatever has changed it since boot. The other files take precedence, as at boot.

@@ -42,4 +42,6 @@ if [ ! -e /var/lib/cloud/lab-layer ] && ! lay; then
 fi
 MOUNTS
 systemctl daemon-reload
+# Units that the layer enables start as if the image had them.
+[ ! -e /run/lab/layer-is-new ] || systemctl start --no-block default.target
 systemctl start --no-block lab-agent.service lab-watcher.service
