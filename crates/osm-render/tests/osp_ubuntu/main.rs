@@ -901,11 +901,14 @@ fn the_kubelet_is_told_what_only_the_machine_knows() {
             let arguments = format!("KUBELET_NODE_ARGS=--hostname-override=pool-5d8f {flag}\n");
             assert_eq!(machine.read("/run/osm/kubelet.env"), arguments);
             let link = || std::fs::read_link(machine.path("/run/osm/resolv.conf")).unwrap();
-            assert_eq!(link(), machine.path("/etc/resolv.conf"));
-            std::fs::create_dir_all(machine.path("/run/systemd/resolve")).unwrap();
-            std::fs::write(machine.path("/run/systemd/resolve/resolv.conf"), "").unwrap();
-            assert!(machine.start("/opt/bin/osm-kubelet-env").succeeds());
-            assert_eq!(link(), machine.path("/run/systemd/resolve/resolv.conf"));
+            assert_eq!(machine.read("/run/osm/resolv.conf"), "");
+            assert!(machine.read("/log").contains("pods get no name servers"));
+            for file in ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"] {
+                std::fs::create_dir_all(machine.path(file).parent().unwrap()).unwrap();
+                std::fs::write(machine.path(file), "").unwrap();
+                assert!(machine.start("/opt/bin/osm-kubelet-env").succeeds());
+                assert_eq!(link(), machine.path(file));
+            }
         }
     }
 }
