@@ -163,7 +163,7 @@ const SYSTEMS: [System; 7] = [
         profile: "osp-flatcar",
         title: "Flatcar Container Linux",
         versions: "4459.2.3 or newer",
-        remark: "Older images do not have containerd 2.",
+        remark: "Older images do not have containerd 2. Debian with Ignition ran the documents.",
         booted: &[],
         applied: &[CloudProvider::Vsphere],
     },

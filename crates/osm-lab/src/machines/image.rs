@@ -42,6 +42,8 @@ impl fmt::Display for Release {
 pub enum System {
     /// A release of Debian, built here.
     Debian(Release),
+    /// Debian 12 whose user data Ignition reads in the initramfs, built here. It stands in for Flatcar. Only virtual machines boot it.
+    DebianWithIgnition,
     /// An image that was built elsewhere. Only virtual machines boot it.
     Given(Given),
 }
@@ -50,6 +52,7 @@ impl fmt::Display for System {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Debian(release) => release.fmt(f),
+            Self::DebianWithIgnition => write!(f, "{} with Ignition", Release::Debian12),
             Self::Given(image) => f.write_str(&image.name),
         }
     }
@@ -108,12 +111,14 @@ impl Image {
             (Kind::Container, System::Debian(release)) => {
                 Content::Container(RootFs::ensure(*release, progress)?)
             }
-            (Kind::Container, System::Given(image)) => bail!(
-                "image {} boots only as a virtual machine: add --machines virtual",
-                image.name
-            ),
+            (Kind::Container, System::DebianWithIgnition | System::Given(_)) => {
+                bail!("{system} boots only as a virtual machine: add --machines virtual")
+            }
             (Kind::Virtual(accelerator), System::Debian(release)) => {
                 Content::Virtual(Disk::ensure(*release, progress)?, accelerator.clone())
+            }
+            (Kind::Virtual(accelerator), System::DebianWithIgnition) => {
+                Content::Virtual(Disk::with_ignition(progress)?, accelerator.clone())
             }
             (Kind::Virtual(accelerator), System::Given(image)) => {
                 Content::Virtual(image.disk(progress)?, accelerator.clone())

@@ -268,6 +268,14 @@ mod tests {
             ),
             "{by_mac}"
         );
+        assert_eq!(
+            isolated.kernel_arguments(address).unwrap(),
+            "ip=10.217.0.17:::255.255.255.0::eth0:none"
+        );
+        assert_eq!(
+            Link::default().kernel_arguments(address).unwrap(),
+            "ip=10.217.0.17::10.217.0.1:255.255.255.0::eth0:none"
+        );
         assert_eq!(isolated.seen_as(address), address);
         let ipv6 = Link {
             ipv4: false,
@@ -275,6 +283,7 @@ mod tests {
             routed: true,
         };
         assert_eq!(ipv6.seen_as(address), ipv6_of(address));
+        assert!(ipv6.kernel_arguments(address).is_err());
         let text = ipv6.configuration(address, None);
         assert!(
             text.contains("\"fd00:10:217::11/64\"") && !text.contains("10.217"),

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::{API, API_IPV6, HOST, HOST_IPV6, METADATA, run};
 
@@ -71,6 +71,23 @@ impl Link {
             format!("    match: {{macaddress: \"{mac}\"}}\n    set-name: eth0\n")
         });
         format!("version: 2\nethernets:\n  eth0:\n{card}{interface}{routes}")
+    }
+
+    /// The same as an argument of a kernel that calls the only card `eth0`. systemd's generator of networks reads it.
+    ///
+    /// # Errors
+    /// With IPv6, which this does not support.
+    pub(super) fn kernel_arguments(self, address: Ipv4Addr) -> Result<String> {
+        ensure!(
+            self.ipv4 && !self.ipv6,
+            "the arguments of its kernel can describe only a network of IPv4"
+        );
+        let gateway = if self.routed {
+            HOST.to_string()
+        } else {
+            String::new()
+        };
+        Ok(format!("ip={address}::{gateway}:{NETMASK}::eth0:none"))
     }
 }
 

@@ -17,6 +17,10 @@ use super::environment::Environment;
 /// Where MachineDeployments are.
 const NAMESPACE: &str = "kube-system";
 
+/// Who may log in to machines of Flatcar. Other machines of these tests have no SSH server that would read keys.
+pub const SSH_KEY: &str =
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ7nZk0bXHqQzY3vYw1gkQ5mWbS2oQk8tq1xKb9u3Vdf e2e";
+
 /// How long it may take until a revision is published.
 const PUBLISHED: Duration = Duration::from_secs(60);
 
@@ -262,6 +266,11 @@ fn manifest(
     if let (Some(all), Some(annotations)) = (all.as_object_mut(), annotations.as_object()) {
         all.extend(annotations.clone());
     }
+    let keys: &[&str] = if operating_system == "flatcar" {
+        &[SSH_KEY]
+    } else {
+        &[]
+    };
     json!({
         "apiVersion": "cluster.k8s.io/v1alpha1",
         "kind": "MachineDeployment",
@@ -279,6 +288,7 @@ fn manifest(
                         "network": {"ipFamily": network.ip_family()},
                         "operatingSystem": operating_system,
                         "operatingSystemSpec": {"distUpgradeOnBoot": false},
+                        "sshPublicKeys": keys,
                     }},
                 },
             },

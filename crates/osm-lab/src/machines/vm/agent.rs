@@ -43,11 +43,9 @@ impl Agent {
 
     /// Whether the agent has announced itself since QEMU started.
     pub(super) fn ready(&mut self) -> Result<bool> {
-        while !self.ready {
-            match self.line(Duration::from_millis(1))? {
-                Some(line) => self.ready = line == "ready",
-                None => break,
-            }
+        // Also when it has: after a reboot that the machine itself has made, the agent announces itself again.
+        while let Some(line) = self.line(Duration::from_millis(1))? {
+            self.ready |= line == "ready";
         }
         Ok(self.ready)
     }
@@ -56,7 +54,7 @@ impl Agent {
     pub(super) fn run(&mut self, script: &str, deadline: Duration) -> Result<Output> {
         ensure!(
             self.ready()?,
-            "the agent has not announced itself yet: cloud-init starts it"
+            "the agent has not announced itself yet: it starts as the machine boots"
         );
         self.number += 1;
         let script = BASE64_STANDARD.encode(script);
@@ -197,6 +195,14 @@ mod tests {
         wait_until_ready(&mut agent);
         let error = agent.run("true", SECOND).unwrap_err().to_string();
         assert!(error.contains("rebooted"), "{error}");
+    }
+
+    #[test]
+    fn a_reboot_between_two_scripts_disturbs_neither() {
+        let (_scratch, mut agent) = machine(&["ready\n", "1 0  \nready\n", "2 3  \n"]);
+        wait_until_ready(&mut agent);
+        assert_eq!(agent.run("true", SECOND).unwrap().status, 0);
+        assert_eq!(agent.run("false", SECOND).unwrap().status, 3);
     }
 
     #[test]

@@ -13,7 +13,41 @@ use sha2::{Digest, Sha256};
 use super::super::image::Release;
 use super::super::run;
 
-const RECIPE: &str = include_str!("image.sh");
+/// A recipe of a disk that is built here.
+#[derive(Debug, Clone, Copy)]
+struct Recipe {
+    /// Its script, and where that is.
+    text: &'static str,
+    path: &'static str,
+    /// The beginning of the disk's name in the cache.
+    name: &'static str,
+    /// What a message says after the release.
+    variant: &'static str,
+    reader: Reader,
+    /// The kernel's file, and the initramfs.
+    kernel: &'static str,
+    initramfs: Option<&'static str>,
+}
+
+const CLOUD_INIT: Recipe = Recipe {
+    text: include_str!("image.sh"),
+    path: concat!(env!("CARGO_MANIFEST_DIR"), "/src/machines/vm/image.sh"),
+    name: "",
+    variant: "",
+    reader: Reader::CloudInit,
+    kernel: "vmlinuz",
+    initramfs: Some("initrd.img"),
+};
+
+const IGNITION: Recipe = Recipe {
+    text: include_str!("ignition.sh"),
+    path: concat!(env!("CARGO_MANIFEST_DIR"), "/src/machines/vm/ignition.sh"),
+    name: "ignition-",
+    variant: " with Ignition",
+    reader: Reader::Ignition,
+    kernel: "grub",
+    initramfs: None,
+};
 
 /// A disk that many machines boot from. Each writes to a layer of its own.
 #[derive(Debug, Clone)]
@@ -24,38 +58,101 @@ pub struct Disk {
     pub(super) format: &'static str,
     /// The kernel, where QEMU starts it. Other disks have a boot loader.
     pub(super) kernel: Option<Kernel>,
+    /// What reads the user data of machines that boot from it.
+    pub(super) reader: Reader,
 }
 
-/// A kernel that QEMU starts without a boot loader. The root file system is then the whole disk.
+/// What reads user data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reader {
+    CloudInit,
+    Ignition,
+}
+
+/// A kernel that QEMU itself loads. The root file system is then the whole disk.
 #[derive(Debug, Clone)]
 pub(super) struct Kernel {
     pub(super) kernel: PathBuf,
-    pub(super) initramfs: PathBuf,
+    /// None where the kernel is a boot loader, which finds kernel and initramfs on the disk.
+    pub(super) initramfs: Option<PathBuf>,
 }
 
 impl Disk {
     /// The disk of a release: from the cache, else built. It needs Debian's archive and takes minutes, but no root.
     pub(crate) fn ensure(release: Release, progress: impl Fn(&str)) -> Result<Self> {
+        CLOUD_INIT.disk(release, progress)
+    }
+
+    /// The same of Debian 12 with Ignition instead of cloud-init.
+    pub(crate) fn with_ignition(progress: impl Fn(&str)) -> Result<Self> {
+        IGNITION.disk(Release::Debian12, progress)
+    }
+}
+
+impl Recipe {
+    fn disk(&self, release: Release, progress: impl Fn(&str)) -> Result<Disk> {
         let architecture = debian_architecture()?;
-        let key = short(Sha256::new_with_prefix(format!("{architecture}{RECIPE}")));
+        let key = short(Sha256::new_with_prefix(format!("{architecture}{}", self.text)));
         let cache = cache_root()?.join("disks");
-        let folder = cache.join(format!("{}-{key}", release.suite()));
+        let folder = cache.join(format!("{}{}-{key}", self.name, release.suite()));
         if !folder.is_dir() {
             fs::create_dir_all(&cache).with_context(|| cache.display().to_string())?;
             let lock = File::create(cache.join(".lock"))?;
             lock.lock()?;
             if !folder.is_dir() {
-                build(release, architecture, &cache, &folder, &progress)?;
+                self.build(release, architecture, &cache, &folder, &progress)?;
             }
         }
-        Ok(Self {
+        Ok(Disk {
             path: folder.join("disk.raw"),
             format: "raw",
             kernel: Some(Kernel {
-                kernel: folder.join("vmlinuz"),
-                initramfs: folder.join("initrd.img"),
+                kernel: folder.join(self.kernel),
+                initramfs: self.initramfs.map(|name| folder.join(name)),
             }),
+            reader: self.reader,
         })
+    }
+
+    /// The caller holds the lock, so what is half built is left by a process that was killed.
+    fn build(
+        &self,
+        release: Release,
+        architecture: &str,
+        cache: &Path,
+        folder: &Path,
+        progress: &impl Fn(&str),
+    ) -> Result<()> {
+        let started = Instant::now();
+        let system = format!("{release}{}", self.variant);
+        progress(&format!(
+            "disk of {system}: building from Debian's packages, about two minutes"
+        ));
+        let building = cache.join(".building");
+        if building.exists() {
+            remove(&building)?;
+        }
+        fs::create_dir(&building)?;
+        let output = Command::new("sh")
+            .args([self.path, release.suite(), architecture])
+            .arg(&building)
+            // Users who are not root often have no path to mkfs and chroot.
+            .env("PATH", path_with_sbin())
+            .output()
+            .context("sh can't be run")?;
+        if !output.status.success() {
+            remove(&building)?;
+            let words = String::from_utf8_lossy(&output.stderr);
+            let last: Vec<&str> = words.lines().rev().take(10).collect();
+            let last: Vec<&str> = last.into_iter().rev().collect();
+            anyhow::bail!("the disk of {system} can't be built:\n{}", last.join("\n"));
+        }
+        fs::rename(&building, folder)?;
+        progress(&format!(
+            "disk of {system}: built in {} s",
+            started.elapsed().as_secs()
+        ));
+        Ok(())
     }
 }
 
@@ -114,46 +211,6 @@ fn debian_architecture() -> Result<&'static str> {
         std::env::consts::ARCH
     );
     Ok("amd64")
-}
-
-/// The caller holds the lock, so what is half built is left by a process that was killed.
-fn build(
-    release: Release,
-    architecture: &str,
-    cache: &Path,
-    folder: &Path,
-    progress: &impl Fn(&str),
-) -> Result<()> {
-    let started = Instant::now();
-    progress(&format!(
-        "disk of {release}: building from Debian's packages, about two minutes"
-    ));
-    let building = cache.join(".building");
-    if building.exists() {
-        remove(&building)?;
-    }
-    fs::create_dir(&building)?;
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/src/machines/vm/image.sh");
-    let output = Command::new("sh")
-        .args([script, release.suite(), architecture])
-        .arg(&building)
-        // Users who are not root often have no path to mkfs and chroot.
-        .env("PATH", path_with_sbin())
-        .output()
-        .context("sh can't be run")?;
-    if !output.status.success() {
-        remove(&building)?;
-        let words = String::from_utf8_lossy(&output.stderr);
-        let last: Vec<&str> = words.lines().rev().take(10).collect();
-        let last: Vec<&str> = last.into_iter().rev().collect();
-        anyhow::bail!("the disk of {release} can't be built:\n{}", last.join("\n"));
-    }
-    fs::rename(&building, folder)?;
-    progress(&format!(
-        "disk of {release}: built in {} s",
-        started.elapsed().as_secs()
-    ));
-    Ok(())
 }
 
 /// Removes a folder of files that may belong to the other users of a user namespace.

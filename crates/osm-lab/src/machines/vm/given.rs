@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use osm_judges::go_module::cache_root;
 use sha2::{Digest, Sha256, Sha512};
 
-use super::disk::Disk;
+use super::disk::{Disk, Reader};
 
 /// An image of a distributor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,6 +111,7 @@ impl Given {
             format: format(&path)?,
             path,
             kernel: None,
+            reader: Reader::CloudInit,
         })
     }
 

@@ -9,23 +9,10 @@ cat >/run/lab/watcher.py <<'END'
 WATCHER
 END
 cat >/run/systemd/system/lab-watcher.service <<'END'
-[Unit]
-Description=Note what process lists show
-DefaultDependencies=no
-
-[Service]
-ExecStart=/usr/bin/env python3 /run/lab/watcher.py
+WATCHER_UNIT
 END
 cat >/run/systemd/system/lab-agent.service <<'END'
-[Unit]
-Description=Run scripts of the host
-DefaultDependencies=no
-StartLimitIntervalSec=0
-
-[Service]
-ExecStart=/bin/sh /run/lab/agent
-Restart=always
-RestartSec=1
+AGENT_UNIT
 END
 lay() {
   mkdir -p /run/lab/seed &&

@@ -1,13 +1,14 @@
 //! Machines that are virtual machines of QEMU, with a kernel, disks, memory and a clock of their own. They need no root: QEMU runs as the
 //! user, and its network card is a tap device on the bridge of the lab.
 //!
-//! A machine boots from a layer on top of an image ([`Disk`]). cloud-init finds its data on a second disk ([`seed`]). The serial console is
-//! a file. A shell script in the machine ([`agent`]) runs commands of the host.
+//! A machine boots from a layer on top of an image ([`Disk`]). cloud-init finds its data on a second disk ([`seed`]). Ignition gets the
+//! user data from QEMU ([`ignition`]). The serial console is a file. A shell script in the machine ([`agent`]) runs commands of the host.
 
 mod agent;
 mod config_drive;
 mod disk;
 mod given;
+mod ignition;
 mod offline;
 mod qemu;
 mod resources;
@@ -28,11 +29,16 @@ pub use self::given::{Checksum, Given};
 pub use self::qemu::{Accelerator, PACKAGES, require_programs};
 
 use self::agent::{Agent, Output};
+use self::disk::Reader;
+use self::ignition::Supplies;
 use self::qemu::Parts;
 use super::folder::Folder;
 use super::machine::{Hardware, Machine, Order};
 use super::network::Cable;
 use osm_testkit::process::Service;
+
+/// The disk with what a machine gets from its cloud.
+const SEED: &str = "seed.iso";
 
 /// Processors of a machine.
 const PROCESSORS: u32 = 2;
@@ -84,7 +90,11 @@ impl VirtualMachine {
         let directory = Folder::create(lab, name)?;
         resources::require(order.hardware.memory_mib, &directory)?;
         let cable = Cable::tap(order.address)?;
-        seed::write(&directory, order, &cable.mac())?;
+        let seed = directory.join(SEED);
+        match disk.reader {
+            Reader::CloudInit => seed::write(&directory, &seed, order, &cable.mac())?,
+            Reader::Ignition => ignition::write(&directory, &seed, order)?,
+        }
         let mut machine = Self {
             name: name.to_owned(),
             address: order.link.seen_as(order.address),
@@ -142,7 +152,7 @@ impl VirtualMachine {
         if self.process.is_some() {
             return Ok(());
         }
-        let kernel = self.disk.kernel.clone();
+        let ignition = self.disk.reader == Reader::Ignition;
         let parts = Parts {
             name: &self.name,
             accelerator: &self.accelerator,
@@ -150,8 +160,9 @@ impl VirtualMachine {
             swap: self.file("swap.raw"),
             processors: PROCESSORS,
             disk: self.file("disk.qcow2"),
-            seed: self.file("seed.iso"),
-            kernel: kernel.map(|kernel| (kernel.kernel, kernel.initramfs)),
+            seed: self.file(SEED),
+            kernel: self.disk.kernel.clone(),
+            ignition: ignition.then(|| Supplies::of(&self.directory)),
             console: self.console_file(),
             agent: self.file("agent"),
             monitor: self.file("monitor"),
@@ -225,10 +236,14 @@ impl VirtualMachine {
             return Ok(());
         }
         bail!(
-            "the console of machine {} has been silent for {} s, and cloud-init has not started the agent. The image may not boot with this \
+            "the console of machine {} has been silent for {} s, and {} has not started the agent. The image may not boot with this \
              hardware, or may not use the serial console ttyS0{}. It ended with:\n{}",
             self.name,
             allowed.as_secs(),
+            match self.disk.reader {
+                Reader::CloudInit => "cloud-init",
+                Reader::Ignition => "the initramfs",
+            },
             match &self.accelerator {
                 Accelerator::Kvm => "; or KVM hangs, which --accelerator emulation avoids",
                 Accelerator::Emulation { .. } => "",

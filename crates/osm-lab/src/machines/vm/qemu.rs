@@ -12,7 +12,8 @@ use jiff::tz::TimeZone;
 
 use super::super::machine::Hardware;
 use super::super::{NOT_OVER, run_within};
-use super::disk::path_with_sbin;
+use super::disk::{Kernel, path_with_sbin};
+use super::ignition::Supplies;
 use super::seed::SECOND_MAC;
 use osm_judges::packages;
 
@@ -226,8 +227,10 @@ pub(super) struct Parts<'a> {
     /// The machine's own disk, in the format qcow2.
     pub(super) disk: PathBuf,
     pub(super) seed: PathBuf,
-    /// Kernel and initramfs, where there is no boot loader.
-    pub(super) kernel: Option<(PathBuf, PathBuf)>,
+    /// The kernel, where QEMU loads it.
+    pub(super) kernel: Option<Kernel>,
+    /// What Ignition needs, where it reads the user data.
+    pub(super) ignition: Option<Supplies>,
     pub(super) console: PathBuf,
     /// Sockets for the agent, and for QEMU's monitor.
     pub(super) agent: PathBuf,
@@ -248,6 +251,7 @@ impl Parts<'_> {
             disk,
             seed,
             kernel,
+            ignition,
             console,
             agent,
             monitor,
@@ -263,10 +267,12 @@ impl Parts<'_> {
         option("-display", "none".to_owned());
         let clock = Zoned::now().with_time_zone(TimeZone::UTC) - hardware.clock_behind;
         option("-rtc", format!("base={}", clock.strftime("%Y-%m-%dT%H:%M:%S")));
-        if let Some((kernel, initramfs)) = kernel {
+        if let Some(Kernel { kernel, initramfs }) = kernel {
             option("-kernel", kernel.display().to_string());
-            option("-initrd", initramfs.display().to_string());
-            option("-append", "root=LABEL=root rw console=ttyS0".to_owned());
+            if let Some(initramfs) = initramfs {
+                option("-initrd", initramfs.display().to_string());
+                option("-append", "root=LABEL=root rw console=ttyS0".to_owned());
+            }
         }
         // What the host loses in a power cut of its own is not tested, so flushes need not reach its disk.
         let drive = |path: &Path, more: &str| format!("file={},if=virtio,{more}", path.display());
@@ -283,6 +289,13 @@ impl Parts<'_> {
             ),
         );
         option("-drive", drive(seed, "format=raw,readonly=on"));
+        if let Some(Supplies { config, oem }) = ignition {
+            option("-drive", drive(oem, "format=raw,cache=unsafe"));
+            option(
+                "-fw_cfg",
+                format!("name=opt/com.coreos/config,file={}", config.display()),
+            );
+        }
         if hardware.swap_mib.is_some() {
             option("-drive", drive(swap, "format=raw,cache=unsafe"));
         }

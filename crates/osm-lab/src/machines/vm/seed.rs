@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
@@ -16,12 +16,14 @@ use super::config_drive;
 /// The address of the second network card, if there is one.
 pub(super) const SECOND_MAC: &str = "52:54:00:77:00:02";
 
-const AGENT: &str = include_str!("agent.sh");
-const WATCHER: &str = include_str!("watcher.py");
+pub(super) const AGENT: &str = include_str!("agent.sh");
+pub(super) const AGENT_UNIT: &str = include_str!("lab-agent.service");
+pub(super) const WATCHER: &str = include_str!("watcher.py");
+pub(super) const WATCHER_UNIT: &str = include_str!("lab-watcher.service");
 const HOOK: &str = include_str!("hook.sh");
 
-/// Writes the disk of an order into `directory`, and gives its path.
-pub(super) fn write(directory: &Path, order: &Order<'_>, mac: &str) -> Result<PathBuf> {
+/// Writes the disk of an order as `seed`. `directory` is the machine's folder.
+pub(super) fn write(directory: &Path, seed: &Path, order: &Order<'_>, mac: &str) -> Result<()> {
     let Order {
         name,
         address,
@@ -50,25 +52,27 @@ pub(super) fn write(directory: &Path, order: &Order<'_>, mac: &str) -> Result<Pa
         let network = configuration(link, address, mac, hardware.second_card);
         no_cloud(&folder, name, user_data, &hook, &network)?;
     }
-    let disk = directory.join("seed.iso");
-    let [from, to] = [&folder, &disk].map(|path| path.display().to_string());
-    run(
-        "xorriso",
-        &[
-            "-as",
-            "mkisofs",
-            "-quiet",
-            "-volid",
-            label,
-            "-joliet",
-            "-rational-rock",
-            "-output",
-            &to,
-            &from,
-        ],
-    )
-    .context("the disk with the user data")?;
-    Ok(disk)
+    iso(label, &folder, seed)
+}
+
+/// Makes a disk with this label and the content of a folder.
+pub(super) fn iso(label: &str, folder: &Path, disk: &Path) -> Result<()> {
+    let [from, to] = [folder, disk].map(|path| path.display().to_string());
+    let arguments = [
+        "-as",
+        "mkisofs",
+        "-quiet",
+        "-volid",
+        label,
+        "-joliet",
+        "-rational-rock",
+        "-output",
+        &to,
+        &from,
+    ];
+    run("xorriso", &arguments)
+        .with_context(|| format!("the disk {label}"))
+        .map(drop)
 }
 
 /// Writes the content of a disk of the data source NoCloud into a folder.
@@ -112,14 +116,16 @@ fn hook(label: &str, tmpfs: &[Tmpfs], has_swap: bool) -> String {
             "mkdir -p {path}\nmount -t tmpfs -o size={size},mode=755 tmpfs {path}"
         );
     }
-    HOOK.replace("AGENT", AGENT.trim_end())
+    HOOK.replace("AGENT_UNIT", AGENT_UNIT.trim_end())
+        .replace("WATCHER_UNIT", WATCHER_UNIT.trim_end())
+        .replace("AGENT", AGENT.trim_end())
         .replace("WATCHER", WATCHER.trim_end())
         .replace("DISK", label)
         .replace("MOUNTS\n", &mounts)
 }
 
 /// Packs the files of a folder. The machine's root will own them.
-fn archive(folder: &Path, to: &Path) -> Result<()> {
+pub(super) fn archive(folder: &Path, to: &Path) -> Result<()> {
     let mut archive = tar::Builder::new(File::create(to)?);
     archive.follow_symlinks(false);
     archive.append_dir_all(".", folder).context("the layer")?;
@@ -152,7 +158,7 @@ mod tests {
         assert!(hook.starts_with("#cloud-boothook\n#!/bin/sh\n"));
         assert!(hook.contains("mount -t tmpfs -o size=16M,mode=755 tmpfs /var/lib/osm\n"));
         assert!(hook.contains("\nswapon --all\n"));
-        for left in ["AGENT", "WATCHER", "MOUNTS"] {
+        for left in ["AGENT", "AGENT_UNIT", "WATCHER", "WATCHER_UNIT", "MOUNTS"] {
             assert!(!hook.lines().any(|line| line == left), "{left}");
         }
         // Only the part that unpacks the layer is safe to run here.

@@ -105,10 +105,18 @@ impl From<Release> for Target {
 }
 
 impl Target {
+    /// Debian with Ignition stands in for Flatcar: Ignition reads the user data in the initramfs, and applies the next config after a reboot.
+    pub fn ignition() -> Self {
+        Self {
+            system: System::DebianWithIgnition,
+            operating_system: "flatcar".to_owned(),
+        }
+    }
+
     /// The end of the names of its machines: `12`, `ubuntu-24-04`.
     pub fn suffix(&self) -> String {
         match &self.system {
-            System::Debian(Release::Debian12) => "12".to_owned(),
+            System::Debian(Release::Debian12) | System::DebianWithIgnition => "12".to_owned(),
             System::Debian(Release::Debian13) => "13".to_owned(),
             System::Given(image) => image.name.replace('.', "-"),
         }

@@ -3,6 +3,7 @@
 mod edge;
 mod faults;
 mod hardware;
+mod ignition;
 pub mod images;
 mod join;
 mod modules;
@@ -108,6 +109,8 @@ struct Scenario {
     shows: &'static str,
     cloud: Cloud,
     network: Network,
+    /// What its machine boots, whatever was asked for.
+    target: Option<fn() -> Target>,
     /// How the environment's settings differ from those of docs/air-gap.md.
     settings: Option<SettingsChange>,
     /// Whether every change must pass it.
@@ -137,6 +140,7 @@ macro_rules! scenario {
             shows: $shows,
             cloud: Cloud::$cloud,
             network: Network::$network,
+            target: None,
             settings: $settings,
             always: $always,
             alone: false,
@@ -177,6 +181,7 @@ const SCENARIOS: &[Scenario] = &[
     is_virtual(scenario!("little-memory", OpenStack, false, hardware::little_memory, "1 GiB of memory")),
     is_virtual(scenario!("two-cards", OpenStack, false, hardware::two_cards, "a second network card: the node has the first one's address")),
     is_virtual(scenario!("slow-disk", OpenStack, false, hardware::slow_disk, "a disk that reads and writes 10 MiB a second")),
+    is_virtual(Scenario { target: Some(Target::ignition), ..scenario!("ignition", OpenStack, false, ignition::ignition, "Ignition applies both documents of a Flatcar pool, each in the initramfs of a boot; Debian 12 with Ignition stands in for Flatcar") }),
 ];
 
 impl Node {
@@ -252,11 +257,18 @@ impl Node {
                 })
                 .collect(),
         };
-        let scenarios: Vec<_> = SCENARIOS.iter().filter(chosen).collect();
-        let targets = releases.into_iter().map(Target::from).chain(given);
-        Ok(targets
-            .flat_map(|target| scenarios.iter().map(move |&scenario| (scenario, target.clone())))
-            .collect())
+        let targets: Vec<Target> = releases.into_iter().map(Target::from).chain(given).collect();
+        let (own, any): (Vec<_>, Vec<_>) = SCENARIOS
+            .iter()
+            .filter(chosen)
+            .partition(|scenario| scenario.target.is_some());
+        let any = targets
+            .iter()
+            .flat_map(|target| any.iter().map(move |&scenario| (scenario, target.clone())));
+        let own = own
+            .into_iter()
+            .filter_map(|scenario| Some((scenario, scenario.target?())));
+        Ok(any.chain(own).collect())
     }
 
     /// Machines at the same time.
@@ -516,6 +528,7 @@ impl fmt::Display for Outcome {
 mod tests {
     use std::collections::BTreeSet;
 
+    use clap::Parser as _;
     use osm_render::compatibility::{BOOTED_MINOR, Tested, compatibility};
 
     use super::*;
@@ -530,9 +543,44 @@ mod tests {
         }
         let boot: BTreeSet<String> = SCENARIOS
             .iter()
+            // Debian has more in common with Ubuntu than with what such a scenario is about.
+            .filter(|scenario| scenario.target.is_none())
             .map(|scenario| format!("ubuntu {}", scenario.cloud.provider()))
             .collect();
         assert_eq!(documented, boot);
+    }
+
+    /// The plan of a command line.
+    fn planned(arguments: &[&str], machines: &Kind) -> Result<Vec<String>> {
+        #[derive(clap::Parser)]
+        struct Command {
+            #[command(flatten)]
+            node: Node,
+        }
+        let command = Command::try_parse_from([&["node"], arguments].concat())?;
+        let plan = command.node.plan(machines)?;
+        Ok(plan
+            .iter()
+            .map(|(scenario, target)| title(scenario, target))
+            .collect())
+    }
+
+    #[test]
+    fn a_scenario_with_an_image_of_its_own_runs_once_on_virtual_machines() {
+        let own = "ignition on Debian 12 with Ignition";
+        let machines = Kind::Virtual(Accelerator::Kvm);
+        let count = |plan: &[String], text: &str| plan.iter().filter(|title| title.contains(text)).count();
+
+        let all = planned(&["--all"], &machines).unwrap();
+        assert_eq!((count(&all, own), count(&all, "ignition")), (1, 1));
+        assert_eq!(count(&all, "join on"), Release::ALL.len());
+        let named = planned(&["join", "ignition", "--debian", "13"], &machines).unwrap();
+        assert_eq!(named, ["join on Debian 13", own]);
+
+        let containers = planned(&["--all"], &Kind::Container).unwrap();
+        assert_eq!(count(&containers, "ignition"), 0);
+        let error = planned(&["ignition"], &Kind::Container).unwrap_err().to_string();
+        assert!(error.contains("add --machines virtual"), "{error}");
     }
 
     #[test]

@@ -32,7 +32,11 @@ const LOOK: Duration = Duration::from_secs(1);
 const OURS: [&str; 2] = ["osm-bootstrap", "osm-setup"];
 
 /// What they say when all is well.
-const PROGRESS: [&str; 2] = ["the provisioning document is applied", "the kubelet runs"];
+const PROGRESS: [&str; 3] = [
+    "the provisioning document is applied",
+    "the provisioning document is applied at the next boot: rebooting",
+    "the kubelet runs",
+];
 
 /// How cloud-init greets whoever calls it.
 const GREETING: &str = "Cloud-init v. ";

@@ -10,9 +10,20 @@ use serde_json::Value;
 /// The shortest run of characters that gives a credential away.
 const GIVEAWAY: usize = 24;
 
-/// Every JSON web token in a text, plain or in base64.
+/// Every JSON web token in a text: plain, in base64, or in the data URL of an Ignition config.
 pub fn tokens(text: &str) -> Vec<String> {
     let mut found = Vec::new();
+    // Nothing that is escaped in a data URL is part of a token.
+    let text: String = text
+        .split('%')
+        .enumerate()
+        .map(|(index, part)| match (index, part.get(..2)) {
+            (1.., Some(escaped)) if escaped.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+                format!(" {}", part.get(2..).unwrap_or_default())
+            }
+            _ => format!(" {part}"),
+        })
+        .collect();
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "-_.+/=".contains(c)));
     for word in words {
         if is_token(word) {
@@ -83,7 +94,9 @@ mod tests {
         assert_eq!(tokens(&plain), [token.as_str()]);
         let encoded = BASE64_STANDARD.encode(&plain);
         assert_eq!(tokens(&format!("content: {encoded}\n")), [token.as_str()]);
-        assert!(tokens("nothing: here").is_empty());
+        let url = format!("{{\"source\":\"data:,header:%20Bearer%20{token}%0A\"}}");
+        assert_eq!(tokens(&url), [token.as_str()]);
+        assert!(tokens("nothing: here, 100 %").is_empty());
         assert!(shows(&plain, &token));
         assert!(!shows("eyJhbGciOiJFUzI1NiJ9", &token));
     }
