@@ -50,17 +50,23 @@ impl Agent {
         Ok(self.ready)
     }
 
-    /// Runs a script in the machine, for at most `deadline`.
-    pub(super) fn run(&mut self, script: &str, deadline: Duration) -> Result<Output> {
+    /// Runs a script in the machine with this standard input, for at most `deadline`.
+    pub(super) fn run(&mut self, script: &str, input: &[u8], deadline: Duration) -> Result<Output> {
         ensure!(
             self.ready()?,
             "the agent has not announced itself yet: it starts as the machine boots"
         );
         self.number += 1;
-        let script = BASE64_STANDARD.encode(script);
-        let request = format!("{} {} {script}\n", self.number, deadline.as_secs().max(1));
+        let request = format!(
+            "{} {} {} {}\n{script}",
+            self.number,
+            deadline.as_secs().max(1),
+            script.len(),
+            input.len()
+        );
         self.stream.set_write_timeout(Some(GRACE))?;
         self.stream.write_all(request.as_bytes())?;
+        self.stream.write_all(input)?;
         let started = Instant::now();
         loop {
             let left = (deadline + GRACE).saturating_sub(started.elapsed());
@@ -167,7 +173,7 @@ mod tests {
         let (_scratch, mut agent) =
             machine(&["ready\n", "0 9 bGF0ZQ== \n1 3 aGVsbG8= b29wcw==\n", "2 0  \n"]);
         wait_until_ready(&mut agent);
-        let output = agent.run("echo hello", SECOND).unwrap();
+        let output = agent.run("echo hello", b"", SECOND).unwrap();
         let hello = Output {
             status: 3,
             stdout: b"hello".to_vec(),
@@ -179,13 +185,13 @@ mod tests {
             stdout: Vec::new(),
             stderr: Vec::new(),
         };
-        assert_eq!(agent.run("true", SECOND).unwrap(), silent);
+        assert_eq!(agent.run("true", b"", SECOND).unwrap(), silent);
     }
 
     #[test]
     fn nothing_is_sent_before_the_agent_is_there() {
         let (_scratch, mut agent) = machine(&[]);
-        let error = agent.run("true", SECOND).unwrap_err().to_string();
+        let error = agent.run("true", b"", SECOND).unwrap_err().to_string();
         assert!(error.contains("not announced"), "{error}");
     }
 
@@ -193,7 +199,7 @@ mod tests {
     fn a_script_that_was_cut_off_by_a_reboot_fails() {
         let (_scratch, mut agent) = machine(&["ready\n", "ready\n"]);
         wait_until_ready(&mut agent);
-        let error = agent.run("true", SECOND).unwrap_err().to_string();
+        let error = agent.run("true", b"", SECOND).unwrap_err().to_string();
         assert!(error.contains("rebooted"), "{error}");
     }
 
@@ -201,8 +207,8 @@ mod tests {
     fn a_reboot_between_two_scripts_disturbs_neither() {
         let (_scratch, mut agent) = machine(&["ready\n", "1 0  \nready\n", "2 3  \n"]);
         wait_until_ready(&mut agent);
-        assert_eq!(agent.run("true", SECOND).unwrap().status, 0);
-        assert_eq!(agent.run("false", SECOND).unwrap().status, 3);
+        assert_eq!(agent.run("true", b"", SECOND).unwrap().status, 0);
+        assert_eq!(agent.run("false", b"", SECOND).unwrap().status, 3);
     }
 
     #[test]

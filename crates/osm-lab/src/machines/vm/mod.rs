@@ -271,13 +271,13 @@ impl VirtualMachine {
             .join("\n")
     }
 
-    fn script(&self, script: &str) -> Result<Output> {
+    fn script(&self, script: &str, input: &[u8]) -> Result<Output> {
         let deadline = Machine::COMMAND * self.accelerator.slowness();
         let mut agent = self.agent.lock();
         agent
             .as_mut()
             .with_context(|| format!("machine {} is switched off", self.name))?
-            .run(script, deadline)
+            .run(script, input, deadline)
             .with_context(|| format!("in machine {}", self.name))
     }
 
@@ -287,7 +287,7 @@ impl VirtualMachine {
             status,
             stdout,
             stderr,
-        } = self.script(script)?;
+        } = self.script(script, &[])?;
         ensure!(
             status == 0,
             "in machine {}: {script:?} failed ({status}): {}",
@@ -310,7 +310,7 @@ impl VirtualMachine {
         let path = quoted(path);
         // 1 means no, and all else is no answer.
         let script = format!("test -e {path} || test -L {path}");
-        match self.script(&script)? {
+        match self.script(&script, &[])? {
             Output { status: 0, .. } => Ok(true),
             Output { status: 1, .. } => Ok(false),
             other => bail!("in machine {}: {script:?}: {other:?}", self.name),
@@ -329,13 +329,8 @@ impl VirtualMachine {
     }
 
     pub(super) fn write(&self, path: &str, content: &[u8]) -> Result<()> {
-        use base64::Engine as _;
-        let content = base64::prelude::BASE64_STANDARD.encode(content);
         let to = quoted(path);
-        // No error may contain the content, which can be secret.
-        let written = self.script(&format!(
-            "umask 077; rm -f {to}; base64 -d >{to} <<'END'\n{content}\nEND\n"
-        ))?;
+        let written = self.script(&format!("umask 077; rm -f {to}; cat >{to}"), content)?;
         ensure!(
             written.status == 0,
             "in machine {}: {path} can't be written: {}",
