@@ -40,10 +40,10 @@ const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// Pause after a connection could not be accepted, such as without a free file descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves until shutdown, in a task of its own, and returns the address that it listens on.
+/// Serves until the process ends, in a task of its own, and returns the address that it listens on.
 ///
 /// `/livez` answers as long as the process can. `/readyz` has one line for each thing that readiness waits for, and `osm_ready` in `/metrics` is 1
-/// when there is none.
+/// when there is none. A service that stops is not ready.
 ///
 /// # Errors
 /// The address is not available.
@@ -68,10 +68,10 @@ async fn spawn_within(
         .with_context(|| format!("--listen {address}"))?;
     let address = listener.local_addr()?;
     let (readiness, metrics) = (readiness.clone(), metrics.clone());
-    let (draining, stop) = (shutdown.clone(), shutdown.clone());
+    let shutdown = shutdown.clone();
     let waiting = move || {
         let mut waiting = readiness.waiting();
-        if draining.is_cancelled() {
+        if shutdown.is_cancelled() {
             waiting.push("shutting down".to_owned());
         }
         waiting
@@ -96,16 +96,15 @@ async fn spawn_within(
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(measured));
-    tokio::spawn(accept(listener, router, limits, stop));
+    tokio::spawn(accept(listener, router, limits));
     tracing::info!(%address, "serving /livez, /readyz and /metrics");
     Ok(address)
 }
 
-/// Accepts connections until the service stops. Those that are open then are served to their end.
-async fn accept(listener: TcpListener, router: Router, limits: Limits, stop: CancellationToken) {
+async fn accept(listener: TcpListener, router: Router, limits: Limits) {
     let mut open = VecDeque::<AbortHandle>::new();
-    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
-        match accepted {
+    loop {
+        match listener.accept().await {
             Ok((stream, _)) => {
                 open.retain(|connection| !connection.is_finished());
                 if open.len() >= limits.connections
@@ -171,7 +170,17 @@ mod tests {
         gate.open();
         assert!(get(address, "/readyz").await.starts_with("HTTP/1.0 200"));
         is_ready(get(address, "/metrics").await, 1);
+        shutdown.cancel();
+        // A task of the server could notice it now.
+        tokio::task::yield_now().await;
+        let answer = get(address, "/readyz").await;
+        assert!(
+            answer.starts_with("HTTP/1.0 503") && answer.ends_with("\nshutting down\n"),
+            "{answer}"
+        );
+        is_ready(get(address, "/metrics").await, 0);
     }
+
     #[tokio::test]
     async fn connections_that_ask_nothing_or_read_nothing_end_and_hold_up_no_probe() {
         let limits = Limits {
