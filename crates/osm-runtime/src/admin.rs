@@ -16,9 +16,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
-use tokio_util::sync::CancellationToken;
 
-use crate::{Metrics, Readiness};
+use crate::{Drain, Metrics, Readiness};
 
 /// What the server keeps at most.
 #[derive(Clone, Copy, Debug)]
@@ -51,9 +50,9 @@ pub async fn spawn(
     address: SocketAddr,
     readiness: &Readiness,
     metrics: &Metrics,
-    shutdown: &CancellationToken,
+    drain: &Drain,
 ) -> anyhow::Result<SocketAddr> {
-    spawn_within(LIMITS, address, readiness, metrics, shutdown).await
+    spawn_within(LIMITS, address, readiness, metrics, drain).await
 }
 
 async fn spawn_within(
@@ -61,17 +60,17 @@ async fn spawn_within(
     address: SocketAddr,
     readiness: &Readiness,
     metrics: &Metrics,
-    shutdown: &CancellationToken,
+    drain: &Drain,
 ) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("--listen {address}"))?;
     let address = listener.local_addr()?;
     let (readiness, metrics) = (readiness.clone(), metrics.clone());
-    let shutdown = shutdown.clone();
+    let drain = drain.clone();
     let waiting = move || {
         let mut waiting = readiness.waiting();
-        if shutdown.is_cancelled() {
+        if drain.has_begun() {
             waiting.push("shutting down".to_owned());
         }
         waiting
@@ -142,6 +141,7 @@ mod tests {
 
     use osm_api::rbac::Service;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
 
@@ -157,10 +157,10 @@ mod tests {
     #[tokio::test]
     async fn the_metric_of_readiness_is_what_readyz_answers() {
         let (readiness, metrics) = (Readiness::default(), Metrics::of(Service::SecretSyncer).unwrap());
-        let shutdown = CancellationToken::new();
+        let drain = Drain::new(&CancellationToken::new());
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let gate = readiness.gate("a watch");
-        let address = spawn(address, &readiness, &metrics, &shutdown).await.unwrap();
+        let address = spawn(address, &readiness, &metrics, &drain).await.unwrap();
         let is_ready = |answer: String, value: u8| {
             let line = format!("osm_ready{{component=\"secret-syncer\"}} {value}\n");
             assert!(answer.contains(&line), "{line} is not in {answer}");
@@ -170,7 +170,7 @@ mod tests {
         gate.open();
         assert!(get(address, "/readyz").await.starts_with("HTTP/1.0 200"));
         is_ready(get(address, "/metrics").await, 1);
-        shutdown.cancel();
+        drain.begin();
         // A task of the server could notice it now.
         tokio::task::yield_now().await;
         let answer = get(address, "/readyz").await;
@@ -188,8 +188,9 @@ mod tests {
             deadline: Duration::from_secs(2),
         };
         let (readiness, metrics) = (Readiness::default(), Metrics::of(Service::SecretSyncer).unwrap());
-        let (shutdown, address) = (CancellationToken::new(), SocketAddr::from(([127, 0, 0, 1], 0)));
-        let address = spawn_within(limits, address, &readiness, &metrics, &shutdown)
+        let drain = Drain::new(&CancellationToken::new());
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let address = spawn_within(limits, address, &readiness, &metrics, &drain)
             .await
             .unwrap();
         let began = Instant::now();

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 pub use metrics::AdmissionMetrics;
 pub use review::{Operation, Request};
-pub use server::{ADMISSION_PATH, MAX_BODY_BYTES, spawn};
+pub use server::{ADMISSION_PATH, MAX_BODY_BYTES, Webhook, spawn};
 
 /// Flags of the services that have a webhook.
 #[derive(clap::Args, Clone, Debug, Default)]

@@ -17,7 +17,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::certificate::Certificate;
 use super::metrics::Answered;
 use super::{AdmissionArgs, AdmissionMetrics, Judge, Verdict, review};
-use crate::Metrics;
+use crate::{Drain, Metrics};
 
 /// The path of the webhook.
 pub const ADMISSION_PATH: &str = "/validate";
@@ -61,12 +61,31 @@ struct Shared<J> {
     judge: J,
     what: &'static str,
     metrics: AdmissionMetrics,
+    drain: Drain,
     memory: Arc<Semaphore>,
     judged: Arc<Semaphore>,
 }
 
-/// Serves the webhook in a thread of its own until shutdown, and returns the address that it listens on; `None`: the flags ask for no
-/// webhook, and `judge` is not called. `what` names the objects in warnings, such as `the profile`.
+/// A webhook that is served.
+#[derive(Debug)]
+pub struct Webhook {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Closed when its thread ends.
+    running: oneshot::Receiver<()>,
+}
+
+impl Webhook {
+    /// Returns after the shutdown, once the reviews that had arrived are answered.
+    pub async fn ended(self) {
+        let _ = self.running.await;
+    }
+}
+
+/// Serves the webhook in a thread of its own until shutdown; `None`: the flags ask for no webhook, and `judge` is not called. `what` names the
+/// objects in warnings, such as `the profile`.
+///
+/// While the service drains, each answer ends its connection, so that the client connects to another pod.
 ///
 /// # Errors
 /// The address is not available.
@@ -75,8 +94,8 @@ pub fn spawn<J: Judge>(
     judge: impl FnOnce() -> J,
     what: &'static str,
     metrics: &Metrics,
-    shutdown: &CancellationToken,
-) -> anyhow::Result<Option<SocketAddr>> {
+    (drain, shutdown): (&Drain, &CancellationToken),
+) -> anyhow::Result<Option<Webhook>> {
     let (Some(address), Some(folder)) = (args.admission_listen, &args.admission_certificate) else {
         return Ok(None);
     };
@@ -95,6 +114,7 @@ pub fn spawn<J: Judge>(
         judge: judge(),
         what,
         metrics,
+        drain: drain.clone(),
         memory: Arc::new(Semaphore::new(MEMORY_UNITS)),
         judged: Arc::new(Semaphore::new(MAX_JUDGED)),
     });
@@ -103,11 +123,16 @@ pub fn spawn<J: Judge>(
         tokio::spawn(certificate.follow());
         accept(listener, tls, shared, stop).await;
     };
+    let (ends, running) = oneshot::channel();
     std::thread::Builder::new()
         .name("admission".to_owned())
-        .spawn(move || runtime.block_on(serve))?;
+        .spawn(move || {
+            let _ends: oneshot::Sender<()> = ends;
+            runtime.block_on(serve);
+        })?;
+    drain.expect_clients();
     tracing::info!(%address, "serving the admission webhook");
-    Ok(Some(address))
+    Ok(Some(Webhook { address, running }))
 }
 
 /// As many connections wait to be accepted as are served. With the usual 128, the kernel drops the others, whose clients then try again
@@ -172,7 +197,14 @@ async fn serve<J: Judge>(
     };
     let service = service_fn(move |request| {
         let shared = shared.clone();
-        async move { Ok::<_, Infallible>(answer(&shared, request).await) }
+        async move {
+            let mut response = answer(&shared, request).await;
+            if shared.drain.has_begun() {
+                let close = http::HeaderValue::from_static("close");
+                response.headers_mut().insert(header::CONNECTION, close);
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
