@@ -10,18 +10,18 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{Method, Request as HttpRequest, Response, StatusCode, header};
-use http_body::Body as _;
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use super::body::{Memory, Read, Unread};
 use super::certificate::Certificate;
 use super::metrics::Answered;
 use super::{AdmissionArgs, AdmissionMetrics, Judge, Verdict, review};
@@ -30,15 +30,8 @@ use crate::{Drain, Metrics};
 /// The path of the webhook.
 pub const ADMISSION_PATH: &str = "/validate";
 
-/// The largest review that is read. It holds an object before and after the change.
-pub const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
-
 /// Connections at the same time. Further ones wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
-
-/// Memory of all reviews together, in units of [`MEMORY_UNIT`]. The objects in them take a multiple of that.
-const MEMORY_UNITS: usize = 16 * 1024;
-const MEMORY_UNIT: usize = 1024;
 
 /// Objects that are judged at the same time. Further ones wait within their deadline. Most of those that are judged wait for a watch, or for
 /// another thread.
@@ -47,7 +40,7 @@ const MAX_JUDGED: usize = 512;
 /// Head of one request. An API server sends a few hundred bytes. What hyper allows by default would be 400 MiB for all connections.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 
-/// How long a handshake, the head of a request, its body, and the wait for memory may take each.
+/// How long a handshake, and the body of a request with the wait for memory, may take each.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long requests that have arrived may be answered after the service was stopped.
@@ -62,7 +55,7 @@ struct Shared<J> {
     what: &'static str,
     metrics: AdmissionMetrics,
     drain: Drain,
-    memory: Arc<Semaphore>,
+    memory: Memory,
     judged: Arc<Semaphore>,
 }
 
@@ -115,7 +108,7 @@ pub fn spawn<J: Judge>(
         what,
         metrics,
         drain: drain.clone(),
-        memory: Arc::new(Semaphore::new(MEMORY_UNITS)),
+        memory: Memory::default(),
         judged: Arc::new(Semaphore::new(MAX_JUDGED)),
     });
     let stop = shutdown.clone();
@@ -235,11 +228,14 @@ async fn answer<J: Judge>(shared: &Shared<J>, request: HttpRequest<Incoming>) ->
 
 /// Reads a review and judges its object.
 async fn review<J: Judge>(shared: &Shared<J>, body: Incoming) -> (Answered, Response<Full<Bytes>>) {
-    let (_memory, body) = match read(shared, body).await {
+    let Read {
+        bytes,
+        memory: _memory,
+    } = match shared.memory.read(body, PATIENCE).await {
         Ok(read) => read,
-        Err(response) => return (Answered::Unreadable, *response),
+        Err(unread) => return refuse(unread),
     };
-    let review = match review::read(&body) {
+    let review = match review::read(&bytes) {
         Ok(review) => review,
         Err(error) => {
             return (
@@ -248,7 +244,7 @@ async fn review<J: Judge>(shared: &Shared<J>, body: Incoming) -> (Answered, Resp
             );
         }
     };
-    drop(body);
+    drop(bytes);
     let verdict = match review.request {
         Some(request) => judge(shared, request).await,
         None => Verdict::allowed(),
@@ -257,41 +253,31 @@ async fn review<J: Judge>(shared: &Shared<J>, body: Incoming) -> (Answered, Resp
     (Answered::by(&verdict), json(StatusCode::OK, body))
 }
 
-/// Reads a body once there is memory for it.
-async fn read<J>(
-    shared: &Shared<J>,
-    body: Incoming,
-) -> Result<(OwnedSemaphorePermit, Bytes), Box<Response<Full<Bytes>>>> {
-    let too_large = || {
-        let message = "the review is larger than 4 MiB";
-        Box::new(text(StatusCode::PAYLOAD_TOO_LARGE, message))
-    };
-    let hint = body.size_hint();
-    let length = usize::try_from(hint.upper().unwrap_or(hint.lower())).unwrap_or(usize::MAX);
-    // A body of unknown length may be as large as any.
-    let length = if hint.exact().is_some() {
-        length
-    } else {
-        MAX_BODY_BYTES
-    };
-    if length > MAX_BODY_BYTES {
-        return Err(too_large());
-    }
-    let units = u32::try_from(length.div_ceil(MEMORY_UNIT)).unwrap_or(u32::MAX);
-    let memory = timeout(PATIENCE, shared.memory.clone().acquire_many_owned(units)).await;
-    let Ok(Ok(memory)) = memory else {
-        let message = "too many reviews at the same time";
-        return Err(Box::new(text(StatusCode::SERVICE_UNAVAILABLE, message)));
-    };
-    match timeout(PATIENCE, Limited::new(body, MAX_BODY_BYTES).collect()).await {
-        Ok(Ok(body)) => Ok((memory, body.to_bytes())),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(Box::new(text(StatusCode::BAD_REQUEST, "the body can't be read"))),
-        Err(_) => Err(Box::new(text(
+/// How a body that was not read is answered. An API server then admits the object.
+fn refuse(unread: Unread) -> (Answered, Response<Full<Bytes>>) {
+    let (answered, status, message) = match unread {
+        Unread::TooLarge => (
+            Answered::Unreadable,
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the review is larger than 4 MiB",
+        ),
+        Unread::Broken => (
+            Answered::Unreadable,
+            StatusCode::BAD_REQUEST,
+            "the body can't be read",
+        ),
+        Unread::Late => (
+            Answered::Overloaded,
             StatusCode::REQUEST_TIMEOUT,
             "the body did not arrive in time",
-        ))),
-    }
+        ),
+        Unread::GivenUp => (
+            Answered::Overloaded,
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many reviews at the same time",
+        ),
+    };
+    (answered, text(status, message))
 }
 
 /// Judges within the deadline. Whatever else happens, the object is admitted.

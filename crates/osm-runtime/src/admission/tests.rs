@@ -315,6 +315,32 @@ async fn a_thousand_at_once_are_answered() {
 }
 
 #[tokio::test]
+async fn a_review_that_is_not_read_for_want_of_memory_or_time_is_counted_as_overload() {
+    let (server, trusted) = start();
+    let client = client(&[&trusted]);
+    until_trusted(server.address, &client).await;
+    let head =
+        format!("POST /validate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {MAX_BODY_BYTES}\r\n\r\n");
+    let almost = vec![b' '; MAX_BODY_BYTES - 1];
+    let mut slow = Vec::new();
+    for _ in 0..5 {
+        let mut stream = connect(server.address, &client).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let _ = stream.write_all(&almost).await;
+        let _ = stream.flush().await;
+        slow.push(stream);
+    }
+    let (status, _) = post(server.address, &client, &review("CREATE", &json!({}))).await;
+    assert_eq!(status, 200);
+    let mut answer = [0; 12];
+    slow[0].read_exact(&mut answer).await.unwrap();
+    assert!([b"HTTP/1.1 503", b"HTTP/1.1 408"].contains(&&answer));
+    let text = String::from_utf8(server.metrics.encode()).unwrap();
+    let overloaded = r#"osm_admission_reviews_total{verdict="overloaded"} "#;
+    assert!(text.contains(overloaded), "{text}");
+}
+
+#[tokio::test]
 async fn a_certificate_that_appears_or_changes_is_used_without_a_gap() {
     let server = start_in(TempDir::new().unwrap());
     let folder = server.folder.path();
