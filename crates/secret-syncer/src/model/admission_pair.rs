@@ -101,8 +101,10 @@ impl Stored {
         self.trusted.values().cloned().collect()
     }
 
+    /// Whether a CA that is trusted has signed the pair.
     pub fn trusts(&self, pair: &Pair) -> bool {
-        self.trusted.contains_key(&pair.issuer)
+        let ca = self.trusted.get(&pair.issuer);
+        ca.is_some_and(|ca| is_signed_by(&pair.certificate, ca).unwrap_or_default())
     }
 
     /// Whether CAs are trusted that neither pair needs.
@@ -148,9 +150,12 @@ impl Stored {
 impl Pair {
     /// `None`: it can't be used.
     fn read(certificate: &str, key: &str) -> Option<Self> {
-        KeyPair::from_pem(key).ok()?;
+        let key_pair = KeyPair::from_pem(key).ok()?;
         let (_, pem) = parse_x509_pem(certificate.as_bytes()).ok()?;
         let x509 = pem.parse_x509().ok()?;
+        if x509.public_key().subject_public_key.as_ref() != key_pair.public_key_raw() {
+            return None;
+        }
         let time = |time: i64| Timestamp::from_second(time).ok();
         let validity = x509.validity();
         let names = x509.subject_alternative_name().ok().flatten()?;
@@ -186,6 +191,14 @@ fn subject(pem: &str) -> Option<Vec<u8>> {
     let (_, pem) = parse_x509_pem(pem.as_bytes()).ok()?;
     let x509 = pem.parse_x509().ok()?;
     Some(x509.subject().as_raw().to_vec())
+}
+
+/// `None`: one of these certificates can't be read.
+fn is_signed_by(certificate: &str, ca: &str) -> Option<bool> {
+    let (_, certificate) = parse_x509_pem(certificate.as_bytes()).ok()?;
+    let (_, ca) = parse_x509_pem(ca.as_bytes()).ok()?;
+    let (certificate, ca) = (certificate.parse_x509().ok()?, ca.parse_x509().ok()?);
+    Some(certificate.verify_signature(Some(ca.public_key())).is_ok())
 }
 
 /// A new pair with the certificate of its CA, PEM.
@@ -281,5 +294,21 @@ mod tests {
                 assert!(Stored::read(&data).serving.is_none(), "{key} {text}");
             }
         }
+    }
+
+    #[test]
+    fn a_key_of_another_pair_is_none_and_a_ca_of_another_pair_is_not_trusted() {
+        let data = |number| Stored::start(Made::new(&hosts(), now(), number).unwrap()).data();
+        let with = |key: &str, number| {
+            let mut altered = data(1);
+            altered.insert(key.to_owned(), data(number)[key].clone());
+            Stored::read(&altered)
+        };
+        for key in [CERTIFICATE, KEY] {
+            assert!(with(key, 2).serving.is_none(), "{key}");
+        }
+        // The name of the CA is the same, but not its key.
+        let stored = with(TRUSTED, 1);
+        assert!(!stored.trusts(&stored.serving.clone().unwrap()));
     }
 }

@@ -130,5 +130,14 @@ mod tests {
             plan(&Stored::read(&data), &hosts("a"), at(1), true),
             PairStep::Start
         );
+        // A CA of the same name has not signed it.
+        data.insert(
+            "ca.crt".to_owned(),
+            Stored::start(made(0, 1)).data()["ca.crt"].clone(),
+        );
+        assert_eq!(
+            plan(&Stored::read(&data), &hosts("a"), at(1), true),
+            PairStep::Start
+        );
     }
 }
