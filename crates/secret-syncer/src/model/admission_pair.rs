@@ -33,6 +33,9 @@ pub const LIFETIME: Duration = Duration::from_hours(90 * 24);
 /// Clocks of API servers may be behind by this much.
 const CLOCK_SKEW: Duration = Duration::from_hours(1);
 
+/// CAs that are kept when a pair is served at once. A Secret that breaks again and again does not grow.
+const MAX_TRUSTED: usize = 8;
+
 const END_OF_CERTIFICATE: &str = "-----END CERTIFICATE-----";
 
 /// A serving certificate with its key.
@@ -113,15 +116,16 @@ impl Stored {
         self.trusted.len() > needed.filter(|pair| self.trusts(pair)).count()
     }
 
-    /// Serves a new pair, and trusts nothing else.
-    pub fn start(made: Made) -> Self {
-        let mut stored = Self {
-            since: Some(made.pair.made),
-            ..Self::default()
-        };
-        stored.trusted.insert(made.pair.issuer.clone(), made.ca);
-        stored.serving = Some(made.pair);
-        stored
+    /// Serves a new pair at once. A pod may still serve an older one, or one of another version of this service. So the CAs of those stay
+    /// trusted, unless they have become many.
+    pub fn start(&mut self, made: Made) {
+        if self.trusted.len() >= MAX_TRUSTED {
+            self.trusted.clear();
+        }
+        self.trusted.insert(made.pair.issuer.clone(), made.ca);
+        self.next = None;
+        self.since = Some(made.pair.made);
+        self.serving = Some(made.pair);
     }
 
     /// Trusts a new pair before it is served.
@@ -255,13 +259,19 @@ mod tests {
         Timestamp::from_second(1_800_000_000).unwrap()
     }
 
+    fn start(made: Made) -> Stored {
+        let mut stored = Stored::default();
+        stored.start(made);
+        stored
+    }
+
     fn hosts() -> BTreeSet<String> {
         BTreeSet::from(["a.ns.svc".to_owned(), "10.0.0.1".to_owned(), "fd00::1".to_owned()])
     }
 
     #[test]
     fn what_is_stored_is_read_again() {
-        let mut stored = Stored::start(Made::new(&hosts(), now(), 1).unwrap());
+        let mut stored = start(Made::new(&hosts(), now(), 1).unwrap());
         let again = Stored::read(&stored.data());
         assert!(again == stored);
         let serving = again.serving.unwrap();
@@ -280,9 +290,24 @@ mod tests {
     }
 
     #[test]
+    fn a_pair_that_is_lost_stays_trusted_for_pods_that_serve_it() {
+        let mut stored = start(Made::new(&hosts(), now(), 1).unwrap());
+        let lost = stored.serving.clone().unwrap();
+        for number in 2..100 {
+            let mut data = stored.data();
+            data.remove(KEY);
+            stored = Stored::read(&data);
+            stored.start(Made::new(&hosts(), now(), number).unwrap());
+            assert!(stored.trusts(stored.serving.as_ref().unwrap()));
+            assert_eq!(stored.trusts(&lost), number <= 8);
+            assert!(stored.trusted.len() <= MAX_TRUSTED);
+        }
+    }
+
+    #[test]
     fn an_empty_or_altered_secret_has_no_pair() {
         assert!(Stored::read(&BTreeMap::new()) == Stored::default());
-        let stored = Stored::start(Made::new(&hosts(), now(), 1).unwrap());
+        let stored = start(Made::new(&hosts(), now(), 1).unwrap());
         for key in [CERTIFICATE, KEY] {
             for text in [
                 "",
@@ -298,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_key_of_another_pair_is_none_and_a_ca_of_another_pair_is_not_trusted() {
-        let data = |number| Stored::start(Made::new(&hosts(), now(), number).unwrap()).data();
+        let data = |number| start(Made::new(&hosts(), now(), number).unwrap()).data();
         let with = |key: &str, number| {
             let mut altered = data(1);
             altered.insert(key.to_owned(), data(number)[key].clone());
