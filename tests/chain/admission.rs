@@ -80,6 +80,24 @@ async fn what_a_condition_would_report_is_refused_and_all_works_without_the_webh
     webhooks.replace_pair().await?;
     until_denied(&webhooks.world, "after").await?;
 
+    // A service that was asked to end is not ready, and still answers.
+    let installed = &webhooks.world.installed;
+    installed.process(Service::OscController)?.ask_to_end()?;
+    wait_for("the service to be not ready", DEADLINE, async || {
+        let (status, text) = installed.get(Service::OscController, "/readyz").await?;
+        check(status == 503 && text.contains("shutting down"))
+    })
+    .await?;
+    denial(create_pool(&webhooks.world, &unknown, true).await)?;
+    wait_for("the service to end", DEADLINE, async || {
+        check(!installed.is_alive(Service::OscController).await)
+    })
+    .await?;
+    let installed = &mut webhooks.world.installed;
+    let status = installed.terminate(Service::OscController, DEADLINE).await?;
+    ensure!(status.success(), "{status}: {}", installed.logs());
+    installed.start(Service::OscController).await?;
+
     // The webhooks are dead, so everything is admitted, and conditions report as before.
     for service in [Service::OspController, Service::OscController] {
         webhooks.world.installed.kill9(service)?;

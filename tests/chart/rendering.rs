@@ -8,6 +8,7 @@ use kube::discovery::{self, Scope};
 use osm_api::Joining;
 use osm_api::definitions;
 use osm_api::rbac::{AdmissionObjects, ClusterKind, Installation, Service};
+use osm_runtime::drain::DRAIN_TIME;
 use osm_testkit::helm::{Helm, chart, ci_values, kubeconform};
 use osm_testkit::process::ScratchDir;
 use osm_testkit::{ControlPlane, Options};
@@ -388,8 +389,12 @@ async fn an_admission_webhook_fails_open_and_is_never_asked_about_a_deletion() -
             (&volume["secretName"], &volume["optional"]),
             (&json!("one-admission"), &json!(true))
         );
+        // What pods have by default, and the time in which reviews still arrive.
+        let grace = pod["terminationGracePeriodSeconds"].as_u64();
+        assert_eq!(grace, Some(30 + DRAIN_TIME.as_secs()));
     }
-    let (_, arguments) = container(&objects, "secret-syncer")?;
+    let (pod, arguments) = container(&objects, "secret-syncer")?;
+    assert!(pod["terminationGracePeriodSeconds"].is_null());
     let hosts = "--admission-hosts=one-osp-admission.osm.svc,one-osc-admission.osm.svc";
     assert!(arguments.contains(&hosts), "{arguments:?}");
     Ok(())

@@ -48,16 +48,19 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
     let state = State::new(&process, &cluster)?;
     watches::start(&state);
     let judge = || PoolJudge::new(&state);
-    osm_runtime::admission::spawn(
+    let webhook = osm_runtime::admission::spawn(
         &admission,
         judge,
         "the MachineDeployment",
         &process.metrics,
-        &process.shutdown,
+        (&process.drain, &process.shutdown),
     )?;
     let (queue, shared) = (state.queue.clone(), state.clone());
     let work = move |name| reconcile(state.clone(), name);
     runner::work(&cluster, cluster.namespace(), queue, shared, work).await;
+    if let Some(webhook) = webhook {
+        webhook.ended().await;
+    }
     Ok(())
 }
 

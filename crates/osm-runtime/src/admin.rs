@@ -16,9 +16,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
-use tokio_util::sync::CancellationToken;
 
-use crate::{Metrics, Readiness};
+use crate::{Drain, Metrics, Readiness};
 
 /// What the server keeps at most.
 #[derive(Clone, Copy, Debug)]
@@ -40,10 +39,10 @@ const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// Pause after a connection could not be accepted, such as without a free file descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves until shutdown, in a task of its own, and returns the address that it listens on.
+/// Serves until the process ends, in a task of its own, and returns the address that it listens on.
 ///
 /// `/livez` answers as long as the process can. `/readyz` has one line for each thing that readiness waits for, and `osm_ready` in `/metrics` is 1
-/// when there is none.
+/// when there is none. A service that stops is not ready.
 ///
 /// # Errors
 /// The address is not available.
@@ -51,9 +50,9 @@ pub async fn spawn(
     address: SocketAddr,
     readiness: &Readiness,
     metrics: &Metrics,
-    shutdown: &CancellationToken,
+    drain: &Drain,
 ) -> anyhow::Result<SocketAddr> {
-    spawn_within(LIMITS, address, readiness, metrics, shutdown).await
+    spawn_within(LIMITS, address, readiness, metrics, drain).await
 }
 
 async fn spawn_within(
@@ -61,17 +60,17 @@ async fn spawn_within(
     address: SocketAddr,
     readiness: &Readiness,
     metrics: &Metrics,
-    shutdown: &CancellationToken,
+    drain: &Drain,
 ) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("--listen {address}"))?;
     let address = listener.local_addr()?;
     let (readiness, metrics) = (readiness.clone(), metrics.clone());
-    let (draining, stop) = (shutdown.clone(), shutdown.clone());
+    let drain = drain.clone();
     let waiting = move || {
         let mut waiting = readiness.waiting();
-        if draining.is_cancelled() {
+        if drain.has_begun() {
             waiting.push("shutting down".to_owned());
         }
         waiting
@@ -96,16 +95,15 @@ async fn spawn_within(
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(measured));
-    tokio::spawn(accept(listener, router, limits, stop));
+    tokio::spawn(accept(listener, router, limits));
     tracing::info!(%address, "serving /livez, /readyz and /metrics");
     Ok(address)
 }
 
-/// Accepts connections until the service stops. Those that are open then are served to their end.
-async fn accept(listener: TcpListener, router: Router, limits: Limits, stop: CancellationToken) {
+async fn accept(listener: TcpListener, router: Router, limits: Limits) {
     let mut open = VecDeque::<AbortHandle>::new();
-    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
-        match accepted {
+    loop {
+        match listener.accept().await {
             Ok((stream, _)) => {
                 open.retain(|connection| !connection.is_finished());
                 if open.len() >= limits.connections
@@ -143,6 +141,7 @@ mod tests {
 
     use osm_api::rbac::Service;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
 
@@ -158,10 +157,10 @@ mod tests {
     #[tokio::test]
     async fn the_metric_of_readiness_is_what_readyz_answers() {
         let (readiness, metrics) = (Readiness::default(), Metrics::of(Service::SecretSyncer).unwrap());
-        let shutdown = CancellationToken::new();
+        let drain = Drain::new(&CancellationToken::new());
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let gate = readiness.gate("a watch");
-        let address = spawn(address, &readiness, &metrics, &shutdown).await.unwrap();
+        let address = spawn(address, &readiness, &metrics, &drain).await.unwrap();
         let is_ready = |answer: String, value: u8| {
             let line = format!("osm_ready{{component=\"secret-syncer\"}} {value}\n");
             assert!(answer.contains(&line), "{line} is not in {answer}");
@@ -171,7 +170,17 @@ mod tests {
         gate.open();
         assert!(get(address, "/readyz").await.starts_with("HTTP/1.0 200"));
         is_ready(get(address, "/metrics").await, 1);
+        drain.begin();
+        // A task of the server could notice it now.
+        tokio::task::yield_now().await;
+        let answer = get(address, "/readyz").await;
+        assert!(
+            answer.starts_with("HTTP/1.0 503") && answer.ends_with("\nshutting down\n"),
+            "{answer}"
+        );
+        is_ready(get(address, "/metrics").await, 0);
     }
+
     #[tokio::test]
     async fn connections_that_ask_nothing_or_read_nothing_end_and_hold_up_no_probe() {
         let limits = Limits {
@@ -179,8 +188,9 @@ mod tests {
             deadline: Duration::from_secs(2),
         };
         let (readiness, metrics) = (Readiness::default(), Metrics::of(Service::SecretSyncer).unwrap());
-        let (shutdown, address) = (CancellationToken::new(), SocketAddr::from(([127, 0, 0, 1], 0)));
-        let address = spawn_within(limits, address, &readiness, &metrics, &shutdown)
+        let drain = Drain::new(&CancellationToken::new());
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let address = spawn_within(limits, address, &readiness, &metrics, &drain)
             .await
             .unwrap();
         let began = Instant::now();

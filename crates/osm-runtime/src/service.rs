@@ -16,7 +16,7 @@ use crate::connection_role::ConnectionRole;
 use crate::kubeconfig::{self, Follower, Origin};
 use crate::readiness::Gates;
 use crate::{
-    Cluster, CommonArgs, Connection, Connections, Environment, Metrics, Process, Readiness, admin,
+    Cluster, CommonArgs, Connection, Connections, Drain, Environment, Metrics, Process, Readiness, admin,
     definitions, error, rights, settings_watch, telemetry,
 };
 
@@ -97,13 +97,15 @@ where
     let filter = telemetry::init(&args)?;
     // This can only fail if the provider was installed before.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    let shutdown = CancellationToken::new();
     let process = Arc::new(Process {
         service,
         args,
         environment: Environment::default(),
         metrics: Metrics::of(service)?,
         readiness: Readiness::default(),
-        shutdown: CancellationToken::new(),
+        drain: Drain::new(&shutdown),
+        shutdown,
     });
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -120,10 +122,10 @@ where
         process.args.listen,
         &process.readiness,
         &process.metrics,
-        &process.shutdown,
+        &process.drain,
     )
     .await?;
-    let stop = process.shutdown.clone();
+    let (drain, shutdown) = (process.drain.clone(), process.shutdown.clone());
     let work = async move {
         let gates = process.readiness.gates("");
         let Some(connections) = connect(&process, &gates, worker).await? else {
@@ -139,17 +141,42 @@ where
         start.open();
         run(process, cluster).await
     };
+    let signal = async || {
+        tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        }
+    };
+    until_stopped(work, signal, &drain, &shutdown).await
+}
+
+/// Works until a signal, and until what runs then is finished. A second signal does not wait for that.
+async fn until_stopped(
+    work: impl Future<Output = anyhow::Result<()>>,
+    mut signal: impl AsyncFnMut() -> &'static str,
+    drain: &Drain,
+    shutdown: &CancellationToken,
+) -> anyhow::Result<()> {
     tokio::pin!(work);
-    tokio::select! {
+    let first = tokio::select! {
         outcome = &mut work => return outcome,
-        _ = terminate.recv() => tracing::info!("SIGTERM: finishing the reconciles that run"),
-        _ = interrupt.recv() => tracing::info!("SIGINT: finishing the reconciles that run"),
-    }
-    stop.cancel();
+        signal = signal() => signal,
+    };
+    let stop = async {
+        drain.begin();
+        let time = drain.time();
+        if !time.is_zero() {
+            tracing::info!(?time, "{first}: working on until clients no longer arrive");
+            tokio::time::sleep(time).await;
+        }
+        tracing::info!("{first}: finishing the reconciles that run");
+        shutdown.cancel();
+        std::future::pending().await
+    };
     tokio::select! {
         outcome = &mut work => outcome,
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
+        _ = signal() => Ok(()),
+        outcome = stop => outcome,
     }
 }
 
@@ -217,9 +244,70 @@ async fn connect(
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use tokio::sync::mpsc;
+    use tokio::time::Instant;
 
     use super::*;
     use crate::args::tests::Args;
+    use crate::drain::DRAIN_TIME;
+
+    /// Sends SIGTERM after a second, and another one after `again`. Returns how long the service took to stop, whose work ends `last` after the
+    /// shutdown.
+    async fn stops_after(
+        drain: &Drain,
+        shutdown: &CancellationToken,
+        last: Duration,
+        again: Duration,
+    ) -> Duration {
+        let (send, mut signals) = mpsc::channel(2);
+        let began = Instant::now() + Duration::from_secs(1);
+        tokio::spawn(async move {
+            for at in [began, began + again] {
+                tokio::time::sleep_until(at).await;
+                let _ = send.send("SIGTERM").await;
+            }
+        });
+        let work = async {
+            shutdown.cancelled().await;
+            tokio::time::sleep(last).await;
+            Ok(())
+        };
+        let signal = async || match signals.recv().await {
+            Some(signal) => signal,
+            None => std::future::pending().await,
+        };
+        until_stopped(work, signal, drain, shutdown).await.unwrap();
+        began.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_service_with_clients_works_on_for_a_while_after_sigterm_and_another_one_does_not() {
+        const LAST: Duration = Duration::from_secs(3);
+        const NEVER: Duration = Duration::from_hours(1);
+        let started = || {
+            let shutdown = CancellationToken::new();
+            (Drain::new(&shutdown), shutdown)
+        };
+        let (drain, shutdown) = started();
+        assert_eq!(stops_after(&drain, &shutdown, LAST, NEVER).await, LAST);
+        assert!(drain.has_begun());
+
+        let (drain, shutdown) = started();
+        drain.expect_clients();
+        let stop = stops_after(&drain, &shutdown, LAST, NEVER);
+        let draining = async {
+            tokio::time::sleep(DRAIN_TIME).await;
+            assert!(drain.has_begun() && !shutdown.is_cancelled());
+        };
+        let (took, ()) = tokio::join!(stop, draining);
+        assert_eq!(took, DRAIN_TIME + LAST);
+
+        // A second signal does not wait.
+        let (drain, shutdown) = started();
+        drain.expect_clients();
+        assert_eq!(stops_after(&drain, &shutdown, NEVER, LAST).await, LAST);
+        assert!(!shutdown.is_cancelled());
+    }
 
     /// Its owner may be another one than that of the pod, whose files and programs are not theirs.
     #[test]

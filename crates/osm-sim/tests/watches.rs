@@ -16,7 +16,7 @@ use osm_runtime::args::{CommonArgs, LogFormat};
 use osm_runtime::cache::{Cache, Reduce};
 use osm_runtime::followed::{Followed, MAX_FOLLOWED, MAX_FOLLOWED_BYTES};
 use osm_runtime::watch::{GATE, Watch};
-use osm_runtime::{Cluster, Connection, Connections, Environment, Metrics, Process, Readiness};
+use osm_runtime::{Cluster, Connection, Connections, Drain, Environment, Metrics, Process, Readiness};
 use osm_sim::memory::{Call, Link, Network, Passage, Server, User};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -149,13 +149,15 @@ fn cluster_by(server: &Server, user: &User, link: &Link) -> Cluster {
         replica: None,
         pod_uid: None,
     };
+    let shutdown = CancellationToken::new();
     let process = Arc::new(Process {
         service: Service::OscController,
         args,
         environment,
         metrics,
         readiness: Readiness::default(),
-        shutdown: CancellationToken::new(),
+        drain: Drain::new(&shutdown),
+        shutdown,
     });
     let gates = process.readiness.gates("");
     Cluster::new(

@@ -166,13 +166,21 @@ impl Service {
         Ok(())
     }
 
+    /// Asks the program to end (SIGTERM).
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn ask_to_end(&self) -> Result<()> {
+        Ok(rustix::process::kill_process(self.group, Signal::TERM)?)
+    }
+
     /// Asks the program to end (SIGTERM) and waits for it, at most `deadline`.
     ///
     /// # Errors
     /// When it has not ended by then; it goes on running.
     pub async fn terminate(&mut self, deadline: Duration) -> Result<ExitStatus> {
         if self.exited()?.is_none() {
-            rustix::process::kill_process(self.group, Signal::TERM)?;
+            self.ask_to_end()?;
         }
         self.wait(deadline).await
     }

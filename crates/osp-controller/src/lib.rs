@@ -81,17 +81,20 @@ impl Failure for Error {
 pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionArgs) -> anyhow::Result<()> {
     let state = State::start(&process, &cluster);
     let judge = || ProfileJudge::new(&state);
-    osm_runtime::admission::spawn(
+    let webhook = osm_runtime::admission::spawn(
         &admission,
         judge,
         "the profile",
         &process.metrics,
-        &process.shutdown,
+        (&process.drain, &process.shutdown),
     )?;
     let queue = state.queue.clone();
     let shared = state.clone();
     let work = move |key| reconcile(state.clone(), key);
     runner::work(&cluster, cluster.namespace(), queue, shared, work).await;
+    if let Some(webhook) = webhook {
+        webhook.ended().await;
+    }
     Ok(())
 }
 

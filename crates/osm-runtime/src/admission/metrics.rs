@@ -9,7 +9,10 @@ use crate::metrics::label::Label;
 use crate::metrics::{Metrics, SECONDS};
 
 /// How the webhook answered a review.
-const VERDICT: Label = Label::of("verdict", &["allowed", "denied", "unchecked", "unreadable"]);
+const VERDICT: Label = Label::of(
+    "verdict",
+    &["allowed", "denied", "unchecked", "unreadable", "overloaded"],
+);
 
 /// How the webhook answered a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +23,8 @@ pub(super) enum Answered {
     Unchecked,
     /// There was no review that could be read.
     Unreadable,
+    /// There was no memory or no time to read it.
+    Overloaded,
 }
 
 impl Answered {
@@ -39,6 +44,7 @@ impl Answered {
             Self::Denied => "denied",
             Self::Unchecked => "unchecked",
             Self::Unreadable => "unreadable",
+            Self::Overloaded => "overloaded",
         }
     }
 }

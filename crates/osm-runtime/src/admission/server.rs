@@ -10,35 +10,28 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{Method, Request as HttpRequest, Response, StatusCode, header};
-use http_body::Body as _;
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use super::body::{Memory, Read, Unread};
 use super::certificate::Certificate;
 use super::metrics::Answered;
 use super::{AdmissionArgs, AdmissionMetrics, Judge, Verdict, review};
-use crate::Metrics;
+use crate::{Drain, Metrics};
 
 /// The path of the webhook.
 pub const ADMISSION_PATH: &str = "/validate";
 
-/// The largest review that is read. It holds an object before and after the change.
-pub const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
-
 /// Connections at the same time. Further ones wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
-
-/// Memory of all reviews together, in units of [`MEMORY_UNIT`]. The objects in them take a multiple of that.
-const MEMORY_UNITS: usize = 16 * 1024;
-const MEMORY_UNIT: usize = 1024;
 
 /// Objects that are judged at the same time. Further ones wait within their deadline. Most of those that are judged wait for a watch, or for
 /// another thread.
@@ -47,7 +40,7 @@ const MAX_JUDGED: usize = 512;
 /// Head of one request. An API server sends a few hundred bytes. What hyper allows by default would be 400 MiB for all connections.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 
-/// How long a handshake, the head of a request, its body, and the wait for memory may take each.
+/// How long a handshake, and the body of a request with the wait for memory, may take each.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long requests that have arrived may be answered after the service was stopped.
@@ -61,12 +54,31 @@ struct Shared<J> {
     judge: J,
     what: &'static str,
     metrics: AdmissionMetrics,
-    memory: Arc<Semaphore>,
+    drain: Drain,
+    memory: Memory,
     judged: Arc<Semaphore>,
 }
 
-/// Serves the webhook in a thread of its own until shutdown, and returns the address that it listens on; `None`: the flags ask for no
-/// webhook, and `judge` is not called. `what` names the objects in warnings, such as `the profile`.
+/// A webhook that is served.
+#[derive(Debug)]
+pub struct Webhook {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Closed when its thread ends.
+    running: oneshot::Receiver<()>,
+}
+
+impl Webhook {
+    /// Returns after the shutdown, once the reviews that had arrived are answered.
+    pub async fn ended(self) {
+        let _ = self.running.await;
+    }
+}
+
+/// Serves the webhook in a thread of its own until shutdown; `None`: the flags ask for no webhook, and `judge` is not called. `what` names the
+/// objects in warnings, such as `the profile`.
+///
+/// While the service drains, each answer ends its connection, so that the client connects to another pod.
 ///
 /// # Errors
 /// The address is not available.
@@ -75,8 +87,8 @@ pub fn spawn<J: Judge>(
     judge: impl FnOnce() -> J,
     what: &'static str,
     metrics: &Metrics,
-    shutdown: &CancellationToken,
-) -> anyhow::Result<Option<SocketAddr>> {
+    (drain, shutdown): (&Drain, &CancellationToken),
+) -> anyhow::Result<Option<Webhook>> {
     let (Some(address), Some(folder)) = (args.admission_listen, &args.admission_certificate) else {
         return Ok(None);
     };
@@ -95,7 +107,8 @@ pub fn spawn<J: Judge>(
         judge: judge(),
         what,
         metrics,
-        memory: Arc::new(Semaphore::new(MEMORY_UNITS)),
+        drain: drain.clone(),
+        memory: Memory::default(),
         judged: Arc::new(Semaphore::new(MAX_JUDGED)),
     });
     let stop = shutdown.clone();
@@ -103,11 +116,16 @@ pub fn spawn<J: Judge>(
         tokio::spawn(certificate.follow());
         accept(listener, tls, shared, stop).await;
     };
+    let (ends, running) = oneshot::channel();
     std::thread::Builder::new()
         .name("admission".to_owned())
-        .spawn(move || runtime.block_on(serve))?;
+        .spawn(move || {
+            let _ends: oneshot::Sender<()> = ends;
+            runtime.block_on(serve);
+        })?;
+    drain.expect_clients();
     tracing::info!(%address, "serving the admission webhook");
-    Ok(Some(address))
+    Ok(Some(Webhook { address, running }))
 }
 
 /// As many connections wait to be accepted as are served. With the usual 128, the kernel drops the others, whose clients then try again
@@ -172,7 +190,14 @@ async fn serve<J: Judge>(
     };
     let service = service_fn(move |request| {
         let shared = shared.clone();
-        async move { Ok::<_, Infallible>(answer(&shared, request).await) }
+        async move {
+            let mut response = answer(&shared, request).await;
+            if shared.drain.has_begun() {
+                let close = http::HeaderValue::from_static("close");
+                response.headers_mut().insert(header::CONNECTION, close);
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -203,11 +228,14 @@ async fn answer<J: Judge>(shared: &Shared<J>, request: HttpRequest<Incoming>) ->
 
 /// Reads a review and judges its object.
 async fn review<J: Judge>(shared: &Shared<J>, body: Incoming) -> (Answered, Response<Full<Bytes>>) {
-    let (_memory, body) = match read(shared, body).await {
+    let Read {
+        bytes,
+        memory: _memory,
+    } = match shared.memory.read(body, PATIENCE).await {
         Ok(read) => read,
-        Err(response) => return (Answered::Unreadable, *response),
+        Err(unread) => return refuse(unread),
     };
-    let review = match review::read(&body) {
+    let review = match review::read(&bytes) {
         Ok(review) => review,
         Err(error) => {
             return (
@@ -216,7 +244,7 @@ async fn review<J: Judge>(shared: &Shared<J>, body: Incoming) -> (Answered, Resp
             );
         }
     };
-    drop(body);
+    drop(bytes);
     let verdict = match review.request {
         Some(request) => judge(shared, request).await,
         None => Verdict::allowed(),
@@ -225,41 +253,31 @@ async fn review<J: Judge>(shared: &Shared<J>, body: Incoming) -> (Answered, Resp
     (Answered::by(&verdict), json(StatusCode::OK, body))
 }
 
-/// Reads a body once there is memory for it.
-async fn read<J>(
-    shared: &Shared<J>,
-    body: Incoming,
-) -> Result<(OwnedSemaphorePermit, Bytes), Box<Response<Full<Bytes>>>> {
-    let too_large = || {
-        let message = "the review is larger than 4 MiB";
-        Box::new(text(StatusCode::PAYLOAD_TOO_LARGE, message))
-    };
-    let hint = body.size_hint();
-    let length = usize::try_from(hint.upper().unwrap_or(hint.lower())).unwrap_or(usize::MAX);
-    // A body of unknown length may be as large as any.
-    let length = if hint.exact().is_some() {
-        length
-    } else {
-        MAX_BODY_BYTES
-    };
-    if length > MAX_BODY_BYTES {
-        return Err(too_large());
-    }
-    let units = u32::try_from(length.div_ceil(MEMORY_UNIT)).unwrap_or(u32::MAX);
-    let memory = timeout(PATIENCE, shared.memory.clone().acquire_many_owned(units)).await;
-    let Ok(Ok(memory)) = memory else {
-        let message = "too many reviews at the same time";
-        return Err(Box::new(text(StatusCode::SERVICE_UNAVAILABLE, message)));
-    };
-    match timeout(PATIENCE, Limited::new(body, MAX_BODY_BYTES).collect()).await {
-        Ok(Ok(body)) => Ok((memory, body.to_bytes())),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(Box::new(text(StatusCode::BAD_REQUEST, "the body can't be read"))),
-        Err(_) => Err(Box::new(text(
+/// How a body that was not read is answered. An API server then admits the object.
+fn refuse(unread: Unread) -> (Answered, Response<Full<Bytes>>) {
+    let (answered, status, message) = match unread {
+        Unread::TooLarge => (
+            Answered::Unreadable,
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the review is larger than 4 MiB",
+        ),
+        Unread::Broken => (
+            Answered::Unreadable,
+            StatusCode::BAD_REQUEST,
+            "the body can't be read",
+        ),
+        Unread::Late => (
+            Answered::Overloaded,
             StatusCode::REQUEST_TIMEOUT,
             "the body did not arrive in time",
-        ))),
-    }
+        ),
+        Unread::GivenUp => (
+            Answered::Overloaded,
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many reviews at the same time",
+        ),
+    };
+    (answered, text(status, message))
 }
 
 /// Judges within the deadline. Whatever else happens, the object is admitted.

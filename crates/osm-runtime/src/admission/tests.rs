@@ -12,16 +12,21 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::Metrics;
+use crate::{Drain, Metrics};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Does with an object what its field `do` says.
-struct Obedient;
+struct Obedient {
+    /// Whether an object is to wait.
+    waits: watch::Sender<bool>,
+}
 
 impl Judge for Obedient {
     const DEADLINE: Duration = Duration::from_millis(300);
@@ -32,7 +37,10 @@ impl Judge for Obedient {
             "deny" => Verdict::denied(format!("{}/{} is wrong", request.namespace, request.name)),
             "warn" => Verdict::warned(format!("a\nb {}", "x".repeat(300))),
             "panic" => panic!("on purpose"),
-            "wait" => std::future::pending().await,
+            "wait" => {
+                self.waits.send_replace(true);
+                std::future::pending().await
+            }
             _ => Verdict::allowed(),
         }
     }
@@ -42,7 +50,10 @@ struct Server {
     folder: TempDir,
     address: SocketAddr,
     metrics: Metrics,
+    drain: Drain,
     stop: CancellationToken,
+    webhook: Option<Webhook>,
+    waits: watch::Receiver<bool>,
 }
 
 impl Drop for Server {
@@ -64,14 +75,24 @@ fn start_in(folder: TempDir) -> Server {
         admission_certificate: Some(folder.path().to_owned()),
     };
     let (stop, metrics) = (CancellationToken::new(), Metrics::new().unwrap());
-    let address = spawn(&args, || Obedient, "the object", &metrics, &stop)
-        .unwrap()
-        .unwrap();
+    let (drain, (waits, waiting)) = (Drain::new(&stop), watch::channel(false));
+    let webhook = spawn(
+        &args,
+        || Obedient { waits },
+        "the object",
+        &metrics,
+        (&drain, &stop),
+    )
+    .unwrap()
+    .unwrap();
     Server {
         folder,
-        address,
+        address: webhook.address,
         metrics,
+        drain,
         stop,
+        webhook: Some(webhook),
+        waits: waiting,
     }
 }
 
@@ -97,6 +118,13 @@ fn client(trusted: &[&CertificateDer<'static>]) -> TlsConnector {
     TlsConnector::from(Arc::new(config))
 }
 
+async fn connect(address: SocketAddr, client: &TlsConnector) -> std::io::Result<TlsStream<TcpStream>> {
+    let stream = TcpStream::connect(address).await?;
+    client
+        .connect(ServerName::try_from("localhost").unwrap(), stream)
+        .await
+}
+
 /// Sends a request on a connection of its own; returns status and body.
 async fn send(
     address: SocketAddr,
@@ -104,9 +132,7 @@ async fn send(
     head: &str,
     body: &[u8],
 ) -> std::io::Result<(u16, String)> {
-    let stream = TcpStream::connect(address).await?;
-    let name = ServerName::try_from("localhost").unwrap();
-    let mut stream = client.connect(name, stream).await?;
+    let mut stream = connect(address, client).await?;
     let length = body.len();
     let head = format!(
         "{head} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
@@ -247,11 +273,7 @@ async fn garbage_and_other_versions_are_no_verdict() {
     }
     // Its length alone refuses it.
     let head = format!("POST /validate HTTP/1.1\r\nX: {}", "x".repeat(10));
-    let stream = TcpStream::connect(server.address).await.unwrap();
-    let mut stream = client
-        .connect(ServerName::try_from("localhost").unwrap(), stream)
-        .await
-        .unwrap();
+    let mut stream = connect(server.address, &client).await.unwrap();
     let request = format!(
         "{head}\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
         MAX_BODY_BYTES + 1
@@ -290,6 +312,32 @@ async fn a_thousand_at_once_are_answered() {
     tokio::time::timeout(PATIENCE, futures::future::join_all(requests))
         .await
         .unwrap();
+}
+
+#[tokio::test]
+async fn a_review_that_is_not_read_for_want_of_memory_or_time_is_counted_as_overload() {
+    let (server, trusted) = start();
+    let client = client(&[&trusted]);
+    until_trusted(server.address, &client).await;
+    let head =
+        format!("POST /validate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {MAX_BODY_BYTES}\r\n\r\n");
+    let almost = vec![b' '; MAX_BODY_BYTES - 1];
+    let mut slow = Vec::new();
+    for _ in 0..5 {
+        let mut stream = connect(server.address, &client).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let _ = stream.write_all(&almost).await;
+        let _ = stream.flush().await;
+        slow.push(stream);
+    }
+    let (status, _) = post(server.address, &client, &review("CREATE", &json!({}))).await;
+    assert_eq!(status, 200);
+    let mut answer = [0; 12];
+    slow[0].read_exact(&mut answer).await.unwrap();
+    assert!([b"HTTP/1.1 503", b"HTTP/1.1 408"].contains(&&answer));
+    let text = String::from_utf8(server.metrics.encode()).unwrap();
+    let overloaded = r#"osm_admission_reviews_total{verdict="overloaded"} "#;
+    assert!(text.contains(overloaded), "{text}");
 }
 
 #[tokio::test]
@@ -335,6 +383,70 @@ async fn a_certificate_that_appears_or_changes_is_used_without_a_gap() {
             .await
             .is_err()
     );
+}
+
+/// Sends a review on a connection that stays open, and returns the whole answer.
+async fn ask(stream: &mut TlsStream<TcpStream>, body: &Value) -> String {
+    let body = body.to_string();
+    let head = format!(
+        "POST /validate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream
+        .write_all(format!("{head}{body}").as_bytes())
+        .await
+        .unwrap();
+    let mut answer = String::new();
+    while !answer.ends_with('}') {
+        let mut part = [0; 4096];
+        let read = stream.read(&mut part).await.unwrap();
+        assert_ne!(read, 0, "the connection ends after {answer}");
+        answer.push_str(std::str::from_utf8(&part[..read]).unwrap());
+    }
+    answer
+}
+
+#[tokio::test]
+async fn a_server_that_drains_answers_everything_and_sends_clients_away() {
+    let (mut server, trusted) = start();
+    let (client, address) = (client(&[&trusted]), server.address);
+    until_trusted(address, &client).await;
+    let deny = review("CREATE", &json!({"do": "deny"}));
+    let is_denied = |answer: &str| answer.contains("n/a is wrong");
+    let has_end = |answer: &str| answer.to_lowercase().contains("connection: close");
+    let mut open = connect(address, &client).await.unwrap();
+    let mut idle = connect(address, &client).await.unwrap();
+    for connection in [&mut open, &mut idle] {
+        let answer = ask(connection, &deny).await;
+        assert!(is_denied(&answer) && !has_end(&answer), "{answer}");
+    }
+
+    server.drain.begin();
+    let mut new = connect(address, &client).await.unwrap();
+    for connection in [&mut open, &mut new] {
+        let answer = ask(connection, &deny).await;
+        assert!(is_denied(&answer) && has_end(&answer), "{answer}");
+        assert_eq!(connection.read(&mut [0]).await.unwrap(), 0);
+    }
+
+    // It is shut down while an object is judged, and another connection is idle.
+    let mut busy = connect(address, &client).await.unwrap();
+    let wait = review("CREATE", &json!({"do": "wait"}));
+    let busy = async {
+        let answer = ask(&mut busy, &wait).await;
+        assert!(answer.contains("took too long"), "{answer}");
+    };
+    let webhook = server.webhook.take().unwrap();
+    let ends = async {
+        server.waits.wait_for(|waits| *waits).await.unwrap();
+        server.stop.cancel();
+        webhook.ended().await;
+    };
+    tokio::time::timeout(PATIENCE, async { tokio::join!(busy, ends) })
+        .await
+        .unwrap();
+    assert_eq!(idle.read(&mut [0]).await.unwrap(), 0);
+    assert!(TcpStream::connect(address).await.is_err());
 }
 
 #[test]

@@ -15,8 +15,8 @@ use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::profile::{File, FileContent, OperatingSystemProfile};
 use osm_api::rbac::{Installation, Service};
 use osm_runtime::{
-    AdmissionArgs, Cluster, CommonArgs, Connection, Connections, Environment, Metrics, Process, Readiness,
-    settings_watch,
+    AdmissionArgs, Cluster, CommonArgs, Connection, Connections, Drain, Environment, Metrics, Process,
+    Readiness, settings_watch,
 };
 use osm_sim::invariants::{Observer, Purpose, What};
 use osm_sim::memory::{Link, Server, State, User};
@@ -826,6 +826,7 @@ impl Running {
             environment,
             metrics,
             readiness: Readiness::default(),
+            drain: Drain::new(&shutdown),
             shutdown: shutdown.clone(),
         });
         let installation = Installation {

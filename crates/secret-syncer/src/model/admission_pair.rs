@@ -33,6 +33,9 @@ pub const LIFETIME: Duration = Duration::from_hours(90 * 24);
 /// Clocks of API servers may be behind by this much.
 const CLOCK_SKEW: Duration = Duration::from_hours(1);
 
+/// CAs that are kept when a pair is served at once. A Secret that breaks again and again does not grow.
+const MAX_TRUSTED: usize = 8;
+
 const END_OF_CERTIFICATE: &str = "-----END CERTIFICATE-----";
 
 /// A serving certificate with its key.
@@ -101,8 +104,10 @@ impl Stored {
         self.trusted.values().cloned().collect()
     }
 
+    /// Whether a CA that is trusted has signed the pair.
     pub fn trusts(&self, pair: &Pair) -> bool {
-        self.trusted.contains_key(&pair.issuer)
+        let ca = self.trusted.get(&pair.issuer);
+        ca.is_some_and(|ca| is_signed_by(&pair.certificate, ca).unwrap_or_default())
     }
 
     /// Whether CAs are trusted that neither pair needs.
@@ -111,15 +116,16 @@ impl Stored {
         self.trusted.len() > needed.filter(|pair| self.trusts(pair)).count()
     }
 
-    /// Serves a new pair, and trusts nothing else.
-    pub fn start(made: Made) -> Self {
-        let mut stored = Self {
-            since: Some(made.pair.made),
-            ..Self::default()
-        };
-        stored.trusted.insert(made.pair.issuer.clone(), made.ca);
-        stored.serving = Some(made.pair);
-        stored
+    /// Serves a new pair at once. A pod may still serve an older one, or one of another version of this service. So the CAs of those stay
+    /// trusted, unless they have become many.
+    pub fn start(&mut self, made: Made) {
+        if self.trusted.len() >= MAX_TRUSTED {
+            self.trusted.clear();
+        }
+        self.trusted.insert(made.pair.issuer.clone(), made.ca);
+        self.next = None;
+        self.since = Some(made.pair.made);
+        self.serving = Some(made.pair);
     }
 
     /// Trusts a new pair before it is served.
@@ -148,9 +154,12 @@ impl Stored {
 impl Pair {
     /// `None`: it can't be used.
     fn read(certificate: &str, key: &str) -> Option<Self> {
-        KeyPair::from_pem(key).ok()?;
+        let key_pair = KeyPair::from_pem(key).ok()?;
         let (_, pem) = parse_x509_pem(certificate.as_bytes()).ok()?;
         let x509 = pem.parse_x509().ok()?;
+        if x509.public_key().subject_public_key.as_ref() != key_pair.public_key_raw() {
+            return None;
+        }
         let time = |time: i64| Timestamp::from_second(time).ok();
         let validity = x509.validity();
         let names = x509.subject_alternative_name().ok().flatten()?;
@@ -186,6 +195,14 @@ fn subject(pem: &str) -> Option<Vec<u8>> {
     let (_, pem) = parse_x509_pem(pem.as_bytes()).ok()?;
     let x509 = pem.parse_x509().ok()?;
     Some(x509.subject().as_raw().to_vec())
+}
+
+/// `None`: one of these certificates can't be read.
+fn is_signed_by(certificate: &str, ca: &str) -> Option<bool> {
+    let (_, certificate) = parse_x509_pem(certificate.as_bytes()).ok()?;
+    let (_, ca) = parse_x509_pem(ca.as_bytes()).ok()?;
+    let (certificate, ca) = (certificate.parse_x509().ok()?, ca.parse_x509().ok()?);
+    Some(certificate.verify_signature(Some(ca.public_key())).is_ok())
 }
 
 /// A new pair with the certificate of its CA, PEM.
@@ -242,13 +259,19 @@ mod tests {
         Timestamp::from_second(1_800_000_000).unwrap()
     }
 
+    fn start(made: Made) -> Stored {
+        let mut stored = Stored::default();
+        stored.start(made);
+        stored
+    }
+
     fn hosts() -> BTreeSet<String> {
         BTreeSet::from(["a.ns.svc".to_owned(), "10.0.0.1".to_owned(), "fd00::1".to_owned()])
     }
 
     #[test]
     fn what_is_stored_is_read_again() {
-        let mut stored = Stored::start(Made::new(&hosts(), now(), 1).unwrap());
+        let mut stored = start(Made::new(&hosts(), now(), 1).unwrap());
         let again = Stored::read(&stored.data());
         assert!(again == stored);
         let serving = again.serving.unwrap();
@@ -267,9 +290,24 @@ mod tests {
     }
 
     #[test]
+    fn a_pair_that_is_lost_stays_trusted_for_pods_that_serve_it() {
+        let mut stored = start(Made::new(&hosts(), now(), 1).unwrap());
+        let lost = stored.serving.clone().unwrap();
+        for number in 2..100 {
+            let mut data = stored.data();
+            data.remove(KEY);
+            stored = Stored::read(&data);
+            stored.start(Made::new(&hosts(), now(), number).unwrap());
+            assert!(stored.trusts(stored.serving.as_ref().unwrap()));
+            assert_eq!(stored.trusts(&lost), number <= 8);
+            assert!(stored.trusted.len() <= MAX_TRUSTED);
+        }
+    }
+
+    #[test]
     fn an_empty_or_altered_secret_has_no_pair() {
         assert!(Stored::read(&BTreeMap::new()) == Stored::default());
-        let stored = Stored::start(Made::new(&hosts(), now(), 1).unwrap());
+        let stored = start(Made::new(&hosts(), now(), 1).unwrap());
         for key in [CERTIFICATE, KEY] {
             for text in [
                 "",
@@ -281,5 +319,21 @@ mod tests {
                 assert!(Stored::read(&data).serving.is_none(), "{key} {text}");
             }
         }
+    }
+
+    #[test]
+    fn a_key_of_another_pair_is_none_and_a_ca_of_another_pair_is_not_trusted() {
+        let data = |number| start(Made::new(&hosts(), now(), number).unwrap()).data();
+        let with = |key: &str, number| {
+            let mut altered = data(1);
+            altered.insert(key.to_owned(), data(number)[key].clone());
+            Stored::read(&altered)
+        };
+        for key in [CERTIFICATE, KEY] {
+            assert!(with(key, 2).serving.is_none(), "{key}");
+        }
+        // The name of the CA is the same, but not its key.
+        let stored = with(TRUSTED, 1);
+        assert!(!stored.trusts(&stored.serving.clone().unwrap()));
     }
 }

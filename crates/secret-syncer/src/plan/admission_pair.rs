@@ -14,6 +14,10 @@ const RENEW_BEFORE: Duration = Duration::from_hours(30 * 24);
 /// A new pair is served once it has been trusted for this long. API servers learn of their webhooks by a watch.
 const TRUSTED_BEFORE: Duration = Duration::from_hours(1);
 
+/// A new pair is served this long before the end of the last one, even if a cluster can't be reached and does not trust it yet. The others need
+/// not lose their webhooks for that.
+const SERVED_BEFORE: Duration = Duration::from_hours(24);
+
 /// The CA of the last pair is trusted for this long after its successor came into use. The kubelet brings a pair to the pods within minutes.
 const TRUSTED_AFTER: Duration = Duration::from_hours(24);
 
@@ -63,8 +67,13 @@ pub fn plan(stored: &Stored, hosts: &BTreeSet<String>, now: Timestamp, next_is_t
     }
     match next {
         None => PairStep::Prepare,
-        Some(next) if next_is_trusted && now >= after(next.made, TRUSTED_BEFORE) => PairStep::Promote,
-        Some(_) => PairStep::Keep,
+        Some(next) => {
+            let is_due = next_is_trusted || serving.expires <= after(now, SERVED_BEFORE);
+            match is_due && now >= after(next.made, TRUSTED_BEFORE) {
+                true => PairStep::Promote,
+                false => PairStep::Keep,
+            }
+        }
     }
 }
 
@@ -81,6 +90,12 @@ mod tests {
         Timestamp::from_second(1_800_000_000).unwrap() + Duration::from_hours(hours)
     }
 
+    fn start(made: Made) -> Stored {
+        let mut stored = Stored::default();
+        stored.start(made);
+        stored
+    }
+
     fn made(hours: u64, number: u128) -> Made {
         Made::new(&hosts("a"), at(hours), number).unwrap()
     }
@@ -90,14 +105,16 @@ mod tests {
         let (a, lifetime) = (hosts("a"), LIFETIME.as_secs() / 3600);
         let renewal = lifetime - RENEW_BEFORE.as_secs() / 3600;
         assert_eq!(plan(&Stored::default(), &a, at(0), false), PairStep::Start);
-        let mut stored = Stored::start(made(0, 1));
+        let mut stored = start(made(0, 1));
         assert_eq!(plan(&stored, &a, at(0), false), PairStep::Keep);
         assert_eq!(plan(&stored, &a, at(renewal - 1), false), PairStep::Keep);
         assert_eq!(plan(&stored, &a, at(renewal), false), PairStep::Prepare);
         stored.prepare(made(renewal, 2));
         assert_eq!(plan(&stored, &a, at(renewal), true), PairStep::Keep);
-        // As long as one API server does not know the new CA, the old pair is served.
+        // As long as one API server does not know the new CA, the old pair is served, but not to its end.
         assert_eq!(plan(&stored, &a, at(renewal + 9), false), PairStep::Keep);
+        assert_eq!(plan(&stored, &a, at(lifetime - 25), false), PairStep::Keep);
+        assert_eq!(plan(&stored, &a, at(lifetime - 24), false), PairStep::Promote);
         assert_eq!(plan(&stored, &a, at(renewal + 1), true), PairStep::Promote);
         let mut promoted = stored.clone();
         promoted.promote(at(renewal + 1));
@@ -112,7 +129,7 @@ mod tests {
 
     #[test]
     fn another_address_needs_another_pair() {
-        let mut stored = Stored::start(made(0, 1));
+        let mut stored = start(made(0, 1));
         assert_eq!(plan(&stored, &hosts("b"), at(1), false), PairStep::Prepare);
         stored.prepare(Made::new(&hosts("b"), at(1), 2).unwrap());
         assert_eq!(plan(&stored, &hosts("b"), at(2), true), PairStep::Promote);
@@ -123,9 +140,15 @@ mod tests {
 
     #[test]
     fn a_pair_that_nothing_trusts_is_replaced() {
-        let stored = Stored::start(made(0, 1));
+        let stored = start(made(0, 1));
         let mut data = stored.data();
         data.remove("ca.crt");
+        assert_eq!(
+            plan(&Stored::read(&data), &hosts("a"), at(1), true),
+            PairStep::Start
+        );
+        // A CA of the same name has not signed it.
+        data.insert("ca.crt".to_owned(), start(made(0, 1)).data()["ca.crt"].clone());
         assert_eq!(
             plan(&Stored::read(&data), &hosts("a"), at(1), true),
             PairStep::Start
