@@ -67,11 +67,11 @@ pub struct Node {
     /// Release that machines run; may be repeated [default: 12, with --all: both]
     #[arg(long, value_enum, value_name = "RELEASE")]
     debian: Vec<Debian>,
-    /// Image of e2e/images.toml that virtual machines boot, or another place of it; may be repeated
+    /// Image of e2e/images.toml that virtual machines boot, or a copy of it elsewhere; may be repeated
     ///
-    /// NAME takes URL and checksum from the table. NAME=PATH and NAME=URL take the checksum from there. NAME=PATH,sha256=CHECKSUM has its own.
-    /// `cargo xtask e2e images NAME` downloads and verifies an image, and prints this argument.
-    #[arg(long, value_name = "NAME[=LOCATION[,sha256=CHECKSUM]]")]
+    /// LOCATION is a path or a URL, and CHECKSUM is the SHA-256 that the image must have. `cargo xtask e2e images NAME` downloads and verifies
+    /// an image, and prints this argument.
+    #[arg(long, value_name = "NAME=LOCATION,sha256=CHECKSUM")]
     image: Vec<String>,
     #[command(flatten)]
     machines: MachineArgs,
