@@ -14,7 +14,7 @@ use osm_lab::machines::vm::download::{Cause, Failure, Limits, download};
 
 use self::signature::Keyring;
 use super::images::{self, Entry};
-use crate::booted::BootResult;
+use crate::booted::{BootResult, NotFetched};
 use crate::progress::Progress;
 use crate::revision;
 
@@ -85,7 +85,8 @@ impl Images {
                 Err(failure) => {
                     let reason = failure.to_string();
                     progress.warn(&reason);
-                    result.not_fetched = Some(reason);
+                    let cause = failure.cause;
+                    result.not_fetched = Some(NotFetched { cause, reason });
                     failed.push(name.as_str());
                 }
             }
