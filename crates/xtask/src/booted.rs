@@ -1,5 +1,5 @@
-//! Which images of distributors have booted. A run of `cargo xtask e2e node --results` writes a file for each image, and `e2e/booted.json` has
-//! the newest measurement of each.
+//! Which images of distributors have booted. A run of `cargo xtask e2e node --results` writes a file for each image. `e2e/booted.json` has the
+//! newest result of each, and the newest one in which it booted. A release compares with the latter.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,9 +10,10 @@ use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
+use osm_lab::machines::vm::download::Cause;
 use serde::{Deserialize, Serialize};
 
-use crate::e2e::images::{Entry, Table};
+use crate::e2e::images::{self, Entry, Table};
 use crate::revision;
 
 /// The file with the newest measurements, in the repository.
@@ -34,15 +35,32 @@ pub struct BootResult {
     pub date: Date,
     /// The commit of this repository.
     pub commit: String,
-    /// Why it was not downloaded, or not verified.
+    /// Why there was no verified image.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub not_fetched: Option<String>,
-    /// How its machines were made.
+    pub not_fetched: Option<NotFetched>,
+    /// `KVM` or `emulation`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machines: Option<String>,
     /// The scenarios that ran.
     #[serde(default)]
     pub scenarios: Vec<ScenarioResult>,
+}
+
+/// Why an image was not downloaded, or not verified.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct NotFetched {
+    /// Whether the server, the image or something else is the cause.
+    pub cause: Cause,
+    /// For people.
+    pub reason: String,
+}
+
+impl NotFetched {
+    /// The first line of the reason. The others are advice.
+    fn summary(&self) -> &str {
+        self.reason.lines().next().unwrap_or_default()
+    }
 }
 
 /// How a scenario ended.
@@ -70,8 +88,32 @@ enum Verdict {
     NotMeasured,
 }
 
-/// The newest measurement of each image, by name.
-pub type Booted = BTreeMap<String, BootResult>;
+/// What is known of an image.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Measured {
+    /// Its newest result.
+    last_result: BootResult,
+    /// The newest result in which it booted. A later failure does not replace it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_booted: Option<BootResult>,
+}
+
+/// What is known of each image, by name.
+pub type Booted = BTreeMap<String, Measured>;
+
+impl Measured {
+    /// The cell of a table.
+    fn cell(&self) -> String {
+        let last = self.last_result.cell();
+        match &self.last_booted {
+            Some(booted) if *booted != self.last_result => {
+                format!("{last}; booted on {}", booted.cell())
+            }
+            _ => last,
+        }
+    }
+}
 
 impl BootResult {
     /// Of today, without scenarios.
@@ -139,12 +181,25 @@ const NOT_MEASURED: &str = "not measured";
 pub fn read(path: &Path) -> Result<Booted> {
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let booted: Booted = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
-    for (name, result) in &booted {
+    for (name, measured) in &booted {
+        for result in [Some(&measured.last_result), measured.last_booted.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            ensure!(
+                *name == result.image,
+                "{}: {name} has the result of {}",
+                path.display(),
+                result.image
+            );
+        }
         ensure!(
-            *name == result.image,
-            "{}: {name} has the result of {}",
-            path.display(),
-            result.image
+            measured
+                .last_booted
+                .as_ref()
+                .is_none_or(|result| result.verdict() == Verdict::Booted),
+            "{}: lastBooted of {name} is a result in which it did not boot; remove lastBooted, or restore it from the history of the file",
+            path.display()
         );
     }
     Ok(booted)
@@ -189,38 +244,93 @@ pub fn results(folder: &Path, table: &Table) -> Result<Vec<BootResult>> {
     Ok(found)
 }
 
+/// Reads the names of the images that a run had to measure, from a JSON array.
+///
+/// # Errors
+/// A text that is none, or an image that the table does not have.
+pub fn expected(json: &str, table: &Table) -> Result<Vec<String>> {
+    let names: Vec<String> = serde_json::from_str(json).with_context(|| {
+        format!("--expect: {json} is no JSON array of names; `cargo xtask e2e images --matrix` prints one")
+    })?;
+    for name in &names {
+        images::find(table, name).context("--expect")?;
+    }
+    Ok(names)
+}
+
 /// Takes over what a run has measured. What it has not measured stays as it was.
 pub fn merge(booted: &mut Booted, results: &[BootResult]) {
     for result in results {
-        if result.verdict() != Verdict::NotMeasured {
-            booted.insert(result.image.clone(), result.clone());
-        }
+        let last_booted = match result.verdict() {
+            Verdict::Booted => Some(result.clone()),
+            Verdict::Failed => booted.remove(&result.image).and_then(|before| before.last_booted),
+            Verdict::NotMeasured => continue,
+        };
+        let measured = Measured {
+            last_result: result.clone(),
+            last_booted,
+        };
+        booted.insert(result.image.clone(), measured);
     }
 }
 
-/// Images that booted before, and did not boot in this run although they were downloaded.
-pub fn regressions(booted: &Booted, results: &[BootResult]) -> Vec<String> {
-    let booted_before = |result: &&BootResult| {
-        booted
-            .get(&result.image)
-            .is_some_and(|before| before.verdict() == Verdict::Booted)
+/// What a release must not have, a sentence each:
+///
+/// - An image that booted before, and did not boot in this run. Only a server that does not provide the image is an excuse.
+/// - An image that was expected and booted before, and has no result. Its job failed or was ended before.
+/// - An image whose signature or checksum is wrong, whether it booted before or not.
+pub fn faults(booted: &Booted, results: &[BootResult], expected: &[String]) -> Vec<String> {
+    let booted_before = |image: &String| booted.get(image)?.last_booted.as_ref();
+    let of_result = |result: &BootResult| {
+        let image = &result.image;
+        let before = booted_before(image);
+        match (&result.not_fetched, before) {
+            (Some(failure), _) if failure.cause == Cause::Unverified => {
+                Some(format!("{image} was not verified: {}", failure.summary()))
+            }
+            (Some(failure), _) if failure.cause == Cause::Unreachable => None,
+            (Some(failure), Some(before)) => Some(format!(
+                "{image} booted on {}, and was not downloaded now: {}",
+                before.date,
+                failure.summary()
+            )),
+            (None, Some(before)) if result.verdict() != Verdict::Booted => Some(format!(
+                "{image} booted on {}, and does not boot now; the logs of its run give the reason",
+                before.date
+            )),
+            _ => None,
+        }
     };
-    results
+    let of_missing = |image: &String| {
+        let before = booted_before(image)?;
+        Some(format!(
+            "{image} booted on {}, and has no result now; the log of its job gives the reason",
+            before.date
+        ))
+    };
+    let mut faults: Vec<String> = results.iter().filter_map(of_result).collect();
+    faults.extend(missing(results, expected).filter_map(of_missing));
+    faults
+}
+
+/// Images that were expected, and have no result.
+fn missing<'e>(results: &[BootResult], expected: &'e [String]) -> impl Iterator<Item = &'e String> {
+    expected
         .iter()
-        .filter(booted_before)
-        .filter(|result| result.not_fetched.is_none() && result.verdict() != Verdict::Booted)
-        .map(|result| result.image.clone())
-        .collect()
+        .filter(|image| results.iter().all(|result| result.image != **image))
 }
 
 /// What a run showed, as a table in Markdown.
-pub fn summary(results: &[BootResult]) -> String {
+pub fn summary(results: &[BootResult], expected: &[String]) -> String {
     let mut text = "| Image | Result | SHA-256 |\n|---|---|---|\n".to_owned();
     for result in results {
         let cell = match (&result.not_fetched, result.verdict()) {
-            (Some(reason), _) => {
-                let reason = reason.lines().next().unwrap_or_default().replace('|', "\\|");
-                format!("not downloaded: {reason}")
+            (Some(failure), _) => {
+                let what = match failure.cause {
+                    Cause::Unverified => "not verified",
+                    Cause::Unreachable | Cause::Other => "not downloaded",
+                };
+                format!("{what}: {}", failure.summary().replace('|', "\\|"))
             }
             (None, Verdict::Booted) => format!("booted: {}", result.cell()),
             (None, Verdict::Failed) => result.cell(),
@@ -228,6 +338,12 @@ pub fn summary(results: &[BootResult]) -> String {
         };
         let sha256 = result.sha256.as_deref().unwrap_or("–");
         let _ = writeln!(text, "| {} | {cell} | {sha256} |", result.image);
+    }
+    for image in missing(results, expected) {
+        let _ = writeln!(
+            text,
+            "| {image} | no result: its job ended before it wrote one | – |"
+        );
     }
     text
 }
@@ -238,7 +354,7 @@ pub fn table(images: &Table, booted: &Booted) -> String {
     for (name, entry) in images {
         let cell = booted
             .get(name)
-            .map_or_else(|| NOT_MEASURED.to_owned(), BootResult::cell);
+            .map_or_else(|| NOT_MEASURED.to_owned(), Measured::cell);
         let _ = writeln!(
             text,
             "| {name} | {} | {} | {cell} |",
@@ -277,7 +393,7 @@ mod tests {
         BootResult {
             sha256: Some("0".repeat(64)),
             date: jiff::civil::date(2026, 11, 25),
-            machines: Some("virtual machines with KVM".to_owned()),
+            machines: Some("KVM".to_owned()),
             scenarios: vec![ScenarioResult {
                 name: JOIN.to_owned(),
                 passed,
@@ -288,11 +404,26 @@ mod tests {
         }
     }
 
-    fn not_fetched(image: &str) -> BootResult {
+    fn not_fetched(image: &str, cause: Cause) -> BootResult {
         BootResult {
-            not_fetched: Some("https://a/a can't be downloaded: 404\ntry again".to_owned()),
+            not_fetched: Some(NotFetched {
+                cause,
+                reason: "https://a/a can't be downloaded: 404\ntry again".to_owned(),
+            }),
             ..BootResult::new(image, COMMIT)
         }
+    }
+
+    /// A result without a scenario that ran to its end.
+    fn without_scenario(image: &str) -> BootResult {
+        BootResult {
+            scenarios: Vec::new(),
+            ..result(image, true)
+        }
+    }
+
+    fn names(images: &[&str]) -> Vec<String> {
+        images.iter().map(|image| (*image).to_owned()).collect()
     }
 
     #[test]
@@ -300,7 +431,11 @@ mod tests {
         let mut booted = Booted::new();
         merge(
             &mut booted,
-            &[result("a", true), result("b", false), not_fetched("c")],
+            &[
+                result("a", true),
+                result("b", false),
+                not_fetched("c", Cause::Unreachable),
+            ],
         );
         assert_eq!(
             table(&images(), &booted),
@@ -316,12 +451,15 @@ mod tests {
         let mut booted = Booted::new();
         merge(&mut booted, &[result("a", true)]);
         let before = booted.clone();
-        let mut no_scenario = result("a", true);
-        no_scenario.scenarios.clear();
         // It booted, but whether it joins was not tried.
         let mut other_scenario = result("a", true);
         other_scenario.scenarios[0].name = "mirror".to_owned();
-        let nothing = [not_fetched("a"), no_scenario, other_scenario];
+        let nothing = [
+            not_fetched("a", Cause::Unreachable),
+            not_fetched("a", Cause::Unverified),
+            without_scenario("a"),
+            other_scenario,
+        ];
         for result in nothing {
             merge(&mut booted, &[result]);
             assert_eq!(booted, before);
@@ -331,32 +469,114 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_booted_before_must_boot_again_if_it_is_there() {
+    fn failures_do_not_hide_that_an_image_has_booted() {
+        let mut booted = Booted::new();
+        merge(&mut booted, &[result("a", true)]);
+        for day in [26, 27] {
+            let mut failed = result("a", false);
+            failed.date = jiff::civil::date(2026, 11, day);
+            merge(&mut booted, &[failed]);
+        }
+        assert_eq!(
+            booted["a"].cell(),
+            "failed on 2026-11-27, commit 0123456789ab; booted on 2026-11-25, Ready after 41 s, commit 0123456789ab"
+        );
+        // As a committed file is read by the next release.
+        let scratch = tempfile::tempdir().unwrap();
+        let file = scratch.path().join("booted.json");
+        fs::write(&file, text(&booted).unwrap()).unwrap();
+        let mut booted = read(&file).unwrap();
+        let faults = faults(&booted, &[result("a", false)], &[]);
+        assert_eq!(
+            faults,
+            ["a booted on 2026-11-25, and does not boot now; the logs of its run give the reason"]
+        );
+
+        merge(&mut booted, &[result("a", true)]);
+        assert!(!booted["a"].cell().contains("failed"));
+    }
+
+    #[test]
+    fn an_image_that_booted_before_must_boot_again_unless_its_server_does_not_provide_it() {
         let mut booted = Booted::new();
         merge(&mut booted, &[result("a", true), result("b", false)]);
-        let mut no_scenario = result("a", true);
-        no_scenario.scenarios.clear();
-        assert_eq!(regressions(&booted, &[result("a", false)]), ["a"]);
-        assert_eq!(regressions(&booted, &[no_scenario]), ["a"]);
+        for (bad, fault) in [
+            (result("a", false), "does not boot now"),
+            (without_scenario("a"), "does not boot now"),
+            (not_fetched("a", Cause::Other), "was not downloaded now"),
+        ] {
+            let faults = faults(&booted, &[bad], &[]);
+            assert!(
+                matches!(&*faults, [one] if one.starts_with("a booted on 2026-11-25") && one.contains(fault)),
+                "{faults:?}"
+            );
+        }
         for fine in [
             result("a", true),
-            not_fetched("a"),
+            not_fetched("a", Cause::Unreachable),
             result("b", false),
+            not_fetched("b", Cause::Other),
             result("c", false),
         ] {
-            assert!(regressions(&booted, &[fine]).is_empty());
+            assert!(faults(&booted, &[fine], &[]).is_empty());
         }
     }
 
     #[test]
+    fn an_image_that_booted_before_must_have_a_result_if_it_is_expected() {
+        let mut booted = Booted::new();
+        merge(&mut booted, &[result("a", true), result("b", false)]);
+        let others = [result("c", true)];
+        assert_eq!(
+            faults(&booted, &others, &names(&["a", "b", "c"])),
+            ["a booted on 2026-11-25, and has no result now; the log of its job gives the reason"]
+        );
+        assert!(faults(&booted, &others, &names(&["b", "c"])).is_empty());
+    }
+
+    #[test]
+    fn an_image_that_is_not_verified_is_a_fault_even_if_it_never_booted() {
+        let mut booted = Booted::new();
+        merge(&mut booted, &[result("a", true)]);
+        for image in ["a", "c"] {
+            let faults = faults(&booted, &[not_fetched(image, Cause::Unverified)], &[]);
+            let start = format!("{image} was not verified: https://a/a");
+            assert!(matches!(&*faults, [one] if one.starts_with(&start)), "{faults:?}");
+        }
+    }
+
+    #[test]
+    fn expected_images_are_a_json_array_of_names_in_the_table() {
+        assert_eq!(expected(r#"["a","c"]"#, &images()).unwrap(), ["a", "c"]);
+        let error = format!("{:#}", expected("a,c", &images()).unwrap_err());
+        assert!(error.contains("cargo xtask e2e images --matrix"), "{error}");
+        let error = format!("{:#}", expected(r#"["d"]"#, &images()).unwrap_err());
+        assert!(
+            error.contains("--expect") && error.contains("no image d"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn a_summary_counts_nothing_as_booted_that_was_not_downloaded() {
-        let text = summary(&[result("a", true), result("b", false), not_fetched("c")]);
+        let results = [
+            result("a", true),
+            not_fetched("b", Cause::Unverified),
+            not_fetched("c", Cause::Unreachable),
+            result("d", false),
+        ];
+        let text = summary(&results, &names(&["a", "e"]));
         let lines: Vec<&str> = text.lines().skip(2).collect();
         assert!(lines[0].starts_with("| a | booted: 2026-11-25"), "{text}");
-        assert!(lines[1].starts_with("| b | failed on 2026-11-25"), "{text}");
+        assert!(lines[1].starts_with("| b | not verified: https://a/a"), "{text}");
         assert_eq!(
             lines[2],
             "| c | not downloaded: https://a/a can't be downloaded: 404 | – |"
+        );
+        assert!(lines[3].starts_with("| d | failed on 2026-11-25"), "{text}");
+        assert_eq!(
+            lines[4..],
+            ["| e | no result: its job ended before it wrote one | – |"]
         );
     }
 
@@ -364,7 +584,7 @@ mod tests {
     fn files_of_a_run_are_read_as_they_were_written() {
         let scratch = tempfile::tempdir().unwrap();
         let folder = scratch.path().join("results");
-        let written = [not_fetched("b"), result("a", true)];
+        let written = [not_fetched("b", Cause::Unverified), result("a", true)];
         for result in &written {
             result.write(&folder).unwrap();
         }
@@ -384,6 +604,12 @@ mod tests {
                 .to_string()
                 .contains("b has the result of a")
         );
+        let failed = text(&booted)
+            .unwrap()
+            .replace("\"passed\": true", "\"passed\": false");
+        fs::write(&file, failed).unwrap();
+        let error = read(&file).unwrap_err().to_string();
+        assert!(error.contains("lastBooted of a"), "{error}");
 
         result("unknown", true).write(&folder).unwrap();
         let error = results(&folder, &images()).unwrap_err().to_string();

@@ -20,32 +20,45 @@ const BEGIN_IMAGES: &str =
 const END_IMAGES: &str = "<!-- end of images -->";
 
 /// Generate the tables in docs/compatibility.md: operating systems, clouds, kubelets, Kubernetes, machine-controller and images
-#[derive(clap::Args)]
+#[derive(clap::Args, Debug)]
 pub struct Compatibility {
     /// Write nothing; fail if the file is out of date
     #[arg(long)]
     check: bool,
     /// First take over what a run has measured: the files NAME.json of `cargo xtask e2e node --results`
     ///
-    /// The command prints the results as a table in Markdown. It fails if an image does not boot that has booted before.
+    /// The command prints the results as a table in Markdown. It fails if an image does not boot that has booted before, unless its server
+    /// does not provide the image. It also fails if the signature or the checksum of an image is wrong.
     #[arg(long, value_name = "FOLDER", conflicts_with = "check")]
     results: Option<PathBuf>,
+    /// Images that the run had to measure, as a JSON array of names: the output of `cargo xtask e2e images --matrix`
+    ///
+    /// The command fails if one of them has no result, and has booted before.
+    #[arg(long, value_name = "NAMES", requires = "results")]
+    expect: Option<String>,
 }
 
 impl Compatibility {
     /// Writes or checks the page.
     ///
     /// # Errors
-    /// A file that differs (with `--check`), or can't be written. Results that can't be read. An image that has stopped booting.
+    /// A file that differs (with `--check`), or can't be written. Results that can't be read. An image that has stopped booting, or is not
+    /// verified.
     pub fn run(&self) -> Result<()> {
         let file = crate::root().join(booted::FILE);
         let mut measured = booted::read(&file)?;
-        let mut regressions = Vec::new();
+        let mut faults = Vec::new();
         if let Some(folder) = &self.results {
-            let results = booted::results(folder, &images::table()?)?;
-            regressions = booted::regressions(&measured, &results);
+            let table = images::table()?;
+            let expected = self.expect.as_deref();
+            let expected = expected
+                .map(|names| booted::expected(names, &table))
+                .transpose()?;
+            let expected = expected.unwrap_or_default();
+            let results = booted::results(folder, &table)?;
+            faults = booted::faults(&measured, &results, &expected);
             booted::merge(&mut measured, &results);
-            println!("{}", booted::summary(&results));
+            println!("{}", booted::summary(&results, &expected));
             generated::settle(
                 &generated::stale([(file, booted::text(&measured)?)]),
                 false,
@@ -61,9 +74,9 @@ impl Compatibility {
             bad,
         )?;
         ensure!(
-            regressions.is_empty(),
-            "these images booted before, and do not boot now: {}; the logs of their runs give the reason",
-            regressions.join(", ")
+            faults.is_empty(),
+            "official images have problems:\n  {}",
+            faults.join("\n  ")
         );
         Ok(())
     }
@@ -107,6 +120,7 @@ fn write(page: &mut String, table: &Table) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
     use osm_judges::KUBELET_MINORS;
     use osm_render::compatibility::{BOOTED_MINOR, MANAGEMENT_CLUSTER_MINOR};
 
@@ -141,6 +155,21 @@ mod tests {
         assert!(after.contains("| rhel-10 | rhel | by hand, as the image itself | not measured |"));
         let without_images = |page: &str| generated::between(page, BEGIN_IMAGES, END_IMAGES, "").unwrap();
         assert_eq!(without_images(&after), without_images(&before));
+    }
+
+    #[test]
+    fn expected_images_are_compared_with_results() {
+        #[derive(clap::Parser, Debug)]
+        struct Command {
+            #[command(flatten)]
+            compatibility: Compatibility,
+        }
+        let parsed = |arguments: &[&str]| Command::try_parse_from([&["compatibility"], arguments].concat());
+        let names = r#"["rocky-9"]"#;
+        let command = parsed(&["--results", "results", "--expect", names]).unwrap();
+        assert_eq!(command.compatibility.expect.as_deref(), Some(names));
+        let error = parsed(&["--expect", names]).unwrap_err().to_string();
+        assert!(error.contains("--results"), "{error}");
     }
 
     #[test]

@@ -76,6 +76,16 @@ impl Kind {
             Self::Virtual(accelerator) => accelerator.slowness(),
         }
     }
+
+    /// Its name without a reason, which may name files of this host.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Container => "containers",
+            Self::Virtual(Accelerator::Kvm) => "KVM",
+            Self::Virtual(Accelerator::Emulation { .. }) => "emulation",
+        }
+    }
 }
 
 impl fmt::Display for Kind {
@@ -124,5 +134,19 @@ impl Image {
                 Content::Virtual(image.disk(progress)?, accelerator.clone())
             }
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_kind_has_no_reason() {
+        let reason = "qemu-system-x86_64 -accel kvm: see /tmp/x/console".to_owned();
+        let emulation = Kind::Virtual(Accelerator::Emulation { reason });
+        assert!(emulation.to_string().contains("/tmp/x/console"));
+        assert_eq!(emulation.name(), "emulation");
+        assert_eq!(Kind::Virtual(Accelerator::Kvm).name(), "KVM");
     }
 }

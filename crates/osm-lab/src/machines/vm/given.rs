@@ -4,13 +4,14 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use osm_judges::go_module::cache_root;
 use sha2::{Digest, Sha256, Sha512};
 
 use super::disk::{Disk, Reader};
+use super::download::{self, Cause, Failure, Limits};
 
 /// An image of a distributor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,16 +48,21 @@ impl Checksum {
         })
     }
 
-    fn verify(&self, image: &str, location: &str, path: &Path) -> Result<()> {
+    /// What a file has instead. None if it has this checksum.
+    fn differs(&self, path: &Path) -> Result<Option<Self>> {
         let found = self.of(path)?;
-        if !found.digits().eq_ignore_ascii_case(self.digits()) {
-            bail!(
+        Ok((!found.digits().eq_ignore_ascii_case(self.digits())).then_some(found))
+    }
+
+    fn verify(&self, image: &str, location: &str, path: &Path) -> Result<(), Failure> {
+        match self.differs(path)? {
+            None => Ok(()),
+            Some(found) => Err(Failure::unverified(anyhow!(
                 "image {image}: {location} has the {found}, and {} was expected: it is damaged, or another build; compare with the \
                  distributor's signed list",
                 self.digits()
-            );
+            ))),
         }
-        Ok(())
     }
 }
 
@@ -69,19 +75,12 @@ impl fmt::Display for Checksum {
     }
 }
 
-/// A server that sends less than a kilobyte per second for a minute is given up.
-const DOWNLOAD: [&str; 10] = [
-    "--fail",
-    "--location",
-    "--silent",
-    "--show-error",
-    "--connect-timeout",
-    "30",
-    "--speed-limit",
-    "1000",
-    "--speed-time",
-    "60",
-];
+/// Cloud images have a few gigabytes at most.
+const LIMITS: Limits = Limits {
+    bytes: 8 << 30,
+    time: Duration::from_secs(45 * 60),
+    reserve: 1 << 30,
+};
 
 impl Given {
     /// The disk, verified. A download is kept in the cache, and one that is not what was expected is removed.
@@ -122,7 +121,7 @@ impl Given {
     }
 
     fn verify(&self, path: &Path) -> Result<()> {
-        self.checksum().verify(&self.name, &self.location, path)
+        Ok(self.checksum().verify(&self.name, &self.location, path)?)
     }
 
     fn checksum(&self) -> Checksum {
@@ -137,7 +136,8 @@ impl Given {
         Ok(cache_root()?.join("disks/downloads"))
     }
 
-    /// Downloads an image into `folder`, and describes the file. One that is there already is verified again.
+    /// Downloads an image into `folder`, and describes the file. One that is there already is verified again, and downloaded again if it is
+    /// damaged.
     ///
     /// # Errors
     /// When it can't be downloaded, or has another checksum. No part of it is left then.
@@ -147,7 +147,7 @@ impl Given {
         url: &str,
         checksum: &Checksum,
         progress: impl Fn(&str),
-    ) -> Result<Self> {
+    ) -> Result<Self, Failure> {
         let path = download(folder, name, url, checksum, &progress)?;
         Ok(Self {
             name: name.to_owned(),
@@ -164,14 +164,21 @@ fn download(
     url: &str,
     checksum: &Checksum,
     progress: &impl Fn(&str),
-) -> Result<PathBuf> {
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+) -> Result<PathBuf, Failure> {
+    let about = || folder.display().to_string();
+    fs::create_dir_all(folder).with_context(about)?;
     let path = folder.join(checksum.digits().to_lowercase());
-    let lock = File::create(folder.join(".lock"))?;
-    lock.lock()?;
+    let lock = File::create(folder.join(".lock")).with_context(about)?;
+    lock.lock().with_context(about)?;
     if path.is_file() {
-        checksum.verify(name, &path.display().to_string(), &path)?;
-        return Ok(path);
+        let Some(found) = checksum.differs(&path)? else {
+            return Ok(path);
+        };
+        progress(&format!(
+            "image {name}: {} is damaged, because it has the {found}; it is removed",
+            path.display()
+        ));
+        fs::remove_file(&path).with_context(|| path.display().to_string())?;
     }
     progress(&format!("image {name}: downloading {url}"));
     let part = folder.join(".part");
@@ -181,24 +188,21 @@ fn download(
         let _ = fs::remove_file(&part);
     }
     fetched?;
-    fs::rename(&part, &path)?;
+    fs::rename(&part, &path).with_context(|| path.display().to_string())?;
     Ok(path)
 }
 
-fn fetch(name: &str, url: &str, to: &Path) -> Result<()> {
-    let output = Command::new("curl")
-        .args(DOWNLOAD)
-        .arg("--output")
-        .arg(to)
-        .arg(url)
-        .output()
-        .context("curl can't be run: it is in the Debian package curl")?;
-    ensure!(
-        output.status.success(),
-        "image {name} can't be downloaded from {url}: {}\ndownload it where that works, and give its path: --image {name}=PATH",
-        String::from_utf8_lossy(&output.stderr).trim_end(),
-    );
-    Ok(())
+fn fetch(name: &str, url: &str, to: &Path) -> Result<(), Failure> {
+    let fetched = download::download(url, to, &LIMITS);
+    fetched.map_err(|failure| {
+        let failure = match failure.cause {
+            Cause::Unreachable => Failure::unreachable(anyhow!(
+                "{failure}\ndownload it where that works, and give its path and checksum: --image {name}=PATH,sha256=CHECKSUM"
+            )),
+            Cause::Unverified | Cause::Other => failure,
+        };
+        failure.about(format!("image {name}"))
+    })
 }
 
 fn hash<D: Digest + Write>(path: &Path) -> Result<String> {
@@ -231,6 +235,8 @@ fn format(path: &Path) -> Result<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
 
     /// SHA-256 of `abc`, from FIPS 180-2.
@@ -280,13 +286,29 @@ mod tests {
     #[test]
     fn a_failed_download_leaves_nothing_and_says_what_to_do() {
         let scratch = tempfile::tempdir().unwrap();
-        let to = scratch.path().join("part");
         // Nobody listens on port 1.
         let image = given(Path::new("http://127.0.0.1:1/image"), ABC);
         assert!(image.is_url());
-        let error = fetch(&image.name, &image.location, &to).unwrap_err().to_string();
-        assert!(error.contains("--image some=PATH"), "{error}");
-        assert!(!to.exists());
+        let failure = Given::download(
+            scratch.path(),
+            &image.name,
+            &image.location,
+            &image.checksum(),
+            |_| (),
+        )
+        .unwrap_err();
+        assert_eq!(failure.cause, Cause::Unreachable);
+        let error = failure.to_string();
+        assert!(
+            error.starts_with("image some: http://127.0.0.1:1/image can't be downloaded"),
+            "{error}"
+        );
+        assert!(error.contains("--image some=PATH,sha256=CHECKSUM"), "{error}");
+        let left: Vec<_> = fs::read_dir(scratch.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(left, [".lock"]);
     }
 
     #[test]
@@ -309,7 +331,9 @@ mod tests {
         }
 
         let other = Checksum::Sha512(sha512.replace("dd", "00"));
-        let error = download(&other).unwrap_err().to_string();
+        let failure = download(&other).unwrap_err();
+        assert_eq!(failure.cause, Cause::Unverified);
+        let error = failure.to_string();
         assert!(
             error.contains(sha512) && error.contains("was expected"),
             "{error}"
@@ -320,11 +344,35 @@ mod tests {
             .collect();
         kept.sort();
         assert_eq!(kept, [".lock", ABC, sha512]);
+    }
+
+    #[test]
+    fn a_download_that_was_damaged_in_the_cache_is_downloaded_again() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (file, folder) = (scratch.path().join("image"), scratch.path().join("downloads"));
+        fs::write(&file, "abc").unwrap();
+        let url = format!("file://{}", file.display());
+        let said = RefCell::new(Vec::new());
+        let download = || {
+            let checksum = Checksum::Sha256(ABC.to_owned());
+            Given::download(&folder, "some", &url, &checksum, |line| {
+                said.borrow_mut().push(line.to_owned());
+            })
+        };
+        download().unwrap();
+        download().unwrap();
+        assert_eq!(said.borrow().len(), 1, "the second one comes from the cache");
 
         fs::write(folder.join(ABC), "abd").unwrap();
-        let error = download(&Checksum::Sha256(ABC.to_owned()))
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains(&folder.display().to_string()), "{error}");
+        let image = download().unwrap();
+        assert_eq!(fs::read_to_string(&image.location).unwrap(), "abc");
+        let damaged = format!("{} is damaged", folder.join(ABC).display());
+        assert!(said.borrow()[1].contains(&damaged), "{said:?}");
+
+        // If that does not work, the damaged file is gone all the same.
+        fs::write(folder.join(ABC), "abd").unwrap();
+        fs::remove_file(&file).unwrap();
+        assert_eq!(download().unwrap_err().cause, Cause::Unreachable);
+        assert!(!folder.join(ABC).exists());
     }
 }

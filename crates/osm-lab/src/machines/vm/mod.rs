@@ -7,6 +7,7 @@
 mod agent;
 mod config_drive;
 mod disk;
+pub mod download;
 mod given;
 mod ignition;
 mod offline;

@@ -6,19 +6,24 @@ mod signature;
 mod signer;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use osm_lab::machines::Given;
+use osm_lab::machines::vm::download::{Cause, Failure, Limits, download};
 
 use self::signature::Keyring;
 use super::images::{self, Entry};
-use crate::booted::BootResult;
+use crate::booted::{BootResult, NotFetched};
 use crate::progress::Progress;
 use crate::revision;
 
 /// Lists and keys are small. A server that sends more is not the distributor's.
-const LIMIT: &str = "4M";
+const SMALL: Limits = Limits {
+    bytes: 4 << 20,
+    time: Duration::from_secs(120),
+    reserve: 0,
+};
 
 /// Download official images, and verify them by the signatures of their distributors
 ///
@@ -68,18 +73,20 @@ impl Images {
         let progress = Progress::start();
         let mut failed = Vec::new();
         for (name, entry) in chosen {
-            let fetched = tokio::task::block_in_place(|| {
-                fetch(&Given::downloads()?, name, entry, |line| progress.step(line))
-            });
+            let downloads = Given::downloads()?;
+            let fetched =
+                tokio::task::block_in_place(|| fetch(&downloads, name, entry, |line| progress.step(line)));
             let mut result = BootResult::new(name, &commit);
             match fetched {
                 Ok(image) => {
                     println!("{name}={},sha256={}", image.location, image.sha256);
                     result.sha256 = Some(image.sha256);
                 }
-                Err(error) => {
-                    progress.warn(&format!("{error:#}"));
-                    result.not_fetched = Some(format!("{error:#}"));
+                Err(failure) => {
+                    let reason = failure.to_string();
+                    progress.warn(&reason);
+                    let cause = failure.cause;
+                    result.not_fetched = Some(NotFetched { cause, reason });
                     failed.push(name.as_str());
                 }
             }
@@ -93,64 +100,62 @@ impl Images {
 }
 
 /// Downloads list, signature and key, and then the image, into `downloads`.
-fn fetch(downloads: &Path, name: &str, entry: &Entry, progress: impl Fn(&str)) -> Result<Given> {
+fn fetch(downloads: &Path, name: &str, entry: &Entry, progress: impl Fn(&str)) -> Result<Given, Failure> {
     let url = entry.url.as_deref().with_context(|| {
-        format!("image {name} has no public URL: download it by hand, and give its path: --image {name}=PATH,sha256=…")
+        format!(
+            "image {name} has no public URL: download it by hand, and give its path and checksum: --image {name}=PATH,sha256=CHECKSUM"
+        )
     })?;
     let (Some(key), Some(list_url)) = (&entry.key, &entry.checksums) else {
-        bail!(
+        return Err(Failure::unverified(anyhow!(
             "image {name}: its distributor publishes no signature that is known, so there is no verified checksum: compare {} with a second \
-             source, and give it: --image {name}={},sha256=…",
+             source, and give it: --image {name}={},sha256=CHECKSUM",
             entry.checksums.as_deref().unwrap_or("the distributor's list"),
             images::place(url)
-        );
+        )));
     };
-    let scratch = tempfile::tempdir()?;
+    let scratch = tempfile::tempdir().context("a temporary folder")?;
     let get = |url: &str, file: &str| {
         let path = scratch.path().join(file);
-        get(url, &path).with_context(|| format!("image {name}"))?;
-        anyhow::Ok(path)
+        let got = get(url, &path).map_err(|failure| failure.about(format!("image {name}")));
+        got.map(|()| path)
     };
     progress(&format!("image {name}: verifying {list_url}"));
     let list = get(list_url, "list")?;
     let signature = entry.signature.as_deref();
     let signature = signature.map(|url| get(url, "signature")).transpose()?;
-    let keyring = Keyring::with(&get(&key.url, "key")?, &key.fingerprint)
-        .with_context(|| format!("image {name}: the key {}", key.url))?;
-    let about_list = || format!("image {name}: {list_url}");
-    let text = keyring
-        .signed_text(&list, signature.as_deref())
-        .with_context(about_list)?;
-    let (folder, pattern) = url.rsplit_once('/').context("a URL has a folder")?;
-    let listed = list::find(&text, pattern).with_context(about_list)?;
-    let url = format!("{folder}/{}", listed.file);
-    Given::download(downloads, name, &url, &listed.checksum, progress)
+    let key_file = get(&key.url, "key")?;
+    let listed = || {
+        let keyring = Keyring::with(&key_file, &key.fingerprint)
+            .with_context(|| format!("image {name}: the key {}", key.url))?;
+        let about_list = || format!("image {name}: {list_url}");
+        let text = keyring
+            .signed_text(&list, signature.as_deref())
+            .with_context(about_list)?;
+        let (folder, pattern) = url.rsplit_once('/').context("a URL has a folder")?;
+        let listed = list::find(&text, pattern).with_context(about_list)?;
+        anyhow::Ok((format!("{folder}/{}", listed.file), listed.checksum))
+    };
+    let (url, checksum) = listed().map_err(Failure::unverified)?;
+    Given::download(downloads, name, &url, &checksum, progress)
 }
 
-fn get(url: &str, to: &Path) -> Result<()> {
-    let output = Command::new("curl")
-        .args(["--fail", "--location", "--silent", "--show-error"])
-        .args(["--connect-timeout", "30", "--max-time", "120", "--retry", "2"])
-        .args(["--max-filesize", LIMIT, "--output"])
-        .arg(to)
-        .arg(url)
-        .output()
-        .context("curl can't be run: it is in the Debian package curl")?;
-    ensure!(
-        output.status.success(),
-        "{url} can't be downloaded: {}\ntry again where the Internet can be reached, or check the URL in e2e/images.toml",
-        // Each attempt prints a line.
-        String::from_utf8_lossy(&output.stderr)
-            .lines()
-            .last()
-            .unwrap_or_default()
-    );
-    Ok(())
+/// Downloads a small file.
+fn get(url: &str, to: &Path) -> Result<(), Failure> {
+    download(url, to, &SMALL).map_err(|failure| match failure.cause {
+        Cause::Unreachable => Failure::unreachable(anyhow!(
+            "{failure}\ntry again where the Internet can be reached, or check the URL in e2e/images.toml"
+        )),
+        Cause::Unverified | Cause::Other => failure,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::thread;
 
     use osm_judges::packages;
 
@@ -214,12 +219,19 @@ mod tests {
             signer.detached(&self.path("SHA256SUMS"), &self.path("SHA256SUMS.gpg"));
         }
 
-        fn fetch(&self) -> Result<Given> {
+        fn fetch(&self) -> Result<Given, Failure> {
             fetch(&self.path("downloads"), "image", &self.entry, |_| ())
         }
 
+        /// The message of a list or an image that is not the distributor's.
         fn refused(&self) -> String {
-            let error = format!("{:#}", self.fetch().unwrap_err());
+            self.fails(Cause::Unverified)
+        }
+
+        fn fails(&self, cause: Cause) -> String {
+            let failure = self.fetch().unwrap_err();
+            assert_eq!(failure.cause, cause, "{failure}");
+            let error = failure.to_string();
             assert!(error.contains("image image"), "{error}");
             assert!(!self.path("downloads").join(ABC).exists());
             error
@@ -332,7 +344,7 @@ mod tests {
     fn what_is_missing_is_named_with_what_to_do() {
         let mut distributor = Distributor::new();
         fs::remove_file(distributor.path("SHA256SUMS.gpg")).unwrap();
-        let error = distributor.refused();
+        let error = distributor.fails(Cause::Unreachable);
         assert!(
             error.contains("SHA256SUMS.gpg can't be downloaded") && error.contains("e2e/images.toml"),
             "{error}"
@@ -349,6 +361,28 @@ mod tests {
         );
         distributor.entry.key = key;
         distributor.entry.url = None;
-        assert!(distributor.refused().contains("no public URL"));
+        assert!(distributor.fails(Cause::Other).contains("no public URL"));
+    }
+
+    #[test]
+    fn a_list_of_unknown_length_is_at_most_four_megabytes() {
+        let mut distributor = Distributor::new();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        distributor.entry.checksums = Some(format!("http://{}/SUMS", listener.local_addr().unwrap()));
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            lines.map_while(Result::ok).find(String::is_empty).unwrap();
+            let line = format!("{ABC} *image-1.img\n");
+            // The client closes the connection before the end.
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{}",
+                line.repeat((5 << 20) / line.len())
+            );
+        });
+        let error = distributor.refused();
+        assert!(error.contains("SUMS has more than 4 MiB"), "{error}");
+        server.join().unwrap();
     }
 }

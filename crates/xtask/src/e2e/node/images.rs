@@ -25,8 +25,6 @@ pub struct Entry {
     pub signature: Option<String>,
     /// What signs the list. None where the list has no signature that is known.
     pub key: Option<Key>,
-    /// From that list. An entry without one does not boot.
-    sha256: Option<String>,
 }
 
 /// A public key of a distributor.
@@ -73,7 +71,7 @@ impl Entry {
     pub fn is_automatic(&self) -> Result<()> {
         ensure!(
             self.url.is_some(),
-            "it has no public URL, so its path is given by hand"
+            "it has no public URL, so its path and checksum are given by hand"
         );
         ensure!(
             self.key.is_some(),
@@ -84,6 +82,24 @@ impl Entry {
             "it reads its user data with Ignition, which machines here do not support yet"
         );
         Ok(())
+    }
+}
+
+impl Entry {
+    /// How a user gets the argument for `--image`.
+    fn how_to_get(&self, name: &str) -> String {
+        match (&self.url, &self.checksums, &self.key) {
+            (Some(_), _, Some(_)) => format!(
+                "`cargo xtask e2e images {name}` downloads and verifies it, and prints the argument for --image"
+            ),
+            (Some(url), Some(list), None) => format!(
+                "compare {list} with a second source, and give the checksum from it: --image {name}={},sha256=CHECKSUM",
+                place(url)
+            ),
+            _ => format!(
+                "download it by hand, and give its path and checksum: --image {name}=PATH,sha256=CHECKSUM"
+            ),
+        }
     }
 }
 
@@ -129,7 +145,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Reads `NAME`, `NAME=LOCATION` or `NAME=LOCATION,sha256=CHECKSUM`. What is not given comes from the table.
+/// Reads `NAME=LOCATION,sha256=CHECKSUM`.
 pub fn choose(argument: &str) -> Result<Target> {
     choose_from(&table()?, argument)
 }
@@ -138,44 +154,29 @@ fn choose_from(table: &Table, argument: &str) -> Result<Target> {
     let (name, rest) = argument
         .split_once('=')
         .map_or((argument, None), |(name, rest)| (name, Some(rest)));
-    let (location, given) = match rest.and_then(|rest| rest.rsplit_once(",sha256=")) {
-        Some((location, sha256)) => (Some(location), Some(sha256)),
-        None => (rest, None),
-    };
     let entry = find(table, name)?;
     ensure!(
         entry.provisioning == Provisioning::CloudInit,
         "image {name} reads its user data with Ignition, which machines here do not support yet"
     );
-    let location = location
-        .map(str::to_owned)
-        .or_else(|| entry.url.clone())
-        .with_context(|| {
-            format!("image {name} has no public URL: give its path, --image {name}=PATH,sha256=…")
-        })?;
-    let Some(sha256) = given.map(str::to_owned).or_else(|| entry.sha256.clone()) else {
-        if entry.key.is_some() {
-            bail!(
-                "image {name} has no checksum, and does not boot without one: `cargo xtask e2e images {name}` downloads and verifies it, and \
-                 prints the argument for --image"
-            );
-        }
-        let list = entry.checksums.as_deref().unwrap_or("the distributor's list");
+    let location_and_checksum = rest
+        .and_then(|rest| rest.rsplit_once(",sha256="))
+        .filter(|(location, _)| !location.is_empty());
+    let Some((location, sha256)) = location_and_checksum else {
         bail!(
-            "image {name} has no checksum, and does not boot without one: compare {list} with a second source, and add the checksum from \
-             it: --image {name}={},sha256=…",
-            place(&location)
+            "--image {argument}: an image boots only with its location and its checksum: {}",
+            entry.how_to_get(name)
         );
     };
     ensure!(
-        is_sha256(&sha256),
+        is_sha256(sha256),
         "image {name}: {sha256} is no SHA-256, which has 64 hexadecimal digits"
     );
     Ok(Target {
         system: System::Given(Given {
             name: name.to_owned(),
-            location,
-            sha256,
+            location: location.to_owned(),
+            sha256: sha256.to_owned(),
         }),
         operating_system: entry.operating_system.clone(),
     })
@@ -247,7 +248,6 @@ mod tests {
                 entry.checksums.is_some(),
                 "{name}: a URL has a list of checksums"
             );
-            assert!(entry.sha256.iter().all(|sha256| is_sha256(sha256)), "{name}");
             let system = serde_json::from_value::<osm_api::profile::OperatingSystem>(
                 entry.operating_system.clone().into(),
             );
@@ -256,14 +256,12 @@ mod tests {
     }
 
     #[test]
-    fn an_image_boots_only_with_a_checksum() {
+    fn an_image_boots_only_with_a_location_and_a_checksum() {
         let table: Table = toml::from_str(&format!(
             "[one]\noperating-system = 'ubuntu'\nprovisioning = 'cloud-init'\nurl = 'https://a/b.img'\nchecksums = 'https://a/SUMS'\n\
              [builds]\noperating-system = 'ubuntu'\nprovisioning = 'cloud-init'\nurl = 'https://a/b-*.img'\nchecksums = 'https://a/SUMS'\n\
              [signed]\noperating-system = 'ubuntu'\nprovisioning = 'cloud-init'\nurl = 'https://a/b.img'\nchecksums = 'https://a/SUMS'\n\
              key = {{ url = 'https://a/key', fingerprint = '{FINGERPRINT}' }}\n\
-             [known]\noperating-system = 'ubuntu'\nprovisioning = 'cloud-init'\nurl = 'https://a/c.img'\nchecksums = 'https://a/SUMS'\n\
-             sha256 = '{SHA256}'\n\
              [by-hand]\noperating-system = 'rhel'\nprovisioning = 'cloud-init'\n\
              [flatcar]\noperating-system = 'flatcar'\nprovisioning = 'ignition'\n"
         ))
@@ -274,21 +272,29 @@ mod tests {
             ("/tmp/x=y.img", SHA256)
         );
         assert_eq!(operating_system, "ubuntu");
-        assert_eq!(chosen(&table, "known").0.location, "https://a/c.img");
-        assert_eq!(chosen(&table, "known=./c.img").0.location, "./c.img");
-
-        let error = refused(&table, "one");
-        assert!(
-            error.contains("https://a/SUMS") && error.contains("sha256=…"),
-            "{error}"
-        );
-        assert!(refused(&table, "builds").contains("--image builds=URL,sha256=…"));
-        let error = refused(&table, "signed");
-        assert!(error.contains("cargo xtask e2e images signed"), "{error}");
+        for argument in [
+            "one",
+            "one=/tmp/b.img",
+            "one=https://a/b.img",
+            &format!("one=,sha256={SHA256}"),
+        ] {
+            let error = refused(&table, argument);
+            assert!(
+                ["https://a/SUMS", "--image one=https://a/b.img,sha256=CHECKSUM"]
+                    .iter()
+                    .all(|text| error.contains(text)),
+                "{error}"
+            );
+        }
+        assert!(refused(&table, "builds").contains("--image builds=URL,sha256=CHECKSUM"));
+        for argument in ["signed", "signed=/tmp/b.img"] {
+            let error = refused(&table, argument);
+            assert!(error.contains("cargo xtask e2e images signed"), "{error}");
+        }
+        assert!(refused(&table, "by-hand=./x").contains("--image by-hand=PATH,sha256=CHECKSUM"));
         assert!(refused(&table, "one=x,sha256=123").contains("64 hexadecimal digits"));
-        assert!(refused(&table, "by-hand").contains("no public URL"));
         assert!(refused(&table, "flatcar=x").contains("Ignition"));
-        assert!(refused(&table, "none=x").contains("it has builds, by-hand, flatcar, known, one, signed"));
+        assert!(refused(&table, "none=x").contains("it has builds, by-hand, flatcar, one, signed"));
 
         let lacks = |name: &str| table[name].is_automatic().unwrap_err().to_string();
         table["signed"].is_automatic().unwrap();

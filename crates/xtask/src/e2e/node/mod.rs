@@ -67,11 +67,11 @@ pub struct Node {
     /// Release that machines run; may be repeated [default: 12, with --all: both]
     #[arg(long, value_enum, value_name = "RELEASE")]
     debian: Vec<Debian>,
-    /// Image of e2e/images.toml that virtual machines boot, or another place of it; may be repeated
+    /// Image of e2e/images.toml that virtual machines boot, or a copy of it elsewhere; may be repeated
     ///
-    /// NAME takes URL and checksum from the table. NAME=PATH and NAME=URL take the checksum from there. NAME=PATH,sha256=CHECKSUM has its own.
-    /// `cargo xtask e2e images NAME` downloads and verifies an image, and prints this argument.
-    #[arg(long, value_name = "NAME[=LOCATION[,sha256=CHECKSUM]]")]
+    /// LOCATION is a path or a URL, and CHECKSUM is the SHA-256 that the image must have. `cargo xtask e2e images NAME` downloads and verifies
+    /// an image, and prints this argument.
+    #[arg(long, value_name = "NAME=LOCATION,sha256=CHECKSUM")]
     image: Vec<String>,
     #[command(flatten)]
     machines: MachineArgs,
@@ -337,7 +337,7 @@ impl Node {
             Err(error) => format!("the environment can't be set up; its logs are not saved: {error:#}"),
         };
         let jobs = self.jobs(&machines);
-        let kind = machines.to_string();
+        let kind = machines.name();
         let environment = Environment::start(machines, &binaries, progress)
             .await
             .with_context(without_site)?;
@@ -360,7 +360,7 @@ impl Node {
             println!("{outcome}");
         }
         if let Some(folder) = &self.results {
-            for result in results(&outcomes, &kind, &revision::read().await?) {
+            for result in results(&outcomes, kind, &revision::read().await?) {
                 result.write(folder)?;
             }
         }
@@ -602,7 +602,7 @@ mod tests {
                 outcome(image("ubuntu-24.04"), "join", Some("no")),
                 outcome(image("rocky-9"), "mirror", Some("no")),
             ],
-            "virtual machines with KVM",
+            "KVM",
             "0123",
         );
         let ended: Vec<_> = found
@@ -628,7 +628,7 @@ mod tests {
         assert_eq!(found[0].sha256.as_deref(), Some(&*"ab".repeat(32)));
         assert_eq!(
             (found[0].commit.as_str(), found[0].machines.as_deref()),
-            ("0123", Some("virtual machines with KVM"))
+            ("0123", Some("KVM"))
         );
     }
 
