@@ -1,8 +1,8 @@
 //! Machines that are virtual machines of QEMU, with a kernel, disks, memory and a clock of their own. They need no root: QEMU runs as the
 //! user, and its network card is a tap device on the bridge of the lab.
 //!
-//! A machine boots from a layer on top of an image ([`Disk`]). cloud-init finds its data on a second disk ([`seed`]). Ignition gets the
-//! user data from QEMU ([`ignition`]). The serial console is a file. A shell script in the machine ([`agent`]) runs commands of the host.
+//! A machine boots from a layer on top of an image ([`Disk`]). cloud-init finds its data on a second disk (`seed`). Ignition gets the
+//! user data from QEMU (`ignition`). The serial console is a file. A shell script in the machine (`agent`) runs commands of the host.
 
 mod agent;
 mod config_drive;

@@ -32,7 +32,7 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("unshare", "util-linux"),
 ];
 
-/// Debian packages that tests with virtual machines need on their host, besides those of [`PROGRAMS`].
+/// Debian packages that tests with virtual machines need on their host, besides those with its programs.
 pub const PACKAGES: &[&str] = &["curl", "debian-archive-keyring", "python3"];
 
 /// What a user who is not root needs besides, to own the files of an image.
