@@ -19,11 +19,11 @@ packages=$packages,tzdata,udev,util-linux,zstd
 essential='
 set -eu
 root=$1
-printf "LABEL=root / ext4 defaults 0 1\nLABEL=OEM /oem ext4 defaults 0 2\n" >"$root/etc/fstab"
+printf "LABEL=root / ext4 defaults 0 1\nLABEL=OEM /oem ext4 x-systemd.device-timeout=600 0 2\n" >"$root/etc/fstab"
 mkdir -p "$root/etc/dracut.conf.d" "$root/usr/lib/dracut/modules.d/31lab"
 cat >"$root/etc/dracut.conf.d/lab.conf" <<END
 hostonly=no
-compress=zstd
+compress="zstd -3 -q -T0"
 add_dracutmodules+=" ignition lab systemd-networkd "
 omit_dracutmodules+=" bluetooth busybox connman crypt dm dmraid i18n iscsi lvm mdraid multipath network-legacy network-manager nfs plymouth rescue "
 add_drivers+=" ext4 isofs qemu_fw_cfg virtio_blk virtio_console virtio_net virtio_pci "
@@ -33,9 +33,10 @@ cat >module-setup.sh <<"END"
 #!/bin/bash
 depends() { echo ignition; }
 install() {
-  inst_multiple cp mkdir mount rm sync tar touch umount
+  inst_multiple cp mkdir mount rm sleep sync tar touch umount
   inst_simple "$moddir/lab-disk" /usr/bin/lab-disk
   inst_simple "$moddir/lab-oem" /usr/bin/lab-oem
+  inst_simple "$moddir/lab-wait" /usr/bin/lab-wait
   inst_simple "$moddir/setfiles" /usr/sbin/setfiles
   for unit in lab-disk lab-oem lab-first-boot; do
     inst_simple "$moddir/$unit.service" "$systemdsystemunitdir/$unit.service"
@@ -48,10 +49,23 @@ END
 # Ignition labels the files that it writes, with the policy that the root file system names. Here this changes nothing.
 printf "#!/bin/sh\nexit 0\n" >setfiles
 chmod 755 setfiles
+cat >lab-wait <<"END"
+# By emulation on a busy host, a disk may come later than systemd waits for it.
+left=600
+until [ -e "/dev/disk/by-label/$1" ]; do
+  if [ "$left" -eq 0 ]; then
+    echo "there is no disk with the label $1" >/dev/console
+    exit 1
+  fi
+  left=$((left - 1))
+  sleep 1
+done
+END
 cat >lab-disk <<"END"
 #!/bin/sh
 # At every boot: files for /run, which the real root keeps. At the first boot: the layer.
 set -eu
+sh /usr/bin/lab-wait LAB
 mkdir -p /run/lab/disk
 mount -o ro /dev/disk/by-label/LAB /run/lab/disk
 cp -r /run/lab/disk/run/. /run/
@@ -65,8 +79,8 @@ cat >lab-disk.service <<"END"
 [Unit]
 Description=Lay the layer of the machine over its root file system
 DefaultDependencies=no
-Requires=initrd-root-fs.target dev-disk-by\x2dlabel-LAB.device
-After=initrd-root-fs.target dev-disk-by\x2dlabel-LAB.device ignition-remount-sysroot.service
+Requires=initrd-root-fs.target
+After=initrd-root-fs.target ignition-remount-sysroot.service
 Before=ignition-mount.service ignition-files.service initrd-parse-etc.service initrd.target
 OnFailure=emergency.target
 OnFailureJobMode=isolate
@@ -80,6 +94,7 @@ cat >lab-oem <<"END"
 #!/bin/sh
 # Ignition takes the config in this place instead of that of the platform.
 set -eu
+sh /usr/bin/lab-wait OEM
 mkdir -p /run/lab/oem /usr/lib/ignition
 mount -o ro /dev/disk/by-label/OEM /run/lab/oem
 if [ -e /run/lab/oem/config.ign ]; then
@@ -92,8 +107,7 @@ cat >lab-oem.service <<"END"
 [Unit]
 Description=Look for a config of Ignition on the file system OEM
 DefaultDependencies=no
-Requires=dev-disk-by\x2dlabel-OEM.device
-After=dev-disk-by\x2dlabel-OEM.device
+After=systemd-udev-trigger.service
 Before=ignition-fetch-offline.service ignition-complete.target
 OnFailure=emergency.target
 OnFailureJobMode=isolate

@@ -68,7 +68,7 @@ pub async fn config_drive(run: &ScenarioRun<'_>) -> Result<()> {
     run.ready(READY).await?;
     let source = run.shell("cloud-init query platform")?;
     ensure!(
-        source.trim() == "openstack",
+        source.trim() == "configdrive",
         "cloud-init has its data from {source}"
     );
     run_pod(run).await?;

@@ -1,8 +1,11 @@
 //! Finds the credentials of user data in places where they must not be.
 
+use std::io::Read;
+
 use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use flate2::read::GzDecoder;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use serde_json::Value;
@@ -10,7 +13,8 @@ use serde_json::Value;
 /// The shortest run of characters that gives a credential away.
 const GIVEAWAY: usize = 24;
 
-/// Every JSON web token in a text: plain, in base64, or in the data URL of an Ignition config.
+/// Every JSON web token in a text: plain, in base64, compressed in base64, or in the data URL of an Ignition
+/// config.
 pub fn tokens(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     // Nothing that is escaped in a data URL is part of a token.
@@ -28,14 +32,23 @@ pub fn tokens(text: &str) -> Vec<String> {
     for word in words {
         if is_token(word) {
             found.push(word.to_owned());
-        } else if let Ok(inner) = BASE64_STANDARD.decode(word)
-            && let Ok(inner) = String::from_utf8(inner)
-            && word.len() > GIVEAWAY
+        } else if word.len() > GIVEAWAY
+            && let Ok(inner) = BASE64_STANDARD.decode(word)
+            && let Ok(inner) = String::from_utf8(unpacked(inner))
         {
             found.extend(tokens(&inner));
         }
     }
     found
+}
+
+/// What was compressed, if it was.
+fn unpacked(bytes: Vec<u8>) -> Vec<u8> {
+    let mut content = Vec::new();
+    match GzDecoder::new(bytes.as_slice()).read_to_end(&mut content) {
+        Ok(_) => content,
+        Err(_) => bytes,
+    }
 }
 
 fn is_token(word: &str) -> bool {
@@ -85,6 +98,11 @@ pub fn aged(token: &str, seconds: i64, key_pem: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
     use super::*;
 
     #[test]
@@ -96,6 +114,13 @@ mod tests {
         assert_eq!(tokens(&format!("content: {encoded}\n")), [token.as_str()]);
         let url = format!("{{\"source\":\"data:,header:%20Bearer%20{token}%0A\"}}");
         assert_eq!(tokens(&url), [token.as_str()]);
+        let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+        packed.write_all(plain.as_bytes()).unwrap();
+        let packed = BASE64_STANDARD.encode(packed.finish().unwrap());
+        assert_eq!(
+            tokens(&format!("{{\"source\":\"data:;base64,{packed}\"}}")),
+            [token.as_str()]
+        );
         assert!(tokens("nothing: here, 100 %").is_empty());
         assert!(shows(&plain, &token));
         assert!(!shows("eyJhbGciOiJFUzI1NiJ9", &token));
