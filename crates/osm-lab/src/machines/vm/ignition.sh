@@ -144,7 +144,8 @@ mv "$root"/usr/bin/python3* "$root/usr/lib/lab/"
 chroot "$root" useradd --create-home --shell /bin/bash --groups sudo core
 cd "$root/usr/lib/systemd/system-preset"
 # The initramfs has made a network of the arguments of the kernel, and systemd 252 fails to make it again.
-printf "disable systemd-network-generator.service\nenable systemd-networkd.service\nenable systemd-networkd-wait-online.service\n" >10-lab.preset
+ln -s /dev/null "$root/etc/systemd/system/systemd-network-generator.service"
+printf "enable systemd-networkd.service\nenable systemd-networkd-wait-online.service\n" >10-lab.preset
 printf "disable *\n" >99-default.preset
 cd /
 # No router answers on the network of machines, and waiting for one would take 12 seconds.
