@@ -186,18 +186,19 @@ impl Disk {
     }
 }
 
-/// Makes a disk with nothing but swap.
-pub(super) fn swap(disk: &Path, mebibytes: u64) -> Result<()> {
-    File::create(disk)?.set_len(mebibytes << 20)?;
-    let output = Command::new("mkswap")
-        .args(["-L", "swap"])
+/// Makes a disk of so many bytes, on which the program makes a file system, or swap.
+pub(super) fn format(disk: &Path, bytes: u64, program: &str, arguments: &[&str]) -> Result<()> {
+    File::create(disk)?.set_len(bytes)?;
+    let output = Command::new(program)
+        .args(arguments)
         .arg(disk)
         .env("PATH", path_with_sbin())
         .output()
-        .context("mkswap can't be run: it is in the package util-linux")?;
+        .with_context(|| format!("{program} can't be run"))?;
     ensure!(
         output.status.success(),
-        "mkswap: {}",
+        "{program} of {}: {}",
+        disk.display(),
         String::from_utf8_lossy(&output.stderr).trim_end()
     );
     Ok(())

@@ -3,16 +3,15 @@
 //! On the disk LAB, `ignition.sh` finds arguments of the kernel, the agent and the layer of the machine. The disk OEM is empty, and the
 //! machine keeps it: it takes the place of Flatcar's partition of this name.
 
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
 use super::super::machine::Order;
-use super::disk::path_with_sbin;
-use super::seed::{AGENT, AGENT_UNIT, WATCHER, WATCHER_UNIT, archive, iso};
+use super::disk;
+use super::seed::{AGENT, AGENT_UNIT, WATCHER, WATCHER_UNIT, iso, pack_layer};
 
 /// Size of the disk OEM.
 const OEM: u64 = 32 << 20;
@@ -43,9 +42,9 @@ pub(super) fn write(directory: &Path, seed: &Path, order: &Order<'_>) -> Result<
         address,
         link,
         user_data,
-        layer,
         tmpfs,
         hardware,
+        layer: _,
         image: _,
     } = *order;
     ensure!(
@@ -58,15 +57,13 @@ pub(super) fn write(directory: &Path, seed: &Path, order: &Order<'_>) -> Result<
     );
     let supplies = Supplies::of(directory);
     fs::write(&supplies.config, user_data)?;
-    make_oem(&supplies.oem)?;
-    let [folder, overlaid] = ["lab", "layer"].map(|name| directory.join(name));
-    fs::create_dir_all(&overlaid).with_context(|| overlaid.display().to_string())?;
-    layer(&overlaid).with_context(|| format!("changes to the image of machine {name}"))?;
+    disk::format(&supplies.oem, OEM, "mkfs.ext4", &["-q", "-F", "-L", "OEM"])?;
+    let folder = directory.join("lab");
     let arguments = link
         .kernel_arguments(address)
         .with_context(|| format!("machine {name} boots with Ignition"))?;
     fill(&folder, &arguments)?;
-    archive(&overlaid, &folder.join("layer.tar"))?;
+    pack_layer(directory, &folder, order)?;
     iso("LAB", &folder, seed)
 }
 
@@ -90,22 +87,6 @@ fn fill(folder: &Path, arguments: &str) -> Result<()> {
         fs::write(units.join(name), unit)?;
         symlink(format!("../{name}"), wanted.join(name))?;
     }
-    Ok(())
-}
-
-fn make_oem(path: &Path) -> Result<()> {
-    File::create(path)?.set_len(OEM)?;
-    let output = Command::new("mkfs.ext4")
-        .args(["-q", "-F", "-L", "OEM"])
-        .arg(path)
-        .env("PATH", path_with_sbin())
-        .output()
-        .context("mkfs.ext4 can't be run: it is in the Debian package e2fsprogs")?;
-    ensure!(
-        output.status.success(),
-        "the disk OEM can't be made: {}",
-        String::from_utf8_lossy(&output.stderr).trim_end()
-    );
     Ok(())
 }
 

@@ -114,7 +114,12 @@ impl VirtualMachine {
         };
         disk.layer(&machine.file("disk.qcow2"))?;
         if let Some(mebibytes) = order.hardware.swap_mib {
-            disk::swap(&machine.file("swap.raw"), mebibytes)?;
+            disk::format(
+                &machine.file("swap.raw"),
+                mebibytes << 20,
+                "mkswap",
+                &["-L", "swap"],
+            )?;
         }
         machine.power_on()?;
         Ok(machine)

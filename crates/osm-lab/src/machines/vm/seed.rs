@@ -29,17 +29,14 @@ pub(super) fn write(directory: &Path, seed: &Path, order: &Order<'_>, mac: &str)
         address,
         link,
         user_data,
-        layer,
         tmpfs,
         hardware,
+        layer: _,
         image: _,
     } = *order;
-    let [folder, overlaid] = ["seed", "layer"].map(|name| directory.join(name));
-    for folder in [&folder, &overlaid] {
-        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    }
-    layer(&overlaid).with_context(|| format!("changes to the image of machine {name}"))?;
-    archive(&overlaid, &folder.join("layer.tar"))?;
+    let folder = directory.join("seed");
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    pack_layer(directory, &folder, order)?;
     let label = match hardware.config_drive {
         true => config_drive::LABEL,
         false => "CIDATA",
@@ -124,8 +121,16 @@ fn hook(label: &str, tmpfs: &[Tmpfs], has_swap: bool) -> String {
         .replace("MOUNTS\n", &mounts)
 }
 
+/// Writes the layer of an order into the machine's folder, and packs it into the folder of a disk.
+pub(super) fn pack_layer(directory: &Path, disk: &Path, order: &Order<'_>) -> Result<()> {
+    let layer = directory.join("layer");
+    fs::create_dir_all(&layer).with_context(|| layer.display().to_string())?;
+    (order.layer)(&layer).with_context(|| format!("changes to the image of machine {}", order.name))?;
+    archive(&layer, &disk.join("layer.tar"))
+}
+
 /// Packs the files of a folder. The machine's root will own them.
-pub(super) fn archive(folder: &Path, to: &Path) -> Result<()> {
+fn archive(folder: &Path, to: &Path) -> Result<()> {
     let mut archive = tar::Builder::new(File::create(to)?);
     archive.follow_symlinks(false);
     archive.append_dir_all(".", folder).context("the layer")?;
