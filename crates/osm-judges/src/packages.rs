@@ -13,12 +13,14 @@ pub const FOR_TESTS: &[&str] = &[
     "curl",
     "dash",
     "debian-archive-keyring",
+    "e2fsprogs",
     "gnupg",
     "ignition",
     "iproute2",
     "jq",
     "libfaketime",
     "lua5.4",
+    "mmdebstrap",
     "passwd",
     "prometheus",
     "python3",
@@ -28,10 +30,13 @@ pub const FOR_TESTS: &[&str] = &[
     "python3-jsonschema",
     "python3-requests",
     "python3-yaml",
+    "qemu-system-x86",
+    "qemu-utils",
     "shellcheck",
     "skopeo",
     "systemd",
     "tmux",
+    "xorriso",
 ];
 
 /// Makes sure that the Debian packages are installed.

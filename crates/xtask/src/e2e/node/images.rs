@@ -79,7 +79,7 @@ impl Entry {
         );
         ensure!(
             self.provisioning == Provisioning::CloudInit,
-            "it reads its user data with Ignition, which machines here do not support yet"
+            "it reads its user data with Ignition, and the tests cannot start their agent in such an image yet"
         );
         Ok(())
     }
@@ -157,7 +157,7 @@ fn choose_from(table: &Table, argument: &str) -> Result<Target> {
     let entry = find(table, name)?;
     ensure!(
         entry.provisioning == Provisioning::CloudInit,
-        "image {name} reads its user data with Ignition, which machines here do not support yet"
+        "image {name} reads its user data with Ignition, and the tests cannot start their agent in such an image yet"
     );
     let location_and_checksum = rest
         .and_then(|rest| rest.rsplit_once(",sha256="))
