@@ -193,6 +193,46 @@ pub async fn programs(progress: impl Fn(&str)) -> Result<Programs> {
     })
 }
 
+/// A kubelet of another minor version than the control plane's.
+#[derive(Debug, Clone)]
+pub struct OtherKubelet {
+    /// Its version, without `v`.
+    pub version: String,
+    program: PathBuf,
+}
+
+impl OtherKubelet {
+    /// Minor versions that can be built. Each has a module `e2e/node/kubelet-MINOR`.
+    pub const MINORS: [&str; 3] = ["1.33", "1.35", "1.36"];
+
+    /// The kubelet of a minor version, from the cache, else built.
+    ///
+    /// # Errors
+    /// When there is no such module, Go is missing, or the build fails.
+    pub async fn ensure(minor: &str, progress: impl Fn(&str)) -> Result<Self> {
+        let name = format!("kubelet-{minor}");
+        let directory = assets::go_module_directory().join("node").join(&name);
+        let version = required_version(&directory, "k8s.io/kubernetes")?;
+        let module = GoModule::new(&directory, &name, assets::kubernetes_flags(&version))?;
+        let program = module
+            .build("kubelet", "k8s.io/kubernetes/cmd/kubelet", progress)
+            .await?;
+        Ok(Self {
+            version: version.trim_start_matches('v').to_owned(),
+            program,
+        })
+    }
+
+    /// Adds it to a mirror, where [`mirror`] has the control plane's.
+    ///
+    /// # Errors
+    /// When the mirror can't be written.
+    pub fn publish(&self, mirror: &Path) -> Result<()> {
+        let kubernetes = format!("v{}", self.version);
+        lay_out_kubelet(mirror, architecture()?, &kubernetes, &self.program)
+    }
+}
+
 /// Programs that images are made of, static.
 #[derive(Debug, Clone)]
 pub struct Images {
@@ -248,12 +288,7 @@ pub struct Programs {
 }
 
 fn lay_out(directory: &Path, arch: &str, programs: &Programs) -> Result<()> {
-    let kubernetes = directory.join(format!("dl.k8s.io/{}/bin/linux/{arch}", programs.kubernetes));
-    fs::create_dir_all(&kubernetes)?;
-    let kubelet = kubernetes.join("kubelet");
-    fs::copy(&programs.kubelet, &kubelet)?;
-    fs::write(kubernetes.join("kubelet.sha256"), sha256(&kubelet)?)?;
-
+    lay_out_kubelet(directory, arch, &programs.kubernetes, &programs.kubelet)?;
     let folder = |project: &Project, path: &str| -> Result<(PathBuf, String)> {
         let version = project.version()?;
         let folder = directory.join(format!("github.com/{path}/releases/download/v{version}"));
@@ -280,6 +315,15 @@ fn lay_out(directory: &Path, arch: &str, programs: &Programs) -> Result<()> {
     let path = crictl.join(&archive);
     pack(&path, "", std::slice::from_ref(&programs.crictl))?;
     fs::write(crictl.join(format!("{archive}.sha256")), sha256(&path)?)?;
+    Ok(())
+}
+
+fn lay_out_kubelet(directory: &Path, arch: &str, kubernetes: &str, program: &Path) -> Result<()> {
+    let folder = directory.join(format!("dl.k8s.io/{kubernetes}/bin/linux/{arch}"));
+    fs::create_dir_all(&folder)?;
+    let kubelet = folder.join("kubelet");
+    fs::copy(program, &kubelet)?;
+    fs::write(folder.join("kubelet.sha256"), sha256(&kubelet)?)?;
     Ok(())
 }
 
@@ -382,6 +426,21 @@ mod tests {
                 + go_mod.matches(&format!("tool {}/", project.module)).count();
             assert_eq!(tools, project.programs.len(), "{}", project.name);
         }
+    }
+
+    #[test]
+    fn other_kubelets_are_of_their_minor_versions() {
+        for minor in OtherKubelet::MINORS {
+            let directory = assets::go_module_directory().join(format!("node/kubelet-{minor}"));
+            let version = required_version(&directory, "k8s.io/kubernetes").unwrap();
+            assert!(version.starts_with(&format!("v{minor}.")), "{minor}: {version}");
+        }
+        let kubernetes = assets::kubernetes_version().unwrap();
+        assert!(
+            !OtherKubelet::MINORS
+                .iter()
+                .any(|minor| kubernetes.starts_with(&format!("v{minor}.")))
+        );
     }
 
     #[tokio::test]

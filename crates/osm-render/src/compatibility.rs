@@ -13,8 +13,8 @@ use crate::kubelet::TESTED_MINORS;
 /// Oldest minor version of Kubernetes 1 for a cluster that holds only profiles, configs and settings. The chart has the same limit.
 pub const MANAGEMENT_CLUSTER_MINOR: u64 = 29;
 
-/// Minor version of the kubelets and of the API server in `cargo xtask e2e`.
-pub const BOOTED_MINOR: u64 = 34;
+/// Minor version of the API server in `cargo xtask e2e`.
+pub const API_SERVER_MINOR: u64 = 34;
 
 /// How a combination is tested.
 #[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -265,16 +265,12 @@ pub fn compatibility() -> Compatibility {
     });
     let kubelets = (oldest..=newest).map(|minor| KubeletRow {
         minor: format!("1.{minor}"),
-        tested: if minor == BOOTED_MINOR {
-            Tested::Booted
-        } else {
-            Tested::Validated
-        },
+        tested: Tested::Booted,
     });
     let cluster = |cluster, minor: u64| ClusterRow {
         cluster,
         kubernetes: format!("1.{minor} or newer"),
-        tested: format!("API server 1.{BOOTED_MINOR}; the chart refuses versions before 1.{minor}"),
+        tested: format!("API server 1.{API_SERVER_MINOR}; the chart refuses versions before 1.{minor}"),
     };
     Compatibility {
         operating_systems: operating_systems.collect(),
@@ -368,7 +364,7 @@ impl Compatibility {
         let row = |row: &KubeletRow| vec![row.minor.clone(), row.tested.as_str().to_owned()];
         Table {
             title: "Kubelets",
-            note: "With other versions, the condition Rendered of the pool has a warning.",
+            note: "Machines have booted with each version beside an API server 1.34. With other versions, the condition Rendered of the pool has a warning.",
             head: vec!["Minor version", "Tested"],
             rows: self.kubelets.iter().map(row).collect(),
         }

@@ -122,7 +122,7 @@ fn write(page: &mut String, table: &Table) -> Result<()> {
 mod tests {
     use clap::Parser as _;
     use osm_judges::KUBELET_MINORS;
-    use osm_render::compatibility::{BOOTED_MINOR, MANAGEMENT_CLUSTER_MINOR};
+    use osm_render::compatibility::MANAGEMENT_CLUSTER_MINOR;
 
     use super::*;
 
@@ -180,7 +180,6 @@ mod tests {
             .map(|row| row.minor)
             .collect();
         assert_eq!(minors, KUBELET_MINORS);
-        assert!(minors.contains(&format!("1.{BOOTED_MINOR}")));
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Watcher {
         }
     }
 
-    /// What of all that was seen satisfies `test`: command lines with their environments, words separated by blanks.
+    /// What of all that was seen satisfies `test`: command lines, each with a tab and its environment. Words are separated by blanks.
     #[must_use]
     pub fn seen(&self, test: impl Fn(&str) -> bool) -> Vec<String> {
         self.shared
@@ -85,10 +85,9 @@ fn look(shared: &Shared, known: &mut HashMap<String, Vec<u8>>) {
         };
         if known.get(&pid) != Some(&command) {
             let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-            let text = [command.as_slice(), environment.as_slice()].concat();
-            shared
-                .seen()
-                .insert(String::from_utf8_lossy(&text).replace('\0', " "));
+            let words = |text: &[u8]| String::from_utf8_lossy(text).replace(['\0', '\t'], " ");
+            let text = format!("{}\t{}", words(&command), words(&environment));
+            shared.seen().insert(text);
         }
         alive.insert(pid, command);
     }

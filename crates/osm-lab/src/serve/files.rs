@@ -67,6 +67,12 @@ impl FileServer {
         Self::start_at(&[listen], root)
     }
 
+    /// The folder that it serves. Files may be added while it runs.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.shared.root
+    }
+
     /// As [`Self::start`], at several addresses.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The servers that a machine under test reaches, with their faults: a mirror of release files, image registries, metadata, and a relay in
+//! The servers that a machine under test reaches, with their faults: a mirror of release files, image registries, metadata, a proxy, and a relay in
 //! front of the API server. A further registry accepts pushes, for the commands of users.
 //!
 //! Servers distinguish machines by their address, so that a test can break one machine without affecting others. Each server has its own
@@ -9,6 +9,7 @@ pub mod forward;
 pub mod internet;
 pub mod metadata;
 pub mod oci;
+pub mod proxy;
 pub mod pushable_registry;
 pub mod registry;
 pub mod relay;

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use http::HeaderValue;
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use http::{HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
 use serde_json::json;
 use tokio::net::TcpStream;
@@ -34,7 +34,7 @@ struct Shared {
     log: Log,
 }
 
-/// User name (without a colon) and password of a registry.
+/// User name (without a colon) and password of a registry or proxy.
 #[derive(Clone)]
 pub struct Login {
     /// The name.
@@ -52,10 +52,11 @@ impl fmt::Debug for Login {
 }
 
 impl Login {
-    fn is_given_by(&self, request: &Asked) -> bool {
+    /// Whether a request has it as HTTP's basic authentication in this header.
+    pub(super) fn is_given_by(&self, request: &Asked, header: &HeaderName) -> bool {
         let given = request
             .headers()
-            .get(AUTHORIZATION)
+            .get(header)
             .and_then(|value| value.to_str().ok());
         let login = BASE64_STANDARD.encode(format!("{}:{}", self.username, self.password));
         // The scheme's name is of either case.
@@ -120,7 +121,7 @@ impl Shared {
     async fn connection(self: Arc<Self>, stream: TcpStream, client: IpAddr) {
         serve_http(stream, client, &self.log, |request| {
             let found = match &self.login {
-                Some(login) if !login.is_given_by(&request) => Err(Refusal::Unauthorized),
+                Some(login) if !login.is_given_by(&request, &AUTHORIZATION) => Err(Refusal::Unauthorized),
                 _ => self.find(request.method(), request.uri().path()),
             };
             ready(found.unwrap_or_else(|refusal| refusal.answer()))

@@ -103,12 +103,17 @@ pub async fn ensure_verbosely(components: &[Component]) -> Result<Assets> {
 /// # Errors
 /// When its go.mod or go.sum cannot be read, or names no version of Kubernetes.
 pub fn go_module() -> Result<GoModule> {
-    let directory = go_module_directory();
-    let flags = Flags {
-        ldflags: ldflags(&kubernetes_version()?),
+    let flags = kubernetes_flags(&kubernetes_version()?);
+    GoModule::new(&go_module_directory(), "control-plane", flags)
+}
+
+/// How programs of Kubernetes are compiled, so that they name this version (`v1.34.4`).
+#[must_use]
+pub fn kubernetes_flags(version: &str) -> Flags {
+    Flags {
+        ldflags: ldflags(version),
         ..Flags::default()
-    };
-    GoModule::new(&directory, "control-plane", flags)
+    }
 }
 
 /// The version of Kubernetes in go.mod, such as `v1.34.4`.

@@ -17,10 +17,11 @@ use osm_api::content::ContentView;
 use osm_api::rbac::{Installation, Service};
 use osm_lab::machines::processes::Watcher;
 use osm_lab::machines::{self, Image, Kind, Lab, System, isolation};
-use osm_lab::release;
+use osm_lab::release::{self, OtherKubelet};
 use osm_lab::serve::files::FileServer;
 use osm_lab::serve::metadata::InstanceMetadata;
 use osm_lab::serve::oci;
+use osm_lab::serve::proxy::Proxy;
 use osm_lab::serve::registry::{Login, Registry};
 use osm_lab::serve::relay::{Identities, Relay};
 use osm_testkit::control_plane::assets;
@@ -55,13 +56,16 @@ pub const PRIVATE_REGISTRY: SocketAddr = SocketAddr::new(IpAddr::V4(machines::HO
 /// Where clouds have their metadata services.
 const METADATA: SocketAddr = SocketAddr::new(IpAddr::V4(machines::METADATA), 80);
 
+/// Where the proxy is that wants a password.
+pub const PROXY: SocketAddr = SocketAddr::new(IpAddr::V4(machines::HOST), 3128);
+
 /// What machines run for the test; every registry's name leads to the registry of the environment.
 pub const TEST_IMAGE: &str = "registry.example.com/osm/node-test:1";
 
 /// What only the private registry has.
 pub const PRIVATE_IMAGE: &str = "private.example.com/osm/private:1";
 
-/// User name and password for it.
+/// User name and password for it, and for the proxy.
 pub const USERNAME: &str = "node";
 pub const PASSWORD: &str = r#"don't "print" \ or $keep 9fJ2mQx7LrT4vWc8ZpK1sBdH"#;
 
@@ -91,6 +95,8 @@ pub struct Environment {
     pub registry: Registry,
     /// The same for who has a password.
     pub private_registry: Registry,
+    /// A proxy for who has a password.
+    pub proxy: Proxy,
     /// What all process lists have shown.
     pub processes: Watcher,
     /// What machines on AWS ask for their names.
@@ -102,14 +108,22 @@ pub struct Environment {
     _approver: JoinHandle<()>,
 }
 
-/// Everything that is built or downloaded beforehand, while there is a network.
-pub async fn prepare(machines: &Kind, systems: &[System], progress: Progress) -> Result<()> {
+/// Everything that is built or downloaded beforehand, while there is a network. `other_kubelets` are minor versions.
+pub async fn prepare(
+    machines: &Kind,
+    systems: &[System],
+    other_kubelets: &[&str],
+    progress: Progress,
+) -> Result<()> {
     progress.step(
         "etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl: looking for the binaries",
     );
     assets::ensure(&options().components(), |line| progress.step(line)).await?;
     progress.step("kubelet, containerd, runc, CNI plugins: looking for the releases");
     release::mirror(Environment::KUBELET_VERSION, |line| progress.step(line)).await?;
+    for minor in other_kubelets {
+        OtherKubelet::ensure(minor, |line| progress.step(line)).await?;
+    }
     release::images(|line| progress.step(line)).await?;
     for system in systems {
         progress.step(&format!("{system}: looking for the image"));
@@ -164,7 +178,7 @@ fn logs(directory: &Path) -> Result<Vec<(String, String)>> {
 }
 
 impl Environment {
-    /// The version of the kubelets, which is the control plane's.
+    /// The version of most kubelets, which is the control plane's.
     pub const KUBELET_VERSION: &str = "1.34.4";
 
     /// The domain of machines on AWS.
@@ -205,6 +219,10 @@ impl Environment {
             ],
             None,
         )?;
+        let login = Login {
+            username: USERNAME.to_owned(),
+            password: PASSWORD.to_owned(),
+        };
         let private_registry = Registry::start_at(
             &[PRIVATE_REGISTRY],
             [oci::Image::from_binary(
@@ -213,11 +231,9 @@ impl Environment {
                 &images.node_test,
                 &[],
             )?],
-            Some(Login {
-                username: USERNAME.to_owned(),
-                password: PASSWORD.to_owned(),
-            }),
+            Some(login.clone()),
         )?;
+        let proxy = Proxy::start(PROXY, login)?;
 
         let settings = air_gap.settings()?;
         let metadata = InstanceMetadata::start(METADATA, Self::AWS_DOMAIN)?;
@@ -253,6 +269,7 @@ impl Environment {
             settings,
             registry,
             private_registry,
+            proxy,
             metadata,
             processes,
             _approver: approver,

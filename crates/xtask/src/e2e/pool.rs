@@ -110,6 +110,18 @@ impl From<String> for UserData {
     }
 }
 
+/// What the machines of a pool have in common.
+pub struct Template<'a> {
+    /// The cloud that they are in.
+    pub cloud: Cloud,
+    /// Which addresses they have.
+    pub network: Network,
+    /// As a MachineDeployment names it.
+    pub operating_system: &'a str,
+    /// The version of their kubelet, without `v`.
+    pub kubelet: &'a str,
+}
+
 /// A MachineDeployment with a revision.
 pub struct Pool {
     cloud: Cloud,
@@ -122,20 +134,19 @@ impl Pool {
     /// Creates it, with annotations.
     pub async fn create(
         environment: &Environment,
-        (cloud, network): (Cloud, Network),
-        operating_system: &str,
+        template: &Template<'_>,
         name: &str,
         annotations: &Value,
     ) -> Result<Self> {
-        let manifest = manifest(cloud, network, operating_system, name, annotations);
+        let manifest = manifest(template, name, annotations);
         let applied = environment
             .control_plane
             .apply_yaml(&manifest.to_string())
             .await?;
         let machine_deployment = applied.into_iter().next().context("the MachineDeployment")?;
         let mut pool = Self {
-            cloud,
-            operating_system: operating_system.to_owned(),
+            cloud: template.cloud,
+            operating_system: template.operating_system.to_owned(),
             machine_deployment,
             revision: 0,
         };
@@ -254,13 +265,13 @@ impl Pool {
     }
 }
 
-fn manifest(
-    cloud: Cloud,
-    network: Network,
-    operating_system: &str,
-    name: &str,
-    annotations: &Value,
-) -> Value {
+fn manifest(template: &Template<'_>, name: &str, annotations: &Value) -> Value {
+    let Template {
+        cloud,
+        network,
+        operating_system,
+        kubelet,
+    } = *template;
     // Machines share a disk with whoever runs them: how full it is says nothing of a node.
     let mut all = json!({format!("{KUBELET_CONFIG_PREFIX}EvictionHard"): "memory.available<50Mi"});
     if let (Some(all), Some(annotations)) = (all.as_object_mut(), annotations.as_object()) {
@@ -281,7 +292,7 @@ fn manifest(
             "template": {
                 "metadata": {"labels": {"pool": name}},
                 "spec": {
-                    "versions": {"kubelet": Environment::KUBELET_VERSION},
+                    "versions": {"kubelet": kubelet},
                     "providerSpec": {"value": {
                         "cloudProvider": cloud.provider(),
                         "cloudProviderSpec": {"image": "Ubuntu 24.04", "flavor": "m1.large"},

@@ -6,7 +6,7 @@
 # The empty directory then contains disk.raw, vmlinuz and initrd.img.
 set -eu
 suite=$1 architecture=$2 target=$3
-packages=apt,ca-certificates,cloud-init,curl,dbus,e2fsprogs,initramfs-tools,iproute2,kmod,less,libpam-systemd,linux-image-cloud-$architecture
+packages=apparmor,apt,ca-certificates,cloud-init,curl,dbus,e2fsprogs,initramfs-tools,iproute2,kmod,less,libpam-systemd,linux-image-cloud-$architecture
 packages=$packages,locales,mount,netbase,procps,python3,systemd,systemd-resolved,systemd-sysv,tzdata,udev,util-linux,zstd
 case $suite in
   bookworm) ;;

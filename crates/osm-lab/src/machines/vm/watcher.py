@@ -1,8 +1,9 @@
-# Writes every command line that it sees in the machine, with its environment, to /run/lab/processes: a line each, words separated by blanks.
+# Writes every command line that it sees in the machine, with a tab and its environment, to /run/lab/processes: a line each, words separated by blanks.
 import os
 import time
 
 PAUSE = 0.3
+BLANKS = bytes.maketrans(b"\0\n\t", b"   ")
 seen, known = set(), {}
 with open("/run/lab/processes", "ab", buffering=0) as output:
     while True:
@@ -17,8 +18,8 @@ with open("/run/lab/processes", "ab", buffering=0) as output:
                     command = file.read()
                 if command != known.get(pid):
                     with open(f"/proc/{pid}/environ", "rb") as file:
-                        text = command + file.read()
-                    text = text.replace(b"\0", b" ").replace(b"\n", b" ")
+                        texts = [command, file.read()]
+                    text = b"\t".join(text.translate(BLANKS) for text in texts)
                     if text not in seen:
                         seen.add(text)
                         output.write(text + b"\n")

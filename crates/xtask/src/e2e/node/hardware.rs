@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use osm_lab::machines::Hardware;
 
-use super::join::{nothing_failed, run_pod};
+use super::join::{logs_can_be_read, nothing_failed, run_pod};
 use super::scenario_run::{READY, ScenarioRun};
 
 /// Modules that a node needs, and that no image loads by itself.
@@ -23,14 +23,33 @@ pub async fn kernel(run: &ScenarioRun<'_>) -> Result<()> {
         );
         ensure!(has_module(&now, module), "{module} is not loaded");
     }
+    has_control_groups_of_version_2(run)?;
+    let bridge = run.shell("sysctl --values net.bridge.bridge-nf-call-iptables")?;
+    ensure!(bridge.trim() == "1", "bridge-nf-call-iptables is {bridge}");
+    nothing_failed(run)
+}
+
+fn has_control_groups_of_version_2(run: &ScenarioRun<'_>) -> Result<()> {
     let files = run.shell("stat --file-system --format=%T /sys/fs/cgroup")?;
     ensure!(
         files.trim() == "cgroup2fs",
         "the control groups are {}",
         files.trim()
     );
-    let bridge = run.shell("sysctl --values net.bridge.bridge-nf-call-iptables")?;
-    ensure!(bridge.trim() == "1", "bridge-nf-call-iptables is {bridge}");
+    Ok(())
+}
+
+/// A kubelet of another minor version than the control plane's.
+pub async fn other_kubelet(run: &ScenarioRun<'_>) -> Result<()> {
+    run.boot().await?;
+    let node = run.ready(READY).await?;
+    let info = node.status.and_then(|status| status.node_info);
+    let version = info.context("a node's versions")?.kubelet_version;
+    let expected = run.kubelet().await?;
+    ensure!(version == format!("v{expected}"), "the kubelet is {version}");
+    has_control_groups_of_version_2(run)?;
+    run_pod(run).await?;
+    logs_can_be_read(run).await?;
     nothing_failed(run)
 }
 
@@ -38,6 +57,22 @@ fn has_module(modules: &str, name: &str) -> bool {
     modules
         .lines()
         .any(|line| line.split_whitespace().next() == Some(name))
+}
+
+/// The kernel enforces AppArmor, as Ubuntu's does: containerd confines the pod, and nothing of the node is denied.
+pub async fn apparmor(run: &ScenarioRun<'_>) -> Result<()> {
+    run.boot().await?;
+    run.ready(READY).await?;
+    run_pod(run).await?;
+    logs_can_be_read(run).await?;
+    let confined = run.shell("cat /proc/$(pgrep --exact node-test)/attr/apparmor/current")?;
+    ensure!(
+        confined.trim() == "cri-containerd.apparmor.d (enforce)",
+        "the pod runs as {confined}"
+    );
+    let denied = run.shell("journalctl --dmesg --grep='apparmor=\"DENIED\"' --quiet || true")?;
+    ensure!(denied.trim().is_empty(), "AppArmor has denied: {denied}");
+    nothing_failed(run)
 }
 
 /// The image uses swap, and the settings do not allow it.

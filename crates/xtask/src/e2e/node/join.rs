@@ -43,17 +43,12 @@ pub async fn join(run: &ScenarioRun<'_>) -> Result<()> {
     logs_can_be_read(run).await?;
     images_come_from_the_registry(run)?;
     downloads_are_those_that_osmctl_lists(run)?;
-    is_configured_as_we_say(run)?;
+    is_configured_as_we_say(run).await?;
     nothing_failed(run)?;
-    run.machine(|machine| {
-        println!(
-            "\n{}, {}:\n{}",
-            run.name(),
-            run.target,
-            Waterfall::of(machine, &run.environment.mirror, &seen)?
-        );
-        Ok(())
-    })
+    let waterfall = run.machine(|machine| Waterfall::of(machine, &run.environment.mirror, &seen))?;
+    println!("\n{}, {}:\n{waterfall}", run.name(), run.target);
+    run.draws(waterfall);
+    Ok(())
 }
 
 /// On AWS a node is called as the instance is in the private DNS, which only the metadata service knows.
@@ -218,7 +213,7 @@ fn downloads_are_those_that_osmctl_lists(run: &ScenarioRun<'_>) -> Result<()> {
     Ok(())
 }
 
-fn is_configured_as_we_say(run: &ScenarioRun<'_>) -> Result<()> {
+async fn is_configured_as_we_say(run: &ScenarioRun<'_>) -> Result<()> {
     let commands = run.shell("ps -e -o args=")?;
     for command in ["/opt/bin/containerd", "/opt/bin/kubelet --bootstrap-kubeconfig"] {
         ensure!(
@@ -234,10 +229,12 @@ fn is_configured_as_we_say(run: &ScenarioRun<'_>) -> Result<()> {
     for made in [BOOTSTRAPPED, SET_UP] {
         ensure!(run.has(made)?, "{made} is missing");
     }
-    for removed in ["/etc/osm/api-token", "/var/lib/osm/downloads"] {
-        ensure!(!run.has(removed)?, "{removed} is still there");
-    }
-    Ok(())
+    ensure!(!run.has("/etc/osm/api-token")?, "the machine still has its token");
+    // What is not urgent may still be downloaded.
+    wait_for("the downloads to be removed", run.patience(POD), async || {
+        check(!run.has("/var/lib/osm/downloads")?)
+    })
+    .await
 }
 
 pub fn nothing_failed(run: &ScenarioRun<'_>) -> Result<()> {

@@ -87,6 +87,9 @@ pub struct Node {
     /// Write FOLDER/NAME.json for each --image: its checksum, how its scenarios ended, and how long it took until the node was Ready
     #[arg(long, value_name = "FOLDER", requires = "image")]
     results: Option<PathBuf>,
+    /// Draw where the time from power-on until the node is Ready goes, as FOLDER/SCENARIO-on-IMAGE.svg. Scenario join does this.
+    #[arg(long, value_name = "FOLDER")]
+    pictures: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -119,6 +122,8 @@ struct Scenario {
     alone: bool,
     /// Whether its machine needs hardware or a kernel of its own.
     is_virtual: bool,
+    /// Minor version of its kubelet, unless it is the control plane's.
+    other_kubelet: Option<&'static str>,
     play: for<'a> fn(&'a ScenarioRun<'a>) -> Play<'a>,
 }
 
@@ -145,9 +150,28 @@ macro_rules! scenario {
             always: $always,
             alone: false,
             is_virtual: false,
+            other_kubelet: None,
             play: |run| Box::pin($play(run)),
         }
     };
+}
+
+/// A kubelet of another minor version than the control plane's.
+const fn kubelet(name: &'static str, minor: &'static str, shows: &'static str) -> Scenario {
+    is_virtual(Scenario {
+        name,
+        shows,
+        other_kubelet: Some(minor),
+        ..scenario!(
+            "",
+            OpenStack,
+            false,
+            hardware::other_kubelet,
+            "",
+            IPv4,
+            Some(settings::one_crictl)
+        )
+    })
 }
 
 #[rustfmt::skip] // a table
@@ -162,6 +186,7 @@ const SCENARIOS: &[Scenario] = &[
     scenario!("dual-stack-ipv6", OpenStack, false, networks::dual_stack, "IPv6 and IPv4: in that order", DualStackIPv6First, None),
     scenario!("ipv6", OpenStack, false, networks::ipv6, "IPv6 only: API server, mirror and registry, too", IPv6, Some(networks::by_ipv6)),
     scenario!("registry-password", OpenStack, false, settings::registry_password, "an image from a registry that wants a password, which nobody else sees", IPv4, Some(settings::private_registry)),
+    scenario!("proxy-password", OpenStack, false, settings::proxy_password, "a proxy that wants a password, which nobody else sees", IPv4, Some(settings::proxy)),
     scenario!("checksum-files", OpenStack, false, settings::checksum_files, "checksums from the files beside the archives, one of them wrong at first", IPv4, Some(settings::no_checksums)),
     scenario!("second-boot", OpenStack, false, power::second_boot, "a boot after success changes nothing and fetches nothing"),
     scenario!("mirror", OpenStack, true, faults::mirror, "the mirror answers 404, 500, half a file, another file; then is mended"),
@@ -176,11 +201,15 @@ const SCENARIOS: &[Scenario] = &[
     scenario!("reset-bootstrap", OpenStack, false, power::in_bootstrap, "reset while the document is fetched, and before it is applied"),
     scenario!("reset-provisioning", OpenStack, false, power::in_provisioning, "reset while programs are downloaded"),
     is_virtual(scenario!("kernel", OpenStack, false, hardware::kernel, "loads its modules by itself; control groups of version 2")),
+    is_virtual(scenario!("apparmor", OpenStack, false, hardware::apparmor, "AppArmor is enforced: the pod is confined, and nothing is denied")),
     is_virtual(scenario!("config-drive", OpenStack, false, hardware::config_drive, "user data from a config drive, as OpenStack makes it")),
     is_virtual(scenario!("swap", OpenStack, false, hardware::swap, "the image uses swap, which the kubelet refuses")),
     is_virtual(scenario!("little-memory", OpenStack, false, hardware::little_memory, "1 GiB of memory")),
     is_virtual(scenario!("two-cards", OpenStack, false, hardware::two_cards, "a second network card: the node has the first one's address")),
     is_virtual(scenario!("slow-disk", OpenStack, false, hardware::slow_disk, "a disk that reads and writes 10 MiB a second")),
+    kubelet("kubelet-1-33", "1.33", "kubelet 1.33 with control groups of version 2"),
+    kubelet("kubelet-1-35", "1.35", "kubelet 1.35 with control groups of version 2"),
+    kubelet("kubelet-1-36", "1.36", "kubelet 1.36 with control groups of version 2"),
     is_virtual(Scenario { target: Some(Target::ignition), ..scenario!("ignition", OpenStack, false, ignition::ignition, "Ignition applies both documents of a Flatcar pool, each in the initramfs of a boot; Debian 12 with Ignition stands in for Flatcar") }),
 ];
 
@@ -299,7 +328,11 @@ impl Node {
         let mut systems: Vec<_> = plan.iter().map(|(_, target)| target.system.clone()).collect();
         // The plan has the scenarios of a target one after the other.
         systems.dedup();
-        environment::prepare(&machines, &systems, progress).await?;
+        let kubelets: Vec<_> = plan
+            .iter()
+            .filter_map(|(scenario, _)| scenario.other_kubelet)
+            .collect();
+        environment::prepare(&machines, &systems, &kubelets, progress).await?;
         let binaries = match std::env::var_os(BINARIES) {
             Some(folder) => folder.into(),
             None => {
@@ -400,6 +433,7 @@ impl Node {
             (Err(error), Err(leak)) => Err(anyhow!("{error:#}\n  besides: {leak:#}")),
             (outcome, kept) => outcome.and(kept),
         };
+        let outcome = outcome.and_then(|()| self.draw(&run, &title, environment.machines.name()));
         let error = outcome.err().map(|error| self.explain(&run, &title, &error));
         if self.keep_logs && error.is_none() {
             let saved = run.save_logs(&self.folder(&title));
@@ -418,6 +452,18 @@ impl Node {
             seconds_to_ready: run.seconds_to_ready(),
             error,
         }
+    }
+
+    /// Writes the picture of a boot, where one is wanted.
+    fn draw(&self, run: &ScenarioRun<'_>, title: &str, machines: &str) -> Result<()> {
+        let (Some(folder), Some(picture)) = (&self.pictures, run.picture(&format!("{title}, {machines}")))
+        else {
+            return Ok(());
+        };
+        let path = folder.join(format!("{}.svg", title.replace(' ', "-")));
+        std::fs::create_dir_all(folder)
+            .and_then(|()| std::fs::write(&path, picture))
+            .with_context(|| path.display().to_string())
     }
 
     fn folder(&self, title: &str) -> PathBuf {
@@ -529,15 +575,27 @@ mod tests {
     use std::collections::BTreeSet;
 
     use clap::Parser as _;
-    use osm_render::compatibility::{BOOTED_MINOR, Tested, compatibility};
+    use osm_render::compatibility::{API_SERVER_MINOR, Tested, compatibility};
 
     use super::*;
 
     #[test]
     fn the_documented_combinations_that_boot_are_those_of_the_scenarios() {
-        assert!(Environment::KUBELET_VERSION.starts_with(&format!("1.{BOOTED_MINOR}.")));
+        let usual = format!("1.{API_SERVER_MINOR}");
+        assert!(Environment::KUBELET_VERSION.starts_with(&format!("{usual}.")));
+        let compatibility = compatibility();
+        let kubelets = compatibility.kubelets.iter();
+        let documented: BTreeSet<&str> = kubelets
+            .filter(|row| row.tested == Tested::Booted)
+            .map(|row| row.minor.as_str())
+            .collect();
+        let boot = SCENARIOS
+            .iter()
+            .map(|scenario| scenario.other_kubelet.unwrap_or(&usual));
+        assert_eq!(documented, boot.collect());
+
         let mut documented = BTreeSet::new();
-        for row in compatibility().operating_systems {
+        for row in compatibility.operating_systems {
             let booted = row.clouds.iter().filter(|cell| cell.tested == Tested::Booted);
             documented.extend(booted.map(|cell| format!("{} {}", row.operating_system, cell.name)));
         }

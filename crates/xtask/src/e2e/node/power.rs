@@ -21,6 +21,9 @@ const ASKS: Duration = Duration::from_secs(60);
 /// Where our documents write.
 const OURS: [&str; 3] = ["etc", "opt", "var/lib/osm"];
 
+/// The last program that is installed.
+const CRICTL: &str = "/opt/bin/crictl";
+
 /// What a pod writes there at every boot.
 const NOT_OURS: &str = "etc/cni/net.d/";
 
@@ -28,11 +31,14 @@ const NOT_OURS: &str = "etc/cni/net.d/";
 pub async fn second_boot(run: &ScenarioRun<'_>) -> Result<()> {
     run.boot().await?;
     run.ready(READY).await?;
-    // What comes after the node is Ready must be over: nothing may be in the middle of a change.
+    // What comes after the node is Ready must be over: nothing may be in the middle of a change. crictl comes last.
     wait_for("everything to be applied", run.patience(READY), async || {
         check(
-            run.shell("systemctl is-active --quiet osm-setup.service || echo over")?
-                .contains("over"),
+            run.has(CRICTL)?
+                && !run.has("/var/lib/osm/downloads")?
+                && run
+                    .shell("systemctl is-active --quiet osm-setup.service || echo over")?
+                    .contains("over"),
         )
     })
     .await?;
@@ -47,9 +53,7 @@ pub async fn second_boot(run: &ScenarioRun<'_>) -> Result<()> {
         check(run.shell("systemctl is-system-running || true")?.trim() != "starting")
     })
     .await?;
-    let mut fetched = run.downloads()?.split_off(downloads);
-    // osm-extras may not have come to it before.
-    fetched.retain(|path| !path.contains("crictl"));
+    let fetched = run.downloads()?.split_off(downloads);
     ensure!(fetched.is_empty(), "the second boot downloads {fetched:?}");
     let since = run.machine(|machine| Ok(machine.powered_on().duration_since(UNIX_EPOCH)?.as_secs_f64()))?;
     let journal = run.machine(|machine| machine.journal())?;

@@ -9,15 +9,17 @@ use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::core::v1::Node;
 use osm_lab::machines::journal::Entry;
 use osm_lab::machines::{self, Hardware, Image, Machine, Order, Tmpfs, unchanged};
+use osm_lab::release::OtherKubelet;
 use osm_lab::serve::metadata;
 use osm_testkit::{check, wait_for};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::images::Target;
+use super::waterfall::Waterfall;
 use super::{Scenario, secrets};
 use crate::e2e::environment::Environment;
-use crate::e2e::pool::{Cloud, Network, Pool, UserData};
+use crate::e2e::pool::{Cloud, Network, Pool, Template, UserData};
 
 /// How long a machine may take from its boot, or from the end of a fault, until it is Ready. Back-off of up to a minute is part of it.
 pub const READY: Duration = Duration::from_secs(180);
@@ -59,22 +61,31 @@ pub struct ScenarioRun<'a> {
     name: String,
     cloud: Cloud,
     network: Network,
+    /// Minor version of its kubelet, unless it is the control plane's.
+    other_kubelet: Option<&'static str>,
     address: Ipv4Addr,
     hardware: Mutex<Hardware>,
     machine: Mutex<Option<Machine>>,
     /// From power-on until the node was Ready for the first time.
     seconds_to_ready: Mutex<Option<f64>>,
+    /// Where the time of its boot went, if the scenario looks at that.
+    waterfall: Mutex<Option<Waterfall>>,
     /// Every token that the machine has been given.
     tokens: Mutex<BTreeSet<String>>,
     /// What else must not be seen.
     others: Mutex<BTreeSet<String>>,
+    /// What must not be seen, but in the environment of a process.
+    environment_only: Mutex<BTreeSet<String>>,
 }
 
 impl<'a> ScenarioRun<'a> {
     /// The machine and its pool are called after the scenario.
     pub fn new(environment: &'a Environment, scenario: &Scenario, target: Target) -> Self {
         let name = format!("{}-{}", scenario.name, target.suffix());
-        Self::named(name, environment, (scenario.cloud, scenario.network), target)
+        Self {
+            other_kubelet: scenario.other_kubelet,
+            ..Self::named(name, environment, (scenario.cloud, scenario.network), target)
+        }
     }
 
     fn named(
@@ -89,12 +100,15 @@ impl<'a> ScenarioRun<'a> {
             name,
             cloud,
             network,
+            other_kubelet: None,
             address: environment.lab.reserve(),
             hardware: Mutex::default(),
             machine: Mutex::new(None),
             seconds_to_ready: Mutex::new(None),
+            waterfall: Mutex::new(None),
             tokens: Mutex::default(),
             others: Mutex::default(),
+            environment_only: Mutex::default(),
         }
     }
 
@@ -139,14 +153,13 @@ impl<'a> ScenarioRun<'a> {
 
     /// Creates the pool, and its Machine if it has a cloud.
     pub async fn pool(&self, annotations: &Value) -> Result<Pool> {
-        let pool = Pool::create(
-            self.environment,
-            (self.cloud, self.network),
-            &self.target.operating_system,
-            &self.name,
-            annotations,
-        )
-        .await?;
+        let template = Template {
+            cloud: self.cloud,
+            network: self.network,
+            operating_system: &self.target.operating_system,
+            kubelet: &self.kubelet().await?,
+        };
+        let pool = Pool::create(self.environment, &template, &self.name, annotations).await?;
         let node = self.node();
         match self.cloud {
             Cloud::OpenStack => pool.machine(self.environment, &self.name, None).await?,
@@ -154,6 +167,16 @@ impl<'a> ScenarioRun<'a> {
             Cloud::Edge => {}
         }
         Ok(pool)
+    }
+
+    /// The version of its kubelet, without `v`. The mirror has it.
+    pub async fn kubelet(&self) -> Result<String> {
+        let Some(minor) = self.other_kubelet else {
+            return Ok(Environment::KUBELET_VERSION.to_owned());
+        };
+        let kubelet = OtherKubelet::ensure(minor, |_| ()).await?;
+        kubelet.publish(self.environment.mirror.root())?;
+        Ok(kubelet.version)
     }
 
     /// What the machine will have.
@@ -291,6 +314,17 @@ impl<'a> ScenarioRun<'a> {
         *self.seconds_to_ready.lock()
     }
 
+    /// Keeps where the time of the boot went, for [`Self::picture`].
+    pub fn draws(&self, waterfall: Waterfall) {
+        *self.waterfall.lock() = Some(waterfall);
+    }
+
+    /// A picture of the boot, if the scenario has drawn one.
+    pub fn picture(&self, title: &str) -> Option<String> {
+        let waterfall = self.waterfall.lock();
+        waterfall.as_ref().map(|waterfall| waterfall.picture(title))
+    }
+
     /// Nothing of what a fault is to prevent has happened.
     pub async fn has_not_joined(&self, mark: &str) -> Result<()> {
         ensure!(!self.has(mark)?, "{mark} is there");
@@ -317,24 +351,36 @@ impl<'a> ScenarioRun<'a> {
         self.others.lock().insert(secret.to_owned());
     }
 
+    /// As [`Self::conceal`], for what programs take from their environment. The kernel shows that to root only.
+    pub fn conceal_outside_environments(&self, secret: &str) {
+        self.environment_only.lock().insert(secret.to_owned());
+    }
+
     /// Lines of a text that show a credential: where they stand, and how they begin.
     pub fn leaks(&self, place: &str, text: &str) -> Vec<String> {
-        let credentials: Vec<String> = self
+        let [always, outside] = self.credentials();
+        leaks(place, text, always.iter().chain(&outside))
+    }
+
+    /// The same for a process of [`Self::processes`].
+    fn leaks_of_process(&self, process: &str) -> Vec<String> {
+        let [always, outside] = self.credentials();
+        let (command, _) = process.split_once('\t').unwrap_or((process, ""));
+        let mut found = leaks("process list", process, always.iter());
+        found.extend(leaks("command line", command, outside.iter()));
+        found
+    }
+
+    /// Those that must be seen nowhere, and those that environments may contain.
+    fn credentials(&self) -> [Vec<String>; 2] {
+        let always = self
             .tokens
             .lock()
             .iter()
             .chain(self.others.lock().iter())
             .cloned()
             .collect();
-        let shows = |line: &&str| {
-            credentials
-                .iter()
-                .any(|credential| secrets::shows(line, credential))
-        };
-        let lines = text.lines().filter(shows);
-        lines
-            .map(|line| format!("{place}: {}…", line.chars().take(60).collect::<String>()))
-            .collect()
+        [always, self.environment_only.lock().iter().cloned().collect()]
     }
 
     /// No credential stood in a process list, and none stands in journal, console or cloud-init's logs.
@@ -344,12 +390,12 @@ impl<'a> ScenarioRun<'a> {
             tokens == 1,
             "the user data holds {tokens} tokens, not the pool's one"
         );
-        let leaks = |place: &str, text: &str| self.leaks(place, text);
         let mut found: Vec<String> = self
-            .processes(|process| !leaks("", process).is_empty())?
+            .processes(|process| !self.leaks_of_process(process).is_empty())?
             .iter()
-            .flat_map(|process| leaks("process list", process))
+            .flat_map(|process| self.leaks_of_process(process))
             .collect();
+        let leaks = |place: &str, text: &str| self.leaks(place, text);
         self.machine(|machine| {
             let journal = machine.raw_journal()?;
             ensure!(!journal.is_empty(), "the machine has no journal");
@@ -407,4 +453,16 @@ impl<'a> ScenarioRun<'a> {
             .or_else(|| journal.iter().rev().find(klog))?;
         Some(format!("{}: {}", entry.unit, entry.message))
     }
+}
+
+fn leaks<'c>(place: &str, text: &str, credentials: impl Iterator<Item = &'c String> + Clone) -> Vec<String> {
+    let shows = |line: &&str| {
+        credentials
+            .clone()
+            .any(|credential| secrets::shows(line, credential))
+    };
+    let lines = text.lines().filter(shows);
+    lines
+        .map(|line| format!("{place}: {}…", line.chars().take(60).collect::<String>()))
+        .collect()
 }

@@ -6,12 +6,14 @@ use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use osm_api::names::CLOUD_INIT_SETTINGS;
+use osm_lab::machines;
 use osm_lab::serve::files::Fault;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use super::join::run_pod_of;
+use super::join::{run_pod, run_pod_of};
 use super::scenario_run::{READY, SAID, SET_UP, ScenarioRun};
-use crate::e2e::environment::{PASSWORD, PRIVATE_IMAGE, PRIVATE_REGISTRY, USERNAME};
+use crate::e2e::environment::{PASSWORD, PRIVATE_IMAGE, PRIVATE_REGISTRY, PROXY, USERNAME};
 
 /// No checksum is pinned.
 pub fn no_checksums(settings: &mut Value) -> Result<()> {
@@ -25,6 +27,21 @@ pub fn no_checksums(settings: &mut Value) -> Result<()> {
             .and_then(|program| program.remove("sha256"));
         ensure!(removed.is_some(), "no checksum of {name} was pinned");
     }
+    Ok(())
+}
+
+/// All kubelets come with the crictl that the mirror has.
+pub fn one_crictl(settings: &mut Value) -> Result<()> {
+    let crictl = settings
+        .pointer_mut("/downloads/crictl")
+        .and_then(Value::as_object_mut)
+        .context("downloads.crictl")?;
+    let pinned = crictl
+        .get("sha256")
+        .and_then(Value::as_object)
+        .and_then(|versions| versions.keys().next());
+    let version = pinned.context("the mirror has no crictl")?.clone();
+    crictl.insert("version".to_owned(), version.into());
     Ok(())
 }
 
@@ -61,8 +78,8 @@ pub async fn checksum_files(run: &ScenarioRun<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Holds the private registry's login.
-const SECRET: &str = "private-registry";
+/// Holds the login of the private registry, and of the proxy.
+const SECRET: &str = "login";
 
 /// A registry that wants a password.
 pub fn private_registry(settings: &mut Value) -> Result<()> {
@@ -78,24 +95,10 @@ pub fn private_registry(settings: &mut Value) -> Result<()> {
 
 /// The password is given to the registry, and seen by nobody else.
 pub async fn registry_password(run: &ScenarioRun<'_>) -> Result<()> {
-    let login = BASE64_STANDARD.encode(format!("{USERNAME}:{PASSWORD}"));
-    for secret in [
-        PASSWORD,
-        BASE64_STANDARD.encode(PASSWORD).trim_end_matches('='),
-        login.trim_end_matches('='),
-    ] {
-        run.conceal(secret);
+    for secret in spellings_of_the_password() {
+        run.conceal(&secret);
     }
-    let secret = json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": SECRET, "namespace": CLOUD_INIT_SETTINGS},
-        "stringData": {"username": USERNAME, "password": PASSWORD},
-    });
-    run.environment
-        .control_plane
-        .apply_yaml(&secret.to_string())
-        .await?;
+    create_login(run).await?;
     run.boot().await?;
     run.ready(READY).await?;
     run_pod_of(run, PRIVATE_IMAGE).await?;
@@ -111,6 +114,85 @@ pub async fn registry_password(run: &ScenarioRun<'_>) -> Result<()> {
     );
     let mode = run.shell("stat --format=%a /etc/containerd/config.toml")?;
     ensure!(mode.trim() == "600", "the file with the password has mode {mode}");
+    is_nowhere_in_the_cluster(run).await
+}
+
+/// The password, and how HTTP's basic authentication and a URL spell it.
+fn spellings_of_the_password() -> [String; 4] {
+    let encoded = |text: &str| BASE64_STANDARD.encode(text).trim_end_matches('=').to_owned();
+    [
+        PASSWORD.to_owned(),
+        encoded(PASSWORD),
+        encoded(&format!("{USERNAME}:{PASSWORD}")),
+        utf8_percent_encode(PASSWORD, NON_ALPHANUMERIC).to_string(),
+    ]
+}
+
+async fn create_login(run: &ScenarioRun<'_>) -> Result<()> {
+    let secret = json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": SECRET, "namespace": CLOUD_INIT_SETTINGS},
+        "stringData": {"username": USERNAME, "password": PASSWORD},
+    });
+    run.environment
+        .control_plane
+        .apply_yaml(&secret.to_string())
+        .await
+        .map(drop)
+}
+
+/// Everything but the API server is behind a proxy that wants a password.
+pub fn proxy(settings: &mut Value) -> Result<()> {
+    let settings = settings.as_object_mut().context("settings")?;
+    let proxy = json!({"http": format!("http://{PROXY}"), "noProxy": machines::API.to_string(), "credentials": {"name": SECRET}});
+    settings.insert("proxy".to_owned(), proxy);
+    Ok(())
+}
+
+/// Downloads and images come by the proxy alone. Its password is in one file of root, and in the environment of what reads that file.
+pub async fn proxy_password(run: &ScenarioRun<'_>) -> Result<()> {
+    for secret in spellings_of_the_password() {
+        run.conceal_outside_environments(&secret);
+    }
+    create_login(run).await?;
+    run.boot().await?;
+    run.ready(READY).await?;
+    run_pod(run).await?;
+    let [mirror, registry] = [
+        run.environment.mirror.requests(),
+        run.environment.registry.requests(),
+    ];
+    let around: Vec<&str> = mirror
+        .iter()
+        .chain(&registry)
+        .filter(|request| request.client == run.address())
+        .map(|request| request.path.as_str())
+        .collect();
+    ensure!(
+        around.is_empty(),
+        "these were fetched without the proxy: {around:?}"
+    );
+    let proxied = run.environment.proxy.requests();
+    for part in [
+        "/kubelet",
+        "/containerd-static",
+        "/runc.",
+        "/cni-plugins",
+        "/v2/osm/node-test/",
+    ] {
+        let came = proxied.iter().any(|request| {
+            request.client == run.address() && request.path.contains(part) && request.status == 200
+        });
+        ensure!(came, "{part} did not come by the proxy: {proxied:?}");
+    }
+    let mode = run.shell("stat --format=%a:%U /etc/osm/proxy.env")?;
+    ensure!(mode.trim() == "600:root", "the file with the password is {mode}");
+    let for_everybody = run.shell("cat /etc/environment 2>/dev/null || true")?;
+    ensure!(
+        !for_everybody.contains("proxy"),
+        "/etc/environment has a proxy: {for_everybody}"
+    );
     is_nowhere_in_the_cluster(run).await
 }
 
