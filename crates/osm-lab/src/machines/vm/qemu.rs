@@ -11,7 +11,7 @@ use jiff::Zoned;
 use jiff::tz::TimeZone;
 
 use super::super::machine::Hardware;
-use super::super::{NOT_OVER, run_within};
+use super::super::{ENDS, NOT_OVER, run_within};
 use super::disk::{Kernel, path_with_sbin};
 use super::ignition::Supplies;
 use super::seed::SECOND_MAC;
@@ -151,7 +151,12 @@ fn runs_a_program(accelerator: &Accelerator, deadline: Duration) -> Result<()> {
     fs::write(&disk, BOOT_SECTOR)?;
     let drive = format!("file={},format=raw,if=ide", disk.display());
     let [accel, kind, cpu, model] = accelerator.arguments();
+    // `timeout` ends QEMU even if this process has ended before, for example by Ctrl-C.
+    let latest = (deadline + ENDS).as_secs().to_string();
     let arguments = [
+        "--signal=KILL",
+        &latest,
+        QEMU,
         accel,
         kind,
         cpu,
@@ -169,7 +174,7 @@ fn runs_a_program(accelerator: &Accelerator, deadline: Duration) -> Result<()> {
         "-device",
         "isa-debug-exit,iobase=0xf4,iosize=4",
     ];
-    match run_within(deadline, QEMU, &arguments) {
+    match run_within(deadline, "timeout", &arguments) {
         Ok(_) => bail!("QEMU has ended, although the machine did nothing"),
         Err(error) => {
             let words = error.to_string();
