@@ -333,11 +333,7 @@ mod tests {
         let bars = |colour: &str| picture.matches(colour).count();
         // In the legend, and as a bar.
         assert_eq!(Cause::ALL.map(|cause| bars(cause.colour())), [2, 2, 1, 1]);
-        let second = picture
-            .lines()
-            .filter(|line| line.contains("#d55e00"))
-            .next_back()
-            .unwrap();
+        let second = picture.lines().rfind(|line| line.contains("#d55e00")).unwrap();
         for attribute in [r#"x="580""#, r#"width="310""#] {
             assert!(second.contains(attribute), "{second}");
         }
