@@ -13,6 +13,7 @@ pub const FOR_TESTS: &[&str] = &[
     "curl",
     "dash",
     "debian-archive-keyring",
+    "dnsmasq-base",
     "e2fsprogs",
     "gnupg",
     "ignition",

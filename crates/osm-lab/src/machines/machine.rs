@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 
+use super::Lab;
 use super::container::Container;
 use super::image::{Content, Image};
 use super::journal::{self, Entry};
@@ -45,8 +46,8 @@ pub struct Hardware {
     pub second_card: bool,
     /// The most that its disk reads and writes in a second.
     pub disk_mib_per_second: Option<u64>,
-    /// Its data comes on a config drive, as OpenStack makes it, instead of the disk of cloud-init's data source NoCloud.
-    pub config_drive: bool,
+    /// Where it has its data from.
+    pub data_source: DataSource,
     /// How far its clock is behind when it is switched on. In a container, only bootstrap sees that clock, in whole days.
     pub clock_behind: Duration,
 }
@@ -58,7 +59,7 @@ impl Default for Hardware {
             swap_mib: None,
             second_card: false,
             disk_mib_per_second: None,
-            config_drive: false,
+            data_source: DataSource::NoCloud,
             clock_behind: Duration::ZERO,
         }
     }
@@ -67,6 +68,19 @@ impl Default for Hardware {
 impl Hardware {
     /// The address of the second network card.
     pub const SECOND_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 168, 77, 2);
+}
+
+/// Where cloud-init in a virtual machine finds user data, instance id and network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataSource {
+    /// On a disk, as it is not specific to a cloud.
+    NoCloud,
+    /// On a disk as OpenStack makes it.
+    ConfigDrive,
+    /// In EC2's metadata service. The machine gets its address by DHCP.
+    Ec2,
+    /// In OpenStack's metadata service. The machine gets its address by DHCP.
+    OpenStack,
 }
 
 /// A file system in memory. A command in the machine can change its size later.
@@ -96,9 +110,9 @@ pub enum Machine {
 }
 
 impl Machine {
-    pub(super) fn boot(lab: &Path, order: &Order<'_>) -> Result<Self> {
+    pub(super) fn boot(lab: &Lab, order: &Order<'_>) -> Result<Self> {
         Ok(match &order.image.0 {
-            Content::Container(image) => Self::Container(Container::boot(lab, order, image)?),
+            Content::Container(image) => Self::Container(Container::boot(lab.directory(), order, image)?),
             Content::Virtual(disk, accelerator) => {
                 Self::Virtual(VirtualMachine::boot(lab, order, disk, accelerator)?)
             }

@@ -11,6 +11,7 @@
 
 mod cgroups;
 mod container;
+mod dhcp;
 mod folder;
 pub mod image;
 pub mod isolation;
@@ -21,9 +22,9 @@ pub mod processes;
 mod rootfs;
 pub mod vm;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Seek};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -32,13 +33,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal};
 
 pub use self::container::Container;
 pub use self::image::{Image, Kind, Release, System};
-pub use self::machine::{Hardware, Machine, Order, Tmpfs, unchanged};
+pub use self::machine::{DataSource, Hardware, Machine, Order, Tmpfs, unchanged};
 pub use self::network::{Link, ipv6_of};
 pub use self::vm::{Checksum, Given};
+
+use self::dhcp::Dhcp;
+use crate::serve::metadata::InstanceMetadata;
 
 /// Debian packages that containers need on their host.
 pub const PACKAGES: &[&str] = &[
@@ -64,7 +69,10 @@ pub const HOST_IPV6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x10, 0x217, 0, 0, 0, 0, 1
 pub const API_IPV6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x10, 0x217, 0, 0, 0, 0, 2);
 
 /// Another address of the host: where clouds have their metadata services.
-pub const METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
+const METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
+
+/// The folder of logs in the lab's folder. They outlive who writes them.
+pub const LOGS: &str = "logs";
 
 /// The first machine's address.
 const FIRST: u8 = 10;
@@ -75,6 +83,9 @@ pub struct Lab {
     directory: PathBuf,
     /// Last byte of the next machine's address.
     next: AtomicU8,
+    /// Started for the first machine that needs it.
+    dhcp: Mutex<Option<Dhcp>>,
+    metadata: Option<InstanceMetadata>,
 }
 
 impl Lab {
@@ -88,9 +99,12 @@ impl Lab {
         // Sockets, locks and names of namespaces that are not the host's.
         run("mount", &["-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run"])?;
         network::set_up()?;
+        fs::create_dir_all(directory.join(LOGS))?;
         Ok(Self {
             directory,
             next: AtomicU8::new(FIRST),
+            dhcp: Mutex::default(),
+            metadata: None,
         })
     }
 
@@ -122,12 +136,39 @@ impl Lab {
         Ipv4Addr::new(10, 217, 0, self.next.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// Starts the metadata service of the machines' clouds. Until then, servers may listen on port 80 of all addresses.
+    ///
+    /// # Errors
+    /// When something listens there.
+    pub fn serve_metadata(&mut self) -> Result<()> {
+        let address = SocketAddr::new(METADATA.into(), 80);
+        self.metadata = Some(InstanceMetadata::start(address)?);
+        Ok(())
+    }
+
+    /// The metadata service.
+    ///
+    /// # Errors
+    /// When it was not started.
+    pub fn metadata(&self) -> Result<&InstanceMetadata> {
+        self.metadata
+            .as_ref()
+            .context("the lab has no metadata service: call serve_metadata first")
+    }
+
+    /// The card with the address `mac` gets this address by DHCP.
+    fn lease(&self, mac: &str, address: Ipv4Addr) -> Result<()> {
+        let mut dhcp = self.dhcp.lock();
+        let server = dhcp.take().map_or_else(|| Dhcp::start(&self.directory), Ok)?;
+        dhcp.insert(server).lease(mac, address)
+    }
+
     /// Boots a machine for the first time.
     ///
     /// # Errors
     /// When it can't be started; whether it boots is for its owner to see.
     pub fn boot(&self, order: &Order<'_>) -> Result<Machine> {
-        Machine::boot(&self.directory, order)
+        Machine::boot(self, order)
     }
 }
 

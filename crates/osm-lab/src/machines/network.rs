@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::{API, API_IPV6, HOST, HOST_IPV6, METADATA, run};
 
-const BRIDGE: &str = "lab0";
+pub(super) const BRIDGE: &str = "lab0";
 
 const PREFIX_LENGTH: u8 = 24;
 pub(super) const NETMASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);

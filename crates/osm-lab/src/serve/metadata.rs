@@ -1,44 +1,65 @@
-//! The instance metadata of AWS (IMDSv2), as far as our profiles read it.
+//! The metadata services of clouds, by HTTP: that of EC2 (IMDSv2) and that of OpenStack, as far as cloud-init and our profiles read them.
 
-use std::net::{IpAddr, SocketAddr};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::Result;
+use hyper::body::Bytes;
 use hyper::{Method, StatusCode};
+use parking_lot::Mutex;
+use serde_json::json;
 
 use super::{Answer, Asked, Log, Request, Server, answer, serve_http};
 
 /// A session's token: whoever asks for one gets this.
 const TOKEN: &str = "a-session-of-the-metadata-service";
 
+/// The region in which EC2's machines are.
+const REGION: &str = "eu-west-1";
+
+/// The version of EC2's metadata that is served besides `latest`. cloud-init asks for it first.
+const EC2_VERSION: &str = "2021-03-23";
+
 /// A running metadata service. Dropping it ends it.
 ///
-/// `PUT /latest/api/token` gives a token to who says how long it is to live, and `GET /latest/meta-data/local-hostname` the private DNS name
-/// of the machine that asks, to who has one; all else is not found.
+/// A machine reads its own [`Documents`]. One that has none finds only `latest/meta-data/local-hostname`, its private DNS name in EC2.
 #[derive(Debug)]
 pub struct InstanceMetadata {
     server: Server,
     log: Log,
+    machines: Arc<Mutex<HashMap<IpAddr, Documents>>>,
 }
 
 impl InstanceMetadata {
-    /// Names of machines end with `domain`.
+    /// Starts it.
     ///
     /// # Errors
     /// When `listen` can't be listened on.
-    pub fn start(listen: SocketAddr, domain: &str) -> Result<Self> {
-        let (log, domain) = (Log::default(), Arc::new(domain.to_owned()));
-        let serving = log.clone();
+    pub fn start(listen: SocketAddr) -> Result<Self> {
+        let (log, machines) = (Log::default(), Arc::new(Mutex::new(HashMap::new())));
+        let (serving, all) = (log.clone(), machines.clone());
         let server = Server::start(&[listen], move |stream, client| {
-            let (log, domain) = (serving.clone(), domain.clone());
+            let (log, all) = (serving.clone(), all.clone());
             async move {
                 serve_http(stream, client, &log, async |request| {
-                    tell(&request, client, &domain)
+                    let own = all.lock().get(&client).cloned();
+                    tell(&request, &own.unwrap_or_else(|| Documents::of_any(client)))
                 })
                 .await;
             }
         })?;
-        Ok(Self { server, log })
+        Ok(Self {
+            server,
+            log,
+            machines,
+        })
+    }
+
+    /// From now on, the machine with this address reads these documents.
+    pub fn add(&self, machine: Ipv4Addr, documents: Documents) {
+        self.machines.lock().insert(machine.into(), documents);
     }
 
     /// Where it listens.
@@ -54,29 +75,111 @@ impl InstanceMetadata {
     }
 }
 
-/// The private DNS name of the machine with this address, as AWS makes it.
-#[must_use]
-pub fn private_dns_name(address: IpAddr, domain: &str) -> String {
-    format!("ip-{}.{domain}", address.to_string().replace(['.', ':'], "-"))
+/// What a machine can read.
+#[derive(Clone)]
+pub struct Documents {
+    /// Whether only those read it who have asked for a token.
+    requires_token: bool,
+    /// By their paths, which begin without a slash.
+    files: BTreeMap<String, Bytes>,
 }
 
-fn tell(request: &Asked, client: IpAddr, domain: &str) -> Answer {
+impl fmt::Debug for Documents {
+    /// Without the content, which is secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.files.keys()).finish()
+    }
+}
+
+impl Documents {
+    fn new(requires_token: bool) -> Self {
+        Self {
+            requires_token,
+            files: BTreeMap::new(),
+        }
+    }
+
+    fn with(mut self, path: impl Into<String>, content: impl Into<Bytes>) -> Self {
+        self.files.insert(path.into(), content.into());
+        self
+    }
+
+    /// Of the machine with this address, if it gets its data elsewhere.
+    fn of_any(address: IpAddr) -> Self {
+        Self::new(true).with("latest/meta-data/local-hostname", private_dns_name(address))
+    }
+
+    /// Of a machine in EC2. `mac` is the address of its network card.
+    #[must_use]
+    pub fn ec2(instance_id: &str, address: Ipv4Addr, mac: &str, user_data: &[u8]) -> Self {
+        let identity = json!({"instanceId": instance_id, "region": REGION, "privateIp": address});
+        let card = format!("latest/meta-data/network/interfaces/macs/{mac}");
+        Self::of_any(address.into())
+            .with("latest/dynamic/instance-identity/document", identity.to_string())
+            .with("latest/meta-data/instance-id", instance_id.to_owned())
+            .with(format!("{card}/device-number"), "0")
+            .with(format!("{card}/local-ipv4s"), address.to_string())
+            // Without it, cloud-init takes the machine for one of EC2 Classic.
+            .with(format!("{card}/vpc-id"), "vpc-0")
+            .with("latest/user-data", user_data.to_vec())
+    }
+
+    /// Of a machine in OpenStack. `latest` has the files of its folder `openstack/latest`. It also finds its instance id where EC2 has it.
+    #[must_use]
+    pub fn openstack<'a>(instance_id: &str, latest: impl IntoIterator<Item = (&'a str, Vec<u8>)>) -> Self {
+        let documents = Self::new(false)
+            .with("openstack", "latest\n")
+            .with("latest/meta-data/instance-id", instance_id.to_owned());
+        latest.into_iter().fold(documents, |documents, (name, content)| {
+            documents.with(format!("openstack/latest/{name}"), content)
+        })
+    }
+
+    /// A file, or the names in a folder, where names of folders end with a slash.
+    fn read(&self, path: &str) -> Option<Bytes> {
+        let path = match path.strip_prefix(EC2_VERSION) {
+            Some(rest) => format!("latest{rest}"),
+            None => path.to_owned(),
+        };
+        self.files.get(&path).cloned().or_else(|| {
+            let folder = format!("{path}/");
+            let inside = self.files.keys().filter_map(|file| file.strip_prefix(&folder));
+            let names: BTreeSet<&str> = inside
+                .filter_map(|rest| rest.split_inclusive('/').next())
+                .collect();
+            let names = names.into_iter().collect::<Vec<_>>().join("\n");
+            (!names.is_empty()).then(|| names.into())
+        })
+    }
+}
+
+/// The private DNS name of the machine with this address, as AWS makes it.
+#[must_use]
+pub fn private_dns_name(address: IpAddr) -> String {
+    let address = address.to_string().replace(['.', ':'], "-");
+    format!("ip-{address}.{REGION}.compute.internal")
+}
+
+fn tell(request: &Asked, documents: &Documents) -> Answer {
     let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
-    let plain = |status, text: String| answer(status, "text/plain", text);
-    match (request.method(), request.uri().path()) {
-        (&Method::PUT, "/latest/api/token") => {
+    let plain = |status, text: Bytes| answer(status, "text/plain", text);
+    let path = request.uri().path().trim_matches('/');
+    if documents.requires_token {
+        if (request.method(), path) == (&Method::PUT, "latest/api/token") {
             let life =
                 header("x-aws-ec2-metadata-token-ttl-seconds").and_then(|life| life.parse::<u32>().ok());
-            match life {
-                Some(1..=21_600) => plain(StatusCode::OK, TOKEN.to_owned()),
-                _ => plain(StatusCode::BAD_REQUEST, String::new()),
-            }
+            return match life {
+                Some(1..=21_600) => plain(StatusCode::OK, TOKEN.into()),
+                _ => plain(StatusCode::BAD_REQUEST, Bytes::new()),
+            };
         }
-        (&Method::GET, path) if header("x-aws-ec2-metadata-token") == Some(TOKEN) => match path {
-            "/latest/meta-data/local-hostname" => plain(StatusCode::OK, private_dns_name(client, domain)),
-            _ => plain(StatusCode::NOT_FOUND, String::new()),
-        },
-        _ => plain(StatusCode::UNAUTHORIZED, String::new()),
+        if header("x-aws-ec2-metadata-token") != Some(TOKEN) {
+            return plain(StatusCode::UNAUTHORIZED, Bytes::new());
+        }
+    }
+    match documents.read(path) {
+        Some(content) if request.method() == Method::GET => plain(StatusCode::OK, content),
+        _ => plain(StatusCode::NOT_FOUND, Bytes::new()),
     }
 }
 
@@ -86,31 +189,92 @@ mod tests {
 
     use super::*;
 
+    fn start() -> InstanceMetadata {
+        InstanceMetadata::start("127.0.0.1:0".parse().unwrap()).unwrap()
+    }
+
+    /// The answer to curl, a blank, and the status.
+    fn curl(service: &InstanceMetadata, arguments: &[&str], path: &str) -> String {
+        let output = Command::new("curl")
+            .args(["-s", "-w", " %{http_code}"])
+            .args(arguments)
+            .arg(format!("http://{}/{path}", service.address()))
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    const TTL: [&str; 4] = ["-X", "PUT", "-H", "X-aws-ec2-metadata-token-ttl-seconds: 60"];
+
     #[test]
     fn metadata_requires_a_token() {
-        let service = InstanceMetadata::start("127.0.0.1:0".parse().unwrap(), "example.internal").unwrap();
-        let curl = |arguments: &[&str], path: &str| {
-            let mut curl = Command::new("curl");
-            curl.args(["-s", "-w", " %{http_code}"]).args(arguments);
-            let output = curl
-                .arg(format!("http://{}/latest/{path}", service.address()))
-                .output()
-                .unwrap();
-            String::from_utf8(output.stdout).unwrap()
-        };
-        let token = curl(
-            &["-X", "PUT", "-H", "X-aws-ec2-metadata-token-ttl-seconds: 60"],
-            "api/token",
-        );
-        assert_eq!(token, format!("{TOKEN} 200"));
-        assert_eq!(curl(&["-X", "PUT"], "api/token"), " 400");
-        assert_eq!(curl(&[], "meta-data/local-hostname"), " 401");
+        let service = start();
+        let curl = |arguments: &[&str], path: &str| curl(&service, arguments, path);
+        assert_eq!(curl(&TTL, "latest/api/token"), format!("{TOKEN} 200"));
+        assert_eq!(curl(&["-X", "PUT"], "latest/api/token"), " 400");
+        assert_eq!(curl(&[], "latest/meta-data/local-hostname"), " 401");
         let header = format!("X-aws-ec2-metadata-token: {TOKEN}");
         assert_eq!(
-            curl(&["-H", &header], "meta-data/local-hostname"),
-            "ip-127-0-0-1.example.internal 200"
+            curl(&["-H", &header], "latest/meta-data/local-hostname"),
+            "ip-127-0-0-1.eu-west-1.compute.internal 200"
         );
-        assert_eq!(curl(&["-H", &header], "meta-data/ami-id"), " 404");
+        assert_eq!(curl(&["-H", &header], "latest/meta-data/ami-id"), " 404");
         assert_eq!(service.requests().len(), 5);
+    }
+
+    #[test]
+    fn a_machine_in_ec2_reads_its_tree() {
+        let service = start();
+        let (address, mac) = (Ipv4Addr::LOCALHOST, "52:54:00:d9:00:11");
+        service.add(address, Documents::ec2("i-one", address, mac, b"#cloud-config\n"));
+        let others = Documents::ec2("i-two", address, mac, b"another's");
+        service.add(Ipv4Addr::new(10, 217, 0, 18), others);
+        assert_eq!(curl(&service, &[], "latest/user-data"), " 401");
+        let header = format!("X-aws-ec2-metadata-token: {TOKEN}");
+        let read = |path: &str| curl(&service, &["-H", &header], path);
+        assert_eq!(read("latest/user-data"), "#cloud-config\n 200");
+        assert_eq!(read("2021-03-23/meta-data/instance-id"), "i-one 200");
+        assert_eq!(read("1066-10-14/meta-data/instance-id"), " 404");
+        assert_eq!(
+            read("2021-03-23/meta-data/"),
+            "instance-id\nlocal-hostname\nnetwork/ 200"
+        );
+        assert_eq!(
+            read("latest/meta-data/network/interfaces/macs/"),
+            format!("{mac}/ 200")
+        );
+        assert_eq!(
+            read(&format!(
+                "latest/meta-data/network/interfaces/macs/{mac}/local-ipv4s"
+            )),
+            "127.0.0.1 200"
+        );
+        assert_eq!(read("latest/dynamic/instance-identity"), "document 200");
+        assert_eq!(read("openstack"), " 404");
+        assert_eq!(
+            curl(&service, &["-X", "PUT", "-H", &header], "latest/user-data"),
+            " 404"
+        );
+    }
+
+    #[test]
+    fn a_machine_in_openstack_needs_no_token() {
+        let service = start();
+        let latest = [("user_data", b"#!/bin/sh\n".to_vec())];
+        service.add(Ipv4Addr::LOCALHOST, Documents::openstack("i-one", latest));
+        let read = |path: &str| curl(&service, &[], path);
+        assert_eq!(read("openstack"), "latest\n 200");
+        assert_eq!(read("openstack/latest/user_data"), "#!/bin/sh\n 200");
+        assert_eq!(read("openstack/latest/vendor_data2.json"), " 404");
+        assert_eq!(read("latest/meta-data/"), "instance-id 200");
+        assert_eq!(curl(&service, &TTL, "latest/api/token"), " 404");
+    }
+
+    #[test]
+    fn what_is_printed_of_documents_is_not_secret() {
+        let documents = Documents::ec2("i-one", Ipv4Addr::LOCALHOST, "m", b"a secret");
+        let printed = format!("{documents:?}");
+        assert!(printed.contains("latest/user-data"), "{printed}");
+        assert!(!printed.contains("secret"), "{printed}");
     }
 }

@@ -2,7 +2,7 @@
 //! and a registry.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -19,7 +19,6 @@ use osm_lab::machines::processes::Watcher;
 use osm_lab::machines::{self, Image, Kind, Lab, System, isolation};
 use osm_lab::release::{self, OtherKubelet};
 use osm_lab::serve::files::FileServer;
-use osm_lab::serve::metadata::InstanceMetadata;
 use osm_lab::serve::oci;
 use osm_lab::serve::proxy::Proxy;
 use osm_lab::serve::registry::{Login, Registry};
@@ -52,9 +51,6 @@ const REGISTRY: SocketAddr = SocketAddr::new(IpAddr::V4(machines::HOST), 5000);
 
 /// Where the one is that wants a password.
 pub const PRIVATE_REGISTRY: SocketAddr = SocketAddr::new(IpAddr::V4(machines::HOST), 5001);
-
-/// Where clouds have their metadata services.
-const METADATA: SocketAddr = SocketAddr::new(IpAddr::V4(machines::METADATA), 80);
 
 /// Where the proxy is that wants a password.
 pub const PROXY: SocketAddr = SocketAddr::new(IpAddr::V4(machines::HOST), 3128);
@@ -99,8 +95,6 @@ pub struct Environment {
     pub proxy: Proxy,
     /// What all process lists have shown.
     pub processes: Watcher,
-    /// What machines on AWS ask for their names.
-    pub metadata: InstanceMetadata,
     /// The settings of docs/air-gap.md.
     settings: Value,
     /// Digest of those that are in force.
@@ -147,11 +141,6 @@ fn by_ipv6(ipv4: SocketAddr) -> SocketAddr {
     SocketAddr::new(machines::HOST_IPV6.into(), ipv4.port())
 }
 
-/// Where everything logs to, in the lab's folder: logs outlive who writes them.
-fn log_folder(directory: &Path) -> PathBuf {
-    directory.join("logs")
-}
-
 /// Copies the logs of services and control plane into a folder, also where not all of them were started.
 pub fn save_logs(folder: &Path) -> Result<()> {
     let directory = isolation::directory().context("machines need namespaces of their own")?;
@@ -169,7 +158,7 @@ fn digest_of(settings: &Value) -> Result<String> {
 
 /// Names of logs, and what is in them.
 fn logs(directory: &Path) -> Result<Vec<(String, String)>> {
-    let logs = std::fs::read_dir(log_folder(directory))?.map(|log| {
+    let logs = std::fs::read_dir(directory.join(machines::LOGS))?.map(|log| {
         let log = log?;
         let text = String::from_utf8_lossy(&std::fs::read(log.path())?).into_owned();
         Ok((log.file_name().to_string_lossy().into_owned(), text))
@@ -181,16 +170,12 @@ impl Environment {
     /// The version of most kubelets, which is the control plane's.
     pub const KUBELET_VERSION: &str = "1.34.4";
 
-    /// The domain of machines on AWS.
-    pub const AWS_DOMAIN: &str = "eu-west-1.compute.internal";
-
     /// Sets it up; `binaries` is the folder of the services and of osmctl.
     pub async fn start(machines: Kind, binaries: &Path, progress: Progress) -> Result<Self> {
-        let lab = Lab::new()?;
+        let mut lab = Lab::new()?;
         let processes = Watcher::start();
         progress.step("starting the control plane");
-        let logs = log_folder(lab.directory());
-        std::fs::create_dir(&logs)?;
+        let logs = lab.directory().join(machines::LOGS);
         let control_plane = ControlPlane::start(Options {
             logs: Some(logs.clone()),
             ..options()
@@ -236,7 +221,8 @@ impl Environment {
         let proxy = Proxy::start(PROXY, login)?;
 
         let settings = air_gap.settings()?;
-        let metadata = InstanceMetadata::start(METADATA, Self::AWS_DOMAIN)?;
+        // Not before, because the server of docs/air-gap.md listens on the port of all addresses.
+        lab.serve_metadata()?;
 
         progress.step("installing Operating System Manager");
         let installation = Installation {
@@ -270,7 +256,6 @@ impl Environment {
             registry,
             private_registry,
             proxy,
-            metadata,
             processes,
             _approver: approver,
         })
@@ -387,6 +372,7 @@ impl Environment {
         let requests = [
             format!("{:#?}", self.mirror.requests()),
             format!("{:#?}", self.registry.requests()),
+            format!("{:#?}", self.lab.metadata()?.requests()),
         ];
         std::fs::write(folder.join("requests.log"), requests.join("\n"))?;
         std::fs::write(folder.join("relay.log"), format!("{:#?}", self.relay.requests()))?;

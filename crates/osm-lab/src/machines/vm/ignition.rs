@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use super::super::machine::Order;
+use super::super::machine::{DataSource, Order};
 use super::disk;
 use super::seed::{AGENT, AGENT_UNIT, WATCHER, WATCHER_UNIT, iso, pack_layer};
 
@@ -52,8 +52,8 @@ pub(super) fn write(directory: &Path, seed: &Path, order: &Order<'_>) -> Result<
         "machine {name} boots with Ignition, and can't have small file systems in memory"
     );
     ensure!(
-        hardware.swap_mib.is_none() && !hardware.second_card && !hardware.config_drive,
-        "machine {name} boots with Ignition, and can't have swap, a second network card or a config drive"
+        hardware.swap_mib.is_none() && !hardware.second_card && hardware.data_source == DataSource::NoCloud,
+        "machine {name} boots with Ignition, and can't have swap, a second network card or a data source of cloud-init"
     );
     let supplies = Supplies::of(directory);
     fs::write(&supplies.config, user_data)?;

@@ -1,16 +1,17 @@
 //! Machines that are virtual machines of QEMU, with a kernel, disks, memory and a clock of their own. They need no root: QEMU runs as the
 //! user, and its network card is a tap device on the bridge of the lab.
 //!
-//! A machine boots from a layer on top of an image ([`Disk`]). cloud-init finds its data on a second disk (`seed`). Ignition gets the
-//! user data from QEMU (`ignition`). The serial console is a file. A shell script in the machine (`agent`) runs commands of the host.
+//! A machine boots from a layer on top of an image ([`Disk`]). cloud-init finds its data on a second disk, or in a metadata service (`seed`).
+//! Ignition gets the user data from QEMU (`ignition`). The serial console is a file. A shell script in the machine (`agent`) runs commands of
+//! the host.
 
 mod agent;
-mod config_drive;
 mod disk;
 pub mod download;
 mod given;
 mod ignition;
 mod offline;
+mod openstack;
 mod qemu;
 mod resources;
 mod seed;
@@ -29,12 +30,15 @@ pub use self::disk::Disk;
 pub use self::given::{Checksum, Given};
 pub use self::qemu::{Accelerator, PACKAGES, require_programs};
 
+pub(super) use self::qemu::program;
+
 use self::agent::{Agent, Output};
 use self::disk::Reader;
 use self::ignition::Supplies;
 use self::qemu::Parts;
+use super::Lab;
 use super::folder::Folder;
-use super::machine::{Hardware, Machine, Order};
+use super::machine::{DataSource, Hardware, Machine, Order};
 use super::network::Cable;
 use osm_testkit::process::Service;
 
@@ -81,19 +85,18 @@ struct Heard {
 }
 
 impl VirtualMachine {
-    pub(super) fn boot(
-        lab: &Path,
-        order: &Order<'_>,
-        disk: &Disk,
-        accelerator: &Accelerator,
-    ) -> Result<Self> {
+    pub(super) fn boot(lab: &Lab, order: &Order<'_>, disk: &Disk, accelerator: &Accelerator) -> Result<Self> {
         let name = order.name;
-        let directory = Folder::create(lab, name)?;
+        ensure!(
+            order.hardware.data_source != DataSource::Ec2 || disk.kernel.is_some(),
+            "machine {name} has its data from EC2, which needs an image whose kernel QEMU loads: leave out --image"
+        );
+        let directory = Folder::create(lab.directory(), name)?;
         resources::require(order.hardware.memory_mib, &directory)?;
         let cable = Cable::tap(order.address)?;
         let seed = directory.join(SEED);
         match disk.reader {
-            Reader::CloudInit => seed::write(&directory, &seed, order, &cable.mac())?,
+            Reader::CloudInit => seed::write(lab, &directory, &seed, order, &cable.mac())?,
             Reader::Ignition => ignition::write(&directory, &seed, order)?,
         }
         let mut machine = Self {
@@ -177,7 +180,12 @@ impl VirtualMachine {
         };
         let none: [(&str, &str); 0] = [];
         self.powered_on = SystemTime::now();
-        let mut process = Service::spawn(&qemu::program()?, parts.arguments(), none, &self.file("qemu.log"))?;
+        let mut process = Service::spawn(
+            &program(qemu::QEMU)?,
+            parts.arguments(),
+            none,
+            &self.file("qemu.log"),
+        )?;
         // From now on, so that the agent's first line is not missed.
         let agent = connect(&mut process, &parts.agent)?;
         self.process = Some(process);

@@ -10,18 +10,18 @@ use anyhow::{Context, Result, bail, ensure};
 use jiff::Zoned;
 use jiff::tz::TimeZone;
 
-use super::super::machine::Hardware;
+use super::super::machine::{DataSource, Hardware};
 use super::super::{ENDS, NOT_OVER, run_within};
 use super::disk::{Kernel, path_with_sbin};
 use super::ignition::Supplies;
-use super::seed::SECOND_MAC;
+use super::seed::{self, SECOND_MAC};
 use osm_judges::packages;
 
 /// The program.
 pub(super) const QEMU: &str = "qemu-system-x86_64";
 
 /// Programs that virtual machines need on their host, with the Debian packages that have them.
-const PROGRAMS: [(&str, &str); 8] = [
+const PROGRAMS: [(&str, &str); 9] = [
     (QEMU, "qemu-system-x86"),
     ("qemu-img", "qemu-utils"),
     ("xorriso", "xorriso"),
@@ -29,6 +29,7 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("mkfs.ext4", "e2fsprogs"),
     ("debugfs", "e2fsprogs"),
     ("ip", "iproute2"),
+    ("dnsmasq", "dnsmasq-base"),
     ("unshare", "util-linux"),
 ];
 
@@ -190,13 +191,13 @@ fn runs_a_program(accelerator: &Accelerator, deadline: Duration) -> Result<()> {
     }
 }
 
-/// Where QEMU is.
-pub(super) fn program() -> Result<PathBuf> {
+/// Where a program is that [`require_programs`] has found.
+pub(in crate::machines) fn program(name: &str) -> Result<PathBuf> {
     path_with_sbin()
         .split(':')
-        .map(|folder| Path::new(folder).join(QEMU))
+        .map(|folder| Path::new(folder).join(name))
         .find(|path| path.is_file())
-        .with_context(|| format!("there is no {QEMU}: it is in the Debian package qemu-system-x86"))
+        .with_context(|| format!("{name} is not installed any more"))
 }
 
 /// How long QEMU may take to answer on its monitor.
@@ -218,6 +219,17 @@ pub(super) fn press_power_button(monitor: &Path) -> Result<()> {
         }
     }
     bail!("QEMU's monitor was closed")
+}
+
+/// By what cloud-init knows the cloud of a machine.
+fn system(source: DataSource) -> Option<&'static str> {
+    match source {
+        DataSource::NoCloud | DataSource::ConfigDrive => None,
+        DataSource::Ec2 => Some(
+            "manufacturer=Amazon EC2,serial=ec2d9000-0000-4000-8000-000000000000,uuid=ec2d9000-0000-4000-8000-000000000000",
+        ),
+        DataSource::OpenStack => Some("manufacturer=OpenStack Foundation,product=OpenStack Nova"),
+    }
 }
 
 /// What the command line of a machine depends on.
@@ -276,8 +288,15 @@ impl Parts<'_> {
             option("-kernel", kernel.display().to_string());
             if let Some(initramfs) = initramfs {
                 option("-initrd", initramfs.display().to_string());
-                option("-append", "root=LABEL=root rw console=ttyS0".to_owned());
+                let mut append = "root=LABEL=root rw console=ttyS0".to_owned();
+                if hardware.data_source == DataSource::Ec2 {
+                    append = format!("{append} {}", seed::kernel_argument());
+                }
+                option("-append", append);
             }
+        }
+        if let Some(system) = system(hardware.data_source) {
+            option("-smbios", format!("type=1,{system}"));
         }
         // What the host loses in a power cut of its own is not tested, so flushes need not reach its disk.
         let drive = |path: &Path, more: &str| format!("file={},if=virtio,{more}", path.display());

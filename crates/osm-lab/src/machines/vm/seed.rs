@@ -1,17 +1,21 @@
-//! What a virtual machine gets from its cloud: a disk of cloud-init's data source NoCloud, or a config drive. The vendor data on it starts the agent, and
-//! unpacks the layer of the machine, which is on the same disk, over its root file system.
+//! What a virtual machine gets from its cloud if cloud-init reads it: a disk, and perhaps documents in a metadata service. A script starts the
+//! agent, and unpacks the layer of the machine, which is on the disk, over its root file system. It is vendor data. EC2 has none, so there an
+//! argument of the kernel lets cloud-init run it from the disk.
 
 use std::fmt::Write;
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::super::machine::{Hardware, Order, Tmpfs};
+use super::super::Lab;
+use super::super::machine::{DataSource, Hardware, Order, Tmpfs};
 use super::super::network::Link;
 use super::super::run;
-use super::config_drive;
+use super::openstack;
+use crate::serve::metadata::Documents;
 
 /// The address of the second network card, if there is one.
 pub(super) const SECOND_MAC: &str = "52:54:00:77:00:02";
@@ -22,8 +26,14 @@ pub(super) const WATCHER: &str = include_str!("watcher.py");
 pub(super) const WATCHER_UNIT: &str = include_str!("lab-watcher.service");
 const HOOK: &str = include_str!("hook.sh");
 
-/// Writes the disk of an order as `seed`. `directory` is the machine's folder.
-pub(super) fn write(directory: &Path, seed: &Path, order: &Order<'_>, mac: &str) -> Result<()> {
+/// The label of the disk of a machine that has its data from a metadata service.
+const LAB: &str = "LAB";
+
+/// The hook on that disk, where it is no vendor data.
+const HOOK_FILE: &str = "hook";
+
+/// Writes the disk of an order as `seed`, and hands the rest to the lab's servers. `directory` is the machine's folder.
+pub(super) fn write(lab: &Lab, directory: &Path, seed: &Path, order: &Order<'_>, mac: &str) -> Result<()> {
     let Order {
         name,
         address,
@@ -37,17 +47,37 @@ pub(super) fn write(directory: &Path, seed: &Path, order: &Order<'_>, mac: &str)
     let folder = directory.join("seed");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     pack_layer(directory, &folder, order)?;
-    let label = match hardware.config_drive {
-        true => config_drive::LABEL,
-        false => "CIDATA",
+    let source = hardware.data_source;
+    let label = match source {
+        DataSource::NoCloud => "CIDATA",
+        DataSource::ConfigDrive => openstack::LABEL,
+        DataSource::Ec2 | DataSource::OpenStack => LAB,
     };
     let hook = hook(label, tmpfs, hardware.swap_mib.is_some());
-    if hardware.config_drive {
-        let network = config_drive::network(link, address, mac)?;
-        config_drive::write(&folder, name, user_data, &hook, &network)?;
-    } else {
-        let network = configuration(link, address, mac, hardware.second_card);
-        no_cloud(&folder, name, user_data, &hook, &network)?;
+    // The same at every boot: a new id would be a new machine to cloud-init.
+    let id = format!("i-{name}");
+    match source {
+        DataSource::NoCloud => {
+            let network = configuration(link, address, mac, hardware.second_card);
+            no_cloud(&folder, &id, name, user_data, &hook, &network)?;
+        }
+        DataSource::ConfigDrive => {
+            let network = openstack::network(link, address, mac)?;
+            let latest = folder.join("openstack/latest");
+            fs::create_dir_all(&latest).with_context(|| latest.display().to_string())?;
+            for (file, content) in openstack::files(&id, name, user_data, &hook, &network) {
+                fs::write(latest.join(file), content).with_context(|| file.to_owned())?;
+            }
+        }
+        DataSource::Ec2 => {
+            fs::write(folder.join(HOOK_FILE), hook)?;
+            by_http(lab, order, mac, Documents::ec2(&id, address, mac, user_data))?;
+        }
+        DataSource::OpenStack => {
+            let network = openstack::network_by_dhcp(mac);
+            let files = openstack::files(&id, name, user_data, &hook, &network);
+            by_http(lab, order, mac, Documents::openstack(&id, files))?;
+        }
     }
     iso(label, &folder, seed)
 }
@@ -73,15 +103,26 @@ pub(super) fn iso(label: &str, folder: &Path, disk: &Path) -> Result<()> {
 }
 
 /// Writes the content of a disk of the data source NoCloud into a folder.
-fn no_cloud(folder: &Path, name: &str, user_data: &[u8], hook: &str, network: &str) -> Result<()> {
-    // The same at every boot: a new id would be a new machine to cloud-init.
+fn no_cloud(folder: &Path, id: &str, name: &str, user_data: &[u8], hook: &str, network: &str) -> Result<()> {
     fs::write(
         folder.join("meta-data"),
-        format!("instance-id: i-{name}\nlocal-hostname: {name}\n"),
+        format!("instance-id: {id}\nlocal-hostname: {name}\n"),
     )?;
     fs::write(folder.join("user-data"), user_data)?;
     fs::write(folder.join("vendor-data"), hook)?;
     fs::write(folder.join("network-config"), network)?;
+    Ok(())
+}
+
+/// Lets the machine of an order get its address by DHCP, and these documents from the metadata service.
+fn by_http(lab: &Lab, order: &Order<'_>, mac: &str, documents: Documents) -> Result<()> {
+    ensure!(
+        order.link == Link::default(),
+        "machine {} has its data from a metadata service, which needs a network of IPv4 with a default route",
+        order.name
+    );
+    lab.lease(mac, order.address)?;
+    lab.metadata()?.add(order.address, documents);
     Ok(())
 }
 
@@ -121,6 +162,15 @@ fn hook(label: &str, tmpfs: &[Tmpfs], has_swap: bool) -> String {
         .replace("MOUNTS\n", &mounts)
 }
 
+/// The argument of a kernel with which cloud-init runs the hook from the disk [`LAB`] at every boot. A `bootcmd` of the user data replaces it.
+pub(super) fn kernel_argument() -> String {
+    let configuration = format!("bootcmd: [mount -r LABEL={LAB} /mnt, sh /mnt/{HOOK_FILE}, umount /mnt]");
+    format!(
+        "cc:{}end_cc",
+        utf8_percent_encode(&configuration, NON_ALPHANUMERIC)
+    )
+}
+
 /// Writes the layer of an order into the machine's folder, and packs it into the folder of a disk.
 pub(super) fn pack_layer(directory: &Path, disk: &Path, order: &Order<'_>) -> Result<()> {
     let layer = directory.join("layer");
@@ -143,6 +193,24 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn the_argument_of_the_kernel_is_one_word() {
+        let argument = kernel_argument();
+        assert!(!argument.contains([' ', '=', '"']), "{argument}");
+        let encoded = argument
+            .strip_prefix("cc:")
+            .unwrap()
+            .strip_suffix("end_cc")
+            .unwrap();
+        let decoded = percent_encoding::percent_decode_str(encoded)
+            .decode_utf8()
+            .unwrap();
+        assert_eq!(
+            decoded,
+            "bootcmd: [mount -r LABEL=LAB /mnt, sh /mnt/hook, umount /mnt]"
+        );
+    }
 
     #[test]
     fn the_hook_is_a_shell_script_with_the_layer_and_the_mounts() {

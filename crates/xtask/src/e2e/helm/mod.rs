@@ -91,7 +91,7 @@ impl Helm {
     async fn play(&self) -> Result<()> {
         let progress = Progress::start();
         let directory = isolation::directory().context("machines need namespaces of their own")?;
-        let logs = directory.join("logs");
+        let logs = directory.join(machines::LOGS);
         std::fs::create_dir(&logs)?;
         let images = self.images.as_deref().context(IMAGES)?;
         progress.step("starting the cluster");

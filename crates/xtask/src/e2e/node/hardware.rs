@@ -1,7 +1,8 @@
 //! Machines with other hardware, which only virtual machines can have.
 
 use anyhow::{Context, Result, ensure};
-use osm_lab::machines::Hardware;
+use k8s_openapi::api::core::v1::Node;
+use osm_lab::machines::{DataSource, Hardware};
 
 use super::join::{logs_can_be_read, nothing_failed, run_pod};
 use super::scenario_run::{READY, ScenarioRun};
@@ -98,19 +99,62 @@ pub async fn swap(run: &ScenarioRun<'_>) -> Result<()> {
 
 /// The data comes as OpenStack hands it over, and the kernel names the network card.
 pub async fn config_drive(run: &ScenarioRun<'_>) -> Result<()> {
+    data_from(run, DataSource::ConfigDrive, "configdrive config-disk (/dev/vdb)").await
+}
+
+/// The data comes by HTTP as in EC2, and so does the node's name.
+pub async fn ec2(run: &ScenarioRun<'_>) -> Result<()> {
+    data_from(run, DataSource::Ec2, "ec2 metadata (http://169.254.169.254)").await?;
+    came_by_http(run, "/2021-03-23/user-data")
+}
+
+/// The data comes by HTTP as in OpenStack.
+pub async fn openstack(run: &ScenarioRun<'_>) -> Result<()> {
+    data_from(
+        run,
+        DataSource::OpenStack,
+        "openstack metadata (http://169.254.169.254)",
+    )
+    .await?;
+    came_by_http(run, "/openstack/latest/user_data")
+}
+
+/// The machine joins with data from there. `found` is what cloud-init says of the data source.
+async fn data_from(run: &ScenarioRun<'_>, data_source: DataSource, found: &str) -> Result<()> {
     run.equip(Hardware {
-        config_drive: true,
+        data_source,
         ..Hardware::default()
     });
     run.boot().await?;
-    run.ready(READY).await?;
-    let source = run.shell("cloud-init query platform")?;
+    let node = run.ready(READY).await?;
+    let said =
+        run.shell("cloud-init query --format '{{v1.platform}} {{v1.subplatform}} {{v1.instance_id}}'")?;
     ensure!(
-        source.trim() == "configdrive",
-        "cloud-init has its data from {source}"
+        said.trim() == format!("{found} i-{}", run.name()),
+        "cloud-init has its data from {said}"
     );
+    has_the_address_of_the_machine(run, &node)?;
     run_pod(run).await?;
     nothing_failed(run)
+}
+
+/// The machine has read its user data there in the metadata service, and has its address by DHCP.
+fn came_by_http(run: &ScenarioRun<'_>, user_data: &str) -> Result<()> {
+    let requests = run.environment.lab.metadata()?.requests();
+    let read = requests
+        .iter()
+        .filter(|request| request.client == run.address() && request.status == 200);
+    let read: Vec<&str> = read.map(|request| request.path.as_str()).collect();
+    ensure!(
+        read.contains(&user_data),
+        "the machine has read not {user_data}, but {read:?}"
+    );
+    let addresses = run.shell("ip -4 -oneline address show scope global dynamic")?;
+    ensure!(
+        addresses.contains(&format!(" {}/24 ", run.address())),
+        "the machine has not got its address by DHCP: {addresses}"
+    );
+    Ok(())
 }
 
 /// The least memory that a cloud offers.
@@ -141,12 +185,17 @@ pub async fn two_cards(run: &ScenarioRun<'_>) -> Result<()> {
         own.contains(&second),
         "the second card has no address, so this shows nothing: {own}"
     );
+    has_the_address_of_the_machine(run, &node)?;
+    run_pod(run).await?;
+    nothing_failed(run)
+}
+
+fn has_the_address_of_the_machine(run: &ScenarioRun<'_>, node: &Node) -> Result<()> {
     let addresses = node
         .status
-        .and_then(|status| status.addresses)
-        .unwrap_or_default();
-    let internal: Vec<&str> = addresses
         .iter()
+        .flat_map(|status| status.addresses.iter().flatten());
+    let internal: Vec<&str> = addresses
         .filter(|address| address.type_ == "InternalIP")
         .map(|address| address.address.as_str())
         .collect();
@@ -154,8 +203,7 @@ pub async fn two_cards(run: &ScenarioRun<'_>) -> Result<()> {
         internal == [run.address().to_string()],
         "the node's addresses are {internal:?}"
     );
-    run_pod(run).await?;
-    nothing_failed(run)
+    Ok(())
 }
 
 /// A disk as slow as the slowest that clouds sell.

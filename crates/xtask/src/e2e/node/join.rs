@@ -59,7 +59,8 @@ pub async fn aws(run: &ScenarioRun<'_>) -> Result<()> {
     logs_can_be_read(run).await?;
     let asked = run
         .environment
-        .metadata
+        .lab
+        .metadata()?
         .requests()
         .iter()
         .filter(|request| request.client == run.address())

@@ -203,6 +203,8 @@ const SCENARIOS: &[Scenario] = &[
     is_virtual(scenario!("kernel", OpenStack, false, hardware::kernel, "loads its modules by itself; control groups of version 2")),
     is_virtual(scenario!("apparmor", OpenStack, false, hardware::apparmor, "AppArmor is enforced: the pod is confined, and nothing is denied")),
     is_virtual(scenario!("config-drive", OpenStack, false, hardware::config_drive, "user data from a config drive, as OpenStack makes it")),
+    is_virtual(scenario!("ec2", Aws, false, hardware::ec2, "user data and the node's name from EC2's metadata service, the address by DHCP")),
+    is_virtual(scenario!("openstack", OpenStack, false, hardware::openstack, "user data from OpenStack's metadata service, the address by DHCP")),
     is_virtual(scenario!("swap", OpenStack, false, hardware::swap, "the image uses swap, which the kubelet refuses")),
     is_virtual(scenario!("little-memory", OpenStack, false, hardware::little_memory, "1 GiB of memory")),
     is_virtual(scenario!("two-cards", OpenStack, false, hardware::two_cards, "a second network card: the node has the first one's address")),

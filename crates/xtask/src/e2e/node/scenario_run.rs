@@ -132,7 +132,7 @@ impl<'a> ScenarioRun<'a> {
     pub fn node(&self) -> String {
         match self.cloud {
             Cloud::OpenStack | Cloud::Edge => self.name.clone(),
-            Cloud::Aws => metadata::private_dns_name(self.address(), Environment::AWS_DOMAIN),
+            Cloud::Aws => metadata::private_dns_name(self.address()),
         }
     }
 
