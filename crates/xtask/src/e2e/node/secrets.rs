@@ -1,11 +1,13 @@
 //! Finds the credentials of user data in places where they must not be.
 
-use std::io::Read;
+use std::io::{Read, Write as _};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use flate2::Compression;
 use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use serde_json::Value;
@@ -28,13 +30,12 @@ pub fn tokens(text: &str) -> Vec<String> {
             _ => format!(" {part}"),
         })
         .collect();
-    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "-_.+/=".contains(c)));
-    for word in words {
+    for word in words(&text) {
         if is_token(word) {
             found.push(word.to_owned());
         } else if word.len() > GIVEAWAY
             && let Ok(inner) = BASE64_STANDARD.decode(word)
-            && let Ok(inner) = String::from_utf8(unpacked(inner))
+            && let Ok(inner) = String::from_utf8(unpacked(&inner).unwrap_or(inner))
         {
             found.extend(tokens(&inner));
         }
@@ -42,13 +43,51 @@ pub fn tokens(text: &str) -> Vec<String> {
     found
 }
 
-/// What was compressed, if it was.
-fn unpacked(bytes: Vec<u8>) -> Vec<u8> {
-    let mut content = Vec::new();
-    match GzDecoder::new(bytes.as_slice()).read_to_end(&mut content) {
-        Ok(_) => content,
-        Err(_) => bytes,
+/// A text with another token: plain, in base64, or compressed in base64.
+///
+/// # Errors
+/// When the text does not have the token, or has it in another form.
+pub fn with_other_token(text: &str, token: &str, other: &str) -> Result<String> {
+    let mut changed = text.replace(token, other);
+    for word in words(text) {
+        let Ok(inner) = BASE64_STANDARD.decode(word) else {
+            continue;
+        };
+        let content = unpacked(&inner);
+        let was_packed = content.is_some();
+        let Ok(content) = String::from_utf8(content.unwrap_or(inner)) else {
+            continue;
+        };
+        if content.contains(token) {
+            let content = content.replace(token, other).into_bytes();
+            let inner = if was_packed { packed(&content)? } else { content };
+            changed = changed.replace(word, &BASE64_STANDARD.encode(inner));
+        }
     }
+    let left = tokens(&changed);
+    ensure!(
+        left.iter().any(|left| left == other) && left.iter().all(|left| left != token),
+        "the user data has its token in a form that the test can't change"
+    );
+    Ok(changed)
+}
+
+/// What could be a token or base64.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || "-_.+/=".contains(c)))
+}
+
+/// What was compressed. None if nothing was.
+fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut content = Vec::new();
+    GzDecoder::new(bytes).read_to_end(&mut content).ok()?;
+    Some(content)
+}
+
+fn packed(content: &[u8]) -> Result<Vec<u8>> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    packed.write_all(content)?;
+    Ok(packed.finish()?)
 }
 
 fn is_token(word: &str) -> bool {
@@ -98,25 +137,27 @@ pub fn aged(token: &str, seconds: i64, key_pem: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
-    use flate2::Compression;
-    use flate2::write::GzEncoder;
-
     use super::*;
+
+    /// A token like those of ServiceAccounts.
+    fn token(name: char) -> String {
+        format!(
+            "eyJhbGciOiJFUzI1NiJ9.{}.{}",
+            name.to_string().repeat(60),
+            "Zz09_-".repeat(10)
+        )
+    }
 
     #[test]
     fn tokens_are_found_plain_and_encoded() {
-        let token = format!("eyJhbGciOiJFUzI1NiJ9.{}.{}", "a".repeat(60), "Zz09_-".repeat(10));
+        let token = token('a');
         let plain = format!("header: Bearer {token}\n");
         assert_eq!(tokens(&plain), [token.as_str()]);
         let encoded = BASE64_STANDARD.encode(&plain);
         assert_eq!(tokens(&format!("content: {encoded}\n")), [token.as_str()]);
         let url = format!("{{\"source\":\"data:,header:%20Bearer%20{token}%0A\"}}");
         assert_eq!(tokens(&url), [token.as_str()]);
-        let mut packed = GzEncoder::new(Vec::new(), Compression::default());
-        packed.write_all(plain.as_bytes()).unwrap();
-        let packed = BASE64_STANDARD.encode(packed.finish().unwrap());
+        let packed = BASE64_STANDARD.encode(packed(plain.as_bytes()).unwrap());
         assert_eq!(
             tokens(&format!("{{\"source\":\"data:;base64,{packed}\"}}")),
             [token.as_str()]
@@ -124,5 +165,19 @@ mod tests {
         assert!(tokens("nothing: here, 100 %").is_empty());
         assert!(shows(&plain, &token));
         assert!(!shows("eyJhbGciOiJFUzI1NiJ9", &token));
+    }
+
+    #[test]
+    fn a_token_is_replaced_in_every_form() {
+        let (old, new) = (token('a'), token('b'));
+        let file = format!("Authorization: Bearer {old}\n");
+        let encoded = BASE64_STANDARD.encode(&file);
+        let compressed = BASE64_STANDARD.encode(packed(file.as_bytes()).unwrap());
+        let text = format!("a: {file}b: {encoded}\nc: {compressed}\nd: {}\n", "A".repeat(40));
+        let changed = with_other_token(&text, &old, &new).unwrap();
+        assert_eq!(tokens(&changed), [new.as_str(), &new, &new]);
+        assert!(changed.ends_with(&format!("d: {}\n", "A".repeat(40))));
+        let error = with_other_token("nothing", &old, &new).unwrap_err().to_string();
+        assert!(error.contains("can't change"), "{error}");
     }
 }
