@@ -18,6 +18,7 @@ use osm_runtime::object::Unreadable;
 use osm_runtime::weight;
 
 use crate::model::hmac_key::{DATA_KEY, HmacKey};
+use crate::model::pairs::Pairs;
 use crate::model::rbac;
 
 /// An OperatingSystemConfig without its content.
@@ -172,8 +173,8 @@ pub struct Meta {
     pub uid: String,
     /// Fences writes, so that they don't hit a newer state.
     pub resource_version: String,
-    pub labels: BTreeMap<String, String>,
-    pub annotations: BTreeMap<String, String>,
+    pub labels: Pairs,
+    pub annotations: Pairs,
 }
 
 impl Meta {
@@ -182,14 +183,14 @@ impl Meta {
             name: meta.name.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),
             resource_version: meta.resource_version.clone().unwrap_or_default(),
-            labels: names::only_ours(meta.labels.as_ref()),
-            annotations: names::only_ours(meta.annotations.as_ref()),
+            labels: Pairs::from(&names::only_ours(meta.labels.as_ref())),
+            annotations: Pairs::from(&names::only_ours(meta.annotations.as_ref())),
         }
     }
 
     /// Pool that the object was made for.
     pub fn pool(&self) -> Option<&str> {
-        self.labels.get(names::POOL).map(String::as_str)
+        self.labels.get(names::POOL)
     }
 
     /// Name of the OperatingSystemConfig that the object was made for.
@@ -198,7 +199,7 @@ impl Meta {
     }
 
     pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.annotations.get(key).map(String::as_str)
+        self.annotations.get(key)
     }
 
     /// An annotation that is a time.
@@ -223,7 +224,7 @@ impl SecretView {
     pub fn of(secret: &Secret) -> Self {
         let meta = Meta::of(&secret.metadata);
         let data = secret.data.as_ref();
-        let role = meta.labels.get(names::ROLE).map(String::as_str);
+        let role = meta.labels.get(names::ROLE);
         let (is_key, has_kubeconfig) = (role == Some(ROLE_KEY), role == Some(ROLE_KUBECONFIG));
         let key = data
             .filter(|_| is_key)
@@ -243,7 +244,7 @@ impl SecretView {
 
     /// Whether it is for this purpose ([`ROLE_BOOTSTRAP`], [`ROLE_PROVISIONING`], [`ROLE_KUBECONFIG`], [`ROLE_EDGE_SCRIPT`]).
     pub fn is(&self, role: &str) -> bool {
-        self.meta.labels.get(names::ROLE).map(String::as_str) == Some(role)
+        self.meta.labels.get(names::ROLE) == Some(role)
     }
 }
 
@@ -364,8 +365,12 @@ mod tests {
         };
         let kept = meta(own);
         assert_eq!((kept.pool(), kept.config()), (Some("p"), Some("c")));
-        assert_eq!((kept.labels.len(), kept.annotations.len()), (1, 2), "{kept:?}");
-        assert_eq!(meta(json!(most)).annotations.len(), 64);
+        assert_eq!(
+            (kept.labels.iter().count(), kept.annotations.iter().count()),
+            (1, 2),
+            "{kept:?}"
+        );
+        assert_eq!(meta(json!(most)).annotations.iter().count(), 64);
     }
 
     #[test]
