@@ -46,6 +46,11 @@ impl ConfigView {
     pub fn of(mut config: OperatingSystemConfig) -> Self {
         if let Some(status) = &mut config.status {
             status.rendered = status.rendered.take().map(Rendered::without_documents);
+            // Lists that were read from JSON have room for twice as many items.
+            status.conditions.shrink_to_fit();
+            if let Some(rendered) = &mut status.rendered {
+                rendered.late_bound.shrink_to_fit();
+            }
         }
         let content = ContentView::of(&config);
         let (digest, profile) = (content.digest().map(str::to_owned), content.profile().cloned());

@@ -53,7 +53,7 @@ pub fn config() -> ConfigView {
             ..Default::default()
         },
         unreadable: None,
-        reference: Default::default(),
+        is_claimed: false,
     }
 }
 
