@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
-use osm_api::config::{
-    OperatingSystemConfig, OperatingSystemConfigStatus, ProfileRef, Rendered, RequestedProfile,
-};
+use osm_api::config::{OperatingSystemConfig, OperatingSystemConfigStatus, Rendered, RequestedProfile};
 use osm_api::content::{ContentView, RenderedFor};
 use osm_api::machine_deployment::MachineDeploymentSpec;
 use osm_api::pool::PoolError;
@@ -27,11 +25,8 @@ use serde::de::IgnoredAny;
 pub struct ConfigView {
     /// Without managed fields.
     pub metadata: ObjectMeta,
-    /// Digest of the content, as its writer gave it.
-    pub digest: Option<String>,
     /// Absent on objects that the Go implementation made.
     pub rendered_for: Option<RenderedFor>,
-    pub profile: Option<ProfileRef>,
     /// Whether the spec says whose it is and nothing else.
     pub has_bare_spec: bool,
     /// Whether it can't be decoded. The other fields have what can be.
@@ -46,17 +41,19 @@ impl ConfigView {
     pub fn of(mut config: OperatingSystemConfig) -> Self {
         if let Some(status) = &mut config.status {
             status.rendered = status.rendered.take().map(Rendered::without_documents);
+            // Lists that were read from JSON have room for twice as many items.
+            status.conditions.shrink_to_fit();
+            if let Some(rendered) = &mut status.rendered {
+                rendered.late_bound.shrink_to_fit();
+            }
         }
         let content = ContentView::of(&config);
-        let (digest, profile) = (content.digest().map(str::to_owned), content.profile().cloned());
         let (rendered_for, has_bare_spec) = (content.rendered_for(), content.is_of_this_form());
         let mut metadata = config.metadata;
         metadata.managed_fields = None;
         Self {
             metadata,
-            digest,
             rendered_for,
-            profile,
             has_bare_spec,
             is_unreadable: false,
             is_reduced: false,

@@ -114,9 +114,9 @@ impl<V> Grouping<V> {
 #[derive(Debug)]
 struct Inner<V> {
     /// Ordered, so that model tests are deterministic.
-    entries: BTreeMap<String, Entry<V>>,
-    /// Keys by group.
-    groups: BTreeMap<String, BTreeSet<String>>,
+    entries: BTreeMap<Arc<str>, Entry<V>>,
+    /// Groups with their keys. Most groups have one or two, for which a set of its own would be large.
+    groups: BTreeSet<(Arc<str>, Arc<str>)>,
     /// The latest deleted objects, which a late event or answer may still show.
     gone: VecDeque<Tombstone>,
     /// Counts lists. An object that a finished list has not shown is deleted.
@@ -201,7 +201,7 @@ impl<V> Cache<V> {
     fn with(grouping: Grouping<V>) -> Self {
         let inner = Inner {
             entries: BTreeMap::new(),
-            groups: BTreeMap::new(),
+            groups: BTreeSet::new(),
             gone: VecDeque::new(),
             epoch: 0,
             is_listed: false,
@@ -264,14 +264,15 @@ impl<V> Cache<V> {
 
     /// How many values a group has.
     pub fn group_len(&self, group: &str) -> usize {
-        self.inner.lock().groups.get(group).map_or(0, BTreeSet::len)
+        self.inner.lock().keys(group).count()
     }
 
     /// How many bytes the values of a group count for.
     pub fn group_bytes(&self, group: &str) -> usize {
         let inner = self.inner.lock();
-        let keys = inner.groups.get(group).into_iter().flatten();
-        keys.filter_map(|key| inner.entries.get(key))
+        inner
+            .keys(group)
+            .filter_map(|key| inner.entries.get(key))
             .map(|entry| entry.bytes)
             .sum()
     }
@@ -282,7 +283,10 @@ impl<V> Cache<V> {
     }
 
     pub fn groups(&self) -> Vec<String> {
-        self.inner.lock().groups.keys().cloned().collect()
+        let inner = self.inner.lock();
+        let mut groups: Vec<&Arc<str>> = inner.groups.iter().map(|(group, _)| group).collect();
+        groups.dedup();
+        groups.into_iter().map(ToString::to_string).collect()
     }
 
     pub fn get(&self, key: &str) -> Option<Arc<V>> {
@@ -385,7 +389,7 @@ impl<V> Cache<V> {
         inner.is_listed = true;
         inner.is_listing = false;
         let epoch = inner.epoch;
-        let gone: Vec<String> = inner
+        let gone: Vec<Arc<str>> = inner
             .entries
             .iter()
             .filter(|(_, entry)| entry.epoch < epoch)
@@ -394,7 +398,11 @@ impl<V> Cache<V> {
         gone.into_iter()
             .map(|key| {
                 let old = inner.remove(&key, self.rules);
-                Change { key, old, new: None }
+                Change {
+                    key: key.to_string(),
+                    old,
+                    new: None,
+                }
             })
             .collect()
     }
@@ -455,9 +463,18 @@ impl Tombstone {
 }
 
 impl<V> Inner<V> {
+    /// The keys of a group, in order.
+    fn keys<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a Arc<str>> {
+        let first: (Arc<str>, Arc<str>) = (group.into(), "".into());
+        let from_first = self.groups.range(first..);
+        from_first
+            .take_while(move |(of, _)| **of == *group)
+            .map(|(_, key)| key)
+    }
+
     fn group(&self, group: &str) -> Vec<Arc<V>> {
-        let keys = self.groups.get(group).into_iter().flatten();
-        keys.filter_map(|key| self.entries.get(key))
+        self.keys(group)
+            .filter_map(|key| self.entries.get(key))
             .map(|entry| entry.value.clone())
             .collect()
     }
@@ -499,15 +516,15 @@ impl<V> Inner<V> {
             })
         };
         let (key, _) = last(false).or_else(|| last(is_wanted))?;
-        let key = key.clone();
+        let key = key.to_string();
         let old = self.remove(&key, rules);
         Some(Change { key, old, new: None })
     }
 
     fn remove(&mut self, key: &str, rules: Rules<V>) -> Option<Arc<V>> {
-        let Entry { value, bytes, .. } = self.entries.remove(key)?;
+        let (key, Entry { value, bytes, .. }) = self.entries.remove_entry(key)?;
         self.bytes -= bytes;
-        let share = (rules.share)(key, &value);
+        let share = (rules.share)(&key, &value);
         if let Some(size) = self.shares.get_mut(share) {
             *size -= 1;
             if *size == 0 {
@@ -515,12 +532,7 @@ impl<V> Inner<V> {
             }
         }
         for group in rules.grouping.of(&value) {
-            if let Some(keys) = self.groups.get_mut(&group) {
-                keys.remove(key);
-                if keys.is_empty() {
-                    self.groups.remove(&group);
-                }
-            }
+            self.groups.remove(&(group.into(), key.clone()));
         }
         Some(value)
     }
@@ -539,11 +551,12 @@ impl<V> Inner<V> {
             }
         }
         let old = self.remove(key, rules);
+        let shared: Arc<str> = key.into();
         let (value, fit) = self.fit(value, rules.budget);
         let bytes = fit.unwrap_or(0);
         self.bytes += bytes;
         for group in rules.grouping.of(&value) {
-            self.groups.entry(group).or_default().insert(key.to_owned());
+            self.groups.insert((group.into(), shared.clone()));
         }
         match self.shares.get_mut((rules.share)(key, &value)) {
             Some(size) => *size += 1,
@@ -557,7 +570,7 @@ impl<V> Inner<V> {
             is_reduced: fit.is_none(),
         };
         let new = Some(entry.value.clone());
-        self.entries.insert(key.to_owned(), entry);
+        self.entries.insert(shared, entry);
         Some(Change {
             key: key.to_owned(),
             old,

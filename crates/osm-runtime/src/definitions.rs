@@ -7,15 +7,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{CustomResourceExt, Resource};
+use kube::Resource;
 use osm_api::rbac::Service;
-use osm_api::{CustomOperatingSystemProfile, OperatingSystemConfig, OperatingSystemProfile, names};
+use osm_api::{CustomOperatingSystemProfile, definitions, names};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::Cluster;
+use crate::apart::apart;
 use crate::backoff::Backoff;
 use crate::error::{brief, is_code};
 use crate::readiness::{DEFINITIONS, ProblemGate};
@@ -253,15 +253,15 @@ fn schema<'a>(published: &'a Schemas, kind: &str) -> Option<&'a RawValue> {
 }
 
 /// A kind and its definition.
-type Definition = (&'static str, fn() -> CustomResourceDefinition);
+type Definition = (&'static str, &'static str);
 
-const PROFILES: Definition = ("OperatingSystemProfile", OperatingSystemProfile::crd);
-const CONFIGS: Definition = ("OperatingSystemConfig", OperatingSystemConfig::crd);
+const PROFILES: Definition = ("OperatingSystemProfile", definitions::PROFILES);
+const CONFIGS: Definition = ("OperatingSystemConfig", definitions::CONFIGS);
 
 /// The schema of a definition.
-fn schema_of(definition: CustomResourceDefinition) -> Option<Value> {
-    let version = definition.spec.versions.into_iter().next()?;
-    serde_json::to_value(version.schema?.open_api_v3_schema?).ok()
+fn schema_of(definition: &mut Value) -> Option<Value> {
+    let schema = definition.pointer_mut("/spec/versions/0/schema/openAPIV3Schema")?;
+    Some(schema.take())
 }
 
 fn outdated_for(service: Service, published: &Schemas) -> Option<String> {
@@ -273,7 +273,7 @@ fn outdated_for(service: Service, published: &Schemas) -> Option<String> {
     };
     let mut missing = Vec::new();
     for (kind, definition) in needed {
-        let ours = schema_of(definition());
+        let ours = schema_of(&mut apart(|| definitions::parse(definition)));
         let served = schema(published, kind).and_then(|schema| serde_json::from_str(schema.get()).ok());
         match (served, ours) {
             (Some(served), Some(ours)) => lacks(kind, &ours, &served, &mut missing),
@@ -329,10 +329,13 @@ mod tests {
 
     use super::*;
 
-    fn published_by(crds: &[CustomResourceDefinition]) -> Schemas {
-        let schema = |crd: &CustomResourceDefinition| {
-            let name = format!("io.k8c.x.v1alpha1.{}", crd.spec.names.kind);
-            (name, to_raw_value(&schema_of(crd.clone())).unwrap())
+    fn published_by(crds: &[Definition]) -> Schemas {
+        let schema = |(kind, definition): &Definition| {
+            let schema = schema_of(&mut definitions::parse(definition)).unwrap();
+            (
+                format!("io.k8c.x.v1alpha1.{kind}"),
+                to_raw_value(&schema).unwrap(),
+            )
         };
         crds.iter().map(schema).collect()
     }
@@ -405,12 +408,11 @@ mod tests {
 
     #[test]
     fn those_of_this_version_lack_nothing_and_each_service_looks_at_its_own() {
-        let (profiles, configs) = (OperatingSystemProfile::crd(), OperatingSystemConfig::crd());
-        let all = published_by(&[profiles.clone(), configs]);
+        let all = published_by(&[PROFILES, CONFIGS]);
         for service in Service::ALL {
             assert_eq!(outdated_for(service, &all), None);
         }
-        let half = published_by(&[profiles]);
+        let half = published_by(&[PROFILES]);
         assert_eq!(outdated_for(Service::OspController, &half), None);
         for service in [Service::OscController, Service::SecretSyncer] {
             let problem = outdated_for(service, &half).unwrap();
@@ -423,13 +425,8 @@ mod tests {
 
     #[test]
     fn the_definition_of_custom_profiles_is_missed_by_those_who_copy_them() {
-        let profiles = OperatingSystemProfile::crd();
-        let mut custom = profiles.clone();
-        custom.spec.names.kind = "CustomOperatingSystemProfile".to_owned();
-        let (without, with) = (
-            published_by(std::slice::from_ref(&profiles)),
-            published_by(&[profiles, custom]),
-        );
+        let custom = ("CustomOperatingSystemProfile", definitions::PROFILES);
+        let (without, with) = (published_by(&[PROFILES]), published_by(&[PROFILES, custom]));
         let needs = |custom_profiles| Needs {
             service: Service::OspController,
             custom_profiles,

@@ -16,6 +16,7 @@ use osm_api::rbac::Service;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::apart::apart;
 use crate::client;
 use crate::connection::{self, Connection};
 use crate::connection_role::ConnectionRole;
@@ -83,7 +84,7 @@ pub(crate) async fn load(origin: &Origin, service: Service, timeout: Duration) -
 async fn from_file(path: &Path, is_foreign: bool) -> anyhow::Result<(Config, String)> {
     let text = std::fs::read_to_string(path).context("can't be read")?;
     // `read_from` resolves the relative names of further files.
-    let kubeconfig = Kubeconfig::read_from(path).map_err(without_values)?;
+    let kubeconfig = apart(|| Kubeconfig::read_from(path)).map_err(without_values)?;
     if is_foreign {
         refuse_to_reach_out(&kubeconfig)?;
     }
@@ -104,7 +105,7 @@ async fn from_file(path: &Path, is_foreign: bool) -> anyhow::Result<(Config, Str
 /// # Errors
 /// It is not valid, or would run a program or read a file.
 pub async fn of_foreign(text: &str) -> anyhow::Result<Config> {
-    let kubeconfig = Kubeconfig::from_yaml(text).map_err(without_values)?;
+    let kubeconfig = apart(|| Kubeconfig::from_yaml(text)).map_err(without_values)?;
     refuse_to_reach_out(&kubeconfig)?;
     configuration(kubeconfig).await
 }

@@ -24,6 +24,7 @@
 pub mod admin;
 pub mod admission;
 pub mod answer;
+mod apart;
 pub mod args;
 mod backoff;
 pub mod cache;

@@ -120,7 +120,7 @@ pub fn decode<K: DeserializeOwned>(text: &str) -> Result<Result<K, Unreadable<'_
     } else {
         match serde_json::from_str(text) {
             Ok(object) => return Ok(Ok(object)),
-            Err(_) => problem::<K>(text),
+            Err(error) => problem(text, &error),
         }
     };
     let Head { metadata } = serde_json::from_str(text)?;
@@ -154,22 +154,14 @@ fn has_too_many_values(text: &str) -> bool {
     between_values > MAX_VALUES
 }
 
-/// Decodes it once more, for the path of the error: that takes time, which readable objects do not need.
-fn problem<K: DeserializeOwned>(text: &str) -> Problem {
-    let mut json = serde_json::Deserializer::from_str(text);
-    match serde_path_to_error::deserialize::<_, K>(&mut json) {
-        // A second time it would succeed only if decoding were not deterministic.
-        Ok(_) => Problem::Unknown("the object".to_owned()),
-        Err(error) => {
-            let path = shortened(error.path());
-            match error.inner().classify() {
-                Category::Syntax => Problem::TooDeep(path),
-                _ => match wrong_type(&error.inner().to_string()) {
-                    Some(rule) => Problem::WrongType { path, rule },
-                    None => Problem::Unknown(path),
-                },
-            }
-        }
+fn problem(text: &str, error: &serde_json::Error) -> Problem {
+    let path = path(text, error);
+    match error.classify() {
+        Category::Syntax => Problem::TooDeep(path),
+        _ => match wrong_type(&error.to_string()) {
+            Some(rule) => Problem::WrongType { path, rule },
+            None => Problem::Unknown(path),
+        },
     }
 }
 
@@ -182,24 +174,61 @@ fn wrong_type(message: &str) -> Option<String> {
         .then(|| strict::without_values(message))
 }
 
-fn shortened(path: &serde_path_to_error::Path) -> String {
-    use serde_path_to_error::Segment;
-    let mut text = String::new();
-    for segment in path.iter().take(MAX_PATH) {
-        match segment {
-            Segment::Seq { index } => text.push_str(&format!("[{index}]")),
-            Segment::Map { key } => {
-                let dot = if text.is_empty() { "" } else { "." };
-                text.push_str(dot);
-                text.extend(key.chars().take(MAX_FIELD));
+/// A map or list around a place in JSON.
+enum Around<'a> {
+    /// The field that the place belongs to, once its name was read.
+    Map(Option<&'a str>),
+    /// The index of the item.
+    List(usize),
+}
+
+/// The path of the value that was decoded last before an error.
+// A decoder that keeps track of the path would be compiled once more for each type.
+fn path(text: &str, error: &serde_json::Error) -> String {
+    let before = text.split_inclusive('\n').take(error.line().saturating_sub(1));
+    let end = before.map(str::len).sum::<usize>() + error.column();
+    let mut around = Vec::new();
+    let mut string = None;
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate().take(end) {
+        match (byte, string) {
+            _ if escaped => escaped = false,
+            (b'\\', Some(_)) => escaped = true,
+            (b'"', None) => string = Some(at + 1),
+            (b'"', Some(start)) => {
+                string = None;
+                if let Some(Around::Map(field @ None)) = around.last_mut() {
+                    *field = text.get(start..at);
+                }
             }
-            Segment::Enum { .. } | Segment::Unknown => {}
+            (_, Some(_)) => {}
+            (b'{', None) => around.push(Around::Map(None)),
+            (b'[', None) => around.push(Around::List(0)),
+            (b'}' | b']', None) => drop(around.pop()),
+            (b',', None) => match around.last_mut() {
+                Some(Around::Map(field)) => *field = None,
+                Some(Around::List(index)) => *index += 1,
+                None => {}
+            },
+            _ => {}
         }
     }
-    if text.is_empty() {
+    let mut path = String::new();
+    for place in around.iter().take(MAX_PATH) {
+        match place {
+            Around::List(index) => path.push_str(&format!("[{index}]")),
+            Around::Map(None) => {}
+            Around::Map(Some(field)) => {
+                let dot = if path.is_empty() { "" } else { "." };
+                path.push_str(dot);
+                path.extend(field.chars().take(MAX_FIELD));
+            }
+        }
+    }
+    if path.is_empty() {
         "the object".to_owned()
     } else {
-        text
+        path
     }
 }
 
@@ -346,6 +375,31 @@ mod tests {
             let text = object.to_string();
             let unreadable = decode::<OperatingSystemConfig>(&text).unwrap().unwrap_err();
             assert_eq!(unreadable.problem.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn the_path_leads_to_the_value_that_is_wrong() {
+        for (text, expected) in [
+            (
+                r#"{"metadata": {"name": "c"}, "spec": {"osVersion": "}\"{,", "lateBound": [{"id": "a"}]}}"#,
+                "spec.lateBound[0]",
+            ),
+            (
+                "{\"metadata\": {\"name\": \"c\"},\n \"spec\": {\"lateBound\": [\n {\"id\": \"ä\", \"kind\": \"ApiToken\"}, {\"id\": 1}]}}",
+                "spec.lateBound[1].id",
+            ),
+            (
+                r#"{"metadata": {"name": "c"}, "spec": {"lateBound": [[]]}}"#,
+                "spec.lateBound[0]",
+            ),
+            (
+                r#"{"metadata": {"name": "c", "generation": "1"}, "spec": {}}"#,
+                "metadata.generation",
+            ),
+        ] {
+            let error = serde_json::from_str::<OperatingSystemConfig>(text).unwrap_err();
+            assert_eq!(path(text, &error), expected, "{error}");
         }
     }
 

@@ -126,7 +126,8 @@ where
     )
     .await?;
     let (drain, shutdown) = (process.drain.clone(), process.shutdown.clone());
-    let work = async move {
+    // In a box, because the stack would hold a copy for each function that it passes through.
+    let work = Box::pin(async move {
         let gates = process.readiness.gates("");
         let Some(connections) = connect(&process, &gates, worker).await? else {
             return Ok(());
@@ -140,7 +141,7 @@ where
         rights::spawn(&cluster);
         start.open();
         run(process, cluster).await
-    };
+    });
     let signal = async || {
         tokio::select! {
             _ = terminate.recv() => "SIGTERM",

@@ -8,6 +8,8 @@ use osm_api::names::SETTINGS_KEY;
 use osm_api::settings::SettingsError;
 use tokio::sync::watch;
 
+use crate::apart::apart;
+
 /// A valid settings document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Current {
@@ -71,7 +73,8 @@ fn has(keys: &[String]) -> String {
 /// Reads the document of a ConfigMap; `None`: there is no ConfigMap.
 pub(crate) fn read(document: Option<&Document>) -> Result<Current, Refusal> {
     let text = document.ok_or(Refusal::Gone)?;
-    let settings = Settings::parse(text.as_ref().map_err(|keys| Refusal::NoKey(keys.clone()))?)?;
+    let text = text.as_ref().map_err(|keys| Refusal::NoKey(keys.clone()))?;
+    let settings = apart(|| Settings::parse(text))?;
     let digest = settings
         .digest()
         .map_err(|error| SettingsError(vec![error.to_string()]))?;

@@ -11,6 +11,7 @@ use kube::runtime::wait::Condition;
 use kube::{Api, Client, ResourceExt};
 use osm_api::definitions;
 use osm_runtime::error::is_code;
+use serde_json::Value;
 
 /// How long the API server may take to serve a definition.
 const SERVE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -24,8 +25,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The API server cannot be reached, refuses a request, or does not serve a definition.
 pub async fn upgrade(client: Client) -> anyhow::Result<()> {
     let api = Api::<CustomResourceDefinition>::all(client);
-    for ours in definitions::all() {
-        let name = ours.name_any();
+    for text in [definitions::PROFILES, definitions::CONFIGS] {
+        let ours = definitions::parse(text);
+        let name = ours.pointer("/metadata/name").and_then(Value::as_str);
+        let name = name.context("a definition without a name")?.to_owned();
         let done = tokio::time::timeout(SERVE_TIMEOUT, upgrade_one(&api, &name, ours)).await;
         done.with_context(|| {
             format!(
@@ -38,11 +41,7 @@ pub async fn upgrade(client: Client) -> anyhow::Result<()> {
 }
 
 /// Repeats until the definition is written and served, because programs of other versions may write it at the same time.
-async fn upgrade_one(
-    api: &Api<CustomResourceDefinition>,
-    name: &str,
-    mut ours: CustomResourceDefinition,
-) -> anyhow::Result<()> {
+async fn upgrade_one(api: &Api<CustomResourceDefinition>, name: &str, mut ours: Value) -> anyhow::Result<()> {
     let mut written = None;
     loop {
         let there = api
@@ -66,7 +65,14 @@ async fn upgrade_one(
             }
             there => {
                 // With the resourceVersion, this write fails if another program has upgraded the definition meanwhile.
-                ours.metadata.resource_version = there.and_then(|there| there.metadata.resource_version);
+                let version = there.and_then(|there| there.metadata.resource_version);
+                let metadata = ours.get_mut("metadata").and_then(Value::as_object_mut);
+                match metadata.zip(version) {
+                    Some((metadata, version)) => {
+                        metadata.insert("resourceVersion".to_owned(), version.into())
+                    }
+                    None => None,
+                };
                 // The API group belongs to this program, so it takes the fields from other managers: a schema has one owner.
                 let params = PatchParams::apply(definitions::NAME).force();
                 match api.patch(name, &params, &Patch::Apply(&ours)).await {

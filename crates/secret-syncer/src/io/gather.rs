@@ -52,7 +52,7 @@ pub async fn gather(syncer: &Syncer, name: &str) -> Result<Option<Gathered>, Gat
             .map_err(failed("reading namespace kube-system"))?;
     let memory = syncer.memory.of(name);
     let inherited = match &config {
-        Some(config) if config.is_claimed() && md.is_none() => inherited(clients, name).await?,
+        Some(config) if config.is_claimed && md.is_none() => inherited(clients, name).await?,
         _ => None,
     };
     let name_holder = match &memory.foreign_secret {

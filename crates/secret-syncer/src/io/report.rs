@@ -232,16 +232,13 @@ async fn set_status(syncer: &Syncer, config: &ConfigView, report: Report) -> Res
         );
     }
     let events = &syncer.clients.cluster.management.events;
+    let about = || config.reference(syncer.clients.cluster.namespace());
     match event(before, &verdict) {
         Some(Announcement::Warning) => {
-            events
-                .warning(&config.reference, verdict.reason, &verdict.message)
-                .await;
+            events.warning(&about(), verdict.reason, &verdict.message).await;
         }
         Some(Announcement::Recovery) => {
-            events
-                .recovery(&config.reference, verdict.reason, &verdict.message)
-                .await;
+            events.recovery(&about(), verdict.reason, &verdict.message).await;
         }
         None => {}
     }

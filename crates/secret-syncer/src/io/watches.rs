@@ -121,7 +121,7 @@ fn accounts(syncer: &Syncer) {
     in_namespace(cluster, "serviceaccounts")
         .project(move |account: ServiceAccount| {
             let meta = view::account(&account);
-            let ours = meta.labels.get(INSTALLATION) == Some(&installation);
+            let ours = meta.labels.get(INSTALLATION) == Some(installation.as_str());
             (ours || is_node_account(&meta)).then_some(meta)
         })
         .into_cache(&syncer.caches.accounts)

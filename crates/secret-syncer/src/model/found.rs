@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use osm_api::names;
 
+use crate::model::pairs::Pairs;
 use crate::model::view::SecretView;
 
 /// A Secret, with the names of its data entries.
@@ -25,13 +26,14 @@ impl FoundSecret {
             .collect();
         // A view keeps only our labels and annotations. The Go implementation's scripts have none at all.
         let mut view = SecretView::of(secret);
-        view.meta.labels = secret.metadata.labels.clone().unwrap_or_default();
-        view.meta.annotations = secret.metadata.annotations.clone().unwrap_or_default();
+        let all = |pairs: Option<&BTreeMap<String, String>>| pairs.map(Pairs::from).unwrap_or_default();
+        view.meta.labels = all(secret.metadata.labels.as_ref());
+        view.meta.annotations = all(secret.metadata.annotations.as_ref());
         Self { view, entries }
     }
 
     pub fn installation(&self) -> Option<&str> {
-        self.view.meta.labels.get(names::INSTALLATION).map(String::as_str)
+        self.view.meta.labels.get(names::INSTALLATION)
     }
 }
 

@@ -10,6 +10,7 @@ pub mod key;
 pub mod legacy_token;
 pub mod memory;
 pub mod ownership;
+pub mod pairs;
 pub mod published_content;
 #[cfg(test)]
 mod published_content_tests;

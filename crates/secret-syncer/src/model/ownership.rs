@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use osm_api::{PoolRef, names};
 
+use crate::model::pairs::Pairs;
 use crate::model::view::Meta;
 
 /// Labels and annotations of everything that is made for one pool. The purpose of an object ([`names::ROLE`]) and the installation
@@ -28,8 +29,10 @@ impl OwnershipLabels {
     }
 
     pub fn are_on(&self, meta: &Meta) -> bool {
-        let all = |wanted: &BTreeMap<String, String>, found: &BTreeMap<String, String>| {
-            wanted.iter().all(|(name, value)| found.get(name) == Some(value))
+        let all = |wanted: &BTreeMap<String, String>, found: &Pairs| {
+            wanted
+                .iter()
+                .all(|(name, value)| found.get(name) == Some(value.as_str()))
         };
         all(&self.labels, &meta.labels) && all(&self.annotations, &meta.annotations)
     }

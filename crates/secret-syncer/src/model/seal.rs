@@ -1,11 +1,10 @@
 //! The seal on a bootstrap Secret: a MAC over its document and the annotations that decisions rest on. One is left out:
 //! [`names::PROGRAM`] only decides whether documents are compared before they are renewed, and whoever alters it delays no more than that.
 
-use std::collections::BTreeMap;
-
 use osm_api::names;
 
 use crate::model::hmac_key::HmacKey;
+use crate::model::pairs::Pairs;
 use crate::model::view::SecretView;
 
 /// Annotations of a bootstrap Secret that decisions rest on.
@@ -21,12 +20,12 @@ pub const SEALED: [&str; 8] = [
 ];
 
 /// Value of [`names::CONTENT_MAC`] for a document with this SHA-256 and these annotations. A change to either breaks the seal.
-pub fn seal(key: &HmacKey, content_digest: &str, annotations: &BTreeMap<String, String>) -> String {
+pub fn seal(key: &HmacKey, content_digest: &str, annotations: &Pairs) -> String {
     let mut parts: Vec<&[u8]> = vec![b"content", content_digest.as_bytes()];
     parts.extend(
         SEALED
             .iter()
-            .map(|name| annotations.get(*name).map_or(b"".as_slice(), String::as_bytes)),
+            .map(|name| annotations.get(name).unwrap_or_default().as_bytes()),
     );
     key.mac(&parts)
 }

@@ -18,6 +18,7 @@ use osm_runtime::object::Unreadable;
 use osm_runtime::weight;
 
 use crate::model::hmac_key::{DATA_KEY, HmacKey};
+use crate::model::pairs::Pairs;
 use crate::model::rbac;
 
 /// An OperatingSystemConfig without its content.
@@ -41,12 +42,12 @@ pub struct ConfigView {
     pub late_bound: Vec<LateBound>,
     /// `late_bound` was left out, and has to be read from the API server.
     pub is_reduced: bool,
-    /// Without the documents and what they need.
+    /// Whether osc-controller knows the pool of this config.
+    pub is_claimed: bool,
+    /// Only the conditions that this controller owns, and of what is rendered only what identifies it.
     pub status: OperatingSystemConfigStatus,
     /// Why it can't be decoded. The other fields have what can be.
     pub unreadable: Option<String>,
-    /// For Events.
-    pub reference: ObjectReference,
 }
 
 impl ConfigView {
@@ -66,11 +67,23 @@ impl ConfigView {
         if pool_is_of.is_some() {
             machine_deployment = None;
         }
-        let mut status = config.status.take().unwrap_or_default();
-        if let Some(rendered) = &mut status.rendered {
-            rendered.late_bound = Vec::new();
-            rendered.kubelet_kubeconfig = None;
-        }
+        let status = config.status.take().unwrap_or_default();
+        let is_claimed = condition::find(&status.conditions, condition::RENDERED).is_some();
+        let is_ours = |type_: &str| [condition::PUBLISHED, condition::READY].contains(&type_);
+        let mut conditions = status.conditions;
+        conditions.retain(|condition| is_ours(&condition.type_));
+        conditions.shrink_to_fit();
+        let status = OperatingSystemConfigStatus {
+            conditions,
+            profile: None,
+            rendered: status.rendered.map(|rendered| Rendered {
+                generation: rendered.generation,
+                digest: rendered.digest,
+                revision: rendered.revision,
+                ..Rendered::default()
+            }),
+            ..status
+        };
         Self {
             name,
             uid: config.uid().unwrap_or_default(),
@@ -84,7 +97,7 @@ impl ConfigView {
             pool_is_of,
             is_reduced: false,
             unreadable: None,
-            reference: config.object_ref(&()),
+            is_claimed,
             status,
         }
     }
@@ -96,6 +109,19 @@ impl ConfigView {
         Self {
             unreadable: Some(unreadable.problem.to_string()),
             ..Self::of(config)
+        }
+    }
+
+    /// For Events. The config is in this namespace.
+    pub fn reference(&self, namespace: &str) -> ObjectReference {
+        ObjectReference {
+            api_version: Some(OperatingSystemConfig::api_version(&()).into_owned()),
+            kind: Some(OperatingSystemConfig::kind(&()).into_owned()),
+            name: Some(self.name.clone()),
+            namespace: Some(namespace.to_owned()),
+            uid: Some(self.uid.clone()),
+            resource_version: Some(self.resource_version.clone()),
+            ..ObjectReference::default()
         }
     }
 
@@ -118,11 +144,6 @@ impl ConfigView {
     /// What may be published: confirmed, and of a pool that exists.
     pub fn to_publish(&self) -> Option<&Rendered> {
         self.confirmed().filter(|_| !self.is_retired())
-    }
-
-    /// Whether osc-controller knows the pool of this config.
-    pub fn is_claimed(&self) -> bool {
-        condition::find(&self.status.conditions, condition::RENDERED).is_some()
     }
 
     pub fn is_retired(&self) -> bool {
@@ -172,8 +193,8 @@ pub struct Meta {
     pub uid: String,
     /// Fences writes, so that they don't hit a newer state.
     pub resource_version: String,
-    pub labels: BTreeMap<String, String>,
-    pub annotations: BTreeMap<String, String>,
+    pub labels: Pairs,
+    pub annotations: Pairs,
 }
 
 impl Meta {
@@ -182,14 +203,14 @@ impl Meta {
             name: meta.name.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),
             resource_version: meta.resource_version.clone().unwrap_or_default(),
-            labels: names::only_ours(meta.labels.as_ref()),
-            annotations: names::only_ours(meta.annotations.as_ref()),
+            labels: Pairs::from(&names::only_ours(meta.labels.as_ref())),
+            annotations: Pairs::from(&names::only_ours(meta.annotations.as_ref())),
         }
     }
 
     /// Pool that the object was made for.
     pub fn pool(&self) -> Option<&str> {
-        self.labels.get(names::POOL).map(String::as_str)
+        self.labels.get(names::POOL)
     }
 
     /// Name of the OperatingSystemConfig that the object was made for.
@@ -198,7 +219,7 @@ impl Meta {
     }
 
     pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.annotations.get(key).map(String::as_str)
+        self.annotations.get(key)
     }
 
     /// An annotation that is a time.
@@ -223,7 +244,7 @@ impl SecretView {
     pub fn of(secret: &Secret) -> Self {
         let meta = Meta::of(&secret.metadata);
         let data = secret.data.as_ref();
-        let role = meta.labels.get(names::ROLE).map(String::as_str);
+        let role = meta.labels.get(names::ROLE);
         let (is_key, has_kubeconfig) = (role == Some(ROLE_KEY), role == Some(ROLE_KUBECONFIG));
         let key = data
             .filter(|_| is_key)
@@ -243,7 +264,7 @@ impl SecretView {
 
     /// Whether it is for this purpose ([`ROLE_BOOTSTRAP`], [`ROLE_PROVISIONING`], [`ROLE_KUBECONFIG`], [`ROLE_EDGE_SCRIPT`]).
     pub fn is(&self, role: &str) -> bool {
-        self.meta.labels.get(names::ROLE).map(String::as_str) == Some(role)
+        self.meta.labels.get(names::ROLE) == Some(role)
     }
 }
 
@@ -364,8 +385,12 @@ mod tests {
         };
         let kept = meta(own);
         assert_eq!((kept.pool(), kept.config()), (Some("p"), Some("c")));
-        assert_eq!((kept.labels.len(), kept.annotations.len()), (1, 2), "{kept:?}");
-        assert_eq!(meta(json!(most)).annotations.len(), 64);
+        assert_eq!(
+            (kept.labels.iter().count(), kept.annotations.iter().count()),
+            (1, 2),
+            "{kept:?}"
+        );
+        assert_eq!(meta(json!(most)).annotations.iter().count(), 64);
     }
 
     #[test]
@@ -393,6 +418,34 @@ mod tests {
         assert_eq!(
             reduced.to_publish().map(|rendered| rendered.digest.as_str()),
             Some("d")
+        );
+    }
+
+    #[test]
+    fn of_a_status_only_what_this_controller_reads_is_kept() {
+        let condition = |type_: &str| json!({"type": type_, "status": "True", "reason": "Any", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let of = |conditions: &[&str]| {
+            let conditions: Vec<_> = conditions.iter().map(|type_| condition(type_)).collect();
+            let rendered = json!({"generation": 0, "digest": "d", "revision": "1", "settingsDigest": "s", "apiServer": "https://a"});
+            let status = json!({"conditions": conditions, "rendered": rendered});
+            let config = json!({"metadata": {"name": "c", "uid": "u"}, "spec": {}, "status": status});
+            ConfigView::of(serde_json::from_value(config).unwrap())
+        };
+        let view = of(&["Rendered", "Published", "Other", "Ready"]);
+        let kept = view
+            .status
+            .conditions
+            .iter()
+            .map(|condition| condition.type_.as_str());
+        assert_eq!(kept.collect::<Vec<_>>(), ["Published", "Ready"]);
+        let rendered = view.confirmed().unwrap();
+        let identity = (rendered.digest.as_str(), rendered.revision.as_deref());
+        assert_eq!((identity, &rendered.settings_digest), (("d", Some("1")), &None));
+        assert!(view.is_claimed && !of(&["Published"]).is_claimed);
+        let about = view.reference("n");
+        assert_eq!(
+            (about.kind.as_deref(), about.namespace.as_deref()),
+            (Some("OperatingSystemConfig"), Some("n"))
         );
     }
 

@@ -1,6 +1,5 @@
 //! Situations that tests of the plan start from.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -15,6 +14,7 @@ use crate::model::gathered::{Clusters, Gathered, OrphanBudget};
 use crate::model::hmac_key::HmacKey;
 use crate::model::memory::PoolMemory;
 use crate::model::memory::Verified;
+use crate::model::pairs::Pairs;
 use crate::model::seal::seal;
 use crate::model::view::{BindingView, ConfigView, Meta, RoleView, SecretView};
 
@@ -53,7 +53,7 @@ pub fn config() -> ConfigView {
             ..Default::default()
         },
         unreadable: None,
-        reference: Default::default(),
+        is_claimed: false,
     }
 }
 
@@ -96,7 +96,7 @@ pub fn meta(name: &str, annotations: &[(&str, &str)]) -> Meta {
         name: name.into(),
         uid: format!("{name}-uid"),
         resource_version: "5".into(),
-        labels: BTreeMap::from([(names::POOL.to_owned(), POOL.to_owned())]),
+        labels: Pairs::from_iter([(names::POOL.to_owned(), POOL.to_owned())]),
         annotations: [
             (names::CONFIG, "pool-kube-system-config"),
             (names::MANAGEMENT_CLUSTER_UID, MANAGEMENT),

@@ -253,7 +253,7 @@ const FOREIGN_SECRET_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the Go implementation made is left unchanged until osc-controller can render it.
 fn not_taken_over(gathered: &Gathered, config: &ConfigView) -> Decision {
-    if !config.is_claimed() {
+    if !config.is_claimed {
         return Decision::of(Step::None, None);
     }
     let verdict = messages::not_taken_over(gathered.inherited.as_ref());

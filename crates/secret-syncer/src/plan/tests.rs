@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use osm_api::condition::Verdict;
 use osm_api::config::{LateBound, LateBoundKind, LateBoundSource, OperatingSystemConfigStatus, Retired};
 use osm_api::settings::{Credentials, NodeBootstrap, NodeBootstrapKind};
 use osm_api::{Joining, Reason, names};
@@ -704,20 +703,17 @@ fn the_mode_says_whose_token_kubelets_join_with() {
 
 #[test]
 fn what_the_go_implementation_made_is_told_of_and_stays_until_it_is_rendered() {
-    let go = |conditions| {
-        let status = OperatingSystemConfigStatus {
-            conditions,
-            ..Default::default()
-        };
+    let go = |is_claimed| {
         Some(Arc::new(ConfigView {
             machine_deployment: None,
             made_in: None,
-            status,
+            is_claimed,
+            status: OperatingSystemConfigStatus::default(),
             ..config()
         }))
     };
     let mut gathered = Gathered {
-        config: go(vec![]),
+        config: go(false),
         pool: String::new(),
         ..fresh()
     };
@@ -725,13 +721,7 @@ fn what_the_go_implementation_made_is_told_of_and_stays_until_it_is_rendered() {
         matches!(plan(&gathered).unwrap().step, Step::None),
         "osc-controller knows no pool to it"
     );
-    let verdict = Verdict {
-        type_: osm_api::condition::RENDERED,
-        status: false,
-        reason: Reason::ProfileNotAccepted,
-        message: String::new(),
-    };
-    gathered.config = go(vec![verdict.condition(&[], Some(1), now())]);
+    gathered.config = go(true);
     let said = |gathered: &Gathered| match plan(gathered).unwrap().step {
         Step::SetStatus(verdict) if !verdict.status && verdict.reason == "NotTakenOver" => verdict.message,
         other => panic!("{other:?}"),

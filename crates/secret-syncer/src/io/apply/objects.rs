@@ -74,9 +74,9 @@ pub fn secret<'a>(
 
 /// The Secret with a seal over its content and the annotations that later decisions rest on.
 pub fn sealed(key: &HmacKey, mut secret: Secret) -> Secret {
-    let content = SecretView::of(&secret).content.unwrap_or_default();
+    let SecretView { meta, content, .. } = SecretView::of(&secret);
+    let seal = seal(key, &content.unwrap_or_default(), &meta.annotations);
     let annotations = secret.metadata.annotations.get_or_insert_default();
-    let seal = seal(key, &content, annotations);
     annotations.insert(names::CONTENT_MAC.to_owned(), seal);
     secret
 }

@@ -25,8 +25,8 @@ pub async fn tidy(syncer: &Syncer, gathered: &Gathered, keep: &Keep) -> Result<(
         provisioning::label_again(syncer, &narrow.ownership, &narrow.out_of_sight).await?;
         let metadata = ObjectMeta {
             name: Some(role.meta.name.clone()),
-            labels: Some(role.meta.labels.clone()),
-            annotations: Some(role.meta.annotations.clone()),
+            labels: Some(role.meta.labels.to_map()),
+            annotations: Some(role.meta.annotations.to_map()),
             ..ObjectMeta::default()
         };
         let step = retention::open(Some(role), &narrow.secrets);
