@@ -13,6 +13,7 @@ use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::Service;
 use osm_testkit::{Options, check, wait_for};
 use secret_syncer::model::hmac_key::HmacKey;
+use secret_syncer::model::pairs::Pairs;
 use serde_json::json;
 
 use crate::world::{DEADLINE, NAMESPACE, World};
@@ -93,7 +94,11 @@ pub async fn bring_renewal_near(world: &World, pool: &str) -> Result<Timestamp> 
     let document = secret.data.as_ref().unwrap()[names::CLOUD_CONFIG_KEY].0.clone();
     let annotations = secret.annotations_mut();
     annotations.insert(names::RENEW_AT.to_owned(), soon.to_string());
-    let seal = secret_syncer::model::seal::seal(&key, &osm_api::digest::sha256_hex(&document), annotations);
+    let seal = secret_syncer::model::seal::seal(
+        &key,
+        &osm_api::digest::sha256_hex(&document),
+        &Pairs::from(&*annotations),
+    );
     annotations.insert(names::CONTENT_MAC.to_owned(), seal);
     world
         .secrets()

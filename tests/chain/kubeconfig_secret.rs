@@ -21,6 +21,7 @@ use osm_testkit::control_plane::AuditEvent;
 use osm_testkit::fixtures;
 use osm_testkit::{Options, check, wait_for};
 use secret_syncer::model::hmac_key::{DATA_KEY, HmacKey};
+use secret_syncer::model::pairs::Pairs;
 use secret_syncer::model::seal::seal;
 use secret_syncer::model::view::SecretView;
 use serde_json::{Value, json};
@@ -317,7 +318,7 @@ async fn bring_renewal_near(world: &World, machine: &Machine) -> Result<()> {
             .annotations_mut()
             .insert(names::RENEW_AT.to_owned(), past.clone());
         let content = SecretView::of(&secret).content.unwrap();
-        let seal = seal(&key, &content, secret.annotations());
+        let seal = seal(&key, &content, &Pairs::from(secret.annotations()));
         secret
             .annotations_mut()
             .insert(names::CONTENT_MAC.to_owned(), seal);
