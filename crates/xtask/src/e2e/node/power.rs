@@ -177,6 +177,8 @@ pub async fn in_provisioning(run: &ScenarioRun<'_>) -> Result<()> {
         check(run.has("/var/lib/osm/downloads/containerd")?)
     })
     .await?;
+    // A power cut forgets what is not on the disk yet, and then it is downloaded again.
+    run.shell("sync")?;
     switch_off(run, SET_UP).await?;
     run.environment.mirror.mend(address);
     run.machine(Machine::power_on)?;
