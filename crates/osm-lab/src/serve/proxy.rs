@@ -136,7 +136,10 @@ mod tests {
         assert_eq!(curl("another", &url), "who are you?\n 407");
         assert!(mirror.requests().is_empty());
         assert_eq!(curl(&login.password, &url), "content 200");
-        assert_eq!(curl(&login.password, &format!("{}/none", mirror.url())), "404 Not Found\n 404");
+        assert_eq!(
+            curl(&login.password, &format!("{}/none", mirror.url())),
+            "404 Not Found\n 404"
+        );
         assert!(curl(&login.password, "http://127.0.0.1:1/file").ends_with(" 502"));
         let statuses: Vec<u16> = proxy.requests().iter().map(|request| request.status).collect();
         assert_eq!(statuses, [407, 200, 404, 502]);
