@@ -1,5 +1,6 @@
 //! Faults around a machine. The console must name each fault, and once the fault has ended the machine must join without help.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -202,7 +203,7 @@ pub async fn expired_token(run: &ScenarioRun<'_>) -> Result<()> {
         .await?;
     let key = run.environment.control_plane.service_account_key_pem()?;
     let mut late = fresh.text.clone();
-    for token in secrets::tokens(&fresh.text) {
+    for token in BTreeSet::from_iter(secrets::tokens(&fresh.text)) {
         // Signed anew it is as good as before: what makes the other one useless is its age.
         let (again, expired) = (
             secrets::aged(&token, 0, &key)?,
