@@ -188,6 +188,8 @@ fn path(text: &str, error: &serde_json::Error) -> String {
     let before = text.split_inclusive('\n').take(error.line().saturating_sub(1));
     let end = before.map(str::len).sum::<usize>() + error.column();
     let mut around = Vec::new();
+    // Maps and lists further inside, which the path does not show. Those that nobody decodes can be nested as deeply as the text is long.
+    let mut deeper = 0_usize;
     let mut string = None;
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate().take(end) {
@@ -197,11 +199,15 @@ fn path(text: &str, error: &serde_json::Error) -> String {
             (b'"', None) => string = Some(at + 1),
             (b'"', Some(start)) => {
                 string = None;
-                if let Some(Around::Map(field @ None)) = around.last_mut() {
+                if deeper == 0
+                    && let Some(Around::Map(field @ None)) = around.last_mut()
+                {
                     *field = text.get(start..at);
                 }
             }
             (_, Some(_)) => {}
+            (b'{' | b'[', None) if around.len() == MAX_PATH => deeper += 1,
+            (b'}' | b']' | b',', None) if deeper > 0 => deeper -= usize::from(byte != b','),
             (b'{', None) => around.push(Around::Map(None)),
             (b'[', None) => around.push(Around::List(0)),
             (b'}' | b']', None) => drop(around.pop()),
@@ -214,7 +220,7 @@ fn path(text: &str, error: &serde_json::Error) -> String {
         }
     }
     let mut path = String::new();
-    for place in around.iter().take(MAX_PATH) {
+    for place in &around {
         match place {
             Around::List(index) => path.push_str(&format!("[{index}]")),
             Around::Map(None) => {}
