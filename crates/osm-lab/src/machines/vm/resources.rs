@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 /// What QEMU needs besides the memory of its guest.
 const OWN_MEMORY_MIB: u64 = 256;
 
-/// What a machine writes to its disk until it is a node, and some room.
-const DISK_MIB: u64 = 4096;
+/// Room for the disk of a machine. Until it is a node, a machine with Debian 12 writes 400 MiB; other images may write more.
+const DISK_MIB: u64 = 2048;
 
 /// Whether there is room for a machine with this memory, whose files are in `directory`.
 ///
