@@ -41,7 +41,7 @@ const WATCH_SECONDS: u32 = 590;
 /// A watch without a line for this long is started again.
 const MAX_SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
 
-/// A watch that ends sooner has failed: it would be started again without a pause.
+/// A watch that ends sooner, and has shown nothing, has failed: it would be started again without a pause.
 const SHORTEST_WATCH: Duration = Duration::from_secs(5);
 
 /// An object, or its metadata if it can't be decoded.
@@ -125,7 +125,8 @@ enum State {
     Watching {
         version: String,
         lines: Lines,
-        since: Instant,
+        /// When the watch started, until it shows something.
+        unseen_since: Option<Instant>,
         server: Uri,
     },
 }
@@ -166,9 +167,9 @@ where
             State::Watching {
                 version,
                 lines,
-                since,
+                unseen_since,
                 server,
-            } => self.line(version, lines, (since, server), show).await,
+            } => self.line(version, lines, (unseen_since, server), show).await,
         }
     }
 
@@ -214,7 +215,7 @@ where
         self.state = State::Watching {
             version,
             lines: lines?,
-            since: Instant::now(),
+            unseen_since: Some(Instant::now()),
             server,
         };
         Ok(())
@@ -224,7 +225,7 @@ where
         &mut self,
         version: String,
         mut lines: Lines,
-        (since, server): (Instant, Uri),
+        (unseen_since, server): (Option<Instant>, Uri),
         show: &mut (impl FnMut(Event<'_, K>) + Send),
     ) -> Result<(), Error> {
         let mut line = Vec::new();
@@ -245,9 +246,10 @@ where
                 return Err(Error::Line(error));
             }
             self.state = State::Known(version);
-            return match since.elapsed() < SHORTEST_WATCH {
+            return match unseen_since.is_some_and(|since| since.elapsed() < SHORTEST_WATCH) {
                 true => Err(Error::EndedAtOnce),
-                // The connection ended. The next one starts at once: an API server that restarts refuses it, and everything is listed again.
+                // The connection ended, or many changes came faster than they were read, after which the API server ends a watch. The next
+                // one starts at once. An API server that restarts refuses it, and everything is listed again.
                 false => Ok(()),
             };
         }
@@ -283,7 +285,7 @@ where
         self.state = State::Watching {
             version,
             lines,
-            since,
+            unseen_since: None,
             server,
         };
         Ok(())
@@ -431,4 +433,58 @@ enum EventType {
 #[derive(Deserialize)]
 struct Bookmark {
     metadata: PageMeta,
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Response;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::client::Body;
+
+    use super::*;
+
+    /// An API server that answers a list with version 1. A watch from there shows version 2 and ends, and one from version 2 ends at once.
+    fn client() -> Client {
+        let server = tower::service_fn(|request: http::Request<Body>| async move {
+            let query = request.uri().query().unwrap_or_default();
+            let body = match query {
+                _ if !query.contains("watch=true") => r#"{"metadata": {"resourceVersion": "1"}, "items": []}"#,
+                _ if query.contains("resourceVersion=1") => {
+                    "{\"type\": \"ADDED\", \"object\": {\"metadata\": {\"name\": \"it\", \"resourceVersion\": \"2\"}}}\n"
+                }
+                _ => "",
+            };
+            Ok::<_, std::convert::Infallible>(Response::new(Body::from(body.as_bytes().to_vec())))
+        });
+        Client::new(server, "default")
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_has_shown_something_goes_on_after_its_end_and_one_that_has_not_fails() {
+        let (_changes, changes) = watch::channel(Arc::new(Config::new(Uri::from_static("http://localhost"))));
+        let mut list_watch = ListWatch::<ConfigMap>::new(Selection {
+            client: client(),
+            changes,
+            lists: Arc::new(Semaphore::new(1)),
+            path: "/api/v1/configmaps".to_owned(),
+            labels: None,
+            fields: None,
+            metadata_only: false,
+        });
+        let mut lists = 0;
+        let mut shown = Vec::new();
+        let mut show = |event: Event<'_, ConfigMap>| match event {
+            Event::ListBegins => lists += 1,
+            Event::Applied(object) => shown.push(meta(&object).resource_version.clone().unwrap()),
+            _ => {}
+        };
+        // The list, the start of the watch, its line, its end, the start of the next one.
+        for step in 0..5 {
+            let stepped = list_watch.step(&mut show).await;
+            assert!(stepped.is_ok(), "{step}: {stepped:?}");
+        }
+        let end = list_watch.step(&mut show).await;
+        assert!(matches!(end, Err(Error::EndedAtOnce)), "{end:?}");
+        assert_eq!((lists, shown), (1, vec!["2".to_owned()]));
+    }
 }
