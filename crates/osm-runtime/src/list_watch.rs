@@ -448,7 +448,9 @@ mod tests {
         let server = tower::service_fn(|request: http::Request<Body>| async move {
             let query = request.uri().query().unwrap_or_default();
             let body = match query {
-                _ if !query.contains("watch=true") => r#"{"metadata": {"resourceVersion": "1"}, "items": []}"#,
+                _ if !query.contains("watch=true") => {
+                    r#"{"metadata": {"resourceVersion": "1"}, "items": []}"#
+                }
                 _ if query.contains("resourceVersion=1") => {
                     "{\"type\": \"ADDED\", \"object\": {\"metadata\": {\"name\": \"it\", \"resourceVersion\": \"2\"}}}\n"
                 }

@@ -35,6 +35,7 @@ pub(super) use self::qemu::program;
 use self::agent::{Agent, Output};
 use self::disk::Reader;
 use self::ignition::Supplies;
+use self::offline::Layout;
 use self::qemu::Parts;
 use super::Lab;
 use super::folder::Folder;
@@ -389,12 +390,12 @@ impl VirtualMachine {
     }
 
     fn offline<T>(&self, look: impl FnOnce(&offline::Copy) -> Result<T>) -> Result<T> {
-        ensure!(
-            self.disk.kernel.is_some(),
-            "machine {} is switched off, and its disk has partitions: only a running one can be asked",
-            self.name
-        );
-        look(&offline::Copy::of(&self.file("disk.qcow2"))?)
+        let layout = match self.disk.kernel {
+            Some(_) => Layout::FileSystem,
+            None => Layout::Partitions,
+        };
+        let copy = offline::Copy::of(&self.file("disk.qcow2"), layout);
+        look(&copy.with_context(|| format!("machine {} is off", self.name))?)
     }
 }
 

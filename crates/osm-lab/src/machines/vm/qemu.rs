@@ -21,13 +21,14 @@ use osm_judges::packages;
 pub(super) const QEMU: &str = "qemu-system-x86_64";
 
 /// Programs that virtual machines need on their host, with the Debian packages that have them.
-const PROGRAMS: [(&str, &str); 9] = [
+const PROGRAMS: [(&str, &str); 10] = [
     (QEMU, "qemu-system-x86"),
     ("qemu-img", "qemu-utils"),
     ("xorriso", "xorriso"),
     ("mmdebstrap", "mmdebstrap"),
     ("mkfs.ext4", "e2fsprogs"),
     ("debugfs", "e2fsprogs"),
+    ("sfdisk", "fdisk"),
     ("ip", "iproute2"),
     ("dnsmasq", "dnsmasq-base"),
     ("unshare", "util-linux"),
