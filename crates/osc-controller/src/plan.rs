@@ -226,7 +226,7 @@ pub(crate) fn conflict(claimant: &PoolView, owner: &PoolView) -> Rejection {
     let secret = names::bootstrap_secret_name(name, namespace);
     let message = format!(
         "the bootstrap Secret {secret} belongs to the older MachineDeployment {owner}; machines of this pool boot with the user data of \
-         {owner}, including its credentials, while both have the same revision, and wait for user data otherwise; rename or delete one of the two \
+         {owner}, including its credentials, while both have the same revision, and wait for user data otherwise; delete one of the two \
          MachineDeployments, and create no machines of this pool until then",
         owner = owner.pool_ref
     );

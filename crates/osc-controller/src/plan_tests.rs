@@ -682,7 +682,7 @@ fn of_two_that_claim_one_name_the_second_is_rejected_and_nothing_is_overwritten(
     for words in [
         "boot with the user data of kube-system/pool",
         "including its credentials",
-        "rename or delete",
+        "delete one of the two",
     ] {
         assert!(rejected.message.contains(words), "{}", rejected.message);
     }

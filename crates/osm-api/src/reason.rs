@@ -321,7 +321,7 @@ impl Reason {
             Self::ForeignSecret => row(
                 &[SECRETS],
                 "A Secret with the required name belongs to another program, and secret-syncer does not touch it.",
-                "Delete or rename the Secret. secret-syncer checks again every minute.",
+                "Delete the Secret. Its owner can create it again under another name. secret-syncer checks again every minute.",
             ),
             Self::HostNameUnpredictable => Row {
                 messages: &["kubelet.hostnameOverride of the settings is false, but {problem}"],
@@ -335,7 +335,7 @@ impl Reason {
                 messages: &["annotation {key}: {problem}"],
                 ..row(
                     &[CONFIG],
-                    "An annotation of the MachineDeployment has a value that its kubelet would not accept.",
+                    "An annotation of the MachineDeployment is invalid: a kubelet setting, the name of a profile, or the revision.",
                     "Correct the annotation.",
                 )
             },
@@ -419,7 +419,7 @@ impl Reason {
             Self::MachineNotUnique => row(
                 &[REQUEST, JOINING],
                 "Several Machines or edge pools have the name that the request is for.",
-                "Delete or rename all but one of them.",
+                "Delete all but one of them, or create the others again under other names.",
             ),
             Self::ModulesInvalid => Row {
                 messages: &["{stage}.modules{path}: {rule}; found with the sample pool {sample}"],
@@ -435,7 +435,7 @@ impl Reason {
                  machine-controller finds the Secret by its name alone and compares the revision, which is 1 for a new MachineDeployment. \
                  So machines of the younger one boot with the user data of the older one, including its credentials, while both have the \
                  same revision.",
-                "Rename or delete one of the two, and create no machines of the younger one until then. \
+                "Delete one of the two, or create it again under another name. Create no machines of the younger one until then. \
                  See [names that run together](security.md#names-that-run-together) for how to prevent this.",
             ),
             Self::NameTooLong => row(

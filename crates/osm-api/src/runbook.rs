@@ -61,8 +61,8 @@ pub struct Section {
     pub look_at: &'static str,
 }
 
-const PROFILE: &str =
-    "`kubectl describe osp` shows the message. `osmctl lint` finds the same in the file of the profile.";
+const PROFILE: &str = "`kubectl describe osp` shows the message of a profile, and `osmctl why` that of a pool. \
+    `osmctl lint` finds the same in the file of the profile.";
 const LATE_BOUND: &str =
     "The message names the document and the late-bound value, but never the value itself.";
 const CUSTOM_PROFILE: &str =

@@ -219,7 +219,7 @@ pub(super) fn secret_syncer(installation: &Installation) -> Vec<Grant> {
             "events.k8s.io",
             &["events"],
             &["create"],
-            "Events: a Secret contains a non-expiring token of a ServiceAccount",
+            "Events: a Secret contains a non-expiring token, or a binding lets kube-controller-manager approve any node",
         ),
         rule(
             "",

@@ -30,7 +30,7 @@ impl PublishMetrics {
             )?,
             foreign_credentials: catalog.gauge(
                 "foreign_credentials",
-                "Secrets in cloud-init-settings with a ServiceAccount's token that never expires. None is ours.",
+                "Secrets in cloud-init-settings with a ServiceAccount's token that never expires. OSM creates no such Secret.",
             )?,
             joining_open: catalog.gauge(
                 "joining_open",
@@ -38,7 +38,7 @@ impl PublishMetrics {
             )?,
             joining_open_unknown: catalog.gauge(
                 "joining_open_unknown",
-                "1 while the API server has not answered whether it is so; osm_joining_open has the last answer.",
+                "1 while secret-syncer cannot determine osm_joining_open, which then has its last value.",
             )?,
             earliest_expiry: catalog.gauge(
                 "credentials_earliest_expiry_timestamp_seconds",
