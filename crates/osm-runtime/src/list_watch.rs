@@ -44,6 +44,9 @@ const MAX_SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
 /// A watch that ends sooner, and has shown nothing, has failed: it would be started again without a pause.
 const SHORTEST_WATCH: Duration = Duration::from_secs(5);
 
+/// The shortest time between two starts of a watch.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+
 /// An object, or its metadata if it can't be decoded.
 pub(crate) type Item<'a, K> = Result<K, Unreadable<'a>>;
 
@@ -125,8 +128,9 @@ enum State {
     Watching {
         version: String,
         lines: Lines,
-        /// When the watch started, until it shows something.
-        unseen_since: Option<Instant>,
+        since: Instant,
+        /// It has shown something: the version is no longer that of its start.
+        has_shown: bool,
         server: Uri,
     },
 }
@@ -167,9 +171,10 @@ where
             State::Watching {
                 version,
                 lines,
-                unseen_since,
+                since,
+                has_shown,
                 server,
-            } => self.line(version, lines, (unseen_since, server), show).await,
+            } => self.line(version, lines, (since, has_shown, server), show).await,
         }
     }
 
@@ -215,7 +220,8 @@ where
         self.state = State::Watching {
             version,
             lines: lines?,
-            unseen_since: Some(Instant::now()),
+            since: Instant::now(),
+            has_shown: false,
             server,
         };
         Ok(())
@@ -225,7 +231,7 @@ where
         &mut self,
         version: String,
         mut lines: Lines,
-        (unseen_since, server): (Option<Instant>, Uri),
+        (since, has_shown, server): (Instant, bool, Uri),
         show: &mut (impl FnMut(Event<'_, K>) + Send),
     ) -> Result<(), Error> {
         let mut line = Vec::new();
@@ -246,17 +252,19 @@ where
                 return Err(Error::Line(error));
             }
             self.state = State::Known(version);
-            return match unseen_since.is_some_and(|since| since.elapsed() < SHORTEST_WATCH) {
-                true => Err(Error::EndedAtOnce),
-                // The connection ended, or many changes came faster than they were read, after which the API server ends a watch. The next
-                // one starts at once. An API server that restarts refuses it, and everything is listed again.
-                false => Ok(()),
-            };
+            let lasted = since.elapsed();
+            if !has_shown && lasted < SHORTEST_WATCH {
+                return Err(Error::EndedAtOnce);
+            }
+            // The connection ended, or many changes came faster than they were read, after which the API server ends a watch. The next one
+            // starts at once. An API server that restarts refuses it, and everything is listed again.
+            tokio::time::sleep(SHORTEST_INTERVAL.saturating_sub(lasted)).await;
+            return Ok(());
         }
         let malformed = || Error::Malformed(EVENT);
         let text = std::str::from_utf8(&line).map_err(|_| malformed())?;
         let Line { type_, object } = serde_json::from_str(text).map_err(|_| malformed())?;
-        let version = match type_ {
+        let next = match type_ {
             EventType::Bookmark => {
                 let Bookmark { metadata } = serde_json::from_str(object.get()).map_err(|_| malformed())?;
                 show(Event::Bookmark);
@@ -279,13 +287,12 @@ where
                 version
             }
         };
-        let version = version
-            .filter(|version| !version.is_empty())
-            .ok_or_else(malformed)?;
+        let next = next.filter(|next| !next.is_empty()).ok_or_else(malformed)?;
         self.state = State::Watching {
-            version,
+            has_shown: has_shown || next != version,
+            version: next,
             lines,
-            unseen_since: None,
+            since,
             server,
         };
         Ok(())
@@ -443,50 +450,58 @@ mod tests {
 
     use super::*;
 
-    /// An API server that answers a list with version 1. A watch from there shows version 2 and ends, and one from version 2 ends at once.
-    fn client() -> Client {
-        let server = tower::service_fn(|request: http::Request<Body>| async move {
+    const LINE: &str =
+        "{\"type\": \"ADDED\", \"object\": {\"metadata\": {\"name\": \"it\", \"resourceVersion\": \"2\"}}}\n";
+
+    /// A watch on an API server that answers a list with version 1. A watch from there shows version 2 and ends. One from version 2 shows the
+    /// same again if it `repeats`, and ends at once.
+    fn list_watch(repeats: bool) -> (watch::Sender<Arc<Config>>, ListWatch<ConfigMap>) {
+        let server = tower::service_fn(move |request: http::Request<Body>| async move {
             let query = request.uri().query().unwrap_or_default();
-            let body = match query {
-                _ if !query.contains("watch=true") => {
-                    r#"{"metadata": {"resourceVersion": "1"}, "items": []}"#
-                }
-                _ if query.contains("resourceVersion=1") => {
-                    "{\"type\": \"ADDED\", \"object\": {\"metadata\": {\"name\": \"it\", \"resourceVersion\": \"2\"}}}\n"
-                }
-                _ => "",
+            let body = if !query.contains("watch=true") {
+                r#"{"metadata": {"resourceVersion": "1"}, "items": []}"#
+            } else if repeats || query.contains("resourceVersion=1") {
+                LINE
+            } else {
+                ""
             };
             Ok::<_, std::convert::Infallible>(Response::new(Body::from(body.as_bytes().to_vec())))
         });
-        Client::new(server, "default")
-    }
-
-    #[tokio::test]
-    async fn a_watch_that_has_shown_something_goes_on_after_its_end_and_one_that_has_not_fails() {
-        let (_changes, changes) = watch::channel(Arc::new(Config::new(Uri::from_static("http://localhost"))));
-        let mut list_watch = ListWatch::<ConfigMap>::new(Selection {
-            client: client(),
+        let config = Config::new(Uri::from_static("http://localhost"));
+        let (sender, changes) = watch::channel(Arc::new(config));
+        let selection = Selection {
+            client: Client::new(server, "default"),
             changes,
             lists: Arc::new(Semaphore::new(1)),
             path: "/api/v1/configmaps".to_owned(),
             labels: None,
             fields: None,
             metadata_only: false,
-        });
-        let mut lists = 0;
-        let mut shown = Vec::new();
-        let mut show = |event: Event<'_, ConfigMap>| match event {
-            Event::ListBegins => lists += 1,
-            Event::Applied(object) => shown.push(meta(&object).resource_version.clone().unwrap()),
-            _ => {}
         };
-        // The list, the start of the watch, its line, its end, the start of the next one.
-        for step in 0..5 {
-            let stepped = list_watch.step(&mut show).await;
-            assert!(stepped.is_ok(), "{step}: {stepped:?}");
+        (sender, ListWatch::new(selection))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_has_shown_something_goes_on_after_its_end_and_one_that_has_not_fails() {
+        for repeats in [false, true] {
+            let (_sender, mut list_watch) = list_watch(repeats);
+            let began = Instant::now();
+            let mut lists = 0;
+            let mut shown = Vec::new();
+            let mut show = |event: Event<'_, ConfigMap>| match event {
+                Event::ListBegins => lists += 1,
+                Event::Applied(object) => shown.push(meta(&object).resource_version.clone().unwrap()),
+                _ => {}
+            };
+            // The list, the start of the watch, its line, its end, the start of the next one, and its line.
+            for step in 0..5 + usize::from(repeats) {
+                let stepped = list_watch.step(&mut show).await;
+                assert!(stepped.is_ok(), "{step}: {stepped:?}");
+            }
+            assert_eq!(began.elapsed(), SHORTEST_INTERVAL);
+            let end = list_watch.step(&mut show).await;
+            assert!(matches!(end, Err(Error::EndedAtOnce)), "{end:?}");
+            assert_eq!((lists, shown.len()), (1, 1 + usize::from(repeats)));
         }
-        let end = list_watch.step(&mut show).await;
-        assert!(matches!(end, Err(Error::EndedAtOnce)), "{end:?}");
-        assert_eq!((lists, shown), (1, vec!["2".to_owned()]));
     }
 }

@@ -10,7 +10,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use osm_api::strict;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 /// The largest object that is decoded, in bytes of JSON. etcd takes 1.5 MiB by default, and JSON may need more bytes for the same object.
@@ -155,13 +154,14 @@ fn has_too_many_values(text: &str) -> bool {
 }
 
 fn problem(text: &str, error: &serde_json::Error) -> Problem {
-    let path = path(text, error);
-    match error.classify() {
-        Category::Syntax => Problem::TooDeep(path),
-        _ => match wrong_type(&error.to_string()) {
-            Some(rule) => Problem::WrongType { path, rule },
-            None => Problem::Unknown(path),
-        },
+    let message = error.to_string();
+    let path = path(text, error, &message);
+    if message.starts_with("recursion limit exceeded") {
+        return Problem::TooDeep(path);
+    }
+    match wrong_type(&message) {
+        Some(rule) => Problem::WrongType { path, rule },
+        None => Problem::Unknown(path),
     }
 }
 
@@ -184,7 +184,7 @@ enum Around<'a> {
 
 /// The path of the value that was decoded last before an error.
 // A decoder that keeps track of the path would be compiled once more for each type.
-fn path(text: &str, error: &serde_json::Error) -> String {
+fn path(text: &str, error: &serde_json::Error, message: &str) -> String {
     let before = text.split_inclusive('\n').take(error.line().saturating_sub(1));
     let end = before.map(str::len).sum::<usize>() + error.column();
     let mut around = Vec::new();
@@ -219,6 +219,9 @@ fn path(text: &str, error: &serde_json::Error) -> String {
             _ => {}
         }
     }
+    if deeper == 0 && is_inside_wrong_value(around.last(), text.split_at_checked(end), message) {
+        around.pop();
+    }
     let mut path = String::new();
     for place in &around {
         match place {
@@ -235,6 +238,21 @@ fn path(text: &str, error: &serde_json::Error) -> String {
         "the object".to_owned()
     } else {
         path
+    }
+}
+
+/// Whether the innermost place belongs to the value that is wrong: the decoder has read the begin of a list or map before it refused it.
+fn is_inside_wrong_value(place: Option<&Around<'_>>, text: Option<(&str, &str)>, message: &str) -> bool {
+    let (before, after) = text.unwrap_or_default();
+    let after = after.trim_start();
+    match place {
+        Some(Around::List(0)) if before.ends_with('[') => {
+            // Of an enumeration, which no list can be.
+            message.starts_with("expected value")
+                || message.starts_with("invalid type: sequence") && !after.starts_with('[')
+        }
+        Some(Around::Map(Some(_))) => message.starts_with("unknown variant") && after.starts_with(':'),
+        _ => false,
     }
 }
 
@@ -403,9 +421,26 @@ mod tests {
                 r#"{"metadata": {"name": "c", "generation": "1"}, "spec": {}}"#,
                 "metadata.generation",
             ),
+            // Where the decoder has read a part of the wrong value.
+            (
+                r#"{"metadata": {"name": "c", "ownerReferences": [[1]]}, "spec": {}}"#,
+                "metadata.ownerReferences[0]",
+            ),
+            (
+                r#"{"metadata": {"name": "c", "labels": []}, "spec": {}}"#,
+                "metadata.labels",
+            ),
+            (
+                r#"{"metadata": {"name": "c"}, "spec": {"osName": {"hunter2": 1}}}"#,
+                "spec.osName",
+            ),
+            (
+                r#"{"metadata": {"name": "c"}, "spec": {"osName": [1]}}"#,
+                "spec.osName",
+            ),
         ] {
             let error = serde_json::from_str::<OperatingSystemConfig>(text).unwrap_err();
-            assert_eq!(path(text, &error), expected, "{error}");
+            assert_eq!(path(text, &error, &error.to_string()), expected, "{error}");
         }
     }
 
