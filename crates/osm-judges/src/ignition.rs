@@ -48,9 +48,16 @@ pub struct IgnitionUnit {
     pub dropins: BTreeMap<String, String>,
 }
 
+impl IgnitionConfig {
+    /// All files on the machine: its own, and those that units become.
+    pub fn into_files(self) -> Vec<File> {
+        let units = self.units.into_iter().flat_map(IgnitionUnit::into_files);
+        self.files.into_iter().chain(units).collect()
+    }
+}
+
 impl IgnitionUnit {
-    /// The files that it becomes.
-    pub(crate) fn into_files(self) -> Vec<File> {
+    fn into_files(self) -> Vec<File> {
         let folder = "/etc/systemd/system";
         let own = self
             .contents

@@ -14,8 +14,8 @@ use crate::complaint::Complaints;
 use crate::kubelet::KUBELET_MINORS;
 use crate::systemd::{is_unit, judge_units};
 use crate::{
-    IgnitionUnit, cloud_config, containerd_configs, coreos_cloud_configs, coreos_read, hosts_toml,
-    ignition_configs, ignition_read, kubelet_configs, python_scripts, shell_scripts,
+    cloud_config, containerd_configs, coreos_cloud_configs, coreos_read, hosts_toml, ignition_configs,
+    ignition_read, kubelet_configs, python_scripts, shell_scripts,
 };
 
 /// Where the kubelet looks for files that are merged into its configuration.
@@ -208,10 +208,7 @@ impl Parts {
         let read = ignition_read(&texts)
             .map_err(|error| Complaints::one("Ignition config", &format!("did not judge: {error:#}")))?;
         for (document, config) in documents.iter().zip(read) {
-            results.push(config.and_then(|config| {
-                let units = config.units.into_iter().flat_map(IgnitionUnit::into_files);
-                self.add_files(document, config.files.into_iter().chain(units).collect())
-            }));
+            results.push(config.and_then(|config| self.add_files(document, config.into_files())));
         }
         Complaints::all(results)
     }

@@ -7,21 +7,22 @@
     clippy::indexing_slicing
 )]
 
+mod common;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use osm_api::config::{CloudProviderRef, LateBound, LateBoundKind, OperatingSystemConfigSpec, StageConfig};
-use osm_api::profile::{
-    CloudProvider, DropIn, File, FileContent, InlineContent, OperatingSystem, ProvisioningUtility, Unit,
-};
-use osm_api::{MachineDeployment, OperatingSystemProfileSpec, Pool, Settings};
+use osm_api::config::OperatingSystemConfigSpec;
+use osm_api::profile::{OperatingSystem, ProvisioningUtility};
+use osm_api::{OperatingSystemProfileSpec, Pool};
 use osm_judges::{CoreosConfig, coreos_apply, coreos_cloud_configs, coreos_read};
-use osm_render::{LateValues, Stage, compile, placeholders, resolve, stand_in_cluster, user_data};
+use osm_render::{Stage, placeholders, resolve, user_data};
 use proptest::prelude::*;
-use proptest::strategy::ValueTree;
-use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
+
+use crate::common::any_text::{Language, MACHINE_NAME};
+use crate::common::flatcar::{self, render};
 
 fn spec(change: impl FnOnce(&mut Value)) -> OperatingSystemProfileSpec {
     let file = |path: &str, permissions: u32, data: &str| json!({"path": path, "permissions": permissions, "content": {"inline": {"data": data}}});
@@ -54,30 +55,10 @@ fn spec(change: impl FnOnce(&mut Value)) -> OperatingSystemProfileSpec {
 }
 
 fn pool(cloud: &str, change: impl FnOnce(&mut Value)) -> Pool {
-    let mut provider = json!({
-        "sshPublicKeys": ["ssh-ed25519 AAAA a", " ssh-ed25519 AAAA a\n", "ssh-rsa BBBB \"b\""],
-        "cloudProvider": cloud, "operatingSystem": "flatcar",
-        "operatingSystemSpec": {"provisioningUtility": "cloud-init"},
-    });
-    change(&mut provider);
-    let md: MachineDeployment = serde_json::from_value(json!({
-        "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
-        "metadata": {"name": "pool", "namespace": "kube-system"},
-        "spec": {"template": {"spec": {"versions": {"kubelet": "1.34.2"}, "providerSpec": {"value": provider}}}},
-    }))
-    .unwrap();
-    Pool::read(&md).unwrap()
-}
-
-fn render(
-    spec: &OperatingSystemProfileSpec,
-    pool: &Pool,
-) -> Result<osm_render::Rendered, osm_render::RenderError> {
-    let settings =
-        Settings::parse("containerd: {registries: [{host: a.example, credentials: {name: pull}}]}").unwrap();
-    compile(&resolve(spec).unwrap())
-        .unwrap()
-        .render(pool, &settings, &stand_in_cluster())
+    flatcar::pool(cloud, |provider| {
+        provider["operatingSystemSpec"] = json!({"provisioningUtility": "cloud-init"});
+        change(provider);
+    })
 }
 
 fn bootstrap(spec: &OperatingSystemProfileSpec, pool: &Pool) -> String {
@@ -359,9 +340,6 @@ fn users_and_settings_are_passed_on() {
 }
 
 /// Any text, those above all that some layer might trip over.
-/// machine-controller puts a machine's name in its place.
-const MACHINE_NAME: &str = "<MACHINE_NAME>";
-
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),
@@ -371,60 +349,6 @@ fn text() -> impl Strategy<Value = String> {
         "([\\[\\]=#;\\\\ \n\r\tA%<>&\"'+\u{85}\u{a0}]|Install|Unit|MACHINE_NAME|%3C|\u{0}){0,40}",
         "(\\[Unit\\]\n)?( {0,3}[-?:&*!|>{}%@`]{0,3}[a-z~0-9_]{0,9}\n){0,9}",
     ]
-}
-
-/// A configuration with the text in every place that takes one.
-fn with(text: &str) -> OperatingSystemConfigSpec {
-    let file = |path: &str, data: &str| File {
-        path: path.to_owned(),
-        permissions: 600,
-        content: FileContent {
-            inline: Some(InlineContent {
-                encoding: None,
-                data: data.to_owned(),
-            }),
-        },
-    };
-    let unit = |name: &str, content: Option<&str>, drop_in: Option<&str>| Unit {
-        name: name.to_owned(),
-        enable: None,
-        mask: None,
-        content: content.map(str::to_owned),
-        drop_ins: drop_in
-            .map(|content| DropIn {
-                name: "a.conf".to_owned(),
-                content: content.to_owned(),
-            })
-            .into_iter()
-            .collect(),
-    };
-    let late = |id: &str| LateBound {
-        id: id.to_owned(),
-        kind: LateBoundKind::RegistryPassword,
-        source: None,
-    };
-    OperatingSystemConfigSpec {
-        os_name: Some(OperatingSystem::Flatcar),
-        cloud_provider: Some(CloudProviderRef {
-            name: CloudProvider::Aws,
-            spec: None,
-        }),
-        provisioning_utility: ProvisioningUtility::CloudInit,
-        bootstrap_config: StageConfig {
-            files: vec![
-                file("/plain", text),
-                file("/named", &format!("{MACHINE_NAME}{text}")),
-                file("/late", "%%osm-late{a,json}%%"),
-            ],
-            units: vec![
-                unit("a.service", Some(text), None),
-                unit("b.service", None, Some(text)),
-            ],
-            ..StageConfig::default()
-        },
-        late_bound: vec![late("a")],
-        ..OperatingSystemConfigSpec::default()
-    }
 }
 
 /// What machine-controller does with the lines of a bootstrap document.
@@ -437,72 +361,31 @@ fn without_blanks(document: &str) -> String {
     lines.join("\n")
 }
 
-/// Everything at once, because one process that reads a thousand documents is much quicker than a thousand processes.
 #[test]
 fn any_text_comes_out_as_it_went_in_or_is_refused() {
-    let mut runner = TestRunner::new(Config {
-        failure_persistence: None,
-        ..Config::default()
-    });
-    let mut texts: Vec<String> = [
+    let language = Language {
+        spec: OperatingSystemConfigSpec {
+            os_name: Some(OperatingSystem::Flatcar),
+            provisioning_utility: ProvisioningUtility::CloudInit,
+            ..OperatingSystemConfigSpec::default()
+        },
+        encoding: None,
+        replaced: &[MACHINE_NAME],
+        passed_on: |document| without_blanks(&document),
+        read: |documents| {
+            let files = |config: Result<CoreosConfig, _>| config.map(CoreosConfig::into_files);
+            let read = coreos_read(documents).unwrap().into_iter().map(files);
+            read.map(|files| files.map_err(|complaints| complaints.to_string()))
+                .collect()
+        },
+    };
+    let first = [
         "",
         "\n",
         "[A]",
         MACHINE_NAME,
         "\\$private_ipv4",
         "\\\\$private_ipv4$private_ipv4",
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    texts.extend((0..800).map(|_| text().new_tree(&mut runner).unwrap().current()));
-    let mut written = Vec::new();
-    for text in &texts {
-        let mut spec = with(text);
-        let values = LateValues::from([("a".to_owned(), text.clone())]);
-        let whole = user_data(&spec, Stage::Bootstrap, &values);
-        let refused = whole.is_err();
-        // Files are never refused, but for late-bound values that machine-controller would change.
-        spec.bootstrap_config.units.clear();
-        if text.contains(MACHINE_NAME) {
-            let refusal = user_data(&spec, Stage::Bootstrap, &values)
-                .unwrap_err()
-                .to_string();
-            assert!(
-                refusal.starts_with("/late: ") && refusal.contains(MACHINE_NAME),
-                "{refusal}"
-            );
-            continue;
-        }
-        let document = whole.unwrap_or_else(|_| user_data(&spec, Stage::Bootstrap, &values).unwrap());
-        written.push((text, refused, without_blanks(&document)));
-    }
-    let documents: Vec<(&str, &str)> = written
-        .iter()
-        .map(|(_, _, document)| ("document", document.as_str()))
-        .collect();
-    let read = coreos_read(&documents).unwrap();
-    let mut accepted = 0;
-    for ((text, refused, document), config) in written.iter().zip(read) {
-        let config = config.unwrap_or_else(|verdict| panic!("{text:?}: {verdict}{document}"));
-        let content = |path: &str| {
-            let file = config.files.iter().find(|file| file.path == path);
-            file.map(|file| file.content.as_str())
-                .unwrap_or_else(|| panic!("{text:?}: no {path}"))
-        };
-        assert_eq!(content("/plain"), text.as_str(), "{document}");
-        assert_eq!(content("/named"), format!("{MACHINE_NAME}{text}"), "{document}");
-        assert_eq!(serde_json::from_str::<String>(content("/late")).unwrap(), **text);
-        if *refused {
-            continue;
-        }
-        accepted += 1;
-        if text.is_empty() {
-            assert_eq!(content("/etc/systemd/system/a.service"), "");
-            assert_eq!(content("/etc/systemd/system/b.service.d/a.conf"), "");
-        } else {
-            assert_eq!(config.units[0].content, **text, "{document}");
-            assert_eq!(config.units[1].dropins["a.conf"], **text, "{document}");
-        }
-    }
-    assert!(accepted > 50, "{accepted} units of {}", texts.len());
+    ];
+    language.passes_on_or_refuses(&first, &text());
 }

@@ -3,6 +3,9 @@
 // Not every test program needs all of it.
 #![allow(dead_code)]
 
+pub mod any_text;
+pub mod flatcar;
+
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
