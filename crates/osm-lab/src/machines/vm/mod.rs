@@ -93,7 +93,7 @@ impl VirtualMachine {
             "machine {name} has its data from EC2, which needs an image whose kernel QEMU loads: leave out --image"
         );
         let directory = Folder::create(lab.directory(), name)?;
-        resources::require(order.hardware.memory_mib, &directory)?;
+        resources::require_disk(&directory)?;
         let cable = Cable::tap(order.address)?;
         let seed = directory.join(SEED);
         match disk.reader {
@@ -180,6 +180,8 @@ impl VirtualMachine {
             mac: self.cable.mac(),
         };
         let none: [(&str, &str); 0] = [];
+        let starting = resources::STARTING.lock();
+        resources::require_memory(self.hardware.memory_mib)?;
         self.powered_on = SystemTime::now();
         let mut process = Service::spawn(
             &program(qemu::QEMU)?,
@@ -189,6 +191,7 @@ impl VirtualMachine {
         )?;
         // From now on, so that the agent's first line is not missed.
         let agent = connect(&mut process, &parts.agent)?;
+        drop(starting);
         self.process = Some(process);
         *self.agent.lock() = Some(agent);
         self.heard = Heard {

@@ -277,6 +277,8 @@ impl Parts<'_> {
             mac,
         } = self;
         let mut arguments: Vec<String> = accelerator.arguments().map(str::to_owned).to_vec();
+        // QEMU takes the memory before it listens, so that what the next machine sees is what is left.
+        arguments.push("-mem-prealloc".to_owned());
         let mut option = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
         option("-name", (*name).to_owned());
         option("-machine", "q35".to_owned());

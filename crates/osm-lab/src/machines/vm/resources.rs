@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use parking_lot::Mutex;
 
 /// What QEMU needs besides the memory of its guest.
 const OWN_MEMORY_MIB: u64 = 256;
@@ -11,14 +12,20 @@ const OWN_MEMORY_MIB: u64 = 256;
 /// Room for the disk of a machine. Until it is a node, a machine with Debian 12 writes 400 MiB; other images may write more.
 const DISK_MIB: u64 = 2048;
 
-/// Whether there is room for a machine with this memory, whose files are in `directory`.
-///
+/// Held while a machine starts, until QEMU has taken all of its guest's memory.
+pub(super) static STARTING: Mutex<()> = Mutex::new(());
+
 /// # Errors
-/// When there is not: what there is, what is needed, and what to do.
-pub(super) fn require(memory_mib: u64, directory: &Path) -> Result<()> {
+/// When the host has not enough memory for a guest with so much: what there is, what is needed, and what to do.
+pub(super) fn require_memory(memory_mib: u64) -> Result<()> {
     let meminfo = fs::read_to_string("/proc/meminfo").context("/proc/meminfo")?;
+    enough_memory(available_mib(&meminfo)?, memory_mib + OWN_MEMORY_MIB)
+}
+
+/// # Errors
+/// When there is no room for a machine whose files are in `directory`: what there is, what is needed, and what to do.
+pub(super) fn require_disk(directory: &Path) -> Result<()> {
     let disk = rustix::fs::statvfs(directory).with_context(|| directory.display().to_string())?;
-    enough_memory(available_mib(&meminfo)?, memory_mib + OWN_MEMORY_MIB)?;
     enough_disk(disk.f_bavail.saturating_mul(disk.f_frsize) >> 20, directory)
 }
 
