@@ -105,6 +105,8 @@ bootstrap() {
   date -u '+%FT%TZ' >"$state/bootstrapped.new" && mv -f "$state/bootstrapped.new" "$state/bootstrapped"
 }
 
+# What cloud-init has written must be on the disk: until this mark is there, it starts over at the next boot.
+mkdir -p "$state" 2>/dev/null && sync && touch "$state/begun" 2>/dev/null
 wait_for_clock
 until bootstrap; do
   pause

@@ -41,7 +41,7 @@ pub(crate) static HANDLEBARS: LazyLock<Parts> = LazyLock::new(|| {
 });
 
 /// Names and texts of these files, in order.
-const FILES: [(&str, &str); 36] = [
+const FILES: [(&str, &str); 37] = [
     part!("apt.sh"),
     part!("bootstrap-kubelet.conf"),
     part!("clock.sh"),
@@ -75,6 +75,7 @@ const FILES: [(&str, &str); 36] = [
     part!("proxy.sh"),
     part!("python.sh"),
     part!("reboot.rules"),
+    part!("start-over.sh"),
     part!("swap.sh"),
     part!("sysctl.conf"),
     part!("upgrade.sh"),
