@@ -198,7 +198,7 @@ const SCENARIOS: &[Scenario] = &[
     scenario!("clock", OpenStack, false, faults::clock, "the clock is years behind, then right"),
     scenario!("disk-full", OpenStack, false, faults::disk_full, "no room for the downloads, then there is"),
     Scenario { alone: true, ..scenario!("approver-away", OpenStack, false, faults::approver_away, "nobody approves certificates for five minutes; then two machines join") },
-    scenario!("reset-bootstrap", OpenStack, false, power::in_bootstrap, "reset while the document is fetched, and before it is applied"),
+    scenario!("reset-bootstrap", OpenStack, false, power::in_bootstrap, "reset before files are on the disk, while the document is fetched, and before it is applied"),
     scenario!("reset-provisioning", OpenStack, false, power::in_provisioning, "reset while programs are downloaded"),
     is_virtual(scenario!("kernel", OpenStack, false, hardware::kernel, "loads its modules by itself; control groups of version 2")),
     is_virtual(scenario!("apparmor", OpenStack, false, hardware::apparmor, "AppArmor is enforced: the pod is confined, and nothing is denied")),
