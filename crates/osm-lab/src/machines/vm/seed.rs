@@ -139,7 +139,7 @@ fn configuration(link: Link, address: Ipv4Addr, mac: &str, second_card: bool) ->
     text
 }
 
-/// The script that cloud-init runs at every boot. `label` is that of the disk with the layer.
+/// The script that cloud-init runs at every boot, with EC2 at the first one. `label` is that of the disk with the layer.
 fn hook(label: &str, tmpfs: &[Tmpfs], has_swap: bool) -> String {
     let mut mounts = String::new();
     if has_swap {
@@ -162,9 +162,11 @@ fn hook(label: &str, tmpfs: &[Tmpfs], has_swap: bool) -> String {
         .replace("MOUNTS\n", &mounts)
 }
 
-/// The argument of a kernel with which cloud-init runs the hook from the disk [`LAB`] at every boot. A `bootcmd` of the user data replaces it.
+/// The argument of a kernel with which cloud-init runs the hook from the disk [`LAB`] at the first boot. User data would replace a `bootcmd`
+/// of it, and has no source of random numbers.
 pub(super) fn kernel_argument() -> String {
-    let configuration = format!("bootcmd: [mount -r LABEL={LAB} /mnt, sh /mnt/{HOOK_FILE}, umount /mnt]");
+    let command = format!("mount -r LABEL={LAB} /mnt; sh /mnt/{HOOK_FILE}; umount /mnt");
+    let configuration = format!("random_seed: {{command: [sh, -c, '{command}']}}");
     format!(
         "cc:{}end_cc",
         utf8_percent_encode(&configuration, NON_ALPHANUMERIC)
@@ -208,7 +210,7 @@ mod tests {
             .unwrap();
         assert_eq!(
             decoded,
-            "bootcmd: [mount -r LABEL=LAB /mnt, sh /mnt/hook, umount /mnt]"
+            "random_seed: {command: [sh, -c, 'mount -r LABEL=LAB /mnt; sh /mnt/hook; umount /mnt']}"
         );
     }
 
