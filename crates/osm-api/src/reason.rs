@@ -419,7 +419,7 @@ impl Reason {
             Self::MachineNotUnique => row(
                 &[REQUEST, JOINING],
                 "Several Machines or edge pools have the name that the request is for.",
-                "Delete all but one of them, or create the others again under other names.",
+                "Delete all but one of them, and create the others under other names if you need them.",
             ),
             Self::ModulesInvalid => Row {
                 messages: &["{stage}.modules{path}: {rule}; found with the sample pool {sample}"],
@@ -435,7 +435,7 @@ impl Reason {
                  machine-controller finds the Secret by its name alone and compares the revision, which is 1 for a new MachineDeployment. \
                  So machines of the younger one boot with the user data of the older one, including its credentials, while both have the \
                  same revision.",
-                "Delete one of the two, or create it again under another name. Create no machines of the younger one until then. \
+                "Delete one of the two, and create it under another name if you need both. Create no machines of the younger one until then. \
                  See [names that run together](security.md#names-that-run-together) for how to prevent this.",
             ),
             Self::NameTooLong => row(

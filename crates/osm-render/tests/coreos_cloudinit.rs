@@ -372,12 +372,8 @@ fn any_text_comes_out_as_it_went_in_or_is_refused() {
         encoding: None,
         replaced: &[MACHINE_NAME],
         passed_on: |document| without_blanks(&document),
-        read: |documents| {
-            let files = |config: Result<CoreosConfig, _>| config.map(CoreosConfig::into_files);
-            let read = coreos_read(documents).unwrap().into_iter().map(files);
-            read.map(|files| files.map_err(|complaints| complaints.to_string()))
-                .collect()
-        },
+        read: |documents| coreos_read(documents).unwrap(),
+        files: CoreosConfig::into_files,
     };
     let first = [
         "",

@@ -390,12 +390,8 @@ fn any_text_comes_out_as_it_went_in_or_is_refused() {
         encoding: Some("b64"),
         replaced: &[MACHINE_NAME, ESCAPED],
         passed_on: |document| document,
-        read: |documents| {
-            let files = |config: Result<IgnitionConfig, _>| config.map(IgnitionConfig::into_files);
-            let read = ignition_read(documents).unwrap().into_iter().map(files);
-            read.map(|files| files.map_err(|complaints| complaints.to_string()))
-                .collect()
-        },
+        read: |documents| ignition_read(documents).unwrap(),
+        files: IgnitionConfig::into_files,
     };
     let first = [
         "",

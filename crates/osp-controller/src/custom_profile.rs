@@ -123,7 +123,7 @@ pub enum Problem {
     },
     /// Another author wrote the OperatingSystemProfile of this name.
     #[error(
-        "the OperatingSystemProfile {name} exists and is not a copy of this custom profile; delete one of the two, or create it again under another name"
+        "the OperatingSystemProfile {name} exists and is not a copy of this custom profile; delete one of the two, and create it under another name if you need both"
     )]
     NameTaken {
         /// Name of both.

@@ -2,6 +2,7 @@
 
 use osm_api::config::{CloudProviderRef, LateBound, LateBoundKind, OperatingSystemConfigSpec, StageConfig};
 use osm_api::profile::{CloudProvider, DropIn, File, FileContent, InlineContent, Unit};
+use osm_judges::Complaints;
 use osm_render::{LateValues, Stage, user_data};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, TestRunner};
@@ -11,11 +12,11 @@ pub const MACHINE_NAME: &str = "<MACHINE_NAME>";
 
 const TEXTS: usize = 800;
 
-/// What a document writes, or why it can't be read.
-pub type Files = Result<Vec<osm_judges::File>, String>;
+/// Reads documents.
+pub type Reader<C> = fn(&[(&str, &str)]) -> Vec<Result<C, Complaints>>;
 
-/// A language of user data, and who reads it.
-pub struct Language {
+/// A language of user data, and who reads it as configs.
+pub struct Language<C> {
     /// What a config has that determines the language.
     pub spec: OperatingSystemConfigSpec,
     /// Of the content of files.
@@ -24,11 +25,12 @@ pub struct Language {
     pub replaced: &'static [&'static str],
     /// What machine-controller makes of a bootstrap document.
     pub passed_on: fn(String) -> String,
-    /// The files of each document, and those that its units become.
-    pub read: fn(&[(&str, &str)]) -> Vec<Files>,
+    pub read: Reader<C>,
+    /// The files of a config, and those that its units become.
+    pub files: fn(C) -> Vec<osm_judges::File>,
 }
 
-impl Language {
+impl<C> Language<C> {
     fn config(&self, text: &str) -> OperatingSystemConfigSpec {
         let file = |path: &str, data: &str| File {
             path: path.to_owned(),
@@ -112,8 +114,10 @@ impl Language {
             .map(|(_, _, document)| ("document", document.as_str()))
             .collect();
         let mut accepted = 0;
-        for ((text, refused, document), files) in written.iter().zip((self.read)(&documents)) {
-            let files = files.unwrap_or_else(|verdict| panic!("{text:?}: {verdict}{document}"));
+        let configs = (self.read)(&documents);
+        for ((text, refused, document), config) in written.iter().zip(configs) {
+            let config = config.unwrap_or_else(|verdict| panic!("{text:?}: {verdict}{document}"));
+            let files = (self.files)(config);
             let content = |path: &str| {
                 let file = files.iter().find(|file| file.path == path);
                 file.map(|file| file.content.as_str())

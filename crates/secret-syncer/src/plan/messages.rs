@@ -79,7 +79,7 @@ pub fn foreign_secret(name: &str) -> Verdict {
 
 pub fn foreign_secret_message(name: &str) -> String {
     format!(
-        "Secret cloud-init-settings/{name} belongs to another owner and is left unchanged; delete it, or create it again under another name"
+        "Secret cloud-init-settings/{name} belongs to another owner and is left unchanged; delete it, and create it under another name if it is needed"
     )
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -189,12 +189,8 @@ impl Disk {
 /// Makes a disk of so many bytes, on which the program makes a file system, or swap.
 pub(super) fn format(disk: &Path, bytes: u64, program: &str, arguments: &[&str]) -> Result<()> {
     File::create(disk)?.set_len(bytes)?;
-    let output = Command::new(program)
-        .args(arguments)
-        .arg(disk)
-        .env("PATH", path_with_sbin())
-        .output()
-        .with_context(|| format!("{program} can't be run"))?;
+    let path = disk.display().to_string();
+    let output = with_sbin(program, &[arguments, &[&path]].concat())?;
     ensure!(
         output.status.success(),
         "{program} of {}: {}",
@@ -225,6 +221,15 @@ fn remove(folder: &Path) -> Result<()> {
         &["--user", "--map-root-user", "--map-auto", "rm", "-r", &folder],
     )
     .map(drop)
+}
+
+/// Runs a program that may be in a folder that only root's `PATH` usually has, and returns what it printed.
+pub(super) fn with_sbin(program: &str, arguments: &[&str]) -> Result<Output> {
+    Command::new(program)
+        .args(arguments)
+        .env("PATH", path_with_sbin())
+        .output()
+        .with_context(|| format!("{program} can't be run"))
 }
 
 /// `PATH` with the folders that only root's usually has.

@@ -1,14 +1,13 @@
 //! Reads the disk of a machine that is switched off, without root and without mounting it.
 
 use std::path::Path;
-use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::super::journal;
 use super::super::run;
-use super::disk::path_with_sbin;
+use super::disk::with_sbin;
 
 /// `e2fsck` has repaired something, which is what a file system needs after a power cut.
 const REPAIRED: i32 = 1;
@@ -123,14 +122,6 @@ fn largest_partition(disk: &Path) -> Result<u64> {
     let largest = table.partitions.iter().max_by_key(|partition| partition.size);
     let largest = largest.context("the machine's disk has no partition")?;
     Ok(largest.start * table.sectorsize)
-}
-
-fn with_sbin(program: &str, arguments: &[&str]) -> Result<Output> {
-    Command::new(program)
-        .args(arguments)
-        .env("PATH", path_with_sbin())
-        .output()
-        .with_context(|| format!("{program} can't be run"))
 }
 
 fn absolute(path: &str) -> String {

@@ -162,8 +162,8 @@ fn hook(label: &str, tmpfs: &[Tmpfs], has_swap: bool) -> String {
         .replace("MOUNTS\n", &mounts)
 }
 
-/// The argument of a kernel with which cloud-init runs the hook from the disk [`LAB`] at the first boot. User data would replace a `bootcmd`
-/// of it, and has no source of random numbers.
+/// The argument of a kernel with which cloud-init runs the hook from the disk [`LAB`] at the first boot. The user data of
+/// our profiles would replace a `bootcmd`, and has no `random_seed`.
 pub(super) fn kernel_argument() -> String {
     let command = format!("mount -r LABEL={LAB} /mnt; sh /mnt/{HOOK_FILE}; umount /mnt");
     let configuration = format!("random_seed: {{command: [sh, -c, '{command}']}}");
