@@ -1,5 +1,5 @@
-//! What somebody who may write one object, or answers as a server, tries on the running services. `docs/security.md` names each of these tests,
-//! which `cargo xtask lint` verifies.
+//! What somebody who may write one object, or answers as a server, tries on the running services. `docs/security.md` names each of
+//! these tests.
 
 // The lints' exceptions for tests don't reach helpers of tests.
 #![allow(

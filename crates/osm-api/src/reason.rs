@@ -1,7 +1,6 @@
 //! Every reason that a condition, an Event or a metric may carry: one closed table.
 //!
-//! A new reason is one variant and one row. `cargo xtask reasons` writes `docs/reasons.md` from the rows and from the messages in the
-//! code. It fails if a reason has no message.
+//! A new reason is one variant and one row. `cargo xtask reasons` writes `docs/reasons.md` and the sections of the runbooks.
 
 use std::fmt;
 
@@ -133,9 +132,6 @@ pub struct Row {
     pub means: &'static str,
     /// What to do, in Markdown; empty where nothing is to be done.
     pub remedy: &'static str,
-    /// Messages that `cargo xtask reasons` cannot collect, because the code assembles them from parts. Names in braces are
-    /// placeholders. `cargo xtask reasons` fails if the code does not contain the rest.
-    pub messages: &'static [&'static str],
 }
 
 const PROFILE: Carrier = Carrier::Condition(ACCEPTED);
@@ -171,7 +167,6 @@ impl Reason {
             carriers,
             means,
             remedy,
-            messages: &[],
         };
         match self {
             Self::Accepted => row(
@@ -244,16 +239,11 @@ impl Reason {
                 "The profile or the rendered configuration is larger than 512 KiB, which is the most that the services store.",
                 "Shorten the profile and give it a new `spec.version`, or shorten the settings.",
             ),
-            Self::CustomProfileCopied => Row {
-                messages: &[
-                    "osp-controller copied the custom profile into the OperatingSystemProfile of the same name",
-                ],
-                ..row(
-                    &[CUSTOM_PROFILE],
-                    "osp-controller copied the [custom profile](templates.md#custom-profiles-of-kkp) after a problem.",
-                    "",
-                )
-            },
+            Self::CustomProfileCopied => row(
+                &[CUSTOM_PROFILE],
+                "osp-controller copied the [custom profile](templates.md#custom-profiles-of-kkp) after a problem.",
+                "",
+            ),
             Self::CustomProfileInvalid => row(
                 &[CUSTOM_PROFILE],
                 "The spec of the [custom profile](templates.md#custom-profiles-of-kkp) is invalid. The OperatingSystemProfile keeps its spec.",
@@ -269,17 +259,11 @@ impl Reason {
                 "The spec of the [custom profile](templates.md#custom-profiles-of-kkp) changed without a new version. The OperatingSystemProfile keeps its spec.",
                 "Give the custom profile a new `spec.version`.",
             ),
-            Self::DefaultProfileRestored => Row {
-                messages: &[
-                    "{profile} is a default profile: osp-controller replaced version {version} with {default}; to change it, extend or copy it under another name",
-                    "{profile} is a default profile: osp-controller restored its label {label}; to change it, extend or copy it under another name",
-                ],
-                ..row(
-                    &[Carrier::Event(Service::OspController, "OperatingSystemProfile")],
-                    "A default profile was edited, and osp-controller restored it.",
-                    "[Extend](templates.md#change-one-thing-extends) or copy the profile under another name.",
-                )
-            },
+            Self::DefaultProfileRestored => row(
+                &[Carrier::Event(Service::OspController, "OperatingSystemProfile")],
+                "A default profile was edited, and osp-controller restored it.",
+                "[Extend](templates.md#change-one-thing-extends) or copy the profile under another name.",
+            ),
             Self::DefinitionsOutdated => row(
                 &[SECRETS, Carrier::Log(&[Service::OscController])],
                 "The CustomResourceDefinitions are older than the service, and the API server would drop fields. osc-controller writes nothing, and secret-syncer publishes no new content. What is published is kept and renewed.",
@@ -305,14 +289,11 @@ impl Reason {
                 "The deletion of the MachineDeployment waits for the Go implementation to remove its finalizer.",
                 "If the Go implementation no longer runs, remove the finalizer as the message describes; see [migration](migration.md#4-finalizers).",
             ),
-            Self::Forbidden => Row {
-                messages: &["{what}: {answer of the API server} (403)"],
-                ..row(
-                    &[SECRETS, LOG],
-                    "The API server refused a request, because the service lacks a permission.",
-                    "Apply the RBAC of this version; [permissions](rights.md) lists it. `/readyz` of the service names what is missing.",
-                )
-            },
+            Self::Forbidden => row(
+                &[SECRETS, LOG],
+                "The API server refused a request, because the service lacks a permission.",
+                "Apply the RBAC of this version; [permissions](rights.md) lists it. `/readyz` of the service names what is missing.",
+            ),
             Self::ForeignMachine => row(
                 &[REQUEST, JOINING],
                 "A request with the token of one pool names a machine of another pool. csr-approver denies it. On AWS it stays pending, because instances reuse addresses.",
@@ -323,54 +304,36 @@ impl Reason {
                 "A Secret with the required name belongs to another program, and secret-syncer does not touch it.",
                 "Delete the Secret. Its owner can create it again under another name. secret-syncer checks again every minute.",
             ),
-            Self::HostNameUnpredictable => Row {
-                messages: &["kubelet.hostnameOverride of the settings is false, but {problem}"],
-                ..row(
-                    &[CONFIG],
-                    "The settings give nodes the host names of their machines, but csr-approver cannot predict these host names.",
-                    "Remove `kubelet.hostnameOverride` from the settings of the pool, or correct what the message names.",
-                )
-            },
-            Self::InvalidAnnotation => Row {
-                messages: &["annotation {key}: {problem}"],
-                ..row(
-                    &[CONFIG],
-                    "An annotation of the MachineDeployment is invalid: a kubelet setting, the name of a profile, or the revision.",
-                    "Correct the annotation.",
-                )
-            },
-            Self::InvalidKubeletSettings => Row {
-                messages: &["the settings' {path}: {rule}"],
-                ..row(
-                    &[CONFIG],
-                    "The kubelet of the pool would exit because of `kubelet.featureGates` or `kubelet.configuration` in the settings.",
-                    "Correct the [settings](settings.md#the-kubelets-configuration). The message lists each error with its path.",
-                )
-            },
-            Self::InvalidKubeletVersion => Row {
-                messages: &["{path} is a number; put it in quotes"],
-                ..row(
-                    &[CONFIG],
-                    "The MachineDeployment names no kubelet version, or an invalid one.",
-                    "Correct `spec.template.spec.versions.kubelet`.",
-                )
-            },
-            Self::InvalidOperatingSystemSpec => Row {
-                messages: &["{path} is a number; put it in quotes"],
-                ..row(
-                    &[CONFIG],
-                    "The `operatingSystemSpec` of the MachineDeployment is invalid.",
-                    "Correct the MachineDeployment. The message lists each error with its path.",
-                )
-            },
-            Self::InvalidProviderSpec => Row {
-                messages: &["{path} is a number; put it in quotes"],
-                ..row(
-                    &[CONFIG],
-                    "The `providerSpec` of the MachineDeployment is missing or invalid.",
-                    "Correct the MachineDeployment. The message lists each error with its path.",
-                )
-            },
+            Self::HostNameUnpredictable => row(
+                &[CONFIG],
+                "The settings give nodes the host names of their machines, but csr-approver cannot predict these host names.",
+                "Remove `kubelet.hostnameOverride` from the settings of the pool, or correct what the message names.",
+            ),
+            Self::InvalidAnnotation => row(
+                &[CONFIG],
+                "An annotation of the MachineDeployment is invalid: a kubelet setting, the name of a profile, or the revision.",
+                "Correct the annotation.",
+            ),
+            Self::InvalidKubeletSettings => row(
+                &[CONFIG],
+                "The kubelet of the pool would exit because of `kubelet.featureGates` or `kubelet.configuration` in the settings.",
+                "Correct the [settings](settings.md#the-kubelets-configuration). The message lists each error with its path.",
+            ),
+            Self::InvalidKubeletVersion => row(
+                &[CONFIG],
+                "The MachineDeployment names no kubelet version, or an invalid one.",
+                "Correct `spec.template.spec.versions.kubelet`.",
+            ),
+            Self::InvalidOperatingSystemSpec => row(
+                &[CONFIG],
+                "The `operatingSystemSpec` of the MachineDeployment is invalid.",
+                "Correct the MachineDeployment. The message lists each error with its path.",
+            ),
+            Self::InvalidProviderSpec => row(
+                &[CONFIG],
+                "The `providerSpec` of the MachineDeployment is missing or invalid.",
+                "Correct the MachineDeployment. The message lists each error with its path.",
+            ),
             Self::JoiningConflict => row(
                 &[SECRETS],
                 "secret-syncer runs with `--joining=approved`, but the settings require bootstrap tokens. csr-approver approves no request of a bootstrap token. secret-syncer keeps what it has published and renews its credentials, but publishes no new content.",
@@ -421,14 +384,11 @@ impl Reason {
                 "Several Machines or edge pools have the name that the request is for.",
                 "Delete all but one of them, and create the others under other names if you need them.",
             ),
-            Self::ModulesInvalid => Row {
-                messages: &["{stage}.modules{path}: {rule}; found with the sample pool {sample}"],
-                ..row(
-                    &[PROFILE],
-                    "cloud-init would reject the field `modules` of the profile.",
-                    "Correct the profile and give it a new `spec.version`. The message lists each error with its path.",
-                )
-            },
+            Self::ModulesInvalid => row(
+                &[PROFILE],
+                "cloud-init would reject the field `modules` of the profile.",
+                "Correct the profile and give it a new `spec.version`. The message lists each error with its path.",
+            ),
             Self::NameConflict => row(
                 &[OF_POOL],
                 "Two MachineDeployments, such as `a-b` in namespace `c` and `a` in `b-c`, need the same bootstrap Secret. The older one keeps it. \
@@ -482,14 +442,11 @@ impl Reason {
                  An OperatingSystemConfig may also name the pool of another one, which only another client writes. Other objects are not affected.",
                 "Correct the field that the message names. If a newer version wrote it, upgrade to that version again.",
             ),
-            Self::Panic => Row {
-                messages: &["the reconcile panicked; please report this"],
-                ..row(
-                    &[LOG],
-                    "A defect in the service aborted the reconcile of one object. The service retries it, and other objects are not affected.",
-                    "Report the defect, together with the log.",
-                )
-            },
+            Self::Panic => row(
+                &[LOG],
+                "A defect in the service aborted the reconcile of one object. The service retries it, and other objects are not affected.",
+                "Report the defect, together with the log.",
+            ),
             Self::PoolMachine => row(
                 &[REQUEST],
                 "The request is for a Machine of the pool that has not joined yet. csr-approver approved it.",
@@ -500,30 +457,21 @@ impl Reason {
                 "The ServiceAccount belongs to no MachineDeployment that exists. csr-approver leaves the request pending.",
                 "Nothing, if the deletion of the MachineDeployment is intended.",
             ),
-            Self::PoolSettingsInvalid => Row {
-                messages: &[
-                    "annotation {annotation}: {field}: {rule}",
-                    "ConfigMap {name}, key {key}: {field}: {rule}",
-                ],
-                ..row(
-                    &[CONFIG],
-                    "The settings in the annotation or the ConfigMap of the MachineDeployment are invalid.",
-                    "Correct each field that the message lists; see [settings of one pool](settings.md#settings-of-one-pool).",
-                )
-            },
+            Self::PoolSettingsInvalid => row(
+                &[CONFIG],
+                "The settings in the annotation or the ConfigMap of the MachineDeployment are invalid.",
+                "Correct each field that the message lists; see [settings of one pool](settings.md#settings-of-one-pool).",
+            ),
             Self::PoolSettingsMissing => row(
                 &[CONFIG],
                 "osc-controller cannot read the ConfigMap that the settings annotation of the MachineDeployment names.",
                 "Create the ConfigMap, or correct the annotation; see [settings of one pool](settings.md#settings-of-one-pool).",
             ),
-            Self::ProfileInvalid => Row {
-                messages: &["spec.{path}: {problem}"],
-                ..row(
-                    &[PROFILE, CONFIG],
-                    "A field of the profile is invalid. The message has its path.",
-                    NEW_VERSION,
-                )
-            },
+            Self::ProfileInvalid => row(
+                &[PROFILE, CONFIG],
+                "A field of the profile is invalid. The message has its path.",
+                NEW_VERSION,
+            ),
             Self::ProfileNotAccepted => row(
                 &[CONFIG],
                 "osp-controller has never accepted the profile, so there is no version to render.",
@@ -539,27 +487,16 @@ impl Reason {
                 "The user data is published, so new machines can join. The message names when the credentials expire.",
                 "",
             ),
-            Self::Rendered => Row {
-                messages: &[
-                    "rendered from profile {name} {version}; to read the documents, run `osmctl show {pool}`, or unpack status.rendered with `base64 -d | gunzip`; {warning}",
-                    "rendered from profile {name} {version}; to read the documents, run `osmctl show {pool}`, or unpack status.rendered with `base64 -d | gunzip`; the newest edit of the profile is not accepted, so the last accepted version is used: {refusal}",
-                    "rendered from profile {name} {version}; to read the documents, run `osmctl show {pool}`, or unpack status.rendered with `base64 -d | gunzip`; the newest edit of the profile was not validated in time, so the last accepted version is used",
-                    "rendered from profile {name} {version}; to read the documents, run `osmctl show {pool}`, or unpack status.rendered with `base64 -d | gunzip`; the newest edit of the settings is invalid, so the last valid settings are used: {errors}",
-                ],
-                ..row(
-                    &[CONFIG],
-                    "The config is up to date with the profile, the MachineDeployment and the settings. The message also lists warnings and refused edits; the last valid version stays in use.",
-                    "If the message names errors, correct the [settings](settings.md) or the profile.",
-                )
-            },
-            Self::RequestFailed => Row {
-                messages: &["{what}: {error of the request}"],
-                ..row(
-                    &[SECRETS, LOG],
-                    "Requests to the API server fail. The condition reports it after ten seconds.",
-                    "Check the API server and the network. The service retries until a request succeeds.",
-                )
-            },
+            Self::Rendered => row(
+                &[CONFIG],
+                "The config is up to date with the profile, the MachineDeployment and the settings. The message also lists warnings and refused edits; the last valid version stays in use.",
+                "If the message names errors, correct the [settings](settings.md) or the profile.",
+            ),
+            Self::RequestFailed => row(
+                &[SECRETS, LOG],
+                "Requests to the API server fail. The condition reports it after ten seconds.",
+                "Check the API server and the network. The service retries until a request succeeds.",
+            ),
             Self::RequestOlderThanMachine => row(
                 &[REQUEST, JOINING],
                 "A request was created before the Machine that it names. A machine boots after its Machine is created, so another program guessed the name, or the Machine was restored from a backup.",
@@ -580,85 +517,51 @@ impl Reason {
                 "The MachineDeployment is deleted, and secret-syncer deletes everything that was created for it.",
                 "",
             ),
-            Self::SettingsMissing => Row {
-                messages: &[
-                    "{field}: {object} can't be checked because the settings are missing or invalid; correct the settings",
-                ],
-                ..row(
-                    &[CONFIG, SECRETS],
-                    "The settings document is missing, or it is invalid and the service has read no valid one since its start.",
-                    "Look at `/readyz` of the service that reports it, and correct the [settings](settings.md).",
-                )
-            },
-            Self::SourceIncomplete => Row {
-                messages: &["{field}: {object} has no {value}; add it"],
-                ..row(
-                    &[SECRETS],
-                    "A Secret or ConfigMap that the settings or the MachineDeployment refer to lacks the value.",
-                    "Add the value to the object.",
-                )
-            },
-            Self::SourceMissing => Row {
-                messages: &["{field}: {object} does not exist; create it or remove the reference"],
-                ..row(
-                    &[SECRETS],
-                    "A Secret or ConfigMap that the settings or the MachineDeployment refer to does not exist.",
-                    "Create the object, or remove the reference.",
-                )
-            },
-            Self::SourceNotAllowed => Row {
-                messages: &[
-                    "{field}: {object} is not listed in the settings' credentials.allowedSources; add it there",
-                    "{field}: {object} is not listed with this key in the settings' credentials.profileSecrets; add it there",
-                    "{field}: {object} is not the pool's own MachineDeployment; refer to a Secret instead",
-                    "{field}: {object} is named by the settings, but it is not in the namespace {namespace} of the home cluster; create it there",
-                ],
-                ..row(
-                    &[SECRETS],
-                    "The MachineDeployment or the profile refers to an object that the settings do not allow.",
-                    "Add an object of a MachineDeployment to `credentials.allowedSources`, and a Secret of a profile to `credentials.profileSecrets`.",
-                )
-            },
-            Self::SourceUnreadable => Row {
-                messages: &["{field}: {object} can't be read: {answer of the API server}"],
-                ..row(
-                    &[SECRETS],
-                    "secret-syncer cannot read an object that the settings or the MachineDeployment refer to.",
-                    "Grant secret-syncer `get`, `list` and `watch` on the object.",
-                )
-            },
+            Self::SettingsMissing => row(
+                &[CONFIG, SECRETS],
+                "The settings document is missing, or it is invalid and the service has read no valid one since its start.",
+                "Look at `/readyz` of the service that reports it, and correct the [settings](settings.md).",
+            ),
+            Self::SourceIncomplete => row(
+                &[SECRETS],
+                "A Secret or ConfigMap that the settings or the MachineDeployment refer to lacks the value.",
+                "Add the value to the object.",
+            ),
+            Self::SourceMissing => row(
+                &[SECRETS],
+                "A Secret or ConfigMap that the settings or the MachineDeployment refer to does not exist.",
+                "Create the object, or remove the reference.",
+            ),
+            Self::SourceNotAllowed => row(
+                &[SECRETS],
+                "The MachineDeployment or the profile refers to an object that the settings do not allow.",
+                "Add an object of a MachineDeployment to `credentials.allowedSources`, and a Secret of a profile to `credentials.profileSecrets`.",
+            ),
+            Self::SourceUnreadable => row(
+                &[SECRETS],
+                "secret-syncer cannot read an object that the settings or the MachineDeployment refer to.",
+                "Grant secret-syncer `get`, `list` and `watch` on the object.",
+            ),
             Self::SubjectNotAllowed => row(
                 &[REQUEST, JOINING],
                 "The subject of the request is not that of a node. csr-approver denied the request.",
                 "A kubelet sends no such request, so an attacker may have the token. Find out who has the token; see [joining](joining.md#attacks).",
             ),
-            Self::TemplateFailed => Row {
-                messages: &[
-                    "{template}, line {line}, column {column}: {problem}",
-                    "with the sample pool {sample}: {template}, line {line}, column {column}: {problem}",
-                ],
-                ..row(
-                    &[PROFILE, CONFIG],
-                    "A template fails for the pool, or for the sample pool that the message names.",
-                    NEW_VERSION,
-                )
-            },
-            Self::TemplateInvalid => Row {
-                messages: &["{template}, line {line}, column {column}: {problem}"],
-                ..row(
-                    &[PROFILE, CONFIG],
-                    "A template has a syntax error. The message has the template, the line and the column.",
-                    NEW_VERSION,
-                )
-            },
-            Self::Timeout => Row {
-                messages: &["the reconcile exceeded its time limit"],
-                ..row(
-                    &[LOG],
-                    "The reconcile of one object exceeded its time limit. The service cancelled it and retries.",
-                    "If it lasts, check the latency of the API server. `osm_api_request_duration_seconds` measures it.",
-                )
-            },
+            Self::TemplateFailed => row(
+                &[PROFILE, CONFIG],
+                "A template fails for the pool, or for the sample pool that the message names.",
+                NEW_VERSION,
+            ),
+            Self::TemplateInvalid => row(
+                &[PROFILE, CONFIG],
+                "A template has a syntax error. The message has the template, the line and the column.",
+                NEW_VERSION,
+            ),
+            Self::Timeout => row(
+                &[LOG],
+                "The reconcile of one object exceeded its time limit. The service cancelled it and retries.",
+                "If it lasts, check the latency of the API server. `osm_api_request_duration_seconds` measures it.",
+            ),
             Self::TokenWithoutEnd => row(
                 &[Carrier::Event(Service::SecretSyncer, "Secret")],
                 "A Secret of another program in `cloud-init-settings` holds a token that never expires.",
@@ -704,14 +607,11 @@ impl Reason {
                 "The profile does not support the cloud provider of the pool.",
                 "Select another profile, or add the provider to `supportedCloudProviders`.",
             ),
-            Self::UnsupportedNetwork => Row {
-                messages: &["the MachineDeployment's network: {problem}"],
-                ..row(
-                    &[CONFIG],
-                    "The static network of the MachineDeployment is incomplete, or not possible with its operating system or profile.",
-                    "Correct or remove `network.cidr`, `network.gateway` and `network.dns`.",
-                )
-            },
+            Self::UnsupportedNetwork => row(
+                &[CONFIG],
+                "The static network of the MachineDeployment is incomplete, or not possible with its operating system or profile.",
+                "Correct or remove `network.cidr`, `network.gateway` and `network.dns`.",
+            ),
             Self::UnsupportedOperatingSystem => row(
                 &[CONFIG],
                 "The profile is for another operating system than the pool's.",
@@ -727,24 +627,16 @@ impl Reason {
                 "The request has usages that a kubelet does not need. csr-approver denied the request.",
                 "A kubelet sends no such request, so find out which program has the token; see [joining](joining.md#attacks).",
             ),
-            Self::UserDataInvalid => Row {
-                messages: &["{place}: {problem}"],
-                ..row(
-                    &[PROFILE, CONFIG, SECRETS],
-                    "The user data cannot be encoded, or Ignition would refuse it.",
-                    NEW_VERSION,
-                )
-            },
-            Self::UserDataTooLarge => Row {
-                messages: &[
-                    "{field}: {object} would make the values of the pool larger than {limit} bytes; refer to smaller values",
-                ],
-                ..row(
-                    &[PROFILE, CONFIG, SECRETS],
-                    "The bootstrap document is larger than the cloud provider allows, or the values that a pool refers to are larger than a Secret can be.",
-                    "Move files from `bootstrapConfig` to `provisioningConfig`, or shorten them, and give the profile a new `spec.version`. Refer to smaller values.",
-                )
-            },
+            Self::UserDataInvalid => row(
+                &[PROFILE, CONFIG, SECRETS],
+                "The user data cannot be encoded, or Ignition would refuse it.",
+                NEW_VERSION,
+            ),
+            Self::UserDataTooLarge => row(
+                &[PROFILE, CONFIG, SECRETS],
+                "The bootstrap document is larger than the cloud provider allows, or the values that a pool refers to are larger than a Secret can be.",
+                "Move files from `bootstrapConfig` to `provisioningConfig`, or shorten them, and give the profile a new `spec.version`. Refer to smaller values.",
+            ),
             Self::WaitingForProfile => row(
                 &[CONFIG],
                 "A new revision waits up to 10 seconds for osp-controller to validate an edited profile.",

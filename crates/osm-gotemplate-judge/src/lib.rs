@@ -7,7 +7,6 @@
 //!
 //! [`mod@compare`] finds what differs. Differences that are meant are the table [`deviations::DEVIATIONS`].
 
-pub mod bench;
 pub mod case;
 pub mod compare;
 pub mod data;

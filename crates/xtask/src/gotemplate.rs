@@ -9,19 +9,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Subcommand;
+use osm_gotemplate_judge::case;
 use osm_gotemplate_judge::fuzz::{self, Report};
-use osm_gotemplate_judge::{bench, case};
-use serde::Deserialize;
 use tokio::process::Command;
-
-use crate::build::cargo;
-use crate::criterion;
-use crate::progress::Progress;
 
 /// A run that has found as many differences ends.
 const MOST_DIFFERENCES: usize = 20;
 
-/// Compare Go templates with Go's own implementation: record cases, try random ones, measure both
+/// Compare Go templates with Go's own implementation: record cases, try random ones
 #[derive(clap::Args)]
 pub struct Gotemplate {
     #[command(subcommand)]
@@ -45,8 +40,6 @@ enum Task {
         #[arg(long, value_name = "NUMBER")]
         seed: Option<u64>,
     },
-    /// Measure the same profile with Go and with osm-gotemplate
-    Bench,
 }
 
 impl Gotemplate {
@@ -63,7 +56,6 @@ impl Gotemplate {
                 println!("seed {seed}");
                 tokio::task::spawn_blocking(move || compare(seconds, seed)).await?
             }
-            Task::Bench => measure().await,
         }
     }
 }
@@ -132,58 +124,5 @@ fn compare(seconds: u64, seed: u64) -> Result<()> {
         "{} cases differ; seed {seed}",
         differences.len()
     );
-    Ok(())
-}
-
-/// What both programs measure, in nanoseconds.
-#[derive(Deserialize)]
-struct Times {
-    parse_and_render: f64,
-    render: f64,
-}
-
-/// What the Go program writes.
-#[derive(Deserialize)]
-struct GoTimes {
-    #[serde(flatten)]
-    times: Times,
-    bytes: u64,
-}
-
-async fn measure() -> Result<()> {
-    let progress = Progress::start();
-    progress.step("measuring Go");
-    let mut command = program().await?;
-    command.args(["bench", "-inputs"]).arg(bench::directory());
-    let output = command.stderr(Stdio::inherit()).output().await?;
-    ensure!(
-        output.status.success(),
-        "the Go program failed ({})",
-        output.status
-    );
-    let go: GoTimes = serde_json::from_slice(&output.stdout).context("the times of Go")?;
-    progress.step("measuring osm-gotemplate");
-    let status = cargo()
-        .args(["bench", "--package", "osm-gotemplate-judge"])
-        .status()
-        .await?;
-    ensure!(status.success(), "cargo bench failed ({status})");
-    let measured = criterion::directory();
-    let ours = Times {
-        parse_and_render: criterion::median(&measured.join("parse_and_render"))?,
-        render: criterion::median(&measured.join("render"))?,
-    };
-    println!("\n| {} bytes of output | Go | osm-gotemplate |", go.bytes);
-    println!("|---|---|---|");
-    let row = |name: &str, of: fn(&Times) -> f64| {
-        let micros = |times| of(times) / 1000.0;
-        println!(
-            "| {name} | {:.0} µs | {:.0} µs |",
-            micros(&go.times),
-            micros(&ours)
-        );
-    };
-    row("parse and render", |times| times.parse_and_render);
-    row("render", |times| times.render);
     Ok(())
 }

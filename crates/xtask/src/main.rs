@@ -9,7 +9,6 @@ mod chart;
 mod cloud_init_schema;
 mod compatibility;
 mod crds;
-mod criterion;
 mod demo;
 mod e2e;
 mod fuzz;
@@ -21,11 +20,11 @@ mod lint;
 mod manifest;
 mod metrics;
 mod progress;
+mod prose;
 mod reasons;
 mod reference;
 mod revision;
 mod rights;
-mod site;
 mod test;
 
 use std::path::PathBuf;
@@ -63,7 +62,6 @@ enum Command {
     Chaos(chaos::Chaos),
     Chart(chart::Chart),
     Manifest(manifest::Manifest),
-    Site(site::Site),
 }
 
 #[tokio::main]
@@ -89,7 +87,6 @@ async fn main() -> ExitCode {
         Command::Chaos(chaos) => chaos.run().await,
         Command::Chart(chart) => chart.run(),
         Command::Manifest(manifest) => manifest.run().await,
-        Command::Site(site) => site.run().await,
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,7 +4,6 @@
 //	gotemplate                                    reads cases, a JSON object per line, and writes each with its output or error
 //	gotemplate generate -inputs DIR -seed N -count N   writes random cases with their results, the same for the same seed
 //	gotemplate record -inputs DIR -to DIR         writes the files of recorded cases
-//	gotemplate bench -inputs DIR                  measures parsing and rendering
 //
 // Cases whose result is not the same each time are left out, as are those with addresses or with bytes that are not UTF-8.
 package main
@@ -47,8 +46,6 @@ func run(arguments []string) error {
 		return generate(*inputs, *seed, *count, os.Stdout)
 	case "record":
 		return record(*inputs, *to)
-	case "bench":
-		return bench(*inputs)
 	}
 	return fmt.Errorf("unknown mode %q", mode)
 }

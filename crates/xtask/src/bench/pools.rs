@@ -1,4 +1,4 @@
-//! The MachineDeployments of the benchmark with their profile and settings, and machine-controller's part.
+//! The MachineDeployments of the benchmark and their profile.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -72,14 +72,6 @@ impl Pools {
             .await
     }
 
-    /// Sets another revision of each.
-    ///
-    /// # Errors
-    /// An error of the server.
-    pub async fn stamp(&self, revision: u64) -> Result<StartTimes> {
-        self.patch(json!({"metadata": annotation(revision)})).await
-    }
-
     /// Deletes all.
     ///
     /// # Errors
@@ -109,24 +101,6 @@ impl Pools {
         *spec.get_mut("version").context("spec.version")? = json!("v99.0.0");
         profiles
             .replace(PROFILE, &PostParams::default(), &profile)
-            .await?;
-        Ok(self.all_since_now())
-    }
-
-    /// Changes the settings of the installation.
-    ///
-    /// # Errors
-    /// An error of the server.
-    pub async fn change_settings(&self) -> Result<StartTimes> {
-        let settings =
-            Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(self.client.clone(), NAMESPACE);
-        let patch = json!({"data": {names::SETTINGS_KEY: "cluster: {dnsIPs: [10.96.0.53]}\n"}});
-        settings
-            .patch(
-                names::SETTINGS_CONFIG_MAP,
-                &PatchParams::default(),
-                &Patch::Merge(patch),
-            )
             .await?;
         Ok(self.all_since_now())
     }

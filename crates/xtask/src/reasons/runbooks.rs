@@ -110,11 +110,10 @@ fn sections(reasons: &[Reason]) -> Result<String> {
         };
         writeln!(
             text,
-            "\n### {reason}\n\n{}\n\n**Look at:** {}\n\n**What to do:** {}\n\n[Messages](../reasons.md#{})",
+            "\n### {reason}\n\n{}\n\n**Look at:** {}\n\n**What to do:** {}",
             below(&sentences(row.means)),
             below(&sentences(reason.section().look_at)),
             below(&sentences(remedy)),
-            reason.as_str().to_lowercase(),
         )?;
     }
     text.push('\n');

@@ -53,16 +53,19 @@ pub async fn vale(progress: Progress) -> Result<()> {
     Ok(())
 }
 
-/// Checks the syntax of Markdown.
+/// Checks the syntax of Markdown, and that relative links lead to a file and a heading.
 ///
 /// # Errors
 /// When markdownlint finds an error, or can't be installed.
 pub async fn markdownlint(progress: Progress) -> Result<()> {
-    let program = installed(progress)
+    let modules = installed(progress)
         .await
         .with_context(|| format!("npm package {MARKDOWNLINT}"))?;
+    let mut command = Command::new(modules.join(".bin").join(MARKDOWNLINT));
+    // The rule that follows links is a package of its own.
+    command.env("NODE_PATH", modules);
     ensure!(
-        run(Command::new(program)).await?.success(),
+        run(command).await?.success(),
         "see the rules in .markdownlint-cli2.jsonc"
     );
     Ok(())
@@ -77,7 +80,7 @@ async fn run(mut command: Command) -> Result<ExitStatus> {
         .await?)
 }
 
-/// The program, installed with exactly the packages that the lock file names.
+/// The folder of exactly the packages that the lock file names.
 async fn installed(progress: Progress) -> Result<PathBuf> {
     let source = crate::root().join("e2e/markdownlint");
     let files = ["package.json", "package-lock.json"].map(|name| (name, source.join(name)));
@@ -113,7 +116,7 @@ async fn installed(progress: Progress) -> Result<PathBuf> {
         Ok(())
     };
     cached_directory(&target, MARKDOWNLINT, |line| progress.step(line), install).await?;
-    Ok(target.join("node_modules/.bin").join(MARKDOWNLINT))
+    Ok(target.join("node_modules"))
 }
 
 /// Installs the Debian package if no `npm` is in PATH.
