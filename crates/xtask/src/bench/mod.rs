@@ -239,7 +239,7 @@ impl Stage<'_> {
                 max: quantile(&waits, 100),
             }),
             seconds,
-            longest_absence_seconds: (scenario != Scenario::Deleted).then(|| absence.as_secs_f64()),
+            longest_absence_seconds: (scenario != Scenario::Deleted).then_some(absence.as_secs_f64()),
             requests: Cost::of(&events).requests,
             processes: after.into_iter().map(used).collect(),
         })
