@@ -10,7 +10,7 @@ use osm_api::cluster_endpoint::Choice;
 use osm_api::condition::{RENDERED, Verdict};
 use osm_api::config::{PoolReference, ProfileRef, Rendered, RequestedProfile, Retired};
 use osm_api::content::{self, RenderedFor, Unpacked};
-use osm_api::profile::{AcceptedProfile, CloudProvider};
+use osm_api::profile::AcceptedProfile;
 use osm_api::{PoolRef, Reason, names, pool};
 use osm_runtime::foreign_cluster::CLUSTER_CHANGED;
 use osm_runtime::settings::Current;
@@ -195,21 +195,8 @@ fn for_config(gathered: &Gathered) -> Plan {
 /// The name is checked first: nothing else of such a pool matters, since machine-controller prescribes the names.
 pub(crate) fn too_long(claimant: &PoolView) -> Option<Rejection> {
     let PoolRef { namespace, name, .. } = &claimant.pool_ref;
-    let (what, secret) = match claimant.cloud_provider {
-        Some(CloudProvider::Edge) => ("script Secret", names::edge_script_secret_name(name, namespace)),
-        _ => ("bootstrap Secret", names::bootstrap_secret_name(name, namespace)),
-    };
-    let excess = secret
-        .len()
-        .checked_sub(names::MAX_NAME)
-        .filter(|excess| *excess > 0)?;
-    let message = format!(
-        "the name of the {what} would be {} characters long, but {} is the limit; this pool gets no user data until the \
-         MachineDeployment's name is shortened by {excess}",
-        secret.len(),
-        names::MAX_NAME
-    );
-    Some(reject(claimant, Reason::NameTooLong, message))
+    let error = pool::check_name(name, namespace, claimant.cloud_provider).err()?;
+    Some(reject(claimant, error.reason(), error.to_string()))
 }
 
 pub(crate) fn no_room(claimant: &PoolView, most: u32) -> Rejection {

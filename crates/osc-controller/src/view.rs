@@ -307,9 +307,6 @@ impl Reduce for PoolView {
     }
 }
 
-/// The longest revision. machine-controller counts.
-const LONGEST_REVISION: usize = 63;
-
 /// A MachineDeployment that is being deleted, and has the finalizer of the Go implementation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeletedWithGoFinalizer {
@@ -320,27 +317,9 @@ pub struct DeletedWithGoFinalizer {
 
 impl PoolView {
     pub fn of(md: &MachineDeployment) -> Self {
-        let annotation = |name: &str| pool::annotation(md, name).map(str::to_owned);
-        // No object has a longer name, and what is kept of every MachineDeployment is small.
-        let mut too_long = None;
-        let mut short = |key: &str, longest| {
-            let text = annotation(key)?;
-            if text.len() <= longest {
-                return Some(text);
-            }
-            too_long = Some(PoolError::InvalidAnnotation {
-                key: key.to_owned(),
-                problem: format!("must have at most {longest} characters"),
-            });
-            None
-        };
-        let revision = short(names::REVISION, LONGEST_REVISION);
-        let profile_namespace = short(names::PROFILE_NAMESPACE, names::MAX_NAME);
-        let profile = short(names::PROFILE, names::MAX_NAME);
-        let pool = match too_long {
-            Some(error) => Err(error),
-            None => Pool::read(md),
-        };
+        // What is kept of every MachineDeployment is small. A longer annotation is an error of `pool`.
+        let short = |key: &str| pool::short_annotation(md, key).ok()?.map(str::to_owned);
+        let profile = short(names::PROFILE);
         let default_profile = || {
             let (system, utility) = pool::system(md)?;
             Some(osm_render::default_name(system.as_str(), utility))
@@ -351,7 +330,7 @@ impl PoolView {
             .iter()
             .position(|finalizer| finalizer == names::GO_FINALIZER);
         let deleted = md.metadata.deletion_timestamp.as_ref().map(|time| time.0);
-        let settings = annotation(names::SETTINGS);
+        let settings = pool::annotation(md, names::SETTINGS).map(str::to_owned);
         let named = settings
             .as_deref()
             .and_then(|text| PoolSettings::parse(text).ok());
@@ -363,15 +342,15 @@ impl PoolView {
                 .creation_timestamp
                 .as_ref()
                 .map_or(Timestamp::MAX, |time| time.0),
-            revision,
+            revision: short(names::REVISION),
             template_digest: pool::template_digest(md),
-            wanted_profile: (profile_namespace, profile),
+            wanted_profile: (short(names::PROFILE_NAMESPACE), profile),
             settings,
             settings_map: named
                 .and_then(|settings| settings.config_map)
                 .filter(|name| name.len() <= names::MAX_NAME),
             cloud_provider: pool::cloud_provider(md),
-            pool,
+            pool: Pool::read(md),
             deleted_with_go_finalizer: deleted
                 .zip(finalizer)
                 .map(|(since, index)| DeletedWithGoFinalizer { since, index }),

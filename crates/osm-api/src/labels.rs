@@ -1,7 +1,7 @@
 //! The forms of label keys and label values, which the API server also demands of taints:
 //! <https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set>.
 
-use crate::names::is_dns_subdomain;
+use crate::names::{MAX_LABEL, is_dns_subdomain};
 
 /// What [`is_key`] accepts, for messages.
 pub const KEY_RULE: &str = "must be a label key, such as example.com/name: an optional DNS name and a slash, then at most 63 letters, digits, -, _ and .";
@@ -9,8 +9,6 @@ pub const KEY_RULE: &str = "must be a label key, such as example.com/name: an op
 /// What [`is_value`] accepts, for messages.
 pub const VALUE_RULE: &str =
     "must be a label value: at most 63 letters, digits, -, _ and ., with a letter or digit at both ends";
-
-const MAX_NAME: usize = 63;
 
 /// Whether a text is a label key: `name` or `prefix/name`.
 pub fn is_key(text: &str) -> bool {
@@ -28,7 +26,7 @@ pub fn is_value(text: &str) -> bool {
 fn is_name(text: &str) -> bool {
     let end = |c: char| c.is_ascii_alphanumeric();
     let inner = |c: char| end(c) || matches!(c, '-' | '_' | '.');
-    text.len() <= MAX_NAME && text.starts_with(end) && text.ends_with(end) && text.chars().all(inner)
+    text.len() <= MAX_LABEL && text.starts_with(end) && text.ends_with(end) && text.chars().all(inner)
 }
 
 #[cfg(test)]

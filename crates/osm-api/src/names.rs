@@ -143,6 +143,21 @@ pub const SETTINGS_KEY: &str = "settings.yaml";
 /// Longest name of a Kubernetes object of the kinds used here.
 pub const MAX_NAME: usize = 253;
 
+/// Longest value of a label, and so the longest name of a Node: the kubelet writes it into the label `kubernetes.io/hostname`.
+pub const MAX_LABEL: usize = 63;
+
+/// What [`is_dns_subdomain`] accepts, for messages.
+pub const NAME_RULE: &str = "must be a name of at most 253 lowercase letters, digits, - and ., with a letter or digit at both ends of each part between dots";
+
+/// What [`is_dns_label`] accepts, for messages.
+pub const NAMESPACE_RULE: &str =
+    "must be a name of at most 63 lowercase letters, digits and -, with a letter or digit at both ends";
+
+/// Whether a text is a DNS label, as names of namespaces are.
+pub fn is_dns_label(text: &str) -> bool {
+    text.len() <= MAX_LABEL && !text.contains('.') && is_dns_subdomain(text)
+}
+
 /// Whether a text is a DNS subdomain of lower-case letters, digits and `-`, as names of objects are.
 pub fn is_dns_subdomain(text: &str) -> bool {
     let end = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
@@ -295,6 +310,8 @@ mod tests {
             edge_script_secret_of(&config_name("a-config", "c")),
             Some(edge_script_secret_name("a-config", "c"))
         );
+        assert!(is_dns_label(&"x".repeat(63)) && !is_dns_label(&"x".repeat(64)));
+        assert!(!is_dns_label("a.b") && !is_dns_label("") && !is_dns_label("a_b"));
         assert_eq!(go_pool_label("pool", "kube-system"), "kube-system-pool");
         assert_eq!(go_pool_label(&"x".repeat(51), "kube-system"), "x".repeat(51));
         assert_eq!(

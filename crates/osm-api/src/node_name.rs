@@ -14,7 +14,7 @@
 use std::str::FromStr;
 
 use crate::machine::Machine;
-use crate::names;
+use crate::names::{self, MAX_LABEL};
 use crate::profile::CloudProvider;
 
 /// Where the name of a node is recorded before the node exists.
@@ -90,6 +90,18 @@ pub fn of_host_name(cloud: CloudProvider) -> Option<Source> {
 /// Whether machines of this cloud, by machine-controller's name of it, join under the name of their MachineDeployment.
 pub fn is_of_machine_deployment(cloud: &str) -> bool {
     CloudProvider::from_str(cloud).map(source) == Ok(Source::MachineDeployment)
+}
+
+/// What is wrong with the name of a pool whose only node takes that name. The API server shortens the names of Machines itself.
+pub fn warning(cloud: CloudProvider, pool: &str) -> Option<String> {
+    let excess = pool.len().checked_sub(MAX_LABEL).filter(|excess| *excess > 0)?;
+    (source(cloud) == Source::MachineDeployment).then(|| {
+        format!(
+            "the node of this pool takes the MachineDeployment's name, which has {} characters, but the API server refuses a Node whose label \
+             kubernetes.io/hostname has more than {MAX_LABEL}; shorten the name by {excess}",
+            pool.len()
+        )
+    })
 }
 
 /// The name that a Machine's node has, as far as the cluster knows it.
@@ -191,6 +203,16 @@ mod tests {
         }
         let unknown = NodeName::of(&machine("newcloud", "a", json!([])));
         assert_eq!(unknown, NodeName::Unproven("a".to_owned()));
+    }
+
+    #[test]
+    fn a_pool_whose_node_takes_its_name_has_a_short_one() {
+        for cloud in CloudProvider::iter() {
+            assert_eq!(warning(cloud, &"p".repeat(63)), None);
+            let found = warning(cloud, &"p".repeat(70));
+            assert_eq!(found.is_some(), cloud == CloudProvider::Edge, "{cloud}");
+            assert!(found.is_none_or(|text| text.ends_with("shorten the name by 7")));
+        }
     }
 
     /// A MachineSet's Machines are created so. What makes the name is the Machine, and not the cloud.

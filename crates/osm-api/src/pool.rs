@@ -9,7 +9,7 @@ use crate::machine_deployment::MachineDeployment;
 use crate::profile::{CloudProvider, OperatingSystem, ProvisioningUtility};
 use crate::provider_spec::{Network, OperatingSystemSpec, ProviderSpec};
 use crate::reason::Reason;
-use crate::{digest, names, strict};
+use crate::{digest, names, node_name, strict};
 
 mod annotations;
 mod kubelet_annotations;
@@ -40,7 +40,7 @@ pub struct Pool {
     pub overwrite_cloud_config: Option<String>,
     /// Kubelet settings from annotations.
     pub kubelet: KubeletSettings,
-    /// Annotations and labels of the MachineDeployment that have no effect where they are.
+    /// Annotations and labels of the MachineDeployment that have no effect where they are, and a name that its node can't have.
     pub warnings: Vec<String>,
 }
 
@@ -78,6 +78,16 @@ pub enum PoolError {
     OperatingSystemSpecOfWrongType { path: String, problem: String },
     #[error("annotation {key}: {problem}")]
     InvalidAnnotation { key: String, problem: String },
+    #[error(
+        "the name of the {what} Secret would be {length} characters long, but {limit} is the limit; this pool gets no user data until the \
+         MachineDeployment's name is shortened by {excess}",
+        limit = names::MAX_NAME
+    )]
+    NameTooLong {
+        what: &'static str,
+        length: usize,
+        excess: usize,
+    },
     #[error("the MachineDeployment can't be read: {0}")]
     Unreadable(String),
 }
@@ -98,6 +108,7 @@ impl PoolError {
             | Self::InvalidKubeletVersion
             | Self::KubeletVersionOfWrongType { .. } => Reason::InvalidKubeletVersion,
             Self::InvalidAnnotation { .. } => Reason::InvalidAnnotation,
+            Self::NameTooLong { .. } => Reason::NameTooLong,
             Self::Unreadable(_) => Reason::ObjectUnreadable,
         }
     }
@@ -109,6 +120,14 @@ impl Pool {
     /// # Errors
     /// The first thing that makes it unusable; no message repeats a value.
     pub fn read(md: &MachineDeployment) -> Result<Self, PoolError> {
+        let (name, namespace) = (
+            md.metadata.name.clone().unwrap_or_default(),
+            md.metadata.namespace.clone().unwrap_or_default(),
+        );
+        check_name(&name, &namespace, cloud_provider(md))?;
+        for key in annotations::OF_NAMES {
+            short_annotation(md, key)?;
+        }
         let provider_spec =
             |WrongType { path, problem }| PoolError::ProviderSpecOfWrongType { path, problem };
         let value = field(md, PROVIDER_SPEC).map_err(provider_spec)?;
@@ -139,9 +158,11 @@ impl Pool {
         let kubelet_version = kubelet_version
             .filter(|version| !version.is_empty())
             .ok_or(PoolError::MissingKubeletVersion)?;
+        let mut warnings = annotations::misplaced(md);
+        warnings.extend(node_name::warning(cloud_provider, &name));
         Ok(Self {
-            name: md.metadata.name.clone().unwrap_or_default(),
-            namespace: md.metadata.namespace.clone().unwrap_or_default(),
+            name,
+            namespace,
             operating_system,
             cloud_provider,
             kubelet_version: parse_version(kubelet_version)?,
@@ -150,7 +171,7 @@ impl Pool {
             os,
             overwrite_cloud_config: provider.overwrite_cloud_config,
             kubelet: KubeletSettings::read(&annotations::of_kubelet(md)?)?,
-            warnings: annotations::misplaced(md),
+            warnings,
         })
     }
 }
@@ -296,6 +317,43 @@ pub fn operating_system_spec_texts(md: &MachineDeployment) -> BTreeMap<String, S
     fields
         .filter_map(|(field, value)| Some((field.clone(), text(value)?)))
         .collect()
+}
+
+/// Whether the Secrets that other programs find by the name of a MachineDeployment can exist.
+///
+/// # Errors
+/// [`PoolError::NameTooLong`].
+pub fn check_name(name: &str, namespace: &str, cloud: Option<CloudProvider>) -> Result<(), PoolError> {
+    let (what, secret) = match cloud {
+        Some(CloudProvider::Edge) => ("script", names::edge_script_secret_name(name, namespace)),
+        _ => ("bootstrap", names::bootstrap_secret_name(name, namespace)),
+    };
+    match secret.len().saturating_sub(names::MAX_NAME) {
+        0 => Ok(()),
+        excess => Err(PoolError::NameTooLong {
+            what,
+            length: secret.len(),
+            excess,
+        }),
+    }
+}
+
+/// An annotation with the name of an object or the revision, which have a longest value.
+///
+/// # Errors
+/// [`PoolError::InvalidAnnotation`] if it is longer.
+pub fn short_annotation<'a>(md: &'a MachineDeployment, key: &str) -> Result<Option<&'a str>, PoolError> {
+    let longest = match key {
+        names::REVISION => annotations::LONGEST_REVISION,
+        _ => names::MAX_NAME,
+    };
+    match annotation(md, key) {
+        Some(text) if text.len() > longest => Err(PoolError::InvalidAnnotation {
+            key: key.to_owned(),
+            problem: format!("must have at most {longest} characters"),
+        }),
+        found => Ok(found),
+    }
 }
 
 /// Revision that machine-controller stamped on a MachineDeployment.

@@ -6,10 +6,11 @@ use std::rc::Rc;
 use anyhow::Result;
 use osm_api::names::{SETTINGS_CONFIG_MAP, SETTINGS_KEY};
 use osm_api::settings::Settings;
-use osm_api::{MachineDeployment, OperatingSystemProfile, strict};
+use osm_api::{MachineDeployment, OperatingSystemProfile, Reason, strict};
 use osm_render::yaml;
 use serde_json::{Map, Value};
 
+use crate::metadata;
 use crate::origin::Origin;
 use crate::problem::{Place, Problem, Problems};
 use crate::source::{self, Source};
@@ -193,7 +194,10 @@ impl Reader {
         let kind = item.get("kind").and_then(Value::as_str).map(str::to_owned);
         match kind.as_deref() {
             Some("MachineDeployment") => {
+                self.problems
+                    .extend(metadata::check("MachineDeployment", &item, &origin));
                 if let Some(value) = self.decode("MachineDeployment", item, &origin) {
+                    self.problems.extend(metadata::check_template(&value, &origin));
                     let item = Item { value, origin };
                     self.manifests.machine_deployments.push(item);
                 }
@@ -225,6 +229,7 @@ impl Reader {
     }
 
     fn profile(&mut self, kind: &str, mut item: Value, origin: Origin) {
+        self.problems.extend(metadata::check(kind, &item, &origin));
         if let Some(field) = item.get_mut("kind") {
             *field = Value::from("OperatingSystemProfile");
         }
@@ -232,11 +237,6 @@ impl Reader {
         let Some(value) = self.decode::<OperatingSystemProfile>(kind, item, &origin) else {
             return;
         };
-        if value.metadata.name.as_deref().is_none_or(str::is_empty) {
-            let message = format!("this {kind} has no metadata.name; give it one");
-            let problem = Problem::error("ProfileInvalid", origin.place("metadata"), message);
-            self.problems.push(problem);
-        }
         let read = serde_json::to_value(&value.spec).unwrap_or_default();
         let spec = written.get("spec").unwrap_or(&Value::Null);
         let mut unknown = Vec::new();
@@ -261,6 +261,7 @@ impl Reader {
             // It configures something else.
             return;
         };
+        self.problems.extend(metadata::check("ConfigMap", item, origin));
         let map = SettingsMap {
             namespace: text_at("/metadata/namespace").unwrap_or_default(),
             name: text_at("/metadata/name").unwrap_or_default(),
@@ -321,11 +322,20 @@ impl Reader {
                 self.problems.extend(errors.into_iter().map(|line| {
                     let (path, _) = line.split_once(": ").unwrap_or_default();
                     let message = format!("this {kind} is invalid: {line}");
-                    Problem::error("ProfileInvalid", origin.place(path), message)
+                    Problem::error(unreadable(kind).as_str(), origin.place(path), message)
                 }));
                 None
             }
         }
+    }
+}
+
+/// The reason with which a service reports an object of this kind that it can't read.
+fn unreadable(kind: &str) -> Reason {
+    match kind {
+        "MachineDeployment" => Reason::ObjectUnreadable,
+        CUSTOM_PROFILE => Reason::CustomProfileInvalid,
+        _ => Reason::ProfileInvalid,
     }
 }
 

@@ -1,7 +1,7 @@
 //! `osmctl` runs the code of the controllers offline, and reads clusters. Only `migrate` writes to a cluster. Each subcommand has its module.
 //!
 //! ```text
-//! problem ← yaml_tree, source, origin ← input ← profiles ← pools ← tree ← difference   shared; each uses only what is before it
+//! problem ← yaml_tree, source, origin ← metadata ← input ← profiles ← pools ← tree ← difference   shared; each uses only what is before it
 //! input ← snapshot ← cluster                                                           what a cluster holds; only `cluster` does I/O
 //! snapshot ← chain                                                                     what a pool waits for
 //! output, progress, parallel                                                           writing for people and programs
@@ -30,6 +30,7 @@ mod import;
 mod input;
 mod lint;
 mod live;
+mod metadata;
 mod migrate;
 mod mirror_settings;
 mod new;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Args;
 use osm_api::OperatingSystemProfile;
+use osm_api::names::{NAME_RULE, is_dns_subdomain};
 use osm_api::profile::{OperatingSystem, TemplateEngine};
 use osm_render::yaml;
 
@@ -46,16 +47,9 @@ pub struct New {
 }
 
 fn name(text: &str) -> Result<String, String> {
-    let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
-    let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-    let is_name = text.len() <= osm_api::names::MAX_NAME
-        && text.chars().all(known)
-        && ends(text.chars().next())
-        && ends(text.chars().last());
-    if is_name {
-        Ok(text.to_owned())
-    } else {
-        Err("is no name of an object; use lower case letters, digits, - and .".to_owned())
+    match is_dns_subdomain(text) {
+        true => Ok(text.to_owned()),
+        false => Err(NAME_RULE.to_owned()),
     }
 }
 

@@ -10,10 +10,10 @@ use osm_api::config::{
 };
 use osm_api::content::{self, RenderedFor};
 use osm_api::names::{self, SETTINGS_KEY};
-use osm_api::pool::{self, Pool};
-use osm_api::pool_settings::PoolSettings;
+use osm_api::pool::{self, Pool, PoolError};
+use osm_api::pool_settings::{PoolSettings, PoolSettingsError};
 use osm_api::settings::Settings;
-use osm_api::{MachineDeployment, PoolRef};
+use osm_api::{MachineDeployment, PoolRef, Reason};
 use osm_render::{ClusterEndpoint, LateValues, MachineStage, Stage};
 
 use crate::input::{Item, Manifests, SettingsMap};
@@ -47,6 +47,46 @@ pub struct RenderedPool {
     values: LateValues,
 }
 
+/// What was made of some pools, and all problems of the others.
+pub struct Partly<T> {
+    pub good: Vec<T>,
+    pub problems: Vec<Problem>,
+}
+
+impl<T> Default for Partly<T> {
+    fn default() -> Self {
+        Self {
+            good: Vec::new(),
+            problems: Vec::new(),
+        }
+    }
+}
+
+impl<T> Partly<T> {
+    /// Takes a result, or problems that are not known yet; any other error ends the command.
+    fn take(&mut self, result: Result<T>) -> Result<()> {
+        match result {
+            Ok(result) => self.good.push(result),
+            Err(error) => {
+                for problem in error.downcast::<Problems>()?.0 {
+                    if !self.problems.contains(&problem) {
+                        self.problems.push(problem);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn all(self) -> Result<Vec<T>> {
+        if self.problems.is_empty() {
+            Ok(self.good)
+        } else {
+            Err(Problems(self.problems).into())
+        }
+    }
+}
+
 /// Reads every MachineDeployment, and finds its profile and settings.
 ///
 /// # Errors
@@ -57,11 +97,24 @@ pub fn select(
     settings: &Settings,
     profile: Option<&Path>,
 ) -> Result<Vec<Selected>> {
+    select_all(manifests, sources, settings, profile)?.all()
+}
+
+/// As [`select`], also if there are problems.
+///
+/// # Errors
+/// A `profile` that can't be used.
+pub fn select_all(
+    manifests: &Manifests,
+    sources: &[PathBuf],
+    settings: &Settings,
+    profile: Option<&Path>,
+) -> Result<Partly<Selected>> {
     let given = profile.map(|argument| Chosen::given(argument, &manifests.profiles));
     let given = given.transpose()?.map(Rc::new);
     let mut chosen: BTreeMap<[Option<String>; 3], Rc<Chosen>> = BTreeMap::new();
-    let mut profile = |value: &MachineDeployment, pool: &Pool| -> Result<Rc<Chosen>> {
-        let annotation = |key| pool::annotation(value, key).map(str::to_owned);
+    let mut profile = |item: &Item<MachineDeployment>, pool: &Pool| -> Result<Rc<Chosen>> {
+        let annotation = |key| pool::annotation(&item.value, key).map(str::to_owned);
         let system = format!("{} {}", pool.operating_system, pool.provisioning_utility());
         let key = [
             annotation(names::PROFILE),
@@ -71,16 +124,15 @@ pub fn select(
         if let Some(known) = given.as_ref().or_else(|| chosen.get(&key)) {
             return Ok(Rc::clone(known));
         }
-        let found = Rc::new(Chosen::of(value, pool, &manifests.profiles, sources)?);
+        let found = Rc::new(Chosen::of(item, pool, &manifests.profiles, sources)?);
         chosen.insert(key, Rc::clone(&found));
         Ok(found)
     };
-    let (mut selected, mut problems) = (Vec::new(), Vec::new());
+    let mut selected = Partly::default();
     for item in &manifests.machine_deployments {
-        let one = select_one(item, &manifests.settings_maps, settings, &mut profile);
-        collect(one, &mut selected, &mut problems)?;
+        selected.take(select_one(item, &manifests.settings_maps, settings, &mut profile))?;
     }
-    finish(selected, problems)
+    Ok(selected)
 }
 
 /// Reads one MachineDeployment, and finds its settings. `profile` finds its profile.
@@ -91,13 +143,13 @@ pub fn select_one(
     item: &Item<MachineDeployment>,
     maps: &[Item<SettingsMap>],
     settings: &Settings,
-    profile: &mut impl FnMut(&MachineDeployment, &Pool) -> Result<Rc<Chosen>>,
+    profile: &mut impl FnMut(&Item<MachineDeployment>, &Pool) -> Result<Rc<Chosen>>,
 ) -> Result<Selected> {
     let (pool, settings) = (read(item)?, settings_of(item, maps, settings)?);
     let value = &item.value;
     Ok(Selected {
         pool_ref: PoolRef::from(value),
-        profile: profile(value, &pool)?,
+        profile: profile(item, &pool)?,
         pool,
         settings,
         revision: pool::revision(value).map(str::to_owned),
@@ -106,37 +158,17 @@ pub fn select_one(
     })
 }
 
-/// Keeps results, and problems; any other error ends the command.
-fn collect<T>(result: Result<T>, results: &mut Vec<T>, problems: &mut Vec<Problem>) -> Result<()> {
-    match result {
-        Ok(result) => results.push(result),
-        Err(error) => {
-            let Problems(more) = error.downcast::<Problems>()?;
-            problems.extend(
-                more.into_iter()
-                    .filter(|problem| !problems.contains(problem))
-                    .collect::<Vec<_>>(),
-            );
-        }
-    }
-    Ok(())
-}
-
-fn finish<T>(results: Vec<T>, problems: Vec<Problem>) -> Result<Vec<T>> {
-    if problems.is_empty() {
-        Ok(results)
-    } else {
-        Err(Problems(problems).into())
-    }
-}
-
 fn read(item: &Item<MachineDeployment>) -> Result<Pool> {
     Pool::read(&item.value).map_err(|error| {
         let name = item.value.metadata.name.as_deref().unwrap_or_default();
         let message = error.to_string();
         // Messages start with the path of what is wrong.
-        let path = message.split([' ', ':']).next().unwrap_or_default();
-        let place = item.origin.place(path);
+        let path = match &error {
+            PoolError::NameTooLong { .. } => "metadata.name".to_owned(),
+            PoolError::InvalidAnnotation { key, .. } => format!("metadata.annotations.{key}"),
+            _ => message.split([' ', ':']).next().unwrap_or_default().to_owned(),
+        };
+        let place = item.origin.place(&path);
         Problems::from(Problem::error(
             error.reason().as_str(),
             place,
@@ -159,31 +191,29 @@ fn settings_of(
         item.value.metadata.namespace.as_deref().unwrap_or_default(),
         item.value.metadata.name.as_deref().unwrap_or_default(),
     );
-    let failed = |message: String| {
+    let failed = |reason: Reason, message: String| {
         let path = format!("metadata.annotations.{}", names::SETTINGS);
         let message = format!("MachineDeployment {name}: {message}");
-        Problems::from(Problem::error(
-            "PoolSettingsInvalid",
-            item.origin.place(&path),
-            message,
-        ))
+        Problems::from(Problem::error(reason.as_str(), item.origin.place(&path), message))
     };
-    let settings = PoolSettings::parse(text).map_err(|error| failed(error.to_string()))?;
+    let invalid = |error: PoolSettingsError| failed(Reason::PoolSettingsInvalid, error.to_string());
+    let settings = PoolSettings::parse(text).map_err(invalid)?;
     let map = match &settings.config_map {
         None => None,
         Some(wanted) => {
             let mut maps = maps.iter().map(|item| &item.value);
             let found = maps.find(|map| map.name == *wanted && map.namespace == namespace);
             Some(found.ok_or_else(|| {
-                failed(format!(
+                let message = format!(
                     "annotation {}: there is no ConfigMap {namespace}/{wanted} with the key {SETTINGS_KEY}; add it",
                     names::SETTINGS
-                ))
+                );
+                failed(Reason::PoolSettingsMissing, message)
             })?)
         }
     };
     let merged = settings.merge(installation, map.map(|map| map.text.as_str()));
-    Ok(merged.map_err(|error| failed(error.to_string()))?)
+    Ok(merged.map_err(invalid)?)
 }
 
 /// Renders pools.
@@ -191,13 +221,21 @@ fn settings_of(
 /// # Errors
 /// All problems of all pools.
 pub fn render(selected: &[Selected]) -> Result<Vec<RenderedPool>> {
-    let (mut rendered, mut problems) = (Vec::new(), Vec::new());
+    render_all(selected)?.all()
+}
+
+/// As [`render`], also if there are problems.
+///
+/// # Errors
+/// What is no problem of a pool.
+pub fn render_all(selected: &[Selected]) -> Result<Partly<RenderedPool>> {
+    let mut rendered = Partly::default();
     let progress = Progress::new();
     for (done, one) in selected.iter().enumerate() {
         progress.count("rendering pools", done, selected.len());
-        collect(one.render(), &mut rendered, &mut problems)?;
+        rendered.take(one.render())?;
     }
-    finish(rendered, problems)
+    Ok(rendered)
 }
 
 impl Selected {

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use osm_api::config::ProfileRef;
 use osm_api::pool::{self, Pool};
 use osm_api::profile::{AcceptedProfile, OperatingSystemProfileSpec};
 use osm_api::settings::Settings;
-use osm_api::{MachineDeployment, OperatingSystemProfile, names};
+use osm_api::{MachineDeployment, OperatingSystemProfile, Reason, names};
 use osm_render::{ClusterEndpoint, Profile, Rendered};
 
 use crate::bases::Bases;
@@ -65,12 +65,13 @@ impl Chosen {
     /// The profile of a MachineDeployment: the one that it names, or else the default of its operating system and provisioning utility,
     /// of those `written`, or else built in.
     pub fn of(
-        machine_deployment: &MachineDeployment,
+        machine_deployment: &Item<MachineDeployment>,
         pool: &Pool,
         written: &[Item<OperatingSystemProfile>],
         sources: &[PathBuf],
     ) -> Result<Self> {
-        let annotation = |key| pool::annotation(machine_deployment, key);
+        let Item { value, origin } = machine_deployment;
+        let annotation = |key| pool::annotation(value, key);
         let name = annotation(names::PROFILE).map(str::to_owned).unwrap_or_else(|| {
             osm_render::default_name(pool.operating_system.as_str(), pool.provisioning_utility())
         });
@@ -85,11 +86,14 @@ impl Chosen {
         let mut found = written.iter().filter(is_it);
         let Some(item) = found.next().cloned().or_else(|| built_in(&name)) else {
             let sources: Vec<String> = sources.iter().map(|path| path.display().to_string()).collect();
-            return Err(anyhow!(
+            let message = format!(
                 "profile {name} does not exist; provide it with --profile or in {}, or use a built-in profile: {}",
                 sources.join(", "),
                 built_in_names()
-            ));
+            );
+            let place = origin.place(&format!("metadata.annotations.{}", names::PROFILE));
+            let reason = Reason::ProfileNotFound.as_str();
+            return Err(Problems::from(Problem::error(reason, place, message)).into());
         };
         if let Some(other) = found.next() {
             let message = format!(

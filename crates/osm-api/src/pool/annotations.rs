@@ -43,6 +43,12 @@ pub const OF_POOLS: [PoolAnnotation; 3] = [
     },
 ];
 
+/// The longest revision. machine-controller counts.
+pub(super) const LONGEST_REVISION: usize = 63;
+
+/// Annotations that [`super::short_annotation`] limits.
+pub(super) const OF_NAMES: [&str; 3] = [names::REVISION, names::PROFILE_NAMESPACE, names::PROFILE];
+
 type Annotations = BTreeMap<String, String>;
 
 /// Kubelet settings of a MachineDeployment and of its template.

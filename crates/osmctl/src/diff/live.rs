@@ -117,7 +117,7 @@ fn compare(snapshot: &Snapshot, new: &Manifests, settings: &Settings, only: &[St
         if !is_wanted(&pool) {
             continue;
         }
-        let mut profile = |md: &MachineDeployment, pool: &Pool| profiles.of(md, pool);
+        let mut profile = |item: &Item<MachineDeployment>, pool: &Pool| profiles.of(&item.value, pool);
         let rendered = pools::select_one(item, &maps, settings, &mut profile).and_then(|one| one.render());
         let old = stored(snapshot, &pool, &item.origin);
         match (old, rendered) {
@@ -310,7 +310,7 @@ mod tests {
             new: &[],
             known: BTreeMap::new(),
         };
-        let mut find = |md: &MachineDeployment, pool: &Pool| profiles.of(md, pool);
+        let mut find = |item: &Item<MachineDeployment>, pool: &Pool| profiles.of(&item.value, pool);
         let rendered = pools::select_one(&item, &[], &settings, &mut find)
             .unwrap()
             .render()

@@ -261,7 +261,7 @@ fn render(
             origin: item.origin.clone(),
         })
         .collect();
-    let mut find = |_: &MachineDeployment, _: &osm_api::Pool| match profile {
+    let mut find = |_: &Item<MachineDeployment>, _: &osm_api::Pool| match profile {
         Some(known) => Chosen::compile(&known.item, &profiles.items).map(Into::into),
         None => {
             let (namespace, name) = wanted.cloned().unwrap_or_default();

@@ -1,6 +1,7 @@
-//! `osmctl lint`: what osp-controller would refuse, and what a reviewer would comment on.
+//! `osmctl lint`: what the cluster would refuse, and what a reviewer would comment on.
 
 mod hints;
+mod pool;
 mod profile;
 mod report;
 mod scripts;
@@ -22,8 +23,9 @@ use crate::{output, pools};
 
 /// Check profiles, MachineDeployments and settings
 ///
-/// Errors are what osp-controller and osc-controller would refuse. The command runs the same code: it renders each profile for every
-/// cloud provider that the profile supports, with each minor version of the kubelet, with default settings and with everything set.
+/// Errors are what the API server, osp-controller, osc-controller and secret-syncer would refuse. The command runs the code of these services:
+/// it renders each profile for every cloud provider that the profile supports, with each minor version of the kubelet, with default settings
+/// and with everything set.
 ///
 /// Warnings are what a reviewer would comment on: scripts without `set -e`, credentials that users other than root can read, user data near
 /// the limit of a cloud provider, variables that do not exist, and values that YAML parsers read differently. If shellcheck is installed, the
@@ -143,17 +145,22 @@ fn check(manifests: &Manifests, sources: &[PathBuf], with_shellcheck: bool) -> R
 
 /// What osc-controller would report about the pools.
 fn check_pools(manifests: &Manifests, sources: &[PathBuf]) -> Result<Vec<Problem>> {
-    let rendered = input::settings(manifests, None).and_then(|settings| {
-        let selected = pools::select(manifests, sources, &settings.settings, None)?;
-        pools::render(&selected)
-    });
-    match rendered {
-        Ok(pools) => Ok(pools.iter().flat_map(warnings).collect()),
-        Err(error) => match error.downcast::<Problems>() {
-            Ok(Problems(problems)) => Ok(problems),
-            Err(error) => Err(error),
-        },
+    let settings = match input::settings(manifests, None) {
+        Ok(document) => document.settings,
+        Err(error) => return Ok(error.downcast::<Problems>()?.0),
+    };
+    let mut problems = pool::check_together(&manifests.machine_deployments, &settings);
+    // What is wrong with one pool hides nothing of another.
+    let selected = pools::select_all(manifests, sources, &settings, None)?;
+    let rendered = pools::render_all(&selected.good)?;
+    problems.extend(selected.problems.into_iter().chain(rendered.problems));
+    problems.extend(rendered.good.iter().flat_map(warnings));
+    // Without settings, it is not known what they allow.
+    if !manifests.settings.is_empty() {
+        let sources = rendered.good.iter();
+        problems.extend(sources.flat_map(|one| pool::check_sources(one, &settings)));
     }
+    Ok(problems)
 }
 
 /// What works, but may not be what was meant.

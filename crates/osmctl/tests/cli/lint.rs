@@ -1,5 +1,6 @@
 //! `osmctl lint`.
 
+use osm_api::{Reason, names};
 use serde_json::Value;
 
 use super::{MACHINE_DEPLOYMENT, PROFILE, err, osmctl, out};
@@ -184,6 +185,324 @@ fn errors_are_those_of_the_controllers() {
             "{rule}: {found:#?}"
         );
     }
+}
+
+/// What lint says about something that the cluster would report with a reason.
+enum Said {
+    /// A problem of the reason's name, about an input.
+    Same(String),
+    /// A problem of another rule, about an input.
+    As(&'static str, String),
+    /// Nothing, because of this.
+    Not(&'static str),
+}
+
+/// The usual MachineDeployment with an annotation.
+fn annotated(key: &str, value: &str) -> String {
+    let annotations = format!("metadata: {{annotations: {{{key}: {value:?}}}, ");
+    MACHINE_DEPLOYMENT.replace("metadata: {", &annotations)
+}
+
+/// The usual MachineDeployment, and one like it.
+fn two(one: [&str; 2], other: [&str; 2]) -> String {
+    let named = |[namespace, name]: [&str; 2]| {
+        let metadata = format!("metadata: {{name: {name}, namespace: {namespace}}}");
+        MACHINE_DEPLOYMENT.replace("metadata: {name: workers, namespace: kube-system}", &metadata)
+    };
+    format!("{}---{}", named(one), named(other))
+}
+
+/// A profile that extends another one.
+fn extending(base: &str, more: &str) -> String {
+    format!(
+        "---\napiVersion: operatingsystemmanager.k8c.io/v1alpha1\nkind: OperatingSystemProfile\nmetadata: {{name: mine}}\nspec:\n  \
+         extends: {base}\n  osName: ubuntu\n  osVersion: '24.04'\n  version: v1.0.0\n  templateEngine: Handlebars\n  \
+         supportedCloudProviders: [{{name: openstack}}]\n{more}"
+    )
+}
+
+/// A decision for every reason that there is.
+fn said(reason: Reason) -> Said {
+    use Said::{As, Not, Same};
+    const PROGRESS: &str = "it is no fault";
+    const CLUSTER: &str = "it depends on other objects of the cluster, or on what other clients do";
+    const RIGHTS: &str = "it depends on flags and permissions of the services";
+    const REQUEST: &str = "it is about a request of a machine";
+    const DEFECT: &str = "it is a defect of a service or of the network";
+    const VALUES: &str = "it depends on values of Secrets and ConfigMaps, which lint does not read";
+    const EARLIER: &str = "the renderer refuses it before, as TemplateFailed or ReservedText";
+    let md = |from: &str, to: &str| MACHINE_DEPLOYMENT.replace(from, to);
+    let mine = PROFILE.replace("osp-ubuntu", "mine");
+    let broken = mine.replace("{{late", "{{#late");
+    let file = |path: &str, text: &str| {
+        format!(
+            "  provisioningConfig: {{files: [{{path: {path}, permissions: 644, content: {{inline: {{data: {text}}}}}}}]}}\n"
+        )
+    };
+    match reason {
+        Reason::Accepted
+        | Reason::AwaitingRendering
+        | Reason::AwaitingRevision
+        | Reason::CustomProfileCopied
+        | Reason::Published
+        | Reason::Rendered
+        | Reason::Retired
+        | Reason::Undone
+        | Reason::WaitingForProfile
+        | Reason::WaitingForRevision => Not(PROGRESS),
+        Reason::AddressNotRecorded
+        | Reason::AlreadyApproved
+        | Reason::ApprovedAgain
+        | Reason::ForeignMachine
+        | Reason::MachineDeleting
+        | Reason::MachineHasNode
+        | Reason::MachineNotFound
+        | Reason::MachineNotOfPool
+        | Reason::NodeExists
+        | Reason::NodeNameUnproven
+        | Reason::PoolMachine
+        | Reason::PoolNotFound
+        | Reason::RequestOlderThanMachine
+        | Reason::RequestUnreadable
+        | Reason::SubjectNotAllowed
+        | Reason::UsagesNotAllowed => Not(REQUEST),
+        Reason::AlteredAgain
+        | Reason::ClusterChanged
+        | Reason::Conflict
+        | Reason::ContentAltered
+        | Reason::CustomProfileVersionUnchanged
+        | Reason::DefinitionsOutdated
+        | Reason::EndpointUnknown
+        | Reason::FieldsDropped
+        | Reason::FinalizerLeftBehind
+        | Reason::ForeignSecret
+        | Reason::JoiningIsOpen
+        | Reason::NamespaceMissing
+        | Reason::NotTakenOver
+        | Reason::SettingsMissing
+        | Reason::TokenWithoutEnd
+        | Reason::TooManyDocuments => Not(CLUSTER),
+        Reason::BootstrapTokenForbidden
+        | Reason::Forbidden
+        | Reason::JoiningConflict
+        | Reason::NamespaceNotServed
+        | Reason::NodeRightMissing => Not(RIGHTS),
+        Reason::JudgingBrokeOff | Reason::Panic | Reason::RequestFailed | Reason::Timeout => Not(DEFECT),
+        Reason::LateBoundValueNotRaw
+        | Reason::SourceIncomplete
+        | Reason::SourceMissing
+        | Reason::SourceUnreadable => Not(VALUES),
+        Reason::LateBoundValueMissing | Reason::UnknownMarker => Not(EARLIER),
+        Reason::BaseNotFound => Same(extending("osp-none", "")),
+        // The mistake of the base.
+        Reason::BaseRefused => As(
+            "TemplateInvalid",
+            extending("osp-base", "") + &broken.replace("mine", "osp-base"),
+        ),
+        Reason::ContentTooLarge => Same(extending("osp-ubuntu", &file("/a", &"x".repeat(600_000)))),
+        Reason::CustomProfileInvalid => {
+            let custom = mine.replace("kind: ", "kind: Custom");
+            Same(custom.replace("osName: ubuntu", "osName: [ubuntu]"))
+        }
+        Reason::CustomProfileNameTaken => Same(PROFILE.replace("kind: ", "kind: Custom")),
+        Reason::DefaultProfileRestored => As("default-name", PROFILE.to_owned()),
+        Reason::ExtendsInvalid => {
+            let path = "/etc/systemd/journald.conf.d/10-kubernetes.conf";
+            Same(extending("osp-ubuntu", &file(path, "x")))
+        }
+        Reason::HostNameUnpredictable => {
+            let pool = annotated(names::SETTINGS, "kubelet: {hostnameOverride: false}");
+            Same(pool.replace("openstack", "aws"))
+        }
+        Reason::InvalidAnnotation => Same(annotated(names::PROFILE, &"x".repeat(names::MAX_NAME + 1))),
+        Reason::InvalidKubeletSettings => Same(annotated(
+            names::SETTINGS,
+            "kubelet: {configuration: {maxPods: many}}",
+        )),
+        Reason::InvalidKubeletVersion => Same(md("1.34.2", "latest")),
+        Reason::InvalidOperatingSystemSpec => Same(md("distUpgradeOnBoot: false", "distUpgradeOnBoot: [x]")),
+        Reason::InvalidProviderSpec => Same(md("cloudProvider:", "cloudProvidr:")),
+        Reason::MachineNotUnique => Same(two(["a", "pool"], ["b", "pool"]).replace("openstack", "edge")),
+        Reason::ModulesInvalid => Same(extending(
+            "osp-ubuntu",
+            "  provisioningConfig: {modules: {runcdm: []}}\n",
+        )),
+        Reason::NameConflict => Same(two(["c", "a-b"], ["b-c", "a"])),
+        Reason::NameTooLong => Same(md("workers", &"x".repeat(245))),
+        Reason::ObjectUnreadable => Same(md("name: workers", "name: [workers]")),
+        Reason::PoolSettingsInvalid => Same(annotated(names::SETTINGS, "pauseImge: x")),
+        Reason::PoolSettingsMissing => Same(annotated(names::SETTINGS, "fromConfigMap: none")),
+        Reason::ProfileInvalid => Same(mine.replace("osName: ubuntu", "osName: [ubuntu]")),
+        // The mistake of the profile.
+        Reason::ProfileNotAccepted => As("TemplateInvalid", annotated(names::PROFILE, "mine") + &broken),
+        Reason::ProfileNotFound => Same(annotated(names::PROFILE, "none")),
+        Reason::ReservedText => Same(mine.replace(" for ", "%%osm-late{")),
+        Reason::SourceNotAllowed => {
+            let user = "rhelSubscriptionManagerUser: {secretKeyRef: {namespace: kube-system, name: rhel, key: user}}, rhelSubscriptionManagerPassword: x";
+            let pool = md("distUpgradeOnBoot: false", user).replace("ubuntu", "rhel");
+            Same(pool + "---\ncredentials: {tokenLifetimeHours: 12}\n")
+        }
+        Reason::TemplateFailed => Same(mine.replace("cluster.apiServer", "cluster.nothing")),
+        Reason::TemplateInvalid => Same(broken),
+        Reason::TooManyMachineDeployments => {
+            Same(two(["a", "b"], ["a", "c"]) + "---\nlimits: {machineDeployments: 1}\n")
+        }
+        Reason::TooManySources => {
+            let registry = |i| format!("{{host: r{i}.example, credentials: {{name: s{i}}}}}");
+            let registries: Vec<String> = (0..101).map(registry).collect();
+            let settings = format!("containerd: {{registries: [{}]}}", registries.join(", "));
+            Same(annotated(names::SETTINGS, &settings))
+        }
+        Reason::UnknownCloudProvider => Same(md("openstack", "nowhere")),
+        Reason::UnknownOperatingSystem => Same(md("ubuntu", "windows")),
+        Reason::UnsupportedCloudProvider => {
+            Same(annotated(names::PROFILE, "mine").replace("openstack", "aws") + &mine)
+        }
+        Reason::UnsupportedNetwork => Same(md(
+            "operatingSystem:",
+            "network: {cidr: 10.0.0.5/24}\n          operatingSystem:",
+        )),
+        Reason::UnsupportedOperatingSystem => Same(annotated(names::PROFILE, "osp-flatcar")),
+        Reason::UnsupportedProvisioningUtility => {
+            let pool = annotated(names::PROFILE, "osp-flatcar").replace("ubuntu", "flatcar");
+            Same(pool.replace("distUpgradeOnBoot: false", "provisioningUtility: cloud-init"))
+        }
+        Reason::UserDataInvalid => {
+            let input = REVIEWED.replace("\\n[Install]\\nWantedBy=multi-user.target", "");
+            Same(input.replace("@BIG@", "x"))
+        }
+        Reason::UserDataTooLarge => Same(REVIEWED.replace("@BIG@", &incompressible(80_000))),
+    }
+}
+
+#[test]
+fn lint_says_what_the_cluster_would_report() {
+    for reason in Reason::all() {
+        let (rule, input) = match said(reason) {
+            Said::Same(input) => (reason.as_str(), input),
+            Said::As(rule, input) => (rule, input),
+            Said::Not(why) => {
+                assert!(!why.is_empty());
+                continue;
+            }
+        };
+        let found = problems(&input);
+        let rules: Vec<&str> = found
+            .iter()
+            .map(|problem| problem["rule"].as_str().unwrap())
+            .collect();
+        assert!(rules.contains(&rule), "{reason}: {found:#?}");
+        // Another error would be another fault of the input.
+        let errors = found.iter().filter(|problem| problem["severity"] == "error");
+        assert!(
+            errors.map(|problem| &problem["rule"]).all(|found| found == rule),
+            "{reason}: {found:#?}"
+        );
+    }
+    assert_eq!(problems(MACHINE_DEPLOYMENT), Vec::<Value>::new());
+}
+
+#[test]
+fn names_and_labels_are_those_that_the_api_server_takes() {
+    let long = |count| "x".repeat(count);
+    let named = |name: &str| MACHINE_DEPLOYMENT.replace("name: workers", &format!("name: {name}"));
+    let metadata =
+        |more: &str| MACHINE_DEPLOYMENT.replace("name: workers", &format!("name: workers, {more}"));
+    let template = |labels: &str| {
+        MACHINE_DEPLOYMENT.replace(
+            "  template:\n",
+            &format!("  template:\n    metadata: {{labels: {{{labels}}}}}\n"),
+        )
+    };
+    let node = |labels: &str| {
+        MACHINE_DEPLOYMENT.replace(
+            "      versions",
+            &format!("      metadata: {{labels: {{{labels}}}}}\n      versions"),
+        )
+    };
+    let edge = |name: &str| named(name).replace("openstack", "edge");
+    let profile = |name: &str| PROFILE.replace("osp-ubuntu", name);
+    let map = |name: &str| {
+        format!("kind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{settings.yaml: 'pauseImage: a'}}\n")
+    };
+    for (input, expected) in [
+        (named("Pool_A"), Some("name")),
+        (named("-a"), Some("name")),
+        (named("a..b"), Some("name")),
+        (named("''"), Some("name")),
+        (named("a.b-1"), None),
+        (
+            MACHINE_DEPLOYMENT.replace("name: workers", "generateName: workers-"),
+            None,
+        ),
+        (MACHINE_DEPLOYMENT.replace("name: workers, ", ""), Some("name")),
+        (
+            MACHINE_DEPLOYMENT.replace("kube-system", "kube.system"),
+            Some("name"),
+        ),
+        (MACHINE_DEPLOYMENT.replace("kube-system", &long(64)), Some("name")),
+        (MACHINE_DEPLOYMENT.replace("kube-system", &long(63)), None),
+        (profile("Osp_A"), Some("name")),
+        (profile(&long(254)), Some("name")),
+        (profile(&long(253)), None),
+        (map("Of_Pool"), Some("name")),
+        (metadata("labels: {a b: c}"), Some("label")),
+        (metadata("labels: {a: b c}"), Some("label")),
+        (metadata("annotations: {a b: c}"), Some("label")),
+        (metadata("annotations: {Example.com/a: any text}"), None),
+        (
+            metadata(&format!("annotations: {{a: {}}}", long(256 * 1024))),
+            Some("label"),
+        ),
+        (template(&format!("pool: {}", long(64))), Some("label")),
+        (template(&format!("pool: {}", long(63))), None),
+        (node(&format!("pool: {}", long(64))), Some("label")),
+        (node("example.com/a/b: c"), Some("label")),
+        // machine-controller prescribes the names of the Secrets.
+        (named(&long(224)), None),
+        (named(&long(225)), Some("NameTooLong")),
+        // The only node takes the name.
+        (edge(&long(63)), None),
+        (edge(&long(64)), Some("pool")),
+    ] {
+        let found = problems(&input);
+        let rules: Vec<&str> = found
+            .iter()
+            .map(|problem| problem["rule"].as_str().unwrap())
+            .collect();
+        let expected: Vec<&str> = expected.into_iter().collect();
+        assert_eq!(
+            rules,
+            expected,
+            "{}: {found:#?}",
+            input.chars().take(200).collect::<String>()
+        );
+    }
+    // One pool that is refused hides nothing of another.
+    let input = [named("Pool_A"), named(&long(245)), edge(&long(70))].join("---");
+    let found = problems(&input);
+    let rules: Vec<&str> = found
+        .iter()
+        .map(|problem| problem["rule"].as_str().unwrap())
+        .collect();
+    assert_eq!(rules, ["name", "NameTooLong", "pool"], "{found:#?}");
+    let places: Vec<u64> = found
+        .iter()
+        .map(|problem| problem["line"].as_u64().unwrap())
+        .collect();
+    assert_eq!(places, [4, 20, 36], "{found:#?}");
+}
+
+#[test]
+fn what_settings_allow_is_not_reported() {
+    let user = "rhelSubscriptionManagerUser: {secretKeyRef: {namespace: kube-system, name: rhel, key: user}}, rhelSubscriptionManagerPassword: x";
+    let pool = MACHINE_DEPLOYMENT
+        .replace("distUpgradeOnBoot: false", user)
+        .replace("ubuntu", "rhel");
+    // Without settings, lint does not know.
+    assert_eq!(problems(&pool), Vec::<Value>::new());
+    let settings = "---\ncredentials: {allowedSources: [{namespace: kube-system, secrets: [rhel]}]}\n";
+    assert_eq!(problems(&format!("{pool}{settings}")), Vec::<Value>::new());
 }
 
 #[test]

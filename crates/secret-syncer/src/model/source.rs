@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use osm_api::config::{LateBound, LateBoundKind, LateBoundSource};
+pub use osm_api::settings::Holder;
 use osm_api::settings::Settings;
 use osm_api::{MachineDeployment, PoolRef, Reason, pool};
 use osm_runtime::cache::Reduce;
@@ -119,15 +120,6 @@ const BYTES_OF_FIELD: usize = 128;
 #[derive(Clone, Default)]
 pub struct SourceData(BTreeMap<String, Vec<u8>>);
 
-/// Whose object holds a value. It decides from which cluster the object is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Holder {
-    /// The administrator's, whose settings name it.
-    Settings,
-    /// A user's, in the cluster of the MachineDeployments.
-    Pool,
-}
-
 /// The rules for which objects may be read for a pool.
 #[derive(Clone, Copy)]
 pub struct Allowed<'a> {
@@ -150,59 +142,11 @@ impl Allowed<'_> {
             };
         }
         let settings = self.settings.ok_or(SourceProblem::SettingsMissing)?;
-        // What a pool may refer to is not what a profile may place, which every pool with that profile gets.
-        if kind == LateBoundKind::ProfileSecretKey {
-            let is_listed = settings.credentials.profile_secrets.iter().any(|secret| {
-                secret.namespace == source.namespace && secret.name == source.name && secret.key == source.key
-            });
-            return if is_listed {
-                self.of_settings(source)
-            } else {
-                Err(SourceProblem::NotOfProfiles)
-            };
-        }
-        let of_registry = matches!(
-            kind,
-            LateBoundKind::RegistryUsername | LateBoundKind::RegistryPassword
-        );
-        // The administrator writes the settings, so what they name may be read. A pool may name only what is listed.
-        let named = settings
-            .containerd
-            .registries
-            .iter()
-            .filter(|registry| registry.host == source.key)
-            .any(|r| {
-                let secret = r.credentials.as_ref();
-                secret
-                    .is_some_and(|secret| secret.namespace == source.namespace && secret.name == source.name)
-            });
-        let is_proxy = settings.proxy.http.as_ref() == Some(&source.key)
-            && settings
-                .proxy
-                .credentials
-                .as_ref()
-                .is_some_and(|secret| secret.namespace == source.namespace && secret.name == source.name);
-        if (of_registry && named) || (kind == LateBoundKind::ProxyUrl && is_proxy) {
-            return self.of_settings(source);
-        }
-        let listed = settings
-            .credentials
-            .allowed_sources
-            .iter()
-            .filter(|allowed| allowed.namespace == source.namespace)
-            .any(|allowed| {
-                let config_map = kind == LateBoundKind::ConfigMapKey;
-                let names = if config_map {
-                    &allowed.config_maps
-                } else {
-                    &allowed.secrets
-                };
-                names.contains(&source.name)
-            });
-        if listed {
-            Ok(Holder::Pool)
-        } else {
-            Err(SourceProblem::NotAllowed)
+        match settings.holder(kind, source) {
+            Some(Holder::Settings) => self.of_settings(source),
+            Some(Holder::Pool) => Ok(Holder::Pool),
+            None if kind == LateBoundKind::ProfileSecretKey => Err(SourceProblem::NotOfProfiles),
+            None => Err(SourceProblem::NotAllowed),
         }
     }
 

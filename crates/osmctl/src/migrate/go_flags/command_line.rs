@@ -21,6 +21,9 @@ pub(super) fn parse(words: &[String]) -> (Vec<Flag<'_>>, bool) {
     // The program.
     words.next_if(|word| !word.starts_with('-'));
     while let Some(word) = words.next() {
+        if word == "--" {
+            return (flags, words.next().is_some());
+        }
         let Some(flag) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) else {
             return (flags, true);
         };
@@ -39,4 +42,24 @@ pub(super) fn listed(text: &str) -> Vec<&str> {
         .map(str::trim)
         .filter(|part| !part.is_empty())
         .collect()
+}
+
+/// A URL, which has this scheme if it names none.
+pub(super) fn with_scheme(scheme: &str, text: &str) -> String {
+    let text = text.trim();
+    // What is before :// can also be a password with these characters in it.
+    let is_scheme = |(scheme, _): &(&str, &str)| scheme.chars().all(|c| c.is_ascii_alphanumeric());
+    match text.split_once("://").filter(is_scheme) {
+        Some((scheme, rest)) => format!("{}://{rest}", scheme.to_ascii_lowercase()),
+        None => format!("{scheme}://{text}"),
+    }
+}
+
+/// A boolean as Go's `strconv.ParseBool` reads it.
+pub(super) fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
 }

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::registries::Registries;
+
 /// What to do about a flag that cannot be carried over.
 pub(super) const MANUAL: &str = "migrate by the manual steps of docs/migration.md";
 
@@ -22,6 +24,7 @@ pub struct Mapped {
     pub secrets: Vec<String>,
     /// Namespace of profiles and configs.
     pub namespace: Option<String>,
+    pub(super) registries: Registries,
 }
 
 impl Mapped {

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use osm_api::settings::{Settings, SettingsError};
 use serde_json::{Value, json};
 
-use self::command_line::{Flag, parse};
+use self::command_line::{Flag, boolean, parse};
 use self::mapped::MANUAL;
 pub use self::mapped::{Mapped, merge};
 use self::row::{Row, row};
@@ -62,7 +62,8 @@ pub fn map(
             "the command has an argument that is not a flag; {MANUAL}"
         ));
     }
-    for (name, text) in flags {
+    let mut blamed: BTreeMap<String, &str> = BTreeMap::new();
+    for (name, text) in last_of_each(flags) {
         match text {
             _ if handled.contains(name) => {}
             Some(text) if text.contains("$(") => mapped.by_hand(
@@ -71,20 +72,44 @@ pub fn map(
             ),
             _ => apply(&mut mapped, name, text, files),
         }
+        for mistake in mistakes(&mapped.settings) {
+            blamed.entry(mistake).or_insert(name);
+        }
     }
-    mapped.insecure_mirrors();
+    mapped.set_registries();
     if let Some(own) = own {
         merge(&mut mapped.settings, own);
     }
-    if let Err(SettingsError(mistakes)) = Settings::from_document(mapped.settings.clone()) {
+    for mistake in mistakes(&mapped.settings) {
         mapped.is_invalid = true;
-        mapped.problems.extend(
-            mistakes.into_iter().map(|mistake| {
-                format!("the settings are not valid: {mistake}; correct them with --settings")
-            }),
-        );
+        let origin = match blamed.get(&mistake) {
+            Some(flag) => format!("the settings of the flag -{flag}"),
+            None => "the settings".to_owned(),
+        };
+        mapped.problems.push(format!(
+            "{origin} are not valid: {mistake}; correct them with --settings"
+        ));
     }
     mapped
+}
+
+fn mistakes(settings: &Value) -> Vec<String> {
+    match Settings::from_document(settings.clone()) {
+        Ok(_) => Vec::new(),
+        Err(SettingsError(mistakes)) => mistakes,
+    }
+}
+
+/// The flags, without values that a later one of the same name replaces. One flag collects the values of all.
+fn last_of_each(flags: Vec<Flag<'_>>) -> Vec<Flag<'_>> {
+    let mut seen = BTreeSet::new();
+    let mut kept: Vec<_> = flags
+        .into_iter()
+        .rev()
+        .filter(|(name, _)| seen.insert(*name) || *name == "node-containerd-registry-mirrors")
+        .collect();
+    kept.reverse();
+    kept
 }
 
 /// Carries a flag over.
@@ -94,6 +119,7 @@ fn apply(mapped: &mut Mapped, name: &str, text: Option<&str>, files: &BTreeMap<S
             "the flag -{name} is not known; look up what it does, set its counterpart with --settings, and pass --handled-flag {name}"
         )),
         (Some(Row::NotNeeded(reason)), _) => mapped.note(name, reason),
+        (Some(Row::Unsupported(_)), Some("")) => {}
         (Some(Row::Unsupported(reason)), _) => mapped.problems.push(format!("the flag -{name} is set: {reason}")),
         (Some(Row::ByHand(reason)), Some("")) => mapped.note(name, &format!("it is empty ({reason})")),
         (Some(Row::ByHand(reason)), _) => mapped.by_hand(name, reason),
@@ -119,10 +145,9 @@ fn apply(mapped: &mut Mapped, name: &str, text: Option<&str>, files: &BTreeMap<S
             "its value contains a user name or a password; write the value without them into a settings document",
         ),
         (Some(Row::Text(set)), Some(text)) => set(mapped, text),
-        (Some(Row::Bool(set)), text) => match text.unwrap_or("true") {
-            "1" | "t" | "T" | "true" | "TRUE" | "True" => set(mapped, true),
-            "0" | "f" | "F" | "false" | "FALSE" | "False" => set(mapped, false),
-            _ => mapped.malformed(name, "true or false"),
+        (Some(Row::Bool(set)), text) => match boolean(text.unwrap_or("true")) {
+            Some(on) => set(mapped, on),
+            None => mapped.malformed(name, "true or false"),
         },
     }
 }
@@ -245,17 +270,258 @@ mod tests {
                     "-node-containerd-registry-mirrors=*=https://own.example:5000",
                 ],
                 json!({"containerd": {"registries": [
-                    {"host": "own.example:5000", "mirrors": [
-                        {"url": "https://c.example/v2/x", "overridePath": true},
-                        {"url": "https://own.example:5000", "skipVerify": true}]},
-                    {"host": "docker.io", "mirrors": [{"url": "https://a.example"}]},
-                    {"host": "quay.io", "mirrors": [{"url": "http://b.example:5000"}]},
                     {"host": "_default", "mirrors": [{"url": "https://own.example:5000", "skipVerify": true}]},
+                    {"host": "docker.io", "mirrors": [{"url": "https://a.example"}]},
+                    {"host": "own.example:5000", "mirrors": [
+                        {"url": "https://c.example/v2/x", "skipVerify": true, "overridePath": true},
+                        {"url": "https://own.example:5000", "skipVerify": true}]},
+                    {"host": "quay.io", "mirrors": [{"url": "http://b.example:5000"}]},
                 ]}}),
             ),
         ];
         for (words, expected) in cases {
             assert_eq!(&settings(words), expected, "{words:?}");
+        }
+    }
+
+    /// Forms of a mirror, and its URL.
+    const MIRRORS: [(&str, &str); 11] = [
+        ("mirror.example", "https://mirror.example"),
+        ("mirror.example:5000", "https://mirror.example:5000"),
+        ("mirror.example/v2/hub", "https://mirror.example/v2/hub"),
+        (
+            "mirror.example:5000/v2/hub/",
+            "https://mirror.example:5000/v2/hub/",
+        ),
+        ("https://mirror.example", "https://mirror.example"),
+        ("http://mirror.example", "http://mirror.example"),
+        ("http://mirror.example:5000/hub", "http://mirror.example:5000/hub"),
+        ("HTTPS://mirror.example", "https://mirror.example"),
+        ("httpd.example", "https://httpd.example"),
+        ("10.0.0.9:5000", "https://10.0.0.9:5000"),
+        ("[fd00::1]:5000", "https://[fd00::1]:5000"),
+    ];
+
+    /// Forms of a registry, and its host.
+    const REGISTRIES: [(&str, &str); 8] = [
+        ("docker.io", "docker.io"),
+        ("quay.io", "quay.io"),
+        ("quay.io/org", "quay.io"),
+        ("https://quay.io", "quay.io"),
+        ("own.example:5000", "own.example:5000"),
+        ("http://own.example:5000/x", "own.example:5000"),
+        ("*", "_default"),
+        ("_default", "_default"),
+    ];
+
+    fn registry(host: &str, mirrors: &[Value]) -> Value {
+        json!({"containerd": {"registries": [{"host": host, "mirrors": mirrors}]}})
+    }
+
+    #[test]
+    fn every_form_of_a_mirror_is_the_same_in_both_flags() {
+        for (mirror, url) in MIRRORS {
+            for (query, is_root) in [
+                ("", false),
+                ("?kubermatic=override_path%3Dtrue", true),
+                ("?kubermatic=override_path%3dtrue", true),
+                ("?kubermatic=override_path=true", true),
+                ("?kubermatic=override_path%3Dfalse", false),
+                ("?", false),
+            ] {
+                let expected = match is_root {
+                    true => json!({"url": url, "overridePath": true}),
+                    false => json!({"url": url}),
+                };
+                for (name, host) in REGISTRIES {
+                    let words = format!("-node-containerd-registry-mirrors={name}={mirror}{query}");
+                    let expected = registry(host, std::slice::from_ref(&expected));
+                    assert_eq!(settings(&[&words]), expected, "{words}");
+                }
+                for (name, host) in [
+                    ("", "docker.io"),
+                    ("docker.io=", "docker.io"),
+                    ("quay.io=", "quay.io"),
+                ] {
+                    let words = format!("-node-registry-mirrors={name}{mirror}{query}");
+                    let expected = registry(host, std::slice::from_ref(&expected));
+                    assert_eq!(settings(&[&words]), expected, "{words}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_form_of_an_insecure_registry_is_the_same() {
+        let unverified = |url: &str| json!({"url": url, "skipVerify": true});
+        for (name, host) in REGISTRIES {
+            let insecure = format!("-node-insecure-registries={name}");
+            let of_registry = format!("-node-containerd-registry-mirrors={host}=mirror.example");
+            let scheme = if name.starts_with("http://") {
+                "http"
+            } else {
+                "https"
+            };
+            let own = match host {
+                "docker.io" => format!("{scheme}://registry-1.docker.io"),
+                _ => format!("{scheme}://{host}"),
+            };
+            let mirrors = [unverified("https://mirror.example"), unverified(&own)];
+            if host == "_default" {
+                // All registries together have no URL.
+                let problems = mapped(&[&insecure]).problems.join("\n");
+                assert!(
+                    problems.contains("-node-insecure-registries needs a decision"),
+                    "{problems}"
+                );
+                let [mirror, _] = mirrors;
+                assert_eq!(
+                    settings(&[&insecure, &of_registry]),
+                    registry(host, &[mirror]),
+                    "{name}"
+                );
+                continue;
+            }
+            assert_eq!(
+                settings(&[&insecure]),
+                registry(host, &[unverified(&own)]),
+                "{name}"
+            );
+            for words in [[&insecure, &of_registry], [&of_registry, &insecure]] {
+                assert_eq!(
+                    settings(&words.map(String::as_str)),
+                    registry(host, &mirrors),
+                    "{words:?}"
+                );
+            }
+        }
+        // On the host of an insecure registry, a mirror of another one.
+        let words = [
+            "-node-insecure-registries=own.example:5000",
+            "-node-registry-mirrors=quay.io=own.example:5000/hub",
+        ];
+        let registries = &settings(&words)["containerd"]["registries"];
+        assert_eq!(
+            registries[1],
+            json!({"host": "quay.io", "mirrors": [unverified("https://own.example:5000/hub")]})
+        );
+    }
+
+    #[test]
+    fn several_values_are_those_that_the_go_implementation_takes() {
+        let mirrors = |hosts: &[&str]| {
+            hosts
+                .iter()
+                .map(|host| json!({"url": format!("https://{host}")}))
+                .collect::<Vec<_>>()
+        };
+        let cases: &[(&[&str], Value)] = &[
+            // A list, in its order and each once.
+            (
+                &["-node-registry-mirrors=b.example, a.example,https://b.example,"],
+                registry("docker.io", &mirrors(&["b.example", "a.example"])),
+            ),
+            // One flag collects what it is given, another has its last value.
+            (
+                &[
+                    "-node-containerd-registry-mirrors=docker.io=b.example",
+                    "--node-containerd-registry-mirrors",
+                    "docker.io=a.example",
+                    "-node-registry-mirrors=docker.io=c.example",
+                ],
+                registry("docker.io", &mirrors(&["b.example", "a.example", "c.example"])),
+            ),
+            (
+                &[
+                    "-node-registry-mirrors=a.example",
+                    "-node-registry-mirrors=b.example",
+                ],
+                registry("docker.io", &mirrors(&["b.example"])),
+            ),
+            (
+                &["-node-registry-mirrors=not a host", "-node-registry-mirrors", ""],
+                json!({}),
+            ),
+            (
+                &[
+                    "-node-kubelet-feature-gates=A=true",
+                    "-node-kubelet-feature-gates=B=1, C = F,RotateKubeletServerCertificate=T",
+                ],
+                json!({"kubelet": {"featureGates": {"B": true, "C": false}}}),
+            ),
+            (
+                &["-initial-taints=a=:NoSchedule, b:NoExecute"],
+                json!({"initialTaints": [{"key": "a", "value": "", "effect": "NoSchedule"}, {"key": "b", "effect": "NoExecute"}]}),
+            ),
+            (
+                &["-override-bootstrap-kubelet-apiserver=api.example:6443"],
+                json!({"cluster": {"apiServer": "https://api.example:6443"}}),
+            ),
+            (
+                &["-node-http-proxy=HTTP://proxy.example:3128/"],
+                json!({"proxy": {"http": "http://proxy.example:3128"}}),
+            ),
+            (
+                &["-kubeconfig=", "-worker-cluster-kubeconfig", "", "--"],
+                json!({}),
+            ),
+        ];
+        for (words, expected) in cases {
+            assert_eq!(&settings(words), expected, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_value_of_a_flag_is_reported_with_its_name() {
+        for (flag, values) in [
+            (
+                "node-registry-mirrors",
+                &[
+                    "a b",
+                    "http://",
+                    "own.example:5000=a.example",
+                    "quay.io=",
+                    "a.example?x=y",
+                    "a.example#x",
+                    "fd00::1",
+                ][..],
+            ),
+            (
+                "node-containerd-registry-mirrors",
+                &[
+                    "a.example",
+                    "docker.io=",
+                    "=a.example",
+                    "a b=a.example",
+                    "docker.io=a.example,b.example",
+                    "docker.io=ftp://a.example",
+                ],
+            ),
+            (
+                "node-insecure-registries",
+                &["a b", "https://", "*", "a.example:port"],
+            ),
+            ("cluster-dns", &["10.0.0", "10.0.0.10,x"]),
+            ("pause-image", &["not an image"]),
+            ("initial-taints", &["a", "a=b", "a=b:Never", "a b:NoSchedule"]),
+            ("node-kubelet-feature-gates", &["A", "A=yes", "A/B=true"]),
+            ("node-http-proxy", &["socks5://a.example", "http://"]),
+            ("node-no-proxy", &["a b"]),
+            (
+                "override-bootstrap-kubelet-apiserver",
+                &["http://a.example", "https://"],
+            ),
+            ("worker-count", &["0", "many"]),
+            ("external-cloud-provider", &["yes"]),
+        ] {
+            for value in values {
+                let problems = mapped(&[&format!("-{flag}={value}")]).problems;
+                assert_eq!(problems.len(), 1, "{flag}={value}: {problems:?}");
+                assert!(
+                    problems[0].contains(&format!("flag -{flag}")),
+                    "{flag}={value}: {problems:?}"
+                );
+            }
         }
     }
 
@@ -298,6 +564,9 @@ mod tests {
             json!({"name": PROXY_SECRET})
         );
         assert_eq!(mapped.secrets, [PROXY_SECRET]);
+        assert!(!format!("{mapped:?}").contains("h0t"), "{mapped:?}");
+        let mapped = self::mapped(&["-node-http-proxy=operator:h0t://secret@proxy.example:3128"]);
+        assert_eq!(mapped.settings["proxy"]["http"], "http://proxy.example:3128");
         assert!(!format!("{mapped:?}").contains("h0t"), "{mapped:?}");
     }
 

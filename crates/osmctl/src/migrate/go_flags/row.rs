@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::command_line::listed;
+use super::command_line::{boolean, listed, with_scheme};
 use super::mapped::Mapped;
 use super::registries::registry_mirrors;
 
@@ -49,7 +49,7 @@ pub(super) fn row(flag: &str) -> Option<Row> {
         }),
         "node-registry-mirrors" => Text(registry_mirrors),
         "node-containerd-registry-mirrors" => Text(|mapped, text| match text.split_once('=') {
-            Some((registry, url)) => mapped.mirror(registry, url),
+            Some((registry, url)) => mapped.mirror("node-containerd-registry-mirrors", registry, url),
             None => mapped.malformed("node-containerd-registry-mirrors", "REGISTRY=URL"),
         }),
         "device-ownership-from-security-context" => Bool(|mapped, on| {
@@ -62,7 +62,7 @@ pub(super) fn row(flag: &str) -> Option<Row> {
         "host-ca-bundle" => File("/hostCaBundle"),
         "ca-bundle" => NotNeeded("it has no effect in the Go implementation"),
         "override-bootstrap-kubelet-apiserver" => Text(|mapped, text| {
-            mapped.set("/cluster/apiServer", json!(text));
+            mapped.set("/cluster/apiServer", json!(with_scheme("https", text)));
             mapped.notes.push(
                 "the flag -override-bootstrap-kubelet-apiserver becomes cluster.apiServer; nodes use this address for all requests to the API server"
                     .to_owned(),
@@ -119,27 +119,27 @@ fn initial_taints(mapped: &mut Mapped, text: &str) {
 fn feature_gates(mapped: &mut Mapped, text: &str) {
     const ROTATE: &str = "RotateKubeletServerCertificate";
     for part in listed(text) {
-        match part.split_once('=').map(|(gate, on)| (gate, on.parse::<bool>())) {
-            Some((ROTATE, Ok(true))) => {}
-            Some((ROTATE, Ok(false))) => mapped.by_hand(
+        match part.split_once('=').map(|(gate, on)| (gate.trim(), boolean(on.trim()))) {
+            Some((ROTATE, Some(true))) => {}
+            Some((ROTATE, Some(false))) => mapped.by_hand(
                 "node-kubelet-feature-gates",
                 "the gate RotateKubeletServerCertificate is always on; write only the other gates into kubelet.featureGates of a settings document",
             ),
-            Some((gate, Ok(on))) => mapped.set(&format!("/kubelet/featureGates/{gate}"), json!(on)),
+            Some((gate, Some(on))) => mapped.set("/kubelet/featureGates", json!({gate: on})),
             _ => mapped.malformed("node-kubelet-feature-gates", "GATE=true or GATE=false"),
         }
     }
 }
 
 fn http_proxy(mapped: &mut Mapped, text: &str) {
-    let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
-    let rest = rest.trim_end_matches('/');
-    match rest.rsplit_once('@') {
-        Some((_, host)) => {
+    let url = with_scheme("http", text);
+    let url = url.trim_end_matches('/');
+    match url.rsplit_once('@').zip(url.split_once("://")) {
+        Some(((_, host), (scheme, _))) => {
             mapped.set("/proxy/http", json!(format!("{scheme}://{host}")));
             mapped.set("/proxy/credentials", json!({"name": PROXY_SECRET}));
             mapped.secrets.push(PROXY_SECRET.to_owned());
         }
-        None => mapped.set("/proxy/http", json!(format!("{scheme}://{rest}"))),
+        None => mapped.set("/proxy/http", json!(url)),
     }
 }

@@ -1,0 +1,95 @@
+//! What is wrong with pools besides each one's rendering: what they need together, and what the settings do not allow them.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use osm_api::config::LateBoundKind;
+use osm_api::node_name;
+use osm_api::{MachineDeployment, PoolRef, Reason, Settings, pool};
+
+use crate::input::Item;
+use crate::pools::RenderedPool;
+use crate::problem::Problem;
+
+/// Pools that need the same name, and those beyond the limit of the settings. Which of two is older, only the cluster knows.
+pub fn check_together(items: &[Item<MachineDeployment>], settings: &Settings) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut taken: BTreeMap<(Reason, String), PoolRef> = BTreeMap::new();
+    for item in items {
+        let pool = PoolRef::from(&item.value);
+        let cloud = pool::cloud_provider(&item.value);
+        let is_node =
+            cloud.is_some_and(|cloud| node_name::source(cloud) == node_name::Source::MachineDeployment);
+        let node = is_node.then(|| (Reason::MachineNotUnique, pool.name.clone()));
+        for claim in [(Reason::NameConflict, pool.config_name())]
+            .into_iter()
+            .chain(node)
+        {
+            let reason = claim.0;
+            match taken.entry(claim) {
+                Entry::Vacant(free) => {
+                    free.insert(pool.clone());
+                }
+                // Manifests may leave namespaces out. Then the two can be one.
+                Entry::Occupied(other) if is_other(&pool, other.get()) => {
+                    let what = match reason {
+                        Reason::NameConflict => "its bootstrap Secret has the name of that",
+                        _ => "its node has the name of the node",
+                    };
+                    let message = format!(
+                        "MachineDeployment {pool}: {what} of MachineDeployment {}; create one of the two under another name",
+                        other.get()
+                    );
+                    let place = item.origin.place("metadata.name");
+                    problems.push(Problem::error(reason.as_str(), place, message));
+                }
+                Entry::Occupied(_) => {}
+            }
+        }
+    }
+    let most = settings.limits.machine_deployments;
+    let first_beyond = usize::try_from(most).ok().and_then(|most| items.get(most));
+    problems.extend(first_beyond.map(|item| {
+        let message = format!(
+            "there are {} MachineDeployments, but limits.machineDeployments in the settings allows {most}; raise the limit",
+            items.len()
+        );
+        let reason = Reason::TooManyMachineDeployments;
+        Problem::error(reason.as_str(), item.origin.place("metadata.name"), message)
+    }));
+    problems
+}
+
+fn is_other(pool: &PoolRef, other: &PoolRef) -> bool {
+    let have_namespaces = !pool.namespace.is_empty() && !other.namespace.is_empty();
+    have_namespaces && (&pool.namespace, &pool.name) != (&other.namespace, &other.name)
+}
+
+/// Objects that a pool or its profile refers to although the settings of the installation do not allow it.
+pub fn check_sources(pool: &RenderedPool, settings: &Settings) -> Vec<Problem> {
+    let mut problems: Vec<Problem> = Vec::new();
+    for late in &pool.config.late_bound {
+        let Some(source) = late.source.as_ref() else {
+            continue;
+        };
+        // A MachineDeployment refers to its own fields without asking.
+        let is_own = late.kind == LateBoundKind::OperatingSystemSpecField;
+        if is_own || settings.holder(late.kind, source).is_some() {
+            continue;
+        }
+        let (kind, list) = match late.kind {
+            LateBoundKind::ConfigMapKey => ("ConfigMap", "credentials.allowedSources"),
+            LateBoundKind::ProfileSecretKey => ("Secret", "credentials.profileSecrets"),
+            _ => ("Secret", "credentials.allowedSources"),
+        };
+        let message = format!(
+            "MachineDeployment {}: {}: {kind} {}/{} is not listed in the settings' {list}; add it there",
+            pool.pool_ref.name, late.id, source.namespace, source.name
+        );
+        let problem = Problem::error(Reason::SourceNotAllowed.as_str(), pool.place.clone(), message);
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+    problems
+}
