@@ -79,7 +79,9 @@ fn check_version(version: &str, rules: Rules) -> Result<(), ProfileError> {
         false if starts.next().filter(|(at, _)| *at == 0).is_some_and(is_semantic) => Ok(()),
         true => Err(invalid(
             "version",
-            format!("must end in v and a semantic version, such as v1.0.0, and have at most {MAX_VERSION} bytes"),
+            format!(
+                "must end in v and a semantic version, such as v1.0.0, and have at most {MAX_VERSION} bytes"
+            ),
         )),
         false => Err(invalid(
             "version",
