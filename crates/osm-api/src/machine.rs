@@ -2,8 +2,10 @@
 //! typed write would drop every field that is not listed here.
 
 use kube::CustomResource;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
+
+use crate::provider_spec;
 
 /// One machine of a pool.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default)]
@@ -53,11 +55,20 @@ pub struct MachineProviderSpec {
 }
 
 /// The part of a provider configuration that names the cloud.
-#[derive(Serialize, Deserialize, Clone, Debug, Default)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Serialize, Clone, Debug, Default)]
+#[serde(rename_all = "camelCase")]
 pub struct MachineCloud {
     /// Name of the cloud provider.
     pub cloud_provider: String,
+}
+
+impl<'de> Deserialize<'de> for MachineCloud {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let name = provider_spec::cloud_provider(&value);
+        let cloud_provider = name.unwrap_or_default().to_owned();
+        Ok(Self { cloud_provider })
+    }
 }
 
 /// What machine-controller reports about a Machine.
@@ -103,6 +114,6 @@ pub struct MachineSetSpec {}
 
 /// The name of the cloud in the template of a MachineDeployment; empty if there is none.
 pub fn cloud_of_template(template: &Value) -> &str {
-    let cloud = template.pointer("/spec/providerSpec/value/cloudProvider");
-    cloud.and_then(Value::as_str).unwrap_or_default()
+    let value = template.pointer("/spec/providerSpec/value");
+    value.and_then(provider_spec::cloud_provider).unwrap_or_default()
 }

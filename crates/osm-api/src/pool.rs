@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::machine_deployment::MachineDeployment;
 use crate::profile::{CloudProvider, OperatingSystem, ProvisioningUtility};
-use crate::provider_spec::{Network, OperatingSystemSpec, ProviderSpec};
+use crate::provider_spec::{self, Network, OperatingSystemSpec, ProviderSpec};
 use crate::reason::Reason;
 use crate::{digest, names, node_name, strict};
 
@@ -133,7 +133,8 @@ impl Pool {
         let value = field(md, PROVIDER_SPEC).map_err(provider_spec)?;
         let value = value.ok_or(PoolError::MissingProviderSpec)?;
         map_at(PROVIDER_SPEC, value).map_err(provider_spec)?;
-        let provider: ProviderSpec = strict::decode(value.clone()).map_err(PoolError::InvalidProviderSpec)?;
+        let value = provider_spec::canonical(value);
+        let provider: ProviderSpec = strict::decode(value).map_err(PoolError::InvalidProviderSpec)?;
         let known = |name: &str| serde_json::from_value(Value::String(name.to_owned()));
         let operating_system =
             known(&provider.operating_system).map_err(|_| PoolError::UnknownOperatingSystem)?;
@@ -141,13 +142,18 @@ impl Pool {
             .map_err(|_| PoolError::UnknownCloudProvider)?;
         let os = match provider.operating_system_spec {
             Value::Null => OperatingSystemSpec::default(),
-            spec => {
-                map_at(OPERATING_SYSTEM_SPEC, &spec).map_err(|WrongType { path, problem }| {
-                    PoolError::OperatingSystemSpecOfWrongType { path, problem }
-                })?;
-                strict::decode(spec).map_err(PoolError::InvalidOperatingSystemSpec)?
+            Value::Object(mut spec) => {
+                provider_spec::retain_own(operating_system, &mut spec);
+                strict::decode(Value::Object(spec)).map_err(PoolError::InvalidOperatingSystemSpec)?
+            }
+            other => {
+                let WrongType { path, problem } =
+                    WrongType::at(OPERATING_SYSTEM_SPEC, strict::no_map(&other));
+                return Err(PoolError::OperatingSystemSpecOfWrongType { path, problem });
             }
         };
+        let mut network = provider.network.unwrap_or_default();
+        network.dns.servers.retain(|server| !server.is_empty());
         let kubelet_version = field(md, KUBELET_VERSION)
             .and_then(|version| {
                 version
@@ -167,9 +173,9 @@ impl Pool {
             cloud_provider,
             kubelet_version: parse_version(kubelet_version)?,
             ssh_public_keys: distinct(provider.ssh_public_keys)?,
-            network: provider.network.unwrap_or_default(),
+            network,
             os,
-            overwrite_cloud_config: provider.overwrite_cloud_config,
+            overwrite_cloud_config: provider.overwrite_cloud_config.filter(|text| !text.is_empty()),
             kubelet: KubeletSettings::read(&annotations::of_kubelet(md)?)?,
             warnings,
         })
@@ -259,8 +265,8 @@ pub fn template_differs(digest: &str, other: &str) -> bool {
 /// part of it: whoever can read the digest and knows the rest could guess them.
 pub fn template_digest(md: &MachineDeployment) -> String {
     let machine = md.spec.template.get("spec").unwrap_or(&Value::Null);
-    let provider = machine.pointer("/providerSpec/value");
-    let field = |name: &'static str| Some((name, provider?.get(name)?.clone()));
+    let provider = provider(md);
+    let field = |name: &'static str| Some((name, provider.get(name)?.clone()));
     let mut read: BTreeMap<&str, Value> = RENDERED_FIELDS.into_iter().filter_map(field).collect();
     let system = read.get_mut("operatingSystemSpec").and_then(Value::as_object_mut);
     for (name, value) in system.into_iter().flatten() {
@@ -278,18 +284,21 @@ pub fn template_digest(md: &MachineDeployment) -> String {
     format!("{TEMPLATE_DIGEST}{digest}")
 }
 
+/// The provider spec of a MachineDeployment in its canonical form; null if there is none.
+fn provider(md: &MachineDeployment) -> Value {
+    let value = md.spec.template.pointer("/spec/providerSpec/value");
+    value.map_or(Value::Null, provider_spec::canonical)
+}
+
 /// Cloud provider that a MachineDeployment names, even where nothing else of it can be read as a [`Pool`].
 pub fn cloud_provider(md: &MachineDeployment) -> Option<CloudProvider> {
-    let name = md
-        .spec
-        .template
-        .pointer("/spec/providerSpec/value/cloudProvider")?;
-    serde_json::from_value(name.clone()).ok()
+    let value = md.spec.template.pointer("/spec/providerSpec/value")?;
+    provider_spec::cloud_provider(value)?.parse().ok()
 }
 
 /// Operating system and provisioning utility that a MachineDeployment names, even where nothing else of it can be read as a [`Pool`].
 pub fn system(md: &MachineDeployment) -> Option<(OperatingSystem, ProvisioningUtility)> {
-    let provider = md.spec.template.pointer("/spec/providerSpec/value")?;
+    let provider = provider(md);
     let system = serde_json::from_value(provider.get("operatingSystem")?.clone()).ok()?;
     let named = provider.pointer("/operatingSystemSpec/provisioningUtility");
     let named = named.and_then(|name| serde_json::from_value(name.clone()).ok());
@@ -308,10 +317,8 @@ fn utility_of(system: OperatingSystem, named: Option<ProvisioningUtility>) -> Pr
 /// Late-bound values of kind [`OperatingSystemSpecField`](crate::config::LateBoundKind::OperatingSystemSpecField) come
 /// from here.
 pub fn operating_system_spec_texts(md: &MachineDeployment) -> BTreeMap<String, String> {
-    let spec = md
-        .spec
-        .template
-        .pointer("/spec/providerSpec/value/operatingSystemSpec");
+    let provider = provider(md);
+    let spec = provider.get("operatingSystemSpec");
     let fields = spec.and_then(Value::as_object).into_iter().flatten();
     let text = |value: &Value| value.get("value").unwrap_or(value).as_str().map(str::to_owned);
     fields
@@ -388,16 +395,17 @@ fn parse_version(text: &str) -> Result<Version, PoolError> {
     Version::parse(&padded).map_err(|_| PoolError::InvalidKubeletVersion)
 }
 
-/// The keys without surrounding blanks, each once. A second line would be a second key, perhaps with options.
+/// The keys without surrounding blanks, each once. A second line would be a second key, perhaps with options. To sshd a tab is a blank, but not
+/// to every program that installs keys.
 fn distinct(keys: Vec<String>) -> Result<Vec<String>, PoolError> {
     let mut seen: Vec<String> = Vec::new();
-    for (i, key) in keys.iter().map(|key| key.trim()).enumerate() {
+    for (i, key) in keys.iter().map(|key| key.trim().replace('\t', " ")).enumerate() {
         if key.contains(char::is_control) {
             let problem = format!("sshPublicKeys[{i}]: must be one line, without control characters");
             return Err(PoolError::InvalidProviderSpec(vec![problem]));
         }
-        if !key.is_empty() && !seen.iter().any(|known| known == key) {
-            seen.push(key.to_owned());
+        if !key.is_empty() && !seen.contains(&key) {
+            seen.push(key);
         }
     }
     Ok(seen)
@@ -421,7 +429,7 @@ mod tests {
         json!({
             "versions": {"kubelet": "v1.34.2"},
             "providerSpec": {"value": {
-                "sshPublicKeys": ["ssh-ed25519 AAA a\n", "ssh-ed25519 AAA a", " "],
+                "sshPublicKeys": ["ssh-ed25519 AAA a\n", "ssh-ed25519\tAAA\ta", " "],
                 "cloudProvider": "aws", "cloudProviderSpec": {"secretAccessKey": "hunter2"},
                 "operatingSystem": "ubuntu", "operatingSystemSpec": {"distUpgradeOnBoot": true, "other": 1},
                 "network": {"ipFamily": ""},
@@ -602,6 +610,9 @@ mod tests {
         ];
         for (path, value, reason, message) in cases {
             let mut spec = good();
+            if value.get("rhelOrganizationName").is_some() {
+                spec["providerSpec"]["value"]["operatingSystem"] = json!("rhel");
+            }
             *spec.pointer_mut(path).unwrap() = value.clone();
             let error = Pool::read(&machine_deployment(spec, json!({}))).unwrap_err();
             assert_eq!(
@@ -797,6 +808,225 @@ mod tests {
             json!({"disableAutoUpdate": true, "disableLocksmithD": true, "disableUpdateEngine": true});
         let os = pool("flatcar", flags).unwrap().os;
         assert!(os.disable_auto_update && os.disable_locksmith_d && os.disable_update_engine);
+    }
+
+    /// A provider spec with a value in every place, also in those of other systems.
+    fn everything(os: &str, cloud: &str) -> Value {
+        let reference = json!({"value": "v", "secretKeyRef": {"namespace": "n", "name": "s", "key": "k"},
+            "configMapKeyRef": {"namespace": "n", "name": "c", "key": "k"}});
+        json!({
+            "sshPublicKeys": ["ssh-ed25519 AAA a", "ssh-ed25519 BBB b"], "caPublicKey": "ssh-rsa AAA",
+            "cloudProvider": cloud, "cloudProviderSpec": {"a": {"b": [null, "c"]}}, "operatingSystem": os,
+            "network": {"cidr": "192.0.2.7/24", "gateway": "192.0.2.1", "dns": {"servers": ["192.0.2.2", "192.0.2.3"]}, "ipFamily": "IPv4"},
+            "overwriteCloudConfig": "[Global]",
+            "operatingSystemSpec": {
+                "distUpgradeOnBoot": true, "disableAutoUpdate": true, "disableLocksmithD": true, "disableUpdateEngine": true,
+                "provisioningUtility": "cloud-init", "attachSubscription": true, "rhelUseSatelliteServer": true,
+                "rhelSatelliteServer": "satellite.example", "rhelSubscriptionManagerUser": "me", "rhsmOfflineToken": "t",
+                "rhelSubscriptionManagerPassword": reference, "rhelOrganizationName": {"value": "o"}, "rhelActivationKey": reference,
+            },
+        })
+    }
+
+    fn with_provider(provider: &Value) -> MachineDeployment {
+        let spec = json!({"versions": {"kubelet": "1.34.2"}, "providerSpec": {"value": provider}});
+        machine_deployment(spec, json!({}))
+    }
+
+    /// Pointers to every field and item below a value.
+    fn places(value: &Value, at: &str, found: &mut Vec<String>) {
+        let below: Vec<(String, &Value)> = match value {
+            Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), value)).collect(),
+            Value::Array(items) => items
+                .iter()
+                .enumerate()
+                .map(|(i, value)| (i.to_string(), value))
+                .collect(),
+            _ => Vec::new(),
+        };
+        for (name, value) in below {
+            let place = format!("{at}/{name}");
+            found.push(place.clone());
+            places(value, &place, found);
+        }
+    }
+
+    fn without(provider: &Value, place: &str) -> Value {
+        let mut provider = provider.clone();
+        let (parent, name) = place.rsplit_once('/').unwrap();
+        match provider.pointer_mut(parent).unwrap() {
+            Value::Object(fields) => drop(fields.remove(name)),
+            Value::Array(items) => drop(items.remove(name.parse().unwrap())),
+            _ => unreachable!(),
+        }
+        provider
+    }
+
+    fn with(provider: &Value, place: &str, value: Value) -> Value {
+        let mut provider = provider.clone();
+        *provider.pointer_mut(place).unwrap() = value;
+        provider
+    }
+
+    #[test]
+    fn what_is_null_or_empty_is_absent_in_every_place() {
+        use strum::IntoEnumIterator;
+        let systems = ["flatcar", "rhel", "ubuntu", "amzn2", "rockylinux", "centos"];
+        for (os, cloud) in systems.iter().zip(CloudProvider::iter()) {
+            let provider = everything(os, cloud.as_str());
+            let mut all = Vec::new();
+            places(&provider, "", &mut all);
+            assert!(all.len() > 40);
+            for place in all
+                .iter()
+                .filter(|place| !["/cloudProvider", "/operatingSystem"].contains(&place.as_str()))
+            {
+                let absent = with_provider(&without(&provider, place));
+                let expected = Pool::read(&absent).unwrap();
+                let null = with_provider(&with(&provider, place, Value::Null));
+                assert_eq!(Pool::read(&null).as_ref(), Ok(&expected), "{os}: {place}");
+                assert_eq!(
+                    operating_system_spec_texts(&null),
+                    operating_system_spec_texts(&absent),
+                    "{os}: {place}"
+                );
+                assert_eq!(system(&null), system(&absent), "{os}: {place}");
+                if !place.ends_with(|c: char| c.is_ascii_digit()) {
+                    assert_eq!(template_digest(&null), template_digest(&absent), "{os}: {place}");
+                }
+                let empty = match provider.pointer(place).unwrap() {
+                    Value::String(_) => json!(""),
+                    Value::Array(_) => json!([]),
+                    Value::Object(_) => json!({}),
+                    _ => continue,
+                };
+                let empty = with_provider(&with(&provider, place, empty));
+                assert_eq!(Pool::read(&empty).as_ref(), Ok(&expected), "{os}: {place}");
+            }
+        }
+        // All of it together.
+        for (cloud, os) in CloudProvider::iter().zip(systems.iter().cycle()) {
+            let bare = json!({"cloudProvider": cloud, "operatingSystem": os});
+            let mut nulls = everything(os, cloud.as_str());
+            for (name, value) in nulls.as_object_mut().unwrap() {
+                *value = bare.get(name).cloned().unwrap_or_default();
+            }
+            let expected = Pool::read(&with_provider(&bare)).unwrap();
+            assert_eq!(Pool::read(&with_provider(&nulls)), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn fields_of_other_systems_are_not_judged() {
+        for os in ["flatcar", "rhel", "ubuntu", "amzn2", "rockylinux", "centos"] {
+            let provider = everything(os, "openstack");
+            let own: &[&str] = match os {
+                "flatcar" => &[
+                    "disableAutoUpdate",
+                    "disableLocksmithD",
+                    "disableUpdateEngine",
+                    "provisioningUtility",
+                ],
+                // What machine-controller does not read has no type here, either.
+                "rhel" => &[
+                    "distUpgradeOnBoot",
+                    "attachSubscription",
+                    "rhelUseSatelliteServer",
+                    "rhelSatelliteServer",
+                    "rhelSubscriptionManagerUser",
+                    "rhelSubscriptionManagerPassword",
+                    "rhelOrganizationName",
+                    "rhelActivationKey",
+                ],
+                _ => &["distUpgradeOnBoot"],
+            };
+            for (field, _) in provider["operatingSystemSpec"].as_object().unwrap() {
+                let place = format!("/operatingSystemSpec/{field}");
+                let wrong = Pool::read(&with_provider(&with(&provider, &place, json!([7]))));
+                let absent = Pool::read(&with_provider(&without(&provider, &place)));
+                match own.contains(&field.as_str()) {
+                    true => assert!(wrong.unwrap_err().to_string().contains(field), "{os}: {field}"),
+                    false => assert_eq!(wrong, absent, "{os}: {field}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_fields_are_read_in_any_case() {
+        fn renamed(value: &Value, rename: &dyn Fn(&str) -> String) -> Value {
+            match value {
+                Value::Object(fields) => fields
+                    .iter()
+                    .map(|(name, value)| (rename(name), renamed(value, rename)))
+                    .collect(),
+                Value::Array(items) => items.iter().map(|item| renamed(item, rename)).collect(),
+                scalar => scalar.clone(),
+            }
+        }
+        for os in ["flatcar", "rhel", "ubuntu"] {
+            let provider = everything(os, "edge");
+            let md = with_provider(&provider);
+            let pool = Pool::read(&md).unwrap();
+            for rename in [
+                str::to_uppercase as fn(&str) -> String,
+                str::to_lowercase,
+                |name| name.replace("ssh", "SSH"),
+            ] {
+                let other = with_provider(&renamed(&provider, &rename));
+                assert_eq!(Pool::read(&other).as_ref(), Ok(&pool));
+                assert_eq!(template_digest(&other), template_digest(&md));
+                assert_eq!(
+                    operating_system_spec_texts(&other),
+                    operating_system_spec_texts(&md)
+                );
+                assert_eq!(
+                    (system(&other), cloud_provider(&other)),
+                    (system(&md), cloud_provider(&md))
+                );
+                assert_eq!(crate::machine::cloud_of_template(&other.spec.template), "edge");
+                let machine: crate::machine::MachineCloud =
+                    serde_json::from_value(renamed(&provider, &rename)).unwrap();
+                assert_eq!(machine.cloud_provider, "edge");
+            }
+        }
+        let both = json!({"CloudProvider": "aws", "cloudProvider": "edge", "operatingSystem": "ubuntu"});
+        assert_eq!(
+            Pool::read(&with_provider(&both)).unwrap().cloud_provider,
+            CloudProvider::Edge
+        );
+        let unknown = json!({"cloudProvider": "aws", "operatingSystem": "ubuntu", "cloudProviders": 1});
+        assert!(Pool::read(&with_provider(&unknown)).is_err());
+    }
+
+    #[test]
+    fn a_kubelet_annotation_without_a_value_is_absent() {
+        let plain = Pool::read(&machine_deployment(good(), json!({}))).unwrap();
+        for row in KUBELET_ANNOTATIONS {
+            for empty in [json!(""), json!(" "), Value::Null] {
+                let annotations = json!({row.key(): empty});
+                let mut md = machine_deployment(good(), json!({}));
+                md.spec.template["metadata"] = json!({"annotations": annotations});
+                assert_eq!(Pool::read(&md).as_ref(), Ok(&plain), "{}: {empty}", row.name);
+                // A value in the other place counts.
+                md.metadata.annotations = Some([(row.key(), row.example.to_owned())].into());
+                let set = Pool::read(&md).unwrap();
+                assert_ne!(set.kubelet, plain.kubelet);
+                if let Some(empty) = empty.as_str() {
+                    md.metadata.annotations = Some([(row.key(), empty.to_owned())].into());
+                    assert_eq!(Pool::read(&md).as_ref(), Ok(&plain), "{}", row.name);
+                    md.spec.template["metadata"] = json!({"annotations": {row.key(): row.example}});
+                    assert_eq!(Pool::read(&md).as_ref(), Ok(&set), "{}", row.name);
+                }
+            }
+        }
+        let pairs = |text: &str| {
+            let key = format!("{}KubeReserved", names::KUBELET_CONFIG_PREFIX);
+            Pool::read(&machine_deployment(good(), json!({key: text}))).map(|pool| pool.kubelet.kube_reserved)
+        };
+        assert_eq!(pairs("cpu=1,").unwrap(), pairs("cpu=1").unwrap());
+        assert_eq!(pairs(" , cpu=1,,").unwrap(), pairs("cpu=1").unwrap());
+        assert_eq!(pairs(","), Ok(None));
     }
 
     #[test]

@@ -1,14 +1,117 @@
 //! machine-controller's provider configuration inside a MachineDeployment (`sdk/providerconfig/types.go`).
 //!
-//! The top level is decoded strictly, as machine-controller does; what is cloud- or system-specific is not.
+//! The top level is decoded strictly, as machine-controller does; what is cloud- or system-specific is not. Go's decoder takes the names of
+//! fields in any case, and a null for an absent value, so whatever reads one reads what [`canonical`] makes of it.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::profile::ProvisioningUtility;
+use crate::profile::{OperatingSystem, ProvisioningUtility};
 use crate::strict;
+
+/// The only field that is not read. What is below it may be large, and may hold credentials.
+const OF_CLOUD: &str = "cloudProviderSpec";
+
+/// Settings of Flatcar, in `operatingSystemSpec`.
+const OF_FLATCAR: [&str; 4] = [
+    "disableAutoUpdate",
+    "disableLocksmithD",
+    "disableUpdateEngine",
+    "provisioningUtility",
+];
+
+/// Settings of RHEL alone, in `operatingSystemSpec`.
+const OF_RHEL: [&str; 8] = [
+    "rhelSubscriptionManagerUser",
+    "rhelSubscriptionManagerPassword",
+    "rhsmOfflineToken",
+    "attachSubscription",
+    "rhelUseSatelliteServer",
+    "rhelSatelliteServer",
+    "rhelOrganizationName",
+    "rhelActivationKey",
+];
+
+const UPGRADE: &str = "distUpgradeOnBoot";
+
+/// All other names of fields, at every depth.
+const OTHERS: [&str; 20] = [
+    "sshPublicKeys",
+    "caPublicKey",
+    "cloudProvider",
+    OF_CLOUD,
+    "operatingSystem",
+    "operatingSystemSpec",
+    "network",
+    "overwriteCloudConfig",
+    "cidr",
+    "gateway",
+    "dns",
+    "servers",
+    "ipFamily",
+    UPGRADE,
+    "value",
+    "secretKeyRef",
+    "configMapKeyRef",
+    "namespace",
+    "name",
+    "key",
+];
+
+/// A provider spec with the names of its fields spelled as in this module, and without nulls. In a list, a null becomes an empty text.
+/// `cloudProviderSpec` is left empty.
+pub fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let present = fields.iter().filter(|(_, value)| !value.is_null());
+            let fields = present.map(|(name, value)| {
+                let name = spelling(name);
+                let value = match name == OF_CLOUD {
+                    true => Value::Object(Map::new()),
+                    false => canonical(value),
+                };
+                (name.to_owned(), value)
+            });
+            Value::Object(fields.collect())
+        }
+        Value::Array(items) => items
+            .iter()
+            .map(|item| match item {
+                Value::Null => Value::String(String::new()),
+                item => canonical(item),
+            })
+            .collect(),
+        scalar => scalar.clone(),
+    }
+}
+
+fn spelling(name: &str) -> &str {
+    let mut known = OTHERS.iter().chain(&OF_RHEL).chain(&OF_FLATCAR);
+    known
+        .find(|known| known.eq_ignore_ascii_case(name))
+        .unwrap_or(&name)
+}
+
+/// Name of the cloud provider in a provider spec that may be wrong otherwise.
+pub fn cloud_provider(value: &Value) -> Option<&str> {
+    let named = |(name, value): (&String, &'_ Value)| spelling(name) == "cloudProvider" && !value.is_null();
+    let mut fields = value.as_object()?.iter();
+    fields.rfind(|field| named(*field))?.1.as_str()
+}
+
+/// Leaves the settings of this system in its `operatingSystemSpec`. machine-controller does not look at others, whatever their type.
+pub fn retain_own(os: OperatingSystem, spec: &mut Map<String, Value>) {
+    spec.retain(|name, value| match (os, name.as_str()) {
+        // There is a warning that it has no effect.
+        (OperatingSystem::Flatcar, UPGRADE) => value.is_boolean(),
+        (OperatingSystem::Flatcar, name) => OF_FLATCAR.contains(&name),
+        (_, UPGRADE) => true,
+        (OperatingSystem::Rhel, name) => OF_RHEL.contains(&name),
+        _ => false,
+    });
+}
 
 /// `spec.template.spec.providerSpec.value` of a MachineDeployment.
 #[derive(Deserialize, Clone, Debug, PartialEq)]

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::de::DeserializeOwned;
+use serde::de::value::{MapDeserializer, SeqDeserializer};
+use serde::de::{DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
 use serde_json::Value;
 
 /// Where a mistake is that concerns all of a document, instead of a path.
@@ -12,7 +13,7 @@ pub const DOCUMENT: &str = "the document";
 /// Decoding ends after this many errors of one document. A longer list would not help its author.
 const MAX_ERRORS: usize = 50;
 
-/// Decodes `value` into `T`, which should deny unknown fields.
+/// Decodes `value` into `T`, which should deny unknown fields. A field that is null is absent.
 ///
 /// # Errors
 /// One line per mistake, `path: what is wrong`, in the order found. No line repeats a value of the document.
@@ -34,7 +35,7 @@ pub fn decode_and_validate<T: DeserializeOwned>(
     let mut errors = Vec::new();
     let mut removed = Removed::default();
     while errors.len() < MAX_ERRORS {
-        let error = match serde_path_to_error::deserialize::<_, T>(&value) {
+        let error = match serde_path_to_error::deserialize::<_, T>(NullIsAbsent(&value)) {
             Ok(decoded) => {
                 let found = validate(&decoded)
                     .into_iter()
@@ -81,6 +82,80 @@ pub fn decode_and_validate<T: DeserializeOwned>(
         }
     }
     Err(errors)
+}
+
+/// JSON in which a field that is null is the same as an absent one, as for Go's decoder and for an API server that prunes an object. What is
+/// decoded as a [`Value`] keeps its nulls, because an API server preserves them there.
+struct NullIsAbsent<'de>(&'de Value);
+
+impl<'de> IntoDeserializer<'de, serde_json::Error> for NullIsAbsent<'de> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+impl<'de> Deserializer<'de> for NullIsAbsent<'de> {
+    type Error = serde_json::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        self.0.deserialize_any(visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        let Value::Object(fields) = self.0 else {
+            return self.0.deserialize_map(visitor);
+        };
+        let present = fields.iter().filter(|(_, value)| !value.is_null());
+        let present = present.map(|(name, value)| (name.as_str(), NullIsAbsent(value)));
+        visitor.visit_map(MapDeserializer::new(present))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        match self.0 {
+            Value::Array(items) => visitor.visit_seq(SeqDeserializer::new(items.iter().map(NullIsAbsent))),
+            other => other.deserialize_seq(visitor),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        match self.0 {
+            Value::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        self.0.deserialize_enum(name, variants, visitor)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct tuple tuple_struct
+        identifier ignored_any
+    }
 }
 
 /// The parts that were removed from a document.
@@ -214,7 +289,7 @@ fn insert_stand_in(value: &mut Value, segments: &[String], field: &str) -> bool 
     match at(value, segments) {
         Some(Value::Object(map)) => map
             .insert(field.to_owned(), Value::String(String::new()))
-            .is_none(),
+            .is_none_or(|before| before.is_null()),
         _ => false,
     }
 }
@@ -525,6 +600,48 @@ mod tests {
     }
 
     #[test]
+    fn null_is_absent_but_in_what_is_preserved() {
+        #[derive(Debug, Deserialize, PartialEq)]
+        #[serde(deny_unknown_fields)]
+        struct Whole {
+            name: String,
+            #[serde(default)]
+            part: Part,
+            #[serde(default)]
+            parts: Vec<Part>,
+            preserved: Option<Value>,
+        }
+        #[derive(Debug, Default, Deserialize, PartialEq)]
+        #[serde(default, deny_unknown_fields)]
+        struct Part {
+            count: u8,
+            texts: BTreeMap<String, String>,
+            wrapped: Option<Wrapped>,
+        }
+        #[derive(Debug, Deserialize, PartialEq)]
+        struct Wrapped(Vec<bool>);
+        let read = |document: Value| decode::<Whole>(document);
+        let null = json!({"name": "a", "part": {"count": null, "texts": {"a": null, "b": "b"}, "wrapped": null, "unknown": null},
+            "parts": [{"count": null}, {"wrapped": [true]}], "preserved": {"a": null}});
+        let absent = json!({"name": "a", "part": {"texts": {"b": "b"}}, "parts": [{}, {"wrapped": [true]}], "preserved": {"a": null}});
+        assert_eq!(read(null), read(absent.clone()));
+        assert_eq!(read(absent).unwrap().preserved, Some(json!({"a": null})));
+        assert_eq!(
+            read(json!({"name": "a", "part": null, "parts": null, "preserved": null})),
+            read(json!({"name": "a"}))
+        );
+        // What has to be there has no other name for absent, and an item has a place.
+        let errors = read(json!({"name": null, "parts": [null]})).unwrap_err();
+        assert_eq!(
+            errors,
+            [
+                "parts[0]: is empty, expected a map",
+                "the document: missing field `name`"
+            ]
+        );
+    }
+
+    #[test]
     fn a_value_of_the_wrong_type_is_called_that() {
         #[derive(Debug, Deserialize)]
         #[allow(dead_code)]
@@ -544,7 +661,6 @@ mod tests {
             ("text", json!(1.34), "is a number; put it in quotes"),
             ("text", json!(134), "is a number; put it in quotes"),
             ("text", json!(true), "is a boolean; put it in quotes"),
-            ("text", json!(null), "is empty, expected a string"),
             ("text", json!(["hunter2"]), "is a list, expected a string"),
             ("text", json!({"hunter2": 1}), "is a map, expected a string"),
             ("flag", json!("hunter2"), "is a string, expected a boolean"),

@@ -9,6 +9,7 @@ use osm_api::profile::{
 use serde_json::Value;
 
 use crate::error::ProfileError;
+use crate::go_templates::clean_path;
 use crate::user_data::{self, Reader};
 use crate::{Stage, additions, template_walk};
 
@@ -28,13 +29,11 @@ const RESERVED_MODULES: [(&str, &str); 4] = [
 /// # Errors
 /// The first mistake, with its path inside the spec.
 pub(crate) fn check(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileError> {
-    let version = spec.version.strip_prefix('v').map(semver::Version::parse);
-    if !matches!(version, Some(Ok(_))) {
-        return Err(invalid(
-            "version",
-            "must be v and a semantic version, such as v1.0.0",
-        ));
-    }
+    let rules = Rules {
+        reader: Reader::of(Some(spec.os_name), spec.provisioning_utility),
+        is_go: spec.template_engine == TemplateEngine::GoTemplate,
+    };
+    check_version(&spec.version, rules)?;
     if spec.supported_cloud_providers.is_empty() {
         return Err(invalid(
             "supportedCloudProviders",
@@ -51,10 +50,44 @@ pub(crate) fn check(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileErro
             ),
         ));
     }
-    let reader = Reader::of(Some(spec.os_name), spec.provisioning_utility);
     Stage::ALL
         .into_iter()
-        .try_for_each(|stage| check_stage(stage, stage.config(spec), reader, spec.template_engine))
+        .try_for_each(|stage| check_stage(stage, stage.config(spec), rules))
+}
+
+/// What decides about the rules of a profile.
+#[derive(Clone, Copy)]
+struct Rules {
+    /// Reads the documents on the machine.
+    reader: Reader,
+    /// Whether the profile may do what the Go implementation accepts; see [`crate::go_templates::passed_on`].
+    is_go: bool,
+}
+
+/// Longest version in bytes that is searched for a semantic one.
+const MAX_VERSION: usize = 256;
+
+/// The pattern in the definition of profiles, which is that of the Go implementation, has no start.
+fn check_version(version: &str, rules: Rules) -> Result<(), ProfileError> {
+    let is_semantic = |(at, v): (usize, &str)| {
+        let number = version.get(at + v.len()..).unwrap_or_default();
+        semver::Version::parse(number).is_ok()
+    };
+    let mut starts = version.match_indices('v');
+    match rules.is_go {
+        true if version.len() <= MAX_VERSION && starts.any(is_semantic) => Ok(()),
+        false if starts.next().filter(|(at, _)| *at == 0).is_some_and(is_semantic) => Ok(()),
+        true => Err(invalid(
+            "version",
+            format!(
+                "must end in v and a semantic version, such as v1.0.0, and have at most {MAX_VERSION} bytes"
+            ),
+        )),
+        false => Err(invalid(
+            "version",
+            "must be v and a semantic version, such as v1.0.0",
+        )),
+    }
 }
 
 fn invalid(path: impl Into<String>, problem: impl Into<String>) -> ProfileError {
@@ -71,12 +104,8 @@ pub(crate) fn is_hidden(reader: Reader, path: &str) -> bool {
     reader == Reader::Ignition && folders.iter().any(|folder| path.starts_with(folder))
 }
 
-fn check_stage(
-    stage: Stage,
-    config: &ProfileConfig,
-    reader: Reader,
-    engine: TemplateEngine,
-) -> Result<(), ProfileError> {
+fn check_stage(stage: Stage, config: &ProfileConfig, rules: Rules) -> Result<(), ProfileError> {
+    let Rules { reader, is_go } = rules;
     let name = stage.field();
     let runtimes = &config.supported_container_runtimes;
     if runtimes
@@ -91,31 +120,31 @@ fn check_stage(
         ));
     }
     let mut paths: BTreeSet<String> = BTreeSet::new();
-    if stage == Stage::Bootstrap {
+    if stage == Stage::Bootstrap && !is_go {
         paths.extend(user_data::own_paths(reader).iter().map(|path| (*path).to_owned()));
     }
     let mut removed: BTreeSet<&String> = BTreeSet::new();
     for (place, file) in template_walk::files(name, config) {
         let place = place.to_string();
-        check_file(&place, file)?;
-        check_file_for(reader, engine, &place, file)?;
+        let path = check_file(&place, file, rules)?;
+        check_file_for(rules, &place, file, &path)?;
         let is_new = match file.remove {
-            true => removed.insert(&file.path) && !paths.contains(&file.path),
-            false => paths.insert(file.path.clone()) && !removed.contains(&file.path),
+            true => removed.insert(&file.path) && !paths.contains(&path),
+            false => paths.insert(path) && !removed.contains(&file.path),
         };
-        if !is_new {
+        if !is_new && !is_go {
             return Err(invalid(place, "this path is written more than once"));
         }
     }
     let mut units = BTreeSet::new();
     for (i, unit) in config.units.iter().enumerate() {
         let place = format!("{name}.units[{i}] ({})", unit.name);
-        check_unit(&place, unit)?;
-        if !units.insert(&unit.name) {
+        check_unit(&place, unit, rules)?;
+        if !units.insert(&unit.name) && !is_go {
             return Err(invalid(place, "this unit is listed more than once"));
         }
         for path in user_data::unit_paths(unit) {
-            if !paths.insert(path) {
+            if !paths.insert(path) && !is_go {
                 return Err(invalid(place, "its file is written more than once"));
             }
         }
@@ -130,19 +159,34 @@ fn check_stage(
         ));
     }
     for (place, template, _) in template_walk::templates(name, config) {
-        // Without dots, so that no name is also a path inside the spec.
-        let good = |c: char| c.is_ascii_alphanumeric() || "-_/".contains(c);
-        if template.is_empty() || !template.chars().all(good) {
-            return Err(invalid(
-                place,
-                "a template's name may have letters, digits, -, _ and / only",
-            ));
-        }
+        check_template_name(place, template, rules)?;
     }
     if let Some(modules) = &config.modules {
-        check_modules(&format!("{name}.modules"), modules, reader)?;
+        check_modules(&format!("{name}.modules"), modules, rules)?;
     }
     additions::check(stage, config, reader)
+}
+
+fn check_template_name(place: String, name: &str, rules: Rules) -> Result<(), ProfileError> {
+    if rules.is_go {
+        // The Go implementation writes the name into an action, between quotes.
+        return match name.contains(|c: char| c.is_control() || matches!(c, '"' | '\\')) {
+            false => Ok(()),
+            true => Err(invalid(
+                place,
+                "a template's name can't have quotes, backslashes and control characters",
+            )),
+        };
+    }
+    // Without dots, so that no name is also a path inside the spec.
+    let good = |c: char| c.is_ascii_alphanumeric() || "-_/".contains(c);
+    match !name.is_empty() && name.chars().all(good) {
+        true => Ok(()),
+        false => Err(invalid(
+            place,
+            "a template's name may have letters, digits, -, _ and / only",
+        )),
+    }
 }
 
 /// The folders above a path.
@@ -151,14 +195,9 @@ fn parents(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Refuses what would fail only on the machine, which then has no network to log in by.
-fn check_file_for(
-    reader: Reader,
-    engine: TemplateEngine,
-    place: &str,
-    file: &ProfileFile,
-) -> Result<(), ProfileError> {
-    let below = |folders: &[&str]| folders.iter().any(|folder| file.path.starts_with(folder));
-    let (program, unwritable, why) = match reader {
+fn check_file_for(rules: Rules, place: &str, file: &ProfileFile, path: &str) -> Result<(), ProfileError> {
+    let below = |folders: &[&str]| folders.iter().any(|folder| path.starts_with(folder));
+    let (program, unwritable, why) = match rules.reader {
         Reader::CloudInit => return Ok(()),
         Reader::CoreosCloudinit => (
             "coreos-cloudinit",
@@ -167,7 +206,7 @@ fn check_file_for(
         ),
         Reader::Ignition => (
             "Ignition",
-            is_hidden(reader, &file.path) && engine != TemplateEngine::GoTemplate,
+            is_hidden(rules.reader, path) && !rules.is_go,
             "Ignition writes files before this file system is mounted; write the file from a unit",
         ),
     };
@@ -189,20 +228,16 @@ fn check_file_for(
     Ok(())
 }
 
-fn check_file(place: &str, file: &ProfileFile) -> Result<(), ProfileError> {
-    let path = &file.path;
-    let clean = path.starts_with('/')
-        && path.len() > 1
-        && !path.ends_with('/')
-        && !path.chars().any(char::is_control)
-        && path
-            .split('/')
-            .skip(1)
-            .all(|part| !matches!(part, "" | "." | ".."));
-    if !clean {
-        return Err(invalid(place, "path must be absolute, without //, . and .."));
-    }
-    if path.contains("{{") {
+/// Checks a file. The result is its path on the machine.
+fn check_file(place: &str, file: &ProfileFile, rules: Rules) -> Result<String, ProfileError> {
+    let clean = clean_path(&file.path);
+    let path = match rules.is_go {
+        // Ignition refuses a relative path, and cloud-init takes it as one below /.
+        true => clean.filter(|_| rules.reader != Reader::Ignition || file.path.starts_with('/')),
+        false => clean.filter(|clean| *clean == file.path),
+    };
+    let path = path.ok_or_else(|| invalid(place, "path must be absolute, without //, . and .."))?;
+    if path.contains("{{") && !rules.is_go {
         return Err(invalid(place, "path can't contain template tags"));
     }
     let digits = file.permissions.to_string();
@@ -213,7 +248,7 @@ fn check_file(place: &str, file: &ProfileFile) -> Result<(), ProfileError> {
         ));
     }
     let inline = match (&file.content.inline, file.remove) {
-        (None, true) => return Ok(()),
+        (None, true) => return Ok(path),
         (Some(_), true) => {
             return Err(invalid(
                 place,
@@ -224,7 +259,8 @@ fn check_file(place: &str, file: &ProfileFile) -> Result<(), ProfileError> {
         (Some(inline), false) => inline,
     };
     match inline.encoding.as_deref() {
-        None | Some("" | "b64") => Ok(()),
+        None | Some("" | "b64") => Ok(path),
+        Some(_) if rules.is_go => Ok(path),
         Some(_) => Err(invalid(
             place,
             "content.inline.encoding must be b64 or absent; the data is plain text either way",
@@ -232,7 +268,7 @@ fn check_file(place: &str, file: &ProfileFile) -> Result<(), ProfileError> {
     }
 }
 
-fn check_unit(place: &str, unit: &ProfileUnit) -> Result<(), ProfileError> {
+fn check_unit(place: &str, unit: &ProfileUnit, rules: Rules) -> Result<(), ProfileError> {
     let word = |text: &str| {
         !text.is_empty()
             && text
@@ -250,14 +286,25 @@ fn check_unit(place: &str, unit: &ProfileUnit) -> Result<(), ProfileError> {
         ".swap",
         ".slice",
     ];
-    if !word(&unit.name) || !suffixes.iter().any(|suffix| unit.name.ends_with(suffix)) {
+    let of_go: &[&str] = match rules {
+        Rules { is_go: false, .. } => &[],
+        Rules {
+            reader: Reader::CoreosCloudinit,
+            ..
+        } => &[".device", ".snapshot", ".scope", ".network", ".netdev", ".link"],
+        Rules { .. } => &[".device", ".snapshot", ".scope"],
+    };
+    let mut suffixes = suffixes.iter().chain(of_go);
+    if !word(&unit.name) || !suffixes.any(|suffix| unit.name.ends_with(suffix)) {
         return Err(invalid(
             place,
             "name must be that of a unit with its suffix, such as setup.service",
         ));
     }
     for drop_in in &unit.drop_ins {
-        if !word(&drop_in.name) || !drop_in.name.ends_with(".conf") {
+        // systemd skips others, and so do the programs that write them, apart from Ignition.
+        let may_be_skipped = rules.is_go && rules.reader != Reader::Ignition;
+        if !word(&drop_in.name) || !drop_in.name.ends_with(".conf") && !may_be_skipped {
             return Err(invalid(place, "the name of a drop-in must end in .conf"));
         }
     }
@@ -270,6 +317,9 @@ fn check_unit(place: &str, unit: &ProfileUnit) -> Result<(), ProfileError> {
                 "a removed unit has only its name; remove the rest, or set replace: true instead",
             )),
         };
+    }
+    if rules.is_go {
+        return Ok(());
     }
     let (enable, mask) = (unit.enable == Some(true), unit.mask == Some(true));
     if mask && (enable || unit.content.is_some()) {
@@ -287,14 +337,17 @@ fn check_unit(place: &str, unit: &ProfileUnit) -> Result<(), ProfileError> {
     Ok(())
 }
 
-fn check_modules(place: &str, modules: &Value, reader: Reader) -> Result<(), ProfileError> {
+fn check_modules(place: &str, modules: &Value, rules: Rules) -> Result<(), ProfileError> {
     let Value::Object(modules) = modules else {
         return Err(invalid(place, "must be an object of cloud-init modules"));
     };
     for (key, value) in modules {
         let place = format!("{place}.{key}");
-        if let Some(problem) = user_data::unsupported_module(reader, key) {
-            return Err(invalid(place, problem));
+        match user_data::unsupported_module(rules.reader, key) {
+            Some(_) if rules.is_go => continue,
+            Some(problem) => return Err(invalid(place, problem)),
+            None if rules.is_go && value.is_null() => continue,
+            None => {}
         }
         if let Some((_, instead)) = RESERVED_MODULES.iter().find(|(reserved, _)| reserved == key) {
             return Err(invalid(place, format!("can't be set here: {instead}")));

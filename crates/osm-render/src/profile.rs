@@ -22,6 +22,7 @@ use crate::budget::Budget;
 use crate::downloads::{Catalogue, Download};
 use crate::engine::{Compiled, Engine, Failure, Inputs, Sources};
 use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
+use crate::go_templates::passed_on;
 use crate::late_bound::{self, Marker};
 use crate::model::KUBECONFIG_SECRET_NAME;
 use crate::readable::{is_password, readable};
@@ -424,9 +425,9 @@ impl Profile {
         }
         if language == TemplateEngine::GoTemplate {
             let reader = Reader::of(Some(self.spec.os_name), self.spec.provisioning_utility);
-            rendering
-                .warnings
-                .extend(leave_out_hidden_files(reader, &mut rendered));
+            let warnings = &mut rendering.warnings;
+            warnings.extend(passed_on::settle(stage, reader, &mut rendered));
+            warnings.extend(leave_out_hidden_files(reader, &mut rendered));
         }
         for file in engine.files(stage, rendering.settings) {
             let before = rendered.files.len();

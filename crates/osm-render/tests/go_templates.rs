@@ -16,7 +16,7 @@ use osm_api::profile::{
     File, OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility, TemplateEngine,
 };
 use osm_api::{Pool, Settings};
-use osm_render::{ClusterEndpoint, Rendered, compile, dry_run, resolve};
+use osm_render::{ClusterEndpoint, Rendered, Stage, compile, dry_run, placeholders, resolve, user_data};
 use serde_json::{Value, json};
 
 use crate::common::{EVERYTHING, pool};
@@ -550,6 +550,188 @@ fn a_file_that_ignition_hides_is_left_out_with_a_warning() {
     spec.template_engine = TemplateEngine::None;
     let error = render_for(&spec, &pool, &Settings::default()).unwrap_err();
     assert!(error.contains("write the file from a unit"), "{error}");
+}
+
+/// The systems whose programs read documents in languages of their own.
+#[derive(Clone, Copy)]
+enum Machine {
+    Ubuntu,
+    Coreos,
+    Ignition,
+}
+
+/// A profile for a machine whose bootstrap stage is given, its rendering, and the bootstrap document as a tree.
+fn passed_on(machine: Machine, engine: &str, spec: Value) -> Result<(Value, Vec<String>), String> {
+    let (os, utility) = match machine {
+        Machine::Ubuntu => ("ubuntu", "cloud-init"),
+        Machine::Coreos => ("flatcar", "cloud-init"),
+        Machine::Ignition => ("flatcar", "ignition"),
+    };
+    let mut all = json!({
+        "osName": os, "osVersion": "1", "version": "v1.0.0", "provisioningUtility": utility, "templateEngine": engine,
+        "supportedCloudProviders": [{"name": "aws"}],
+    });
+    all.as_object_mut()
+        .unwrap()
+        .extend(spec.as_object().unwrap().clone());
+    let spec: OperatingSystemProfileSpec = serde_json::from_value(all).unwrap();
+    let mut pool = pool(os, "aws", "1.34.2", "", false);
+    pool.os.provisioning_utility = Some(spec.provisioning_utility);
+    let rendered = render_for(&spec, &pool, &Settings::default())?;
+    let document = user_data(&rendered.spec, Stage::Bootstrap, &placeholders(&rendered.spec)).unwrap();
+    let tree = match document.strip_prefix("#cloud-config\n") {
+        Some(body) => osm_render::yaml::read(body).unwrap().remove(0),
+        None => serde_json::from_str(&document).unwrap(),
+    };
+    Ok((tree, rendered.warnings))
+}
+
+/// One row for each text that the Go implementation passes on: the stage, where in the document it ends up, as what, the warning about it,
+/// and what a profile in another language is told.
+#[test]
+#[rustfmt::skip]
+fn what_the_go_implementation_passes_on_becomes_the_same() {
+    use Machine::{Coreos, Ignition, Ubuntu};
+    let file = |path: &str, encoding: &str, data: &str| json!({"path": path, "content": {"inline": {"encoding": encoding, "data": data}}});
+    let path = |path: &str| json!({"files": [file(path, "", "text")]});
+    let mode = |mode: i32| json!({"files": [{"path": "/a", "permissions": mode, "content": {"inline": {"data": ""}}}]});
+    let encoded = |encoding: &str, data: &str| json!({"files": [file("/a", encoding, data)]});
+    let written = |encoding: &str, data: &str| json!([{"path": "/a", "permissions": "0644", "encoding": encoding, "content": data}]);
+    let twice = json!({"files": [file("/a", "", "one"), file("/b", "", ""), file("//a", "b64", "two")]});
+    let unit = |name: &str, rest: Value| {
+        let mut unit = json!({"name": name});
+        unit.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        unit
+    };
+    let (one, two) = ("[Service]\nNice=1\n[Install]\nWantedBy=a.target\n", "[Service]\nNice=2\n[Install]\nWantedBy=a.target\n");
+    let file_and_unit = json!({"files": [file("/etc/systemd/system/a.service", "", one)], "units": [unit("a.service", json!({"content": two}))]});
+    let units_twice = json!({"units": [unit("a.service", json!({"enable": true, "content": one})), unit("a.service", json!({"content": two}))]});
+    let drop_in = |name: &str, text: &str| json!({"name": name, "content": text});
+    let drop_ins = |first: &str, second: &str| json!({"units": [unit("a.service", json!({"dropIns": [drop_in(first, one), drop_in(second, two)]}))]});
+    let masked = json!({"units": [unit("a.service", json!({"mask": true, "enable": true, "content": one}))]});
+    let templates = |name: &str| json!({"templates": {name: "x"}, "files": [file("/a", "", &format!("{{{{ template \"{name}\" }}}}"))]});
+    let module = |name: &str, value: Value| json!({"modules": {name: value}});
+    let command = |text: &str| module("runcmd", json!([text]));
+    let repository = |key: &str, value: &str| module("yum_repos", json!({"a": {"baseurl": "https://a.example", key: value}}));
+    let more_than_once = "written more than once";
+    let none = Value::Null;
+    let rows: Vec<(Machine, Value, &str, Value, &str, &str)> = vec![
+        // Paths.
+        (Ubuntu, path("/it's/{a}: #b"), "/write_files/0/path", json!("/it's/{a}: #b"), "", ""),
+        (Ubuntu, path("/etc//a/./b/../c/"), "/write_files/0/path", json!("/etc/a/c"), "", "must be absolute"),
+        (Ignition, path("/etc//a/../b"), "/storage/files/1/path", json!("/etc/b"), "", "must be absolute"),
+        (Ubuntu, path("etc/a"), "/write_files/0/path", json!("/etc/a"), "", "must be absolute"),
+        (Coreos, path("etc/a"), "/write_files/1/path", json!("/etc/a"), "", "must be absolute"),
+        (Ubuntu, path("/{{ .KubeVersion }}"), "/write_files/0/path", json!("/{{ .KubeVersion }}"), "paths are not templates", "template tags"),
+        (Ubuntu, path("/etc/machine-name"), "/write_files/0/content", json!("text"), "replaces the one that OSM writes", more_than_once),
+        (Ignition, path("/etc/ssh/sshd_config.d/10-osm.conf"), "/storage/files", json!([
+            {"path": "/etc/ssh/sshd_config.d/10-osm.conf", "mode": 0o644, "overwrite": true, "contents": {"source": "data:,text"}}]),
+            "replaces the one that OSM writes", more_than_once),
+        // A path twice.
+        (Ubuntu, twice.clone(), "/write_files", json!([
+            {"path": "/a", "permissions": "0644", "content": "one"}, {"path": "/b", "permissions": "0644", "content": ""},
+            {"path": "/a", "permissions": "0644", "encoding": "b64", "content": "dHdv"}]), "/a is listed 2 times; the last one is used", "must be absolute"),
+        (Coreos, twice.clone(), "/write_files/3", json!({"path": "/a", "permissions": "0644", "content": "two"}), "/a is listed 2 times", "must be absolute"),
+        (Ignition, twice, "/storage/files/2/contents/source", json!("data:,two"), "/a is listed 2 times", "must be absolute"),
+        (Ubuntu, file_and_unit.clone(), "/write_files/1/content", json!(two), "the text of the unit is used", more_than_once),
+        (Coreos, file_and_unit.clone(), "/coreos/units/0/content", json!(two), "the text of the unit is used", more_than_once),
+        (Ignition, file_and_unit.clone(), "/storage/files/1", none.clone(), "the text of the unit is used", more_than_once),
+        (Ignition, file_and_unit, "/systemd/units/0/contents", json!(two), "the text of the unit is used", more_than_once),
+        // Permissions.
+        (Ubuntu, mode(0), "/write_files/0/permissions", json!("0644"), "", ""),
+        (Ubuntu, mode(44), "/write_files/0/permissions", json!("0044"), "", ""),
+        (Ubuntu, mode(1777), "/write_files/0/permissions", json!("1777"), "", ""),
+        (Ignition, mode(755), "/storage/files/1/mode", json!(0o755), "", ""),
+        // Encodings.
+        (Ubuntu, encoded("b64", "{{ .KubeVersion }}"), "/write_files", written("b64", "djEuMzQuMg=="), "", ""),
+        (Ubuntu, encoded("base64", "dGV4dAo=\n"), "/write_files", written("base64", "dGV4dAo=\n"), "", "must be b64"),
+        (Ubuntu, encoded("B64", "dGV4dAo="), "/write_files", written("B64", "dGV4dAo="), "", "must be b64"),
+        (Ubuntu, encoded("gz+b64", "H4sI"), "/write_files", written("gz+b64", "H4sI"), "", "must be b64"),
+        (Ubuntu, encoded("gzip+base64", "H4sI"), "/write_files", written("gzip+base64", "H4sI"), "", "must be b64"),
+        (Ubuntu, encoded("text/plain", "text"), "/write_files", written("text/plain", "text"), "", "must be b64"),
+        (Ubuntu, encoded("base64", "echo plain"), "/write_files", written("base64", "echo plain"), "for plain text use b64", "must be b64"),
+        (Ubuntu, encoded("utf-8", "text"), "/write_files/0/encoding", none.clone(), "does not know the encoding", "must be b64"),
+        (Coreos, encoded("GZIP+base64", "H4sI"), "/write_files/1/encoding", json!("gzip+base64"), "", "must be b64"),
+        (Coreos, encoded("text/plain", "text"), "/write_files/1/encoding", none.clone(), "", "must be b64"),
+        (Ignition, encoded("base64", "dGV4"), "/storage/files/1/contents/source", json!("data:,dGV4"), "Ignition has no encodings", "must be b64"),
+        // Units and drop-ins.
+        (Ignition, json!({"units": [unit("a.scope", json!({"content": one}))]}), "/systemd/units/0/name", json!("a.scope"), "", "suffix"),
+        (Coreos, json!({"units": [unit("a.network", json!({"content": one}))]}), "/coreos/units/0/name", json!("a.network"), "", "suffix"),
+        (Ignition, json!({"units": [unit("a.service", json!({}))]}), "/systemd", none.clone(), "", "has no effect"),
+        (Ubuntu, units_twice.clone(), "/write_files", json!([{"path": "/etc/systemd/system/a.service", "permissions": "0644", "content": two}]),
+            "listed more than once", "listed more than once"),
+        (Ignition, units_twice, "/systemd/units", json!([{"name": "a.service", "enabled": true, "contents": two}]),
+            "listed more than once", "listed more than once"),
+        (Ignition, masked, "/systemd/units", json!([{"name": "a.service", "mask": true}]), "the unit a.service is masked", "masked"),
+        (Ignition, drop_ins("a.conf", "a.conf"), "/systemd/units/0/dropins", json!([{"name": "a.conf", "contents": two}]), "a drop-in of a.service", more_than_once),
+        (Ubuntu, drop_ins("a.conf", "b"), "/write_files/1/path", json!("/etc/systemd/system/a.service.d/b"), "does not end in .conf", "must end in .conf"),
+        // Names of templates.
+        (Ubuntu, templates("install.sh"), "/write_files/0/content", json!("\nx"), "", ""),
+        (Ubuntu, templates(""), "/write_files/0/content", json!("\nx"), "", ""),
+        (Ubuntu, templates("lib/{a}: 'ü' #"), "/write_files/0/content", json!("\nx"), "", ""),
+        // Modules, which are written into YAML without quotes.
+        (Ubuntu, command("echo a: b # c"), "/runcmd/0", json!("echo a: b # c"), "", ""),
+        (Ubuntu, command("[ -f /a ] && echo a"), "/runcmd/0", json!("[ -f /a ] && echo a"), "", ""),
+        (Ubuntu, command("\"$HOME/a\" b"), "/runcmd/0", json!("\"$HOME/a\" b"), "", ""),
+        (Ubuntu, command("true"), "/runcmd/0", json!("true"), "", ""),
+        (Ubuntu, command("[echo, a b, 5]"), "/runcmd/0", json!(["echo", "a b", "5"]), "", ""),
+        (Ubuntu, command("'echo \"a\"'"), "/runcmd/0", json!("echo \"a\""), "", ""),
+        (Ubuntu, command("|\n  set -e\n  true\n"), "/runcmd/0", json!("set -e\ntrue\n"), "", ""),
+        (Ubuntu, module("bootcmd", json!(["[a]"])), "/bootcmd/0", json!(["a"]), "", ""),
+        (Ubuntu, module("runcmd", none.clone()), "/runcmd", none.clone(), "", "must be a list"),
+        (Ubuntu, module("yum_repo_dir", json!("'/etc/a'")), "/yum_repo_dir", json!("/etc/a"), "", ""),
+        (Ubuntu, repository("name", "'a: b'"), "/yum_repos/a/name", json!("a: b"), "", ""),
+        (Ubuntu, repository("priority", "010"), "/yum_repos/a/priority", json!("010"), "", ""),
+        (Ubuntu, repository("name", ""), "/yum_repos/a/name", none.clone(), "", ""),
+        (Ubuntu, module("rh_subscription", json!({"add-pool": "['a', b]", "password": "a #b"})), "/rh_subscription",
+            json!({"add-pool": ["a", "b"], "password": "a #b"}), "", ""),
+        (Ignition, command("true"), "/runcmd", none.clone(), "bootstrapConfig.modules.runcmd is left out: Ignition runs no commands", "Ignition runs no commands"),
+        (Coreos, command("true"), "/runcmd", none.clone(), "bootstrapConfig.modules.runcmd is left out: coreos-cloudinit", "runs no commands"),
+    ];
+    for (machine, stage, pointer, expected, warning, strict) in rows {
+        let spec = json!({"bootstrapConfig": stage});
+        let (document, warnings) = passed_on(machine, "GoTemplate", spec.clone()).unwrap_or_else(|error| panic!("{stage}: {error}"));
+        assert_eq!(document.pointer(pointer).unwrap_or(&Value::Null), &expected, "{stage}: {document:#}");
+        let mut about = warnings.iter().filter(|warning| !warning.contains("/etc/containerd"));
+        match warning {
+            "" => assert_eq!(about.next(), None, "{stage}"),
+            part => assert!(about.any(|warning| warning.contains(part)), "{stage}: {warnings:#?}"),
+        }
+        let refused = passed_on(machine, "None", spec);
+        match strict {
+            "" => {}
+            part => assert!(refused.as_ref().is_err_and(|error| error.contains(part)), "{stage}: {refused:?}"),
+        }
+    }
+    for (version, go, strict) in [
+        ("v1.4.0", true, true), ("site-v1.4.0", true, false), ("v1 of v2.0.0-rc.1+x", true, false),
+        ("1.4.0", false, false), ("v1.4", false, false), ("v1.4.0 ", false, false), ("v01.4.0", false, false),
+    ] {
+        for (engine, accepted) in [("GoTemplate", go), ("None", strict)] {
+            let spec = json!({"version": version});
+            assert_eq!(passed_on(Ubuntu, engine, spec).is_ok(), accepted, "{engine} {version}");
+        }
+    }
+    let long = format!("{}v1.0.0", "v0.0.0-".repeat(40));
+    assert!(passed_on(Ubuntu, "GoTemplate", json!({"version": long})).unwrap_err().contains("at most 256 bytes"));
+    // These are refused in every language, because the machine would not get what the profile wants.
+    for (machine, stage, problem) in [
+        (Ubuntu, path("/"), "must be absolute"),
+        (Ubuntu, path("/a\nb"), "must be absolute"),
+        (Ignition, path("etc/a"), "must be absolute"),
+        (Ignition, path("//usr/a"), "/usr is read-only"),
+        (Ubuntu, json!({"files": [file("/a", "", ""), file("/a//b", "", "")]}), "is below a path that is itself a file"),
+        (Ubuntu, mode(493), "octal digits"),
+        (Ignition, mode(1777), "777 or less"),
+        (Ubuntu, json!({"units": [unit("a", json!({"content": one}))]}), "suffix"),
+        (Ignition, json!({"units": [unit("a.network", json!({"content": one}))]}), "suffix"),
+        (Ignition, drop_ins("a.conf", "b"), "must end in .conf"),
+        (Ubuntu, templates("a\\b"), "backslashes"),
+    ] {
+        let result = passed_on(machine, "GoTemplate", json!({"bootstrapConfig": stage}));
+        let error = result.err().unwrap_or_default();
+        assert!(error.contains(problem), "{stage}: {error}");
+    }
 }
 
 #[test]

@@ -380,6 +380,45 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
+/// It refuses what occurs twice, which a profile for the Go implementation may contain.
+#[test]
+fn ignition_takes_a_go_profile_that_lists_things_twice() {
+    let file = |path: &str| json!({"path": path, "content": {"inline": {"data": "text"}}});
+    let (one, two) = (
+        json!({"name": "a.conf", "content": "[Unit]\n"}),
+        json!({"name": "a.conf", "content": "[Service]\n"}),
+    );
+    let unit = json!({"name": "a.service", "content": "[Service]\nExecStart=/a\n", "dropIns": [one, two]});
+    let stage = json!({
+        "files": [file("/a"), file("//a"), file("/etc/hostname"), file("/etc/systemd/system/a.service"),
+            file("/etc/systemd/system/a.service.d/a.conf")],
+        "units": [unit, unit],
+    });
+    let spec = spec(|spec| {
+        spec["templateEngine"] = json!("GoTemplate");
+        (spec["bootstrapConfig"], spec["provisioningConfig"]) = (stage.clone(), stage);
+    });
+    let rendered = render(&spec, &pool("openstack", |_| {})).unwrap();
+    for document in documents(&rendered.spec, &placeholders(&rendered.spec)) {
+        ignition_configs(&[("document", &document)]).unwrap();
+        let files = read(&document).into_files();
+        let of = |path: &str| files.iter().filter(|file| file.path == path).collect::<Vec<_>>();
+        assert_eq!(of("/a").len(), 1, "{document}");
+        let unit = of("/etc/systemd/system/a.service");
+        assert_eq!(
+            (unit.len(), unit[0].content.contains("ExecStart")),
+            (1, true),
+            "{document}"
+        );
+        let drop_in = of("/etc/systemd/system/a.service.d/a.conf");
+        assert_eq!(
+            (drop_in.len(), drop_in[0].content.as_str()),
+            (1, "[Service]\n"),
+            "{document}"
+        );
+    }
+}
+
 #[test]
 fn any_text_comes_out_as_it_went_in_or_is_refused() {
     let language = Language {

@@ -51,12 +51,15 @@ pub(super) const OF_NAMES: [&str; 3] = [names::REVISION, names::PROFILE_NAMESPAC
 
 type Annotations = BTreeMap<String, String>;
 
-/// Kubelet settings of a MachineDeployment and of its template.
+/// Kubelet settings of a MachineDeployment and of its template. One without a value is as good as absent.
 pub(super) fn of_kubelet(md: &MachineDeployment) -> Result<Annotations, PoolError> {
     let is_ours = |key: &str| key.starts_with(names::KUBELET_CONFIG_PREFIX);
     let of_template = entries(&md.spec.template, "/metadata/annotations");
     let mut found = Annotations::new();
-    for (key, value) in of_template.into_iter().filter(|(key, _)| is_ours(key)) {
+    let is_set = |value: &str| !value.trim().is_empty();
+    let of_template = of_template.into_iter().filter(|(key, _)| is_ours(key));
+    for (key, value) in of_template.filter(|(_, value)| !value.is_null() && value.as_str().is_none_or(is_set))
+    {
         let text = value.as_str().ok_or_else(|| PoolError::InvalidAnnotation {
             key: key.clone(),
             problem: format!("{}; it is an annotation of spec.template", strict::no_text(value)),
@@ -68,7 +71,7 @@ pub(super) fn of_kubelet(md: &MachineDeployment) -> Result<Annotations, PoolErro
         .annotations
         .iter()
         .flatten()
-        .filter(|(key, _)| is_ours(key))
+        .filter(|(key, value)| is_ours(key) && is_set(value))
     {
         if found
             .insert(key.clone(), value.clone())

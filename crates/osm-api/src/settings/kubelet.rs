@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
 use super::validation::Problems;
 
@@ -19,7 +20,14 @@ pub struct KubeletDefaults {
     pub feature_gates: BTreeMap<String, bool>,
     /// Part of a `KubeletConfiguration` (`kubelet.config.k8s.io/v1beta1`), which is merged into that of the profile. osc-controller
     /// validates it for the kubelet of each pool.
-    pub configuration: Option<serde_json::Map<String, Value>>,
+    #[serde(deserialize_with = "with_nulls")]
+    pub configuration: Option<Map<String, Value>>,
+}
+
+/// Reads all of it, because whether a field may be null is for the kubelet's rules to say.
+fn with_nulls<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Map<String, Value>>, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    serde_json::from_value(value).map_err(Error::custom)
 }
 
 impl KubeletDefaults {

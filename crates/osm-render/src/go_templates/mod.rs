@@ -6,6 +6,7 @@
 
 mod containerd;
 mod data;
+pub(crate) mod passed_on;
 mod spelling;
 
 use std::cell::Cell;
@@ -17,6 +18,7 @@ use osm_gotemplate::{TemplateSet, Value, budget};
 
 #[cfg(test)]
 pub(crate) use self::data::methods;
+pub(crate) use self::passed_on::clean_path;
 use self::spelling::Spelling;
 use crate::Stage;
 use crate::budget::Budget;

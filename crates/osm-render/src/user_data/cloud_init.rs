@@ -77,14 +77,17 @@ fn write_file(
         path,
         permissions,
         text,
-        b64,
+        encoding,
     }: &FilledFile,
     packing: Packing,
 ) -> Value {
     let permissions = format!("{permissions:04}");
-    if let Some(packed) = packed(text, packing) {
+    let encoding = encoding.as_deref();
+    if let Some(encoding) = encoding.filter(|encoding| *encoding != "b64") {
+        json!({"path": path, "permissions": permissions, "encoding": encoding, "content": text})
+    } else if let Some(packed) = packed(text, packing) {
         json!({"path": path, "permissions": permissions, "encoding": "gz+b64", "content": packed})
-    } else if *b64 {
+    } else if encoding.is_some() {
         json!({"path": path, "permissions": permissions, "encoding": "b64", "content": STANDARD.encode(text)})
     } else {
         json!({"path": path, "permissions": permissions, "content": text})

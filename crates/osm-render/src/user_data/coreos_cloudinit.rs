@@ -106,10 +106,17 @@ pub(super) fn document(
         path,
         permissions,
         text,
-        ..
+        encoding,
     } in &filled.files
     {
         let mode = mode(PROGRAM, path, *permissions)?;
+        if let Some(encoding) = encoded(encoding.as_deref()) {
+            let permissions = format!("{mode:04o}");
+            files.push(
+                json!({"path": path, "permissions": permissions, "encoding": encoding, "content": text}),
+            );
+            continue;
+        }
         // As a unit it takes effect at once: systemd-networkd, which runs by now, is restarted for it before anything else starts.
         match static_network::unit(path) {
             Some(name) => units.push(json!({"name": name, "content": text})),
@@ -148,6 +155,12 @@ pub(super) fn document(
 
 fn place(stage: Stage, module: &str) -> String {
     format!("{}.modules.{module}", stage.field())
+}
+
+/// The encoding of a text that is encoded already. coreos-cloudinit knows names in lower case only.
+fn encoded(encoding: Option<&str>) -> Option<String> {
+    let name = encoding.filter(|encoding| *encoding != "b64")?;
+    Some(name.trim().to_ascii_lowercase()).filter(|name| name != "text/plain")
 }
 
 /// A text that reads well stays readable, unless it is shorter compressed. That machine-controller must find its placeholder comes first.

@@ -14,7 +14,7 @@ use crate::late_bound::{Filling, LateValues};
 /// What a stage puts on a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MachineStage {
-    /// Files in the order of the document, then those of units. Each path occurs once.
+    /// Files in the order of the document, then those of units. Each path occurs once, with what is written last.
     pub files: Vec<MachineFile>,
     /// Units that the document enables or masks.
     pub units: Vec<MachineUnit>,
@@ -81,7 +81,8 @@ fn filled_machine_stage(
     });
     let of_units = filled.units.iter().flat_map(unit_files);
     let of_units = of_units.map(|(path, text)| text_file(&path, "0644", text));
-    let files = files.into_iter().chain(of_profile).chain(of_units).collect();
+    let mut files: Vec<MachineFile> = files.into_iter().chain(of_profile).chain(of_units).collect();
+    super::keep_last(&mut files, |file| &file.path);
     let units = filled.units.iter().filter_map(|unit| {
         let masked = unit.mask == Some(true);
         (masked || unit.enable == Some(true)).then(|| MachineUnit {

@@ -1,6 +1,7 @@
 //! Writes the document that a machine reads: fills late-bound values into a rendered configuration, and writes the result in the
 //! language of the machine's provisioning utility.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use osm_api::config::{OperatingSystemConfigSpec, StageConfig};
@@ -76,6 +77,9 @@ pub(crate) fn own_paths(reader: Reader) -> &'static [&'static str] {
 }
 
 const UNIT_FOLDER: &str = "/etc/systemd/system";
+
+/// Where coreos-cloudinit writes the units of systemd-networkd.
+const NETWORK_FOLDER: &str = "/etc/systemd/network";
 
 /// The document of a stage, a cloud-config or an Ignition config, with `values` for its late-bound values.
 ///
@@ -170,8 +174,8 @@ struct FilledFile {
     /// Octal digits as a decimal number: 644.
     permissions: i32,
     text: String,
-    /// Whether a cloud-config holds it as base64.
-    b64: bool,
+    /// How a cloud-config holds it. It encodes a text itself for `b64`; for others the text is encoded already.
+    encoding: Option<String>,
 }
 
 impl Filled {
@@ -280,10 +284,35 @@ fn files(
                     file.permissions
                 },
                 text: fill(&file.path, inline.map_or("", |inline| &inline.data))?,
-                b64: inline.and_then(|inline| inline.encoding.as_deref()) == Some("b64"),
+                encoding: inline
+                    .and_then(|inline| inline.encoding.clone())
+                    .filter(|encoding| is_encoding(encoding)),
             })
         })
         .collect()
+}
+
+/// Whether a name is that of an encoding that cloud-init knows. It ignores case and blanks, and takes a text with another encoding as it is.
+pub(crate) fn is_encoding(name: &str) -> bool {
+    const KNOWN: [&str; 9] = [
+        "b64",
+        "base64",
+        "gz",
+        "gzip",
+        "gz+b64",
+        "gz+base64",
+        "gzip+b64",
+        "gzip+base64",
+        "text/plain",
+    ];
+    KNOWN.iter().any(|known| name.trim().eq_ignore_ascii_case(known))
+}
+
+/// Leaves the last of the items that have the same name.
+pub(crate) fn keep_last<T>(items: &mut Vec<T>, name: impl Fn(&T) -> &str) {
+    let mut later: BTreeSet<&str> = BTreeSet::new();
+    let mut last: Vec<bool> = items.iter().rev().map(|item| later.insert(name(item))).collect();
+    items.retain(|_| last.pop().unwrap_or(true));
 }
 
 fn fill_unit(
@@ -330,15 +359,19 @@ fn mode(program: &str, path: &str, permissions: i32) -> Result<u32, UserDataErro
 }
 
 fn unit_path(unit: &Unit) -> String {
-    format!("{UNIT_FOLDER}/{}", unit.name)
+    let folder = match unit.name.rsplit_once('.') {
+        Some((_, "network" | "netdev" | "link")) => NETWORK_FOLDER,
+        _ => UNIT_FOLDER,
+    };
+    format!("{folder}/{}", unit.name)
 }
 
 fn drop_in_path(unit: &Unit, drop_in: &DropIn) -> String {
-    format!("{UNIT_FOLDER}/{}.d/{}", unit.name, drop_in.name)
+    format!("{}.d/{}", unit_path(unit), drop_in.name)
 }
 
 /// The files that a unit takes: path and text.
-fn unit_files(unit: &Unit) -> impl Iterator<Item = (String, &str)> {
+pub(crate) fn unit_files(unit: &Unit) -> impl Iterator<Item = (String, &str)> {
     let own = unit.content.as_deref().map(|text| (unit_path(unit), text));
     let drop_ins = unit
         .drop_ins

@@ -338,9 +338,10 @@ fn writes(item: &Item<OperatingSystemProfile>, stage: &str, path: &str) -> bool 
 
 /// The template of a file.
 fn source_of<'i>(item: &'i Item<OperatingSystemProfile>, stage: &str, path: &str) -> &'i str {
+    // A profile in Go's language may list a file twice, and the last one is used.
     let mut files = config_of(item, stage).files.iter();
     files
-        .find(|file| file.path == path)
+        .rfind(|file| file.path == path)
         .map_or("", |file| text_of(&file.content))
 }
 

@@ -3,14 +3,16 @@
 //! Ignition refuses a config as a whole, and the machine then ends in its emergency shell: what it would refuse must
 //! be found here.
 
+use std::collections::BTreeSet;
+
 use osm_api::gzip;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::Unit;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Filled, FilledFile, HOST_NAME_FILE, MACHINE_NAME_FILE, SSHD_FILE, SSHD_TEXT, mode, unfit, unit_files,
-    unit_text,
+    Filled, FilledFile, HOST_NAME_FILE, MACHINE_NAME_FILE, SSHD_FILE, SSHD_TEXT, keep_last, mode, unfit,
+    unit_files, unit_text,
 };
 use crate::Stage;
 use crate::error::UserDataError;
@@ -46,6 +48,16 @@ pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataErro
         files.extend(empty.map(|(path, text)| file(&path, 0o644, text)));
     }
     let passwd = passwd(stage, &filled)?;
+    // Ignition refuses a path that occurs twice, also as that of a unit.
+    let of_units: BTreeSet<String> = filled
+        .units
+        .iter()
+        .flat_map(unit_files)
+        .filter(|(_, text)| !text.is_empty())
+        .map(|(path, _)| path)
+        .collect();
+    files.retain(|file| !of_units.contains(path_of(file)));
+    keep_last(&mut files, path_of);
 
     let mut document = Map::from_iter([("ignition".to_owned(), json!({"version": "3.3.0"}))]);
     let parts = [
@@ -70,6 +82,10 @@ pub(super) fn write(stage: Stage, filled: Filled) -> Result<String, UserDataErro
     }
     // `<` stays as it is, so that machine-controller finds its placeholder in units.
     Ok(format!("{}\n", Value::Object(document)))
+}
+
+fn path_of(file: &Value) -> &str {
+    file.get("path").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// May be written again: by the next stage, or after a power cut.
