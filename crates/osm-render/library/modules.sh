@@ -11,7 +11,10 @@ modules="$modules nft_compat/ip_tables"
 load_modules() {
   missing=''
   for module in $modules; do
-    modprobe "${module%/*}" || modprobe "${module#*/}" || missing="$missing ${module%/*}"
+    for name in $(echo "$module" | tr / ' '); do
+      ! modprobe "$name" || continue 2
+    done
+    missing="$missing ${module%/*}"
   done 2>"$work/modules"
   [ -z "$missing" ]
 }
@@ -32,6 +35,6 @@ prepare_modules() {
   package="the package with the modules of $(uname -r)"
   {{/if}}
   complain "modules$missing" \
-    "no kernel module$missing, without which pods don't work; install $package: $(last "$work/modules"{{#if (and (eq os.family "redhat") packages.enabled)}} 2{{/if}})"
+    "no kernel module$missing, without which pods don't work; install $package: $(last "$work/modules" 2)"
   return 1
 }
