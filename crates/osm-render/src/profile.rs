@@ -24,13 +24,14 @@ use crate::engine::{Compiled, Engine, Failure, Inputs, Sources};
 use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 use crate::late_bound::{self, Marker};
 use crate::model::KUBECONFIG_SECRET_NAME;
+use crate::placement::Addition;
 use crate::readable::{is_password, readable};
 use crate::rendered_text::{Placements, RenderedText};
 use crate::reserved::RESERVED_PREFIX;
 use crate::user_data::{self, Reader};
 use crate::{
-    Stage, additions, checks, compatibility, engines, kubelet, model, packages, profile_secrets, size,
-    static_network, subscription, template_walk, time_servers,
+    Stage, additions, checks, compatibility, engines, kubelet, model, packages, placement, profile_secrets,
+    size, static_network, subscription, template_walk, time_servers, unused_settings,
 };
 use osm_api::ClusterEndpoint;
 
@@ -257,9 +258,62 @@ impl Profile {
         } = rendering;
         let reader = Reader::of(Some(self.spec.os_name), self.spec.provisioning_utility);
         bootstrap.user_ssh_keys.clone_from(&pool.ssh_public_keys);
+        let language = self.spec.template_engine;
+        warnings.extend(unused_settings::warnings(
+            language,
+            [&bootstrap, &provisioning],
+            settings,
+        ));
+        let mut add = |addition, change: &dyn Fn(Stage, &mut StageConfig) -> Vec<String>| {
+            for stage in placement::documents(addition, language, reader) {
+                let config = match stage {
+                    Stage::Bootstrap => &mut bootstrap,
+                    Stage::Provisioning => &mut provisioning,
+                };
+                for warning in change(*stage, config) {
+                    if !warnings.contains(&warning) {
+                        warnings.push(warning);
+                    }
+                }
+            }
+        };
         let servers = &settings.system.ntp_servers;
-        warnings.extend(time_servers::configure(reader, &mut bootstrap, pool, servers));
-        additions::add_settings(reader, &mut provisioning, &settings.system);
+        add(Addition::TimeServers, &|_, stage| {
+            time_servers::configure(reader, stage, pool, servers)
+                .into_iter()
+                .collect()
+        });
+        add(Addition::Kernel, &|document, stage| {
+            additions::add_settings(reader, document, stage, &settings.system);
+            Vec::new()
+        });
+        if reader == Reader::CloudInit {
+            let packages = &settings.packages;
+            let listed = &self.spec.provisioning_config.packages;
+            add(Addition::PackageSources, &|_, stage| {
+                packages::configure(stage, pool, packages).into_iter().collect()
+            });
+            add(Addition::Packages, &|_, stage| {
+                packages::install(stage, listed, packages)
+            });
+            add(Addition::Subscription, &|_, stage| {
+                subscription::configure(stage, pool).into_iter().collect()
+            });
+            add(Addition::Upgrade, &|_, stage| {
+                packages::upgrade_on_boot(stage, pool, packages)
+                    .into_iter()
+                    .collect()
+            });
+            if settings.kubelet.hostname_override == Some(false) {
+                add(Addition::HostNames, &|_, stage| {
+                    // Some distributions would take the name with the domain of the cloud.
+                    let modules = stage.modules.get_or_insert_with(|| json!({})).as_object_mut();
+                    modules
+                        .map(|modules| modules.insert("prefer_fqdn_over_hostname".to_owned(), json!(false)));
+                    Vec::new()
+                });
+            }
+        }
         if reader != Reader::CloudInit && !settings.packages.install.is_empty() {
             let os = pool.operating_system;
             warnings.push(format!(
@@ -267,26 +321,13 @@ impl Profile {
             ));
         }
         if reader == Reader::CloudInit {
-            warnings.extend(packages::configure(&mut bootstrap, pool, &settings.packages));
-            let listed = &self.spec.provisioning_config.packages;
-            warnings.extend(packages::install(&mut provisioning, listed, &settings.packages));
-            warnings.extend(subscription::configure(&mut provisioning, pool));
             late_bound.extend(
                 subscription::used(pool)
                     .into_iter()
                     .map(|late| (late.id.clone(), late)),
             );
-            warnings.extend(packages::upgrade_on_boot(
-                &mut provisioning,
-                pool,
-                &settings.packages,
-            ));
             warnings.extend(hidden_machine_names(&bootstrap));
-        }
-        if reader == Reader::CloudInit && settings.kubelet.hostname_override == Some(false) {
-            // Some distributions would take the name with the domain of the cloud.
-            let modules = bootstrap.modules.get_or_insert_with(|| json!({})).as_object_mut();
-            modules.map(|modules| modules.insert("prefer_fqdn_over_hostname".to_owned(), json!(false)));
+            warnings.extend(placement::not_run(&bootstrap, &provisioning));
         }
         configure_network(reader, &mut bootstrap, pool)?;
 
