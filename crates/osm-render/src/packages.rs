@@ -59,11 +59,7 @@ pub(crate) fn configure(bootstrap: &mut StageConfig, pool: &Pool, packages: &Pac
 
 /// Upgrades all packages if the pool asks for it. The document does it if its `osm-setup` does not, which knows the proxy, the
 /// mirrors and the certificates by then. Returns a warning if the settings prevent it.
-pub(crate) fn upgrade_on_boot(
-    provisioning: &mut StageConfig,
-    pool: &Pool,
-    packages: &Packages,
-) -> Option<String> {
+pub(crate) fn upgrade_on_boot(stage: &mut StageConfig, pool: &Pool, packages: &Packages) -> Option<String> {
     if !pool.os.dist_upgrade_on_boot {
         return None;
     }
@@ -72,10 +68,10 @@ pub(crate) fn upgrade_on_boot(
             "distUpgradeOnBoot has no effect, because packages.enabled of the settings is false".to_owned(),
         );
     }
-    if has_file_with(provisioning, &["upgrade_packages"]) {
+    if has_file_with(stage, &["upgrade_packages"]) {
         return None;
     }
-    let modules = modules(provisioning)?;
+    let modules = modules(stage)?;
     modules.insert("package_upgrade".to_owned(), json!(true));
     modules.insert("package_reboot_if_required".to_owned(), json!(true));
     None
@@ -83,11 +79,7 @@ pub(crate) fn upgrade_on_boot(
 
 /// Installs the packages that the profile lists, and those of the settings if `osm-extras` does not. Returns warnings if the settings
 /// prevent it.
-pub(crate) fn install(
-    provisioning: &mut StageConfig,
-    of_profile: &[String],
-    packages: &Packages,
-) -> Vec<String> {
+pub(crate) fn install(stage: &mut StageConfig, of_profile: &[String], packages: &Packages) -> Vec<String> {
     let quoted: Vec<String> = packages
         .install
         .iter()
@@ -95,7 +87,7 @@ pub(crate) fn install(
         .collect();
     let mut words: Vec<&str> = quoted.iter().map(String::as_str).collect();
     words.push("add_packages");
-    let of_settings = match has_file_with(provisioning, &words) {
+    let of_settings = match has_file_with(stage, &words) {
         true => &[],
         false => packages.install.as_slice(),
     };
@@ -112,8 +104,7 @@ pub(crate) fn install(
             warnings.push(not_installed("packages.enabled of the settings is false"));
             continue;
         }
-        let listed =
-            modules(provisioning).map(|modules| modules.entry("packages").or_insert_with(|| json!([])));
+        let listed = modules(stage).map(|modules| modules.entry("packages").or_insert_with(|| json!([])));
         match listed.and_then(Value::as_array_mut) {
             Some(listed) => listed.extend(names.iter().map(|name| json!(name))),
             None => warnings.push(not_installed(

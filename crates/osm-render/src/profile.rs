@@ -19,19 +19,21 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::budget::Budget;
+use crate::conflicts::Conflict;
 use crate::downloads::{Catalogue, Download};
 use crate::engine::{Compiled, Engine, Failure, Inputs, Sources};
 use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
 use crate::go_templates::passed_on;
 use crate::late_bound::{self, Marker};
 use crate::model::KUBECONFIG_SECRET_NAME;
+use crate::placement::Addition;
 use crate::readable::{is_password, readable};
 use crate::rendered_text::{Placements, RenderedText};
 use crate::reserved::RESERVED_PREFIX;
 use crate::user_data::{self, Reader};
 use crate::{
-    Stage, additions, checks, compatibility, engines, kubelet, model, packages, profile_secrets, size,
-    static_network, subscription, template_walk, time_servers,
+    Stage, additions, checks, compatibility, conflicts, engines, kubelet, model, packages, placement,
+    profile_secrets, size, static_network, subscription, template_walk, time_servers, unused_settings,
 };
 use osm_api::ClusterEndpoint;
 
@@ -59,9 +61,9 @@ pub struct Profile {
     provisioning: Box<dyn Compiled>,
     /// Values of Secrets that the texts of the provisioning stage name, by id.
     secrets: Secrets,
-    /// Sizes by the digest of the configuration. A controller renders the same pools again and again, and writing and compressing
-    /// both documents takes longer than rendering them.
-    measured: Mutex<BTreeMap<String, Sizes>>,
+    /// By the digest of the configuration and the minor version of the kubelet. A controller renders the same pools again and again, and
+    /// writing and compressing both documents takes longer than rendering them.
+    measured: Mutex<BTreeMap<(String, u64), Measured>>,
 }
 
 impl std::fmt::Debug for Profile {
@@ -75,8 +77,14 @@ impl std::fmt::Debug for Profile {
 /// Values of Secrets that the texts of a stage name, by id.
 type Secrets = BTreeMap<String, LateBound>;
 
-/// Sizes of both documents, and a warning when the first is near its limit.
-type Sizes = (UserDataBytes, Option<String>);
+/// What depends on a configuration and a kubelet alone.
+#[derive(Clone)]
+struct Measured {
+    bytes: UserDataBytes,
+    /// A warning when the first document is near its limit.
+    near: Option<String>,
+    conflicts: Vec<Conflict>,
+}
 
 /// What both stages are rendered with, and what that leaves behind besides their configurations.
 struct Rendering<'a> {
@@ -99,6 +107,8 @@ pub struct Rendered {
     pub user_data_bytes: UserDataBytes,
     /// What its nodes download: everything whose URL a template asked for, in order.
     pub downloads: Vec<Download>,
+    /// What can't work together; each is one of the warnings, too.
+    pub conflicts: Vec<Conflict>,
     /// What works, but may not be what was meant.
     pub warnings: Vec<String>,
 }
@@ -258,9 +268,62 @@ impl Profile {
         } = rendering;
         let reader = Reader::of(Some(self.spec.os_name), self.spec.provisioning_utility);
         bootstrap.user_ssh_keys.clone_from(&pool.ssh_public_keys);
+        let language = self.spec.template_engine;
+        warnings.extend(unused_settings::warnings(
+            language,
+            [&bootstrap, &provisioning],
+            settings,
+        ));
+        let mut add = |addition, change: &dyn Fn(Stage, &mut StageConfig) -> Vec<String>| {
+            for stage in placement::documents(addition, language, reader) {
+                let config = match stage {
+                    Stage::Bootstrap => &mut bootstrap,
+                    Stage::Provisioning => &mut provisioning,
+                };
+                for warning in change(*stage, config) {
+                    if !warnings.contains(&warning) {
+                        warnings.push(warning);
+                    }
+                }
+            }
+        };
         let servers = &settings.system.ntp_servers;
-        warnings.extend(time_servers::configure(reader, &mut bootstrap, pool, servers));
-        additions::add_settings(reader, &mut provisioning, &settings.system);
+        add(Addition::TimeServers, &|_, stage| {
+            time_servers::configure(reader, stage, pool, servers)
+                .into_iter()
+                .collect()
+        });
+        add(Addition::Kernel, &|document, stage| {
+            additions::add_settings(reader, document, stage, &settings.system);
+            Vec::new()
+        });
+        if reader == Reader::CloudInit {
+            let packages = &settings.packages;
+            let listed = &self.spec.provisioning_config.packages;
+            add(Addition::PackageSources, &|_, stage| {
+                packages::configure(stage, pool, packages).into_iter().collect()
+            });
+            add(Addition::Packages, &|_, stage| {
+                packages::install(stage, listed, packages)
+            });
+            add(Addition::Subscription, &|_, stage| {
+                subscription::configure(stage, pool).into_iter().collect()
+            });
+            add(Addition::Upgrade, &|_, stage| {
+                packages::upgrade_on_boot(stage, pool, packages)
+                    .into_iter()
+                    .collect()
+            });
+            if settings.kubelet.hostname_override == Some(false) {
+                add(Addition::HostNames, &|_, stage| {
+                    // Some distributions would take the name with the domain of the cloud.
+                    let modules = stage.modules.get_or_insert_with(|| json!({})).as_object_mut();
+                    modules
+                        .map(|modules| modules.insert("prefer_fqdn_over_hostname".to_owned(), json!(false)));
+                    Vec::new()
+                });
+            }
+        }
         if reader != Reader::CloudInit && !settings.packages.install.is_empty() {
             let os = pool.operating_system;
             warnings.push(format!(
@@ -268,26 +331,13 @@ impl Profile {
             ));
         }
         if reader == Reader::CloudInit {
-            warnings.extend(packages::configure(&mut bootstrap, pool, &settings.packages));
-            let listed = &self.spec.provisioning_config.packages;
-            warnings.extend(packages::install(&mut provisioning, listed, &settings.packages));
-            warnings.extend(subscription::configure(&mut provisioning, pool));
             late_bound.extend(
                 subscription::used(pool)
                     .into_iter()
                     .map(|late| (late.id.clone(), late)),
             );
-            warnings.extend(packages::upgrade_on_boot(
-                &mut provisioning,
-                pool,
-                &settings.packages,
-            ));
             warnings.extend(hidden_machine_names(&bootstrap));
-        }
-        if reader == Reader::CloudInit && settings.kubelet.hostname_override == Some(false) {
-            // Some distributions would take the name with the domain of the cloud.
-            let modules = bootstrap.modules.get_or_insert_with(|| json!({})).as_object_mut();
-            modules.map(|modules| modules.insert("prefer_fqdn_over_hostname".to_owned(), json!(false)));
+            warnings.extend(placement::not_run(&bootstrap, &provisioning));
         }
         configure_network(reader, &mut bootstrap, pool)?;
 
@@ -329,36 +379,48 @@ impl Profile {
                 limit: MAX_CONTENT_BYTES,
             });
         }
-        let (user_data_bytes, near) = self.sizes(&digest, &spec, pool)?;
+        let Measured {
+            bytes,
+            near,
+            conflicts,
+        } = self.measure(&digest, &spec, pool)?;
         warnings.extend(near);
+        warnings.extend(conflicts.iter().map(ToString::to_string));
         warnings.extend(readable_passwords(&spec));
         spec.digest = Some(digest);
         Ok(Rendered {
             spec,
-            user_data_bytes,
+            user_data_bytes: bytes,
             downloads: downloads.asked(),
+            conflicts,
             warnings,
         })
     }
 
-    /// [`sizes`], which depend on the configuration alone, and so on its digest.
-    fn sizes(
+    /// Sizes and conflicts, which are remembered.
+    fn measure(
         &self,
         digest: &str,
         spec: &OperatingSystemConfigSpec,
         pool: &Pool,
-    ) -> Result<Sizes, RenderError> {
-        let measured = || self.measured.lock();
-        if let Some(known) = measured().get(digest) {
+    ) -> Result<Measured, RenderError> {
+        let key = (digest.to_owned(), pool.kubelet_version.minor);
+        if let Some(known) = self.measured.lock().get(&key) {
             return Ok(known.clone());
         }
-        let sizes = sizes(spec, pool)?;
-        let mut measured = measured();
+        let (bytes, near) = sizes(spec, pool)?;
+        let conflicts = conflicts::find(spec, pool);
+        let new = Measured {
+            bytes,
+            near,
+            conflicts,
+        };
+        let mut measured = self.measured.lock();
         if measured.len() >= MAX_MEASURED {
             measured.clear();
         }
-        measured.insert(digest.to_owned(), sizes.clone());
-        Ok(sizes)
+        measured.insert(key, new.clone());
+        Ok(new)
     }
 
     /// csr-approver approves only names that it can predict.
@@ -637,7 +699,10 @@ fn check_reserved(pool: &Pool, data: &Value) -> Result<(), RenderError> {
 }
 
 /// Sizes of both documents at their largest, and a warning when the first is near its limit.
-fn sizes(spec: &OperatingSystemConfigSpec, pool: &Pool) -> Result<Sizes, RenderError> {
+fn sizes(
+    spec: &OperatingSystemConfigSpec,
+    pool: &Pool,
+) -> Result<(UserDataBytes, Option<String>), RenderError> {
     let largest = late_bound::largest(&spec.late_bound);
     let bootstrap = user_data::user_data(spec, Stage::Bootstrap, &largest)?;
     let provisioning = user_data::user_data(spec, Stage::Provisioning, &largest)?;

@@ -1,7 +1,8 @@
 //! A pool's Red Hat subscription, as cloud-init's module `rh_subscription`.
 //!
 //! It is part of the provisioning document, which only the node can read. A cloud's metadata service returns the bootstrap document to
-//! every process on the machine. The configuration contains no credential, not even one that the MachineDeployment contains.
+//! every process on the machine. Profiles of the Go implementation have it there all the same, see [`crate::placement`]. The configuration
+//! contains no credential, not even one that the MachineDeployment contains.
 
 use osm_api::config::{LateBound, LateBoundKind, LateBoundSource, StageConfig};
 use osm_api::pool::Pool;
@@ -163,7 +164,7 @@ pub(crate) fn is_wanted(pool: &Pool) -> bool {
 
 /// Adds the module, before all others, which may need its packages. Returns what keeps the pool from registering, if
 /// it says that it wants to but not how.
-pub(crate) fn configure(provisioning: &mut StageConfig, pool: &Pool) -> Option<String> {
+pub(crate) fn configure(stage: &mut StageConfig, pool: &Pool) -> Option<String> {
     if pool.operating_system != OperatingSystem::Rhel {
         return None;
     }
@@ -190,7 +191,7 @@ pub(crate) fn configure(provisioning: &mut StageConfig, pool: &Pool) -> Option<S
             json!(format!("https://{server}/pulp/repos")),
         );
     }
-    let own = provisioning.modules.take();
+    let own = stage.modules.take();
     let mut modules = Map::from_iter([(MODULE.to_owned(), Value::Null)]);
     modules.extend(
         own.as_ref()
@@ -206,7 +207,7 @@ pub(crate) fn configure(provisioning: &mut StageConfig, pool: &Pool) -> Option<S
         .unwrap_or_default();
     merged.extend(module);
     modules.insert(MODULE.to_owned(), Value::Object(merged));
-    provisioning.modules = Some(Value::Object(modules));
+    stage.modules = Some(Value::Object(modules));
     None
 }
 

@@ -383,21 +383,25 @@ fn the_settings_reach_profiles_of_every_engine_and_reader() {
                 let rendered = render(&serde_json::from_value(spec).unwrap(), OF_SETTINGS).spec;
                 let (bootstrap, provisioning) = (rendered.bootstrap_config, rendered.provisioning_config);
                 let file = "/etc/sysctl.d/99-zz-osm-settings.conf";
+                let of_go = engine == "GoTemplate" && utility == "cloud-init";
+                let document = if of_go { &bootstrap } else { &provisioning };
                 assert_eq!(
-                    text(&provisioning, file).unwrap(),
+                    text(document, file).unwrap(),
                     "kernel.core_pattern = core.%p\nvm.max_map_count = 300000\n"
                 );
-                let modules = text(&provisioning, "/etc/modules-load.d/osm-settings.conf");
+                let modules = text(document, "/etc/modules-load.d/osm-settings.conf");
                 assert_eq!(modules.unwrap(), "ip_vs\n");
                 let apply = format!("modprobe -a ip_vs; sysctl -q -e -p {file}; :");
                 let kept = format!("status=$?; {apply}; (exit $status)");
                 let timesyncd = text(&bootstrap, "/etc/systemd/timesyncd.conf.d/10-osm.conf");
-                let first: Vec<&str> = provisioning.units.iter().map(|unit| unit.name.as_str()).collect();
+                let first: Vec<&str> = document.units.iter().map(|unit| unit.name.as_str()).collect();
                 match (os, utility) {
                     ("ubuntu", _) => {
-                        let commands = provisioning.modules.unwrap()["bootcmd"].clone();
+                        let module = if of_go { "runcmd" } else { "bootcmd" };
+                        let commands = document.modules.as_ref().unwrap()[module].clone();
                         // The profile's own come first, as their files do.
-                        assert_eq!(commands.as_array().unwrap().last(), Some(&json!(kept)));
+                        let expected = if of_go { &apply } else { &kept };
+                        assert_eq!(commands.as_array().unwrap().last(), Some(&json!(expected)));
                         let ntp = &bootstrap.modules.unwrap()["ntp"];
                         assert_eq!(
                             ntp,
@@ -410,13 +414,19 @@ fn the_settings_reach_profiles_of_every_engine_and_reader() {
                         } else {
                             vec![]
                         };
-                        let expected =
-                            [before, vec!["osm-settings-kernel.service", "setup.service"]].concat();
+                        let own = if of_go {
+                            vec!["osm-time-servers.service"]
+                        } else {
+                            vec!["setup.service"]
+                        };
+                        let expected = [before, vec!["osm-settings-kernel.service"], own.clone()].concat();
                         assert_eq!(first[..expected.len()], expected);
-                        let unit = &provisioning.units[expected.len() - 2];
+                        let unit = &document.units[expected.len() - 2];
                         assert!(unit.content.as_ref().unwrap().contains(&apply));
-                        assert!(unit.content.as_ref().unwrap().contains("\nBefore=setup.service"));
-                        assert_eq!(bootstrap.units[0].name, "osm-time-servers.service");
+                        let order = format!("\nBefore={}", own[0]);
+                        assert!(unit.content.as_ref().unwrap().contains(&order));
+                        let last = bootstrap.units.last().unwrap();
+                        assert_eq!(last.name, "osm-time-servers.service");
                         assert_eq!(timesyncd.unwrap(), "[Time]\nNTP=time.example fd00::7b\n");
                     }
                     _ => {

@@ -503,8 +503,6 @@ fn containerd_is_configured_as_the_go_implementation_does() {
         [
             "/etc/containerd/certs.d/_default/hosts.toml",
             "/etc/containerd/certs.d/docker.io/hosts.toml",
-            "/etc/modules-load.d/osm-settings.conf",
-            "/etc/sysctl.d/99-zz-osm-settings.conf",
         ]
     );
     assert_eq!(
@@ -795,4 +793,113 @@ fn the_page_names_what_replaces_every_function() {
     assert_eq!(listed.len(), without.len(), "a function is listed twice");
     assert_eq!(shown.union(&listed).copied().collect::<BTreeSet<_>>(), functions);
     assert_eq!(listed.difference(&functions).next(), None);
+}
+
+/// Fetches the second document, and applies it as the profiles of the Go implementation do.
+const FETCH: &str = "#!/bin/bash\ncurl -H 'Authorization: Bearer {{ .Token }}' {{ .ServerURL }}/{{ .SecretName }} >/a.cfg\n\
+    cloud-init clean\ncloud-init --file /a.cfg init\nsystemctl restart setup.service\n";
+
+/// Both documents that a pool gets with a profile of the Go implementation for its system, and the warnings.
+fn documents(pool: &Pool, provisioning: Value, settings: &str) -> ([String; 2], Vec<String>) {
+    let bootstrap =
+        json!({"files": [file("/opt/bin/fetch", FETCH)], "modules": {"runcmd": ["/opt/bin/fetch"]}});
+    let mut spec = profile(bootstrap, provisioning);
+    spec.os_name = pool.operating_system;
+    let rendered = render_for(&spec, pool, &Settings::parse(settings).unwrap()).unwrap();
+    let values = osm_render::placeholders(&rendered.spec);
+    let documents =
+        osm_render::Stage::ALL.map(|stage| osm_render::user_data(&rendered.spec, stage, &values).unwrap());
+    (documents, rendered.warnings)
+}
+
+#[test]
+fn a_subscription_is_in_the_document_whose_modules_run() {
+    let pool = pool("rhel", "aws", "1.34.2", "IPv4", true);
+    let ([bootstrap, provisioning], warnings) = documents(&pool, json!({}), "");
+    for document in [bootstrap, provisioning] {
+        let document: Value = serde_saphyr::from_str(&document).unwrap();
+        let keys: Vec<&String> = document["rh_subscription"].as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["password", "username"]);
+    }
+    assert_eq!(warnings, [""; 0]);
+}
+
+#[test]
+fn settings_reach_a_profile_of_the_go_implementation_or_give_a_warning() {
+    let pool = pool("ubuntu", "openstack", "1.34.2", "", false);
+    let settings = "packages: {install: [nfs-common]}\nsystem: {swap: {size: 1Gi}, sysctls: {vm.max_map_count: 300000}}\n\
+        kubelet: {configuration: {podPidsLimit: 4096}}\ndownloads: {cni: {version: 1.9.0}}";
+    let provisioning = json!({"modules": {"runcmd": ["echo never"]}});
+    let ([bootstrap, provisioning], warnings) = documents(&pool, provisioning, settings);
+    let bootstrap: Value = serde_saphyr::from_str(&bootstrap).unwrap();
+    assert_eq!(bootstrap["packages"], json!(["nfs-common"]));
+    let commands = json!([
+        "sysctl -q -e -p /etc/sysctl.d/99-zz-osm-settings.conf; :",
+        "/opt/bin/fetch"
+    ]);
+    assert_eq!(bootstrap["runcmd"], commands);
+    assert!(
+        !provisioning.contains("nfs-common") && !provisioning.contains("sysctl"),
+        "{provisioning}"
+    );
+    let starts = [
+        "system.swap of the settings has no effect",
+        "kubelet.configuration of the settings has no effect",
+        "downloads of the settings has no effect",
+        "the profile applies provisioningConfig by `cloud-init init`, in which these have no effect: modules.runcmd",
+    ];
+    assert_eq!(warnings.len(), starts.len(), "{warnings:#?}");
+    for (warning, start) in warnings.iter().zip(starts) {
+        assert!(warning.starts_with(start), "{warning}");
+    }
+}
+
+#[test]
+fn a_profile_for_older_versions_gives_warnings() {
+    let unit = "[Service]\nExecStart=/opt/bin/kubelet --config=/etc/kubernetes/kubelet.conf \\\n  {{- if .PauseImage }}\n  \
+        --pod-infra-container-image={{ .PauseImage }} \\\n  {{- end }}\n  {{- if eq .CloudProviderName \"openstack\" }}\n  \
+        --cloud-provider={{ if .ExternalCloudProvider }}external{{ else }}openstack{{ end }} \\\n  {{- end }}\n  --v=2\n";
+    let setup = "#!/bin/bash\nset -e\n{{ template \"installRuntime\" }}\nsystemctl restart containerd\n";
+    let provisioning = json!({
+        "supportedContainerRuntimes": [{
+            "name": "containerd",
+            "files": [file("/etc/containerd/config.toml", "{{ .ContainerRuntimeConfig }}")],
+            "templates": {"installRuntime": "apt-get install -y containerd.io=1.7*"},
+        }],
+        "files": [
+            file("/etc/systemd/system/kubelet.service", unit),
+            file("/opt/bin/setup", setup),
+            file("/etc/kubernetes/kubelet.conf", "kind: KubeletConfiguration\nfeatureGates:\n  IdentifyPodOS: true\n"),
+        ],
+    });
+    let of = |kubelet: &str, settings: &str| {
+        let pool = pool("ubuntu", "openstack", kubelet, "", false);
+        documents(&pool, provisioning.clone(), settings).1
+    };
+    let containerd =
+        "/opt/bin/setup: containerd 1 is installed, but /etc/containerd/config.toml is for containerd 2";
+    let gate = "/etc/kubernetes/kubelet.conf: feature gate IdentifyPodOS is unknown to kubelet";
+    let flag = "/etc/systemd/system/kubelet.service: --pod-infra-container-image is no flag of kubelet 1.35 and newer";
+    let value =
+        "/etc/systemd/system/kubelet.service: --cloud-provider has a value that kubelets no longer take";
+    let (pause, external) = (
+        "pauseImage: registry.example/pause:3.10\n",
+        "cluster: {externalCloudProvider: true}\n",
+    );
+    let both = format!("{pause}{external}");
+    for (kubelet, settings, expected) in [
+        ("1.36.1", both.as_str(), vec![containerd, flag, gate]),
+        ("1.34.2", both.as_str(), vec![containerd, gate]),
+        ("1.36.1", external, vec![containerd, gate]),
+        ("1.36.1", "", vec![containerd, value, gate]),
+    ] {
+        let warnings = of(kubelet, settings);
+        assert_eq!(warnings.len(), expected.len(), "{kubelet}: {warnings:#?}");
+        for (warning, start) in warnings.iter().zip(expected) {
+            assert!(
+                warning.starts_with(start) && !warning.contains("registry.example"),
+                "{warning}"
+            );
+        }
+    }
 }

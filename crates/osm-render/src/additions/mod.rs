@@ -19,6 +19,7 @@ use osm_api::profile::{Commands, File, FileContent, InlineContent, ProfileConfig
 use osm_api::settings::System;
 use serde_json::{Map, Value, json};
 
+use crate::Stage;
 use crate::user_data::Reader;
 
 pub(crate) use check::check;
@@ -62,7 +63,7 @@ fn take_kernel(config: &mut ProfileConfig) -> Option<String> {
 }
 
 /// Kernel parameters and modules of the settings, for a stage that is rendered already. Those of the profile are applied before.
-pub(crate) fn add_settings(reader: Reader, stage: &mut StageConfig, system: &System) {
+pub(crate) fn add_settings(reader: Reader, document: Stage, stage: &mut StageConfig, system: &System) {
     let Kernel { files, command } = Kernel::of("settings", &system.kernel_modules, &system.sysctls);
     for (path, data) in files {
         stage.files.retain(|file| file.path != path);
@@ -75,6 +76,14 @@ pub(crate) fn add_settings(reader: Reader, stage: &mut StageConfig, system: &Sys
     }
     let Some(command) = command else { return };
     match reader {
+        // cloud-init runs `bootcmd` before it writes files; `osm-bootstrap`, which applies the other document, writes them first.
+        Reader::CloudInit if document == Stage::Bootstrap => {
+            if let Value::Object(modules) = stage.modules.get_or_insert_with(|| json!({})) {
+                set(modules, "runcmd", |own| {
+                    [vec![Value::String(command)], own].concat()
+                });
+            }
+        }
         Reader::CloudInit => {
             if let Value::Object(modules) = stage.modules.get_or_insert_with(|| json!({})) {
                 // All commands are one script, which is judged by its last command: a profile's own may have to succeed.

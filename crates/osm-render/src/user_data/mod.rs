@@ -358,7 +358,7 @@ fn mode(program: &str, path: &str, permissions: i32) -> Result<u32, UserDataErro
     })
 }
 
-fn unit_path(unit: &Unit) -> String {
+pub(crate) fn unit_path(unit: &Unit) -> String {
     let folder = match unit.name.rsplit_once('.') {
         Some((_, "network" | "netdev" | "link")) => NETWORK_FOLDER,
         _ => UNIT_FOLDER,
@@ -366,7 +366,7 @@ fn unit_path(unit: &Unit) -> String {
     format!("{folder}/{}", unit.name)
 }
 
-fn drop_in_path(unit: &Unit, drop_in: &DropIn) -> String {
+pub(crate) fn drop_in_path(unit: &Unit, drop_in: &DropIn) -> String {
     format!("{}.d/{}", unit_path(unit), drop_in.name)
 }
 
