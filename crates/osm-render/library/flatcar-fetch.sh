@@ -21,7 +21,7 @@ issued() {
 {{> lib/clock.sh}}
 
 ask() {
-  curl -q -sS -g -o "$work/answer" -w '%{http_code}' --connect-timeout 10 --max-time 120 \
+  curl -q -sS -g --noproxy '*' -o "$work/answer" -w '%{http_code}' --connect-timeout 10 --max-time 120 \
     --cacert "$ca" -H "@$header" -H 'Accept: application/json' "$url"
 }
 

@@ -263,6 +263,7 @@ fn said(reason: Reason) -> Said {
         | Reason::PoolMachine
         | Reason::PoolNotFound
         | Reason::RequestOlderThanMachine
+        | Reason::RequestOrderUnknown
         | Reason::RequestUnreadable
         | Reason::SubjectNotAllowed
         | Reason::UsagesNotAllowed => Not(REQUEST),
