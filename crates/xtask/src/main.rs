@@ -10,8 +10,8 @@ mod cloud_init_schema;
 mod compatibility;
 mod crds;
 mod criterion;
-mod demo;
 mod e2e;
+mod elsewhere;
 mod fuzz;
 mod generated;
 mod gotemplate;
@@ -20,7 +20,6 @@ mod kubelet_fields;
 mod lint;
 mod manifest;
 mod metrics;
-mod progress;
 mod reasons;
 mod reference;
 mod revision;
@@ -32,6 +31,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use osm_testkit::progress;
 
 /// Commands for developers of Operating System Manager
 #[derive(Parser)]
@@ -43,7 +43,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Demo(demo::Demo),
+    /// Run the services with an API server in memory, and show what they publish for a MachineDeployment
+    #[command(disable_help_flag = true)]
+    Demo(elsewhere::Arguments),
     E2e(e2e::E2e),
     Test(test::Test),
     Lint(lint::Lint),
@@ -69,7 +71,7 @@ enum Command {
 #[tokio::main]
 async fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Demo(demo) => demo.run().await,
+        Command::Demo(arguments) => arguments.run("osm-demo"),
         Command::E2e(e2e) => e2e.run().await,
         Command::Test(test) => test.run().await,
         Command::Lint(lint) => lint.run().await,
