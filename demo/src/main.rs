@@ -34,7 +34,7 @@ use self::pools::Pools;
 use self::services::Services;
 
 /// Time in which services sync their watches and check their rights.
-const READY_TIMEOUT: Duration = Duration::from_secs(60);
+const READY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Number of log lines to print after a failure.
 const LOG_LINES: usize = 40;

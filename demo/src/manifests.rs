@@ -75,11 +75,12 @@ pub fn read(file: &Path) -> Result<Vec<Manifest>> {
     let documents: Vec<Spanned<Value>> =
         serde_saphyr::from_multiple_with_options(&text, options).map_err(|error| {
             let line = error.location().map_or(1, |location| location.line());
-            at(
-                file,
-                line,
-                &format!("not YAML: {}; {EXPECTED}", error.without_snippet()),
-            )
+            let said = error.without_snippet().to_string();
+            // The line is named already.
+            let what = said
+                .rsplit_once(" at line ")
+                .map_or(said.as_str(), |(what, _)| what);
+            at(file, line, &format!("not YAML: {what}; {EXPECTED}"))
         })?;
     if documents.is_empty() {
         bail!("{shown}, line 1: the file has no objects; {EXPECTED}");
@@ -171,10 +172,13 @@ mod tests {
     #[test]
     fn a_mistake_names_the_file_the_line_and_what_is_expected() {
         for (text, expected) in [
-            ("a: [\n".to_owned(), "pool.yaml, line 2: not YAML: "),
+            (
+                "a: [\n".to_owned(),
+                "pool.yaml, line 1: not YAML: unclosed bracket '['; ",
+            ),
             (
                 "kind: MachineDeployment\n\tapiVersion: v1\n".to_owned(),
-                "pool.yaml, line 2: not YAML: ",
+                "pool.yaml, line 1: not YAML: ",
             ),
             (String::new(), "pool.yaml, line 1: the file has no objects; "),
             (

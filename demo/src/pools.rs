@@ -11,7 +11,7 @@ use osm_testkit::progress::Progress;
 use osm_testkit::{machine_controller, wait_for};
 
 /// How long everything may take until it is published.
-const PUBLISHED: Duration = Duration::from_secs(60);
+const PUBLISHED: Duration = Duration::from_secs(300);
 
 /// How often changes are looked for after that.
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -229,3 +229,183 @@ fn strings<'a>(schema: &'a Value, keyword: &str) -> impl Iterator<Item = &'a str
     let listed = schema.get(keyword).and_then(Value::as_array);
     listed.into_iter().flatten().filter_map(Value::as_str)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn conformed(schema: &Value, mut object: Value) -> (Value, Vec<String>) {
+        let definition = json!({"spec": {"group": "g", "names": {"kind": "K"},
+            "versions": [{"schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema}}}}]}});
+        let mut whole = json!({"metadata": {"name": "a"}, "spec": object.take()});
+        let mistakes = Schema::of(&definition).unwrap().conform(&mut whole);
+        let causes = mistakes.causes.into_iter();
+        let mistakes = mistakes
+            .unknown
+            .into_iter()
+            .map(|field| format!("{field}: unknown"));
+        let causes = causes.map(|cause| format!("{}: {}", cause.field.trim_start_matches('.'), cause.reason));
+        assert_eq!(whole["metadata"]["name"], "a");
+        (whole["spec"].take(), mistakes.chain(causes).collect())
+    }
+
+    #[test]
+    fn objects_get_the_form_of_their_schema() {
+        let of = |schema: Value| json!({"type": "object", "properties": {"a": schema}});
+        for (schema, object, expected, mistakes) in [
+            (
+                of(json!({"type": "string", "default": "x"})),
+                json!({}),
+                json!({"a": "x"}),
+                vec![],
+            ),
+            (
+                of(json!({"type": "string", "default": "x"})),
+                json!({"a": null}),
+                json!({"a": "x"}),
+                vec![],
+            ),
+            (
+                of(json!({"type": "string"})),
+                json!({"a": null}),
+                json!({}),
+                vec![],
+            ),
+            (
+                of(json!({"type": "string", "nullable": true})),
+                json!({"a": null}),
+                json!({"a": null}),
+                vec![],
+            ),
+            (
+                of(json!({"type": "string"})),
+                json!({"a": "x", "b": 1}),
+                json!({"a": "x"}),
+                vec!["spec.b: unknown"],
+            ),
+            (
+                json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+                json!({"b": {"c": 1}}),
+                json!({"b": {"c": 1}}),
+                vec![],
+            ),
+            (
+                json!({"type": "object", "additionalProperties": {"type": "integer"}}),
+                json!({"b": "x"}),
+                json!({"b": "x"}),
+                vec!["spec.b: FieldValueTypeInvalid"],
+            ),
+            (
+                of(json!({"type": "integer", "format": "int32"})),
+                json!({"a": 3_000_000_000_u32}),
+                json!({"a": 3_000_000_000_u32}),
+                vec!["spec.a: FieldValueInvalid"],
+            ),
+            (
+                of(json!({"x-kubernetes-int-or-string": true})),
+                json!({"a": true}),
+                json!({"a": true}),
+                vec!["spec.a: FieldValueTypeInvalid"],
+            ),
+            (
+                of(json!({"type": "string", "maxLength": 2})),
+                json!({"a": "xyz"}),
+                json!({"a": "xyz"}),
+                vec!["spec.a: FieldValueTooLong"],
+            ),
+            (
+                of(
+                    json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                    "items": {"type": "object", "required": ["v"], "properties": {"k": {"type": "string"}, "v": {"type": "boolean"}}}}),
+                ),
+                json!({"a": [{"k": "x", "v": true}, {"k": "x"}]}),
+                json!({"a": [{"k": "x", "v": true}, {"k": "x"}]}),
+                vec![
+                    "spec.a[1].v: FieldValueRequired",
+                    "spec.a[1]: FieldValueDuplicate",
+                ],
+            ),
+        ] {
+            let (result, found) = conformed(&schema, object.clone());
+            assert_eq!(
+                (&result, found),
+                (&expected, mistakes.iter().map(ToString::to_string).collect()),
+                "{schema} {object}"
+            );
+        }
+    }
+
+    /// Keywords of a schema and of those in it, and the rules.
+    fn collect(schema: &Value, keywords: &mut BTreeSet<String>, rules: &mut Vec<String>) {
+        for (keyword, value) in schema.as_object().unwrap() {
+            keywords.insert(keyword.clone());
+            match keyword.as_str() {
+                "properties" => {
+                    for schema in value.as_object().unwrap().values() {
+                        collect(schema, keywords, rules);
+                    }
+                }
+                "items" | "additionalProperties" => collect(value, keywords, rules),
+                "x-kubernetes-validations" => {
+                    let texts = value.as_array().unwrap().iter();
+                    rules.extend(texts.map(|rule| rule["message"].as_str().unwrap().to_owned()));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn the_definitions_have_no_keyword_or_rule_that_is_not_known_here() {
+        const KNOWN: [&str; 18] = [
+            "additionalProperties",
+            "default",
+            "description",
+            "enum",
+            "format",
+            "items",
+            "maxLength",
+            "nullable",
+            "pattern",
+            "properties",
+            "required",
+            "title",
+            "type",
+            "x-kubernetes-int-or-string",
+            "x-kubernetes-list-map-keys",
+            "x-kubernetes-list-type",
+            // Only server-side apply looks at it.
+            "x-kubernetes-map-type",
+            "x-kubernetes-preserve-unknown-fields",
+        ];
+        let (mut keywords, mut rules) = (BTreeSet::new(), Vec::new());
+        for text in [osm_api::definitions::PROFILES, osm_api::definitions::CONFIGS] {
+            let definition = osm_api::definitions::parse(text);
+            collect(
+                &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"],
+                &mut keywords,
+                &mut rules,
+            );
+        }
+        assert!(keywords.remove("x-kubernetes-validations"));
+        let unknown: Vec<&String> = keywords
+            .iter()
+            .filter(|keyword| !KNOWN.contains(&keyword.as_str()))
+            .collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+        let starts = [
+            "a profile's spec changes only",
+            "an OperatingSystemConfig belongs to one pool",
+            "an OperatingSystemConfig belongs to one MachineDeployment",
+        ];
+        for rule in &rules {
+            assert!(
+                starts.iter().any(|start| rule.starts_with(start)),
+                "state::broken_rule lacks: {rule}"
+            );
+        }
+        assert_eq!(rules.len(), starts.len());
+    }
+}

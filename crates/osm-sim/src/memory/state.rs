@@ -76,7 +76,15 @@ impl Failure {
     /// As a `Status` object.
     pub(super) fn status(&self) -> Value {
         let (kind, name) = &self.about;
-        let details = (!kind.is_empty()).then(|| json!({"name": name, "kind": kind, "causes": self.causes}));
+        // kubectl shows an invalid object's causes instead of the message.
+        let causes = match &self.causes {
+            Value::Null if self.reason == "Invalid" => {
+                json!([{"reason": "FieldValueInvalid", "message": self.message}])
+            }
+            Value::Null => json!([]),
+            causes => causes.clone(),
+        };
+        let details = (!kind.is_empty()).then(|| json!({"name": name, "kind": kind, "causes": causes}));
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
             "reason": self.reason, "details": details, "code": self.code})
     }
@@ -363,6 +371,11 @@ impl State {
                 let old = self.read(kind, namespace, name)?.clone();
                 let patched = patch::patched(kind, &old, &request.content_type, body(request)?)?;
                 (200, self.replace(kind, &old, patched)?)
+            }
+            (Verb::Patch, "") => {
+                let what =
+                    "server-side apply of more than a status; kubectl apply without --server-side works";
+                return Err(Failure::unsupported(what));
             }
             (Verb::Patch, "status") if kind.custom && request.content_type == APPLY => {
                 if request.query("force") != "true" {

@@ -9,7 +9,7 @@ use super::definition;
 use crate::memory::State;
 
 /// What `kubectl version` prints. It ends with what this is.
-const VERSION: &str = "v1.35.0-in-memory";
+const VERSION: &str = "v1.34.0-in-memory";
 
 const AUTHORIZATION: &str = "authorization.k8s.io";
 
@@ -17,7 +17,7 @@ const AUTHORIZATION: &str = "authorization.k8s.io";
 pub(super) fn document(path: &str, state: &State) -> Option<Value> {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
     Some(match segments.as_slice() {
-        ["version"] => json!({"major": "1", "minor": "35", "gitVersion": VERSION, "platform": "in memory"}),
+        ["version"] => json!({"major": "1", "minor": "34", "gitVersion": VERSION, "platform": "in memory"}),
         ["api"] => json!({"kind": "APIVersions", "versions": ["v1"]}),
         ["apis"] => {
             let groups: Vec<Value> = groups().into_iter().map(group).collect();

@@ -7,6 +7,9 @@ mod events;
 mod openapi;
 mod table;
 
+#[cfg(test)]
+mod tests;
+
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
@@ -121,7 +124,7 @@ impl Front {
             parts.headers.remove(AUTHORIZATION);
         }
         if content_type.contains("protobuf") {
-            let message = "the demo's API server reads JSON only";
+            let message = "the demo's API server does not read protobuf, which this command sends; use kubectl apply with a manifest";
             return Err(Failure::new(415, "UnsupportedMediaType", message));
         }
         let body = Limited::new(body, LARGEST_BODY).collect().await.map_err(|_| {
