@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, anyhow, ensure};
@@ -14,6 +14,7 @@ use osm_runtime::{
     AdmissionArgs, CommonArgs, Drain, Environment, Metrics, Process, Readiness, admin, service, telemetry,
 };
 use osm_testkit::wait_for;
+use parking_lot::Mutex;
 use secret_syncer::io::clients::Names;
 use secret_syncer::io::program;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
@@ -45,7 +46,7 @@ impl Services {
         let log = directory.join("services.log");
         let file = File::create(&log).with_context(|| log.display().to_string())?;
         let lines = tracing_subscriber::fmt::layer()
-            .with_writer(Mutex::new(file))
+            .with_writer(std::sync::Mutex::new(file))
             .with_ansi(false)
             .with_target(false)
             .with_thread_names(true)
@@ -90,10 +91,7 @@ impl Services {
                 let listen = process.args.listen;
                 let address =
                     admin::spawn(listen, &process.readiness, &process.metrics, &process.drain).await?;
-                addresses
-                    .lock()
-                    .unwrap_or_else(|poisoned| poisoned.into_inner())
-                    .push((service, address));
+                addresses.lock().push((service, address));
                 run(process, start, installation).await
             });
             let name = service.name();
@@ -134,10 +132,7 @@ impl Services {
 
     /// Where each service serves its metrics.
     pub fn addresses(&self) -> Vec<(Service, SocketAddr)> {
-        self.addresses
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .clone()
+        self.addresses.lock().clone()
     }
 
     /// Where they log to.

@@ -56,7 +56,7 @@ impl Schema {
     }
 
     /// The message of these causes about the object of this name, and their details.
-    pub fn refusal(&self, name: &str, causes: &[Cause]) -> (String, Value) {
+    pub fn refusal(&self, name: &str, causes: &[Cause]) -> (String, Vec<Value>) {
         let texts: Vec<String> = causes
             .iter()
             .map(|cause| format!("{}: {}", cause.field.trim_start_matches('.'), cause.message))

@@ -28,7 +28,7 @@ pub struct Failure {
     /// Plural of the kind, and the name, that the failure is about.
     pub about: (String, String),
     /// The fields that are wrong, in the form of `details.causes`.
-    pub causes: Value,
+    pub causes: Vec<Value>,
 }
 
 impl Failure {
@@ -38,7 +38,7 @@ impl Failure {
             reason,
             message: message.into(),
             about: Default::default(),
-            causes: Value::Null,
+            causes: Vec::new(),
         }
     }
 
@@ -77,12 +77,10 @@ impl Failure {
     pub(super) fn status(&self) -> Value {
         let (kind, name) = &self.about;
         // kubectl shows an invalid object's causes instead of the message.
-        let causes = match &self.causes {
-            Value::Null if self.reason == "Invalid" => {
-                json!([{"reason": "FieldValueInvalid", "message": self.message}])
-            }
-            Value::Null => json!([]),
-            causes => causes.clone(),
+        let causes = if self.causes.is_empty() && self.reason == "Invalid" {
+            vec![json!({"reason": "FieldValueInvalid", "message": self.message})]
+        } else {
+            self.causes.clone()
         };
         let details = (!kind.is_empty()).then(|| json!({"name": name, "kind": kind, "causes": causes}));
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
@@ -661,15 +659,13 @@ impl State {
             }
         }
         self.conform(kind, &mut object)?;
-        if kind.custom {
-            if object.get("spec") != old.get("spec") {
-                let generation = old
-                    .pointer("/metadata/generation")
-                    .and_then(Value::as_i64)
-                    .unwrap_or(0)
-                    + 1;
-                set(&mut object, "generation", Some(json!(generation)));
-            }
+        if kind.custom && object.get("spec") != old.get("spec") {
+            let generation = old
+                .pointer("/metadata/generation")
+                .and_then(Value::as_i64)
+                .unwrap_or(0)
+                + 1;
+            set(&mut object, "generation", Some(json!(generation)));
         }
         if let Some(rule) = broken_rule(kind, old, &object) {
             return Err(Failure::invalid(rule).about_one(kind, &name));
