@@ -42,7 +42,7 @@ fn installation_in(namespace: &str) -> Installation {
 /// What every cluster of machine-controller has.
 async fn furnish(control_plane: &ControlPlane) -> Result<()> {
     control_plane.install_machine_deployment_crd().await?;
-    let info = installation::cluster_info(control_plane, &control_plane.url());
+    let info = installation::cluster_info(control_plane.ca_pem(), &control_plane.url());
     installation::apply(control_plane, &[info]).await
 }
 

@@ -62,7 +62,11 @@ async fn every_block_of_the_tutorial_does_what_it_says() -> Result<()> {
     let binaries = tokio::task::spawn_blocking(installation::binaries).await??;
     let plane = ControlPlane::start(Options::default()).await?;
     plane.install_machine_deployment_crd().await?;
-    installation::apply(&plane, &[installation::cluster_info(&plane, &plane.url())]).await?;
+    installation::apply(
+        &plane,
+        &[installation::cluster_info(plane.ca_pem(), &plane.url())],
+    )
+    .await?;
 
     let mut person = Person::new(vec![("cluster", &plane)]).await?;
     let path = person.environment.entry("PATH").or_default();

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::client::{Credentials, Observe};
 use crate::connection_role::ConnectionRole;
 use crate::kubeconfig::{self, Follower, Origin};
-use crate::readiness::Gates;
+use crate::readiness::{Gate, Gates};
 use crate::{
     Cluster, CommonArgs, Connection, Connections, Drain, Environment, Metrics, Process, Readiness, admin,
     definitions, error, rights, settings_watch, telemetry,
@@ -127,21 +127,7 @@ where
     .await?;
     let (drain, shutdown) = (process.drain.clone(), process.shutdown.clone());
     // In a box, because the stack would hold a copy for each function that it passes through.
-    let work = Box::pin(async move {
-        let gates = process.readiness.gates("");
-        let Some(connections) = connect(&process, &gates, worker).await? else {
-            return Ok(());
-        };
-        let (cluster, settings) = Cluster::new(&process, gates, installation, connections);
-        if service.reads_settings() {
-            filter.follow(&cluster);
-            settings_watch::spawn(&cluster, settings);
-            definitions::spawn(&cluster);
-        }
-        rights::spawn(&cluster);
-        start.open();
-        run(process, cluster).await
-    });
+    let work = Box::pin(work(process, start, Some(filter), worker, installation, run));
     let signal = async || {
         tokio::select! {
             _ = terminate.recv() => "SIGTERM",
@@ -149,6 +135,39 @@ where
         }
     };
     until_stopped(work, signal, &drain, &shutdown).await
+}
+
+/// Connects, opens the gate `start`, and runs the controller. The demo runs all services in its own process.
+///
+/// # Errors
+/// A kubeconfig that can't be used, or an error of the controller.
+pub async fn work<F, Fut>(
+    process: Arc<Process>,
+    start: Gate,
+    filter: Option<telemetry::Filter>,
+    worker: Option<PathBuf>,
+    installation: Installation,
+    run: F,
+) -> anyhow::Result<()>
+where
+    F: FnOnce(Arc<Process>, Cluster) -> Fut,
+    Fut: Future<Output = anyhow::Result<()>>,
+{
+    let gates = process.readiness.gates("");
+    let Some(connections) = connect(&process, &gates, worker).await? else {
+        return Ok(());
+    };
+    let (cluster, settings) = Cluster::new(&process, gates, installation, connections);
+    if process.service.reads_settings() {
+        if let Some(filter) = filter {
+            filter.follow(&cluster);
+        }
+        settings_watch::spawn(&cluster, settings);
+        definitions::spawn(&cluster);
+    }
+    rights::spawn(&cluster);
+    start.open();
+    run(process, cluster).await
 }
 
 /// Works until a signal, and until what runs then is finished. A second signal does not wait for that.

@@ -54,7 +54,11 @@ pub fn init(args: &CommonArgs) -> anyhow::Result<Filter> {
     })
 }
 
-fn targets(flag: &str, level: Option<LogLevel>) -> anyhow::Result<Targets> {
+/// The filter of a flag such as `--log`, with `level` for the services' own lines.
+///
+/// # Errors
+/// The flag is not valid.
+pub fn targets(flag: &str, level: Option<LogLevel>) -> anyhow::Result<Targets> {
     let own = level.map_or_else(String::new, |level| {
         OWN.map(|target| format!("{target}={level},")).concat()
     });

@@ -174,9 +174,9 @@ pub fn settings(installation: &Installation, document: &str) -> Value {
 
 /// `kube-public/cluster-info` as kubeadm publishes it, with the API server's URL as machines have it.
 #[must_use]
-pub fn cluster_info(control_plane: &ControlPlane, server: &str) -> Value {
+pub fn cluster_info(ca_pem: &str, server: &str) -> Value {
     use base64::Engine as _;
-    let ca = base64::prelude::BASE64_STANDARD.encode(control_plane.ca_pem());
+    let ca = base64::prelude::BASE64_STANDARD.encode(ca_pem);
     let kubeconfig = json!({"apiVersion": "v1", "kind": "Config",
         "clusters": [{"name": "", "cluster": {"server": server, "certificate-authority-data": ca}}]});
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cluster-info", "namespace": "kube-public"},
@@ -723,11 +723,14 @@ pub async fn prepare(
     }
     if parts.contains(&ClusterKind::Worker) {
         control_plane.install_machine_deployment_crd().await?;
-        more.push(cluster_info(control_plane, &control_plane.url()));
+        more.push(cluster_info(control_plane.ca_pem(), &control_plane.url()));
     }
     apply(control_plane, &manifests_in(installation, parts)).await?;
     apply(control_plane, &more).await
 }
+
+/// The CustomResourceDefinitions of machine-controller's MachineDeployments, MachineSets and Machines, cut down to what tests need, in YAML.
+pub const MACHINE_CONTROLLER_CRDS: &str = include_str!("../fixtures/machine-controller-crds.yaml");
 
 /// The CRDs of this repository.
 #[must_use]

@@ -15,6 +15,7 @@ pub mod machine_controller;
 pub mod manifest;
 pub mod process;
 pub mod procfs;
+pub mod progress;
 pub mod provisioning;
 pub mod wait;
 

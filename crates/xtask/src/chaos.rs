@@ -5,7 +5,7 @@ use clap::Args;
 use osm_sim::chaos::{self, Options};
 use rand::Rng;
 
-use crate::progress::Progress;
+use osm_testkit::progress::Progress;
 
 /// Rotate pools on a real API server while requests fail and services are killed, and check all invariants
 ///

@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
 use crate::build::cargo;
-use crate::progress::Progress;
+use osm_testkit::progress::Progress;
 
 /// The longest time for one input. It is generous, because builds are not optimised and machines are busy.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(30);

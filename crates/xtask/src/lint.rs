@@ -9,8 +9,8 @@ use osm_judges::packages;
 use tokio::process::Command;
 
 use crate::build::cargo;
-use crate::progress::Progress;
 use crate::prose;
+use osm_testkit::progress::Progress;
 
 /// Check prose, workflows, format, lints, and the dependencies' licenses and sources
 #[derive(clap::Args)]
@@ -170,7 +170,9 @@ mod tests {
         let crates = fs::read_dir(crate::root().join("crates"))
             .unwrap()
             .map(|entry| entry.unwrap().path());
-        let crates: Vec<_> = crates.chain([crate::root().join("tests")]).collect();
+        let crates: Vec<_> = crates
+            .chain(["demo", "tests", "xtask"].map(|name| crate::root().join(name)))
+            .collect();
         assert!(crates.len() > 8, "{crates:?}");
         for directory in crates {
             let manifest = directory.join("Cargo.toml");

@@ -9,8 +9,8 @@ mod chart;
 mod cloud_init_schema;
 mod compatibility;
 mod crds;
-mod demo;
 mod e2e;
+mod elsewhere;
 mod fuzz;
 mod generated;
 mod gotemplate;
@@ -19,7 +19,6 @@ mod kubelet_fields;
 mod lint;
 mod manifest;
 mod metrics;
-mod progress;
 mod prose;
 mod reasons;
 mod reference;
@@ -42,7 +41,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Demo(demo::Demo),
+    /// Run the services with an API server in memory, and show what they publish for a MachineDeployment
+    #[command(disable_help_flag = true)]
+    Demo(elsewhere::Arguments),
     E2e(e2e::E2e),
     Test(test::Test),
     Lint(lint::Lint),
@@ -67,7 +68,7 @@ enum Command {
 #[tokio::main]
 async fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Demo(demo) => demo.run().await,
+        Command::Demo(arguments) => arguments.run("osm-demo"),
         Command::E2e(e2e) => e2e.run().await,
         Command::Test(test) => test.run().await,
         Command::Lint(lint) => lint.run().await,

@@ -13,7 +13,7 @@ use osm_judges::go_module::{Flags, GoModule, cache_root, cached_directory};
 use osm_judges::packages;
 use tokio::process::Command;
 
-use crate::progress::Progress;
+use osm_testkit::progress::Progress;
 
 /// The same documents as the `globs` in `.markdownlint-cli2.jsonc`.
 const DOCUMENTS: [&str; 6] = [

@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::unix::pipe::Receiver;
 
 use crate::build::{self, cargo};
-use crate::progress::Progress;
+use osm_testkit::progress::Progress;
 
 /// Run all tests that need no machine; first install and build what they need
 #[derive(clap::Args)]

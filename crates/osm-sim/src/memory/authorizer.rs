@@ -42,6 +42,8 @@ pub(super) struct Tokens {
     issued: BTreeMap<String, Token>,
     /// Longest life that is granted.
     longest: Option<SignedDuration>,
+    /// In each token, so that it can't be guessed.
+    salt: String,
 }
 
 struct Token {
@@ -55,6 +57,11 @@ impl State {
     /// From now on no token lives longer than this.
     pub fn shorten_tokens(&mut self, longest: SignedDuration) {
         self.tokens.longest = Some(longest);
+    }
+
+    /// From now on this is part of each token, which can then not be guessed.
+    pub fn salt_tokens(&mut self, salt: String) {
+        self.tokens.salt = salt;
     }
 
     /// Whose token it is, if it is good.
@@ -152,7 +159,11 @@ pub(super) fn issue(
     let expires = now.saturating_add(life).unwrap_or(Timestamp::MAX);
     let payload = json!({"exp": expires.as_second(), "iat": now.as_second(), "jti": number.to_string(),
         "sub": format!("system:serviceaccount:{namespace}:{account}")});
-    let token = format!("e30.{}.{number}", URL_SAFE_NO_PAD.encode(payload.to_string()));
+    let salt = &state.tokens.salt;
+    let token = format!(
+        "e30.{}.{number}{salt}",
+        URL_SAFE_NO_PAD.encode(payload.to_string())
+    );
     let mut answer = request.clone();
     // The server rounds to seconds in both places.
     let expires = Timestamp::from_second(expires.as_second()).unwrap_or(expires);

@@ -23,6 +23,10 @@ impl Kind {
 }
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
+/// Plural of CustomResourceDefinitions.
+pub(super) const DEFINITIONS: &str = "customresourcedefinitions";
+
+const MACHINES: &str = "cluster.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 const OSM: &str = "operatingsystemmanager.k8c.io";
 
@@ -54,7 +58,7 @@ const fn custom(group: &'static str, kind: &'static str, plural: &'static str) -
     }
 }
 
-static KINDS: [Kind; 16] = [
+static KINDS: [Kind; 24] = [
     of("", "v1", "Namespace", "namespaces", false),
     of("", "v1", "ConfigMap", "configmaps", true),
     of("", "v1", "Secret", "secrets", true),
@@ -78,13 +82,41 @@ static KINDS: [Kind; 16] = [
         "validatingadmissionpolicybindings",
         false,
     ),
+    // Each custom kind is known here. Its definition adds the schema, the columns and the short names.
+    of(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        DEFINITIONS,
+        false,
+    ),
+    // What csr-approver and osmctl look for.
+    of("", "v1", "Node", "nodes", false),
+    of("", "v1", "Pod", "pods", true),
+    of("apps", "v1", "Deployment", "deployments", true),
+    of(
+        "certificates.k8s.io",
+        "v1",
+        "CertificateSigningRequest",
+        "certificatesigningrequests",
+        false,
+    ),
     of("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true),
     of("coordination.k8s.io", "v1", "Lease", "leases", true),
     of("events.k8s.io", "v1", "Event", "events", true),
-    custom("cluster.k8s.io", "MachineDeployment", "machinedeployments"),
+    // The same objects in the other version of their kind.
+    of("", "v1", "Event", "events", true),
+    custom(MACHINES, "MachineDeployment", "machinedeployments"),
+    custom(MACHINES, "MachineSet", "machinesets"),
+    custom(MACHINES, "Machine", "machines"),
     custom(OSM, "OperatingSystemProfile", "operatingsystemprofiles"),
     custom(OSM, "OperatingSystemConfig", "operatingsystemconfigs"),
 ];
+
+/// All kinds.
+pub(super) fn all() -> impl Iterator<Item = &'static Kind> {
+    KINDS.iter()
+}
 
 /// The kind with this name in paths.
 pub(super) fn by_plural(group: &str, plural: &str) -> Option<&'static Kind> {

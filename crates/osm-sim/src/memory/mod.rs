@@ -11,8 +11,11 @@
 //! It answers everything else with 501, which makes a test fail: see [`Server::unsupported`]. `tests/memory.rs` sends the same requests to
 //! a real API server.
 //!
-//! It is not a general API server. Known differences: schemas neither default nor prune; of the rules in CRDs it knows the two of
-//! OperatingSystemConfigs; the authorizer knows of every write at once; `managedFields` are kept, but not shown.
+//! It is not a general API server. Known differences: there are no kinds but those in `kinds`; schemas count only once the definition of
+//! their kind is stored; the rules in CRDs are Rust code here; finalizers and admission policies are stored, and do nothing; the authorizer
+//! knows of every write at once; `managedFields` are kept, but not shown.
+//!
+//! [`serve`] offers it on a port, with what kubectl needs besides. It is for trying only.
 //!
 //! A [`Network`] lies between a client and the server. It decides how long each request takes, whether the request or its answer is lost or
 //! refused, and whether the process that sent it dies right before or right after the server handles it.
@@ -21,6 +24,8 @@ mod authorizer;
 mod kinds;
 mod patch;
 mod request;
+mod schema;
+mod served;
 mod state;
 mod watch;
 mod wire;
@@ -37,6 +42,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub use self::authorizer::User;
+pub use self::served::serve;
 pub use self::state::{Admission, Failure, State};
 pub use self::wire::{Call, Calm, Fault, Link, Network, Passage};
 

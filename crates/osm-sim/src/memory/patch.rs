@@ -1,6 +1,44 @@
-//! Server-side apply.
+//! Patches, and server-side apply.
 
 use serde_json::{Map, Value};
+
+use super::kinds::Kind;
+use super::state::Failure;
+
+/// The object after a patch of this content type.
+pub(super) fn patched(kind: &Kind, old: &Value, content_type: &str, patch: Value) -> Result<Value, Failure> {
+    let mut object = old.clone();
+    match content_type {
+        "application/json-patch+json" => {
+            let operations: json_patch::Patch = serde_json::from_value(patch)
+                .map_err(|error| Failure::new(400, "BadRequest", format!("not a JSON patch: {error}")))?;
+            json_patch::patch(&mut object, &operations).map_err(|error| {
+                Failure::new(422, "Invalid", format!("the patch does not apply: {error}"))
+            })?;
+        }
+        // Of the kinds that are not custom, no list that anybody patches here is merged by keys.
+        "application/strategic-merge-patch+json" if !kind.custom && !has_directives(&patch) => {
+            json_patch::merge(&mut object, &patch);
+        }
+        "application/merge-patch+json" => json_patch::merge(&mut object, &patch),
+        other => {
+            let message = format!("patches of {} can't be {other}", kind.plural);
+            return Err(Failure::new(415, "UnsupportedMediaType", message));
+        }
+    }
+    Ok(object)
+}
+
+/// Whether a strategic merge patch says more than what to merge.
+fn has_directives(patch: &Value) -> bool {
+    match patch {
+        Value::Object(fields) => fields
+            .iter()
+            .any(|(key, value)| key.starts_with('$') || has_directives(value)),
+        Value::Array(items) => items.iter().any(has_directives),
+        _ => false,
+    }
+}
 
 /// Fields of a status that are one value, whatever is in them.
 const ATOMIC: [&str; 1] = ["rendered"];

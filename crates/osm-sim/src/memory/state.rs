@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::authorizer::{self, Tokens, User};
 use super::kinds::{self, Kind};
 use super::request::{Request, Selector, Target, Verb};
+use super::schema::Schema;
 use super::{Clock, patch};
 use crate::invariants::{Change, What};
 
@@ -26,6 +27,8 @@ pub struct Failure {
     pub message: String,
     /// Plural of the kind, and the name, that the failure is about.
     pub about: (String, String),
+    /// The fields that are wrong, in the form of `details.causes`.
+    pub causes: Vec<Value>,
 }
 
 impl Failure {
@@ -35,6 +38,7 @@ impl Failure {
             reason,
             message: message.into(),
             about: Default::default(),
+            causes: Vec::new(),
         }
     }
 
@@ -72,14 +76,32 @@ impl Failure {
     /// As a `Status` object.
     pub(super) fn status(&self) -> Value {
         let (kind, name) = &self.about;
-        let details = (!kind.is_empty()).then(|| json!({"name": name, "kind": kind}));
+        // kubectl shows an invalid object's causes instead of the message.
+        let causes = if self.causes.is_empty() && self.reason == "Invalid" {
+            vec![json!({"reason": "FieldValueInvalid", "message": self.message})]
+        } else {
+            self.causes.clone()
+        };
+        let details = (!kind.is_empty()).then(|| json!({"name": name, "kind": kind, "causes": causes}));
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
             "reason": self.reason, "details": details, "code": self.code})
     }
 }
 
+/// What a request says about itself.
+#[derive(Clone, Copy, Default)]
+struct Manner {
+    /// Nothing is stored.
+    is_dry_run: bool,
+    /// Fields that the schema doesn't have are refused, not removed.
+    is_strict: bool,
+}
+
 /// So many requests are remembered.
 const TRACED: usize = 3000;
+
+/// So many changes are kept for watches.
+const LOGGED: usize = 20_000;
 
 type Key = (&'static str, String, String);
 
@@ -103,6 +125,8 @@ pub struct State {
     /// uid → manager → the status that it has applied last.
     applied: HashMap<String, BTreeMap<String, Value>>,
     log: Vec<Logged>,
+    /// The version of the last change that is no longer in the log.
+    forgotten: Option<u64>,
     changes: Vec<Change>,
     pub(super) tokens: Tokens,
     unsupported: Vec<String>,
@@ -114,6 +138,10 @@ pub struct State {
     unlisted: VecDeque<Unlisted>,
     /// Counts those.
     lists: u64,
+    /// Plural → schema, of the kinds whose definitions are stored.
+    schemas: BTreeMap<String, Schema>,
+    /// Of the request that is being answered.
+    manner: Manner,
 }
 
 /// What a list has not shown yet, all as it was when the list began.
@@ -124,6 +152,9 @@ struct Unlisted {
     version: u64,
     items: Vec<Value>,
 }
+
+/// Content type of server-side apply.
+const APPLY: &str = "application/apply-patch+yaml";
 
 /// How many lists may be continued.
 const MAX_UNLISTED: usize = 64;
@@ -151,6 +182,7 @@ impl State {
             objects: BTreeMap::new(),
             applied: HashMap::new(),
             log: Vec::new(),
+            forgotten: None,
             changes: Vec::new(),
             tokens: Tokens::default(),
             unsupported: Vec::new(),
@@ -159,6 +191,8 @@ impl State {
             admission: None,
             unlisted: VecDeque::new(),
             lists: 0,
+            schemas: BTreeMap::new(),
+            manner: Manner::default(),
         }
     }
 
@@ -172,6 +206,40 @@ impl State {
             admission(object);
         }
         normalize(kind, object);
+    }
+
+    /// From now on, objects of this kind have the schema of this definition.
+    fn define(&mut self, definition: &Value) {
+        let plural = definition.pointer("/spec/names/plural").and_then(Value::as_str);
+        if let (Some(plural), Some(schema)) = (plural, Schema::of(definition)) {
+            self.schemas.insert(plural.to_owned(), schema);
+        }
+    }
+
+    /// Gives a custom object the form of its schema.
+    fn conform(&self, kind: &Kind, object: &mut Value) -> Result<(), Failure> {
+        let Some(schema) = self.schemas.get(kind.plural) else {
+            return Ok(());
+        };
+        let mistakes = schema.conform(object);
+        if self.manner.is_strict && !mistakes.unknown.is_empty() {
+            let fields = mistakes
+                .unknown
+                .iter()
+                .map(|field| format!("unknown field {field:?}"));
+            let fields: Vec<String> = fields.collect();
+            let message = format!("strict decoding error: {}", fields.join(", "));
+            return Err(Failure::new(400, "BadRequest", message));
+        }
+        if mistakes.causes.is_empty() {
+            return Ok(());
+        }
+        let name = text(object, "name");
+        let (message, causes) = schema.refusal(name, &mistakes.causes);
+        Err(Failure {
+            causes,
+            ..Failure::invalid(message).about_one(kind, name)
+        })
     }
 
     /// The time.
@@ -238,6 +306,16 @@ impl State {
 
     /// Answers a request of `user`.
     pub(super) fn handle(&mut self, user: &User, request: &Request) -> Result<Answer, Failure> {
+        self.manner = Manner {
+            is_dry_run: request.query("dryRun") == "All",
+            is_strict: request.query("fieldValidation") == "Strict",
+        };
+        let answer = self.answer(user, request);
+        self.manner = Manner::default();
+        answer
+    }
+
+    fn answer(&mut self, user: &User, request: &Request) -> Result<Answer, Failure> {
         self.requests += 1;
         let Target::Objects {
             kind,
@@ -287,12 +365,17 @@ impl State {
                 (201, authorizer::issue(self, namespace, name, &body(request)?)?)
             }
             (Verb::Update, "") => (200, self.update(kind, namespace, name, body(request)?)?),
-            (Verb::Patch, "") if request.content_type == "application/merge-patch+json" => {
-                (200, self.merge_patch(kind, namespace, name, &body(request)?)?)
+            (Verb::Patch, "") if request.content_type != APPLY => {
+                let old = self.read(kind, namespace, name)?.clone();
+                let patched = patch::patched(kind, &old, &request.content_type, body(request)?)?;
+                (200, self.replace(kind, &old, patched)?)
             }
-            (Verb::Patch, "status")
-                if kind.custom && request.content_type == "application/apply-patch+yaml" =>
-            {
+            (Verb::Patch, "") => {
+                let what =
+                    "server-side apply of more than a status; kubectl apply without --server-side works";
+                return Err(Failure::unsupported(what));
+            }
+            (Verb::Patch, "status") if kind.custom && request.content_type == APPLY => {
                 if request.query("force") != "true" {
                     return Err(Failure::unsupported("server-side apply without force"));
                 }
@@ -376,7 +459,8 @@ impl State {
     }
 
     fn list(&mut self, kind: &'static Kind, namespace: &str, request: &Request) -> Result<Value, Failure> {
-        if !request.query("resourceVersion").is_empty() {
+        // The newest is good enough for who asks for any.
+        if !["", "0"].contains(&request.query("resourceVersion")) {
             return Err(Failure::unsupported("a list from a cache"));
         }
         let token = request.query("continue");
@@ -468,6 +552,7 @@ impl State {
             remove(&mut object, "status");
             set(&mut object, "generation", Some(json!(1)));
         }
+        self.conform(kind, &mut object)?;
         self.uids += 1;
         let uid = format!("00000000-0000-4000-8000-{:012x}", self.uids);
         set(&mut object, "uid", Some(json!(uid)));
@@ -572,14 +657,15 @@ impl State {
                 Some(status) => insert(&mut object, "status", status.clone()),
                 None => remove(&mut object, "status"),
             }
-            if object.get("spec") != old.get("spec") {
-                let generation = old
-                    .pointer("/metadata/generation")
-                    .and_then(Value::as_i64)
-                    .unwrap_or(0)
-                    + 1;
-                set(&mut object, "generation", Some(json!(generation)));
-            }
+        }
+        self.conform(kind, &mut object)?;
+        if kind.custom && object.get("spec") != old.get("spec") {
+            let generation = old
+                .pointer("/metadata/generation")
+                .and_then(Value::as_i64)
+                .unwrap_or(0)
+                + 1;
+            set(&mut object, "generation", Some(json!(generation)));
         }
         if let Some(rule) = broken_rule(kind, old, &object) {
             return Err(Failure::invalid(rule).about_one(kind, &name));
@@ -617,6 +703,7 @@ impl State {
         if let Some(admission) = self.admission {
             admission(&mut object);
         }
+        self.conform(kind, &mut object)?;
         if object != *old {
             object = self.store(kind, Some(old), object);
         }
@@ -639,6 +726,11 @@ impl State {
         };
         fenced(&old, condition("uid"), condition("resourceVersion"))
             .map_err(|failure| failure.about_one(kind, name))?;
+        let deleted = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+            "details": {"name": name, "kind": kind.plural, "uid": text(&old, "uid")}});
+        if self.manner.is_dry_run {
+            return Ok(deleted);
+        }
         self.applied.remove(text(&old, "uid"));
         self.objects
             .remove(&(kind.plural, namespace.to_owned(), name.to_owned()));
@@ -655,20 +747,23 @@ impl State {
             object: gone.clone(),
         });
         let (version, at) = (self.version, tokio::time::Instant::now());
-        self.log.push(Logged {
+        self.log(Logged {
             version,
             kind: kind.plural,
             at,
             old: Some(Arc::new(gone)),
             new: None,
         });
-        Ok(
-            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
-            "details": {"name": name, "kind": kind.plural, "uid": text(&old, "uid")}}),
-        )
+        Ok(deleted)
     }
 
     fn store(&mut self, kind: &'static Kind, old: Option<Arc<Value>>, mut object: Value) -> Value {
+        if self.manner.is_dry_run {
+            return object;
+        }
+        if kind.plural == kinds::DEFINITIONS {
+            self.define(&object);
+        }
         self.version += 1;
         set(
             &mut object,
@@ -693,7 +788,7 @@ impl State {
         let stored = Arc::new(object.clone());
         self.objects.insert(key, stored.clone());
         let (version, at) = (self.version, tokio::time::Instant::now());
-        self.log.push(Logged {
+        self.log(Logged {
             version,
             kind: kind.plural,
             at,
@@ -701,6 +796,19 @@ impl State {
             new: Some(stored),
         });
         object
+    }
+
+    /// Logs a change for watches, and forgets old ones.
+    fn log(&mut self, change: Logged) {
+        if self.log.len() >= LOGGED {
+            self.forgotten = self.log.drain(..LOGGED / 2).map(|old| old.version).max();
+        }
+        self.log.push(change);
+    }
+
+    /// Whether changes since this version are forgotten.
+    pub(super) fn has_forgotten(&self, version: u64) -> bool {
+        self.forgotten.is_some_and(|forgotten| version < forgotten)
     }
 }
 
@@ -735,14 +843,18 @@ impl Filter {
                 .ok_or_else(|| Failure::unsupported(format!("{key} {}", request.query(key))))
         };
         let (labels, fields) = (parse("labelSelector")?, parse("fieldSelector")?);
-        // Secrets can be chosen by their type, too.
-        let known = ["metadata.name", "metadata.namespace", "type"];
-        let of_any = if kind.plural == "secrets" {
-            known.len()
-        } else {
-            known.len() - 1
+        let further: &[&str] = match kind.plural {
+            "secrets" => &["type"],
+            "certificatesigningrequests" => &["spec.signerName"],
+            "events" => &[
+                "involvedObject.kind",
+                "involvedObject.namespace",
+                "involvedObject.name",
+                "involvedObject.uid",
+            ],
+            _ => &[],
         };
-        if !known.get(..of_any).is_some_and(|known| fields.only_about(known)) {
+        if !fields.only_about(&[&["metadata.name", "metadata.namespace"], further].concat()) {
             return Err(Failure::unsupported(format!("field selector on {}", kind.plural)));
         }
         Ok(Self {
@@ -756,15 +868,17 @@ impl Filter {
         let labels = object.pointer("/metadata/labels");
         (self.namespace.is_empty() || text(object, "namespace") == self.namespace)
             && self.labels.fits(|key| labels?.get(key)?.as_str())
-            && self.fields.fits(|key| match key.strip_prefix("metadata.") {
-                Some(key) => Some(text(object, key)),
-                None => object.get(key)?.as_str(),
+            && self.fields.fits(|key| {
+                // Events are stored in the version of events.k8s.io.
+                let key = key.replace("involvedObject.", "regarding.");
+                let found = object.pointer(&format!("/{}", key.replace('.', "/")));
+                Some(found.and_then(Value::as_str).unwrap_or_default())
             })
     }
 }
 
 /// Rules about what may change.
-fn broken_rule(kind: &Kind, old: &Value, new: &Value) -> Option<&'static str> {
+pub(super) fn broken_rule(kind: &Kind, old: &Value, new: &Value) -> Option<&'static str> {
     let differs = |pointer: &str| old.pointer(pointer) != new.pointer(pointer);
     match kind.plural {
         "secrets" if differs("/type") => Some("type: field is immutable"),
@@ -775,6 +889,12 @@ fn broken_rule(kind: &Kind, old: &Value, new: &Value) -> Option<&'static str> {
         }
         "rolebindings" | "clusterrolebindings" if differs("/roleRef") => {
             Some("roleRef: cannot change roleRef")
+        }
+        "operatingsystemprofiles" if differs("/spec") && !differs("/spec/version") => {
+            old.pointer("/spec/version")?;
+            Some(
+                "spec: a profile's spec changes only together with spec.version: give the changed profile a new version",
+            )
         }
         "operatingsystemconfigs" => {
             let uid = |object: &Value, field: &str| object.pointer(&format!("/spec/{field}/uid")).cloned();

@@ -39,13 +39,15 @@ pub(super) fn start(
     };
     let filter = Filter::of(kind, namespace, request)?;
     if request.query("sendInitialEvents") == "true" {
-        return Err(Failure::unsupported("a list by watch"));
+        // Clients then list first.
+        let message = "sendInitialEvents: Forbidden: this server has no lists by watch";
+        return Err(Failure::new(422, "Invalid", message));
     }
     let version = match request.query("resourceVersion").parse() {
         Ok(version) if version > 0 => version,
         _ => return Err(Failure::unsupported("a watch from no particular resourceVersion")),
     };
-    if fault == Some(Fault::Gone) {
+    if fault == Some(Fault::Gone) || server.with(|state| state.has_forgotten(version)) {
         let expired = Failure::new(410, "Expired", format!("too old resource version: {version}"));
         return Ok(stream::iter([Ok(line("ERROR", &expired.status()))]).boxed());
     }

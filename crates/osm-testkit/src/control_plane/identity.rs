@@ -64,7 +64,8 @@ impl ControlPlane {
 }
 
 /// A kubeconfig with one cluster, one user and one context.
-pub(super) fn kubeconfig(url: &str, ca_pem: &str, token: &str) -> String {
+#[must_use]
+pub fn kubeconfig(url: &str, ca_pem: &str, token: &str) -> String {
     let ca = BASE64_STANDARD.encode(ca_pem);
     format!(
         "apiVersion: v1

@@ -40,7 +40,8 @@ use tokio::sync::{Mutex, OnceCell};
 use self::assets::{Assets, Component};
 pub use self::audit::{AuditEvent, AuditLog};
 pub use self::backup::Backup;
-use self::pki::Pki;
+pub use self::identity::kubeconfig;
+pub use self::pki::Pki;
 use self::programs::Programs;
 use crate::process::{ScratchDir, Service};
 use crate::procfs::Usage;
@@ -444,7 +445,9 @@ pub fn free_port(address: Ipv4Addr) -> Result<u16> {
     bail!("no free port on {address} between 20000 and 32000")
 }
 
-fn random_token() -> String {
+/// A credential.
+#[must_use]
+pub fn random_token() -> String {
     rand::rng()
         .sample_iter(Alphanumeric)
         .take(32)
@@ -453,7 +456,10 @@ fn random_token() -> String {
 }
 
 /// Writes a file that only its owner may read.
-fn private_file(path: &Path, content: &str) -> Result<()> {
+///
+/// # Errors
+/// When it can't be written.
+pub fn private_file(path: &Path, content: &str) -> Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
     }

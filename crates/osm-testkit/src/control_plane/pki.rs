@@ -23,17 +23,20 @@ const SERVER_NAMES: [&str; 5] = [
 
 /// The CA, certificates of the API server and the ServiceAccount key, as files in one directory.
 #[derive(Debug)]
-pub(super) struct Pki {
+pub struct Pki {
     /// The CA's certificate, PEM.
-    pub(super) ca_pem: String,
+    pub ca_pem: String,
     /// The same, DER.
-    pub(super) ca_der: Vec<u8>,
+    pub ca_der: Vec<u8>,
 }
 
 impl Pki {
     /// Writes `ca`, `apiserver` and `kubelet-client` (each `.crt` and `.key`), `sa.key` and `sa.pub`, all ECDSA P-256. Machines reach the
     /// API server by the addresses `nodes`, if there are any.
-    pub(super) fn create(directory: &Path, nodes: impl Iterator<Item = IpAddr>) -> Result<Self> {
+    ///
+    /// # Errors
+    /// When a file can't be written.
+    pub fn create(directory: &Path, nodes: impl Iterator<Item = IpAddr>) -> Result<Self> {
         let mut params = named("osm-testkit-ca")?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![

@@ -24,7 +24,7 @@ use self::contender::{Contender, Running};
 use self::pools::{NAMESPACE, Pools};
 use self::secret_watch::SecretWatch;
 use crate::build::{self, Profile};
-use crate::progress::Progress;
+use osm_testkit::progress::Progress;
 
 /// Time in which a scenario ends, and that each MachineDeployment adds to it.
 const TIMEOUT: Duration = Duration::from_secs(60);

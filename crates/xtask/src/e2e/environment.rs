@@ -32,7 +32,7 @@ use tokio::sync::RwLock;
 use tokio::task::JoinHandle;
 
 use super::air_gap::AirGap;
-use crate::progress::Progress;
+use osm_testkit::progress::Progress;
 
 /// How long the services may take until their watches are synced and their rights checked.
 const READY: Duration = Duration::from_secs(30);
@@ -231,7 +231,7 @@ impl Environment {
         };
         let mut installed = Installed::install(&control_plane, installation, binaries).await?;
         installed.log_to(&logs);
-        let cluster_info = installation::cluster_info(&control_plane, &format!("https://{API}"));
+        let cluster_info = installation::cluster_info(control_plane.ca_pem(), &format!("https://{API}"));
         installation::apply(&control_plane, &[cluster_info, network_plugin()]).await?;
         air_gap
             .put_in_force(&control_plane.admin_kubeconfig_path())

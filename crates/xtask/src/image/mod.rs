@@ -28,8 +28,8 @@ use tokio::process::Command;
 
 use self::dependencies::Dependencies;
 use crate::build::{self, Profile};
-use crate::progress::Progress;
 use crate::revision;
+use osm_testkit::progress::Progress;
 
 /// Where the chart looks for images.
 const REPOSITORY: &str = "ghcr.io/kubermatic/operating-system-manager";

@@ -15,8 +15,8 @@ use osm_lab::machines::vm::download::{Cause, Failure, Limits, download};
 use self::signature::Keyring;
 use super::images::{self, Entry};
 use crate::booted::{BootResult, NotFetched};
-use crate::progress::Progress;
 use crate::revision;
+use osm_testkit::progress::Progress;
 
 /// Lists and keys are small. A server that sends more is not the distributor's.
 const SMALL: Limits = Limits {

@@ -22,7 +22,7 @@ use super::pods::{OURS, Pods};
 use super::pool::{Pool, Served};
 use super::release::Release;
 use super::{admission, home_cluster, images, objects, two_releases};
-use crate::progress::Progress;
+use osm_testkit::progress::Progress;
 
 /// The release and its namespace.
 pub const NAME: &str = "osm";

@@ -22,7 +22,7 @@ use osm_lab::machines::{self, Kind, isolation, vm};
 use self::lifecycle::Lifecycle;
 use super::machine_args::MachineArgs;
 use crate::image;
-use crate::progress::Progress;
+use osm_testkit::progress::Progress;
 
 /// Where the images' archives are.
 const IMAGES: &str = "OSM_IMAGE_DIR";

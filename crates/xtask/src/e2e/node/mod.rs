@@ -33,8 +33,8 @@ use super::environment::{self, Environment, SettingsChange};
 use super::machine_args::MachineArgs;
 use super::pool::{Cloud, Network};
 use crate::booted::{BootResult, ScenarioResult};
-use crate::progress::Progress;
 use crate::{build, revision};
+use osm_testkit::progress::Progress;
 
 /// The longest that any scenario may take.
 const DEADLINE: Duration = Duration::from_secs(600);

@@ -1,56 +1,52 @@
 //! The output of the demo.
 
 use anyhow::Result;
-use kube::ResourceExt;
 use kube::api::DynamicObject;
+use kube::{Client, ResourceExt};
 use osm_api::names::CLOUD_INIT_SETTINGS;
-use osm_api::rbac::Service;
-use osm_testkit::ControlPlane;
-use osm_testkit::installation::Installed;
 use osm_testkit::machine_controller::{self, NotReady};
+use osm_testkit::progress::heading;
 
-use super::pools::{Pools, REVISION};
-use super::{mask, table};
-use crate::progress::heading;
+use crate::api_server::ApiServer;
+use crate::pools::{Pools, revision};
+use crate::services::Services;
+use crate::{mask, table};
 
 /// Prints the user data first, because it is long, and then the tables.
 ///
 /// # Errors
 /// An error of the server.
-pub async fn everything(control_plane: &ControlPlane, installed: &Installed, pools: &Pools) -> Result<()> {
-    for (index, pool) in pools.machine_deployments.iter().enumerate() {
-        user_data(pools, pool, index == 0).await;
+pub async fn everything(namespace: &str, pools: &Pools, client: &Client) -> Result<()> {
+    for (index, pool) in pools.machine_deployments().await?.iter().enumerate() {
+        user_data(client, pool, index == 0).await;
     }
-    let namespace = &installed.installation().namespace;
     let ours = format!("/apis/operatingsystemmanager.k8c.io/v1alpha1/namespaces/{namespace}");
     let tables = [
         (
-            format!("kubectl -n {namespace} get osp"),
+            format!("kubectl get osp -n {namespace}"),
             format!("{ours}/operatingsystemprofiles"),
         ),
         (
-            format!("kubectl -n {namespace} get osc"),
+            format!("kubectl get osc -n {namespace}"),
             format!("{ours}/operatingsystemconfigs"),
         ),
         (
-            format!("kubectl -n {CLOUD_INIT_SETTINGS} get secrets"),
+            format!("kubectl get secrets -n {CLOUD_INIT_SETTINGS}"),
             format!("/api/v1/namespaces/{CLOUD_INIT_SETTINGS}/secrets"),
         ),
     ];
-    let client = control_plane.admin()?;
     for (command, path) in tables {
         heading(&command);
-        print!("{}", table::get(&client, &path).await?);
+        print!("{}", table::get(client, &path).await?);
     }
     Ok(())
 }
 
 /// Prints the user data that machine-controller would pass to the cloud provider, or why there is none.
-async fn user_data(pools: &Pools, pool: &DynamicObject, in_full: bool) {
+async fn user_data(client: &Client, pool: &DynamicObject, in_full: bool) {
     let name = pool.name_any();
     let machine = format!("{name}-5b4f8d7c9-x2v7q");
-    let found =
-        machine_controller::fetch_user_data(pools.client(), pool, &REVISION.to_string(), &machine).await;
+    let found = machine_controller::fetch_user_data(client, pool, revision(pool), &machine).await;
     match found {
         Ok(text) => {
             heading(&format!(
@@ -86,36 +82,27 @@ fn reason(error: &NotReady) -> String {
 }
 
 /// Prints commands to try while the demo runs.
-///
-/// # Errors
-/// A service that has exited.
-pub fn next_steps(control_plane: &ControlPlane, installed: &Installed) -> Result<()> {
-    heading("Commands to try");
+pub fn next_steps(api_server: &ApiServer, services: &Services) {
+    heading("Commands to try in another terminal");
+    let example = crate::root().join("examples/machinedeployment-ubuntu-aws.yaml");
     println!(
-        "export KUBECONFIG={}",
-        control_plane.admin_kubeconfig_path().display()
+        "export KUBECONFIG={}
+kubectl get osp,osc -A
+sed s/ubuntu-aws/another-pool/ {} | kubectl apply -f -
+kubectl edit machinedeployment another-pool -n kube-system
+kubectl get secrets -n {CLOUD_INIT_SETTINGS}
+cargo run -p osmctl -- status",
+        api_server.kubeconfig().display(),
+        example.display(),
     );
-    println!("kubectl get osm,machinedeployments,secrets --all-namespaces");
-    for service in Service::ALL {
+    for (service, address) in services.addresses() {
+        println!("curl http://{address}/metrics   # {}", service.name());
+    }
+    println!("less {}   # what the services log", services.log().display());
+    if api_server.is_in_memory() {
         println!(
-            "curl http://{}/metrics   # {}, log: {}",
-            installed.address(service)?,
-            service.name(),
-            installed.log_file(service).display()
+            "\nThis API server is for trying only: it simulates a part of a real one and keeps nothing. --etcd starts a real one."
         );
     }
-    println!("\nCtrl-C stops all processes and deletes their files.");
-    Ok(())
-}
-
-/// Prints the last lines of each service's log to standard error.
-pub fn logs(installed: &Installed, lines: usize) {
-    for service in Service::ALL {
-        let tail = installed.process(service).map(|process| process.log_tail(lines));
-        eprintln!(
-            "\nlast log lines of {}:\n{}",
-            service.name(),
-            tail.unwrap_or_else(|error| error.to_string())
-        );
-    }
+    println!("\nCtrl-C stops everything and deletes its files.");
 }

@@ -1,0 +1,299 @@
+//! Requests of clients, over TLS.
+
+use std::net::Ipv4Addr;
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use http::Request;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, Config, discovery};
+use osm_testkit::control_plane::{Pki, kubeconfig};
+use osm_testkit::{fixtures, installation};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+
+const NAMESPACE: &str = "kube-system";
+
+/// A served API server with the definitions of the custom kinds.
+struct Served {
+    server: Server,
+    url: String,
+    pki: Pki,
+    _directory: TempDir,
+}
+
+impl Served {
+    async fn start() -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let directory = tempfile::tempdir().unwrap();
+        let pki = Pki::create(directory.path(), std::iter::empty()).unwrap();
+        let certificate = CertificateDer::from_pem_file(directory.path().join("apiserver.crt")).unwrap();
+        let key = PrivateKeyDer::from_pem_file(directory.path().join("apiserver.key")).unwrap();
+        let tls = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .unwrap();
+        let server = Server::new(jiff::Timestamp::now());
+        server.load(&definitions()).unwrap();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        tokio::spawn(serve(server.clone(), listener, Arc::new(tls), "admin".to_owned()));
+        Self {
+            server,
+            url,
+            pki,
+            _directory: directory,
+        }
+    }
+
+    async fn client(&self, token: &str) -> Client {
+        let text = kubeconfig(&self.url, &self.pki.ca_pem, token);
+        let read = Kubeconfig::from_yaml(&text).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(read, &options).await.unwrap();
+        Client::try_from(config).unwrap()
+    }
+
+    async fn profiles(&self) -> Api<DynamicObject> {
+        let client = self.client("admin").await;
+        let kind = GroupVersionKind::gvk(
+            "operatingsystemmanager.k8c.io",
+            "v1alpha1",
+            "OperatingSystemProfile",
+        );
+        let (resource, _) = discovery::pinned_kind(&client, &kind).await.unwrap();
+        Api::namespaced_with(client, NAMESPACE, &resource)
+    }
+}
+
+fn definitions() -> Vec<Value> {
+    let mut all = [osm_api::definitions::PROFILES, osm_api::definitions::CONFIGS]
+        .map(osm_api::definitions::parse)
+        .to_vec();
+    all.extend(serde_saphyr::from_multiple::<Value>(installation::MACHINE_CONTROLLER_CRDS).unwrap());
+    all
+}
+
+fn profile() -> DynamicObject {
+    let profile = fixtures::profile(NAMESPACE, "osp-tiny", "v1.0.0", "text");
+    serde_json::from_value(profile).unwrap()
+}
+
+async fn get(client: &Client, path: &str, accept: &str) -> Value {
+    let request = Request::get(path)
+        .header(ACCEPT, accept)
+        .body(Vec::new())
+        .unwrap();
+    client.request(request).await.unwrap()
+}
+
+fn refusal<T>(result: Result<T, kube::Error>) -> (u16, Vec<String>) {
+    match result {
+        Err(kube::Error::Api(status)) => {
+            let causes = status.details.map(|details| details.causes).unwrap_or_default();
+            (status.code, causes.into_iter().map(|cause| cause.field).collect())
+        }
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it is accepted"),
+    }
+}
+
+#[tokio::test]
+async fn only_the_administrator_and_service_accounts_are_served() {
+    let served = Served::start().await;
+    let list = async |token: &str| {
+        let api = Api::<DynamicObject>::all_with(
+            served.client(token).await,
+            &osm_testkit::machine_controller::machine_deployment(),
+        );
+        api.list(&ListParams::default()).await
+    };
+    assert!(list("admin").await.is_ok());
+    assert_eq!(refusal(list("wrong").await).0, 401);
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a", "namespace": NAMESPACE}});
+    let request = json!({"spec": {"audiences": []}});
+    let token = served.server.with(|state| {
+        state.salt_tokens("salt".to_owned());
+        state.create(account).unwrap();
+        crate::memory::authorizer::issue(state, NAMESPACE, "a", &request).unwrap()
+    });
+    let token = token["status"]["token"].as_str().unwrap();
+    assert!(token.ends_with("salt"));
+    assert_eq!(refusal(list(token).await).0, 403);
+}
+
+#[tokio::test]
+async fn custom_objects_that_do_not_fit_the_schema_are_refused() {
+    let served = Served::start().await;
+    let profiles = served.profiles().await;
+    let new = PostParams::default();
+    let refused = async |change: Value| {
+        let mut changed = profile();
+        json_patch::merge(&mut changed.data, &json!({"spec": change}));
+        refusal(profiles.create(&new, &changed).await)
+    };
+    for (change, field) in [
+        (json!({"osName": null}), "spec.osName"),
+        (json!({"osName": "beos"}), "spec.osName"),
+        (json!({"osVersion": 12}), "spec.osVersion"),
+        (json!({"version": "1"}), "spec.version"),
+        (
+            json!({"bootstrapConfig": {"files": [{"content": {"inline": {"data": "a"}}}]}}),
+            "spec.bootstrapConfig.files[0].path",
+        ),
+    ] {
+        assert_eq!(refused(change).await, (422, vec![field.to_owned()]));
+    }
+
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    assert!(profiles.create(&dry_run, &profile()).await.is_ok());
+    assert!(
+        profiles.get_opt("osp-tiny").await.unwrap().is_none(),
+        "it was a dry run"
+    );
+
+    let mut with_more = profile();
+    json_patch::merge(&mut with_more.data, &json!({"spec": {"osNme": "ubuntu"}}));
+    let created = profiles.create(&new, &with_more).await.unwrap();
+    assert_eq!(created.data.pointer("/spec/osNme"), None, "it is pruned");
+    assert_eq!(
+        created.data["spec"]["provisioningUtility"], "cloud-init",
+        "it is the default"
+    );
+
+    // A rule of the definition.
+    let patch = async |spec: Value| {
+        let patch = Patch::Merge(json!({"spec": spec}));
+        profiles.patch("osp-tiny", &PatchParams::default(), &patch).await
+    };
+    assert_eq!(refusal(patch(json!({"osVersion": "1"})).await).0, 422);
+    assert!(
+        patch(json!({"osVersion": "1", "version": "v1.0.1"}))
+            .await
+            .is_ok()
+    );
+    let strict = PatchParams {
+        field_validation: Some(kube::api::ValidationDirective::Strict),
+        ..PatchParams::default()
+    };
+    let unknown = Patch::Merge(json!({"spec": {"osNme": "ubuntu", "version": "v1.0.2"}}));
+    assert_eq!(
+        refusal(profiles.patch("osp-tiny", &strict, &unknown).await).0,
+        400
+    );
+}
+
+#[tokio::test]
+async fn kubectl_gets_tables_with_the_columns_of_the_definition() {
+    const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+    let served = Served::start().await;
+    let profiles = served.profiles().await;
+    profiles.create(&PostParams::default(), &profile()).await.unwrap();
+    let client = served.client("admin").await;
+    let path = "/apis/operatingsystemmanager.k8c.io/v1alpha1/operatingsystemprofiles";
+    let table = get(&client, path, TABLE).await;
+    let names: Vec<&str> = table["columnDefinitions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|column| column["priority"] == 0)
+        .map(|column| column["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["Name", "Ready", "OS", "Version", "Accepted", "Age"]);
+    let row = &table["rows"][0];
+    assert_eq!(row["cells"][0], "osp-tiny");
+    assert_eq!(row["cells"][3], "v1.0.0");
+    assert_eq!(row["object"]["metadata"]["namespace"], NAMESPACE);
+    assert_eq!(row["object"].get("spec"), None);
+
+    // So are the events of a watch.
+    let version = table["metadata"]["resourceVersion"].as_str().unwrap();
+    let watch = format!("{path}?watch=true&resourceVersion={version}");
+    let request = Request::get(watch)
+        .header(ACCEPT, TABLE)
+        .body(Vec::new())
+        .unwrap();
+    let changed = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
+    profiles
+        .patch("osp-tiny", &PatchParams::default(), &changed)
+        .await
+        .unwrap();
+    let lines = client.request_stream(request).await.unwrap();
+    let mut lines = Box::pin(futures::io::AsyncBufReadExt::lines(lines));
+    let event: Value = serde_json::from_str(&lines.next().await.unwrap().unwrap()).unwrap();
+    assert_eq!(
+        (&event["type"], &event["object"]["kind"]),
+        (&json!("MODIFIED"), &json!("Table"))
+    );
+    assert_eq!(event["object"]["rows"][0]["cells"][0], "osp-tiny");
+}
+
+#[tokio::test]
+async fn kinds_are_discovered_with_their_short_names_and_schemas() {
+    let served = Served::start().await;
+    let client = served.client("admin").await;
+    let group = "operatingsystemmanager.k8c.io/v1alpha1";
+    let resources = client.list_api_group_resources(group).await.unwrap().resources;
+    let of = |name: &str| resources.iter().find(|resource| resource.name == name).unwrap();
+    assert_eq!(
+        of("operatingsystemprofiles").short_names,
+        Some(vec!["osp".to_owned()])
+    );
+    assert_eq!(
+        of("operatingsystemconfigs").categories,
+        Some(vec!["osm".to_owned()])
+    );
+    let groups = client.list_api_groups().await.unwrap().groups;
+    assert!(groups.iter().any(|group| group.name == "cluster.k8s.io"));
+    // Where a patch has this parameter, kubectl leaves the validation to the server.
+    let index = get(&client, "/openapi/v3", "application/json").await;
+    let url = index["paths"]["apis/cluster.k8s.io/v1alpha1"]["serverRelativeURL"]
+        .as_str()
+        .unwrap();
+    let document = get(&client, url, "application/json").await;
+    let path = "/apis/cluster.k8s.io/v1alpha1/namespaces/{namespace}/machinedeployments/{name}";
+    let patch = &document["paths"][path]["patch"];
+    assert_eq!(
+        patch["x-kubernetes-group-version-kind"]["kind"],
+        "MachineDeployment"
+    );
+    assert_eq!(patch["parameters"][1]["name"], "fieldValidation");
+}
+
+#[tokio::test]
+async fn events_are_served_in_both_versions() {
+    let served = Served::start().await;
+    let event = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "a", "namespace": NAMESPACE},
+        "regarding": {"kind": "MachineDeployment", "name": "pool"}, "note": "rendered", "type": "Normal", "reason": "Rendered"});
+    served.server.with(|state| state.create(event)).unwrap();
+    let events =
+        Api::<k8s_openapi::api::core::v1::Event>::namespaced(served.client("admin").await, NAMESPACE);
+    let about = |name: &str| ListParams::default().fields(&format!("involvedObject.name={name}"));
+    let found = events.list(&about("pool")).await.unwrap().items;
+    assert_eq!(found[0].message.as_deref(), Some("rendered"));
+    assert_eq!(found[0].involved_object.name.as_deref(), Some("pool"));
+    assert!(events.list(&about("another")).await.unwrap().items.is_empty());
+    let watch = WatchParams::default().fields("involvedObject.name=pool");
+    let mut changes = events.watch(&watch, "1").await.unwrap().boxed();
+    assert!(matches!(
+        changes.try_next().await.unwrap(),
+        Some(kube::api::WatchEvent::Added(event)) if event.message.as_deref() == Some("rendered")
+    ));
+}
+
+#[tokio::test]
+async fn what_is_not_served_says_so() {
+    let served = Served::start().await;
+    let client = served.client("admin").await;
+    let request = Request::get("/api/v1/services").body(Vec::new()).unwrap();
+    let error = client.request::<Value>(request).await.unwrap_err();
+    assert!(error.to_string().contains("--etcd"), "{error}");
+}
