@@ -2,6 +2,7 @@
 //! only the pods of Jobs run. `cargo xtask e2e helm` shows that the services work afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -19,8 +20,9 @@ use osm_api::Machine;
 use osm_api::names::{self, CLOUD_INIT_SETTINGS};
 use osm_api::rbac::Service;
 use osm_judges::packages;
-use osm_lab::serve::oci::Image;
-use osm_lab::serve::pushable_registry::PushableRegistry;
+use osm_lab::serve::identity::Identity;
+use osm_lab::serve::oci;
+use osm_lab::serve::programs::Registry;
 use osm_testkit::control_plane::assets::{self, Component};
 use osm_testkit::helm::{self, chart};
 use osm_testkit::process::ScratchDir;
@@ -176,14 +178,17 @@ async fn every_command_of_the_page_does_what_it_says() -> Result<()> {
     let mut person = Person::new(vec![("management", &management), ("worker", &worker)]).await?;
     let folder = person.folder.path().to_owned();
 
-    tokio::task::spawn_blocking(|| packages::ensure(&["skopeo"])).await??;
-    let registry = PushableRegistry::start()?;
+    tokio::task::spawn_blocking(|| packages::ensure(&["docker-registry", "skopeo"])).await??;
+    let (certificate, identity) = Identity::of_hosts(&["localhost".to_owned()])?;
+    let registry = Registry::start(
+        &folder.join("registry"),
+        (Ipv4Addr::LOCALHOST, 0).into(),
+        Some(&identity),
+    )?;
     let ca = folder.join("ca.crt");
-    std::fs::write(&ca, registry.ca())?;
-    let (published, inside) = (
-        format!("{}/published", registry.name()),
-        format!("{}/inside", registry.name()),
-    );
+    std::fs::write(&ca, certificate)?;
+    let [published, inside] =
+        ["published", "inside"].map(|name| format!("localhost:{}/{name}", registry.address().port()));
     person.environment.extend([
         ("SSL_CERT_FILE", ca.display().to_string()),
         ("CHART", format!("oci://{published}/operating-system-manager")),
@@ -208,12 +213,11 @@ async fn every_command_of_the_page_does_what_it_says() -> Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     let program = folder.join("program");
     std::fs::write(&program, "a program")?;
-    let image = Image::from_binary("any", version, &program, &[])?;
-    std::fs::write(folder.join("image.tar"), image.archive("any")?)?;
+    std::fs::write(folder.join("image.tar"), oci::archive("any:1", &program)?)?;
     for service in Service::ALL {
         person
             .run(&format!(
-                "skopeo copy oci-archive:image.tar docker://{published}/{}:{version}",
+                "skopeo copy docker-archive:image.tar docker://{published}/{}:{version}",
                 service.name()
             ))
             .await?;
@@ -228,11 +232,17 @@ async fn every_command_of_the_page_does_what_it_says() -> Result<()> {
     person.run(&before).await?;
     what_a_rollback_waits_for_is_listed(&person, &management, &waits).await?;
     for service in Service::ALL {
-        let copy = format!("docker://{inside}/{}:{version}", service.name());
-        let digest = person
-            .run(&format!("skopeo inspect --format '{{{{.Digest}}}}' {copy}"))
-            .await?;
-        assert_eq!(digest.trim(), image.digest(), "{copy}");
+        let digest = async |place: &str| {
+            let image = format!("docker://{place}/{}:{version}", service.name());
+            let inspect = format!("skopeo inspect --format '{{{{.Digest}}}}' {image}");
+            person.run(&inspect).await
+        };
+        assert_eq!(
+            digest(&inside).await?,
+            digest(&published).await?,
+            "{}",
+            service.name()
+        );
     }
 
     // No upgrade has lost a value of another one.

@@ -14,8 +14,8 @@ pub const FOR_TESTS: &[&str] = &[
     "dash",
     "debian-archive-keyring",
     "dnsmasq-base",
+    "docker-registry",
     "e2fsprogs",
-    "gnupg",
     "ignition",
     "iproute2",
     "jq",
@@ -36,6 +36,7 @@ pub const FOR_TESTS: &[&str] = &[
     "shellcheck",
     "skopeo",
     "systemd",
+    "tinyproxy",
     "tmux",
     "xorriso",
 ];

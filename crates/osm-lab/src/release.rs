@@ -4,13 +4,12 @@
 //! The first build takes minutes. Later runs find the programs in the cache (see [`osm_judges::go_module`]).
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use flate2::{Compression, GzBuilder};
 use sha2::{Digest, Sha256};
-use tar::{Builder, EntryType, Header};
 use tokio::task::spawn_blocking;
 
 use osm_judges::go_module::{Flags, GoModule, cache_root, cached_directory, required_version, short};
@@ -21,10 +20,10 @@ use osm_testkit::control_plane::assets;
 pub const PACKAGES: &[&str] = &["gcc", "libc6-dev", "libseccomp-dev", "pkgconf"];
 
 /// Part of the cache's key: another number for another layout of the same programs.
-const LAYOUT: u32 = 2;
+const LAYOUT: u32 = 3;
 
-/// When everything in an archive was last changed, in seconds since 1970: the same programs give the same archive.
-const CHANGED: u64 = 1_700_000_000;
+/// When everything in an archive was last changed: the same programs give the same archive.
+const CHANGED: &str = "@1700000000";
 
 /// A project other than Kubernetes.
 struct Project {
@@ -202,8 +201,8 @@ pub struct OtherKubelet {
 }
 
 impl OtherKubelet {
-    /// Minor versions that can be built. Each has a module `e2e/node/kubelet-MINOR`.
-    pub const MINORS: [&str; 3] = ["1.33", "1.35", "1.36"];
+    /// Minor versions that can be built: the oldest and the newest. Each has a module `e2e/node/kubelet-MINOR`.
+    pub const MINORS: [&str; 2] = ["1.33", "1.36"];
 
     /// The kubelet of a minor version, from the cache, else built.
     ///
@@ -327,48 +326,31 @@ fn lay_out_kubelet(directory: &Path, arch: &str, kubernetes: &str, program: &Pat
     Ok(())
 }
 
-/// Writes a compressed archive with the directory `prefix`, unless it is empty, and the programs in it.
+/// Writes a compressed archive of programs, which root owns. `prefix` comes before their names, such as the `./` of some projects.
 fn pack(archive: &Path, prefix: &str, programs: &[PathBuf]) -> Result<()> {
-    let file = File::create(archive).with_context(|| archive.display().to_string())?;
-    // Neither the archive's name nor the time goes into it.
-    let compressor = GzBuilder::new().write(file, Compression::fast());
-    let mut tar = Builder::new(compressor);
-    if !prefix.is_empty() {
-        tar.append(&header(prefix, EntryType::Directory, 0)?, io::empty())?;
-    }
+    let mut command = Command::new("tar");
+    command
+        .args([
+            "--create",
+            "--numeric-owner",
+            "--owner=0",
+            "--group=0",
+            "--mtime",
+            CHANGED,
+        ])
+        // Neither the archive's name nor the time goes into it.
+        .args(["--use-compress-program=gzip --fast --no-name", "--file"])
+        .arg(archive)
+        .arg(format!("--transform=s,^,{prefix},"));
     for program in programs {
-        let name = program.file_name().unwrap_or_default().to_string_lossy();
-        let content = File::open(program).with_context(|| program.display().to_string())?;
-        let header = header(
-            &format!("{prefix}{name}"),
-            EntryType::Regular,
-            content.metadata()?.len(),
-        )?;
-        tar.append(&header, content)?;
+        let folder = program.parent().context("a program's folder")?;
+        let name = program.file_name().context("a program's name")?;
+        command.arg("--directory").arg(folder).arg(name);
     }
-    tar.into_inner()?.finish()?.flush()?;
+    let output = command.output().context("tar can't be run")?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {complaint}", archive.display());
     Ok(())
-}
-
-/// Of an entry that root owns and everybody may read and run.
-fn header(path: &str, kind: EntryType, size: u64) -> Result<Header> {
-    let mut header = Header::new_gnu();
-    // `set_path` would leave out the `./` with which the names of some projects begin.
-    let name = header
-        .as_gnu_mut()
-        .context("header of an archive's entry")?
-        .name
-        .get_mut(..path.len());
-    name.with_context(|| format!("{path} is too long"))?
-        .copy_from_slice(path.as_bytes());
-    header.set_entry_type(kind);
-    header.set_size(size);
-    header.set_mode(0o755);
-    header.set_uid(0);
-    header.set_gid(0);
-    header.set_mtime(CHANGED);
-    header.set_cksum();
-    Ok(header)
 }
 
 /// Writes what `sha256sum` prints for a file, run in its folder.
@@ -387,7 +369,6 @@ fn sha256(path: &Path) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::process::Command;
 
     use osm_api::settings::Downloads;
 
@@ -547,14 +528,12 @@ mod tests {
         };
         assert_eq!(
             list(&containerd),
-            "drwxr-xr-x 0/0               0 2023-11-14 22:13 bin/\n\
-             -rwxr-xr-x 0/0              26 2023-11-14 22:13 bin/containerd\n\
+            "-rwxr-xr-x 0/0              26 2023-11-14 22:13 bin/containerd\n\
              -rwxr-xr-x 0/0              19 2023-11-14 22:13 bin/ctr\n"
         );
         assert_eq!(
             list(&cni),
-            "drwxr-xr-x 0/0               0 2023-11-14 22:13 ./\n\
-             -rwxr-xr-x 0/0              22 2023-11-14 22:13 ./bridge\n\
+            "-rwxr-xr-x 0/0              22 2023-11-14 22:13 ./bridge\n\
              -rwxr-xr-x 0/0              23 2023-11-14 22:13 ./portmap\n"
         );
 

@@ -156,7 +156,7 @@ const SYSTEMS: [System; 7] = [
         title: "Ubuntu",
         versions: "22.04, 24.04 and 26.04",
         remark: "The machines that booted ran Debian 12 and 13 images.",
-        booted: &[CloudProvider::Aws, CloudProvider::Edge, CloudProvider::Openstack],
+        booted: &[CloudProvider::Aws, CloudProvider::Openstack],
         applied: &[],
     },
     System {
@@ -265,7 +265,10 @@ pub fn compatibility() -> Compatibility {
     });
     let kubelets = (oldest..=newest).map(|minor| KubeletRow {
         minor: format!("1.{minor}"),
-        tested: Tested::Booted,
+        tested: match [oldest, API_SERVER_MINOR, newest].contains(&minor) {
+            true => Tested::Booted,
+            false => Tested::Validated,
+        },
     });
     let cluster = |cluster, minor: u64| ClusterRow {
         cluster,
@@ -364,7 +367,7 @@ impl Compatibility {
         let row = |row: &KubeletRow| vec![row.minor.clone(), row.tested.as_str().to_owned()];
         Table {
             title: "Kubelets",
-            note: "Machines have booted with each version beside an API server 1.34. With other versions, the condition Rendered of the pool has a warning.",
+            note: "Machines booted beside an API server 1.34. With other versions, the condition Rendered of the pool has a warning.",
             head: vec!["Minor version", "Tested"],
             rows: self.kubelets.iter().map(row).collect(),
         }

@@ -2,7 +2,6 @@
 
 mod bench;
 mod bless;
-mod booted;
 mod build;
 mod chaos;
 mod chart;

@@ -12,16 +12,15 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::Node;
-use kube::Api;
 use tokio::process::Command;
 
 pub use self::node::{Memory, NODE};
-use crate::machines::{self, Image, Kind, Lab, Machine, Release, System};
+use crate::machines::{self, Accelerator, Image, Lab, Machine, Release, System};
 use crate::release;
-use crate::serve::forward::Forward;
+use crate::serve::oci;
+use crate::serve::relay::Relay;
 use osm_testkit::control_plane::{SERVICE_ADDRESS, assets};
-use osm_testkit::{ControlPlane, Options, check, wait_for};
+use osm_testkit::{ControlPlane, Options, wait_for};
 
 /// How long the node may take from its boot until it is Ready.
 const READY: Duration = Duration::from_secs(180);
@@ -39,28 +38,26 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 const SYSTEM: System = System::Debian(Release::Debian12);
 
 /// A cluster. Its parts end when it is dropped.
-#[derive(Debug)]
 pub struct Cluster {
     // In the order in which they are dropped.
     node: Machine,
-    slowness: u32,
-    _service: Forward,
+    _service: Relay,
     /// What pods and people talk to.
     pub control_plane: ControlPlane,
     /// The network that it is on. [`machines::HOST`] is how pods reach servers of this process.
     pub lab: Lab,
 }
 
-/// Everything that is built or downloaded beforehand, while there is a network. `kind` is that of the node.
+/// Everything that is built or downloaded beforehand, while there is a network.
 ///
 /// # Errors
 /// What can't be built, with its reason.
-pub async fn prepare(kind: &Kind, progress: impl Fn(&str)) -> Result<()> {
+pub async fn prepare(progress: impl Fn(&str)) -> Result<()> {
     assets::ensure(&options().components(), &progress).await?;
     release::programs(&progress).await?;
     release::images(&progress).await?;
     // Making an image blocks; nobody else waits for this thread.
-    tokio::task::block_in_place(|| Image::ensure(kind, &SYSTEM, &progress).map(drop))
+    tokio::task::block_in_place(|| Image::ensure(&SYSTEM, &progress).map(drop))
 }
 
 fn options() -> Options {
@@ -74,9 +71,9 @@ impl Cluster {
     /// Starts it, and waits until the node is Ready. Only within [`machines::isolation::enter`]; programs log to `logs`, which must be there.
     ///
     /// # Errors
-    /// What does not start, or a node that does not become Ready, with the end of its journal. The node's console and journal are in `logs` then.
-    pub async fn start(kind: &Kind, logs: &Path) -> Result<Self> {
-        let lab = Lab::new()?;
+    /// What does not start, or a node that does not become Ready, which leaves its console and journal in `logs`.
+    pub async fn start(accelerator: Accelerator, logs: &Path) -> Result<Self> {
+        let lab = Lab::new(accelerator)?;
         let control_plane = ControlPlane::start(Options {
             logs: Some(logs.to_owned()),
             ..options()
@@ -85,14 +82,13 @@ impl Cluster {
         let service: Ipv4Addr = SERVICE_ADDRESS.parse()?;
         lab.add_address(service)?;
         let apiserver = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), control_plane.port());
-        let forward = Forward::start(SocketAddr::new(service.into(), 443), apiserver)?;
+        let relay = Relay::start(&[SocketAddr::new(service.into(), 443)], apiserver)?;
         let programs = release::programs(|_| ()).await?;
-        let image = tokio::task::block_in_place(|| Image::ensure(kind, &SYSTEM, |_| ()))?;
+        let image = tokio::task::block_in_place(|| Image::ensure(&SYSTEM, |_| ()))?;
         let node = node::boot(&lab, &control_plane, &programs, &image)?;
         let mut cluster = Self {
             node,
-            slowness: kind.slowness(),
-            _service: forward,
+            _service: relay,
             control_plane,
             lab,
         };
@@ -115,30 +111,23 @@ impl Cluster {
             tokio::time::sleep(BETWEEN_LOOKS).await;
         }
         let pause = release::images(|_| ()).await?.pause;
-        self.import(&node::pause(&pause)?).await?;
+        self.import(&oci::archive(node::PAUSE, &pause)?).await?;
         self.ready().await
     }
 
-    /// How long something may take that takes `time` if the node is a container.
+    /// How long something may take on the node that takes `time` on the host itself.
     #[must_use]
     pub fn patience(&self, time: Duration) -> Duration {
-        time * self.slowness
+        time * self.lab.accelerator.slowness()
     }
 
     async fn ready(&self) -> Result<()> {
-        let nodes = Api::<Node>::all(self.control_plane.admin()?);
-        let ready = wait_for("the node to be Ready", self.patience(READY), async || {
-            let node = nodes.get(NODE).await?;
-            let conditions = node.status.unwrap_or_default().conditions.unwrap_or_default();
-            let untainted = node.spec.and_then(|spec| spec.taints).is_none();
-            check(
-                untainted
-                    && conditions
-                        .iter()
-                        .any(|condition| condition.type_ == "Ready" && condition.status == "True"),
-            )
-        });
-        ready.await.map_err(|error| error.context(self.journal_tail(30)))
+        let timeout = format!("--timeout={}s", self.patience(READY).as_secs());
+        for condition in ["--for=create", "--for=condition=Ready"] {
+            self.kubectl(&["wait", condition, &timeout, &format!("node/{NODE}")])
+                .await?;
+        }
+        Ok(())
     }
 
     /// Gives the node an image from an archive, with the name that it has in it.
@@ -148,14 +137,9 @@ impl Cluster {
     pub async fn import(&self, archive: &[u8]) -> Result<()> {
         let path = "/root/image.tar";
         self.node.write(path, archive).context("the node's disk")?;
-        let import = || {
-            tokio::task::block_in_place(|| {
-                self.node
-                    .run(&["/opt/bin/ctr", "--namespace=k8s.io", "images", "import", path])
-            })
-        };
+        let import = ["/opt/bin/ctr", "--namespace=k8s.io", "images", "import", path];
         wait_for("containerd to take an image", self.patience(SERVES), async || {
-            import().map(Some)
+            tokio::task::block_in_place(|| self.node.run(&import)).map(Some)
         })
         .await?;
         self.node.run(&["rm", path]).map(drop)
@@ -166,22 +150,7 @@ impl Cluster {
     /// # Errors
     /// When it fails, with what it says.
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        let output = Command::new(self.control_plane.kubectl()?)
-            .arg(format!("--kubeconfig={}", self.kubeconfig().display()))
-            .args(arguments)
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output()
-            .await
-            .context("kubectl can't be run")?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(
-            output.status.success(),
-            "kubectl {}: {}",
-            arguments.join(" "),
-            said.trim_end()
-        );
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        kubectl(&self.control_plane, arguments).await
     }
 
     /// A kubeconfig of the cluster's administrator, for programs of the host.
@@ -190,33 +159,20 @@ impl Cluster {
         self.control_plane.admin_kubeconfig_path()
     }
 
-    /// The last lines of the node's journal.
-    fn journal_tail(&self, lines: usize) -> String {
-        let entries = self.node.journal().unwrap_or_default();
-        let last = entries.iter().skip(entries.len().saturating_sub(lines));
-        last.map(|entry| format!("{}: {}", entry.program, entry.message))
-            .collect::<Vec<_>>()
-            .join("\n")
-    }
-
-    /// Copies what the node tells into a folder: console and journal, and a file for each container that is not removed yet.
+    /// Copies what the node tells into a folder: console, journal, and the logs of all containers that are not removed yet.
     ///
     /// # Errors
     /// When a file can't be written.
     pub fn save_node_logs(&self, folder: &Path) -> Result<()> {
         self.node.save_logs(folder)?;
-        // Links to where the logs are, with the names of pod, namespace and container.
-        let links = self
-            .node
-            .run(&["find", "/var/log/containers", "-name", "*.log"])?;
-        for link in links.lines() {
-            // One of a container that is gone leads nowhere.
-            if let Ok(log) = self.node.run(&["cat", link]) {
-                let name = Path::new(link).file_name().context("a log's name")?;
-                std::fs::write(folder.join(name), log)?;
-            }
-        }
-        Ok(())
+        // A link of a container that is gone leads nowhere.
+        let logs = self.node.run(&[
+            "sh",
+            "-c",
+            "tail -n +1 /var/log/containers/*.log 2>/dev/null || true",
+        ]);
+        let logs = logs.unwrap_or_else(|error| format!("{error:#}\n"));
+        std::fs::write(folder.join("containers.log"), logs).context("containers.log")
     }
 
     /// The memory of a pod's one process, if it runs.
@@ -226,4 +182,27 @@ impl Cluster {
     pub fn memory(&self, pod_uid: &str) -> Result<Option<Memory>> {
         node::memory(&self.node, pod_uid)
     }
+}
+
+/// Runs kubectl as the administrator of a cluster, and gives what it prints.
+///
+/// # Errors
+/// When it fails, with what it says.
+pub async fn kubectl(control_plane: &ControlPlane, arguments: &[&str]) -> Result<String> {
+    let kubeconfig = control_plane.admin_kubeconfig_path();
+    let output = Command::new(control_plane.kubectl()?)
+        .arg(format!("--kubeconfig={}", kubeconfig.display()))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .context("kubectl can't be run")?;
+    ensure!(
+        output.status.success(),
+        "kubectl {}: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr).trim_end()
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

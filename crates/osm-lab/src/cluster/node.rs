@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use crate::machines::{self, Hardware, Image, Lab, Link, Machine, Order};
+use crate::machines::{self, DataSource, Image, Lab, Link, Machine, Order};
 use crate::release::Programs;
-use crate::serve::oci;
 use osm_testkit::ControlPlane;
 
 /// Its name.
@@ -20,7 +19,7 @@ pub const NODE: &str = "node";
 const PODS: &str = "10.244.0.0/24";
 
 /// What holds a pod's namespaces, by the name that containerd asks for.
-const PAUSE: (&str, &str, &str) = ("registry.k8s.io", "pause", "3.10.1");
+pub(super) const PAUSE: &str = "registry.k8s.io/pause:3.10.1";
 
 /// What a process keeps in memory, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -89,12 +88,11 @@ pub(super) fn boot(
     let order = Order {
         name: NODE,
         address,
-        link: Link::default(),
+        link: Link::IPv4,
         image,
+        data_source: DataSource::NoCloud,
         user_data: b"#cloud-config\n{}\n",
         layer: &layer,
-        tmpfs: &[],
-        hardware: Hardware::default(),
     };
     lab.boot(&order)
 }
@@ -159,10 +157,6 @@ fn kubelet() -> String {
         // Nobody is there: names are not resolved, and the kubelet does not complain of each pod.
         "clusterDNS": ["10.96.0.10"],
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
-        // How full the disk is that the node shares with its host says nothing of it.
-        "evictionHard": {"memory.available": "50Mi"},
-        "imageGCHighThresholdPercent": 100,
-        "failCgroupV1": false,
         "tlsCertFile": "/etc/kubernetes/node.crt",
         "tlsPrivateKeyFile": "/etc/kubernetes/node.key",
     })
@@ -181,12 +175,6 @@ fn kubeconfig(port: u16) -> String {
             "client-key": "/etc/kubernetes/node.key"}}],
     })
     .to_string()
-}
-
-/// The archive of the image that every pod needs.
-pub(super) fn pause(binary: &Path) -> Result<Vec<u8>> {
-    let (registry, repository, tag) = PAUSE;
-    oci::Image::from_binary(repository, tag, binary, &[])?.archive(registry)
 }
 
 /// Prints the status of the process of a pod's container. The kubelet names the control group after the pod, and what holds the pod's

@@ -6,16 +6,15 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use super::image::Kind;
-use super::{cgroups, run};
+use super::run;
 use osm_testkit::process::ScratchDir;
 
 /// Set in the isolated process: the folder for its files.
 const DIRECTORY: &str = "OSM_LAB_DIRECTORY";
 
-/// How the names of folders and of machines' control groups begin. A machine's groups are called after its folder.
+/// How the names of folders begin.
 const PREFIX: &str = "osm-lab-";
 
 /// The folder for the isolated process' files; none if this process is not isolated.
@@ -27,35 +26,11 @@ pub fn directory() -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// Whether machines of a kind can be had on this host.
+/// Tries what [`enter`] and the network need.
 ///
 /// # Errors
-/// Containers: when this process is not root's, or the kernel's control groups are version 2 only. Virtual machines: when the kernel gives
-/// this user no namespaces or no network cards.
-pub fn require_host(kind: &Kind) -> Result<()> {
-    match kind {
-        Kind::Container => require_container_host(),
-        Kind::Virtual(_) => require_namespaces(),
-    }
-}
-
-fn require_container_host() -> Result<()> {
-    if !rustix::process::geteuid().is_root() {
-        bail!(
-            "containers need root, for namespaces, mounts and control groups: run the same command as root"
-        );
-    }
-    if !Path::new("/sys/fs/cgroup/pids").is_dir() {
-        bail!(
-            "machines are containers in control groups of version 1, which this host does not have mounted: boot it \
-             with systemd.unified_cgroup_hierarchy=0, or use another"
-        );
-    }
-    Ok(())
-}
-
-/// Tries what [`enter`] and the network need.
-fn require_namespaces() -> Result<()> {
+/// When the kernel gives this user no namespaces or no network cards.
+pub fn require_host() -> Result<()> {
     let mut arguments = NAMESPACES.to_vec();
     if !rustix::process::geteuid().is_root() {
         arguments.extend(AS_ROOT);
@@ -82,25 +57,21 @@ const AS_ROOT: [&str; 2] = ["--user", "--map-root-user"];
 /// that it has started is gone then. The new process must call [`end_with_parent`]. A user who is not root is root in a further namespace.
 ///
 /// # Errors
-/// When the kernel refuses, or something of it is left.
+/// When the kernel refuses.
 pub fn enter(environment: &[(&str, &str)]) -> Result<ExitStatus> {
-    for (name, group) in cgroups::starting_with(PREFIX) {
-        let folder = name.rsplit_once('.').map_or(name.as_str(), |(folder, _)| folder);
-        if !std::env::temp_dir().join(folder).exists() {
-            cgroups::remove(&group); // its owner was killed
-        }
-    }
     let scratch = ScratchDir::new(PREFIX)?;
     // Whatever the child makes is in this folder, which goes even if both of us are killed.
     let temporary = scratch.path().join("tmp");
     std::fs::create_dir(&temporary)?;
-    let program = program()?;
+    let program = std::env::current_exe().context("path of this program")?;
+    let program = program.to_string_lossy();
     let root = rustix::process::geteuid().is_root();
     let mut child = Command::new("unshare")
         .args(NAMESPACES)
         .args(AS_ROOT.iter().filter(|_| !root))
         .args(["--kill-child", "--"])
-        .arg(program)
+        // It may have been built again since it was started.
+        .arg(program.trim_end_matches(" (deleted)"))
         .args(std::env::args_os().skip(1))
         .env(DIRECTORY, scratch.path())
         .env("TMPDIR", &temporary)
@@ -112,25 +83,7 @@ pub fn enter(environment: &[(&str, &str)]) -> Result<ExitStatus> {
     let lifeline = child.stdin.take();
     let status = child.wait();
     drop(lifeline);
-    let own = cgroup_name(scratch.path(), "");
-    for (_, group) in cgroups::starting_with(&own) {
-        cgroups::remove(&group);
-    }
-    let left = cgroups::starting_with(&own);
-    if !left.is_empty() {
-        bail!("control groups are left, with processes in them: {left:?}");
-    }
     Ok(status?)
-}
-
-/// This program, which may have been built anew since it was started.
-fn program() -> Result<PathBuf> {
-    let path = std::env::current_exe().context("path of this program")?;
-    let text = path.to_string_lossy();
-    Ok(text
-        .strip_suffix(" (deleted)")
-        .map(PathBuf::from)
-        .unwrap_or(path.clone()))
 }
 
 /// Lets all of this process' namespaces find `content` where `path` is.
@@ -148,14 +101,6 @@ pub fn replace(path: &Path, content: &Path) -> Result<()> {
         ],
     )
     .map(drop)
-}
-
-/// What a machine's control groups are called.
-pub(super) fn cgroup_name(directory: &Path, machine: &str) -> String {
-    format!(
-        "{}.{machine}",
-        directory.file_name().unwrap_or_default().to_string_lossy()
-    )
 }
 
 /// Ends this process, and with it all of its namespaces, as soon as the process that called [`enter`] ends.

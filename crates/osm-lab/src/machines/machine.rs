@@ -1,18 +1,39 @@
-//! A machine of either kind: its boot, its power and its console. Scenarios use this, and do not know which kind they run on.
+//! A virtual machine of QEMU, with a kernel, disks, memory and a clock of its own. It needs no root: QEMU runs as the user, and its network
+//! card is a tap device on the bridge of the lab.
+//!
+//! A machine boots from a layer on top of an [`Image`]. cloud-init finds its data on a second disk, or in a metadata service (`seed`). Ignition
+//! gets the user data from QEMU (`ignition`). The serial console is a file. A shell script in the machine (`agent`) runs commands of the host.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::io::Read;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
+use flate2::read::GzDecoder;
+use osm_testkit::process::Service;
+use parking_lot::Mutex;
+use tempfile::TempDir;
 
-use super::Lab;
-use super::container::Container;
-use super::image::{Content, Image};
-use super::journal::{self, Entry};
-use super::network::Link;
-use super::vm::VirtualMachine;
+use super::agent::{Agent, Output};
+use super::ignition::{self, Supplies};
+use super::image::{Image, Reader};
+use super::network::{Cable, Link};
+use super::qemu::{self, Accelerator, Parts};
+use super::{Lab, program, seed};
+
+/// The disk with what a machine gets from its cloud.
+const SEED: &str = "seed.iso";
+
+/// How long QEMU may take until it listens on its sockets.
+const QEMU_STARTS: Duration = Duration::from_secs(20);
+
+/// How long a machine may take to shut down, on a host where it is as fast as the host.
+const SHUTDOWN: Duration = Duration::from_secs(100);
+
+/// How long a command in a machine may take, on such a host.
+const COMMAND: Duration = Duration::from_secs(60);
 
 /// What a machine is made of.
 #[derive(Clone, Copy)]
@@ -25,158 +46,132 @@ pub struct Order<'a> {
     pub link: Link,
     /// What it boots from, which also decides how it is made.
     pub image: &'a Image,
+    /// Where cloud-init finds its data.
+    pub data_source: DataSource,
     /// What the cloud hands to cloud-init.
     pub user_data: &'a [u8],
     /// Writes what is different in this machine's image into an empty folder. That folder is laid over the root file system.
     pub layer: &'a dyn Fn(&Path) -> Result<()>,
-    /// Small file systems in memory.
-    pub tmpfs: &'a [Tmpfs],
-    /// What it has beside a network and a disk. A container can only have another clock.
-    pub hardware: Hardware,
 }
 
-/// What a virtual machine has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hardware {
-    /// Memory.
-    pub memory_mib: u64,
-    /// Swap that is in use at every boot, as some images have it.
-    pub swap_mib: Option<u64>,
-    /// A second network card, `eth1`, with the address [`Hardware::SECOND_ADDRESS`] in a network in which there is nobody else.
-    pub second_card: bool,
-    /// The most that its disk reads and writes in a second.
-    pub disk_mib_per_second: Option<u64>,
-    /// Where it has its data from.
-    pub data_source: DataSource,
-    /// How far its clock is behind when it is switched on. In a container, only bootstrap sees that clock, in whole days.
-    pub clock_behind: Duration,
-}
-
-impl Default for Hardware {
-    fn default() -> Self {
-        Self {
-            memory_mib: 2048,
-            swap_mib: None,
-            second_card: false,
-            disk_mib_per_second: None,
-            data_source: DataSource::NoCloud,
-            clock_behind: Duration::ZERO,
-        }
-    }
-}
-
-impl Hardware {
-    /// The address of the second network card.
-    pub const SECOND_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 168, 77, 2);
-}
-
-/// Where cloud-init in a virtual machine finds user data, instance id and network.
+/// Where cloud-init in a machine finds user data, instance id and network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataSource {
     /// On a disk, as it is not specific to a cloud.
     NoCloud,
-    /// On a disk as OpenStack makes it.
-    ConfigDrive,
     /// In EC2's metadata service. The machine gets its address by DHCP.
     Ec2,
     /// In OpenStack's metadata service. The machine gets its address by DHCP.
     OpenStack,
 }
 
-/// A file system in memory. A command in the machine can change its size later.
-#[derive(Debug, Clone, Copy)]
-pub struct Tmpfs {
-    /// Where it is mounted.
-    pub path: &'static str,
-    /// Its size, as `mount` takes it (`16M`).
-    pub size: &'static str,
-}
-
 /// A layer without files: the machine boots from its image as it is.
-///
-/// # Errors
-/// None; the type is that of every layer.
 pub fn unchanged(_: &Path) -> Result<()> {
     Ok(())
 }
 
 /// A machine. It is removed, with its disk, when it is dropped.
 #[derive(Debug)]
-pub enum Machine {
-    /// A container.
-    Container(Container),
-    /// A virtual machine.
-    Virtual(VirtualMachine),
+pub struct Machine {
+    name: String,
+    image: Image,
+    data_source: DataSource,
+    accelerator: Accelerator,
+    // In the order in which they are dropped.
+    agent: Mutex<Option<Agent>>,
+    process: Option<Service>,
+    cable: Cable,
+    directory: TempDir,
 }
 
 impl Machine {
     pub(super) fn boot(lab: &Lab, order: &Order<'_>) -> Result<Self> {
-        Ok(match &order.image.0 {
-            Content::Container(image) => Self::Container(Container::boot(lab.directory(), order, image)?),
-            Content::Virtual(disk, accelerator) => {
-                Self::Virtual(VirtualMachine::boot(lab, order, disk, accelerator)?)
-            }
-        })
+        let Order {
+            name,
+            address,
+            image,
+            data_source,
+            ..
+        } = *order;
+        ensure!(
+            data_source != DataSource::Ec2 || image.kernel.is_some(),
+            "machine {name} has its data from EC2, which needs an image whose kernel QEMU loads: leave out --image"
+        );
+        // A short name: the path of a socket has at most 107 bytes.
+        let directory = tempfile::Builder::new()
+            .prefix("vm-")
+            .tempdir_in(lab.directory())?;
+        let cable = Cable::lay(address)?;
+        let seed = directory.path().join(SEED);
+        match image.reader {
+            Reader::CloudInit => seed::write(lab, directory.path(), &seed, order, &cable.mac())?,
+            Reader::Ignition => ignition::write(directory.path(), &seed, order)?,
+        }
+        let mut machine = Self {
+            name: name.to_owned(),
+            image: image.clone(),
+            data_source,
+            accelerator: lab.accelerator,
+            agent: Mutex::new(None),
+            process: None,
+            cable,
+            directory,
+        };
+        image.layer(&machine.file("disk.qcow2"))?;
+        machine.power_on()?;
+        Ok(machine)
     }
 
-    /// Sets a clock that was behind.
-    ///
-    /// # Errors
-    /// When the machine does not run.
-    pub fn correct_clock(&self) -> Result<()> {
-        match self {
-            Self::Container(machine) => machine.correct_clock(),
-            Self::Virtual(machine) => machine.correct_clock(),
-        }
-    }
-
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Container(machine) => machine.name(),
-            Self::Virtual(machine) => machine.name(),
-        }
-    }
-
-    /// As whom servers see it.
-    #[must_use]
-    pub fn address(&self) -> IpAddr {
-        match self {
-            Self::Container(machine) => machine.address(),
-            Self::Virtual(machine) => machine.address(),
-        }
-    }
-
-    /// When it was last switched on.
-    #[must_use]
-    pub fn powered_on(&self) -> SystemTime {
-        match self {
-            Self::Container(machine) => machine.powered_on(),
-            Self::Virtual(machine) => machine.powered_on(),
-        }
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
 
     /// Switches it on. A machine that is on stays as it is.
     ///
     /// # Errors
-    /// When its program can't be started.
+    /// When QEMU can't be started.
     pub fn power_on(&mut self) -> Result<()> {
-        match self {
-            Self::Container(machine) => machine.power_on(),
-            Self::Virtual(machine) => machine.power_on(),
+        if self.process.is_some() {
+            return Ok(());
         }
+        let ignition = self.image.reader == Reader::Ignition;
+        let parts = Parts {
+            name: &self.name,
+            accelerator: self.accelerator,
+            data_source: self.data_source,
+            disk: self.file("disk.qcow2"),
+            seed: self.file(SEED),
+            kernel: self.image.kernel.as_ref(),
+            ignition: ignition.then(|| Supplies::of(self.directory.path())),
+            console: self.file("console.log"),
+            agent: self.file("agent"),
+            tap: self.cable.port(),
+            mac: self.cable.mac(),
+        };
+        let none: [(&str, &str); 0] = [];
+        let mut process = Service::spawn(
+            &program(qemu::QEMU)?,
+            parts.arguments(),
+            none,
+            &self.file("qemu.log"),
+        )?;
+        // From now on, so that the agent's first line is not missed.
+        let agent = connect(&mut process, &parts.agent)?;
+        self.process = Some(process);
+        *self.agent.lock() = Some(agent);
+        Ok(())
     }
 
-    /// Ends it at once, as a power cut does.
+    /// Ends it at once, as a power cut does: what the machine had not written to its disk is lost.
     ///
     /// # Errors
-    /// When its processes can't be ended.
-    pub async fn cut_power(&mut self) -> Result<()> {
-        match self {
-            Self::Container(machine) => machine.cut_power().await,
-            Self::Virtual(machine) => machine.cut_power(),
+    /// When its process can't be ended.
+    pub fn cut_power(&mut self) -> Result<()> {
+        *self.agent.lock() = None;
+        if let Some(mut process) = self.process.take() {
+            process.kill9()?;
         }
+        Ok(())
     }
 
     /// Shuts it down as its operator would.
@@ -184,22 +179,59 @@ impl Machine {
     /// # Errors
     /// When it does not end in time.
     pub async fn shut_down(&mut self) -> Result<()> {
-        match self {
-            Self::Container(machine) => machine.shut_down().await,
-            Self::Virtual(machine) => machine.shut_down().await,
+        self.run(&["systemctl", "poweroff", "--no-block"])?;
+        *self.agent.lock() = None;
+        if let Some(mut process) = self.process.take() {
+            let ended = process.wait(SHUTDOWN * self.accelerator.slowness()).await;
+            ended.with_context(|| format!("shutdown of {}", self.name))?;
         }
+        Ok(())
     }
 
-    /// Why nothing more is to be expected of the machine: it has ended by itself, or its console is silent although it has not booted.
+    /// Whether more is to be expected of the machine.
     ///
     /// # Errors
-    /// That reason, with the end of the console.
+    /// When it has ended by itself, with the end of the console.
     pub fn lives(&mut self) -> Result<()> {
-        match self {
-            // The console of a container is systemd's: a container that ends has printed why.
-            Self::Container(_) => Ok(()),
-            Self::Virtual(machine) => machine.lives(),
-        }
+        let Some(process) = &mut self.process else {
+            return Ok(());
+        };
+        let Some(status) = process.exited()? else {
+            return Ok(());
+        };
+        let console = self.console().unwrap_or_default();
+        let lines = console.lines().skip(console.lines().count().saturating_sub(10));
+        bail!(
+            "machine {} has ended by itself ({status}). QEMU printed:\n{}\nIts console ended with:\n{}",
+            self.name,
+            fs::read_to_string(self.file("qemu.log")).unwrap_or_default(),
+            lines.collect::<Vec<_>>().join("\n")
+        );
+    }
+
+    fn script(&self, script: &str, input: &[u8]) -> Result<Output> {
+        let mut agent = self.agent.lock();
+        agent
+            .as_mut()
+            .with_context(|| format!("machine {} is switched off", self.name))?
+            .run(script, input, COMMAND * self.accelerator.slowness())
+            .with_context(|| format!("in machine {}", self.name))
+    }
+
+    /// Runs a script that must succeed, and gives its standard output.
+    fn output(&self, script: &str, input: &[u8]) -> Result<Vec<u8>> {
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = self.script(script, input)?;
+        ensure!(
+            status == 0,
+            "in machine {}: {script:?} failed ({status}): {}",
+            self.name,
+            String::from_utf8_lossy(&stderr).trim_end()
+        );
+        Ok(stdout)
     }
 
     /// Runs a command in the machine and gives its standard output.
@@ -207,20 +239,23 @@ impl Machine {
     /// # Errors
     /// When the machine does not run, or the command fails or does not end in time.
     pub fn run(&self, command: &[&str]) -> Result<String> {
-        match self {
-            Self::Container(machine) => machine.run(command),
-            Self::Virtual(machine) => machine.run(command),
-        }
+        let words: Vec<String> = command.iter().map(|word| quoted(word)).collect();
+        let output = self.output(&format!("exec {}", words.join(" ")), &[])?;
+        Ok(String::from_utf8_lossy(&output).into_owned())
     }
 
-    /// Whether its disk holds a file. The machine may be off.
+    /// Whether its disk holds a file.
     ///
     /// # Errors
     /// When the machine can't be asked.
     pub fn has(&self, path: &str) -> Result<bool> {
-        match self {
-            Self::Container(machine) => Ok(machine.file(path).symlink_metadata().is_ok()),
-            Self::Virtual(machine) => machine.has(path),
+        let path = quoted(path);
+        // 1 means no, and all else is no answer.
+        let script = format!("test -e {path} || test -L {path}");
+        match self.script(&script, &[])? {
+            Output { status: 0, .. } => Ok(true),
+            Output { status: 1, .. } => Ok(false),
+            other => bail!("in machine {}: {script:?}: {other:?}", self.name),
         }
     }
 
@@ -229,10 +264,11 @@ impl Machine {
     /// # Errors
     /// When the machine can't be asked.
     pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
-        match self {
-            Self::Container(machine) => Ok(fs::read(machine.file(path)).ok()),
-            Self::Virtual(machine) => machine.read(path),
+        if !self.has(path)? {
+            return Ok(None);
         }
+        let packed = self.output(&format!("gzip -1 <{}", quoted(path)), &[])?;
+        unpack(&packed).map(Some)
     }
 
     /// Writes a file, readable for root alone.
@@ -240,10 +276,9 @@ impl Machine {
     /// # Errors
     /// When the machine does not take it.
     pub fn write(&self, path: &str, content: &[u8]) -> Result<()> {
-        match self {
-            Self::Container(machine) => fs::write(machine.file(path), content).context(path.to_owned()),
-            Self::Virtual(machine) => machine.write(path, content),
-        }
+        let to = quoted(path);
+        self.output(&format!("umask 077; rm -f {to}; cat >{to}"), content)
+            .map(drop)
     }
 
     /// All that it has written to its console, over all boots.
@@ -251,80 +286,53 @@ impl Machine {
     /// # Errors
     /// When that can't be read.
     pub fn console(&self) -> Result<String> {
-        let file = match self {
-            Self::Container(machine) => machine.console_file(),
-            Self::Virtual(machine) => machine.console_file(),
-        };
-        let bytes = fs::read(file).context("the console's file")?;
+        let bytes = fs::read(self.file("console.log")).context("the console's file")?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Its journal, of all boots.
-    ///
-    /// # Errors
-    /// When it can't be read.
-    pub fn journal(&self) -> Result<Vec<Entry>> {
-        journal::entries(&self.raw_journal()?)
-    }
-
-    /// All that its journal knows, of all boots: a JSON object a line.
-    ///
-    /// # Errors
-    /// When it can't be read.
-    pub fn raw_journal(&self) -> Result<String> {
-        match self {
-            Self::Container(machine) => journal::raw(&machine.file("var/log/journal")),
-            Self::Virtual(machine) => machine.raw_journal(),
-        }
-    }
-
-    /// From now on, nothing that the host sends from the address `from` arrives: connections time out.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    pub fn cut(&self, from: Ipv4Addr) -> Result<()> {
-        match self {
-            Self::Container(machine) => machine.cable().cut(from),
-            Self::Virtual(machine) => machine.cable().cut(from),
-        }
-    }
-
-    /// Takes back [`Self::cut`].
-    ///
-    /// # Errors
-    /// When nothing was cut.
-    pub fn mend(&self, from: Ipv4Addr) -> Result<()> {
-        match self {
-            Self::Container(machine) => machine.cable().mend(from),
-            Self::Virtual(machine) => machine.cable().mend(from),
-        }
-    }
-
-    /// Command lines with their environments that a virtual machine has seen since it was switched on. What runs in a container is a process
-    /// of the host, which [`super::processes::Watcher`] sees.
+    /// Its journal, of all boots. `format` is one of `journalctl --output`.
     ///
     /// # Errors
     /// When the machine can't be asked.
-    pub fn processes(&self) -> Result<Vec<String>> {
-        match self {
-            Self::Container(_) => Ok(Vec::new()),
-            Self::Virtual(machine) => machine.processes(),
-        }
+    pub fn journal(&self, format: &str) -> Result<String> {
+        let print = format!("journalctl --output={format} --all --quiet --no-pager");
+        let packed = self.output(
+            &format!("{print} >journal && gzip -1 <journal && rm journal"),
+            &[],
+        )?;
+        Ok(String::from_utf8_lossy(&unpack(&packed)?).into_owned())
     }
 
-    /// Copies what tells what happened into a folder: console, journal, cloud-init's logs.
+    /// Command lines with their environments that the machine has seen since it was switched on: in each line, a tab is between both. A watcher
+    /// in it looks a few times a second.
+    ///
+    /// # Errors
+    /// When the machine can't be asked, or its watcher sees nothing.
+    pub fn processes(&self) -> Result<Vec<String>> {
+        let lines = self.read("/run/lab/processes")?.unwrap_or_default();
+        let lines = String::from_utf8_lossy(&lines);
+        let seen: Vec<String> = lines.lines().map(str::to_owned).collect();
+        // Without this it would see no leak either.
+        ensure!(
+            seen.iter().any(|process| process.contains("/run/lab/agent")),
+            "the watcher of processes in machine {} sees nothing",
+            self.name
+        );
+        Ok(seen)
+    }
+
+    /// Copies what tells what happened into a folder: console, journal, cloud-init's logs, and what QEMU has printed.
     ///
     /// # Errors
     /// When a file can't be written. A log that can't be had is replaced by the reason, and one that does not exist is left out.
     pub fn save_logs(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        fs::write(folder.join("console.log"), self.console()?)?;
-        let journal = self.journal().map(|entries| journal::readable(&entries));
+        for name in ["console.log", "qemu.log"] {
+            fs::copy(self.file(name), folder.join(name))?;
+        }
+        let journal = self.journal("short-precise");
         let journal = journal.unwrap_or_else(|error| format!("{error:#}\n"));
         fs::write(folder.join("journal.log"), journal)?;
-        if let Self::Virtual(machine) = self {
-            fs::write(folder.join("qemu.log"), machine.qemu_log())?;
-        }
         for name in ["cloud-init.log", "cloud-init-output.log"] {
             if let Ok(Some(log)) = self.read(&format!("/var/log/{name}")) {
                 fs::write(folder.join(name), log)?;
@@ -332,7 +340,34 @@ impl Machine {
         }
         Ok(())
     }
+}
 
-    /// How long a command in a machine may take, on a host where a machine is as fast as the host.
-    pub(super) const COMMAND: Duration = Duration::from_secs(60);
+/// Connects to the agent's channel as soon as QEMU listens there.
+fn connect(process: &mut Service, socket: &Path) -> Result<Agent> {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = process.exited()? {
+            bail!("QEMU ended at once ({status}): {}", process.log_tail(5));
+        }
+        match Agent::connect(socket) {
+            Ok(agent) => return Ok(agent),
+            Err(error) if started.elapsed() > QEMU_STARTS => {
+                return Err(error.context(format!("QEMU does not listen: {}", process.log_tail(5))));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+fn unpack(packed: &[u8]) -> Result<Vec<u8>> {
+    let mut content = Vec::new();
+    GzDecoder::new(packed)
+        .read_to_end(&mut content)
+        .context("what the machine has compressed")?;
+    Ok(content)
+}
+
+/// A word for the shell, whatever is in it.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
 }

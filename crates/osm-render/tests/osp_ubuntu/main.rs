@@ -191,10 +191,10 @@ fn bootstrap_tells_network_tls_and_clock_apart() {
     prepare();
     let (ours, other) = (Authority::new("127.0.0.1"), Authority::new("127.0.0.1"));
     let elsewhere = Authority::new("10.9.9.9");
-    let (stranger, misnamed) = (Server::start(Some(&other)), Server::start(Some(&elsewhere)));
+    let (another, misnamed) = (Server::start(Some(&other)), Server::start(Some(&elsewhere)));
     let later = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 100_000;
-    let stranger = format!("https://127.0.0.1:{}", stranger.port);
-    let misnamed = format!("https://127.0.0.1:{}", misnamed.port);
+    let [stranger, wrong_name] =
+        [&another, &misnamed].map(|server| format!("https://127.0.0.1:{}", server.port));
     let cases = [
         (
             "https://no-such-name.invalid:6443",
@@ -209,7 +209,7 @@ fn bootstrap_tells_network_tls_and_clock_apart() {
             "can't reach the API server https://127.0.0.1:1",
         ),
         (&stranger, &ours, 1, "can't verify the API server"),
-        (&misnamed, &elsewhere, 1, "can't verify the API server"),
+        (&wrong_name, &elsewhere, 1, "can't verify the API server"),
         (&stranger, &ours, later, "the clock is wrong"),
     ];
     for kind in KINDS {
@@ -223,6 +223,8 @@ fn bootstrap_tells_network_tls_and_clock_apart() {
             });
         }
     }
+    // Nobody else has got a request, and with it the token.
+    assert!(another.requests().is_empty() && misnamed.requests().is_empty());
 }
 
 #[test]
@@ -929,6 +931,83 @@ fn a_missing_address_family_delays_the_kubelet_only() {
         assert!(machine.start("/opt/bin/osm-kubelet-env").succeeds());
         assert!(machine.read("/run/osm/kubelet.env").ends_with(flag), "{family}");
         assert!(machine.read("/log").contains(complaint), "{family}");
+    }
+}
+
+#[test]
+fn without_a_default_route_the_node_has_the_address_of_the_machine() {
+    prepare();
+    let machine = provisioned(KINDS[0], 1, "IPv4");
+    let isolated =
+        "case $* in *'addr show'*) echo '2: eth0    inet 10.0.0.7/24 scope global eth0' ;; *) exit 2 ;; esac";
+    machine.program("ip", isolated);
+    assert!(machine.start("/opt/bin/osm-kubelet-env").succeeds());
+    let arguments = machine.read("/run/osm/kubelet.env");
+    assert!(arguments.ends_with(" --node-ip=10.0.0.7\n"), "{arguments}");
+}
+
+/// The script of an edge pool, with the paths of a real machine moved into this one.
+fn edge_script(machine: &Machine) -> String {
+    let pool = pool("ubuntu", "edge", "1.34.2", "IPv4", false);
+    let profile = osm_render::defaults()
+        .into_iter()
+        .find(|(name, _)| name == "osp-ubuntu");
+    let profile = osm_render::compile(&osm_render::resolve(&profile.unwrap().1).unwrap()).unwrap();
+    let cluster = ClusterEndpoint {
+        api_server: "https://127.0.0.1:1".to_owned(),
+        ca: String::new(),
+    };
+    let rendered = profile
+        .render(&pool, &Settings::parse("{}").unwrap(), &cluster)
+        .unwrap();
+    let values = values(&"0".repeat(64), 1);
+    let script = osm_render::edge_script(&rendered.spec, &values).unwrap().unwrap();
+    let (mut moved, mut encoded) = (String::new(), None);
+    for line in script.lines() {
+        match &mut encoded {
+            Some(text) if line == "EOF" => {
+                let text = String::from_utf8(STANDARD.decode(&*text).unwrap()).unwrap();
+                moved += &format!("{}\nEOF\n", STANDARD.encode(machine.moved(&text)));
+                encoded = None;
+            }
+            Some(text) => *text += line,
+            None => {
+                moved += &format!("{line}\n");
+                encoded = line.contains("<<'EOF'").then(String::new);
+            }
+        }
+    }
+    moved
+}
+
+#[test]
+fn a_machine_of_its_owner_gets_no_more_than_the_script_says() {
+    prepare();
+    let machine = Machine::new(KINDS[0]);
+    machine.program("id", "echo 0");
+    let script = edge_script(&machine);
+    std::fs::write(machine.path("/join.sh"), script).unwrap();
+    std::fs::write(machine.path("/argument"), "not a name\n").unwrap();
+    assert!(!machine.start("/join.sh").succeeds());
+    machine.wait_for_log(0, "this machine was not changed");
+    assert!(!machine.path("/opt").exists() && machine.read("/calls").is_empty());
+    std::fs::write(machine.path("/argument"), "Node-1\n").unwrap();
+    assert!(machine.start("/join.sh").succeeds(), "{}", machine.read("/log"));
+    machine.wait_for_log(0, "joins as node-1");
+    assert_eq!(machine.read("/etc/machine-name").trim_end(), "node-1");
+    assert_eq!(machine.mode("/etc/osm/api-token"), 0o600);
+    // Host name, users, keys and networks are the owner's: nothing of the kind is written or asked for.
+    let calls = machine.read("/calls");
+    assert!(
+        calls.contains("systemctl") && !calls.contains("cloud-init") && !calls.contains("hostname"),
+        "{calls}"
+    );
+    let etc: Vec<_> = std::fs::read_dir(machine.path("/etc"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    for of_the_owner in ["hostname", "passwd", "shadow", "netplan", "network"] {
+        assert!(!etc.contains(&of_the_owner.into()), "{etc:?}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Follows docs/air-gap.md literally, with stand-ins for Internet hosts.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -8,11 +8,15 @@ use anyhow::{Context, Result, bail, ensure};
 use osm_api::Settings;
 use osm_lab::machines;
 use osm_lab::release;
-use osm_lab::serve::internet::Internet;
+use osm_lab::serve::files::FileServer;
+use osm_lab::serve::identity::Identity;
 use serde_json::Value;
 use tokio::process::Command;
 
 use super::environment::Environment;
+
+/// Where the stand-in for all Internet hosts is.
+const INTERNET: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 1, 1)), 443);
 
 /// Waits for whoever was started in the background, ten seconds at most.
 const LISTENING: &str = r#"
@@ -46,10 +50,16 @@ impl AirGap {
             Blocks::read(&std::fs::read_to_string(&page).with_context(|| page.display().to_string())?)?;
         let folder = folder.join("air-gap");
         std::fs::create_dir(&folder)?;
-        let internet = Internet::start(releases, 443)?;
+        let names = std::fs::read_dir(releases)
+            .with_context(|| releases.display().to_string())?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect::<Result<Vec<_>>>()?;
+        let (certificate, identity) = Identity::of_hosts(&names)?;
+        let _internet = FileServer::start_hosts(INTERNET, releases, &identity)?;
         let (hosts, ca) = (folder.join("hosts"), folder.join("internet.crt"));
-        std::fs::write(&hosts, format!("127.0.0.1 localhost\n{}", internet.hosts()))?;
-        std::fs::write(&ca, internet.ca())?;
+        let lines = format!("127.0.0.1 localhost\n{} {}\n", INTERNET.ip(), names.join(" "));
+        std::fs::write(&hosts, lines)?;
+        std::fs::write(&ca, certificate)?;
         machines::isolation::replace(Path::new("/etc/hosts"), &hosts)?;
         let tools = kubectl.parent().context("the folder of kubectl")?;
         let path = format!(

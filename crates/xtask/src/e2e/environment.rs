@@ -1,34 +1,29 @@
 //! The environment of machines under test, on this computer and without Internet access: a cluster with Operating System Manager, a mirror
 //! and a registry.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::api::PostParams;
 use osm_api::Joining;
 use osm_api::Settings;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::content::ContentView;
-use osm_api::rbac::{Installation, Service};
-use osm_lab::machines::processes::Watcher;
-use osm_lab::machines::{self, Image, Kind, Lab, System, isolation};
+use osm_api::rbac::Installation;
+use osm_lab::cluster;
+use osm_lab::machines::{self, Accelerator, Image, Lab, System, isolation};
 use osm_lab::release::{self, OtherKubelet};
 use osm_lab::serve::files::FileServer;
-use osm_lab::serve::oci;
-use osm_lab::serve::proxy::Proxy;
-use osm_lab::serve::registry::{Login, Registry};
-use osm_lab::serve::relay::{Identities, Relay};
+use osm_lab::serve::programs::Registry;
+use osm_lab::serve::relay::Relay;
 use osm_testkit::control_plane::assets;
 use osm_testkit::installation::{self, Installed};
 use osm_testkit::{ControlPlane, Options, machine_controller};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::RwLock;
 use tokio::task::JoinHandle;
 
 use super::air_gap::AirGap;
@@ -49,21 +44,11 @@ const MIRROR: SocketAddr = SocketAddr::new(IpAddr::V4(machines::HOST), 80);
 /// Where the registry is.
 const REGISTRY: SocketAddr = SocketAddr::new(IpAddr::V4(machines::HOST), 5000);
 
-/// Where the one is that wants a password.
-pub const PRIVATE_REGISTRY: SocketAddr = SocketAddr::new(IpAddr::V4(machines::HOST), 5001);
-
-/// Where the proxy is that wants a password.
-pub const PROXY: SocketAddr = SocketAddr::new(IpAddr::V4(machines::HOST), 3128);
+/// At all addresses, of both families.
+const REGISTRY_LISTENS: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), REGISTRY.port());
 
 /// What machines run for the test; every registry's name leads to the registry of the environment.
 pub const TEST_IMAGE: &str = "registry.example.com/osm/node-test:1";
-
-/// What only the private registry has.
-pub const PRIVATE_IMAGE: &str = "private.example.com/osm/private:1";
-
-/// User name and password for it, and for the proxy.
-pub const USERNAME: &str = "node";
-pub const PASSWORD: &str = r#"don't "print" \ or $keep 9fJ2mQx7LrT4vWc8ZpK1sBdH"#;
 
 /// Changes a settings document.
 pub type SettingsChange = fn(&mut Value) -> Result<()>;
@@ -72,15 +57,11 @@ pub type SettingsChange = fn(&mut Value) -> Result<()>;
 pub struct Environment {
     /// Machines and their network.
     pub lab: Lab,
-    /// How machines are made.
-    pub machines: Kind,
     /// etcd, kube-apiserver, kube-controller-manager, kube-scheduler.
     pub control_plane: ControlPlane,
     /// How the services are installed.
     pub installation: Installation,
-    /// Scenarios hold it for reading while they run. One that stops a service holds it for writing, and runs alone.
-    pub turns: RwLock<()>,
-    services: tokio::sync::Mutex<Installed>,
+    _services: Installed,
     /// Between machines and the API server.
     pub relay: Relay,
     /// What nodes download from.
@@ -89,12 +70,6 @@ pub struct Environment {
     pub urls: Vec<String>,
     /// What containers are pulled from.
     pub registry: Registry,
-    /// The same for who has a password.
-    pub private_registry: Registry,
-    /// A proxy for who has a password.
-    pub proxy: Proxy,
-    /// What all process lists have shown.
-    pub processes: Watcher,
     /// The settings of docs/air-gap.md.
     settings: Value,
     /// Digest of those that are in force.
@@ -103,12 +78,7 @@ pub struct Environment {
 }
 
 /// Everything that is built or downloaded beforehand, while there is a network. `other_kubelets` are minor versions.
-pub async fn prepare(
-    machines: &Kind,
-    systems: &[System],
-    other_kubelets: &[&str],
-    progress: Progress,
-) -> Result<()> {
+pub async fn prepare(systems: &[System], other_kubelets: &[&str], progress: Progress) -> Result<()> {
     progress.step(
         "etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl: looking for the binaries",
     );
@@ -121,9 +91,8 @@ pub async fn prepare(
     release::images(|line| progress.step(line)).await?;
     for system in systems {
         progress.step(&format!("{system}: looking for the image"));
-        let (machines, system) = (machines.clone(), system.clone());
-        tokio::task::spawn_blocking(move || Image::ensure(&machines, &system, |line| progress.step(line)))
-            .await??;
+        let system = system.clone();
+        tokio::task::spawn_blocking(move || Image::ensure(&system, |line| progress.step(line))).await??;
     }
     Ok(())
 }
@@ -145,8 +114,9 @@ fn by_ipv6(ipv4: SocketAddr) -> SocketAddr {
 pub fn save_logs(folder: &Path) -> Result<()> {
     let directory = isolation::directory().context("machines need namespaces of their own")?;
     std::fs::create_dir_all(folder)?;
-    for (name, log) in logs(&directory)? {
-        std::fs::write(folder.join(name), log)?;
+    for log in std::fs::read_dir(directory.join(machines::LOGS))? {
+        let log = log?;
+        std::fs::copy(log.path(), folder.join(log.file_name()))?;
     }
     Ok(())
 }
@@ -156,24 +126,13 @@ fn digest_of(settings: &Value) -> Result<String> {
     Ok(Settings::from_document(settings.clone())?.digest()?)
 }
 
-/// Names of logs, and what is in them.
-fn logs(directory: &Path) -> Result<Vec<(String, String)>> {
-    let logs = std::fs::read_dir(directory.join(machines::LOGS))?.map(|log| {
-        let log = log?;
-        let text = String::from_utf8_lossy(&std::fs::read(log.path())?).into_owned();
-        Ok((log.file_name().to_string_lossy().into_owned(), text))
-    });
-    logs.collect()
-}
-
 impl Environment {
     /// The version of most kubelets, which is the control plane's.
     pub const KUBELET_VERSION: &str = "1.34.4";
 
     /// Sets it up; `binaries` is the folder of the services and of osmctl.
-    pub async fn start(machines: Kind, binaries: &Path, progress: Progress) -> Result<Self> {
-        let mut lab = Lab::new()?;
-        let processes = Watcher::start();
+    pub async fn start(accelerator: Accelerator, binaries: &Path, progress: Progress) -> Result<Self> {
+        let mut lab = Lab::new(accelerator)?;
         progress.step("starting the control plane");
         let logs = lab.directory().join(machines::LOGS);
         let control_plane = ControlPlane::start(Options {
@@ -182,43 +141,18 @@ impl Environment {
         })
         .await?;
         let upstream = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), control_plane.port());
-        let identities = Identities::issue(
-            control_plane.ca_pem(),
-            &control_plane.ca_key_pem()?,
-            &[API.ip(), API_IPV6.ip()],
-        )?;
-        let relay = Relay::start_at(&[API, API_IPV6], upstream, &identities)?;
+        let relay = Relay::start(&[API, API_IPV6], upstream)?;
 
         progress.step("filling the mirror, as docs/air-gap.md says");
         let releases = release::mirror(Self::KUBELET_VERSION, |line| progress.step(line)).await?;
         let kubectl = control_plane.kubectl()?;
         let air_gap =
             AirGap::follow(lab.directory(), &releases, binaries, &kubectl, MIRROR, REGISTRY).await?;
-        let mirror = FileServer::start_at(&[MIRROR, by_ipv6(MIRROR)], &air_gap.mirror())?;
+        let mirror = FileServer::start(&[MIRROR, by_ipv6(MIRROR)], &air_gap.mirror())?;
         let images = release::images(|line| progress.step(line)).await?;
-        let registry = Registry::start_at(
-            &[REGISTRY, by_ipv6(REGISTRY)],
-            [
-                oci::Image::from_binary("pause", "3.10.1", &images.pause, &[])?,
-                oci::Image::from_binary("osm/node-test", "1", &images.node_test, &[])?,
-            ],
-            None,
-        )?;
-        let login = Login {
-            username: USERNAME.to_owned(),
-            password: PASSWORD.to_owned(),
-        };
-        let private_registry = Registry::start_at(
-            &[PRIVATE_REGISTRY],
-            [oci::Image::from_binary(
-                "osm/private",
-                "1",
-                &images.node_test,
-                &[],
-            )?],
-            Some(login.clone()),
-        )?;
-        let proxy = Proxy::start(PROXY, login)?;
+        let registry = Registry::start(&lab.directory().join("registry"), REGISTRY_LISTENS, None)?;
+        registry.push("pause:3.10.1", &images.pause)?;
+        registry.push("osm/node-test:1", &images.node_test)?;
 
         let settings = air_gap.settings()?;
         // Not before, because the server of docs/air-gap.md listens on the port of all addresses.
@@ -243,20 +177,15 @@ impl Environment {
         ));
         Ok(Self {
             lab,
-            machines,
             control_plane,
             installation: installed.installation().clone(),
-            turns: RwLock::default(),
-            services: installed.into(),
+            _services: installed,
             relay,
             mirror,
             urls: air_gap.urls()?,
             in_force: Mutex::new(digest_of(&settings)?),
             settings,
             registry,
-            private_registry,
-            proxy,
-            processes,
             _approver: approver,
         })
     }
@@ -312,71 +241,9 @@ impl Environment {
             .await?)
     }
 
-    /// Ends csr-approver as a crash would.
-    pub async fn kill_csr_approver(&self) -> Result<()> {
-        self.services.lock().await.kill9(Service::CsrApprover)
-    }
-
-    /// Unless it runs.
-    pub async fn start_csr_approver(&self) -> Result<()> {
-        let mut services = self.services.lock().await;
-        if services.process(Service::CsrApprover).is_err() {
-            services.start(Service::CsrApprover).await?;
-        }
-        services.ready(READY).await
-    }
-
-    /// Whether the API server takes a token.
-    pub async fn is_valid(&self, token: &str) -> Result<bool> {
-        let who = Api::<SelfSubjectReview>::all(self.control_plane.client(token)?);
-        match who
-            .create(&PostParams::default(), &SelfSubjectReview::default())
-            .await
-        {
-            Ok(_) => Ok(true),
-            Err(kube::Error::Api(status)) if status.code == 401 => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
-
     /// Runs kubectl as the cluster's administrator.
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        let output = tokio::process::Command::new(self.control_plane.kubectl()?)
-            .arg(format!(
-                "--kubeconfig={}",
-                self.control_plane.admin_kubeconfig_path().display()
-            ))
-            .args(arguments)
-            .kill_on_drop(true)
-            .output()
-            .await
-            .context("kubectl can't be run")?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        anyhow::ensure!(
-            output.status.success(),
-            "kubectl {}: {}",
-            arguments.join(" "),
-            said.trim_end()
-        );
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-
-    /// What services and control plane have logged, with the names of the logs.
-    pub fn logs(&self) -> Result<Vec<(String, String)>> {
-        logs(self.lab.directory())
-    }
-
-    /// Copies all logs but machines' into a folder.
-    pub fn save_logs(&self, folder: &Path) -> Result<()> {
-        save_logs(folder)?;
-        let requests = [
-            format!("{:#?}", self.mirror.requests()),
-            format!("{:#?}", self.registry.requests()),
-            format!("{:#?}", self.lab.metadata()?.requests()),
-        ];
-        std::fs::write(folder.join("requests.log"), requests.join("\n"))?;
-        std::fs::write(folder.join("relay.log"), format!("{:#?}", self.relay.requests()))?;
-        Ok(())
+        cluster::kubectl(&self.control_plane, arguments).await
     }
 }
 

@@ -1,58 +1,42 @@
-//! How machines are made: the flags that several commands share.
+//! What runs machines: the flag that several commands share.
 
-use anyhow::{Result, ensure};
-use clap::ValueEnum;
-use osm_lab::machines::vm::{self, Accelerator};
-use osm_lab::machines::{Kind, isolation};
+use anyhow::Result;
+use osm_lab::machines::{self, Accelerator};
 
-/// The flags.
+/// With which a command tells the isolated process that it starts what it has decided.
+const ACCELERATOR: &str = "OSM_ACCELERATOR";
+
+const KVM: &str = "kvm";
+const EMULATION: &str = "emulation";
+
+/// The flag.
 #[derive(clap::Args)]
 pub struct MachineArgs {
-    /// How machines are made [default: containers where this host can have them, else virtual]
-    #[arg(long, value_enum, value_name = "KIND")]
-    machines: Option<Machines>,
-    /// What runs the programs of virtual machines [default: kvm if a trial machine runs with it, else emulation]
-    #[arg(long, value_enum, value_name = "ACCELERATOR")]
-    accelerator: Option<AcceleratorName>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Machines {
-    Virtual,
-    Containers,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum AcceleratorName {
-    Kvm,
-    Emulation,
+    /// What runs the programs of machines [default: kvm if a trial machine runs with it, else emulation]
+    #[arg(long, value_parser = [KVM, EMULATION], value_name = "ACCELERATOR", env = ACCELERATOR)]
+    accelerator: Option<String>,
 }
 
 impl MachineArgs {
-    /// What the flags and this host decide. A process and the isolated process that it starts come to the same answer, unless the trial of KVM
-    /// takes too long in one of them.
+    /// What the flag and this host decide.
     ///
     /// # Errors
-    /// Flags that contradict each other, or programs that are missing.
-    pub fn kind(&self) -> Result<Kind> {
-        let containers = match self.machines {
-            Some(machines) => machines == Machines::Containers,
-            None => isolation::require_host(&Kind::Container).is_ok(),
-        };
-        if containers {
-            ensure!(
-                self.accelerator.is_none(),
-                "containers have no accelerator: add --machines virtual"
-            );
-            return Ok(Kind::Container);
-        }
-        vm::require_programs()?;
-        Ok(Kind::Virtual(match self.accelerator {
+    /// Programs that are missing.
+    pub fn accelerator(&self) -> Result<Accelerator> {
+        machines::require_programs()?;
+        match self.accelerator.as_deref() {
             None => Accelerator::find(),
-            Some(AcceleratorName::Kvm) => Accelerator::Kvm,
-            Some(AcceleratorName::Emulation) => Accelerator::Emulation {
-                reason: "it was asked for".to_owned(),
-            },
-        }))
+            Some(KVM) => Ok(Accelerator::Kvm),
+            Some(_) => Ok(Accelerator::Emulation),
+        }
     }
+}
+
+/// The environment variable by which the isolated process decides the same.
+pub fn variable(accelerator: Accelerator) -> (&'static str, &'static str) {
+    let name = match accelerator {
+        Accelerator::Kvm => KVM,
+        Accelerator::Emulation => EMULATION,
+    };
+    (ACCELERATOR, name)
 }

@@ -2,7 +2,6 @@
 
 mod air_gap;
 mod environment;
-mod fetch;
 mod helm;
 mod machine_args;
 mod node;
@@ -10,8 +9,6 @@ mod pool;
 
 use anyhow::Result;
 use clap::Subcommand;
-
-pub use self::node::images;
 
 /// Run end-to-end tests with real machines
 #[derive(clap::Args)]
@@ -23,7 +20,6 @@ pub struct E2e {
 #[derive(Subcommand)]
 enum What {
     Helm(helm::Helm),
-    Images(fetch::Images),
     Node(node::Node),
 }
 
@@ -35,7 +31,6 @@ impl E2e {
     pub async fn run(&self) -> Result<()> {
         match &self.what {
             What::Helm(helm) => helm.run().await,
-            What::Images(images) => images.run().await,
             What::Node(node) => node.run().await,
         }
     }

@@ -6,8 +6,7 @@ use anyhow::{Context, Result};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, TypeMeta};
-use osm_api::PoolRef;
-use osm_api::names::{self, KUBELET_CONFIG_PREFIX};
+use osm_api::names;
 use osm_lab::machines::Link;
 use osm_testkit::{machine_controller, wait_for};
 use serde_json::{Value, json};
@@ -31,8 +30,6 @@ pub enum Cloud {
     OpenStack,
     /// Tells it when asked, and takes user data compressed.
     Aws,
-    /// None: the machine is somebody's, who runs a script on it.
-    Edge,
 }
 
 impl Cloud {
@@ -41,54 +38,6 @@ impl Cloud {
         match self {
             Self::OpenStack => "openstack",
             Self::Aws => "aws",
-            Self::Edge => "edge",
-        }
-    }
-}
-
-/// Which addresses machines have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Network {
-    /// IPv4.
-    IPv4,
-    /// IPv4, and nothing but their own network.
-    IPv4Isolated,
-    /// Both, IPv4 first.
-    DualStack,
-    /// Both, IPv6 first.
-    DualStackIPv6First,
-    /// IPv6.
-    IPv6,
-}
-
-impl Network {
-    /// As a MachineDeployment says it.
-    fn ip_family(self) -> &'static str {
-        match self {
-            Self::IPv4 | Self::IPv4Isolated => "IPv4",
-            Self::DualStack => "IPv4+IPv6",
-            Self::DualStackIPv6First => "IPv6+IPv4",
-            Self::IPv6 => "IPv6",
-        }
-    }
-
-    /// As a machine finds it.
-    pub fn link(self) -> Link {
-        match self {
-            Self::IPv4 => Link::default(),
-            Self::IPv4Isolated => Link {
-                routed: false,
-                ..Link::default()
-            },
-            Self::DualStack | Self::DualStackIPv6First => Link {
-                ipv6: true,
-                ..Link::default()
-            },
-            Self::IPv6 => Link {
-                ipv4: false,
-                ipv6: true,
-                ..Link::default()
-            },
         }
     }
 }
@@ -101,21 +50,12 @@ pub struct UserData {
     pub delivered: Vec<u8>,
 }
 
-impl From<String> for UserData {
-    fn from(text: String) -> Self {
-        Self {
-            delivered: text.clone().into_bytes(),
-            text,
-        }
-    }
-}
-
 /// What the machines of a pool have in common.
 pub struct Template<'a> {
     /// The cloud that they are in.
     pub cloud: Cloud,
     /// Which addresses they have.
-    pub network: Network,
+    pub link: Link,
     /// As a MachineDeployment names it.
     pub operating_system: &'a str,
     /// The version of their kubelet, without `v`.
@@ -197,14 +137,6 @@ impl Pool {
         Ok(())
     }
 
-    /// The user as which its machines ask for their certificates.
-    pub fn user(&self) -> String {
-        let meta = &self.machine_deployment.metadata;
-        let [name, uid] = [&meta.name, &meta.uid].map(|text| text.clone().unwrap_or_default());
-        let account = names::pool_account(&PoolRef::machine_deployment(NAMESPACE, name, uid).id());
-        format!("system:serviceaccount:{}:{account}", names::CLOUD_INIT_SETTINGS)
-    }
-
     /// Changes its annotations and its template, as an operator who rolls it out does.
     pub async fn roll(&mut self, environment: &Environment, annotations: &Value) -> Result<()> {
         let change = json!({"metadata": {"annotations": annotations},
@@ -249,13 +181,6 @@ impl Pool {
             Ok(Some(text?))
         })
         .await?;
-        if self.cloud == Cloud::Edge {
-            // What its owner has set up, which has nothing to do with the cluster.
-            return Ok(UserData {
-                text,
-                delivered: b"#cloud-config\n{}\n".to_vec(),
-            });
-        }
         // What the cloud's API takes, its metadata service gives back decoded.
         let sent = machine_controller::delivered(self.cloud.provider(), &self.operating_system, &text)?;
         Ok(UserData {
@@ -268,15 +193,14 @@ impl Pool {
 fn manifest(template: &Template<'_>, name: &str, annotations: &Value) -> Value {
     let Template {
         cloud,
-        network,
+        link,
         operating_system,
         kubelet,
     } = *template;
-    // Machines share a disk with whoever runs them: how full it is says nothing of a node.
-    let mut all = json!({format!("{KUBELET_CONFIG_PREFIX}EvictionHard"): "memory.available<50Mi"});
-    if let (Some(all), Some(annotations)) = (all.as_object_mut(), annotations.as_object()) {
-        all.extend(annotations.clone());
-    }
+    let ip_family = match link {
+        Link::IPv4 => "IPv4",
+        Link::IPv6 => "IPv6",
+    };
     let keys: &[&str] = if operating_system == "flatcar" {
         &[SSH_KEY]
     } else {
@@ -285,7 +209,7 @@ fn manifest(template: &Template<'_>, name: &str, annotations: &Value) -> Value {
     json!({
         "apiVersion": "cluster.k8s.io/v1alpha1",
         "kind": "MachineDeployment",
-        "metadata": {"name": name, "namespace": NAMESPACE, "annotations": all},
+        "metadata": {"name": name, "namespace": NAMESPACE, "annotations": annotations},
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": {"pool": name}},
@@ -296,7 +220,7 @@ fn manifest(template: &Template<'_>, name: &str, annotations: &Value) -> Value {
                     "providerSpec": {"value": {
                         "cloudProvider": cloud.provider(),
                         "cloudProviderSpec": {"image": "Ubuntu 24.04", "flavor": "m1.large"},
-                        "network": {"ipFamily": network.ip_family()},
+                        "network": {"ipFamily": ip_family},
                         "operatingSystem": operating_system,
                         "operatingSystemSpec": {"distUpgradeOnBoot": false},
                         "sshPublicKeys": keys,

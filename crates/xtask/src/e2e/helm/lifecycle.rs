@@ -46,7 +46,7 @@ const OWN: u64 = 6 << 20;
 const READINGS: usize = 9;
 const BETWEEN_READINGS: Duration = Duration::from_millis(500);
 
-/// A change is in new machines' data within this time, whatever happens to replicas, if the node is a container.
+/// A change is in new machines' data within this time, whatever happens to replicas, on a node as fast as this computer.
 const UNSERVED: Duration = Duration::from_secs(5);
 
 /// Changes while nothing happens to replicas: how long one takes on this computer, with all else that it does.

@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use osm_judges::packages;
 use osm_lab::cluster::{self, Cluster};
-use osm_lab::machines::{self, Kind, isolation, vm};
+use osm_lab::machines::{self, isolation};
 
 use self::lifecycle::Lifecycle;
-use super::machine_args::MachineArgs;
+use super::machine_args::{self, MachineArgs};
 use crate::image;
 use osm_testkit::progress::Progress;
 
@@ -33,7 +33,7 @@ const IMAGES: &str = "OSM_IMAGE_DIR";
 /// nothing of it reaches the host's network, and all of it is gone at the end. The first run builds the cluster's programs, the node's
 /// image, Helm and our images, which takes a quarter of an hour; later ones take three minutes.
 ///
-/// The node is a container or a virtual machine of QEMU, as `cargo xtask e2e node --help` explains. By emulation, the whole run takes ten times as long.
+/// The node is a virtual machine of QEMU, as `cargo xtask e2e node --help` explains. By emulation, the whole run takes several times as long.
 #[derive(clap::Args)]
 pub struct Helm {
     /// Folder with the archives that `cargo xtask image` has made; without it, they are made
@@ -56,18 +56,14 @@ impl Helm {
             isolation::end_with_parent();
             return Box::pin(self.play()).await;
         }
-        let kind = tokio::task::block_in_place(|| self.machines.kind())?;
-        isolation::require_host(&kind)?;
+        let accelerator = tokio::task::block_in_place(|| self.machines.accelerator())?;
+        isolation::require_host()?;
         let progress = Progress::start();
-        progress.step(&format!("the node is one of {kind}"));
+        progress.step(&format!("the node is one of {accelerator}"));
         progress.step("Debian packages that machines need");
-        let needed = match kind {
-            Kind::Container => machines::PACKAGES,
-            Kind::Virtual(_) => vm::PACKAGES,
-        };
-        tokio::task::spawn_blocking(|| packages::ensure(needed)).await??;
+        tokio::task::spawn_blocking(|| packages::ensure(machines::PACKAGES)).await??;
         progress.step("the cluster's programs, and Helm: looking for the binaries");
-        cluster::prepare(&kind, |line| progress.step(line)).await?;
+        cluster::prepare(|line| progress.step(line)).await?;
         osm_testkit::helm::program(|line| progress.step(line)).await?;
         let images = match &self.images {
             Some(folder) => folder.clone(),
@@ -78,7 +74,9 @@ impl Helm {
         }
         progress.step("everything is there; from here on, without a network");
         let images = images.display().to_string();
-        let status = tokio::task::block_in_place(|| isolation::enter(&[(IMAGES, &images)]))?;
+        let status = tokio::task::block_in_place(|| {
+            isolation::enter(&[(IMAGES, &images), machine_args::variable(accelerator)])
+        })?;
         ensure!(
             status.success(),
             "it failed, as said above; logs are in {}",
@@ -95,8 +93,8 @@ impl Helm {
         std::fs::create_dir(&logs)?;
         let images = self.images.as_deref().context(IMAGES)?;
         progress.step("starting the cluster");
-        let kind = tokio::task::block_in_place(|| self.machines.kind())?;
-        let started = Cluster::start(&kind, &logs).await;
+        let accelerator = tokio::task::block_in_place(|| self.machines.accelerator())?;
+        let started = Cluster::start(accelerator, &logs).await;
         if started.is_err() {
             copy(&logs, &self.logs)?;
         }

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use anyhow::{Context, Result};
 use osm_api::rbac::Service;
 use osm_lab::machines;
-use osm_lab::serve::forward::Forward;
+use osm_lab::serve::relay::Relay;
 use osm_testkit::{ControlPlane, Options, installation};
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,7 @@ use super::lifecycle::{Lifecycle, NAME};
 pub struct OtherCluster {
     pub plane: ControlPlane,
     /// Where pods reach its API server.
-    address: Forward,
+    address: Relay,
 }
 
 impl OtherCluster {
@@ -24,7 +24,7 @@ impl OtherCluster {
         plane.install_machine_deployment_crd().await?;
         let server = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), plane.port());
         // It listens on loopback only.
-        let address = Forward::start(SocketAddr::new(machines::HOST.into(), 0), server)?;
+        let address = Relay::start(&[SocketAddr::new(machines::HOST.into(), 0)], server)?;
         Ok(Self { plane, address })
     }
 

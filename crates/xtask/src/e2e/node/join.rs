@@ -1,123 +1,92 @@
 //! Machines that join, and what must work on their nodes.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Node;
 use osm_testkit::{check, wait_for};
 use serde_json::{Value, json};
 
 use super::scenario_run::{BOOTSTRAPPED, READY, SET_UP, ScenarioRun};
-use super::waterfall::{Seen, Waterfall};
 use crate::e2e::environment::{Environment, TEST_IMAGE};
 
 /// How long a pod on a Ready node may take until it answers.
 const POD: Duration = Duration::from_secs(60);
 
-/// A machine boots, joins, and does what nodes are for.
+/// A machine with its data from OpenStack's metadata service boots, joins, and does what nodes are for.
 pub async fn join(run: &ScenarioRun<'_>) -> Result<()> {
     run.boot().await?;
-    let registered = run.registered(READY).await?;
     let node = run.ready(READY).await?;
-    let ready = SystemTime::now();
-    let pod = run_pod(run).await?;
-    let seen = Seen {
-        registered,
-        ready,
-        pod,
-    };
-
-    let info = node
-        .status
-        .and_then(|status| status.node_info)
-        .context("a node's versions")?;
+    run_pod(run).await?;
+    came_by_http(run, "openstack", "/openstack/latest/user_data")?;
+    has_the_address_of_the_machine(run, &node)?;
+    let info = node.status.and_then(|status| status.node_info);
+    let info = info.context("a node's versions")?;
+    let (kubelet, runtime) = (info.kubelet_version, info.container_runtime_version);
     ensure!(
-        info.kubelet_version == format!("v{}", Environment::KUBELET_VERSION),
-        "kubelet {}",
-        info.kubelet_version
+        kubelet == format!("v{}", Environment::KUBELET_VERSION),
+        "kubelet {kubelet}"
     );
-    ensure!(
-        info.container_runtime_version.starts_with("containerd://2."),
-        "{}",
-        info.container_runtime_version
-    );
+    ensure!(runtime.starts_with("containerd://2."), "{runtime}");
     logs_can_be_read(run).await?;
     images_come_from_the_registry(run)?;
     downloads_are_those_that_osmctl_lists(run)?;
     is_configured_as_we_say(run).await?;
-    nothing_failed(run)?;
-    let waterfall = run.machine(|machine| Waterfall::of(machine, &run.environment.mirror, &seen))?;
-    println!("\n{}, {}:\n{waterfall}", run.name(), run.target);
-    run.draws(waterfall);
-    Ok(())
-}
-
-/// On AWS a node is called as the instance is in the private DNS, which only the metadata service knows.
-pub async fn aws(run: &ScenarioRun<'_>) -> Result<()> {
-    run.boot().await?;
-    run.ready(READY).await?;
-    run_pod(run).await?;
-    logs_can_be_read(run).await?;
-    let asked = run
-        .environment
-        .lab
-        .metadata()?
-        .requests()
-        .iter()
-        .filter(|request| request.client == run.address())
-        .count();
-    ensure!(asked > 0, "the machine did not ask the metadata service");
     nothing_failed(run)
 }
 
-/// With systemd-resolved as Ubuntu's images have it.
-pub async fn resolved(run: &ScenarioRun<'_>) -> Result<()> {
-    let enable = |root: &std::path::Path| {
-        let wanted = root.join("etc/systemd/system/multi-user.target.wants");
-        std::fs::create_dir_all(&wanted)?;
-        std::os::unix::fs::symlink(
-            "/lib/systemd/system/systemd-resolved.service",
-            wanted.join("systemd-resolved.service"),
-        )?;
-        let configuration = root.join("etc/systemd/resolved.conf.d");
-        std::fs::create_dir_all(&configuration)?;
-        std::fs::write(configuration.join("image.conf"), "[Resolve]\nDNS=10.217.0.1\n")?;
-        std::os::unix::fs::symlink(
-            "/run/systemd/resolve/stub-resolv.conf",
-            root.join("etc/resolv.conf"),
-        )?;
-        Ok(())
-    };
-    run.boot_changed(&enable, &[]).await?;
-    run.ready(READY).await?;
-    let own = run.shell("cat /etc/resolv.conf")?;
-    ensure!(
-        own.contains("127.0.0.53"),
-        "systemd-resolved does not run, so this shows nothing:\n{own}"
-    );
+/// The same with EC2's metadata service. On AWS a node is called as the instance is in the private DNS, which only that service knows.
+pub async fn aws(run: &ScenarioRun<'_>) -> Result<()> {
+    run.boot().await?;
+    let node = run.ready(READY).await?;
     run_pod(run).await?;
-    let pods = run.shell("cat /run/osm/resolv.conf")?;
+    came_by_http(run, "ec2", "/2021-03-23/user-data")?;
+    has_the_address_of_the_machine(run, &node)?;
+    logs_can_be_read(run).await?;
+    nothing_failed(run)
+}
+
+/// The machine has read its user data there in the metadata service of a platform, and has its address by DHCP.
+fn came_by_http(run: &ScenarioRun<'_>, platform: &str, user_data: &str) -> Result<()> {
+    let query = "cloud-init query --format '{{v1.platform}} {{v1.subplatform}} {{v1.instance_id}}'";
+    let said = run.shell(query)?;
+    let expected = format!("{platform} metadata (http://169.254.169.254) i-{}", run.name());
+    ensure!(said.trim() == expected, "cloud-init has its data from {said}");
+    let requests = run.environment.lab.metadata()?.requests();
+    let own = requests.iter().filter(|request| request.client == run.address());
+    let read: Vec<&str> = own
+        .filter(|request| request.status == 200)
+        .map(|request| request.path.as_str())
+        .collect();
     ensure!(
-        pods.contains("10.217.0.1") && !pods.contains("127.0.0.53"),
-        "pods would get:\n{pods}"
+        read.contains(&user_data),
+        "the machine has read not {user_data}, but {read:?}"
     );
-    let inside = run
-        .environment
-        .kubectl(&["exec", run.name(), "--", "/bin/node-test", "resolv"])
-        .await?;
+    let addresses = run.shell("ip -4 -oneline address show scope global dynamic")?;
     ensure!(
-        inside.contains("10.217.0.1") && !inside.contains("127.0.0.53"),
-        "a pod gets:\n{inside}"
+        addresses.contains(&format!(" {}/24 ", run.address())),
+        "the machine has not got its address by DHCP: {addresses}"
+    );
+    Ok(())
+}
+
+/// And no other one.
+pub fn has_the_address_of_the_machine(run: &ScenarioRun<'_>, node: &Node) -> Result<()> {
+    let status = node.status.iter();
+    let addresses = status.flat_map(|status| status.addresses.iter().flatten());
+    let internal: Vec<&str> = addresses
+        .filter(|address| address.type_ == "InternalIP")
+        .map(|address| address.address.as_str())
+        .collect();
+    ensure!(
+        internal == [run.address().to_string()],
+        "the node's addresses are {internal:?}"
     );
     Ok(())
 }
 
 /// A pod that the scheduler puts on the node answers its readiness probe.
-pub async fn run_pod(run: &ScenarioRun<'_>) -> Result<SystemTime> {
-    run_pod_of(run, TEST_IMAGE).await
-}
-
-/// The same with another image of the same program.
-pub async fn run_pod_of(run: &ScenarioRun<'_>, image: &str) -> Result<SystemTime> {
+pub async fn run_pod(run: &ScenarioRun<'_>) -> Result<()> {
     let name = run.name();
     let pod = json!({
         "apiVersion": "v1",
@@ -129,7 +98,7 @@ pub async fn run_pod_of(run: &ScenarioRun<'_>, image: &str) -> Result<SystemTime
             "terminationGracePeriodSeconds": 1,
             "containers": [{
                 "name": "main",
-                "image": image,
+                "image": TEST_IMAGE,
                 "args": ["serve"],
                 "readinessProbe": {"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1},
                 "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}},
@@ -154,8 +123,7 @@ pub async fn run_pod_of(run: &ScenarioRun<'_>, image: &str) -> Result<SystemTime
                 .any(|condition| condition["type"] == "Ready" && condition["status"] == "True"),
         )
     })
-    .await?;
-    Ok(SystemTime::now())
+    .await
 }
 
 /// The API server verifies the kubelet's certificate, so it is one that the cluster has signed.
@@ -170,7 +138,7 @@ pub async fn logs_can_be_read(run: &ScenarioRun<'_>) -> Result<()> {
 
 /// Whatever registry an image names.
 fn images_come_from_the_registry(run: &ScenarioRun<'_>) -> Result<()> {
-    let requests = run.environment.registry.requests();
+    let requests = run.environment.registry.requests()?;
     let own: Vec<_> = requests
         .iter()
         .filter(|request| request.client == run.address())
@@ -185,7 +153,7 @@ fn images_come_from_the_registry(run: &ScenarioRun<'_>) -> Result<()> {
 }
 
 fn downloads_are_those_that_osmctl_lists(run: &ScenarioRun<'_>) -> Result<()> {
-    let downloads = run.downloads()?;
+    let downloads = run.downloads();
     let listed: Vec<&str> = run
         .environment
         .urls

@@ -1,25 +1,22 @@
 //! The run of one scenario: its machine, and what the scenario does with it.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::core::v1::Node;
-use osm_lab::machines::journal::Entry;
-use osm_lab::machines::{self, Hardware, Image, Machine, Order, Tmpfs, unchanged};
-use osm_lab::release::OtherKubelet;
+use osm_lab::machines::{Image, Machine, Order, unchanged};
 use osm_lab::serve::metadata;
-use osm_testkit::{check, wait_for};
+use osm_testkit::wait_for;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::images::Target;
-use super::waterfall::Waterfall;
+use super::target::Target;
 use super::{Scenario, secrets};
 use crate::e2e::environment::Environment;
-use crate::e2e::pool::{Cloud, Network, Pool, Template, UserData};
+use crate::e2e::pool::{Cloud, Pool, Template, UserData};
 
 /// How long a machine may take from its boot, or from the end of a fault, until it is Ready. Back-off of up to a minute is part of it.
 pub const READY: Duration = Duration::from_secs(180);
@@ -29,22 +26,6 @@ pub const SAID: Duration = Duration::from_secs(150);
 
 /// How often it is looked whether a machine lives.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// Our scripts without which there is no node.
-const OURS: [&str; 2] = ["osm-bootstrap", "osm-setup"];
-
-/// What they say when all is well.
-const PROGRESS: [&str; 3] = [
-    "the provisioning document is applied",
-    "the provisioning document is applied at the next boot: rebooting",
-    "the kubelet runs",
-];
-
-/// How cloud-init greets whoever calls it.
-const GREETING: &str = "Cloud-init v. ";
-
-/// How the names of the units begin that make a node.
-const NODE_UNITS: [&str; 4] = ["osm-", "containerd", "kubelet", "cloud-"];
 
 /// What vouches for a document that was applied.
 pub const BOOTSTRAPPED: &str = "/var/lib/osm/bootstrapped";
@@ -58,69 +39,39 @@ pub struct ScenarioRun<'a> {
     pub environment: &'a Environment,
     /// What the machine runs.
     pub target: Target,
+    scenario: &'a Scenario,
     name: String,
-    cloud: Cloud,
-    network: Network,
-    /// Minor version of its kubelet, unless it is the control plane's.
-    other_kubelet: Option<&'static str>,
     address: Ipv4Addr,
-    hardware: Mutex<Hardware>,
     machine: Mutex<Option<Machine>>,
-    /// From power-on until the node was Ready for the first time.
-    seconds_to_ready: Mutex<Option<f64>>,
-    /// Where the time of its boot went, if the scenario looks at that.
-    waterfall: Mutex<Option<Waterfall>>,
     /// Every token that the machine has been given.
     tokens: Mutex<BTreeSet<String>>,
-    /// What else must not be seen.
-    others: Mutex<BTreeSet<String>>,
     /// What must not be seen, but in the environment of a process.
     environment_only: Mutex<BTreeSet<String>>,
 }
 
 impl<'a> ScenarioRun<'a> {
     /// The machine and its pool are called after the scenario.
-    pub fn new(environment: &'a Environment, scenario: &Scenario, target: Target) -> Self {
+    pub fn new(environment: &'a Environment, scenario: &'a Scenario, target: Target) -> Self {
         let name = format!("{}-{}", scenario.name, target.suffix());
-        Self {
-            other_kubelet: scenario.other_kubelet,
-            ..Self::named(name, environment, (scenario.cloud, scenario.network), target)
-        }
-    }
-
-    fn named(
-        name: String,
-        environment: &'a Environment,
-        (cloud, network): (Cloud, Network),
-        target: Target,
-    ) -> Self {
         Self {
             environment,
             target,
+            scenario,
             name,
-            cloud,
-            network,
-            other_kubelet: None,
             address: environment.lab.reserve(),
-            hardware: Mutex::default(),
             machine: Mutex::new(None),
-            seconds_to_ready: Mutex::new(None),
-            waterfall: Mutex::new(None),
             tokens: Mutex::default(),
-            others: Mutex::default(),
             environment_only: Mutex::default(),
         }
     }
 
     /// Another machine of the same kind, with a pool of its own.
     pub fn another(&self, prefix: &str) -> Self {
-        let name = format!("{prefix}-{}", self.name);
-        Self::named(
-            name,
-            self.environment,
-            (self.cloud, self.network),
-            self.target.clone(),
-        )
+        let other = Self::new(self.environment, self.scenario, self.target.clone());
+        Self {
+            name: format!("{prefix}-{}", self.name),
+            ..other
+        }
     }
 
     /// Name of the pool and of its machine.
@@ -130,102 +81,73 @@ impl<'a> ScenarioRun<'a> {
 
     /// Name of the node that the machine becomes.
     pub fn node(&self) -> String {
-        match self.cloud {
-            Cloud::OpenStack | Cloud::Edge => self.name.clone(),
-            Cloud::Aws => metadata::private_dns_name(self.address()),
+        match self.scenario.cloud {
+            Cloud::OpenStack => self.name.clone(),
+            Cloud::Aws => metadata::private_dns_name(self.address),
         }
     }
 
     /// The machine's address as servers see it, known before there is a machine.
     pub fn address(&self) -> IpAddr {
-        self.network.link().seen_as(self.address)
+        self.scenario.link.seen_as(self.address)
     }
 
-    /// Which addresses it has.
-    pub fn network(&self) -> Network {
-        self.network
-    }
-
-    /// Its address of IPv6, if it has one.
-    pub fn ipv6(&self) -> Ipv6Addr {
-        machines::ipv6_of(self.address)
-    }
-
-    /// Creates the pool, and its Machine if it has a cloud.
+    /// Creates the pool, and its Machine.
     pub async fn pool(&self, annotations: &Value) -> Result<Pool> {
+        self.pool_of(Environment::KUBELET_VERSION, annotations).await
+    }
+
+    /// The same with another version of the kubelet than most.
+    pub async fn pool_of(&self, kubelet: &str, annotations: &Value) -> Result<Pool> {
         let template = Template {
-            cloud: self.cloud,
-            network: self.network,
+            cloud: self.scenario.cloud,
+            link: self.scenario.link,
             operating_system: &self.target.operating_system,
-            kubelet: &self.kubelet().await?,
+            kubelet,
         };
         let pool = Pool::create(self.environment, &template, &self.name, annotations).await?;
         let node = self.node();
-        match self.cloud {
-            Cloud::OpenStack => pool.machine(self.environment, &self.name, None).await?,
-            Cloud::Aws => pool.machine(self.environment, &self.name, Some(&node)).await?,
-            Cloud::Edge => {}
-        }
+        let internal_dns = (self.scenario.cloud == Cloud::Aws).then_some(&*node);
+        pool.machine(self.environment, &self.name, internal_dns).await?;
         Ok(pool)
-    }
-
-    /// The version of its kubelet, without `v`. The mirror has it.
-    pub async fn kubelet(&self) -> Result<String> {
-        let Some(minor) = self.other_kubelet else {
-            return Ok(Environment::KUBELET_VERSION.to_owned());
-        };
-        let kubelet = OtherKubelet::ensure(minor, |_| ()).await?;
-        kubelet.publish(self.environment.mirror.root())?;
-        Ok(kubelet.version)
-    }
-
-    /// What the machine will have.
-    pub fn equip(&self, hardware: Hardware) {
-        *self.hardware.lock() = hardware;
     }
 
     /// Boots the machine of a new pool.
     pub async fn boot(&self) -> Result<()> {
-        self.boot_changed(&unchanged, &[]).await
+        self.boot_changed(&unchanged).await
     }
 
-    /// As [`Self::boot`], with a layer over the image, or small file systems.
-    pub async fn boot_changed(&self, layer: &dyn Fn(&Path) -> Result<()>, tmpfs: &[Tmpfs]) -> Result<()> {
+    /// As [`Self::boot`], with a layer over the image.
+    pub async fn boot_changed(&self, layer: &dyn Fn(&Path) -> Result<()>) -> Result<()> {
         let user_data = self
             .pool(&json!({}))
             .await?
             .user_data(self.environment, &self.name)
             .await?;
-        self.boot_with(&user_data, layer, tmpfs)
+        self.boot_with(&user_data, layer)
     }
 
     /// Boots the machine with this user data.
-    pub fn boot_with(
-        &self,
-        user_data: &UserData,
-        layer: &dyn Fn(&Path) -> Result<()>,
-        tmpfs: &[Tmpfs],
-    ) -> Result<()> {
+    pub fn boot_with(&self, user_data: &UserData, layer: &dyn Fn(&Path) -> Result<()>) -> Result<()> {
         self.tokens.lock().extend(secrets::tokens(&user_data.text));
-        let image = Image::ensure(&self.environment.machines, &self.target.system, |_| ())?;
+        let image = Image::ensure(&self.target.system, |_| ())?;
         let order = Order {
             name: &self.name,
             address: self.address,
-            link: self.network.link(),
+            link: self.scenario.link,
             image: &image,
+            data_source: self.scenario.data_source,
             user_data: &user_data.delivered,
             layer,
-            tmpfs,
-            hardware: *self.hardware.lock(),
         };
         let machine = self.environment.lab.boot(&order)?;
         *self.machine.lock() = Some(machine);
         Ok(())
     }
 
-    /// A deadline for a machine as fast as this host, made longer for the kind of machine.
+    /// A deadline for a machine as fast as this host, made longer for what runs it.
     pub fn patience(&self, deadline: Duration) -> Duration {
-        deadline * self.environment.machines.slowness()
+        deadline * self.environment.lab.accelerator.slowness()
     }
 
     /// Returns only when nothing more is to be expected of the machine, with the reason.
@@ -258,31 +180,21 @@ impl<'a> ScenarioRun<'a> {
         self.machine(|machine| machine.run(&["sh", "-c", script]))
     }
 
-    /// Waits until the console has a line with this text, and returns the line.
-    pub async fn console_says(&self, text: &str, deadline: Duration) -> Result<String> {
-        let what = format!("{text:?} on the console");
+    /// Waits until the console has a line with these texts, and returns the line.
+    pub async fn console_says(&self, texts: &[&str], deadline: Duration) -> Result<String> {
+        let what = format!("{texts:?} on the console");
         let found = wait_for(&what, self.patience(deadline), async || {
             let console = self.machine(|machine| machine.console())?;
-            Ok(console
-                .lines()
-                .find(|line| line.contains(text))
-                .map(str::to_owned))
+            let mut lines = console.lines();
+            let found = lines.find(|line| texts.iter().all(|text| line.contains(text)));
+            Ok(found.map(str::to_owned))
         });
         found.await
     }
 
-    /// Waits until the node is registered.
-    pub async fn registered(&self, deadline: Duration) -> Result<SystemTime> {
-        wait_for("the node to register", self.patience(deadline), async || {
-            check(self.environment.node(&self.node()).await?.is_some())
-        })
-        .await?;
-        Ok(SystemTime::now())
-    }
-
     /// Waits until the node is Ready.
     pub async fn ready(&self, deadline: Duration) -> Result<Node> {
-        let node = wait_for("the node to be Ready", self.patience(deadline), async || {
+        wait_for("the node to be Ready", self.patience(deadline), async || {
             let Some(node) = self.environment.node(&self.node()).await? else {
                 bail!("it has not registered")
             };
@@ -301,28 +213,7 @@ impl<'a> ScenarioRun<'a> {
             }
             Ok(Some(node))
         })
-        .await?;
-        let took = self.machine(|machine| Ok(machine.powered_on().elapsed()?.as_secs_f64()));
-        if let (Ok(took), seconds @ None) = (took, &mut *self.seconds_to_ready.lock()) {
-            *seconds = Some(took);
-        }
-        Ok(node)
-    }
-
-    /// How long it took from power-on until the node was Ready for the first time. None if it never was.
-    pub fn seconds_to_ready(&self) -> Option<f64> {
-        *self.seconds_to_ready.lock()
-    }
-
-    /// Keeps where the time of the boot went, for [`Self::picture`].
-    pub fn draws(&self, waterfall: Waterfall) {
-        *self.waterfall.lock() = Some(waterfall);
-    }
-
-    /// A picture of the boot, if the scenario has drawn one.
-    pub fn picture(&self, title: &str) -> Option<String> {
-        let waterfall = self.waterfall.lock();
-        waterfall.as_ref().map(|waterfall| waterfall.picture(title))
+        .await
     }
 
     /// Nothing of what a fault is to prevent has happened.
@@ -336,33 +227,25 @@ impl<'a> ScenarioRun<'a> {
     }
 
     /// Paths that the machine has asked the mirror for.
-    pub fn downloads(&self) -> Result<Vec<String>> {
-        let address = self.address();
-        let requests = self.environment.mirror.requests();
-        Ok(requests
-            .into_iter()
-            .filter(|request| request.client == address)
-            .map(|request| request.path)
-            .collect())
+    pub fn downloads(&self) -> Vec<String> {
+        let requests = self.environment.mirror.requests().into_iter();
+        let own = requests.filter(|request| request.client == self.address());
+        own.map(|request| request.path).collect()
     }
 
-    /// From now on, this is something that must not be seen: 24 characters at its end give it away.
-    pub fn conceal(&self, secret: &str) {
-        self.others.lock().insert(secret.to_owned());
-    }
-
-    /// As [`Self::conceal`], for what programs take from their environment. The kernel shows that to root only.
+    /// From now on, this must be seen nowhere but in what programs take from their environment, which the kernel shows to root only: 24 characters
+    /// at its end give it away.
     pub fn conceal_outside_environments(&self, secret: &str) {
         self.environment_only.lock().insert(secret.to_owned());
     }
 
     /// Lines of a text that show a credential: where they stand, and how they begin.
-    pub fn leaks(&self, place: &str, text: &str) -> Vec<String> {
+    fn leaks(&self, place: &str, text: &str) -> Vec<String> {
         let [always, outside] = self.credentials();
         leaks(place, text, always.iter().chain(&outside))
     }
 
-    /// The same for a process of [`Self::processes`].
+    /// The same for a process that the machine has seen.
     fn leaks_of_process(&self, process: &str) -> Vec<String> {
         let [always, outside] = self.credentials();
         let (command, _) = process.split_once('\t').unwrap_or((process, ""));
@@ -373,14 +256,7 @@ impl<'a> ScenarioRun<'a> {
 
     /// Those that must be seen nowhere, and those that environments may contain.
     fn credentials(&self) -> [Vec<String>; 2] {
-        let always = self
-            .tokens
-            .lock()
-            .iter()
-            .chain(self.others.lock().iter())
-            .cloned()
-            .collect();
-        [always, self.environment_only.lock().iter().cloned().collect()]
+        [&self.tokens, &self.environment_only].map(|secrets| secrets.lock().iter().cloned().collect())
     }
 
     /// No credential stood in a process list, and none stands in journal, console or cloud-init's logs.
@@ -390,14 +266,14 @@ impl<'a> ScenarioRun<'a> {
             tokens == 1,
             "the user data holds {tokens} tokens, not the pool's one"
         );
-        let mut found: Vec<String> = self
-            .processes(|process| !self.leaks_of_process(process).is_empty())?
+        let seen = self.machine(|machine| machine.processes())?;
+        let mut found: Vec<String> = seen
             .iter()
             .flat_map(|process| self.leaks_of_process(process))
             .collect();
         let leaks = |place: &str, text: &str| self.leaks(place, text);
         self.machine(|machine| {
-            let journal = machine.raw_journal()?;
+            let journal = machine.journal("json")?;
             ensure!(!journal.is_empty(), "the machine has no journal");
             found.extend(leaks("journal", &journal));
             found.extend(leaks("console", &machine.console()?));
@@ -415,14 +291,6 @@ impl<'a> ScenarioRun<'a> {
         Ok(())
     }
 
-    /// What of all command lines and environments so far, the host's and the machine's, satisfies `test`.
-    pub fn processes(&self, test: impl Fn(&str) -> bool) -> Result<Vec<String>> {
-        let mut found = self.environment.processes.seen(&test);
-        let seen = self.machine(|machine| machine.processes())?;
-        found.extend(seen.into_iter().filter(|process| test(process)));
-        Ok(found)
-    }
-
     /// Whether the machine's disk holds a file.
     pub fn has(&self, path: &str) -> Result<bool> {
         self.machine(|machine| machine.has(path))
@@ -433,25 +301,11 @@ impl<'a> ScenarioRun<'a> {
         self.machine(|machine| machine.save_logs(folder))
     }
 
-    /// What went wrong first on the machine, in its own words: what our scripts complain of, else what systemd does, else what the kubelet
-    /// said last (a kubelet that starts finds much that is not there yet).
-    pub fn first_error(&self) -> Option<String> {
-        let journal = self.machine(|machine| machine.journal()).ok()?;
-        let complaints = |entry: &&Entry| {
-            OURS.contains(&entry.program.as_str())
-                && !PROGRESS.contains(&entry.message.as_str())
-                && !entry.message.starts_with(GREETING)
-        };
-        let failures = |entry: &&Entry| {
-            entry.priority <= 3 && NODE_UNITS.iter().any(|unit| entry.unit.starts_with(unit))
-        };
-        let klog = |entry: &&Entry| entry.program == "kubelet" && entry.message.starts_with(['E', 'F']);
-        let ours = || journal.iter().find(complaints);
-        let systemd = || journal.iter().find(failures);
-        let entry = ours()
-            .or_else(systemd)
-            .or_else(|| journal.iter().rev().find(klog))?;
-        Some(format!("{}: {}", entry.unit, entry.message))
+    /// What our scripts said last on the console.
+    pub fn last_words(&self) -> Option<String> {
+        let console = self.machine(|machine| machine.console()).ok()?;
+        let last = console.lines().rev().find(|line| line.starts_with("osm-"));
+        last.map(str::to_owned)
     }
 }
 

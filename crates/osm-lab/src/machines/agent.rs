@@ -1,6 +1,6 @@
 //! The host's end of the channel to the agent in a virtual machine, which runs scripts there.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ pub(super) struct Output {
 /// A connection to QEMU's end of the channel. It lasts as long as QEMU runs.
 #[derive(Debug)]
 pub(super) struct Agent {
-    stream: UnixStream,
+    stream: BufReader<UnixStream>,
     received: Vec<u8>,
     ready: bool,
     number: u64,
@@ -34,7 +34,9 @@ impl Agent {
     /// Connects to QEMU, which must run. The agent need not run yet.
     pub(super) fn connect(socket: &Path) -> Result<Self> {
         Ok(Self {
-            stream: UnixStream::connect(socket).context("the channel to the machine's agent")?,
+            stream: BufReader::new(
+                UnixStream::connect(socket).context("the channel to the machine's agent")?,
+            ),
             received: Vec::new(),
             ready: false,
             number: 0,
@@ -64,9 +66,10 @@ impl Agent {
             script.len(),
             input.len()
         );
-        self.stream.set_write_timeout(Some(GRACE))?;
-        self.stream.write_all(request.as_bytes())?;
-        self.stream.write_all(input)?;
+        let stream = self.stream.get_mut();
+        stream.set_write_timeout(Some(GRACE))?;
+        stream.write_all(request.as_bytes())?;
+        stream.write_all(input)?;
         let started = Instant::now();
         loop {
             let left = (deadline + GRACE).saturating_sub(started.elapsed());
@@ -85,35 +88,19 @@ impl Agent {
 
     /// The next line; none if it does not come within `deadline`.
     fn line(&mut self, deadline: Duration) -> Result<Option<String>> {
-        let started = Instant::now();
-        let mut searched = 0;
-        loop {
-            if let Some(end) = self
-                .received
-                .iter()
-                .skip(searched)
-                .position(|&byte| byte == b'\n')
-            {
-                let rest = self.received.split_off(searched + end + 1);
-                let line = std::mem::replace(&mut self.received, rest);
-                let line = String::from_utf8_lossy(&line);
+        let stream = self.stream.get_ref();
+        stream.set_read_timeout(Some(deadline.max(Duration::from_millis(1))))?;
+        // What has arrived of a line stays in `received` for the next call.
+        match self.stream.read_until(b'\n', &mut self.received) {
+            Ok(_) if self.received.ends_with(b"\n") => {
+                let line = std::mem::take(&mut self.received);
                 // Blanks at the end mean something: no errors.
-                return Ok(Some(line.trim_end_matches('\n').to_owned()));
+                let line = String::from_utf8_lossy(&line);
+                Ok(Some(line.trim_end_matches('\n').to_owned()))
             }
-            searched = self.received.len();
-            let left = deadline.saturating_sub(started.elapsed());
-            if left.is_zero() {
-                return Ok(None);
-            }
-            self.stream.set_read_timeout(Some(left))?;
-            let mut buffer = [0; 65536];
-            match self.stream.read(&mut buffer) {
-                Ok(0) => bail!("the machine has been switched off"),
-                Ok(length) => self.received.extend(buffer.iter().take(length)),
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error).context("the channel to the machine's agent"),
-            }
+            Ok(_) => bail!("the machine has been switched off"),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(None),
+            Err(error) => Err(error).context("the channel to the machine's agent"),
         }
     }
 }
@@ -134,6 +121,7 @@ fn answer(line: &str, number: u64) -> Result<Option<Output>> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::os::unix::net::UnixListener;
     use std::thread;
 

@@ -2,23 +2,16 @@
 //! agent, and unpacks the layer of the machine, which is on the disk, over its root file system. It is vendor data. EC2 has none, so there an
 //! argument of the kernel lets cloud-init run it from the disk.
 
-use std::fmt::Write;
 use std::fs::{self, File};
-use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::super::Lab;
-use super::super::machine::{DataSource, Hardware, Order, Tmpfs};
-use super::super::network::Link;
-use super::super::run;
-use super::openstack;
+use super::machine::{DataSource, Order};
+use super::network::Link;
+use super::{Lab, openstack, run};
 use crate::serve::metadata::Documents;
-
-/// The address of the second network card, if there is one.
-pub(super) const SECOND_MAC: &str = "52:54:00:77:00:02";
 
 pub(super) const AGENT: &str = include_str!("agent.sh");
 pub(super) const AGENT_UNIT: &str = include_str!("lab-agent.service");
@@ -38,44 +31,34 @@ pub(super) fn write(lab: &Lab, directory: &Path, seed: &Path, order: &Order<'_>,
         name,
         address,
         link,
+        data_source,
         user_data,
-        tmpfs,
-        hardware,
-        layer: _,
-        image: _,
+        ..
     } = *order;
     let folder = directory.join("seed");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     pack_layer(directory, &folder, order)?;
-    let source = hardware.data_source;
-    let label = match source {
+    let label = match data_source {
         DataSource::NoCloud => "CIDATA",
-        DataSource::ConfigDrive => openstack::LABEL,
         DataSource::Ec2 | DataSource::OpenStack => LAB,
     };
-    let hook = hook(label, tmpfs, hardware.swap_mib.is_some());
+    let hook = hook(label);
     // The same at every boot: a new id would be a new machine to cloud-init.
     let id = format!("i-{name}");
-    match source {
+    match data_source {
         DataSource::NoCloud => {
-            let network = configuration(link, address, mac, hardware.second_card);
-            no_cloud(&folder, &id, name, user_data, &hook, &network)?;
-        }
-        DataSource::ConfigDrive => {
-            let network = openstack::network(link, address, mac)?;
-            let latest = folder.join("openstack/latest");
-            fs::create_dir_all(&latest).with_context(|| latest.display().to_string())?;
-            for (file, content) in openstack::files(&id, name, user_data, &hook, &network) {
-                fs::write(latest.join(file), content).with_context(|| file.to_owned())?;
-            }
+            let meta_data = format!("instance-id: {id}\nlocal-hostname: {name}\n");
+            fs::write(folder.join("meta-data"), meta_data)?;
+            fs::write(folder.join("user-data"), user_data)?;
+            fs::write(folder.join("vendor-data"), hook)?;
+            fs::write(folder.join("network-config"), link.configuration(address, mac))?;
         }
         DataSource::Ec2 => {
             fs::write(folder.join(HOOK_FILE), hook)?;
             by_http(lab, order, mac, Documents::ec2(&id, address, mac, user_data))?;
         }
         DataSource::OpenStack => {
-            let network = openstack::network_by_dhcp(mac);
-            let files = openstack::files(&id, name, user_data, &hook, &network);
+            let files = openstack::files(&id, name, user_data, &hook, mac);
             by_http(lab, order, mac, Documents::openstack(&id, files))?;
         }
     }
@@ -102,23 +85,11 @@ pub(super) fn iso(label: &str, folder: &Path, disk: &Path) -> Result<()> {
         .map(drop)
 }
 
-/// Writes the content of a disk of the data source NoCloud into a folder.
-fn no_cloud(folder: &Path, id: &str, name: &str, user_data: &[u8], hook: &str, network: &str) -> Result<()> {
-    fs::write(
-        folder.join("meta-data"),
-        format!("instance-id: {id}\nlocal-hostname: {name}\n"),
-    )?;
-    fs::write(folder.join("user-data"), user_data)?;
-    fs::write(folder.join("vendor-data"), hook)?;
-    fs::write(folder.join("network-config"), network)?;
-    Ok(())
-}
-
 /// Lets the machine of an order get its address by DHCP, and these documents from the metadata service.
 fn by_http(lab: &Lab, order: &Order<'_>, mac: &str, documents: Documents) -> Result<()> {
     ensure!(
-        order.link == Link::default(),
-        "machine {} has its data from a metadata service, which needs a network of IPv4 with a default route",
+        order.link == Link::IPv4,
+        "machine {} has its data from a metadata service, which needs a network of IPv4",
         order.name
     );
     lab.lease(mac, order.address)?;
@@ -126,40 +97,13 @@ fn by_http(lab: &Lab, order: &Order<'_>, mac: &str, documents: Documents) -> Res
     Ok(())
 }
 
-/// cloud-init's network configuration.
-fn configuration(link: Link, address: Ipv4Addr, mac: &str, second_card: bool) -> String {
-    let mut text = link.configuration(address, Some(mac));
-    if second_card {
-        let _ = write!(
-            text,
-            "  eth1:\n    match: {{macaddress: \"{SECOND_MAC}\"}}\n    set-name: eth1\n    addresses: [{}/24]\n",
-            Hardware::SECOND_ADDRESS
-        );
-    }
-    text
-}
-
 /// The script that cloud-init runs at every boot, with EC2 at the first one. `label` is that of the disk with the layer.
-fn hook(label: &str, tmpfs: &[Tmpfs], has_swap: bool) -> String {
-    let mut mounts = String::new();
-    if has_swap {
-        // It is in the image's list of file systems, so that whoever turns it off can also keep it off.
-        mounts.push_str(
-            "[ -e /run/lab/layer-is-new ] && echo 'LABEL=swap none swap sw 0 0' >>/etc/fstab\nswapon --all\n",
-        );
-    }
-    for Tmpfs { path, size } in tmpfs {
-        let _ = writeln!(
-            mounts,
-            "mkdir -p {path}\nmount -t tmpfs -o size={size},mode=755 tmpfs {path}"
-        );
-    }
+fn hook(label: &str) -> String {
     HOOK.replace("AGENT_UNIT", AGENT_UNIT.trim_end())
         .replace("WATCHER_UNIT", WATCHER_UNIT.trim_end())
         .replace("AGENT", AGENT.trim_end())
         .replace("WATCHER", WATCHER.trim_end())
         .replace("DISK", label)
-        .replace("MOUNTS\n", &mounts)
 }
 
 /// The argument of a kernel with which cloud-init runs the hook from the disk [`LAB`] at the first boot. The user data of
@@ -215,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hook_is_a_shell_script_with_the_layer_and_the_mounts() {
+    fn the_hook_is_a_shell_script_with_the_layer() {
         let scratch = tempfile::tempdir().unwrap();
         let (layer, root) = (scratch.path().join("layer"), scratch.path().join("root"));
         for folder in [layer.join("etc"), root.join("etc")] {
@@ -224,16 +168,10 @@ mod tests {
         fs::write(layer.join("etc/file"), "new").unwrap();
         symlink("/nowhere", layer.join("etc/link")).unwrap();
         fs::write(root.join("etc/link"), "was a file").unwrap();
-        let tmpfs = [Tmpfs {
-            path: "/var/lib/osm",
-            size: "16M",
-        }];
-        let hook = hook("CIDATA", &tmpfs, true);
+        let hook = hook("CIDATA");
         archive(&layer, &scratch.path().join("layer.tar")).unwrap();
         assert!(hook.starts_with("#cloud-boothook\n#!/bin/sh\n"));
-        assert!(hook.contains("mount -t tmpfs -o size=16M,mode=755 tmpfs /var/lib/osm\n"));
-        assert!(hook.contains("\nswapon --all\n"));
-        for left in ["AGENT", "AGENT_UNIT", "WATCHER", "WATCHER_UNIT", "MOUNTS"] {
+        for left in ["AGENT", "AGENT_UNIT", "WATCHER", "WATCHER_UNIT"] {
             assert!(!hook.lines().any(|line| line == left), "{left}");
         }
         // Only the part that unpacks the layer is safe to run here.

@@ -21,7 +21,7 @@ set -eu
 root=$1
 chroot "$root" systemctl --quiet enable systemd-networkd.service systemd-networkd-wait-online.service
 chroot "$root" systemctl --quiet disable apt-daily.timer apt-daily-upgrade.timer systemd-resolved.service
-printf "locale: C.UTF-8\ndatasource_list: [NoCloud, ConfigDrive, OpenStack, Ec2, None]\n" >"$root/etc/cloud/cloud.cfg.d/10-image.cfg"
+printf "locale: C.UTF-8\ndatasource_list: [NoCloud, OpenStack, Ec2, None]\n" >"$root/etc/cloud/cloud.cfg.d/10-image.cfg"
 folder=$root/etc/systemd/network/10-cloud-init-eth0.network.d
 mkdir -p "$folder"
 printf "[Network]\nIPv6AcceptRA=no\n" >"$folder/image.conf"

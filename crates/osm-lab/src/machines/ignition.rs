@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use super::super::machine::{DataSource, Order};
-use super::disk;
+use super::machine::{DataSource, Order};
+use super::network::{Link, NETMASK};
 use super::seed::{AGENT, AGENT_UNIT, WATCHER, WATCHER_UNIT, iso, pack_layer};
+use super::{HOST, run};
 
 /// Size of the disk OEM.
 const OEM: u64 = 32 << 20;
@@ -41,28 +42,24 @@ pub(super) fn write(directory: &Path, seed: &Path, order: &Order<'_>) -> Result<
         name,
         address,
         link,
+        data_source,
         user_data,
-        tmpfs,
-        hardware,
-        layer: _,
-        image: _,
+        ..
     } = *order;
     ensure!(
-        tmpfs.is_empty(),
-        "machine {name} boots with Ignition, and can't have small file systems in memory"
+        link == Link::IPv4 && data_source == DataSource::NoCloud,
+        "machine {name} boots with Ignition, and can have only IPv4 and no data source of cloud-init"
     );
-    ensure!(
-        hardware.swap_mib.is_none() && !hardware.second_card && hardware.data_source == DataSource::NoCloud,
-        "machine {name} boots with Ignition, and can't have swap, a second network card or a data source of cloud-init"
-    );
-    let supplies = Supplies::of(directory);
-    fs::write(&supplies.config, user_data)?;
-    disk::format(&supplies.oem, OEM, "mkfs.ext4", &["-q", "-F", "-L", "OEM"])?;
+    let Supplies { config, oem } = Supplies::of(directory);
+    fs::write(config, user_data)?;
+    fs::File::create(&oem)?.set_len(OEM)?;
+    run(
+        "mkfs.ext4",
+        &["-q", "-F", "-L", "OEM", &oem.display().to_string()],
+    )?;
     let folder = directory.join("lab");
-    let arguments = link
-        .kernel_arguments(address)
-        .with_context(|| format!("machine {name} boots with Ignition"))?;
-    fill(&folder, &arguments)?;
+    // systemd's generator of networks reads this, and the only card is `eth0`.
+    fill(&folder, &format!("ip={address}::{HOST}:{NETMASK}::eth0:none"))?;
     pack_layer(directory, &folder, order)?;
     iso("LAB", &folder, seed)
 }
@@ -94,22 +91,9 @@ fn fill(folder: &Path, arguments: &str) -> Result<()> {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use super::super::super::image::{Content, Image};
-    use super::super::super::machine::{Hardware, Tmpfs, unchanged};
-    use super::super::super::network::Link;
-    use super::super::disk::{Disk, Reader};
-    use super::super::qemu::Accelerator;
+    use super::super::image::Image;
+    use super::super::machine::unchanged;
     use super::*;
-
-    fn image() -> Image {
-        let disk = Disk {
-            path: PathBuf::new(),
-            format: "raw",
-            kernel: None,
-            reader: Reader::Ignition,
-        };
-        Image(Content::Virtual(disk, Accelerator::Kvm))
-    }
 
     #[test]
     fn the_machine_finds_its_network_and_the_agent() {
@@ -135,16 +119,15 @@ mod tests {
     fn an_order_becomes_a_document_and_two_disks() {
         super::super::require_programs().unwrap();
         let scratch = tempfile::tempdir().unwrap();
-        let (image, seed) = (image(), scratch.path().join("seed.iso"));
+        let (image, seed) = (Image::for_tests(), scratch.path().join("seed.iso"));
         let mut order = Order {
             name: "one",
             address: Ipv4Addr::new(10, 217, 0, 17),
-            link: Link::default(),
+            link: Link::IPv4,
             image: &image,
+            data_source: DataSource::NoCloud,
             user_data: b"{}",
             layer: &unchanged,
-            tmpfs: &[],
-            hardware: Hardware::default(),
         };
         write(scratch.path(), &seed, &order).unwrap();
         let supplies = Supplies::of(scratch.path());
@@ -154,13 +137,10 @@ mod tests {
         assert_eq!(label(&supplies.oem, 1024 + 120), b"OEM");
         assert_eq!(label(&seed, 0x8000 + 40), b"LAB");
 
-        order.tmpfs = &[Tmpfs {
-            path: "/some",
-            size: "1M",
-        }];
+        order.link = Link::IPv6;
         let error = write(scratch.path(), &seed, &order).unwrap_err().to_string();
         assert!(
-            error.contains("machine one") && error.contains("in memory"),
+            error.contains("machine one") && error.contains("only IPv4"),
             "{error}"
         );
     }

@@ -27,7 +27,6 @@ if [ ! -e /var/lib/cloud/lab-layer ] && ! lay; then
   echo 'lab: the layer of this machine cannot be unpacked, so the agent does not start' >/dev/console
   exit 1
 fi
-MOUNTS
 systemctl daemon-reload
 # Units that the layer enables start as if the image had them.
 [ ! -e /run/lab/layer-is-new ] || systemctl start --no-block default.target
