@@ -34,7 +34,9 @@ pub use coreos_cloudinit::{
 pub use ignition::{
     IgnitionConfig, IgnitionUnit, IgnitionUser, ignition_apply, ignition_configs, ignition_read,
 };
-pub use kubelet::{KUBELET_MINORS, kubelet_config, kubelet_configs, kubelet_feature_gates, kubelet_fields};
+pub use kubelet::{
+    KUBELET_MINORS, kubelet_config, kubelet_configs, kubelet_feature_gates, kubelet_fields, kubelet_flags,
+};
 pub use metrics::metrics;
 pub use program::gotemplate_program;
 pub use script::{python_scripts, shell_script, shell_scripts};

@@ -18,6 +18,7 @@ mod budget;
 mod checks;
 mod clouds;
 pub mod compatibility;
+mod conflicts;
 mod defaults;
 mod downloads;
 mod engine;
@@ -59,6 +60,7 @@ pub use osm_api::ClusterEndpoint;
 use osm_api::profile::{OperatingSystemProfileSpec, ProfileConfig};
 
 pub use clouds::{Encoding, delivery};
+pub use conflicts::{Conflict, REMOVED_FLAGS};
 pub use defaults::{blessed_version, default_manifests, default_name, defaults};
 pub use downloads::{Artefact, Download};
 pub use error::{ProfileError, RenderError, TemplatePosition, UserDataError};

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::budget::Budget;
+use crate::conflicts::Conflict;
 use crate::downloads::{Catalogue, Download};
 use crate::engine::{Compiled, Engine, Failure, Inputs, Sources};
 use crate::error::{ProfileError, RenderError, TemplatePosition, UserDataError};
@@ -30,8 +31,8 @@ use crate::rendered_text::{Placements, RenderedText};
 use crate::reserved::RESERVED_PREFIX;
 use crate::user_data::{self, Reader};
 use crate::{
-    Stage, additions, checks, compatibility, engines, kubelet, model, packages, placement, profile_secrets,
-    size, static_network, subscription, template_walk, time_servers, unused_settings,
+    Stage, additions, checks, compatibility, conflicts, engines, kubelet, model, packages, placement,
+    profile_secrets, size, static_network, subscription, template_walk, time_servers, unused_settings,
 };
 use osm_api::ClusterEndpoint;
 
@@ -59,9 +60,9 @@ pub struct Profile {
     provisioning: Box<dyn Compiled>,
     /// Values of Secrets that the texts of the provisioning stage name, by id.
     secrets: Secrets,
-    /// Sizes by the digest of the configuration. A controller renders the same pools again and again, and writing and compressing
+    /// By the digest of the configuration. A controller renders the same pools again and again, and writing and compressing
     /// both documents takes longer than rendering them.
-    measured: Mutex<BTreeMap<String, Sizes>>,
+    measured: Mutex<BTreeMap<String, Measured>>,
 }
 
 impl std::fmt::Debug for Profile {
@@ -75,8 +76,16 @@ impl std::fmt::Debug for Profile {
 /// Values of Secrets that the texts of a stage name, by id.
 type Secrets = BTreeMap<String, LateBound>;
 
-/// Sizes of both documents, and a warning when the first is near its limit.
-type Sizes = (UserDataBytes, Option<String>);
+/// What depends on a configuration and a kubelet alone.
+#[derive(Clone)]
+struct Measured {
+    /// Minor version of the kubelet.
+    minor: u64,
+    bytes: UserDataBytes,
+    /// A warning when the first document is near its limit.
+    near: Option<String>,
+    conflicts: Vec<Conflict>,
+}
 
 /// What both stages are rendered with, and what that leaves behind besides their configurations.
 struct Rendering<'a> {
@@ -99,6 +108,8 @@ pub struct Rendered {
     pub user_data_bytes: UserDataBytes,
     /// What its nodes download: everything whose URL a template asked for, in order.
     pub downloads: Vec<Download>,
+    /// What can't work together; each is one of the warnings, too.
+    pub conflicts: Vec<Conflict>,
     /// What works, but may not be what was meant.
     pub warnings: Vec<String>,
 }
@@ -369,36 +380,51 @@ impl Profile {
                 limit: MAX_CONTENT_BYTES,
             });
         }
-        let (user_data_bytes, near) = self.sizes(&digest, &spec, pool)?;
+        let Measured {
+            bytes,
+            near,
+            conflicts,
+            ..
+        } = self.measure(&digest, &spec, pool)?;
         warnings.extend(near);
+        warnings.extend(conflicts.iter().map(ToString::to_string));
         warnings.extend(readable_passwords(&spec));
         spec.digest = Some(digest);
         Ok(Rendered {
             spec,
-            user_data_bytes,
+            user_data_bytes: bytes,
             downloads: downloads.asked(),
+            conflicts,
             warnings,
         })
     }
 
-    /// [`sizes`], which depend on the configuration alone, and so on its digest.
-    fn sizes(
+    /// Sizes and conflicts, which are remembered.
+    fn measure(
         &self,
         digest: &str,
         spec: &OperatingSystemConfigSpec,
         pool: &Pool,
-    ) -> Result<Sizes, RenderError> {
-        let measured = || self.measured.lock();
-        if let Some(known) = measured().get(digest) {
-            return Ok(known.clone());
+    ) -> Result<Measured, RenderError> {
+        let minor = pool.kubelet_version.minor;
+        let known = self.measured.lock().get(digest).cloned();
+        if let Some(known) = known.filter(|known| known.minor == minor) {
+            return Ok(known);
         }
-        let sizes = sizes(spec, pool)?;
-        let mut measured = measured();
+        let (bytes, near) = sizes(spec, pool)?;
+        let conflicts = conflicts::find(spec, pool);
+        let new = Measured {
+            minor,
+            bytes,
+            near,
+            conflicts,
+        };
+        let mut measured = self.measured.lock();
         if measured.len() >= MAX_MEASURED {
             measured.clear();
         }
-        measured.insert(digest.to_owned(), sizes.clone());
-        Ok(sizes)
+        measured.insert(digest.to_owned(), new.clone());
+        Ok(new)
     }
 
     /// csr-approver approves only names that it can predict.
@@ -677,7 +703,10 @@ fn check_reserved(pool: &Pool, data: &Value) -> Result<(), RenderError> {
 }
 
 /// Sizes of both documents at their largest, and a warning when the first is near its limit.
-fn sizes(spec: &OperatingSystemConfigSpec, pool: &Pool) -> Result<Sizes, RenderError> {
+fn sizes(
+    spec: &OperatingSystemConfigSpec,
+    pool: &Pool,
+) -> Result<(UserDataBytes, Option<String>), RenderError> {
     let largest = late_bound::largest(&spec.late_bound);
     let bootstrap = user_data::user_data(spec, Stage::Bootstrap, &largest)?;
     let provisioning = user_data::user_data(spec, Stage::Provisioning, &largest)?;

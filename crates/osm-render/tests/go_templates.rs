@@ -671,3 +671,53 @@ fn settings_reach_a_profile_of_the_go_implementation_or_give_a_warning() {
         assert!(warning.starts_with(start), "{warning}");
     }
 }
+
+#[test]
+fn a_profile_for_older_versions_gives_warnings() {
+    let unit = "[Service]\nExecStart=/opt/bin/kubelet --config=/etc/kubernetes/kubelet.conf \\\n  {{- if .PauseImage }}\n  \
+        --pod-infra-container-image={{ .PauseImage }} \\\n  {{- end }}\n  {{- if eq .CloudProviderName \"openstack\" }}\n  \
+        --cloud-provider={{ if .ExternalCloudProvider }}external{{ else }}openstack{{ end }} \\\n  {{- end }}\n  --v=2\n";
+    let setup = "#!/bin/bash\nset -e\n{{ template \"installRuntime\" }}\nsystemctl restart containerd\n";
+    let provisioning = json!({
+        "supportedContainerRuntimes": [{
+            "name": "containerd",
+            "files": [file("/etc/containerd/config.toml", "{{ .ContainerRuntimeConfig }}")],
+            "templates": {"installRuntime": "apt-get install -y containerd.io=1.7*"},
+        }],
+        "files": [
+            file("/etc/systemd/system/kubelet.service", unit),
+            file("/opt/bin/setup", setup),
+            file("/etc/kubernetes/kubelet.conf", "kind: KubeletConfiguration\nfeatureGates:\n  IdentifyPodOS: true\n"),
+        ],
+    });
+    let of = |kubelet: &str, settings: &str| {
+        let pool = pool("ubuntu", "openstack", kubelet, "", false);
+        documents(&pool, provisioning.clone(), settings).1
+    };
+    let containerd =
+        "/opt/bin/setup: containerd 1 is installed, but /etc/containerd/config.toml is for containerd 2";
+    let gate = "/etc/kubernetes/kubelet.conf: feature gate IdentifyPodOS is unknown to kubelet";
+    let flag = "/etc/systemd/system/kubelet.service: --pod-infra-container-image is no flag of kubelet 1.35 and newer";
+    let value =
+        "/etc/systemd/system/kubelet.service: --cloud-provider has a value that kubelets no longer take";
+    let (pause, external) = (
+        "pauseImage: registry.example/pause:3.10\n",
+        "cluster: {externalCloudProvider: true}\n",
+    );
+    let both = format!("{pause}{external}");
+    for (kubelet, settings, expected) in [
+        ("1.36.1", both.as_str(), vec![containerd, flag, gate]),
+        ("1.34.2", both.as_str(), vec![containerd, gate]),
+        ("1.36.1", external, vec![containerd, gate]),
+        ("1.36.1", "", vec![containerd, value, gate]),
+    ] {
+        let warnings = of(kubelet, settings);
+        assert_eq!(warnings.len(), expected.len(), "{kubelet}: {warnings:#?}");
+        for (warning, start) in warnings.iter().zip(expected) {
+            assert!(
+                warning.starts_with(start) && !warning.contains("registry.example"),
+                "{warning}"
+            );
+        }
+    }
+}

@@ -149,6 +149,14 @@ impl Downloads {
                 None => problems.check(path, !required, "must be given"),
             }
         }
+        // The library's configuration of containerd has version 3, which containerd 1 does not know.
+        let of_containerd = containerd.version.as_deref().map(Version::parse);
+        let is_old = matches!(of_containerd, Some(Ok(version)) if version.major < 2);
+        problems.check(
+            "downloads.containerd.version",
+            !is_old,
+            "must be 2.0.0 or newer, because nodes have a configuration for containerd 2",
+        );
         for (name, by_version) in [("kubelet", &kubelet.sha256), ("crictl", &crictl.sha256)] {
             for (version, sums) in by_version {
                 validate_checksums(&format!("downloads.{name}.sha256.{version}"), sums, problems);

@@ -233,7 +233,7 @@ containerd:
     - {host: docker.io, mirrors: [{url: "mirror"}]}
     - {host: docker.io}
     - {host: _default, credentials: {name: x}}
-downloads: {runc: {version: v1, sha256: {mips: "12"}}}
+downloads: {containerd: {version: 1.7.29}, runc: {version: v1, sha256: {mips: "12"}}}
 packages: {apt: {mirror: "ftp://x"}, yum: {repositories: [{name: "a b", baseURL: "https://$arch/x", gpgKey: "/etc/key"}]}}
 credentials: {tokenLifetimeHours: 0, nodeBootstrap: {groups: ["system:bootstrappers:a:b-1", "system:masters", "system:bootstrappers:"]}}
 limits: {machineDeployments: 0}
@@ -251,6 +251,7 @@ limits: {machineDeployments: 0}
             "containerd.registries[0].mirrors[0].url",
             "containerd.registries[1].host",
             "containerd.registries[2].credentials",
+            "downloads.containerd.version",
             "downloads.runc.version",
             "downloads.runc.sha256.mips",
             "packages.apt.mirror",

@@ -13,7 +13,8 @@ use osm_api::settings::KubeletDefaults;
 use serde_json::{Map, Value, json};
 
 use self::rules::{Rule, rule};
-use self::schema::{Kubelet, Lookup, alike};
+use self::schema::alike;
+pub(crate) use self::schema::{Kubelet, Lookup};
 
 /// Oldest and newest minor version of Kubernetes 1 that templates are tested with.
 pub(crate) const TESTED_MINORS: (u64, u64) = (33, 36);
@@ -21,8 +22,8 @@ pub(crate) const TESTED_MINORS: (u64, u64) = (33, 36);
 /// Most mistakes that are listed. A longer message helps no reader.
 const MAX_MISTAKES: usize = 50;
 
-const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
-const KIND: &str = "KubeletConfiguration";
+pub(crate) const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
+pub(crate) const KIND: &str = "KubeletConfiguration";
 
 /// Types in `fields.txt` that are no structs.
 const SCALARS: [&str; 10] = [

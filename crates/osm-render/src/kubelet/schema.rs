@@ -11,16 +11,16 @@ const GATES: &str = include_str!("gates.txt");
 
 /// The kubelet of a pool, as far as it is known here.
 #[derive(Clone, Debug)]
-pub(super) struct Kubelet {
+pub(crate) struct Kubelet {
     /// Such as `1.36`: its minor version, else the nearest that is known.
-    pub(super) judged_as: String,
+    pub(crate) judged_as: String,
     /// Whether that is its own.
-    pub(super) known: bool,
+    pub(crate) known: bool,
 }
 
 /// What a kubelet knows of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lookup<T> {
+pub(crate) enum Lookup<T> {
     /// This kubelet knows it.
     Known(T),
     /// Only kubelets of these versions know it.
@@ -30,7 +30,7 @@ pub(super) enum Lookup<T> {
 }
 
 impl Kubelet {
-    pub(super) fn of(pool: &Pool) -> Self {
+    pub(crate) fn of(pool: &Pool) -> Self {
         let (oldest, newest) = TESTED_MINORS;
         let version = &pool.kubelet_version;
         let minor = version.minor.clamp(oldest, newest);
@@ -59,7 +59,7 @@ impl Kubelet {
     }
 
     /// The only value of a feature gate if it is locked.
-    pub(super) fn gate(&self, name: &str) -> Lookup<Option<bool>> {
+    pub(crate) fn gate(&self, name: &str) -> Lookup<Option<bool>> {
         let Some(minors) = lines(GATES).find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')) else {
             return Lookup::Unknown;
         };

@@ -329,11 +329,11 @@ fn mode(program: &str, path: &str, permissions: i32) -> Result<u32, UserDataErro
     })
 }
 
-fn unit_path(unit: &Unit) -> String {
+pub(crate) fn unit_path(unit: &Unit) -> String {
     format!("{UNIT_FOLDER}/{}", unit.name)
 }
 
-fn drop_in_path(unit: &Unit, drop_in: &DropIn) -> String {
+pub(crate) fn drop_in_path(unit: &Unit, drop_in: &DropIn) -> String {
     format!("{UNIT_FOLDER}/{}.d/{}", unit.name, drop_in.name)
 }
 

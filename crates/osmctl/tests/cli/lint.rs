@@ -484,3 +484,46 @@ fn shellcheck_is_run_where_it_is_installed() {
     // It checks the real program's reading of what the library contains, where that is installed.
     assert_eq!(text.matches("[shellcheck]").count(), 1, "{text}");
 }
+
+#[test]
+fn a_profile_for_older_versions_gives_warnings_at_its_files() {
+    let input = "
+apiVersion: operatingsystemmanager.k8c.io/v1alpha1
+kind: OperatingSystemProfile
+metadata: {name: mine}
+spec:
+  osName: ubuntu
+  osVersion: '24.04'
+  version: v1.0.0
+  supportedCloudProviders: [{name: aws}]
+  provisioningConfig:
+    files:
+      - path: /etc/containerd/config.toml
+        permissions: 600
+        content: {inline: {data: '{{ .ContainerRuntimeConfig }}'}}
+      - path: /etc/setup
+        content: {inline: {data: 'apt-get install -y containerd.io=1.7*'}}
+      - path: /etc/systemd/system/kubelet.service
+        content:
+          inline:
+            data: |
+              [Service]
+              ExecStart=/opt/bin/kubelet --network-plugin=cni{{ if .PauseImage }} \\
+                --pod-infra-container-image={{ .PauseImage }}{{ end }}
+";
+    let found = problems(input);
+    let found: Vec<(&str, u64, &str)> = found
+        .iter()
+        .map(|problem| {
+            let text = |key: &str| problem[key].as_str().unwrap();
+            let subject = text("message").split(' ').nth(1).unwrap();
+            (text("rule"), problem["line"].as_u64().unwrap(), subject)
+        })
+        .collect();
+    let expected = [
+        ("conflict", 15, "containerd"),
+        ("conflict", 17, "--network-plugin"),
+        ("conflict", 17, "--pod-infra-container-image"),
+    ];
+    assert_eq!(found, expected);
+}
