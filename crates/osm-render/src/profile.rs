@@ -61,9 +61,9 @@ pub struct Profile {
     provisioning: Box<dyn Compiled>,
     /// Values of Secrets that the texts of the provisioning stage name, by id.
     secrets: Secrets,
-    /// By the digest of the configuration and the minor version of the kubelet. A controller renders the same pools again and again, and
-    /// writing and compressing both documents takes longer than rendering them.
-    measured: Mutex<BTreeMap<(String, u64), Measured>>,
+    /// By the digest of the configuration. A controller renders the same pools again and again, and writing and compressing
+    /// both documents takes longer than rendering them.
+    measured: Mutex<BTreeMap<String, Measured>>,
 }
 
 impl std::fmt::Debug for Profile {
@@ -80,6 +80,8 @@ type Secrets = BTreeMap<String, LateBound>;
 /// What depends on a configuration and a kubelet alone.
 #[derive(Clone)]
 struct Measured {
+    /// Minor version of the kubelet.
+    minor: u64,
     bytes: UserDataBytes,
     /// A warning when the first document is near its limit.
     near: Option<String>,
@@ -383,6 +385,7 @@ impl Profile {
             bytes,
             near,
             conflicts,
+            ..
         } = self.measure(&digest, &spec, pool)?;
         warnings.extend(near);
         warnings.extend(conflicts.iter().map(ToString::to_string));
@@ -404,13 +407,15 @@ impl Profile {
         spec: &OperatingSystemConfigSpec,
         pool: &Pool,
     ) -> Result<Measured, RenderError> {
-        let key = (digest.to_owned(), pool.kubelet_version.minor);
-        if let Some(known) = self.measured.lock().get(&key) {
-            return Ok(known.clone());
+        let minor = pool.kubelet_version.minor;
+        let known = self.measured.lock().get(digest).cloned();
+        if let Some(known) = known.filter(|known| known.minor == minor) {
+            return Ok(known);
         }
         let (bytes, near) = sizes(spec, pool)?;
         let conflicts = conflicts::find(spec, pool);
         let new = Measured {
+            minor,
             bytes,
             near,
             conflicts,
@@ -419,7 +424,7 @@ impl Profile {
         if measured.len() >= MAX_MEASURED {
             measured.clear();
         }
-        measured.insert(key, new.clone());
+        measured.insert(digest.to_owned(), new.clone());
         Ok(new)
     }
 

@@ -87,15 +87,28 @@ pub const REMOVED: &[(u64, &[&str])] = &[
     (35, &["pod-infra-container-image"]),
 ];
 
-/// Values that the kubelet no longer takes: the flag, the first minor version, whether it takes a value, and what it takes.
-const VALUES: [(&str, u64, fn(&str) -> bool, &str); 2] = [
-    ("cloud-provider", 29, |value| value == "external", "only external"),
-    (
-        "container-runtime-endpoint",
-        24,
-        |value| !value.contains("dockershim"),
-        "no socket of dockershim, which it no longer has",
-    ),
+/// A flag that no longer takes all values.
+struct Values {
+    flag: &'static str,
+    /// The first minor version that takes fewer.
+    since: u64,
+    is_taken: fn(&str) -> bool,
+    taken: &'static str,
+}
+
+const VALUES: [Values; 2] = [
+    Values {
+        flag: "cloud-provider",
+        since: 29,
+        is_taken: |value| value == "external",
+        taken: "only external",
+    },
+    Values {
+        flag: "container-runtime-endpoint",
+        since: 24,
+        is_taken: |value| !value.contains("dockershim"),
+        taken: "no socket of dockershim, which no longer exists",
+    },
 ];
 
 /// Commands that run another one.
@@ -148,13 +161,17 @@ pub(super) fn conflicts(text: &Text<'_>, pool: &Pool, found: &mut Vec<Conflict>)
                     "is no flag of kubelet 1.{removed} and newer, which do not start with it; remove it, or write it only for older ones"
                 );
                 found.push(text.conflict(subject, problem));
-            } else if let Some((_, _, _, takes)) = VALUES.iter().find(|(flag, since, fits, _)| {
-                *flag == name && minor >= *since && is_literal(value) && !fits(value)
-            }) {
-                found.push(text.conflict(
-                    subject,
-                    format!("has a value that kubelets no longer take; they take {takes}"),
-                ));
+            } else if let Some(values) = VALUES
+                .iter()
+                .find(|values| values.flag == name && minor >= values.since)
+                && is_literal(value)
+                && !(values.is_taken)(value)
+            {
+                let problem = format!(
+                    "has a value that kubelets no longer take; they take {}",
+                    values.taken
+                );
+                found.push(text.conflict(subject, problem));
             } else if name == "feature-gates" {
                 let gates = value.split(',').filter_map(|gate| gate.split_once('='));
                 for (name, value) in gates.filter(|(name, value)| is_literal(name) && is_literal(value)) {

@@ -841,9 +841,9 @@ spec:
         })
         .collect();
     let expected = [
-        ("conflict", 16, "containerd"),
-        ("conflict", 18, "--network-plugin"),
-        ("conflict", 18, "--pod-infra-container-image"),
+        ("conflict", 15, "containerd"),
+        ("conflict", 17, "--network-plugin"),
+        ("conflict", 17, "--pod-infra-container-image"),
     ];
     assert_eq!(found, expected);
 }
