@@ -292,7 +292,7 @@ async fn tokens_die_with_the_provisioning_secret_and_with_the_pool() -> Result<(
 #[tokio::test(flavor = "multi_thread")]
 async fn secret_syncer_binds_the_roles_of_pools_to_their_accounts_and_nothing_else() -> Result<()> {
     const POOL: &str = "osm-node-0123456789abcdef0123";
-    let world = World::start_without_services().await?;
+    let world = World::start_without_services(Options::default()).await?;
     let rbac = "rbac.authorization.k8s.io";
     for name in ["everything", POOL] {
         let rules = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
@@ -349,7 +349,13 @@ async fn secret_syncer_binds_the_roles_of_pools_to_their_accounts_and_nothing_el
             vec![&account("osm-node-bootstrap", CLOUD_INIT_SETTINGS)],
             false,
         ),
-        ("cluster-role", "ClusterRole", POOL, vec![&of_pool], false),
+        (
+            "cluster-role",
+            "ClusterRole",
+            "cluster-admin",
+            vec![&of_pool],
+            false,
+        ),
     ] {
         let created = syncer.create(&new, &binding(name, kind, role, &subjects)?).await;
         match created {
