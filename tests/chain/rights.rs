@@ -349,7 +349,13 @@ async fn secret_syncer_binds_the_roles_of_pools_to_their_accounts_and_nothing_el
             vec![&account("osm-node-bootstrap", CLOUD_INIT_SETTINGS)],
             false,
         ),
-        ("cluster-role", "ClusterRole", POOL, vec![&of_pool], false),
+        (
+            "cluster-role",
+            "ClusterRole",
+            "cluster-admin",
+            vec![&of_pool],
+            false,
+        ),
     ] {
         let created = syncer.create(&new, &binding(name, kind, role, &subjects)?).await;
         match created {

@@ -44,7 +44,7 @@ impl Seen {
         }
         let request = Request::of(object)?;
         let request = match known.and_then(Self::pending) {
-            Some(known) => request.as_known(known),
+            Some(known) => request.with_age_of(known),
             None => request,
         };
         Some(Self::Pending(Arc::new(request)))
@@ -214,7 +214,7 @@ impl Request {
 
     /// Takes over since when the same request is known, which a list or an update shows again.
     #[must_use]
-    fn as_known(mut self, known: &Self) -> Self {
+    fn with_age_of(mut self, known: &Self) -> Self {
         if self.uid == known.uid {
             (self.seen, self.order) = (known.seen, known.order);
         }
@@ -403,9 +403,9 @@ mod tests {
         let first = of("1");
         tokio::time::pause();
         tokio::time::advance(std::time::Duration::from_secs(60)).await;
-        assert_eq!(of("1").as_known(&first).seen, first.seen);
+        assert_eq!(of("1").with_age_of(&first).seen, first.seen);
         assert_ne!(
-            of("2").as_known(&first).seen,
+            of("2").with_age_of(&first).seen,
             first.seen,
             "another object has its name"
         );
