@@ -57,7 +57,7 @@ prepare_kernel() {
 }
 
 # What pods do without, or the kubelet itself insists on. Tried once.
-tune_machine() {
+prepare_system() {
   {{#if system.swap.on}}
   {{#if system.swap.mebibytes}}
   # A machine without room for a swap file is still a node.
@@ -240,7 +240,7 @@ start_services() {
 }
 
 # What would keep containerd, the kubelet or packets of pods from what they do.
-prepare_system() {
+remove_obstacles() {
   {{#if (eq os.family "redhat")}}
   prepare_selinux || return 1
   {{/if}}
@@ -260,7 +260,7 @@ prepare_files() {
 
 {{> lib/upgrade.sh}}
 setup() {
-  if ! prepare_system 2>"$work/system"; then
+  if ! remove_obstacles 2>"$work/system"; then
     complain system "can't prepare the system: $(last "$work/system" 2)"
     return 1
   fi
@@ -298,7 +298,7 @@ setup() {
 {{#if (eq os.family "flatcar")}}
 prepare_updates
 {{/if}}
-tune_machine
+prepare_system
 until setup; do
   pause
 done
