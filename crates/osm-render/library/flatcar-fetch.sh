@@ -11,7 +11,7 @@ state=/var/lib/osm
 
 {{> lib/persist.sh}}
 
-# When the token was issued: a clock that is behind that is wrong.
+# When the token was issued: a clock that is behind that is wrong. One that can't be read is the API server's to refuse.
 issued() {
   claims=$(cut -d . -f 2 <"$header" | tr '_-' '/+')
   while [ $((${#claims} % 4)) -ne 0 ]; do claims=$claims=; done

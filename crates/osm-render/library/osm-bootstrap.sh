@@ -16,7 +16,7 @@ document=$state/provisioning.yaml
 
 {{> lib/persist.sh}}
 
-# When the token was issued: a clock that is behind that is wrong.
+# When the token was issued: a clock that is behind that is wrong. One that can't be read is the API server's to refuse.
 issued() {
   "$python" -c 'import base64, json, sys
 part = sys.stdin.read().split(".")[1]

@@ -62,7 +62,7 @@ until
   {{#if packages.enabled}}
   add_packages "$@"
   {{#if cloud.guestAgent}}
-  # Whatever else is missing.
+  # Whatever else is missing. Without the agent, the hypervisor knows less of the machine, and pods are as they are.
   systemctl start --no-block {{cloud.guestAgent.unit}} || :
   {{/if}}
   {{/if}}

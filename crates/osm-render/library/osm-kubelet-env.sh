@@ -134,11 +134,44 @@ if [ ! -e "$resolv" ]; then
 fi
 ln -sfn "$resolv" /run/osm/resolv.conf
 
-# What the kubelet insists on, whatever has changed it since boot. The other files take precedence, as at boot.
+# osm-setup has made sure of the kernel of the first boot. A newer one may lack its modules: no node is better than one whose pods have no
+# network. systemd tries again.
+[ -e /proc/sys/net/bridge/bridge-nf-call-iptables ] || modprobe br_netfilter || {
+  echo "pods need the kernel module br_netfilter: install the package with modules of $(uname -r)" >&2
+  exit 1
+}
+
+{{#if kubelet.shutdownSeconds}}
+# How long logind lets the kubelet delay a shutdown, in microseconds.
+shutdown_delay() {
+  busctl get-property org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager InhibitDelayMaxUSec | sed -n 's/^t //p'
+}
+
+# The kubelet looks only when it starts, and does no graceful shutdown if that is too short. logind may have started before it had our file.
+# Pods run all the same, so this is a warning.
+left=5
+until
+  delay=$(shutdown_delay)
+  [ "${delay:-0}" -ge {{kubelet.shutdownSeconds}}000000 ]
+do
+  # This makes it read its files again. If it does not, the warning says so.
+  [ "$left" -ne 5 ] || systemctl kill -s HUP systemd-logind.service || :
+  if [ "$left" -eq 0 ]; then
+    echo "warning: logind delays a shutdown by ${delay:-0} us, not by the {{kubelet.shutdownSeconds}} s of shutdownGracePeriod, so pods are" \
+      'killed; systemd-analyze cat-config systemd/logind.conf shows which file sets InhibitDelayMaxSec last' >&2
+    break
+  fi
+  left=$((left - 1))
+  sleep 1
+done
+
+{{/if}}
+# What the kubelet insists on, whatever has changed it since boot. The other files take precedence, as at boot. The kernel may refuse what a
+# profile wants, and pods do without it.
 for settings in /etc/sysctl.d/99-zz-*.conf; do
   sysctl -q -e -p "$settings" || echo "some kernel settings of $settings are refused" >&2
 done
-# The kubelet ends if one of these differs, whatever a profile wants.
+# The kubelet ends if one of these differs, whatever a profile wants, and says which.
 sysctl -q -e -w vm.overcommit_memory=1 vm.panic_on_oom=0 kernel.panic=10 kernel.panic_on_oops=1 \
   kernel.keys.root_maxkeys=1000000 kernel.keys.root_maxbytes=25000000 ||
   echo 'some kernel settings that the kubelet needs are refused' >&2

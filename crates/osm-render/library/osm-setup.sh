@@ -13,99 +13,6 @@ try() {
   "$@" >"$work/try" 2>&1 || say "warning: $* failed: $(last "$work/try")"
 }
 
-{{#if (eq os.family "flatcar")}}
-prepare_updates() {
-  : nothing, unless here
-  {{#if (or os.disableAutoUpdate os.disableUpdateEngine)}}
-  try systemctl mask --now update-engine.service
-  {{else if proxy.http}}
-  # It may have been started before its proxy was known.
-  try systemctl try-restart update-engine.service
-  {{/if}}
-  {{#if (or os.disableAutoUpdate os.disableLocksmithD)}}
-  try systemctl mask --now locksmithd.service
-  {{/if}}
-}
-
-{{/if}}
-{{> lib/swap.sh}}
-prepare_kernel() {
-  for module in overlay br_netfilter; do
-    try modprobe "$module"
-  done
-  {{#if network.ipv6}}
-  # Where the kernel itself listens to router advertisements, it must go on doing so as a router.
-  for setting in /proc/sys/net/ipv6/conf/*/accept_ra; do
-    if [ -e "$setting" ] && [ "$(cat "$setting")" = 1 ]; then echo 2 >"$setting"; fi
-  done
-  {{/if}}
-  # In the order of their names, as at every boot: a profile may have settings of its own.
-  for settings in /etc/sysctl.d/99-zz-*.conf; do
-    try sysctl -q -e -p "$settings"
-  done
-  {{#if system.swap.on}}
-  {{#if system.swap.mebibytes}}
-  try prepare_swap
-  {{/if}}
-  {{else if (ne os.family "flatcar")}}
-  try swapoff -a
-  try sed -i 's/^[^#].*[[:space:]]swap[[:space:]].*/# &/' /etc/fstab
-  try systemctl mask swap.target
-  {{/if}}
-  try systemctl try-restart systemd-journald.service
-}
-
-{{#if (eq os.family "redhat")}}
-# No policy knows what containerd and the kubelet must do from /opt/bin.
-prepare_selinux() {
-  if ! command -v getenforce >/dev/null; then return; fi
-  if [ "$(getenforce)" = Enforcing ]; then try setenforce 0; fi
-  try sed -i 's/^SELINUX=enforcing/SELINUX=permissive/' /etc/selinux/config
-}
-
-# Stops a unit for good, if there is one.
-turn_off() { # UNIT
-  if systemctl cat "$1" >/dev/null 2>&1; then
-    try systemctl disable "$1"
-    try systemctl stop "$1"
-  fi
-}
-
-prepare_network() {
-  # It knows nothing of pods.
-  turn_off firewalld.service
-  # It makes routes for every address that the cloud gives this machine, and so for those of pods.
-  turn_off nm-cloud-setup.timer
-  turn_off nm-cloud-setup.service
-  if systemctl -q is-active NetworkManager.service; then
-    try systemctl reload NetworkManager.service
-    if ip rule | grep -q '^30[2-9][0-9][0-9]:'; then
-      # Each device gets back what its connection says, without going down.
-      for device in $(nmcli -t -f DEVICE,TYPE device | sed -n 's/:ethernet$//p'); do
-        try nmcli device reapply "$device"
-      done
-    fi
-  fi
-{{else}}
-prepare_network() {
-  {{#if (eq os.family "flatcar")}}
-  : nothing, unless here
-  {{else}}
-  if command -v ufw >/dev/null; then try ufw --force disable; fi
-  {{/if}}
-{{/if}}
-  {{#if (and proxy.http (not proxy.credentials))}}
-  # For people who log in, and for sudo. Everybody can read the file.
-  {
-    [ ! -e /etc/environment ] ||
-      grep -vi -e '^https\{0,1\}_proxy=' -e '^no_proxy=' /etc/environment || [ $? = 1 ] || return 1
-    grep -v '^#' /etc/osm/proxy.env
-  } >/etc/environment.new || return 1
-  chmod 644 /etc/environment.new && mv -f /etc/environment.new /etc/environment
-  {{/if}}
-}
-{{#if hostCABundle}}
-
 # Runs a command that the node can't do without.
 must() {
   "$@" >/dev/null || {
@@ -113,6 +20,116 @@ must() {
     return 1
   } >&2
 }
+
+{{#if (eq os.family "flatcar")}}
+prepare_updates() {
+  : nothing, unless here
+  {{#if (or os.disableAutoUpdate os.disableUpdateEngine)}}
+  # Pods don't need it: an update that goes on changes nothing until the next boot.
+  try systemctl mask --now update-engine.service
+  {{else if proxy.http}}
+  # It may have been started before its proxy was known. It tries again by itself, and pods don't need it.
+  try systemctl try-restart update-engine.service
+  {{/if}}
+  {{#if (or os.disableAutoUpdate os.disableLocksmithD)}}
+  # Pods don't need it: at worst, the machine reboots at a bad time.
+  try systemctl mask --now locksmithd.service
+  {{/if}}
+}
+
+{{/if}}
+{{> lib/swap.sh}}
+{{> lib/modules.sh}}
+
+prepare_kernel() {
+  {{#if network.ipv6}}
+  # Where the kernel itself listens to router advertisements, it must go on doing so as a router. A device may be gone by now.
+  for setting in /proc/sys/net/ipv6/conf/*/accept_ra; do
+    if [ -e "$setting" ] && [ "$(cat "$setting")" = 1 ]; then echo 2 >"$setting"; fi
+  done
+  {{/if}}
+  prepare_modules || return 1
+  # In the order of their names, as at every boot: a profile may have settings of its own. The kernel may refuse some of them. The kubelet
+  # checks those that it needs, and kube-proxy and network plugins set theirs.
+  for settings in /etc/sysctl.d/99-zz-*.conf; do
+    try sysctl -q -e -p "$settings"
+  done
+}
+
+# What pods do without, or the kubelet itself insists on. Tried once.
+prepare_system() {
+  {{#if system.swap.on}}
+  {{#if system.swap.mebibytes}}
+  # A machine without room for a swap file is still a node.
+  try prepare_swap
+  {{/if}}
+  {{else if (ne os.family "flatcar")}}
+  # The kubelet itself refuses to start where swap is left on, and says so: now, and at the next boot.
+  try swapoff -a
+  try sed -i 's/^[^#].*[[:space:]]swap[[:space:]].*/# &/' /etc/fstab
+  try systemctl mask swap.target
+  {{/if}}
+  # Only the size of the journal depends on it.
+  try systemctl try-restart systemd-journald.service
+}
+
+{{#if (eq os.family "redhat")}}
+# No policy knows what containerd and the kubelet must do from /opt/bin.
+prepare_selinux() {
+  if ! command -v getenforce >/dev/null; then return; fi
+  if [ "$(getenforce)" = Enforcing ]; then must setenforce 0 || return 1; fi
+  if [ -e /etc/selinux/config ]; then must sed -i 's/^SELINUX=enforcing/SELINUX=permissive/' /etc/selinux/config; fi
+}
+
+# Stops a unit for good, if there is one. What counts is the effect: an image may have masked it.
+turn_off() { # UNIT
+  if ! systemctl cat "$1" >/dev/null 2>&1; then return; fi
+  must systemctl disable "$1" || ! systemctl -q is-enabled "$1" || return 1
+  must systemctl stop "$1" || ! systemctl -q is-active "$1"
+}
+
+prepare_network() {
+  # It knows nothing of pods.
+  turn_off firewalld.service || return 1
+  # It makes routes for every address that the cloud gives this machine, and so for those of pods.
+  turn_off nm-cloud-setup.timer || return 1
+  turn_off nm-cloud-setup.service || return 1
+  if systemctl -q is-active NetworkManager.service; then
+    # Until it has read its configuration again, it takes the devices of network plugins for its own.
+    must systemctl reload NetworkManager.service || return 1
+    if ip rule | grep -q '^30[2-9][0-9][0-9]:'; then
+      # Each device gets back what its connection says, without going down. One that has no connection refuses, and has no such rules.
+      for device in $(nmcli -t -f DEVICE,TYPE device | sed -n 's/:ethernet$//p'); do
+        try nmcli device reapply "$device"
+      done
+    fi
+  fi
+}
+{{else if (eq os.family "flatcar")}}
+prepare_network() {
+  # The kubelet uses containerd. A second runtime would take memory, and its firewall rules drop packets of pods. An image may not have it.
+  must systemctl mask --now docker.socket docker.service || ! systemctl -q is-active docker.socket docker.service
+}
+{{else}}
+prepare_network() {
+  # It knows nothing of pods. Where it is off already, it may fail for want of what it needs to run.
+  if ! command -v ufw >/dev/null; then return; fi
+  must ufw --force disable || ! ufw status | grep -q '^Status: active'
+}
+{{/if}}
+{{#if (and proxy.http (not proxy.credentials))}}
+
+# For people who log in, and for sudo. Everybody can read the file.
+write_environment() {
+  {
+    [ ! -e /etc/environment ] ||
+      grep -vi -e '^https\{0,1\}_proxy=' -e '^no_proxy=' /etc/environment || [ $? = 1 ] || return 1
+    grep -v '^#' /etc/osm/proxy.env
+  } >/etc/environment.new || return 1
+  chmod 644 /etc/environment.new && mv -f /etc/environment.new /etc/environment
+}
+{{/if}}
+{{#if hostCABundle}}
 
 {{#if (eq os.family "redhat")}}
 trust_host_ca() {
@@ -207,7 +224,6 @@ install_programs() {
 {{#if (eq os.family "flatcar")}}
 {{#if downloads.crictl.version}}
 
-# For people: the node can do without.
 install_crictl() {
   artefact crictl "{{download-url "crictl" arch="$arch"}}" "{{checksum-url "crictl" arch="$arch"}}" &&
     unpack crictl /opt/bin crictl
@@ -223,9 +239,19 @@ start_services() {
     systemctl start osm-health.timer
 }
 
+# What would keep containerd, the kubelet or packets of pods from what they do.
+remove_obstacles() {
+  {{#if (eq os.family "redhat")}}
+  prepare_selinux || return 1
+  {{/if}}
+  prepare_network
+}
+
 # What downloads and services need on the disk.
 prepare_files() {
-  prepare_network || return 1
+  {{#if (and proxy.http (not proxy.credentials))}}
+  write_environment || return 1
+  {{/if}}
   {{#if hostCABundle}}
   trust_host_ca || return 1
   {{/if}}
@@ -234,6 +260,10 @@ prepare_files() {
 
 {{> lib/upgrade.sh}}
 setup() {
+  if ! remove_obstacles 2>"$work/system"; then
+    complain system "can't prepare the system: $(last "$work/system" 2)"
+    return 1
+  fi
   if ! prepare_files 2>"$work/files"; then
     complain files "can't write the node's files: $(last "$work/files" 2)"
     return 1
@@ -243,9 +273,11 @@ setup() {
   {{else if (and os.distUpgradeOnBoot packages.enabled)}}
   upgrade_packages
   {{/if}}
+  prepare_kernel || return 1
   install_programs || return 1
   {{#if (eq os.family "redhat")}}
   if command -v restorecon >/dev/null; then
+    # SELinux is permissive: where a label is wrong, it only logs.
     try restorecon -R /etc/cni /etc/containerd /etc/kubernetes /etc/osm /etc/systemd/system /opt/bin /opt/cni
   fi
   {{/if}}
@@ -254,6 +286,7 @@ setup() {
     return 1
   fi
   {{#if (and (eq os.family "flatcar") downloads.crictl.version)}}
+  # For people: the node can do without.
   try install_crictl
   {{/if}}
   rm -rf "$downloads"
@@ -263,14 +296,9 @@ setup() {
 }
 
 {{#if (eq os.family "flatcar")}}
-# The kubelet uses containerd. A second runtime would take memory, and its firewall rules drop packets of pods.
-try systemctl mask --now docker.socket docker.service
 prepare_updates
 {{/if}}
-prepare_kernel
-{{#if (eq os.family "redhat")}}
-prepare_selinux
-{{/if}}
+prepare_system
 until setup; do
   pause
 done

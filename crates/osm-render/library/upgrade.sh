@@ -17,6 +17,8 @@ needs_reboot() {
 upgrade_packages() {
   [ ! -e "$state/upgraded" ] || return 0
   {{#if (eq os.family "redhat")}}
+  # With the modules of this kernel, the upgrade brings those of a newer one. Without them, the newer one may be the one that has them.
+  prepare_modules
   try yum -q -y upgrade
   {{else}}
   # A power cut may have interrupted an upgrade.

@@ -41,7 +41,7 @@ pub(crate) static HANDLEBARS: LazyLock<Parts> = LazyLock::new(|| {
 });
 
 /// Names and texts of these files, in order.
-const FILES: [(&str, &str); 37] = [
+const FILES: [(&str, &str); 39] = [
     part!("apt.sh"),
     part!("bootstrap-kubelet.conf"),
     part!("clock.sh"),
@@ -54,7 +54,9 @@ const FILES: [(&str, &str); 37] = [
     part!("kubelet-settings.conf"),
     part!("kubelet.service"),
     part!("kubelet.yaml"),
+    part!("logind.conf"),
     part!("mirrors.sh"),
+    part!("modules.sh"),
     part!("networkd.conf"),
     part!("networkmanager.conf"),
     part!("osm-apply.py"),

@@ -242,6 +242,8 @@ fn of_kubelet(pool: &Pool, settings: &Settings) -> Value {
         "configuration".to_owned(),
         json!(kubelet::drop_in(&settings.kubelet)),
     );
+    let shutdown_seconds = kubelet::shutdown_seconds(&settings.kubelet);
+    kubelet.insert("shutdownSeconds".to_owned(), json!(shutdown_seconds));
     if let Value::Object(annotations) = json!(pool.kubelet) {
         kubelet.extend(annotations);
     }

@@ -80,6 +80,7 @@ pub const FIELDS: &[Field] = &[
         "{\"apiVersion\": \"kubelet.config.k8s.io/v1beta1\", \"kind\": \"KubeletConfiguration\", \"podPidsLimit\": 4096}",
         "The kubelet configuration of the settings, as a complete drop-in.",
     ),
+    field("kubelet.shutdownSeconds", "number or null", "60", "How long the settings let the kubelet delay a shutdown of the machine, for its pods."),
     field("kubelet.systemReserved", "map or null", "{\"cpu\": \"200m\"}", "Resources for the system, from an annotation."),
     field("kubelet.kubeReserved", "map or null", "{\"cpu\": \"200m\"}", "Resources for Kubernetes, from an annotation."),
     field("kubelet.evictionHard", "map or null", "{\"memory.available\": \"100Mi\"}", "Eviction thresholds, from an annotation."),

@@ -23,7 +23,7 @@ proxy: {http: "http://proxy.example:3128", noProxy: "10.0.0.0/8,.example", crede
 hostCaBundle: "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 pauseImage: registry.example/pause:3.10
 initialTaints: [{key: dedicated, value: batch, effect: NoSchedule}, {key: fresh, effect: NoExecute}]
-kubelet: {featureGates: {ImageMaximumGCAge: true}, configuration: {podPidsLimit: 4096, evictionMinimumReclaim: {memory.available: 100Mi}}}
+kubelet: {featureGates: {ImageMaximumGCAge: true}, configuration: {podPidsLimit: 4096, shutdownGracePeriod: 1m, evictionMinimumReclaim: {memory.available: 100Mi}}}
 containerd:
   deviceOwnershipFromSecurityContext: true
   registries:

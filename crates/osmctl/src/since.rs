@@ -17,8 +17,8 @@ const ADDED: &[Added] = &[
         version: "0.1.0",
         group: "data",
         names: "\
-            kubelet.version kubelet.minor kubelet.hostnameOverride kubelet.featureGates kubelet.configuration kubelet.systemReserved \
-            kubelet.kubeReserved kubelet.evictionHard kubelet.containerLogMaxSize kubelet.containerLogMaxFiles \
+            kubelet.version kubelet.minor kubelet.hostnameOverride kubelet.featureGates kubelet.configuration kubelet.shutdownSeconds \
+            kubelet.systemReserved kubelet.kubeReserved kubelet.evictionHard kubelet.containerLogMaxSize kubelet.containerLogMaxFiles \
             kubelet.maxPods kubelet.imageGCHighThresholdPercent kubelet.imageGCLowThresholdPercent \
             kubelet.imageMinimumGCAge kubelet.imageMaximumGCAge cloud.name cloud.external cloud.nodeName cloud.guestAgent \
             os.name os.family os.selinux os.python.first os.python.otherwise os.distUpgradeOnBoot os.disableAutoUpdate \

@@ -17,7 +17,8 @@ mmdebstrap --quiet --variant=minbase --include="$packages,systemd-resolved" --ap
 # Modules that the host's kernel has, so that modprobe succeeds.
 kernel=$root/lib/modules/$(uname -r)
 mkdir -p "$kernel"
-for module in overlay br_netfilter bridge veth nf_conntrack; do
+for module in overlay br_netfilter bridge veth nf_conntrack nft_compat xt_MASQUERADE xt_addrtype xt_comment xt_conntrack xt_mark xt_nat \
+  xt_statistic; do
   echo "kernel/$module.ko"
 done >"$kernel/modules.builtin"
 : >"$kernel/modules.order"

@@ -117,6 +117,26 @@ pub(crate) fn drop_in(settings: &KubeletDefaults) -> Option<Value> {
     Some(document.into())
 }
 
+/// How long the kubelet delays a shutdown of its machine, in seconds. `None` if the settings don't want it to.
+pub(crate) fn shutdown_seconds(settings: &KubeletDefaults) -> Option<i64> {
+    const NANOSECONDS: i64 = 1_000_000_000;
+    let configuration = settings.configuration.as_ref()?;
+    let period = configuration.get("shutdownGracePeriod").and_then(Value::as_str);
+    let by_priority = configuration
+        .get("shutdownGracePeriodByPodPriority")
+        .and_then(Value::as_array);
+    // Pods are shut down one priority after the other.
+    let sum = by_priority
+        .into_iter()
+        .flatten()
+        .filter_map(|pods| pods.get("shutdownGracePeriodSeconds")?.as_i64())
+        .fold(0, i64::saturating_add);
+    let whole = period
+        .and_then(duration)
+        .map(|period| period.saturating_add(NANOSECONDS - 1) / NANOSECONDS);
+    Some(whole.unwrap_or_default().max(sum)).filter(|seconds| *seconds > 0)
+}
+
 struct Judge {
     kubelet: Kubelet,
     found: Findings,

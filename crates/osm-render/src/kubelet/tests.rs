@@ -361,3 +361,26 @@ fn a_drop_in_says_what_it_is() {
         json!({"apiVersion": API_VERSION, "kind": KIND, "maxPods": 5})
     );
 }
+
+#[test]
+fn a_shutdown_is_delayed_by_all_periods_of_pods() {
+    for (configuration, seconds) in [
+        ("{}", None),
+        ("{shutdownGracePeriod: 0s}", None),
+        ("{shutdownGracePeriodByPodPriority: []}", None),
+        (
+            "{shutdownGracePeriod: 1m, shutdownGracePeriodCriticalPods: 10s}",
+            Some(60),
+        ),
+        ("{shutdownGracePeriod: 1h0m0.000000001s}", Some(3601)),
+        ("{shutdownGracePeriod: 2562047h}", Some(2_562_047 * 3600)),
+        (
+            "{shutdownGracePeriodByPodPriority: [{shutdownGracePeriodSeconds: 30}, {priority: 9, shutdownGracePeriodSeconds: 5}]}",
+            Some(35),
+        ),
+    ] {
+        let settings = Settings::parse(&format!("kubelet: {{configuration: {configuration}}}")).unwrap();
+        assert_eq!(shutdown_seconds(&settings.kubelet), seconds, "{configuration}");
+    }
+    assert_eq!(shutdown_seconds(&Settings::parse("{}").unwrap().kubelet), None);
+}

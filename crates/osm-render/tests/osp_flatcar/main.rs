@@ -566,8 +566,8 @@ fn setup_makes_a_node() {
         let calls = machine.read("/calls");
         let mut rest = calls.as_str();
         for call in [
-            "systemctl mask --now docker.socket docker.service\n",
             "systemctl mask --now update-engine.service\nsystemctl mask --now locksmithd.service\n",
+            "systemctl mask --now docker.socket docker.service\n",
             "update-ca-certificates",
             "systemctl enable containerd.service kubelet.service osm-health.timer\n",
             "systemctl restart containerd.service\nsystemctl restart kubelet.service\n",
@@ -612,6 +612,49 @@ fn nothing_is_downloaded_before_the_certificates_are_trusted() {
         fs::write(&trusted, "").unwrap();
         assert!(run.succeeds(), "{}", machine.read("/log"));
     }
+}
+
+#[test]
+fn modules_and_a_second_runtime_hold_up_the_kubelet() {
+    let server = Server::start(None);
+    server.answer(&mirror());
+    let machine = provisioned(KINDS[0], "openstack", "IPv4", server.port);
+    let mended = |name: &str| format!("[ -e '{}' ]", machine.path(name).display());
+    machine.program(
+        "systemctl",
+        &format!(
+            "echo systemctl \"$@\" >>'{}'\ncase $1 in mask) {} || {{ echo no memory >&2; exit 1; }} ;; esac",
+            machine.path("/calls").display(),
+            mended("/masked")
+        ),
+    );
+    machine.program(
+        "modprobe",
+        &format!("{} || {{ echo \"no $1\" >&2; exit 1; }}", mended("/modules")),
+    );
+    let run = machine.start("/opt/bin/osm-setup");
+    let complaint =
+        "can't prepare the system: no memory systemctl mask --now docker.socket docker.service failed";
+    let seen = machine.wait_for_log(0, complaint);
+    fs::write(machine.path("/masked"), "").unwrap();
+    machine.wait_for_log(seen, "no kernel module overlay br_netfilter ");
+    let calls = machine.read("/calls");
+    assert!(
+        !calls.contains("restart kubelet.service") && server.requests().is_empty(),
+        "{calls}"
+    );
+    fs::write(machine.path("/modules"), "").unwrap();
+    assert!(run.succeeds(), "{}", machine.read("/log"));
+
+    // An image without docker has no units to stop.
+    let machine = provisioned(KINDS[1], "openstack", "IPv4", server.port);
+    let none = "case \"$*\" in *docker*) exit 5 ;; esac";
+    machine.program("systemctl", none);
+    assert!(
+        machine.start("/opt/bin/osm-setup").succeeds(),
+        "{}",
+        machine.read("/log")
+    );
 }
 
 #[test]

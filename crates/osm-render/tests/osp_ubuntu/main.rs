@@ -11,6 +11,7 @@
 mod common;
 mod first_steps;
 mod machine;
+mod pods;
 mod system;
 
 use std::collections::BTreeMap;
