@@ -1,6 +1,8 @@
 //! Faults around a machine. The console must name each fault, and once the fault has ended the machine must join without help.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -11,6 +13,7 @@ use osm_lab::serve::files::Fault;
 use osm_lab::serve::relay::Mode;
 use serde_json::{Value, json};
 
+use super::join::{nothing_failed, run_pod};
 use super::scenario_run::{BOOTSTRAPPED, READY, SAID, SET_UP, ScenarioRun};
 use super::secrets;
 
@@ -262,4 +265,81 @@ pub async fn disk_full(run: &ScenarioRun<'_>) -> Result<()> {
     ensure!(says, "the console does not say why: {line}");
     run.shell("mount -o remount,size=1G /var/lib/osm")?;
     run.ready(READY).await.map(drop)
+}
+
+/// The settings of a graceful shutdown.
+pub fn graceful_shutdown(settings: &mut Value) -> Result<()> {
+    let settings = settings.as_object_mut().context("settings")?;
+    let kubelet = settings.entry("kubelet").or_insert_with(|| json!({}));
+    let kubelet = kubelet.as_object_mut().context("kubelet")?;
+    kubelet.insert("configuration".to_owned(), json!({"shutdownGracePeriod": "1m"}));
+    Ok(())
+}
+
+/// A file of the package unattended-upgrades, as Ubuntu's images have it.
+const OF_UBUNTU: &str = "usr/lib/systemd/logind.conf.d/unattended-upgrades-logind-maxdelay.conf";
+
+/// Moves what pods need of the kernel, and no image has loaded.
+const HIDE_MODULES: &str = "cd /lib/modules/$(uname -r)/kernel/net && mkdir /var/lib/lab-modules && \
+    mv netfilter bridge/br_netfilter.ko* /var/lib/lab-modules/ && depmod";
+
+const SHOW_MODULES: &str = "cd /lib/modules/$(uname -r)/kernel/net && mv /var/lib/lab-modules/netfilter . && \
+    mv /var/lib/lab-modules/br_netfilter.ko* bridge/ && depmod";
+
+/// The kernel lacks modules for pods, as in images of version 10 of RHEL; and logind allows less of a delay than the kubelet wants, as in
+/// those of Ubuntu.
+pub async fn modules_missing(run: &ScenarioRun<'_>) -> Result<()> {
+    let as_in_ubuntu = |root: &Path| {
+        let file = root.join(OF_UBUNTU);
+        fs::create_dir_all(file.parent().context("a folder")?)?;
+        fs::write(file, "[Login]\nInhibitDelayMaxSec=30\n")?;
+        Ok(())
+    };
+    // Nothing may load the modules before they are gone.
+    run.environment.relay.set(run.address(), Mode::Refuse);
+    run.boot_changed(&as_in_ubuntu, &[]).await?;
+    run.console_says("osm-bootstrap: can't reach the API server", SAID)
+        .await?;
+    run.shell(HIDE_MODULES)?;
+    run.environment.relay.set(run.address(), Mode::Pass);
+
+    let line = run.console_says("osm-setup: no kernel module", SAID).await?;
+    for module in ["br_netfilter", "xt_comment", "nft_compat"] {
+        ensure!(
+            line.contains(module),
+            "the console does not name {module}: {line}"
+        );
+    }
+    run.has_not_joined(SET_UP).await?;
+    let started =
+        run.shell("systemctl show --property=ActiveEnterTimestampMonotonic --value kubelet.service")?;
+    ensure!(
+        started.trim() == "0",
+        "the kubelet was started without the modules"
+    );
+    run.shell(SHOW_MODULES)?;
+    run.ready(READY).await?;
+    run_pod(run).await?;
+
+    let files = run.shell("systemd-analyze cat-config systemd/logind.conf")?;
+    let limits: Vec<&str> = files
+        .lines()
+        .filter_map(|line| line.strip_prefix("InhibitDelayMaxSec="))
+        .collect();
+    ensure!(
+        limits == ["30", "60"],
+        "logind reads these limits, in this order: {limits:?}"
+    );
+    let limit = run.shell(
+        "busctl get-property org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager InhibitDelayMaxUSec",
+    )?;
+    ensure!(limit.trim() == "t 60000000", "logind's limit is {limit}");
+    let inhibitors = run.shell("systemd-inhibit --list --no-legend --no-pager")?;
+    ensure!(
+        inhibitors
+            .lines()
+            .any(|line| line.contains("kubelet") && line.contains("shutdown")),
+        "the kubelet does not delay a shutdown: {inhibitors}"
+    );
+    nothing_failed(run)
 }

@@ -201,6 +201,7 @@ const SCENARIOS: &[Scenario] = &[
     scenario!("reset-bootstrap", OpenStack, false, power::in_bootstrap, "reset before files are on the disk, while the document is fetched, and before it is applied"),
     scenario!("reset-provisioning", OpenStack, false, power::in_provisioning, "reset while programs are downloaded"),
     is_virtual(scenario!("kernel", OpenStack, false, hardware::kernel, "loads its modules by itself; control groups of version 2")),
+    is_virtual(scenario!("modules-missing", OpenStack, false, faults::modules_missing, "modules for pods are missing, then there; logind limits shutdowns as in Ubuntu's images", IPv4, Some(faults::graceful_shutdown))),
     is_virtual(scenario!("apparmor", OpenStack, false, hardware::apparmor, "AppArmor is enforced: the pod is confined, and nothing is denied")),
     is_virtual(scenario!("config-drive", OpenStack, false, hardware::config_drive, "user data from a config drive, as OpenStack makes it")),
     is_virtual(scenario!("ec2", Aws, false, hardware::ec2, "user data and the node's name from EC2's metadata service, the address by DHCP")),
