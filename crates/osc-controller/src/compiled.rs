@@ -8,7 +8,7 @@ use osm_runtime::weight;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use crate::planning::Planning;
+use crate::planning::{Busy, Planning};
 
 /// A compiled profile, or why it does not compile.
 pub type Compiled = Result<Arc<Profile>, ProfileError>;
@@ -46,14 +46,31 @@ impl CompiledProfiles {
         }
     }
 
-    /// Compiles an accepted profile in a thread of `planning`, or waits for the reconcile that does.
-    pub async fn get(&self, planning: &Planning, accepted: &AcceptedProfile) -> Compiled {
+    /// Compiles an accepted profile in a thread of `planning` for a config, or waits for the reconcile that does.
+    ///
+    /// # Errors
+    /// It took too long.
+    pub async fn get(
+        &self,
+        planning: &Planning,
+        config: &str,
+        accepted: &AcceptedProfile,
+    ) -> Result<Compiled, Busy> {
         let profile = self.slot(accepted, MAX_BYTES);
+        if let Some(known) = profile.get() {
+            return Ok(known.clone());
+        }
         let compile = async || {
             let (compile, accepted) = (self.compile, accepted.clone());
-            planning.run(&Arc::default(), move || compile(&accepted)).await
+            let what = format!("compiling of the profile of {config}");
+            planning
+                .run_in_turn(&what, &Arc::default(), move || compile(&accepted))
+                .await
         };
-        profile.get_or_init(compile).await.clone()
+        planning
+            .patiently(config, profile.get_or_init(compile))
+            .await
+            .cloned()
     }
 
     /// Drops those that were not used for the longest time where there are more than `most` bytes.
@@ -90,6 +107,7 @@ impl CompiledProfiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::planning::tests::planning;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Condvar, Mutex};
     use std::time::Duration;
@@ -116,7 +134,7 @@ mod tests {
             refused()
         });
         for (digest, compiled) in [("a", 1), ("a", 1), ("b", 2), ("a", 2)] {
-            let _ = profiles.get(&Planning::default(), &accepted(digest)).await;
+            let _ = profiles.get(&planning(), "a", &accepted(digest)).await;
             assert_eq!(COMPILED.load(Ordering::SeqCst), compiled, "{digest}");
         }
     }
@@ -151,8 +169,12 @@ mod tests {
             refused()
         }));
         let get = |profiles: Arc<CompiledProfiles>| async move {
-            let planning = Planning::default();
-            profiles.get(&planning, &accepted("a")).await.map(drop)
+            let planning = planning();
+            profiles
+                .get(&planning, "a", &accepted("a"))
+                .await
+                .unwrap()
+                .map(drop)
         };
         let reconciles = [tokio::spawn(get(profiles.clone())), tokio::spawn(get(profiles))];
         let other = tokio::spawn(async {

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use crate::compiled::Compiled;
 use crate::memory::Waiting;
+use crate::planning::Busy;
 use crate::pool_settings::{self, SettingsLookup};
 use crate::state::State;
 use crate::view::{ConfigView, PoolView, ProfileView};
@@ -92,6 +93,8 @@ pub enum ProfileLookup {
     Forbidden {
         namespace: String,
     },
+    /// There was no thread to compile or render it in.
+    Busy,
     Found(Box<FoundProfile>),
 }
 
@@ -350,7 +353,10 @@ async fn profile(
         return Ok(ProfileLookup::Missing { namespace, name });
     };
     let accepted = match &view.accepted {
-        Some(accepted) => Some((accepted.clone(), state.compiled(accepted).await)),
+        Some(accepted) => match state.compiled(&owner.pool_ref.config_name(), accepted).await {
+            Ok(compiled) => Some((accepted.clone(), compiled)),
+            Err(Busy) => return Ok(ProfileLookup::Busy),
+        },
         None => None,
     };
     Ok(ProfileLookup::Found(Box::new(FoundProfile {

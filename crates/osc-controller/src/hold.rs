@@ -59,6 +59,11 @@ pub enum Hold {
         "the MachineDeployment's template has changed; it is rendered when machine-controller stamps the new revision"
     )]
     WaitingForRevision,
+    #[error(
+        "the pool has waited for more than a minute for a thread to render it in, because the profiles of other pools take too long; the \
+         log of osc-controller names them"
+    )]
+    WaitingForThread,
 }
 
 impl Hold {
@@ -79,6 +84,7 @@ impl Hold {
             Self::Render { source, .. } => source.reason(),
             Self::WaitingForProfile(_) => Reason::WaitingForProfile,
             Self::WaitingForRevision => Reason::WaitingForRevision,
+            Self::WaitingForThread => Reason::WaitingForThread,
         }
     }
 }

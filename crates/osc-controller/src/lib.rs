@@ -36,6 +36,8 @@ use osm_runtime::runner;
 use osm_runtime::{AdmissionArgs, Cluster, Process, RequestError};
 
 use crate::admission::PoolJudge;
+use crate::gather::ProfileLookup;
+use crate::planning::Busy;
 use crate::state::State;
 
 /// Name of the field manager of this controller.
@@ -67,9 +69,19 @@ pub async fn run(process: Arc<Process>, cluster: Cluster, admission: AdmissionAr
 
 /// Reconciles the OperatingSystemConfig of this name; returns when to reconcile it again.
 async fn reconcile(state: State, name: String) -> Result<Option<Duration>, RequestError> {
-    let gathered = gather::gather(&state, &name).await?;
+    let mut gathered = gather::gather(&state, &name).await?;
     let abandoned = gathered.abandoned.clone();
     let render_seconds = state.metrics.render_seconds.clone();
+    let slot = match gathered.profile {
+        ProfileLookup::Busy => Err(Busy),
+        _ => state.planning.slot(&name).await,
+    };
+    if slot.is_err() {
+        if !state.planning.waits_long(&name) {
+            return Ok(Some(plan::BUSY_REQUEUE));
+        }
+        gathered.profile = ProfileLookup::Busy;
+    }
     let make = move || {
         let began = Instant::now();
         let plan = plan::plan(&gathered);
@@ -78,7 +90,12 @@ async fn reconcile(state: State, name: String) -> Result<Option<Duration>, Reque
         }
         (gathered, plan)
     };
-    let (gathered, plan) = state.planning.run(&abandoned, make).await;
+    let what = format!("rendering of {name}");
+    let (gathered, plan) = match slot {
+        Ok(slot) => state.planning.run(slot, &what, &abandoned, make).await,
+        // Nothing is rendered.
+        Err(Busy) => make(),
+    };
     if let Some(problem) = state.cluster.outdated_definitions.problem() {
         // The API server would drop fields, and what is left would be confirmed and published.
         return Err(RequestError::DefinitionsOutdated { problem });

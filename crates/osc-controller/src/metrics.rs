@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use prometheus::{Histogram, IntGaugeVec};
 use strum::IntoEnumIterator;
 
+use crate::planning::Waits;
 use crate::publishing::Publishing;
 
 const CLOUD: Label = Label::of_set("cloud", "a [cloud provider](compatibility.md)", |value| {
@@ -31,6 +32,8 @@ const RENDER_SECONDS: [f64; 12] = [
 pub struct RenderMetrics {
     pub sizes: Sizes,
     pub publishing: Publishing,
+    /// Pools that wait to be rendered.
+    pub waits: Waits,
     /// Time of each rendering, with the decisions about the pool.
     pub render_seconds: Histogram,
 }
@@ -43,6 +46,7 @@ impl RenderMetrics {
         Ok(Self {
             sizes: Sizes::new(catalog)?,
             publishing: Publishing::new(catalog)?,
+            waits: Waits::new(catalog)?,
             render_seconds: catalog.histogram(
                 "render_duration_seconds",
                 "Time to render the documents of a pool.",

@@ -31,6 +31,9 @@ const OTHER_CLUSTER_REQUEUE: Duration = Duration::from_secs(30);
 /// Requeue interval while the watch has not shown a pool that the API server has, or may have.
 const NOT_WATCHED_REQUEUE: Duration = Duration::from_secs(5);
 
+/// Requeue interval while there is no thread to render a pool in: no watch reports when there is one.
+pub(crate) const BUSY_REQUEUE: Duration = Duration::from_secs(1);
+
 const CORRECT_KUBECONFIG: &str = "Correct the kubeconfig of that cluster and restart osc-controller and secret-syncer; or \
                                   delete those objects if the other cluster no longer exists.";
 
@@ -317,7 +320,7 @@ fn held(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, hold
     // What waits is good: the last content was rendered, and is published.
     let mut status = match hold {
         Hold::WaitingForRevision => true,
-        Hold::WaitingForProfile(_) => has_content,
+        Hold::WaitingForProfile(_) | Hold::WaitingForThread => has_content,
         _ => false,
     };
     let mut message = hold.to_string();
@@ -343,6 +346,7 @@ fn held(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>, hold
     };
     let requeue_after = match hold {
         Hold::WaitingForProfile(_) => profile_wait_left(gathered),
+        Hold::WaitingForThread => Some(BUSY_REQUEUE),
         _ => None,
     };
     Plan {
@@ -390,6 +394,7 @@ fn render(gathered: &Gathered, owner: &PoolView, config: Option<&ConfigView>) ->
     let found = match &gathered.profile {
         ProfileLookup::Found(found) => found,
         ProfileLookup::Unnamed => return Err(Hold::ProfileUnnamed),
+        ProfileLookup::Busy => return Err(Hold::WaitingForThread),
         ProfileLookup::Unread { namespace } => {
             return Err(Hold::ProfileNamespaceNotRead(namespace.clone()));
         }

@@ -392,6 +392,25 @@ fn failures_keep_the_last_good_content_and_say_why() {
 }
 
 #[test]
+fn a_pool_that_waits_for_a_thread_says_so_and_keeps_its_content() {
+    let mut gathered = current();
+    gathered.profile = ProfileLookup::Busy;
+    let waiting = plan(&gathered);
+    assert_eq!(verdict(&waiting), ("WaitingForThread", true));
+    assert_eq!(waiting.requeue_after, Some(BUSY_REQUEUE));
+    let before = gathered.config.clone().unwrap();
+    assert_eq!(done(&gathered, waiting).status.rendered, before.status.rendered);
+    gathered.config = None;
+    let waiting = plan(&gathered);
+    assert_eq!(verdict(&waiting), ("WaitingForThread", false));
+    assert!(
+        matches!(waiting.object, ObjectPlan::Create(..)),
+        "{:?}",
+        waiting.object
+    );
+}
+
+#[test]
 fn marker_text_in_an_annotation_or_a_setting_is_refused() {
     let marker = "%%osm-late{api/token,raw}%%";
     let mut gathered = current();

@@ -194,7 +194,7 @@ async fn report_change(state: &State, gathered: &Gathered, status: &StatusPlan, 
     };
     let failed_before = before.is_some_and(|before| before.status != "True");
     let events = &state.cluster.worker.events;
-    // To wait is no failure.
+    // To wait for a profile is no failure.
     if !verdict.status && verdict.reason != Reason::WaitingForProfile {
         events.warning(&about, verdict.reason, &verdict.message).await;
     } else if verdict.status && failed_before {

@@ -16,13 +16,14 @@ use osm_runtime::metrics::ConditionGauge;
 use osm_runtime::queue::{Priority, Queue};
 use osm_runtime::request::failed;
 use osm_runtime::runner::Shared;
+use osm_runtime::threads::Threads;
 use osm_runtime::{Cluster, Process, RequestError, read, watch};
 
 use crate::caches::Caches;
 use crate::compiled::Compiled;
 use crate::memory::Memory;
 use crate::metrics::RenderMetrics;
-use crate::planning::Planning;
+use crate::planning::{Busy, Planning};
 use crate::view::{ConfigView, PoolView};
 
 /// Cheap to clone.
@@ -64,14 +65,19 @@ impl State {
     /// # Errors
     /// Metrics that can't be registered.
     pub fn new(process: &Process, cluster: &Cluster) -> anyhow::Result<Self> {
+        let metrics = RenderMetrics::new(&process.metrics)?;
         Ok(Self(Arc::new(Inner {
             cluster: cluster.clone(),
             queue: Arc::new(Queue::new(&process.environment)),
             caches: Caches::new(&cluster.installation.namespaces_of_profiles()),
             memory: Memory::default(),
             conditions: ConditionGauge::new(&process.metrics),
-            metrics: RenderMetrics::new(&process.metrics)?,
-            planning: Planning::default(),
+            planning: Planning::new(
+                Threads::new(cluster.supervisor()),
+                process.args.reconcile_timeout(),
+                metrics.waits.clone(),
+            ),
+            metrics,
             foreign_cluster: ForeignCluster::new(cluster),
             creations: AtomicUsize::default(),
         })))
@@ -231,8 +237,10 @@ impl Inner {
         cluster_endpoint::choose(settings, &self.caches.discovered(), &in_use, own_ca.as_deref())
     }
 
-    pub async fn compiled(&self, accepted: &AcceptedProfile) -> Compiled {
-        self.memory.compiled.get(&self.planning, accepted).await
+    /// # Errors
+    /// Too many other profiles are compiled and rendered.
+    pub async fn compiled(&self, config: &str, accepted: &AcceptedProfile) -> Result<Compiled, Busy> {
+        self.memory.compiled.get(&self.planning, config, accepted).await
     }
 
     /// A MachineDeployment that had no config of its own has one now, or is gone.
@@ -247,6 +255,7 @@ impl Inner {
         self.count(name, None);
         self.metrics.sizes.note(name, None);
         self.memory.set_waiting(name, None);
+        self.planning.forget(name);
     }
 
     /// Counts a config under its condition; `None` stops counting it.

@@ -109,6 +109,7 @@ pub enum Reason {
     UserDataTooLarge,
     WaitingForProfile,
     WaitingForRevision,
+    WaitingForThread,
 }
 
 /// Where users meet a reason.
@@ -652,6 +653,11 @@ impl Reason {
                 &[CONFIG],
                 "The template of the MachineDeployment was edited. osc-controller waits for machine-controller to stamp the new revision; the last user data stays in use.",
                 "If it lasts, check whether machine-controller runs.",
+            ),
+            Self::WaitingForThread => row(
+                &[CONFIG],
+                "A pool has waited for more than a minute until osc-controller renders it, because profiles of other pools take too long. The last user data stays in use.",
+                "Look for reconciles that exceeded their time limit in the log of osc-controller, and correct or remove the profiles of these pools. The metric `osm_render_wait_seconds` shows how long the pool has waited that waits the longest.",
             ),
         }
     }

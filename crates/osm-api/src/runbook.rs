@@ -123,6 +123,10 @@ impl Reason {
                 R::PoolNotRendered,
                 "The Deployment, the pods and the log of machine-controller.",
             ),
+            Self::WaitingForThread => (
+                R::PoolNotRendered,
+                "The log of osc-controller names the pools whose reconciles exceed their time limit.",
+            ),
             Self::WaitingForProfile | Self::ProfileNotAccepted => (
                 R::PoolNotRendered,
                 "`kubectl get osp -A` shows whether the newest version of the profile is accepted.",

@@ -148,6 +148,7 @@ fn zero(wanted: &Type) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use osm_gotemplate::budget::Limits;
 
     #[test]
     fn data_has_the_types_that_it_names() {
@@ -155,7 +156,7 @@ mod tests {
         let Value::Map(map) = value(&serde_json::from_str(described).unwrap()).unwrap() else {
             panic!("a map");
         };
-        let entries = map.entries();
+        let entries = map.entries(&Limits::new(100, 10_000)).unwrap();
         let types: Vec<_> = entries
             .iter()
             .map(|(_, value)| value.type_of().unwrap().to_string())

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
+use crate::budget::{Budget, Exhausted};
 use crate::methods::{Behavior, PLAIN, WITH_TEXT};
 
 /// Deepest value that is printed, encoded, compared or copied.
@@ -327,12 +328,18 @@ impl Map {
         self.0.entries.borrow().as_ref()?.get(key).cloned()
     }
 
-    /// The entries as they are now, sorted by key as Go sorts strings: by bytes.
-    #[must_use]
-    pub fn entries(&self) -> Vec<(Rc<str>, Value)> {
+    /// The entries as they are now, sorted by key as Go sorts strings: by bytes. Charges a step for each, the bytes of its key, and the
+    /// list of all.
+    ///
+    /// # Errors
+    /// The budget is exhausted.
+    pub fn entries(&self, budget: &dyn Budget) -> Result<Vec<(Rc<str>, Value)>, Exhausted> {
         let entries = self.0.entries.borrow();
-        let pairs = entries.iter().flatten();
-        pairs.map(|(key, value)| (key.clone(), value.clone())).collect()
+        let pairs = || entries.iter().flatten();
+        budget.step(self.len() as u64)?;
+        budget.copy(self.len().saturating_mul(size_of::<(Rc<str>, Value)>()))?;
+        budget.read(pairs().map(|(key, _)| key.len()).fold(0, usize::saturating_add))?;
+        Ok(pairs().map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 
     /// Sets a key, for everybody who holds the map. Walks `value` to find cycles, so charge its size before.

@@ -58,6 +58,9 @@ fn sizes_are_charged_before_anything_is_made() {
         r#"{{ uniq (until 100000) }}"#,
         r#"{{ chunk 1 (until 10000000) }}"#,
         r#"{{ date (repeat 10000000 "2006") 0 }}"#,
+        r#"{{ $c := print (repeat 60 "<1||") "<1" }}{{ range until 1000000 }}{{ $x := semverCompare $c "1.0.0" }}{{ end }}"#,
+        r#"{{ $x := splitList "" (repeat 9000000 "a") }}"#,
+        r#"{{ $x := regexReplaceAll "(?P<a>a)(?P<b>a)(?P<c>a)" (repeat 3000 "aaa") (repeat 2000 "$x") }}"#,
     ];
     for source in sources {
         let result = render(source);
@@ -68,6 +71,50 @@ fn sizes_are_charged_before_anything_is_made() {
             is_stopped,
             "{source}: {:.200}",
             result.unwrap_or_else(|error| error)
+        );
+    }
+}
+
+#[test]
+fn texts_that_are_parsed_have_a_length() {
+    let sources = [
+        (
+            r#"semverCompare (print (repeat 40000 "1 - 2||") "1") "3""#,
+            "a constraint on versions has more than 256 bytes",
+        ),
+        (
+            r#"semverCompare (print (repeat 64 "<1||") "<1") "3""#,
+            "a constraint on versions has more than 256 bytes",
+        ),
+        (
+            r#"semverCompare "<1" (print "1.0.0-" (repeat 251 "a"))"#,
+            "a version has more than 256 bytes",
+        ),
+        (r#"semver (repeat 257 "1")"#, "a version has more than 256 bytes"),
+        (
+            r#"(semver "1.2.3").SetMetadata (repeat 257 "a")"#,
+            "a part of a version has more than 256 bytes",
+        ),
+        (
+            r#"regexMatch (repeat 1025 "a") "a""#,
+            "a regular expression has more than 1024 bytes",
+        ),
+    ];
+    for (call, expected) in sources {
+        let error = render(&format!("{{{{ $x := {call} }}}}")).unwrap_err();
+        assert!(error.contains(expected), "{call}: {error:.300}");
+    }
+    let longest = [
+        (r#"semverCompare (print (repeat 63 "<1||") " 3 ") "3""#, "true"),
+        (r#"semverCompare (print (repeat 28 "1 - 2 || ") "3") "3""#, "true"),
+        (r#"semverCompare ">1" (print "1.0.0+" (repeat 250 "a"))"#, "false"),
+        (r#"regexMatch (repeat 1024 "a") "a""#, "false"),
+    ];
+    for (call, expected) in longest {
+        assert_eq!(
+            render(&format!("{{{{ {call} }}}}")).as_deref(),
+            Ok(expected),
+            "{call}"
         );
     }
 }
@@ -94,7 +141,7 @@ fn values_and_expressions_that_are_nested_deeply_take_little_stack() {
             ("(", ")", 30),
             ("(?:", ")*", 30),
             ("(?i:x", "|y){1}", 30),
-            ("(", ")", 5000),
+            ("(", ")", 500),
         ] {
             let expression = format!("{}a{}", open.repeat(levels), close.repeat(levels));
             let result = render(&format!("{{{{ mustRegexMatch `{expression}` `a` }}}}"));

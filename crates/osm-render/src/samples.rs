@@ -205,14 +205,15 @@ fn usual_representatives(spec: &OperatingSystemProfileSpec) -> impl Iterator<Ite
 /// # Errors
 /// The first failure, with the label of its pool.
 pub fn dry_run(profile: &Profile) -> Result<(), RenderError> {
-    dry_run_with(profile, |_, _| Ok(()))
+    dry_run_with(&AtomicBool::new(false), profile, |_, _| Ok(()))
 }
 
-/// [`dry_run`], and calls `look` with each result and the label of its sample.
+/// [`dry_run`], and calls `look` with each result and the label of its sample. It fails soon after another thread sets `cancelled`.
 ///
 /// # Errors
 /// The first failure, or what `look` refuses.
 pub fn dry_run_with<E: From<RenderError>>(
+    cancelled: &AtomicBool,
     profile: &Profile,
     mut look: impl FnMut(&str, &Rendered) -> Result<(), E>,
 ) -> Result<(), E> {
@@ -220,14 +221,14 @@ pub fn dry_run_with<E: From<RenderError>>(
     let full = full_settings(profile.spec()).unwrap_or_default();
     let defaults = Settings::default();
     let cluster = stand_in_cluster();
-    let (never, allowance) = (AtomicBool::new(false), Allowance::of_samples());
+    let allowance = Allowance::of_samples();
     for (label, pool) in representatives(profile.spec()) {
         for (pool, settings, how) in [
             (pool.clone(), &defaults, "default settings"),
             (with_everything(&pool), &full, "everything set"),
         ] {
             let sample = format!("{label}, {how}");
-            let budget = Budget::new(&never).part_of(&allowance);
+            let budget = Budget::new(cancelled).part_of(&allowance);
             match profile.render_within(budget, &pool, settings, &cluster) {
                 Ok(rendered) => look(&sample, &rendered)?,
                 Err(error) => {

@@ -335,6 +335,26 @@ fn go() -> Vec<Hostile> {
             ),
         ),
         Hostile::go(
+            "Go: a constraint with many ranges",
+            one("{{ $c := repeat 300000 \"1 - 2||\" }}{{ semverCompare (print $c \"1\") \"3\" }}"),
+        ),
+        Hostile::go(
+            "Go: long constraints",
+            one(
+                "{{ $c := print (repeat 41 \"<1 || \") \"<1\" }}{{ range until 100000 }}{{ $x := semverCompare $c \"1.0.0\" }}{{ end }}",
+            ),
+        ),
+        Hostile::go(
+            "Go: maps that are equal up to their last entry",
+            one(
+                "{{ $a := dict }}{{ range until 20000 }}{{ $a = set $a (print .) 1 }}{{ end }}{{ $b := omit $a \"99\" }}{{ $l := list }}{{ range until 1000 }}{{ $l = append $l $b }}{{ end }}{{ range until 1000 }}{{ $x := has $a $l }}{{ end }}",
+            ),
+        ),
+        Hostile::go(
+            "Go: many characters to trim",
+            one("{{ $c := repeat 200000 \"aäöü\" }}{{ $x := trimAll $c $c }}"),
+        ),
+        Hostile::go(
             "Go: templates that call themselves",
             one("{{define \"a\"}}{{template \"a\" .}}{{end}}{{template \"a\" .}}"),
         ),

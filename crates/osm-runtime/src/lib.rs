@@ -64,6 +64,7 @@ pub mod settings_watch;
 pub mod status;
 pub mod supervisor;
 pub mod telemetry;
+pub mod threads;
 pub mod transport;
 pub mod watch;
 pub mod weight;

@@ -23,6 +23,10 @@ use crate::{
 /// How long a thread for blocking work waits for more of it.
 const IDLE_THREAD: Duration = Duration::from_secs(1);
 
+/// How long the reconciles that run may take to finish. With [`DRAIN_TIME`](crate::drain::DRAIN_TIME), it is less than the
+/// `terminationGracePeriodSeconds` of the chart.
+const FINISH_WITHIN: Duration = Duration::from_secs(25);
+
 /// Runs a service until SIGTERM or SIGINT. `worker`: the kubeconfig of the worker cluster, if it is another cluster. A service that needs
 /// only one of the clusters connects to that one by `--kubeconfig`. With `--home-namespace`, all connect to the home cluster as well.
 pub fn main<F, Fut>(
@@ -65,22 +69,27 @@ fn origin(args: &CommonArgs, service: Service) -> Origin {
 }
 
 fn exit(service: Service, work: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
-    let outcome = tokio::runtime::Builder::new_multi_thread()
-        // A service mostly waits, so two threads are enough.
-        .worker_threads(2)
-        // A thread that has rendered keeps its stack in memory, and more work may follow only after hours.
-        .thread_keep_alive(IDLE_THREAD)
-        .enable_all()
-        .build()
-        .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(work));
-    match outcome {
+    match block_on(work) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{}: {}", service.name(), error::chain(error.as_ref()));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Does the work. Threads that still run then are not waited for: one that never ends must not keep the process alive.
+fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        // A service mostly waits, so two threads are enough.
+        .worker_threads(2)
+        // A thread that has rendered keeps its stack in memory, and more work may follow only after hours.
+        .thread_keep_alive(IDLE_THREAD)
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(work);
+    runtime.shutdown_background();
+    outcome
 }
 
 async fn serve<F, Fut>(
@@ -170,7 +179,8 @@ where
     run(process, cluster).await
 }
 
-/// Works until a signal, and until what runs then is finished. A second signal does not wait for that.
+/// Works until a signal or until a task has failed, and until what runs then is finished or has taken too long. A second signal does not
+/// wait for that.
 async fn until_stopped(
     work: impl Future<Output = anyhow::Result<()>>,
     mut signal: impl AsyncFnMut() -> &'static str,
@@ -181,17 +191,20 @@ async fn until_stopped(
     let first = tokio::select! {
         outcome = &mut work => return outcome,
         signal = signal() => signal,
+        () = shutdown.cancelled() => "a task has failed",
     };
     let stop = async {
         drain.begin();
         let time = drain.time();
-        if !time.is_zero() {
+        if !time.is_zero() && !shutdown.is_cancelled() {
             tracing::info!(?time, "{first}: working on until clients no longer arrive");
             tokio::time::sleep(time).await;
         }
         tracing::info!("{first}: finishing the reconciles that run");
         shutdown.cancel();
-        std::future::pending().await
+        tokio::time::sleep(FINISH_WITHIN).await;
+        tracing::warn!(limit = ?FINISH_WITHIN, "some reconciles did not finish in time");
+        Ok(())
     };
     tokio::select! {
         outcome = &mut work => outcome,
@@ -327,6 +340,30 @@ mod tests {
         drain.expect_clients();
         assert_eq!(stops_after(&drain, &shutdown, NEVER, LAST).await, LAST);
         assert!(!shutdown.is_cancelled());
+
+        // A reconcile that never ends is not waited for, and neither is one after a task has failed.
+        let (drain, shutdown) = started();
+        assert_eq!(stops_after(&drain, &shutdown, NEVER, NEVER).await, FINISH_WITHIN);
+        let (drain, shutdown) = started();
+        drain.expect_clients();
+        shutdown.cancel();
+        let (began, hangs) = (Instant::now(), std::future::pending());
+        until_stopped(hangs, std::future::pending::<&str>, &drain, &shutdown)
+            .await
+            .unwrap();
+        assert_eq!(began.elapsed(), FINISH_WITHIN);
+    }
+
+    #[test]
+    fn a_thread_that_never_ends_does_not_keep_the_process_alive() {
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let work = async {
+            tokio::task::spawn_blocking(move || ends.recv());
+            Ok(())
+        };
+        block_on(work).unwrap();
+        // It would have ended the thread only now.
+        drop(end);
     }
 
     /// Its owner may be another one than that of the pod, whose files and programs are not theirs.

@@ -36,18 +36,16 @@ impl Supervisor {
         let (supervisor, what, end) = (self.clone(), what.into(), end.clone());
         tokio::spawn(async move {
             let panicked = AssertUnwindSafe(task).catch_unwind().await.is_err();
-            if panicked || !end.is_cancelled() {
-                supervisor.failed(&what, panicked);
+            if panicked {
+                supervisor.failed(&what, "panicked");
+            } else if !end.is_cancelled() {
+                supervisor.failed(&what, "ended unexpectedly");
             }
         });
     }
 
-    fn failed(&self, what: &str, panicked: bool) {
-        let how = if panicked {
-            "panicked"
-        } else {
-            "ended unexpectedly"
-        };
+    /// Stops the process because of a task that can't go on. `how` follows "the task".
+    pub(crate) fn failed(&self, what: &str, how: &str) {
         let problem = format!("the task {how}, and the service restarts; report this defect with the log");
         tracing::error!(task = what, "{problem}");
         self.gates.gate(format!("task {what}")).close(problem);

@@ -6,6 +6,8 @@ mod modules;
 mod refusal;
 mod suspicion;
 
+use std::sync::atomic::AtomicBool;
+
 use osm_api::profile::AcceptedProfile;
 use osm_render::{Profile, Rendered};
 
@@ -18,9 +20,22 @@ pub use crate::suspicion::{DecimalMode, decimal_modes, default_name, suspicions,
 /// # Errors
 /// The first problem of the profile.
 pub fn dry_run(accepted: &AcceptedProfile) -> Result<(), Refusal> {
+    dry_run_unless(&AtomicBool::new(false), accepted)
+}
+
+/// [`dry_run`] that fails soon after another thread sets `cancelled`.
+///
+/// # Errors
+/// The first problem of the profile, or that it was cancelled.
+pub fn dry_run_unless(cancelled: &AtomicBool, accepted: &AcceptedProfile) -> Result<(), Refusal> {
     let mut modules = Modules::new(&accepted.spec.0);
     // The templates are dropped before the schema of modules is parsed, so that memory holds one of the two at a time.
-    render_samples(&osm_render::compile(accepted)?, &mut modules, |_, _| ())?;
+    render_samples(
+        cancelled,
+        &osm_render::compile(accepted)?,
+        &mut modules,
+        |_, _| (),
+    )?;
     modules.validate()
 }
 
@@ -31,16 +46,17 @@ pub fn dry_run(accepted: &AcceptedProfile) -> Result<(), Refusal> {
 /// The first problem of the profile.
 pub fn dry_run_with(profile: &Profile, look: impl FnMut(&str, &Rendered)) -> Result<(), Refusal> {
     let mut modules = Modules::new(profile.spec());
-    render_samples(profile, &mut modules, look)?;
+    render_samples(&AtomicBool::new(false), profile, &mut modules, look)?;
     modules.validate()
 }
 
 fn render_samples(
+    cancelled: &AtomicBool,
     profile: &Profile,
     modules: &mut Modules,
     mut look: impl FnMut(&str, &Rendered),
 ) -> Result<(), Refusal> {
-    osm_render::dry_run_with(profile, |sample, rendered| {
+    osm_render::dry_run_with(cancelled, profile, |sample, rendered| {
         modules.note(sample, rendered);
         look(sample, rendered);
         Ok(())

@@ -13,6 +13,7 @@ use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec, Reason};
 use osm_render::{Base, ProfileKey};
 use osm_runtime::admission::{Judge, Request, Verdict};
 use osm_runtime::object;
+use osm_runtime::threads::Threads;
 use osm_validate::{Outcome, Refusal};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
@@ -53,7 +54,10 @@ impl ProfileJudge {
     pub fn new(state: &State) -> Self {
         Self {
             state: state.clone(),
-            results: Results::new(osm_validate::dry_run),
+            results: Results::new(
+                Threads::new(state.cluster.supervisor()),
+                osm_validate::dry_run_unless,
+            ),
         }
     }
 }
@@ -210,6 +214,7 @@ fn verdict(
 
 /// Validates contents, one at a time, and keeps the latest results.
 struct Results {
+    threads: Threads,
     dry_run: DryRun,
     slot: Arc<Semaphore>,
     /// By digest of the resolved content, the latest last.
@@ -217,8 +222,9 @@ struct Results {
 }
 
 impl Results {
-    fn new(dry_run: DryRun) -> Self {
+    fn new(threads: Threads, dry_run: DryRun) -> Self {
         Self {
+            threads,
             dry_run,
             slot: Arc::new(Semaphore::new(1)),
             known: Mutex::default(),
@@ -242,7 +248,10 @@ impl Results {
                 // Another request may have had the same content, and the slot.
                 match self.known(&accepted.digest) {
                     Some(pending) => pending,
-                    None => self.keep(&accepted, validate::start(self.dry_run, accepted.clone(), slot)),
+                    None => {
+                        let pending = validate::start(&self.threads, self.dry_run, accepted.clone(), slot);
+                        self.keep(&accepted, pending)
+                    }
                 }
             }
         };
@@ -298,7 +307,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_denial_has_the_text_of_the_condition_and_lint_warns() {
-        let results = Results::new(osm_validate::dry_run);
+        let results = Results::new(Threads::of_no_service(), osm_validate::dry_run_unless);
         let good = profile("v1.0.0");
         let outcome = results.validate(&good, &[]).await.unwrap();
         assert_eq!(verdict(&good, &outcome, None), Verdict::allowed());
@@ -326,7 +335,7 @@ mod tests {
     #[tokio::test]
     async fn a_content_is_validated_once_and_few_results_are_kept() {
         static DRY_RUNS: AtomicUsize = AtomicUsize::new(0);
-        let results = Results::new(|_| {
+        let results = Results::new(Threads::of_no_service(), |_, _| {
             DRY_RUNS.fetch_add(1, Ordering::SeqCst);
             Ok(())
         });
@@ -348,7 +357,7 @@ mod tests {
 
         static STARTED: AtomicUsize = AtomicUsize::new(0);
         static FINISH: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
-        let results = Results::new(|_| {
+        let results = Results::new(Threads::of_no_service(), |_, _| {
             STARTED.fetch_add(1, Ordering::SeqCst);
             drop(FINISH.1.wait_while(FINISH.0.lock().unwrap(), |finish| !*finish));
             Ok(())

@@ -12,6 +12,7 @@ use osm_runtime::metrics::ConditionGauge;
 use osm_runtime::queue::Queue;
 use osm_runtime::request::failed;
 use osm_runtime::runner::Shared;
+use osm_runtime::threads::Threads;
 use osm_runtime::watch::{self, Watch};
 use osm_runtime::{Cluster, Process, RequestError, read, settings_watch};
 use parking_lot::Mutex;
@@ -92,7 +93,7 @@ impl State {
             custom_profiles,
             problems: Mutex::default(),
             conditions: ConditionGauge::new(&process.metrics),
-            validator: Validator::default(),
+            validator: Validator::new(Threads::new(cluster.supervisor())),
         }));
         state.watch();
         state

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -13,6 +14,7 @@ use osm_api::OperatingSystemProfileSpec;
 use osm_api::gzip;
 use osm_api::profile::AcceptedProfile;
 use osm_render::Base;
+use osm_runtime::threads::Threads;
 use osm_validate::{Outcome, Refusal};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -22,10 +24,13 @@ use tokio::time::Instant;
 /// not delay the others.
 const MAX_TIME_ALONE: Duration = Duration::from_secs(2);
 
+/// How long a validation may take. It is then cancelled, and its result tells so.
+const MAX_TIME: Duration = Duration::from_secs(60);
+
 /// How many profiles may be validated in addition to the first.
 const SPARE_SLOTS: usize = 3;
 
-pub(crate) type DryRun = fn(&AcceptedProfile) -> Result<(), Refusal>;
+pub(crate) type DryRun = fn(&AtomicBool, &AcceptedProfile) -> Result<(), Refusal>;
 pub(crate) type Pending = Shared<BoxFuture<'static, Result<(), Refusal>>>;
 
 /// Slots for validations.
@@ -78,21 +83,22 @@ impl Slots {
 
 /// Validates profiles, and remembers the last result for each.
 pub struct Validator {
+    threads: Threads,
     dry_run: DryRun,
     slots: Slots,
     /// By name of the profile: digest of the resolved content, and the pending or finished result.
     results: Mutex<HashMap<String, (String, Pending)>>,
 }
 
-impl Default for Validator {
-    fn default() -> Self {
-        Self::with(osm_validate::dry_run)
-    }
-}
-
 impl Validator {
-    fn with(dry_run: DryRun) -> Self {
+    /// Validates in these threads.
+    pub fn new(threads: Threads) -> Self {
+        Self::with(threads, osm_validate::dry_run_unless)
+    }
+
+    fn with(threads: Threads, dry_run: DryRun) -> Self {
         Self {
+            threads,
             dry_run,
             slots: Slots::default(),
             results: Mutex::default(),
@@ -130,7 +136,7 @@ impl Validator {
     }
 
     fn start(&self, name: &str, accepted: &AcceptedProfile, slot: Option<OwnedSemaphorePermit>) -> Pending {
-        let pending = start(self.dry_run, accepted.clone(), slot);
+        let pending = start(&self.threads, self.dry_run, accepted.clone(), slot);
         let digest = accepted.digest.clone();
         self.results
             .lock()
@@ -139,23 +145,36 @@ impl Validator {
     }
 }
 
-/// Validates a resolved profile in a blocking thread, which holds `slot` until the work is done, even if nothing waits for the result any
-/// longer.
+/// Validates a resolved profile in a thread, which holds `slot` until the work is done, even if nothing waits for the result any longer.
 pub(crate) fn start(
+    threads: &Threads,
     dry_run: DryRun,
     accepted: AcceptedProfile,
     slot: Option<OwnedSemaphorePermit>,
 ) -> Pending {
-    let task = tokio::task::spawn_blocking(move || {
-        let _slot = slot;
-        let result = dry_run(&accepted);
-        // Only samples are compressed here.
-        gzip::release();
-        result
+    let (threads, what) = (
+        threads.clone(),
+        format!("validation of version {}", accepted.version),
+    );
+    let task = tokio::spawn(async move {
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let seen = cancelled.clone();
+        let work = move || {
+            let _slot = slot;
+            let result = dry_run(&seen, &accepted);
+            // Only samples are compressed here.
+            gzip::release();
+            result
+        };
+        tokio::time::timeout(MAX_TIME, threads.run(what, &cancelled, work)).await
     });
-    task.map(|ended| ended.unwrap_or_else(|_| Err(Refusal::broke_off())))
-        .boxed()
-        .shared()
+    task.map(|ended| match ended {
+        Ok(Ok(Ok(result))) => result,
+        // It panicked or took too long.
+        _ => Err(Refusal::broke_off()),
+    })
+    .boxed()
+    .shared()
 }
 
 #[cfg(test)]
@@ -170,7 +189,7 @@ mod tests {
 
     #[tokio::test]
     async fn good_is_accepted_and_each_refusal_keeps_its_reason() {
-        let validator = Validator::default();
+        let validator = Validator::new(Threads::of_no_service());
         let good = profile("v1.0.0");
         let accepted = validator.validate("a", &good, &[]).await.unwrap();
         assert_eq!((accepted.version.as_str(), &accepted.spec.0), ("v1.0.0", &good));
@@ -211,7 +230,7 @@ mod tests {
     #[tokio::test]
     async fn the_same_content_is_validated_once_and_other_content_again() {
         static DRY_RUNS: AtomicUsize = AtomicUsize::new(0);
-        let validator = Validator::with(|_| {
+        let validator = Validator::with(Threads::of_no_service(), |_, _| {
             DRY_RUNS.fetch_add(1, Ordering::SeqCst);
             Ok(())
         });
@@ -228,9 +247,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_refuses_its_profile_only() {
-        let validator = Validator::with(|accepted| match accepted.version.as_str() {
-            "v0.0.1" => panic!("on purpose"),
-            _ => Ok(()),
+        let validator = Validator::with(Threads::of_no_service(), |_, accepted| {
+            match accepted.version.as_str() {
+                "v0.0.1" => panic!("on purpose"),
+                _ => Ok(()),
+            }
         });
         // There are more profiles than slots, so each must free its slot.
         for i in 0..SPARE_SLOTS + 2 {
@@ -264,7 +285,7 @@ mod tests {
     async fn a_slow_profile_delays_no_other_and_is_not_started_twice() {
         static STARTED: AtomicUsize = AtomicUsize::new(0);
         static FINISH: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
-        let validator = Validator::with(|accepted| {
+        let validator = Validator::with(Threads::of_no_service(), |_, accepted| {
             if accepted.version == "v0.0.1" {
                 STARTED.fetch_add(1, Ordering::SeqCst);
                 drop(FINISH.1.wait_while(FINISH.0.lock().unwrap(), |finish| !*finish));

@@ -33,11 +33,7 @@ impl<'t> State<'t> {
         if function.name == "call" {
             return self.call_value(part, &values, arguments);
         }
-        let call = Call {
-            arguments: &values,
-            budget: self.budget,
-        };
-        match (function.run)(&call) {
+        match Call::new(&values, self.budget).and_then(|call| (function.run)(&call)) {
             Ok(value) => Ok(Reflected::result(value, function.returns)),
             Err(problem) => {
                 self.at(part);

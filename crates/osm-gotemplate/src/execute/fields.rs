@@ -150,15 +150,11 @@ impl<'t> State<'t> {
         if let Some((last, parameter)) = given.last.zip(parameters.next()) {
             values.push(self.fit(last, parameter)?.value);
         }
-        let call = Call {
-            arguments: &values,
-            budget: self.budget,
-        };
         let result = match receiver {
             Value::Pointer(pointer) if !method.of_pointer => {
                 Err(Problem::new(methods::of_nil_pointer(pointer.to(), name)))
             }
-            _ => run(&call),
+            _ => Call::new(&values, self.budget).and_then(|call| run(&call)),
         };
         result.map(Reflected::member).or_else(|problem| {
             self.at(Part::Operand(given.operand));

@@ -4,6 +4,7 @@ use super::reflected::{Reflected, indirect};
 use super::state::{Executed, Frame, State};
 use crate::format;
 use crate::parse::{Branches, Include, Loop, Node, Part, Pipeline};
+use crate::problem::Problem;
 use crate::standard;
 use crate::value::{Map, Named, Value};
 
@@ -159,9 +160,7 @@ impl<'t> State<'t> {
     }
 
     fn iterate_map(&mut self, map: &Map, range: &'t Loop) -> Executed<bool> {
-        let size = map.len().saturating_mul(size_of::<(&str, Value)>());
-        self.charge(self.budget.copy(size))?;
-        let entries = map.entries();
+        let entries = self.solve(map.entries(self.budget).map_err(Problem::from), "")?;
         let ran = !entries.is_empty();
         for (key, value) in entries {
             let value = Reflected::element(value, map.element());

@@ -351,8 +351,7 @@ impl<'a> Printer<'a> {
             self.write("map")?;
         }
         self.write(open)?;
-        self.budget.copy(map.len().saturating_mul(size_of::<Value>()))?;
-        for (index, (key, item)) in map.entries().into_iter().enumerate() {
+        for (index, (key, item)) in map.entries(self.budget)?.into_iter().enumerate() {
             if index > 0 {
                 self.write(between)?;
             }

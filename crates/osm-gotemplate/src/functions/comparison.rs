@@ -71,7 +71,10 @@ fn equal(a: &Value, b: &Value, budget: &dyn Budget, depth: usize) -> Result<bool
             if a.is_same(b) {
                 return Ok(true);
             }
-            members_equal(&a.entries(), &b.entries(), budget, depth)
+            if a.len() != b.len() {
+                return Ok(false);
+            }
+            members_equal(&a.entries(budget)?, &b.entries(budget)?, budget, depth)
         }
         (Value::Struct(a), Value::Struct(b)) => members_equal(a.fields(), b.fields(), budget, depth),
         (Value::Pointer(a), Value::Pointer(b)) => match (a.value(), b.value()) {

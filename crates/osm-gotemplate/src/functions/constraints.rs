@@ -1,6 +1,7 @@
 //! Constraints on versions. This follows `constraints.go` of `github.com/Masterminds/semver/v3` v3.3.0 closely, with its regular
 //! expressions: results for wildcards, prereleases and odd notations are those of the Go library.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::LazyLock;
 
@@ -136,14 +137,10 @@ fn improper(constraint: &str) -> String {
 }
 
 /// Replaces `1.2 - 1.4` by `>= 1.2, <= 1.4`.
-fn rewrite_ranges(text: &str) -> String {
-    let mut rewritten = text.to_owned();
-    for range in RANGE.iter().flat_map(|range| range.captures_iter(text)) {
-        let group = |index| range.get(index).map_or("", |group| group.as_str());
-        let bounds = format!(">= {}, <= {} ", group(1), group(11));
-        rewritten = rewritten.replacen(group(0), &bounds, 1);
-    }
-    rewritten
+fn rewrite_ranges(text: &str) -> Cow<'_, str> {
+    RANGE.as_ref().map_or(Cow::Borrowed(text), |range| {
+        range.replace_all(text, ">= $1, <= $11 ")
+    })
 }
 
 impl Constraint {

@@ -42,14 +42,6 @@ fn map_or_nil(call: &Call<'_>, index: usize) -> Map {
     call.map(index).cloned().unwrap_or_else(|| Map::nil(Type::Any))
 }
 
-/// Entries of a map, after they have been charged.
-fn entries(call: &Call<'_>, map: &Map) -> Result<Vec<(Rc<str>, Value)>, Problem> {
-    call.budget.step(map.len() as u64)?;
-    call.budget
-        .copy(map.len().saturating_mul(size_of::<(Rc<str>, Value)>()))?;
-    Ok(map.entries())
-}
-
 fn made_map(call: &Call<'_>, entries: BTreeMap<Rc<str>, Value>) -> Result<Value, Problem> {
     call.budget.copy(Map::bytes(entries.len()))?;
     Ok(Value::map(entries))
@@ -84,7 +76,6 @@ fn unset(call: &Call<'_>) -> Result<Value, Problem> {
 }
 
 fn pluck(call: &Call<'_>) -> Result<Value, Problem> {
-    call.budget.step(call.arguments.len() as u64)?;
     let maps = (1..call.arguments.len()).filter_map(|index| call.map(index));
     call.made_list(maps.filter_map(|map| map.get(call.text(0))).collect())
 }
@@ -92,17 +83,14 @@ fn pluck(call: &Call<'_>) -> Result<Value, Problem> {
 fn keys(call: &Call<'_>) -> Result<Value, Problem> {
     let mut keys = Vec::new();
     for index in 0..call.arguments.len() {
-        keys.extend(
-            entries(call, &map_or_nil(call, index))?
-                .into_iter()
-                .map(|(key, _)| key),
-        );
+        let entries = map_or_nil(call, index).entries(call.budget)?;
+        keys.extend(entries.into_iter().map(|(key, _)| key));
     }
     Ok(Value::strings(keys))
 }
 
 fn values(call: &Call<'_>) -> Result<Value, Problem> {
-    let entries = entries(call, &map_or_nil(call, 0))?;
+    let entries = map_or_nil(call, 0).entries(call.budget)?;
     Ok(Value::list(entries.into_iter().map(|(_, value)| value).collect()))
 }
 
@@ -112,7 +100,6 @@ fn names<'a>(call: &Call<'a>) -> BTreeSet<&'a str> {
 }
 
 fn pick(call: &Call<'_>) -> Result<Value, Problem> {
-    call.budget.step(call.arguments.len() as u64)?;
     let map = map_or_nil(call, 0);
     let names = names(call).into_iter();
     made_map(
@@ -124,9 +111,8 @@ fn pick(call: &Call<'_>) -> Result<Value, Problem> {
 }
 
 fn omit(call: &Call<'_>) -> Result<Value, Problem> {
-    call.budget.step(call.arguments.len() as u64)?;
     let names = names(call);
-    let entries = entries(call, &map_or_nil(call, 0))?.into_iter();
+    let entries = map_or_nil(call, 0).entries(call.budget)?.into_iter();
     made_map(call, entries.filter(|(key, _)| !names.contains(&**key)).collect())
 }
 

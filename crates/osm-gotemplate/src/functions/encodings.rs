@@ -190,7 +190,7 @@ fn with_error(call: &Call<'_>, value: Value, kind: Kind, error: String) -> Resul
     let mut entries: BTreeMap<Rc<str>, Value> = BTreeMap::new();
     if let Value::Map(map) = value {
         call.budget.copy(Map::bytes(map.len()))?;
-        entries.extend(map.entries());
+        entries.extend(map.entries(call.budget)?);
     }
     call.budget.copy(Map::bytes(1))?;
     entries.insert("Error".into(), error.into());

@@ -47,9 +47,8 @@ fn merge_into(
             "maps that are nested more than {MAX_NESTING} levels deep can't be merged"
         )));
     }
-    budget.step(source.len() as u64 + 1)?;
-    budget.copy(source.len().saturating_mul(size_of::<(Rc<str>, Value)>()))?;
-    for (key, value) in source.entries() {
+    budget.step(1)?;
+    for (key, value) in source.entries(budget)? {
         let present = target.get(&key);
         if matches!(value, Value::Nil) {
             if overwrite {
@@ -149,7 +148,7 @@ fn charge_parts(value: &Value, budget: &dyn Budget) -> Result<(), Problem> {
         budget.step(1)?;
         match value.underlying() {
             Value::List(list) => to_visit.extend_from_slice(list.items()),
-            Value::Map(map) => to_visit.extend(map.entries().into_iter().map(|(_, value)| value)),
+            Value::Map(map) => to_visit.extend(map.entries(budget)?.into_iter().map(|(_, value)| value)),
             Value::Pointer(pointer) => to_visit.extend(pointer.value().cloned()),
             Value::Struct(fields) => to_visit.extend(fields.fields().iter().map(|(_, value)| value.clone())),
             _ => {}
@@ -185,7 +184,7 @@ fn copy(value: &Value, budget: &dyn Budget, depth: usize) -> Result<Value, Probl
         Value::Map(map) if !map.is_nil() => {
             budget.copy(Map::bytes(map.len()))?;
             let entries = map
-                .entries()
+                .entries(budget)?
                 .into_iter()
                 .map(|(key, value)| Ok((key, copy(&value, budget, depth + 1)?)));
             Value::Map(Map::new(

@@ -46,7 +46,7 @@ pub(crate) use dates::TIME;
 pub use refused::REFUSED;
 pub(crate) use version_methods::VERSION;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Exhausted};
 pub use crate::problem::Problem;
 use crate::value::{List, Map, Value};
 
@@ -113,6 +113,18 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
+    /// Charges what every function may do with its arguments: look at each, and once at every byte of those that are texts. A function
+    /// that does more, such as to visit the items of a list, charges that itself.
+    pub(crate) fn new(arguments: &'a [Value], budget: &'a dyn Budget) -> Result<Self, Problem> {
+        budget.step(arguments.len() as u64)?;
+        let bytes = arguments.iter().map(|argument| match argument.underlying() {
+            Value::String(text) => text.len(),
+            _ => 0,
+        });
+        budget.read(bytes.fold(0, usize::saturating_add))?;
+        Ok(Self { arguments, budget })
+    }
+
     /// The value whose method is called.
     #[must_use]
     pub fn receiver(&self) -> &'a Value {
@@ -173,6 +185,14 @@ impl<'a> Call<'a> {
     pub(crate) fn made_list(&self, items: Vec<Value>) -> Result<Value, Problem> {
         self.budget.copy(List::bytes(items.len()))?;
         Ok(Value::list(items))
+    }
+}
+
+/// The text, unless it has more than `most` bytes. As a limit, this is reported although it is about an argument, which may be a secret.
+pub(crate) fn at_most<'t>(text: &'t str, most: usize, what: &str) -> Result<&'t str, Problem> {
+    match text.len() <= most {
+        true => Ok(text),
+        false => Err(Exhausted(format!("{what} has more than {most} bytes; use a shorter one")).into()),
     }
 }
 

@@ -55,7 +55,6 @@ table! {
 }
 
 fn atoi(call: &Call<'_>) -> Result<Value, Problem> {
-    call.budget.read(call.text(0).len())?;
     Ok(Value::int(parse_or_nearest(call.text(0))))
 }
 
@@ -73,20 +72,18 @@ fn to_decimal(call: &Call<'_>) -> Result<Value, Problem> {
 }
 
 fn fold(call: &Call<'_>, start: i64, step: fn(i64, i64) -> Result<i64, Problem>) -> Result<Value, Problem> {
-    fold_over(call, start, call.rest(0), step)
+    fold_over(start, call.rest(0), step)
 }
 
 fn fold_from_first(call: &Call<'_>, step: fn(i64, i64) -> Result<i64, Problem>) -> Result<Value, Problem> {
-    fold_over(call, to_int64(call.any(0)), call.rest(1), step)
+    fold_over(to_int64(call.any(0)), call.rest(1), step)
 }
 
 fn fold_over(
-    call: &Call<'_>,
     start: i64,
     numbers: &[Value],
     step: fn(i64, i64) -> Result<i64, Problem>,
 ) -> Result<Value, Problem> {
-    call.budget.step(numbers.len() as u64)?;
     let result = numbers
         .iter()
         .try_fold(start, |result, number| step(result, to_int64(number)));
@@ -101,7 +98,6 @@ fn checked_divisor(divisor: i64) -> Result<i64, Problem> {
 }
 
 fn fold_floats(call: &Call<'_>, step: fn(f64, f64) -> f64) -> Result<Value, Problem> {
-    call.budget.step(call.arguments.len() as u64)?;
     let others = call.rest(1).iter().map(to_float64);
     Ok(Value::float(others.fold(to_float64(call.any(0)), step)))
 }
@@ -241,6 +237,14 @@ fn seq(call: &Call<'_>) -> Result<Value, Problem> {
         end.wrapping_add(direction),
         step.unwrap_or(direction),
     )?;
-    let texts: Vec<String> = numbers.iter().map(i64::to_string).collect();
-    call.made(texts.join(" "))
+    let mut text = String::new();
+    for number in numbers {
+        let number = number.to_string();
+        call.budget.copy(number.len().saturating_add(1))?;
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        text.push_str(&number);
+    }
+    Ok(Value::string(text))
 }

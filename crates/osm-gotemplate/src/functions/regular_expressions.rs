@@ -6,10 +6,12 @@ use super::escapes::error;
 use super::expressions::translate;
 use super::letters::{is_digit, is_letter};
 use super::table::table;
-use super::{Call, Problem};
+use super::{Call, Problem, at_most};
 use crate::format::quote;
 use crate::value::{List, Type, Value};
 
+/// Longest expression. Compiling a class takes time for each of its characters.
+const MAX_BYTES: usize = 1024;
 /// Bytes that a compiled expression may take.
 const SIZE_LIMIT: usize = 4 << 20;
 /// Nesting of the translated expression, which has more groups than the original.
@@ -52,8 +54,8 @@ struct Expression {
 impl Expression {
     /// Compiles the first argument.
     fn compile(call: &Call<'_>) -> Result<Self, Problem> {
-        let text = call.text(0);
-        call.budget.read(text.len())?;
+        let text = at_most(call.text(0), MAX_BYTES, "a regular expression")?;
+        call.budget.step(text.len() as u64)?;
         let translated = translate(text).map_err(Problem::new)?;
         call.budget.step(translated.weight.saturating_add(10))?;
         call.budget
@@ -129,16 +131,17 @@ impl Expression {
         Ok(matches)
     }
 
-    fn group<'t>(&self, captures: &Captures<'t>, name: &str) -> &'t str {
+    fn group<'t>(&self, call: &Call<'_>, captures: &Captures<'t>, name: &str) -> Result<&'t str, Problem> {
         let is_number =
             name.bytes().all(|byte| byte.is_ascii_digit()) && (name.len() == 1 || !name.starts_with('0'));
         let group = if is_number {
             name.parse().ok().and_then(|number: usize| captures.get(number))
         } else {
+            call.budget.step(self.names.len() as u64)?;
             let mut groups = self.names.iter().enumerate().filter(|(_, known)| *known == name);
             groups.find_map(|(number, _)| captures.get(number))
         };
-        group.map_or("", |group| group.as_str())
+        Ok(group.map_or("", |group| group.as_str()))
     }
 }
 
@@ -258,7 +261,7 @@ fn expand(
                 rest
             }
             (None, Some((name, rest))) => {
-                push(expression.group(captures, name))?;
+                push(expression.group(call, captures, name)?)?;
                 rest
             }
             (None, None) => {

@@ -1,6 +1,6 @@
 //! Texts. Positions and lengths are in bytes, as in Go; a cut within a character is a problem, because values are UTF-8.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::table::table;
@@ -19,7 +19,7 @@ table! {
     "substr": (Int, Int, String) -> "string", "Returns the bytes of the text from a start up to, but without, an end.", r#"0 5 "hello world""# => "hello", substr;
     "trim": (String) -> "string", "Returns the text without white space at its start and end.", r#""  a b ""# => "a b", |call| part(call, 0, str::trim);
     "trimAll" "trimall": (String, String) -> "string", "Returns the text without any of the characters at its start and end.", r#""$" "$5.00$""# => "5.00",
-        |call| part(call, 1, |text| text.trim_matches(|character| call.text(0).contains(character)));
+        trim_all;
     "trimPrefix": (String, String) -> "string", "Returns the text without the prefix.", r#""-" "-hello""# => "hello",
         |call| part(call, 1, |text| text.strip_prefix(call.text(0)).unwrap_or(text));
     "trimSuffix": (String, String) -> "string", "Returns the text without the suffix.", r#""-" "hello-""# => "hello",
@@ -73,9 +73,16 @@ table! {
 
 /// A part of the text at an index.
 fn part<'a>(call: &Call<'a>, index: usize, select: impl Fn(&'a str) -> &'a str) -> Result<Value, Problem> {
-    let text = call.text(index);
-    call.budget.read(text.len())?;
-    call.made(select(text))
+    call.made(select(call.text(index)))
+}
+
+fn trim_all(call: &Call<'_>) -> Result<Value, Problem> {
+    call.budget
+        .copy(call.text(0).len().saturating_mul(size_of::<char>() * 2))?;
+    let characters: BTreeSet<char> = call.text(0).chars().collect();
+    part(call, 1, |text| {
+        text.trim_matches(|character| characters.contains(&character))
+    })
 }
 
 /// The first argument, after each character is replaced.
@@ -85,13 +92,10 @@ fn map(call: &Call<'_>, replace: fn(char) -> char) -> Result<Value, Problem> {
 
 /// The first argument, changed to a text of similar length.
 fn changed(call: &Call<'_>, change: impl Fn(&str) -> String) -> Result<Value, Problem> {
-    call.budget.read(call.text(0).len())?;
     call.made(change(call.text(0)))
 }
 
 fn test(call: &Call<'_>, test: fn(&str, &str) -> bool) -> Result<Value, Problem> {
-    call.budget
-        .read(call.text(0).len().saturating_add(call.text(1).len()))?;
     Ok(test(call.text(0), call.text(1)).into())
 }
 
@@ -141,7 +145,6 @@ fn repeat(call: &Call<'_>, count: i64, text: &str) -> Result<String, Problem> {
 
 /// The text with each occurrence of `old` replaced, after its size has been charged. An empty `old` is before and after each character.
 fn replaced(call: &Call<'_>, text: &str, old: &str, new: &str) -> Result<String, Problem> {
-    call.budget.read(text.len())?;
     let count = text.matches(old).count();
     call.budget
         .copy(text.len().saturating_add(count.saturating_mul(new.len())))?;
@@ -161,7 +164,6 @@ fn indent(call: &Call<'_>, before: &str) -> Result<String, Problem> {
 
 /// Texts of the arguments that are not nil, with spaces between.
 fn joined(call: &Call<'_>, text: impl Fn(&Value) -> Result<String, Problem>) -> Result<Value, Problem> {
-    call.budget.step(call.arguments.len() as u64)?;
     let values = call.arguments.iter().filter(|value| !matches!(value, Value::Nil));
     let texts = values.map(text).collect::<Result<Vec<_>, _>>()?;
     call.made(texts.join(" "))
@@ -185,8 +187,13 @@ fn cat(call: &Call<'_>) -> Result<Value, Problem> {
 
 /// Go's `strings.SplitN`: an empty separator splits after each character; a negative limit is none.
 fn parts(call: &Call<'_>, separator: &str, text: &str, limit: i64) -> Result<Vec<Rc<str>>, Problem> {
-    call.budget.read(text.len())?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let count = text.matches(separator).count().saturating_add(1).min(limit);
+    call.budget.step(count as u64)?;
+    call.budget.copy(
+        text.len()
+            .saturating_add(count.saturating_mul(size_of::<Value>() * 2)),
+    )?;
     let parts: Vec<&str> = if separator.is_empty() {
         let last_start = text
             .char_indices()
@@ -198,9 +205,6 @@ fn parts(call: &Call<'_>, separator: &str, text: &str, limit: i64) -> Result<Vec
     } else {
         text.splitn(limit, separator).collect()
     };
-    call.budget.step(parts.len() as u64)?;
-    let overhead = parts.len().saturating_mul(size_of::<Value>() * 2);
-    call.budget.copy(text.len().saturating_add(overhead))?;
     Ok(parts.into_iter().map(Rc::from).collect())
 }
 

@@ -36,7 +36,6 @@ fn default(call: &Call<'_>) -> Result<Value, Problem> {
 }
 
 fn coalesce(call: &Call<'_>) -> Result<Value, Problem> {
-    call.budget.step(call.arguments.len() as u64)?;
     let first = call.arguments.iter().find(|value| !is_empty(value));
     Ok(first.cloned().unwrap_or(Value::Nil))
 }

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use super::version::{Version, validate_metadata, validate_prerelease};
+use super::versions::short;
 use super::{Call, Parameter, Problem};
 use crate::methods::{Behavior, Encoded, Method, NIL_POINTER, STRING};
 use crate::value::{Named, Struct, UintKind, Value};
@@ -176,8 +177,8 @@ fn changed(
     change: impl FnOnce(&mut Version) -> Result<(), String>,
 ) -> Result<Value, Problem> {
     let mut version = version(call, 0)?;
-    call.budget.read(call.text(1).len())?;
-    call.budget.copy(call.text(1).len())?;
+    call.budget
+        .copy(short(call.text(1), "a part of a version")?.len())?;
     change(&mut version).map_err(Problem::new)?;
     let prefix = if version.original.starts_with('v') {
         "v"

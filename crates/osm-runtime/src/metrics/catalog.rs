@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use prometheus::core::Collector;
+use prometheus::core::{Collector, Desc};
 use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{
@@ -92,6 +92,20 @@ impl Catalog {
         self.add(Gauge::new(name, help)?, &[])
     }
 
+    /// Makes a gauge without labels whose value is asked for at each scrape.
+    ///
+    /// # Errors
+    /// The name is taken.
+    pub fn gauge_of(
+        &self,
+        name: &str,
+        help: &str,
+        value: impl Fn() -> f64 + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        let (gauge, value) = (Gauge::new(name, help)?, Arc::new(value));
+        self.add(GaugeOf { gauge, value }, &[]).map(drop)
+    }
+
     /// Makes a histogram without labels.
     ///
     /// # Errors
@@ -152,6 +166,24 @@ impl Catalog {
         };
         let described = collector.collect().into_iter().map(describe);
         self.descriptions.lock().extend(described);
+    }
+}
+
+/// A gauge that asks for its value.
+#[derive(Clone)]
+struct GaugeOf {
+    gauge: Gauge,
+    value: Arc<dyn Fn() -> f64 + Send + Sync>,
+}
+
+impl Collector for GaugeOf {
+    fn desc(&self) -> Vec<&Desc> {
+        self.gauge.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.gauge.set((self.value)());
+        self.gauge.collect()
     }
 }
 

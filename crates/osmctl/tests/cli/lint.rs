@@ -288,7 +288,11 @@ fn said(reason: Reason) -> Said {
         | Reason::JoiningConflict
         | Reason::NamespaceNotServed
         | Reason::NodeRightMissing => Not(RIGHTS),
-        Reason::JudgingBrokeOff | Reason::Panic | Reason::RequestFailed | Reason::Timeout => Not(DEFECT),
+        Reason::JudgingBrokeOff
+        | Reason::Panic
+        | Reason::RequestFailed
+        | Reason::Timeout
+        | Reason::WaitingForThread => Not(DEFECT),
         Reason::LateBoundValueNotRaw
         | Reason::SourceIncomplete
         | Reason::SourceMissing

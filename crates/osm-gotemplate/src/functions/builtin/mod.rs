@@ -111,7 +111,6 @@ fn index(call: &Call<'_>) -> Result<Value, Problem> {
             }
             Value::Map(map) => {
                 let key = key(index)?;
-                call.budget.read(key.len())?;
                 map.get(key).unwrap_or_else(|| map.element().zero())
             }
             _ => {

@@ -66,10 +66,7 @@ impl Writer<'_> {
             }
             Value::Map(map) if map.is_nil() => self.text.push("null")?,
             Value::Map(map) => {
-                self.text
-                    .budget
-                    .copy(map.len().saturating_mul(size_of::<Value>()))?;
-                let entries = map.entries();
+                let entries = map.entries(self.text.budget)?;
                 self.object(entries.iter().map(|(key, item)| (&**key, item)), depth)?;
             }
             Value::Struct(fields) => {

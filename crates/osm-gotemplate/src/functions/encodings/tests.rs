@@ -9,10 +9,7 @@ use crate::value::{Pointer, Struct};
 fn call(name: &str, argument: Value) -> Result<Value, Problem> {
     let budget = Limits::new(1_000_000, 100_000_000);
     let function = FUNCTIONS.iter().find(|function| function.name == name).unwrap();
-    (function.run)(&Call {
-        arguments: &[argument],
-        budget: &budget,
-    })
+    (function.run)(&Call::new(&[argument], &budget)?)
 }
 
 fn text(name: &str, argument: impl Into<Value>) -> String {

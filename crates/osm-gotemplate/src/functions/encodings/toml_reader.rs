@@ -12,7 +12,6 @@ use crate::value::{COUNTS, List, Map, Type, Value};
 
 /// Decodes a TOML document, which is a map.
 pub(super) fn decode(text: &str, budget: &dyn Budget) -> Result<Value, Failure> {
-    budget.read(text.len())?;
     budget.copy(bytes_of_tree(text))?;
     match DeTable::parse(text) {
         Ok(table) => Reader { text, budget }.map(table.get_ref(), 0),

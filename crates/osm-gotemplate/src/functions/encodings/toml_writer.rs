@@ -152,9 +152,9 @@ impl Writer<'_> {
     fn map_entries(&self, map: &Map, depth: usize) -> Result<Entries, Failure> {
         self.text
             .budget
-            .copy(map.len().saturating_mul(size_of::<Value>()).saturating_mul(2))?;
+            .copy(map.len().saturating_mul(size_of::<(Rc<str>, Value, bool)>()))?;
         let (mut simple, mut tables) = (Vec::new(), Vec::new());
-        for (key, value) in map.entries() {
+        for (key, value) in map.entries(self.text.budget)? {
             match self.kind(&value, depth.saturating_add(1))? {
                 Kind::Table | Kind::TableArray => tables.push((key, value, true)),
                 _ => simple.push((key, value, true)),

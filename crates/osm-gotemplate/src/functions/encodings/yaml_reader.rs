@@ -35,7 +35,6 @@ pub(super) struct Decoded {
 
 /// Decodes the first document of a YAML stream.
 pub(super) fn decode(text: &str, into: Target, budget: &dyn Budget) -> Result<Decoded, Failure> {
-    budget.read(text.len())?;
     let Document { root, anchors } = yaml_nodes::read(text, budget)?;
     let Some(root) = root else {
         return Ok(Decoded {

@@ -89,10 +89,8 @@ impl Writer<'_> {
                 Ok(())
             }
             Value::Map(map) => {
-                self.text
-                    .budget
-                    .copy(map.len().saturating_mul(size_of::<Value>()))?;
-                let entries = key_order::sort(map.entries(), self.text.budget)?;
+                let budget = self.text.budget;
+                let entries = key_order::sort(map.entries(budget)?, budget)?;
                 self.mapping(&entries, place, depth)
             }
             Value::Struct(fields) => {
