@@ -23,24 +23,3 @@ pub async fn read() -> Result<String> {
     ensure!(output.status.success(), "git knows no commit: set REVISION");
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
-
-/// A revision as people read it, with twelve digits.
-pub fn short(revision: &str) -> String {
-    let (commit, dirty) = revision
-        .strip_suffix("-dirty")
-        .map_or((revision, ""), |commit| (commit, "-dirty"));
-    format!("{}{dirty}", commit.get(..12).unwrap_or(commit))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_short_revision_still_says_that_files_differ() {
-        let commit = "0123456789abcdef0123456789abcdef01234567";
-        assert_eq!(short(commit), "0123456789ab");
-        assert_eq!(short(&format!("{commit}-dirty")), "0123456789ab-dirty");
-        assert_eq!(short("v1"), "v1");
-    }
-}
