@@ -18,16 +18,18 @@ use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{
-    DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchEvent, WatchParams,
+    ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
+    ValidationDirective, WatchEvent, WatchParams,
 };
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 use osm_api::config::OperatingSystemConfig;
 use osm_api::names::CLOUD_INIT_SETTINGS;
 use osm_api::rbac::Installation;
+use osm_api::{OperatingSystemProfile, definitions};
 use osm_runtime::{error, status};
 use osm_sim::memory::{Link, Server, User};
-use osm_testkit::{ControlPlane, Options, installation, wait_for};
+use osm_testkit::{ControlPlane, Options, fixtures, installation, wait_for};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -507,12 +509,121 @@ async fn configs(client: &Client, seen: &mut Outcomes) -> Result<()> {
     Ok(())
 }
 
+/// What does not fit the schema.
+async fn profiles(client: &Client, seen: &mut Outcomes) -> Result<()> {
+    let kind = ApiResource::erase::<OperatingSystemProfile>(&());
+    let profiles: Api<DynamicObject> = Api::namespaced_with(client.clone(), "osm", &kind);
+    let profile = |name: &str, change: Value| {
+        let mut profile = fixtures::profile("osm", name, "v1.0.0", "text");
+        json_patch::merge(&mut profile, &json!({"spec": change}));
+        object::<DynamicObject>(profile)
+    };
+    let new = PostParams::default();
+    let file = |file: Value| json!({"bootstrapConfig": {"files": [file]}});
+    for (what, change) in [
+        ("a profile without a field", json!({"osName": null})),
+        (
+            "a profile with another value of an enumeration",
+            json!({"osName": "beos"}),
+        ),
+        ("a profile with another type", json!({"osVersion": 12})),
+        (
+            "a profile with a list for an object",
+            json!({"bootstrapConfig": []}),
+        ),
+        (
+            "a profile with a version against the pattern",
+            json!({"version": "1"}),
+        ),
+        (
+            "a profile with a file without a path",
+            file(json!({"content": {"inline": {"data": "a"}}})),
+        ),
+        (
+            "a profile with several mistakes",
+            json!({"osName": null, "osVersion": null, "version": true}),
+        ),
+    ] {
+        let refused = profiles.create(&new, &profile("a", change)).await;
+        if let Err(kube::Error::Api(status)) = &refused {
+            let mut causes: Vec<String> = status
+                .details
+                .iter()
+                .flat_map(|details| &details.causes)
+                // A real server says here that it has not checked rules.
+                .filter(|cause| cause.field != "<nil>")
+                .map(|cause| format!("{} {}", cause.reason, cause.field))
+                .collect();
+            causes.sort();
+            seen.see(what, causes);
+        }
+        seen.note(what, refused);
+    }
+    let unknown = json!({"osNme": "ubuntu", "templateEngine": null,
+        "bootstrapConfig": {"files": [{"path": "/a", "permissions": 3_000_000_000_u32, "content": {"inline": {"data": "a"}}}]},
+        "supportedCloudProviders": [{"name": "aws", "more": {"a": 1}}]});
+    let created = profiles.create(&new, &profile("a", unknown)).await;
+    let created = seen
+        .note("a profile with fields that are not known", created)
+        .context("a profile")?;
+    let mut spec = created.data["spec"].clone();
+    spec.sort_all_objects();
+    seen.see("defaults and pruned fields", spec);
+    let mut changed = created.clone();
+    changed.data["spec"]["osVersion"] = json!("1");
+    seen.note(
+        "a profile changes without its version",
+        profiles.replace("a", &new, &changed).await,
+    );
+    changed.data["spec"]["version"] = json!("v1.0.1");
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    seen.note(
+        "a profile changes with its version, as a trial",
+        profiles.replace("a", &dry_run, &changed).await,
+    );
+    seen.see(
+        "that changes nothing",
+        profiles.get("a").await?.data["spec"]["version"].clone(),
+    );
+    seen.note(
+        "a profile changes with its version",
+        profiles.replace("a", &new, &changed).await,
+    );
+    let strict = PatchParams {
+        field_validation: Some(ValidationDirective::Strict),
+        ..PatchParams::default()
+    };
+    let patch = Patch::Merge(json!({"spec": {"osNme": "ubuntu", "version": "v1.0.2"}}));
+    seen.note(
+        "a profile with a field that is not known, strictly",
+        profiles.patch("a", &strict, &patch).await,
+    );
+    let by_path =
+        serde_json::from_value(json!([{"op": "replace", "path": "/spec/version", "value": "v1.0.3"}]))?;
+    seen.note(
+        "a profile changes by a JSON patch",
+        profiles
+            .patch("a", &PatchParams::default(), &Patch::<()>::Json(by_path))
+            .await,
+    );
+    let strategic = Patch::Strategic(json!({"spec": {"version": "v1.0.4"}}));
+    seen.note(
+        "a profile changes by a strategic merge patch",
+        profiles.patch("a", &PatchParams::default(), &strategic).await,
+    );
+    Ok(())
+}
+
 async fn all(client: &Client, anonymous: &Client) -> Result<Outcomes> {
     let mut seen = Outcomes::default();
     secrets(client, &mut seen).await?;
     watches(client, &mut seen).await?;
     tokens(client, anonymous, &mut seen).await?;
     configs(client, &mut seen).await?;
+    profiles(client, &mut seen).await?;
     Ok(seen)
 }
 
@@ -525,6 +636,7 @@ fn installation() -> Installation {
 
 async fn in_memory() -> Result<Outcomes> {
     let server = Server::new(Timestamp::from_second(1_800_000_000)?);
+    server.load(&[definitions::PROFILES, definitions::CONFIGS].map(definitions::parse))?;
     server.load(&installation::manifests(&installation()))?;
     let outcomes = all(&server.admin(), &server.client(User::Nobody, &Link::default())).await?;
     assert_eq!(server.unsupported(), Vec::<String>::new());

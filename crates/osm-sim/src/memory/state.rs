@@ -82,7 +82,8 @@ impl Failure {
         } else {
             self.causes.clone()
         };
-        let details = (!kind.is_empty()).then(|| json!({"name": name, "kind": kind, "causes": causes}));
+        let details = (!kind.is_empty() || !causes.is_empty())
+            .then(|| json!({"name": name, "kind": kind, "causes": causes}));
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
             "reason": self.reason, "details": details, "code": self.code})
     }
@@ -95,6 +96,8 @@ struct Manner {
     is_dry_run: bool,
     /// Fields that the schema doesn't have are refused, not removed.
     is_strict: bool,
+    /// Those of a patch are another failure.
+    is_patch: bool,
 }
 
 /// So many requests are remembered.
@@ -229,7 +232,10 @@ impl State {
                 .map(|field| format!("unknown field {field:?}"));
             let fields: Vec<String> = fields.collect();
             let message = format!("strict decoding error: {}", fields.join(", "));
-            return Err(Failure::new(400, "BadRequest", message));
+            return Err(match self.manner.is_patch {
+                true => Failure::invalid(message),
+                false => Failure::new(400, "BadRequest", message),
+            });
         }
         if mistakes.causes.is_empty() {
             return Ok(());
@@ -309,6 +315,7 @@ impl State {
         self.manner = Manner {
             is_dry_run: request.query("dryRun") == "All",
             is_strict: request.query("fieldValidation") == "Strict",
+            is_patch: request.verb == Verb::Patch,
         };
         let answer = self.answer(user, request);
         self.manner = Manner::default();

@@ -187,7 +187,7 @@ async fn custom_objects_that_do_not_fit_the_schema_are_refused() {
     let unknown = Patch::Merge(json!({"spec": {"osNme": "ubuntu", "version": "v1.0.2"}}));
     assert_eq!(
         refusal(profiles.patch("osp-tiny", &strict, &unknown).await).0,
-        400
+        422
     );
 }
 
