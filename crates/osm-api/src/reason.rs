@@ -506,7 +506,7 @@ impl Reason {
             ),
             Self::RequestOrderUnknown => row(
                 &[REQUEST, JOINING],
-                "Several requests for the same machine wait, and it is not certain that this one came first: the times and the resourceVersions of the requests contradict each other, or another requester came first. csr-approver approves none of those whose order is unknown.",
+                "Several requests for the same machine wait, and it is not certain that this one came first. The times and the resourceVersions of the requests contradict each other, or another requester came first. csr-approver approves none of those whose order is unknown.",
                 "Compare the requests with `kubectl get csr`. Delete those that no machine of yours has sent, or all of them: a kubelet sends a new one within 15 minutes. Two requests at once may be an attack; see [joining](joining.md#attacks).",
             ),
             Self::RequestUnreadable => row(
