@@ -3,8 +3,8 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
 use kube::api::PostParams;
+use osm_runtime::Api;
 use osm_runtime::RequestError;
 use osm_runtime::error::already_exists;
 use osm_runtime::request::failed;

@@ -8,6 +8,7 @@
 //! ([`hold`](mod@hold)) and writes the decision, and [`report`] alone counts, logs and emits Events.
 
 #![allow(missing_docs)] // This crate is not published; comments say why, and names say what.
+#![deny(clippy::disallowed_types)]
 
 pub mod apply;
 pub mod claim;

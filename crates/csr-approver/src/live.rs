@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kube::Api;
 use osm_api::{Machine, MachineDeployment, MachineSet, PoolRef};
+use osm_runtime::Api;
 use osm_runtime::request::failed;
 use osm_runtime::{RequestError, read};
 

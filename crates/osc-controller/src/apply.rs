@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use osm_api::config::OperatingSystemConfig;
 use osm_api::content::spec_for;
 use osm_api::{MachineDeployment, PoolRef, names};
+use osm_runtime::Api;
 use osm_runtime::request::failed;
 use osm_runtime::{RequestError, error};
 use serde_json::json;

@@ -5,12 +5,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::Api;
 use kube::core::PartialObjectMeta;
 use osm_api::cluster_endpoint::Choice;
 use osm_api::config::RequestedProfile;
 use osm_api::profile::{AcceptedProfile, OperatingSystemProfile};
 use osm_api::{MachineDeployment, PoolRef, Reason};
+use osm_runtime::Api;
 use osm_runtime::cache::{Cache, Version};
 use osm_runtime::error::Failure as _;
 use osm_runtime::request::failed;

@@ -9,6 +9,7 @@
 
 // This crate is not published: a name that says everything needs no comment.
 #![allow(missing_docs)]
+#![deny(clippy::disallowed_types)]
 
 pub mod admission;
 pub mod apply;

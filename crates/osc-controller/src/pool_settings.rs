@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 use osm_api::Reason;
 use osm_api::names::{SETTINGS, SETTINGS_KEY};
 use osm_api::pool_settings::{PoolSettings, PoolSettingsError};
+use osm_runtime::Api;
 use osm_runtime::cache::{Cache, Version};
 use osm_runtime::request::failed;
 use osm_runtime::settings::Current;

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use kube::Api;
 use osm_api::cluster_endpoint::{self, Choice};
 use osm_api::condition::{self, Verdict};
 use osm_api::config::{OperatingSystemConfig, RequestedProfile};
 use osm_api::profile::AcceptedProfile;
 use osm_api::{Reason, Settings};
+use osm_runtime::Api;
 use osm_runtime::cache::{Change, Version};
 use osm_runtime::foreign_cluster::ForeignCluster;
 use osm_runtime::metrics::ConditionGauge;

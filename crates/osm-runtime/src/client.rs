@@ -364,8 +364,8 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
     use std::sync::atomic::Ordering::SeqCst;
 
+    use crate::Api;
     use k8s_openapi::api::core::v1::Namespace;
-    use kube::Api;
     use tokio_util::sync::CancellationToken;
 
     use super::*;

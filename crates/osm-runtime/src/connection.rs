@@ -6,11 +6,12 @@ use std::sync::{Arc, OnceLock};
 use std::task::{self, Poll};
 use std::time::Duration;
 
+use crate::Api;
 use http::Uri;
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::client::Body;
-use kube::{Api, Client, Config, ResourceExt};
+use kube::{Client, Config, ResourceExt};
 use osm_api::names::KUBE_SYSTEM;
 use osm_api::rbac::Service;
 use parking_lot::Mutex;
@@ -188,7 +189,7 @@ impl Connection {
     }
 
     /// All objects at a path of the API.
-    pub(crate) fn selection(&self, path: String) -> Selection {
+    pub(crate) fn selection(&self, path: Option<String>) -> Selection {
         Selection {
             client: self.client.clone(),
             changes: self.current.clone(),

@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::Api;
 use k8s_openapi::NamespaceResourceScope;
-use kube::{Api, Resource};
+use kube::Resource;
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 

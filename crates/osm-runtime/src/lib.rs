@@ -20,11 +20,13 @@
 //!    [`answer`] bounds what a server may send.
 
 #![allow(missing_docs)] // Not published: a doc comment that only repeats the name helps nobody.
+#![deny(clippy::disallowed_types)]
 
 pub mod admin;
 pub mod admission;
 pub mod answer;
 mod apart;
+pub mod api;
 pub mod args;
 mod backoff;
 pub mod cache;
@@ -67,6 +69,7 @@ pub mod watch;
 pub mod weight;
 
 pub use admission::AdmissionArgs;
+pub use api::Api;
 pub use args::{CommonArgs, ProfileArgs, WorkerArgs};
 pub use cluster::{Cluster, Connections};
 pub use connection::Connection;

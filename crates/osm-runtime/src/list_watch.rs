@@ -23,6 +23,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::answer::{is_exceeded, is_too_large};
+use crate::api;
 use crate::object::{self, Unreadable};
 
 /// The largest number of objects that are read from one page.
@@ -100,7 +101,8 @@ pub(crate) struct Selection {
     pub(crate) changes: watch::Receiver<Arc<Config>>,
     /// Bounds the lists that are read from this cluster at the same time.
     pub(crate) lists: Arc<Semaphore>,
-    pub(crate) path: String,
+    /// `None`: the name of the namespace can't be in a path.
+    pub(crate) path: Option<String>,
     pub(crate) labels: Option<String>,
     pub(crate) fields: Option<String>,
     /// The API server sends nothing but metadata.
@@ -317,6 +319,14 @@ fn decode<K: Resource + DeserializeOwned>(text: &str) -> Option<Item<'_, K>> {
 }
 
 impl Selection {
+    fn request(&self) -> Result<Request, kube::Error> {
+        let path = self
+            .path
+            .as_ref()
+            .ok_or_else(|| api::refused("namespace", "list"))?;
+        Ok(Request::new(path.as_str()))
+    }
+
     async fn page(&self, limit: u32, token: Option<String>) -> Result<String, Error> {
         let params = ListParams {
             label_selector: self.labels.clone(),
@@ -325,7 +335,7 @@ impl Selection {
             continue_token: token,
             ..ListParams::default()
         };
-        let request = Request::new(&self.path);
+        let request = self.request().map_err(Error::List)?;
         let request = match self.metadata_only {
             true => request.list_metadata(&params),
             false => request.list(&params),
@@ -348,7 +358,7 @@ impl Selection {
             bookmarks: true,
             send_initial_events: false,
         };
-        let request = Request::new(&self.path);
+        let request = self.request().map_err(Error::Start)?;
         let request = match self.metadata_only {
             true => request.watch_metadata(&params, version),
             false => request.watch(&params, version),
@@ -473,12 +483,23 @@ mod tests {
             client: Client::new(server, "default"),
             changes,
             lists: Arc::new(Semaphore::new(1)),
-            path: "/api/v1/configmaps".to_owned(),
+            path: Some("/api/v1/configmaps".to_owned()),
             labels: None,
             fields: None,
             metadata_only: false,
         };
         (sender, ListWatch::new(selection))
+    }
+
+    #[tokio::test]
+    async fn nothing_is_sent_for_a_namespace_that_can_not_be_in_a_path() {
+        let (_sender, mut watch) = list_watch(false);
+        watch.selection.path = None;
+        let failed = watch.step(&mut |_: Event<'_, ConfigMap>| ()).await.unwrap_err();
+        assert!(
+            failed.to_string().contains("the namespace can't be in the path"),
+            "{failed}"
+        );
     }
 
     #[tokio::test(start_paused = true)]

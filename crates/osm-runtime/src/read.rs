@@ -1,8 +1,9 @@
 //! Single objects, read from the API server. An object that can't be decoded is no failed request.
 
+use crate::Api;
+use kube::Resource;
 use kube::api::GetParams;
 use kube::core::Request;
-use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::error::is_code;
@@ -18,6 +19,7 @@ pub async fn get<K: Resource<DynamicType = ()> + Clone + DeserializeOwned, V>(
     project: impl FnOnce(K) -> V,
     unreadable: impl FnOnce(&Unreadable<'_>) -> V,
 ) -> Result<Option<V>, kube::Error> {
+    api.about(name)?;
     let request = Request::new(api.resource_url()).get(name, &GetParams::default());
     match send(
         api,

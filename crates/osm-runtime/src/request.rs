@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use osm_api::Reason;
 
+use crate::api;
 use crate::error::{self, Failure, LONGEST_DELAY, LONGEST_DELAY_OF_PERMANENT};
 
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +61,7 @@ impl RequestError {
     /// Whether the API server or the network may be at fault, rather than the request, so that a retry may succeed.
     pub fn may_pass(&self) -> bool {
         match self {
-            Self::Failed { source, .. } => !error::is_code(source, 403),
+            Self::Failed { source, .. } => !error::is_code(source, 403) && !api::is_refused(source),
             Self::Conflict { .. } => true,
             Self::NamespaceMissing { .. } | Self::DefinitionsOutdated { .. } => false,
         }

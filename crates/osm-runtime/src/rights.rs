@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::Api;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, ResourceRule, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
     SelfSubjectRulesReview, SelfSubjectRulesReviewSpec,
 };
+use kube::Client;
 use kube::api::PostParams;
-use kube::{Api, Client};
 use osm_api::Joining;
 use osm_api::rbac::{ClusterKind, Grant, Installation, Service};
 use osm_api::settings::NodeBootstrapKind;

@@ -2,9 +2,10 @@
 
 use std::fmt::Debug;
 
+use crate::Api;
+use kube::Resource;
 use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use kube::core::Request;
-use kube::{Api, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -55,6 +56,7 @@ where
         },
         status,
     };
+    api.about(name)?;
     let params = PatchParams::apply(manager).force();
     let request =
         Request::new(api.resource_url()).patch_subresource("status", name, &params, &Patch::Apply(&patch));
@@ -69,7 +71,7 @@ where
 /// Those of the request, and every other 404.
 pub async fn live<K>(api: &Api<K>, name: &str) -> Result<Option<PartialObjectMeta<K>>, kube::Error>
 where
-    K: Clone + DeserializeOwned + Debug,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
     match api.get_metadata(name).await {
         Ok(found) => Ok(Some(found)),

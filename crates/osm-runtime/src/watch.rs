@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::is_segment;
 use crate::backoff::Backoff;
 use crate::cache::{self, Cache, Change, Room, Version};
 use crate::connection_role::ConnectionRole;
@@ -84,7 +85,7 @@ pub struct Watch<K> {
 impl<K: Watchable> Watch<K> {
     /// All objects of the cluster. `what` names them in logs, metrics and readiness.
     pub fn all(connection: &Connection, what: &'static str) -> Self {
-        Self::of(connection, what, K::url_path(&(), None))
+        Self::of(connection, what, None)
     }
 
     /// The objects of a namespace.
@@ -92,7 +93,7 @@ impl<K: Watchable> Watch<K> {
     where
         K: Resource<Scope = NamespaceResourceScope>,
     {
-        Self::of(connection, what, K::url_path(&(), Some(namespace)))
+        Self::of(connection, what, Some(namespace))
     }
 
     /// The objects of one of several namespaces that are watched. Readiness waits for each of them, and names it.
@@ -106,7 +107,10 @@ impl<K: Watchable> Watch<K> {
         }
     }
 
-    fn of(connection: &Connection, what: &'static str, path: String) -> Self {
+    fn of(connection: &Connection, what: &'static str, namespace: Option<&str>) -> Self {
+        let path = namespace
+            .is_none_or(is_segment)
+            .then(|| K::url_path(&(), namespace));
         Self {
             selection: connection.selection(path),
             what,

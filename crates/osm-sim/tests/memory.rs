@@ -74,6 +74,7 @@ fn object<K: DeserializeOwned>(object: Value) -> K {
 async fn secrets(client: &Client, seen: &mut Outcomes) -> Result<()> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
     let elsewhere: Api<Secret> = Api::namespaced(client.clone(), "missing");
+    let checked = || osm_runtime::Api::<Secret>::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
     let (new, patch) = (PostParams::default(), PatchParams::default());
     let secret = |name: &str| -> Secret {
         object(json!({"metadata": {"name": name, "labels": {"set": "yes"}}, "data": {"a": "QQ=="}}))
@@ -90,13 +91,13 @@ async fn secrets(client: &Client, seen: &mut Outcomes) -> Result<()> {
     seen.note("get what is missing", secrets.get("missing").await);
     seen.note(
         "metadata of what is missing",
-        status::live(&secrets, "missing")
+        status::live(&checked(), "missing")
             .await
             .map(|found| found.is_none()),
     );
     seen.note(
         "metadata",
-        status::live(&secrets, "a").await.map(|found| found.is_some()),
+        status::live(&checked(), "a").await.map(|found| found.is_some()),
     );
 
     let mut changed = stored.clone();
@@ -367,6 +368,7 @@ async fn tokens(client: &Client, anonymous: &Client, seen: &mut Outcomes) -> Res
 
 async fn configs(client: &Client, seen: &mut Outcomes) -> Result<()> {
     let configs: Api<OperatingSystemConfig> = Api::namespaced(client.clone(), "osm");
+    let checked = || osm_runtime::Api::<OperatingSystemConfig>::namespaced(client.clone(), "osm");
     let new = PostParams::default();
     let md = |uid: &str| json!({"namespace": "n", "name": "m", "uid": uid, "templateDigest": "d"});
     let config: OperatingSystemConfig = object(json!({"metadata": {"name": "c"},
@@ -386,7 +388,7 @@ async fn configs(client: &Client, seen: &mut Outcomes) -> Result<()> {
         "published": {"digest": "d", "revision": "1", "bootstrapSecret": "b", "provisioningSecret": "p", "credentialExpires": "e"}});
     let apply = async |manager: &str, name: &str, content: &Value| {
         let version = configs.get("c").await?.resource_version().unwrap_or_default();
-        let applied = status::apply(&configs, manager, name, &version, content).await;
+        let applied = status::apply(&checked(), manager, name, &version, content).await;
         applied.map(|config| config.expect("a config that can be decoded"))
     };
     for (what, manager, content) in [
@@ -498,7 +500,7 @@ async fn configs(client: &Client, seen: &mut Outcomes) -> Result<()> {
     let version = before.resource_version().unwrap();
     seen.note(
         "status of the one before",
-        status::apply(&configs, "one", "c", &version, &one(3, None))
+        status::apply(&checked(), "one", "c", &version, &one(3, None))
             .await
             .map(|config| config.expect("a config that can be decoded")),
     );
@@ -510,7 +512,7 @@ async fn all(client: &Client, anonymous: &Client) -> Result<Outcomes> {
     secrets(client, &mut seen).await?;
     watches(client, &mut seen).await?;
     tokens(client, anonymous, &mut seen).await?;
-    configs(client, &mut seen).await?;
+    Box::pin(configs(client, &mut seen)).await?;
     Ok(seen)
 }
 

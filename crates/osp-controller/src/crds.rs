@@ -8,8 +8,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Patch, PatchParams};
 use kube::runtime::conditions::is_crd_established;
 use kube::runtime::wait::Condition;
-use kube::{Api, Client, ResourceExt};
+use kube::{Client, ResourceExt};
 use osm_api::definitions;
+use osm_runtime::Api;
 use osm_runtime::error::is_code;
 use serde_json::Value;
 

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 use osm_api::condition::ACCEPTED;
 use osm_api::{CustomOperatingSystemProfile, OperatingSystemProfile, OperatingSystemProfileSpec};
+use osm_runtime::Api;
 use osm_runtime::cache::{Cache, Version};
 use osm_runtime::metrics::ConditionGauge;
 use osm_runtime::queue::Queue;

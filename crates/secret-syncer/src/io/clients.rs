@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
 use osm_api::Joining;
 use osm_api::config::OperatingSystemConfig;
 use osm_api::names::CLOUD_INIT_SETTINGS;
+use osm_runtime::Api;
 use osm_runtime::request::failed;
 use osm_runtime::{Cluster, Connection, Process};
 

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use kube::Api;
 use osm_api::MachineDeployment;
 use osm_api::config::{LateBound, LateBoundSource};
+use osm_runtime::Api;
 use osm_runtime::cache::Cache;
 use osm_runtime::followed::Followed;
 use osm_runtime::watch::Watch;

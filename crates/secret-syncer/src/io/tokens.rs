@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::Api;
 use kube::api::PostParams;
 use osm_api::names::NODE_BOOTSTRAP_ACCOUNT;
+use osm_runtime::Api;
 use osm_runtime::request::failed;
 
 use crate::io::bootstrap_token;

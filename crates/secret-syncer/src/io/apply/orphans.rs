@@ -1,8 +1,8 @@
 //! Marks orphans, and deletes those that the plan says, once live reads have confirmed that nothing owns them.
 
-use kube::Api;
 use kube::api::{Patch, PatchParams};
 use osm_api::{MachineDeployment, names};
+use osm_runtime::Api;
 use osm_runtime::RequestError;
 use osm_runtime::request::failed;
 use osm_runtime::status;

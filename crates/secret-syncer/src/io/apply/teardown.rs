@@ -7,8 +7,9 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{DeleteParams, ListParams, Preconditions};
-use kube::{Api, Resource, ResourceExt};
+use kube::{Resource, ResourceExt};
 use osm_api::names::{INSTALLATION, POOL};
+use osm_runtime::Api;
 use osm_runtime::RequestError;
 use osm_runtime::error::is_code;
 use osm_runtime::request::failed;
@@ -178,7 +179,7 @@ pub async fn delete<K>(
     what: &'static str,
 ) -> Result<(), ApplyError>
 where
-    K: Clone + DeserializeOwned + Debug,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
     let preconditions = Preconditions {
         uid: Some(uid.to_owned()),
