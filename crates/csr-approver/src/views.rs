@@ -32,6 +32,8 @@ impl Owner {
             reference.controller == Some(true)
                 && reference.kind == K::kind(&())
                 && group == Some(&*K::group(&()))
+                // The API server takes any text. Only such a name belongs to an object.
+                && names::is_dns_subdomain(&reference.name)
         };
         let reference = meta.owner_references.iter().flatten().find(is_of_kind)?;
         Some(Self {
@@ -308,6 +310,22 @@ mod tests {
             .unwrap_err();
         let readable = serde_json::from_str(&text("{}")).unwrap();
         assert_eq!(PoolView::unreadable(&unreadable), PoolView::of(&readable));
+    }
+
+    /// The API server takes any text as the name of an owner.
+    #[test]
+    fn an_owner_has_a_name_that_an_object_can_have() {
+        for (name, is_owner) in [
+            ("set-1", true),
+            ("a/../set-1", false),
+            ("set-1?x", false),
+            ("", false),
+        ] {
+            let owner = json!({"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineSet", "name": name, "uid": "u", "controller": true});
+            let machine = json!({"metadata": {"name": "m", "ownerReferences": [owner]}, "spec": {}});
+            let view = MachineView::from(serde_json::from_value::<Machine>(machine).unwrap());
+            assert_eq!(view.owner.is_some(), is_owner, "{name}");
+        }
     }
 
     #[test]

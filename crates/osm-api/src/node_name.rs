@@ -14,6 +14,7 @@
 use std::str::FromStr;
 
 use crate::machine::Machine;
+use crate::names;
 use crate::profile::CloudProvider;
 
 /// Where the name of a node is recorded before the node exists.
@@ -136,11 +137,11 @@ fn internal_dns(machine: &Machine) -> Option<String> {
     }
 }
 
-/// A name as the kubelet turns it into the name of its Node: trimmed, in lower case, and not empty (Kubernetes,
-/// `pkg/util/node/node.go`: `GetHostname`).
+/// A name as the kubelet turns it into the name of its Node: trimmed, and in lower case (Kubernetes, `pkg/util/node/node.go`: `GetHostname`).
+/// `None`: the API server takes no Node of that name (`pkg/apis/core/validation/validation.go`: `ValidateNodeName`).
 pub fn kubelet_spelling(name: &str) -> Option<String> {
     let name = name.trim().to_lowercase();
-    (!name.is_empty()).then_some(name)
+    names::is_dns_subdomain(&name).then_some(name)
 }
 
 #[cfg(test)]
@@ -211,6 +212,40 @@ mod tests {
         )
         .unwrap();
         assert_eq!(NodeName::of(&bare), NodeName::Unproven("m".to_owned()));
+    }
+
+    /// Specs and addresses hold any text, and the name stands in the path of a request.
+    #[test]
+    fn a_name_that_no_node_can_have_is_no_name() {
+        let longest = "a".repeat(names::MAX_NAME);
+        for (name, expected) in [
+            ("a.b-1", Some("a.b-1")),
+            (" Pool-1 ", Some("pool-1")),
+            (longest.as_str(), Some(longest.as_str())),
+            (&format!("{longest}a"), None),
+            ("odd/../existing", None),
+            ("..", None),
+            (".", None),
+            ("a/b", None),
+            ("a?b", None),
+            ("a#b", None),
+            ("a%2fb", None),
+            ("a b", None),
+            ("a_b", None),
+            ("-a", None),
+            ("a..b", None),
+            ("ü", None),
+        ] {
+            assert_eq!(kubelet_spelling(name).as_deref(), expected, "{name}");
+            let known = expected.map_or(NodeName::NotRecorded, |name| NodeName::Known(name.to_owned()));
+            assert_eq!(
+                NodeName::of(&machine("hetzner", name, json!([]))),
+                known,
+                "{name}"
+            );
+            let address = json!([{"type": "InternalDNS", "address": name}]);
+            assert_eq!(NodeName::of(&machine("aws", "a", address)), known, "{name}");
+        }
     }
 
     #[test]
