@@ -7,12 +7,14 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
-use kube::api::{ListParams, PostParams};
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use osm_api::names::{CLOUD_INIT_SETTINGS, NODE_BOOTSTRAP_ACCOUNT};
 use osm_api::rbac::Service;
+use osm_testkit::installation::IDENTITIES;
 use osm_testkit::{Options, check, wait_for};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::joining::{CONTROLLERS, KUBELET_SIGNER, join, node_wish, rights, wish};
 use crate::world::{DEADLINE, GETTER_TOKEN, UserData, World};
@@ -282,6 +284,116 @@ async fn tokens_die_with_the_provisioning_secret_and_with_the_pool() -> Result<(
             !is_dead(world.plane.client(token)?).await?,
             "those of the other pool live"
         );
+    }
+    Ok(())
+}
+
+/// RBAC lets it bind every Role of the namespace, also one of another owner. A policy of the chart leaves those of pools.
+#[tokio::test(flavor = "multi_thread")]
+async fn secret_syncer_binds_the_roles_of_pools_to_their_accounts_and_nothing_else() -> Result<()> {
+    const POOL: &str = "osm-node-0123456789abcdef0123";
+    let world = World::start_without_services(Options::default()).await?;
+    let rbac = "rbac.authorization.k8s.io";
+    for name in ["everything", POOL] {
+        let rules = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+        let metadata = json!({"name": name, "namespace": CLOUD_INIT_SETTINGS});
+        world
+            .apply(&json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata, "rules": rules}))
+            .await?;
+    }
+    let account =
+        |name: &str, namespace: &str| json!({"kind": "ServiceAccount", "name": name, "namespace": namespace});
+    let own = Service::SecretSyncer.name();
+    let (of_pool, itself) = (account(POOL, CLOUD_INIT_SETTINGS), account(own, IDENTITIES));
+    let user = json!({"kind": "User", "apiGroup": rbac, "name": POOL});
+    let binding = |name: &str, kind: &str, role: &str, subjects: &[&Value]| {
+        serde_json::from_value::<RoleBinding>(
+            json!({"metadata": {"name": name, "namespace": CLOUD_INIT_SETTINGS},
+            "roleRef": {"apiGroup": rbac, "kind": kind, "name": role}, "subjects": subjects}),
+        )
+    };
+    let bindings = |client: Client| Api::<RoleBinding>::namespaced(client, CLOUD_INIT_SETTINGS);
+    let syncer = bindings(world.plane.client_as(IDENTITIES, own).await?);
+    let admin = bindings(world.client.clone());
+    let new = PostParams::default();
+
+    let foreign = binding("foreign", "Role", "everything", &[&itself])?;
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    // A policy takes effect a moment after it was created.
+    wait_for("the policy", DEADLINE, async || {
+        check(is_forbidden(syncer.create(&dry_run, &foreign).await))
+    })
+    .await?;
+    for (name, kind, role, subjects, allowed) in [
+        ("own", "Role", POOL, vec![&of_pool], true),
+        ("to-itself", "Role", "everything", vec![&itself], false),
+        ("to-a-pool", "Role", "everything", vec![&of_pool], false),
+        ("pool-to-itself", "Role", POOL, vec![&itself], false),
+        ("pool-to-two", "Role", POOL, vec![&of_pool, &itself], false),
+        ("pool-to-a-user", "Role", POOL, vec![&user], false),
+        (
+            "pool-elsewhere",
+            "Role",
+            POOL,
+            vec![&account(POOL, IDENTITIES)],
+            false,
+        ),
+        ("pool-to-nobody", "Role", POOL, vec![], false),
+        (
+            "similar",
+            "Role",
+            "osm-node-bootstrap",
+            vec![&account("osm-node-bootstrap", CLOUD_INIT_SETTINGS)],
+            false,
+        ),
+        (
+            "cluster-role",
+            "ClusterRole",
+            "cluster-admin",
+            vec![&of_pool],
+            false,
+        ),
+    ] {
+        let created = syncer.create(&new, &binding(name, kind, role, &subjects)?).await;
+        match created {
+            Ok(_) => assert!(allowed, "{name}"),
+            Err(kube::Error::Api(status)) => {
+                assert!(!allowed && status.code == 403, "{name}: {status:?}");
+                assert!(
+                    kind != "Role" || status.message.contains("secret-syncer may only bind"),
+                    "{name}: {status:?}"
+                );
+            }
+            Err(other) => return Err(other.into()),
+        }
+    }
+    // An existing binding gets no further subject, and lost labels are restored.
+    // With a Role that permits everything, secret-syncer would be an administrator.
+    let of_user = binding("foreign", "Role", "everything", &[&user])?;
+    admin.create(&new, &of_user).await?;
+    let (label, subjects) = (
+        json!({"metadata": {"labels": {"a": "b"}}}),
+        json!({"subjects": [of_pool, itself]}),
+    );
+    for (name, change, allowed) in [
+        ("own", &label, true),
+        ("own", &subjects, false),
+        ("foreign", &label, false),
+        ("foreign", &subjects, false),
+    ] {
+        let changed = syncer
+            .patch(name, &PatchParams::default(), &Patch::Merge(change))
+            .await;
+        match changed {
+            Ok(_) => assert!(allowed, "{name} {change}"),
+            Err(error) => assert!(
+                !allowed && error.to_string().contains("may only bind"),
+                "{name} {change}: {error}"
+            ),
+        }
     }
     Ok(())
 }

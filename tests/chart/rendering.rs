@@ -453,6 +453,49 @@ fn group() -> Value {
     json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:serviceaccounts:cloud-init-settings"})
 }
 
+/// The policy restricts whom RBAC lets bind Roles, whoever the values say that is.
+#[tokio::test]
+async fn the_policy_about_bindings_names_the_subjects_of_secret_syncer() -> Result<()> {
+    const SUBJECT: &str = "workerCluster.subjects.secretSyncer";
+    let helm = Helm::without_cluster().await?;
+    let user = format!("{SUBJECT}[0].kind=User,{SUBJECT}[0].name=a'b");
+    let others = format!(
+        "{SUBJECT}[0].kind=Group,{SUBJECT}[0].name=g,{SUBJECT}[1].kind=ServiceAccount,{SUBJECT}[1].name=s,{SUBJECT}[1].namespace=n"
+    );
+    for (values, users, groups) in [
+        (
+            "topology=single",
+            r#"["system:serviceaccount:osm:one-secret-syncer"]"#,
+            "[]",
+        ),
+        (
+            "topology=single,serviceAccountNames.secretSyncer=x",
+            r#"["system:serviceaccount:osm:x"]"#,
+            "[]",
+        ),
+        (&format!("topology=worker,{user}"), r#"["a'b"]"#, "[]"),
+        (
+            &format!("topology=worker,{others}"),
+            r#"["system:serviceaccount:n:s"]"#,
+            r#"["g"]"#,
+        ),
+    ] {
+        let objects = helm.template("one", "osm", &[&format!("--set={values}")]).await?;
+        let policy = named(&objects, "ValidatingAdmissionPolicy", "osm.osm.one.bindings")?;
+        let of_service = text(&policy["spec"]["matchConditions"][0]["expression"]);
+        let expected = format!(
+            "request.userInfo.username in {users} || (has(request.userInfo.groups) && request.userInfo.groups.exists(group, group in {groups}))"
+        );
+        assert_eq!(of_service, expected, "{values}");
+        named(
+            &objects,
+            "ValidatingAdmissionPolicyBinding",
+            "osm.osm.one.bindings",
+        )?;
+    }
+    Ok(())
+}
+
 /// kube-controller-manager approves for one account, in one mode. A group is never bound to that.
 #[tokio::test]
 async fn the_mode_decides_who_may_ask_and_what_is_approved() -> Result<()> {
@@ -484,7 +527,7 @@ async fn the_mode_decides_who_may_ask_and_what_is_approved() -> Result<()> {
             let policies = objects
                 .iter()
                 .filter(|object| object["kind"] == "ValidatingAdmissionPolicy");
-            assert_eq!(policies.count(), 1, "{set}");
+            assert_eq!(policies.count(), 2, "{set}");
             let (mode, _) = values.split_once(',').unwrap_or((values, ""));
             let flags = objects
                 .iter()

@@ -53,6 +53,7 @@ pub fn manifests_in(installation: &Installation, parts: &[ClusterKind]) -> Vec<V
         objects.push(node_account());
         objects.extend(joining(installation.joining, false));
         objects.extend(requests_policy());
+        objects.extend(bindings_policy());
     }
     let is_home = installation.home.is_some() && parts.contains(&ClusterKind::Home);
     let here =
@@ -110,12 +111,31 @@ pub fn joining(mode: Joining, anybody_asks: bool) -> Vec<Value> {
 /// Name of the policy about what ServiceAccounts of `cloud-init-settings` may ask for, and of its binding.
 pub const REQUESTS_POLICY: &str = "osm.requests";
 
+/// Name of the policy about what secret-syncer may bind, and of its binding.
+pub const BINDINGS_POLICY: &str = "osm.bindings";
+
 /// What ServiceAccounts of `cloud-init-settings` may ask for, from the same file as in the chart.
-fn requests_policy() -> Vec<Value> {
+fn requests_policy() -> [Value; 2] {
     const SPEC: &str = include_str!("../../../charts/operating-system-manager/files/requests-policy.yaml");
-    let spec: Value = serde_saphyr::from_str(SPEC).unwrap_or_default();
-    let (api, name) = ("admissionregistration.k8s.io/v1", REQUESTS_POLICY);
-    vec![
+    policy(REQUESTS_POLICY, SPEC)
+}
+
+/// What secret-syncer may bind, from the same file as in the chart.
+fn bindings_policy() -> [Value; 2] {
+    const SPEC: &str = include_str!("../../../charts/operating-system-manager/files/bindings-policy.yaml");
+    let user = format!(
+        "system:serviceaccount:{IDENTITIES}:{}",
+        Service::SecretSyncer.name()
+    );
+    let spec = SPEC.replace("{users}", &json!([user]).to_string());
+    policy(BINDINGS_POLICY, &spec.replace("{groups}", "[]"))
+}
+
+/// A policy with this specification, and its binding.
+fn policy(name: &str, spec: &str) -> [Value; 2] {
+    let spec: Value = serde_saphyr::from_str(spec).unwrap_or_default();
+    let api = "admissionregistration.k8s.io/v1";
+    [
         json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec}),
         json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name},
             "spec": {"policyName": name, "validationActions": ["Deny"]}}),

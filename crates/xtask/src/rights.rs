@@ -75,6 +75,12 @@ csr-approver may approve the client certificate of any node. A node reads the Se
 The API server checks two rights for an approval: `patch` on `certificatesigningrequests/approval`, and `approve` on the signer.
 [Joining](joining.md) describes what csr-approver approves.
 
+## The right to bind
+
+secret-syncer may `bind` every Role in `cloud-init-settings`, because RBAC cannot name Roles that do not exist yet.
+A Role of another owner there may permit everything in the namespace, so this right alone is worth as much, including pods on any node.
+A ValidatingAdmissionPolicy of the chart limits secret-syncer to binding the Role of a pool to the ServiceAccount of the same name.
+
 ## Other permissions
 
 - Each service asks the API server what it may do (`selfsubjectrulesreviews`, `selfsubjectaccessreviews`). The ClusterRole `system:basic-user`, which every cluster has, permits that.
