@@ -191,8 +191,9 @@ impl World {
         .map_err(|error| error.context(self.installed.logs()))
     }
 
-    /// Makes the claim of a node older than ten minutes.
-    pub async fn let_a_claim_expire(&self, node: &str) -> Result<()> {
+    /// As if the request for this node had been approved hours ago: kube-controller-manager has deleted it, and its claim has expired.
+    pub async fn let_an_approval_expire(&self, request: &str, node: &str) -> Result<()> {
+        self.requests().delete(request, &DeleteParams::default()).await?;
         let claims: Api<Lease> = self.api(NAMESPACE);
         let of_claims = ListParams::default().labels(&format!("{}=join-claim", names::ROLE));
         let all = claims.list(&of_claims).await?.items;
@@ -569,14 +570,103 @@ async fn machines_that_ask_while_nobody_decides_join_later_and_two_replicas_appr
     assert_eq!(claims.list(&of_claims).await?.items.len(), machines.len());
 
     // After ten minutes, the other guest may join, while the node does not exist.
-    world.let_a_claim_expire(&machines[0]).await?;
-    wait_for("the second request", DEADLINE, async || {
-        check(approved().await?.get(&machines[0]) == Some(&2))
-    })
-    .await
-    .map_err(|error| error.context(world.installed.logs()))?;
+    world
+        .let_an_approval_expire(&format!("{}-one", machines[0]), &machines[0])
+        .await?;
+    world.certified(&format!("{}-two", machines[0])).await?;
     let note = world.event("kube-system", &machines[0], "ApprovedAgain").await?;
     ensure!(note.contains("if the machine was not restarted"), "{note}");
+    Ok(())
+}
+
+/// Whoever reads all requests knows the name of each, and can send another one at once, under a name that comes first.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_request_is_approved_and_counts_without_its_claim() -> Result<()> {
+    let mut world = world(world::installation()).await?;
+    let pool = world.pool_of("a", "openstack").await?;
+    let machines: Vec<String> = (0..5).map(|number| format!("a-{number}")).collect();
+    for machine in &machines {
+        world.machine_of(&pool, machine).await?;
+        for request in [format!("node-csr-{machine}"), format!("0-{machine}")] {
+            world.ask_as(&pool.token, &request, machine).await?;
+        }
+    }
+    let only_the_first = async |world: &World| -> Result<()> {
+        for machine in &machines {
+            world.certified(&format!("node-csr-{machine}")).await?;
+        }
+        world.pending("AlreadyApproved", machines.len()).await?;
+        for machine in &machines {
+            assert_eq!(world.decision(&format!("0-{machine}")).await?, None, "{machine}");
+        }
+        Ok(())
+    };
+    world.installed.start(Service::CsrApprover).await?;
+    only_the_first(&world).await?;
+
+    // A new process knows neither the claims nor what the former one approved.
+    world.installed.kill9(Service::CsrApprover)?;
+    let claims = Api::<Lease>::namespaced(world.client.clone(), NAMESPACE);
+    let of_claims = ListParams::default().labels(&format!("{}=join-claim", names::ROLE));
+    for claim in claims.list(&of_claims).await? {
+        claims.delete(&claim.name_any(), &DeleteParams::default()).await?;
+    }
+    world.installed.start(Service::CsrApprover).await?;
+    only_the_first(&world).await
+}
+
+/// A Machine and an edge pool take the name of a machine of another pool, and a Machine has a name that no node can have.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_machine_that_had_a_name_first_joins_under_it() -> Result<()> {
+    let world = approving(world::installation()).await?;
+    let (a, b) = (
+        world.pool_of("a", "openstack").await?,
+        world.pool_of("b", "openstack").await?,
+    );
+    let named = async |machine: &str, node: &str| {
+        world
+            .apply(
+                &json!({"apiVersion": format!("{CLUSTER}/v1alpha1"), "kind": "Machine",
+            "metadata": {"name": machine, "namespace": "kube-system", "ownerReferences": b.set},
+            "spec": {"metadata": {"name": node}, "providerSpec": {"value": {"cloudProvider": "hetzner"}}}}),
+            )
+            .await
+    };
+    world.machine_of(&a, "a-1").await?;
+    let created = world
+        .of_kind("Machine")
+        .get("a-1")
+        .await?
+        .metadata
+        .creation_timestamp;
+    let created = created.context("the time of the Machine")?.0.as_second();
+    wait_for("another second", DEADLINE, async || {
+        check(Timestamp::now().as_second() > created)
+    })
+    .await?;
+    named("thief", "a-1").await?;
+    let edge = world.pool_of("a-1", "edge").await?;
+    world.ask_as(&b.token, "of-b", "a-1").await?;
+    world.ask_as(&edge.token, "of-edge", "a-1").await?;
+    world.pending("MachineNotUnique", 2).await?;
+    world.ask_as(&a.token, "of-a", "a-1").await?;
+    world.certified("of-a").await?;
+    for request in ["of-b", "of-edge"] {
+        assert_eq!(world.decision(request).await?, None, "{request}");
+    }
+
+    world.node("existing").await?;
+    let odd = ["odd/../existing", "existing?x", "existing#x", "odd%2fx"];
+    for (number, name) in odd.iter().enumerate() {
+        named(&format!("odd-{number}"), name).await?;
+        world.ask_as(&b.token, &format!("odd-{number}"), name).await?;
+    }
+    world.pending("MachineNotFound", odd.len()).await?;
+    let logs = world.installed.logs();
+    ensure!(
+        !logs.contains("reconcile failed") && !logs.contains("nodes/"),
+        "{logs}"
+    );
     Ok(())
 }
 

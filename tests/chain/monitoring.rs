@@ -155,7 +155,7 @@ async fn join_and_misuse_the_token(world: &World) -> Result<()> {
     world.ask_as(&pool.token, "unknown", "p-9").await?;
     world.ask_as(&pool.token, "again", "p-1").await?;
     world.pending("AlreadyApproved", 1).await?;
-    world.let_a_claim_expire("p-1").await
+    world.let_an_approval_expire("p-1", "p-1").await
 }
 
 impl World {

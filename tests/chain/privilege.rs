@@ -612,7 +612,7 @@ async fn approvals(world: &World) -> Result<()> {
     approved("first", "PoolMachine").await?;
     world.ask_as(&pool.token, "second", "joining-1").await?;
     world.pending("AlreadyApproved", 1).await?;
-    world.let_a_claim_expire("joining-1").await?;
+    world.let_an_approval_expire("first", "joining-1").await?;
     approved("second", "ApprovedAgain").await?;
     let foreign = world.pool_of("foreign", "openstack").await?;
     world.ask_as(&foreign.token, "third", "joining-1").await?;

@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::hold::{self, Hold};
 use crate::live;
 use crate::plan::{self, Approval, Decided, Decision, Plan};
-use crate::request::Request;
+use crate::request::{Request, Seen};
 use crate::state::State;
 use crate::verdict::{Denial, Refusal, Wait};
 use crate::views::ClaimView;
@@ -150,7 +150,12 @@ async fn approve(
     approval: Approval,
     now: Timestamp,
 ) -> Result<Outcome, RequestError> {
-    let Approval { claim, bearer, .. } = approval;
+    let Approval {
+        claim,
+        bearer,
+        is_again,
+        ..
+    } = approval;
     let (hold, lease) = hold::hold(&state.leases(), &claim, now).await?;
     remember(state, &lease);
     let before = match hold {
@@ -168,7 +173,7 @@ async fn approve(
     let approved = Approved {
         node: claim.node,
         joins_as: claim.joins_as,
-        again: (before > 0).then(|| bearer.reference()),
+        again: (before > 0 || is_again).then(|| bearer.reference()),
     };
     let mut message = format!(
         "the node of {} has this name and has not joined yet",
@@ -215,17 +220,23 @@ async fn write(
         )
         .await;
     match written {
-        Ok(_) => {}
+        Ok(object) => {
+            let version = Version::of(&object.metadata);
+            match Seen::of(object, None) {
+                // The requester has no other reason to be queued.
+                Some(approved @ Seen::Approved(_)) => {
+                    drop(state.requests.wrote(&request.name, version, approved));
+                }
+                _ => state.requests.deleted(&request.name, &request.uid),
+            }
+            Ok(true)
+        }
         Err(error) if is_code(&error, 404) => {
             state.requests.deleted(&request.name, &request.uid);
-            return Ok(false);
+            Ok(false)
         }
-        Err(error) => {
-            return Err(failed("writing the decision into the CertificateSigningRequest")(
-                error,
-            ));
-        }
+        Err(error) => Err(failed("writing the decision into the CertificateSigningRequest")(
+            error,
+        )),
     }
-    state.requests.deleted(&request.name, &request.uid);
-    Ok(true)
 }

@@ -94,16 +94,16 @@ pub fn judge(claim: &ClaimView, request: &str, now: Timestamp) -> Standing {
     if claim.request == request {
         return Standing::Own;
     }
-    let until = expiry(claim);
+    let until = expires(claim.since);
     match now < until {
         true => Standing::Taken { until },
         false => Standing::Expired,
     }
 }
 
-/// From then on a claim may be replaced or deleted.
-fn expiry(claim: &ClaimView) -> Timestamp {
-    claim.since.saturating_add(VALIDITY).unwrap_or(Timestamp::MAX)
+/// From then on another request for the same machine may be approved, and the claim may be replaced or deleted.
+pub fn expires(approved: Timestamp) -> Timestamp {
+    approved.saturating_add(VALIDITY).unwrap_or(Timestamp::MAX)
 }
 
 /// What is known of the object that a claim is for.
@@ -119,7 +119,7 @@ pub enum Subject {
 
 /// Whether a claim has served its purpose. A fresh one stays in any case: the watches may lag behind.
 pub fn is_done(claim: &ClaimView, subject: Subject, now: Timestamp) -> bool {
-    expiry(claim) <= now && subject != Subject::Awaited
+    expires(claim.since) <= now && subject != Subject::Awaited
 }
 
 #[cfg(test)]

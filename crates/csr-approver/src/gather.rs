@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use osm_api::PoolRef;
 
-use crate::plan::{Gathered, Named, Names};
+use crate::plan::{AskedFor, Gathered, Named, Names};
 use crate::request::Request;
 use crate::requester::Requester;
 use crate::state::{State, by_name, by_node_ref};
@@ -12,8 +12,12 @@ use crate::views::{Bearer, MachineView};
 
 /// Everything about the requests of one requester. What is known of a name is looked up once a decision needs it.
 pub fn gather<'a>(state: &'a State, requester: &Requester) -> Gathered<Shown<'a>> {
-    let mut requests: Vec<Arc<Request>> = state.requests.group(&requester.to_string());
-    requests.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
+    let requests = state.requests.group(&requester.to_string());
+    let mut requests: Vec<Arc<Request>> = requests
+        .iter()
+        .filter_map(|seen| seen.pending().cloned())
+        .collect();
+    requests.sort_by_key(|request| (request.created, request.order));
     let pool = match requester {
         Requester::Pool(account) => state
             .pools
@@ -61,6 +65,20 @@ impl Names for Shown<'_> {
             machines: Vec::new(),
             has_node: state.nodes.get(node).is_some(),
             claims: state.claims.group(node),
+        }
+    }
+
+    fn asked(&self, node: &str) -> AskedFor {
+        let requests = self.state.requests.group(&by_name(node));
+        AskedFor {
+            pending: requests
+                .iter()
+                .filter_map(|seen| seen.pending().cloned())
+                .collect(),
+            approved: requests
+                .iter()
+                .filter_map(|seen| seen.approved().cloned())
+                .collect(),
         }
     }
 }

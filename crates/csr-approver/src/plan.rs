@@ -1,15 +1,15 @@
 //! All decisions about the requests of one requester. Pure: no client, no clock.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use osm_api::PoolRef;
 use osm_api::node_name::NodeName;
+use osm_api::{PoolRef, names};
 
 use crate::claim::{self, Claim, Standing};
 use crate::pkcs10::{Asked, SubjectName};
-use crate::request::Request;
+use crate::request::{Granted, Request};
 use crate::requester::Requester;
 use crate::verdict::{Denial, Refusal, Wait};
 use crate::views::{Bearer, ClaimView, MachineView, PoolView};
@@ -35,6 +35,17 @@ pub struct Gathered<N> {
 pub trait Names {
     /// What is known of this one.
     fn named(&self, node: &str) -> Named;
+
+    /// The requests for this one.
+    fn asked(&self, node: &str) -> AskedFor;
+}
+
+/// The requests of all requesters for one node.
+#[derive(Clone, Debug, Default)]
+pub struct AskedFor {
+    pub pending: Vec<Arc<Request>>,
+    /// Those that still exist: kube-controller-manager deletes them after an hour.
+    pub approved: Vec<Arc<Granted>>,
 }
 
 /// What is known of the name of a node.
@@ -70,6 +81,8 @@ pub struct Approval {
     pub claim: Claim,
     /// What bears the name of the node.
     pub bearer: Bearer,
+    /// A request for the same machine was approved before, and still exists.
+    pub is_again: bool,
     /// The only pool whose machines the requester may join as; `None`: any pool.
     own: Option<PoolRef>,
 }
@@ -98,7 +111,7 @@ pub fn plan(gathered: &Gathered<impl Names>) -> Plan {
         .requests
         .iter()
         .partition(|request| request.asked.is_ok());
-    let mut approved: BTreeSet<String> = BTreeSet::new();
+    let mut further = BTreeMap::new();
     let mut plan = Plan {
         decided: Vec::new(),
         has_more: false,
@@ -109,7 +122,7 @@ pub fn plan(gathered: &Gathered<impl Names>) -> Plan {
             plan.has_more = true;
             break;
         }
-        let (pool, decision) = decide(gathered, request, &mut approved);
+        let (pool, decision) = decide(gathered, request, &mut further);
         writes += usize::from(!matches!(decision, Decision::Wait(_)));
         plan.decided.push(Decided {
             request: request.clone(),
@@ -120,10 +133,11 @@ pub fn plan(gathered: &Gathered<impl Names>) -> Plan {
     plan
 }
 
+/// `further`: why further requests for a node wait, about which one was decided.
 fn decide(
     gathered: &Gathered<impl Names>,
     request: &Request,
-    approved: &mut BTreeSet<String>,
+    further: &mut BTreeMap<String, Wait>,
 ) -> (Option<PoolRef>, Decision) {
     let own = match &gathered.requester {
         Requester::Pool(_) => match &gathered.pool {
@@ -140,39 +154,101 @@ fn decide(
     if let Requester::Node(_) = gathered.requester {
         return (None, serving(asked, &named));
     }
-    let bearer = match named.bearers.as_slice() {
-        [] => {
-            return (
-                own.cloned(),
-                Decision::Wait(Wait::MachineNotFound(asked.node.clone())),
-            );
-        }
-        [bearer] => bearer,
-        _ => {
-            return (
-                own.cloned(),
-                Decision::Wait(Wait::MachineNotUnique(asked.node.clone())),
-            );
-        }
+    let bearer = match bearer(&named.bearers, own) {
+        Ok(bearer) => bearer,
+        Err(wait) => return (own.cloned(), Decision::Wait(wait(asked.node.clone()))),
     };
     let pool = own.cloned().or_else(|| bearer.pool().cloned());
-    let approval = Approval {
+    let mut approval = Approval {
         claim: Claim::new(&asked.node, bearer, &request.uid),
         bearer: bearer.clone(),
+        is_again: false,
         own: own.cloned(),
     };
-    let decision = match judge(request, &approval, &named, gathered.now) {
-        Ok(()) if approved.insert(asked.node.clone()) => Decision::Approve(Box::new(approval)),
-        Ok(()) => Decision::Wait(already_approved(asked, gathered.now)),
-        Err(Refusal::Deny(_)) => Decision::ConfirmDenial(Box::new(approval)),
-        Err(Refusal::Wait(wait)) => Decision::Wait(wait),
+    match judge(request, &approval, &named, gathered.now) {
+        Ok(()) => {}
+        Err(Refusal::Deny(_)) => return (pool, Decision::ConfirmDenial(Box::new(approval))),
+        Err(Refusal::Wait(wait)) => return (pool, Decision::Wait(wait)),
+    }
+    if let Some(wait) = further.get(&asked.node) {
+        return (pool, Decision::Wait(wait.clone()));
+    }
+    let decision = match compare(request, bearer, &gathered.nodes.asked(&asked.node), gathered.now) {
+        Ok(is_again) => {
+            further.insert(asked.node.clone(), already_approved(&asked.node, gathered.now));
+            approval.is_again = is_again;
+            Decision::Approve(Box::new(approval))
+        }
+        Err(wait) => {
+            further.insert(asked.node.clone(), wait.clone());
+            Decision::Wait(wait)
+        }
     };
     (pool, decision)
 }
 
+/// What bears the name of a node, for a requester that may join as machines of its `own` pool, or of any. Of several, it is the oldest one, so
+/// that nobody can take the name of a machine of another pool. A name that the cloud has recorded counts more than one that the owner of a
+/// pool has chosen, because that one can be chosen in advance.
+fn bearer<'a>(bearers: &'a [Bearer], own: Option<&PoolRef>) -> Result<&'a Bearer, fn(String) -> Wait> {
+    if let [only] = bearers {
+        return Ok(only);
+    }
+    let rank = |bearer: &&Bearer| (!bearer.is_named_by_cloud(), bearer.created());
+    let Some(first) = bearers.iter().min_by_key(rank) else {
+        return Err(Wait::MachineNotFound);
+    };
+    let is_alone = bearers
+        .iter()
+        .filter(|bearer| rank(bearer) == rank(&first))
+        .count()
+        == 1;
+    match is_alone && own.is_none_or(|own| first.pool() == Some(own)) {
+        true => Ok(first),
+        false => Err(Wait::MachineNotUnique),
+    }
+}
+
+/// Compares a request that is right by itself with the others for the same machine. Returns whether one was approved before.
+fn compare(request: &Request, bearer: &Bearer, others: &AskedFor, now: Timestamp) -> Result<bool, Wait> {
+    // A request that is older than the machine was for a former machine of that name.
+    let of_machine =
+        |granted: &&Arc<Granted>| granted.uid != request.uid && granted.created >= bearer.created();
+    let last = others
+        .approved
+        .iter()
+        .filter(of_machine)
+        .map(|granted| granted.at)
+        .max();
+    if let Some(until) = last.map(claim::expires).filter(|until| now < *until) {
+        let node = request.node().unwrap_or_default().to_owned();
+        return Err(Wait::AlreadyApproved { node, until });
+    }
+    let account = bearer.pool().map(|pool| names::pool_account(&pool.id()));
+    let competes = |other: &&Arc<Request>| {
+        let may_join = match &other.requester {
+            Requester::Pool(of) => account.as_ref() == Some(of),
+            Requester::AnyPool(_) => true,
+            Requester::Node(_) => false,
+        };
+        may_join && other.uid != request.uid && other.created >= bearer.created()
+    };
+    match others
+        .pending
+        .iter()
+        .filter(competes)
+        .all(|other| request.is_before(other))
+    {
+        true => Ok(last.is_some()),
+        false => Err(Wait::OrderUnknown(request.node().unwrap_or_default().to_owned())),
+    }
+}
+
 /// Judges an approval by what the watches have shown.
 fn judge(request: &Request, approval: &Approval, named: &Named, now: Timestamp) -> Result<(), Refusal> {
-    let Approval { claim, bearer, own } = approval;
+    let Approval {
+        claim, bearer, own, ..
+    } = approval;
     admit(&claim.node, own.as_ref(), bearer, request)?;
     let node = || claim.node.clone();
     if named.has_node {
@@ -233,10 +309,10 @@ fn admit(name: &str, own: Option<&PoolRef>, bearer: &Bearer, request: &Request) 
 }
 
 /// Of several requests for one node, the oldest is approved.
-fn already_approved(asked: &Asked, now: Timestamp) -> Wait {
+fn already_approved(node: &str, now: Timestamp) -> Wait {
     Wait::AlreadyApproved {
-        node: asked.node.clone(),
-        until: now.saturating_add(claim::VALIDITY).unwrap_or(Timestamp::MAX),
+        node: node.to_owned(),
+        until: claim::expires(now),
     }
 }
 

@@ -6,11 +6,31 @@ use osm_api::Reason;
 use super::*;
 use crate::views::Owner;
 
-type Gathered = super::Gathered<BTreeMap<String, Named>>;
+type Gathered = super::Gathered<Known>;
 
-impl Names for BTreeMap<String, Named> {
+/// What is known of the names of nodes.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    named: BTreeMap<String, Named>,
+    asked: BTreeMap<String, AskedFor>,
+}
+
+impl Names for Known {
     fn named(&self, node: &str) -> Named {
-        self.get(node).cloned().unwrap_or_default()
+        self.named.get(node).cloned().unwrap_or_default()
+    }
+
+    fn asked(&self, node: &str) -> AskedFor {
+        self.asked.get(node).cloned().unwrap_or_default()
+    }
+}
+
+impl From<Named> for Known {
+    fn from(named: Named) -> Self {
+        Self {
+            named: [(NODE.to_owned(), named)].into(),
+            asked: BTreeMap::new(),
+        }
     }
 }
 
@@ -88,14 +108,14 @@ fn good() -> Gathered {
         requester: Requester::Pool("osm-node-a".to_owned()),
         pool: Some(Arc::new(pool_view("a"))),
         requests: vec![request("csr", 90, asked(NODE))],
-        nodes: [(NODE.to_owned(), named)].into(),
+        nodes: named.into(),
     }
 }
 
 /// [`good`] with another state of the node's name.
 fn with(named: Named) -> Gathered {
     Gathered {
-        nodes: [(NODE.to_owned(), named)].into(),
+        nodes: named.into(),
         ..good()
     }
 }
@@ -117,7 +137,11 @@ fn only(gathered: &Gathered) -> Decision {
 fn brief(decision: &Decision) -> String {
     match decision {
         Decision::Approve(approval) => {
-            format!("approve {} as {}", approval.claim.node, approval.claim.joins_as)
+            let again = if approval.is_again { " again" } else { "" };
+            format!(
+                "approve{again} {} as {}",
+                approval.claim.node, approval.claim.joins_as
+            )
         }
         Decision::ConfirmDenial(_) => "confirm the denial".to_owned(),
         Decision::ApproveServing => "approve serving".to_owned(),
@@ -127,7 +151,7 @@ fn brief(decision: &Decision) -> String {
 }
 
 fn claim(of: &Gathered, request: &str, since: Timestamp) -> Arc<ClaimView> {
-    let bearer = &of.nodes[NODE].bearers[0];
+    let bearer = &of.nodes.named[NODE].bearers[0];
     let lease = Claim::new(NODE, bearer, &format!("uid-of-{request}")).lease(since, None);
     Arc::new(ClaimView::of(&lease).unwrap())
 }
@@ -135,7 +159,7 @@ fn claim(of: &Gathered, request: &str, since: Timestamp) -> Arc<ClaimView> {
 fn claimed(by: &str, since: Timestamp) -> Gathered {
     let mut gathered = good();
     let claim = claim(&gathered, by, since);
-    gathered.nodes.get_mut(NODE).unwrap().claims.push(claim);
+    gathered.nodes.named.get_mut(NODE).unwrap().claims.push(claim);
     gathered
 }
 
@@ -366,7 +390,7 @@ fn an_approval_that_was_interrupted_goes_on_and_one_that_came_to_nothing_is_repl
     }
     // A claim of a former Machine of that name is another one.
     let mut gathered = claimed("other", at(99));
-    gathered.nodes.get_mut(NODE).unwrap().bearers = vec![of_pool(
+    gathered.nodes.named.get_mut(NODE).unwrap().bearers = vec![of_pool(
         MachineView {
             uid: "later".to_owned(),
             ..machine(NODE)
@@ -454,7 +478,10 @@ fn a_machine_of_an_edge_pool_joins_under_the_name_of_its_pool() {
         Gathered {
             pool: Some(Arc::new(edge("site"))),
             requests: vec![request("csr", 0, asked(name))],
-            nodes: [("site".to_owned(), named)].into(),
+            nodes: Known {
+                named: [("site".to_owned(), named)].into(),
+                ..Known::default()
+            },
             ..good()
         }
     };
@@ -507,6 +534,295 @@ fn of_several_requests_for_one_node_the_oldest_is_approved() {
     assert_eq!(of("second"), "wait AlreadyApproved");
 }
 
+/// Of a request: its name, the second of its creation, and its resourceVersion.
+type Created = (&'static str, i64, Option<u64>);
+
+/// Requests for one machine, by requester, as they are kept.
+fn asking(requests: &[(Requester, Created)]) -> Vec<Arc<Request>> {
+    let request = |(requester, (name, created, order)): &(Requester, Created)| {
+        Arc::new(Request {
+            order: *order,
+            requester: requester.clone(),
+            ..Request::for_test(name, at(*created), asked(NODE))
+        })
+    };
+    requests.iter().map(request).collect()
+}
+
+/// What becomes of the requests of one requester, by name.
+fn outcomes(requester: &Requester, pending: &[Arc<Request>], approved: Vec<Arc<Granted>>) -> Vec<String> {
+    let mut requests: Vec<_> = pending
+        .iter()
+        .filter(|request| request.requester == *requester)
+        .cloned()
+        .collect();
+    requests.sort_by_key(|request| (request.created, request.order));
+    let mut gathered = Gathered {
+        requester: requester.clone(),
+        requests,
+        ..bearers(vec![of_pool(machine(NODE), Some("a"))])
+    };
+    let asked = AskedFor {
+        pending: pending.to_vec(),
+        approved,
+    };
+    gathered.nodes.asked.insert(NODE.to_owned(), asked);
+    let mut outcomes: Vec<String> = plan(&gathered)
+        .decided
+        .iter()
+        .map(|decided| {
+            let brief = brief(&decided.decision);
+            let brief = brief.split(" pool").next().unwrap_or_default();
+            format!("{} {brief}", decided.request.name)
+        })
+        .collect();
+    outcomes.sort_unstable();
+    outcomes
+}
+
+fn of_a() -> Requester {
+    Requester::Pool(names::pool_account(&pool("a").id()))
+}
+
+/// Whoever sees a request can choose the name of its own, and send it in the same second.
+#[test]
+fn the_first_of_several_requests_is_approved_or_none() {
+    const FIRST: [&str; 2] = ["0-second wait AlreadyApproved", "first approve"];
+    const NONE: [&str; 2] = [
+        "0-second wait RequestOrderUnknown",
+        "first wait RequestOrderUnknown",
+    ];
+    for (what, first, second, expected) in [
+        ("another second", (90, Some(7)), (91, Some(8)), FIRST),
+        ("the same second", (90, Some(7)), (90, Some(8)), FIRST),
+        ("numbers, not texts", (90, Some(9)), (90, Some(10)), FIRST),
+        ("another second, and no numbers", (90, None), (91, None), FIRST),
+        ("the same second, and no numbers", (90, None), (90, None), NONE),
+        ("the same second, and one number", (90, Some(7)), (90, None), NONE),
+        (
+            "the clock of another API server",
+            (91, Some(7)),
+            (90, Some(8)),
+            NONE,
+        ),
+        ("the first one was updated", (90, Some(9)), (91, Some(8)), NONE),
+    ] {
+        let first = (of_a(), ("first", first.0, first.1));
+        let second = (of_a(), ("0-second", second.0, second.1));
+        let pending = asking(&[second, first]);
+        assert_eq!(outcomes(&of_a(), &pending, Vec::new()), expected, "{what}");
+    }
+}
+
+/// A pool may have tokens of two accounts, and each of them is another requester.
+#[test]
+fn the_first_request_counts_whoever_sent_it_if_it_can_be_right() {
+    let any = || Requester::AnyPool("JTI=1".to_owned());
+    let pending = asking(&[(any(), ("first", 90, Some(7))), (of_a(), ("second", 90, Some(8)))]);
+    assert_eq!(outcomes(&any(), &pending, Vec::new()), ["first approve"]);
+    assert_eq!(
+        outcomes(&of_a(), &pending, Vec::new()),
+        ["second wait RequestOrderUnknown"]
+    );
+
+    let of_b = Requester::Pool(names::pool_account(&pool("b").id()));
+    for (what, other) in [
+        ("of another pool", (of_b, ("first", 90, Some(7)))),
+        ("older than the machine", (any(), ("first", 79, Some(7)))),
+        (
+            "of a node",
+            (Requester::Node(NODE.to_owned()), ("first", 90, Some(7))),
+        ),
+    ] {
+        let pending = asking(&[other, (of_a(), ("second", 90, Some(8)))]);
+        assert_eq!(
+            outcomes(&of_a(), &pending, Vec::new()),
+            ["second approve"],
+            "{what}"
+        );
+    }
+}
+
+/// The claim may have been deleted. `good` has none.
+#[test]
+fn an_approved_request_counts_without_its_claim() {
+    let minutes = |minutes| at(100) - SignedDuration::from_mins(minutes);
+    let granted = |uid: &str, created: i64, approved: Timestamp| {
+        Arc::new(Granted {
+            uid: uid.to_owned(),
+            node: NODE.to_owned(),
+            created: at(created),
+            at: approved,
+        })
+    };
+    let pending = asking(&[(of_a(), ("csr", 95, Some(9)))]);
+    for (what, approved, expected) in [
+        (
+            "just now",
+            vec![granted("1", 90, at(99))],
+            "csr wait AlreadyApproved",
+        ),
+        (
+            "nine minutes ago",
+            vec![granted("1", 90, minutes(9))],
+            "csr wait AlreadyApproved",
+        ),
+        (
+            "ten minutes ago",
+            vec![granted("1", 90, minutes(10))],
+            "csr approve again",
+        ),
+        (
+            "the last one counts",
+            vec![granted("1", 90, at(99)), granted("2", 90, minutes(10))],
+            "csr wait AlreadyApproved",
+        ),
+        (
+            "for a former machine of that name",
+            vec![granted("1", 79, at(99))],
+            "csr approve",
+        ),
+        (
+            "in the second of the machine",
+            vec![granted("1", 80, at(99))],
+            "csr wait AlreadyApproved",
+        ),
+        ("this one", vec![granted("uid-of-csr", 95, at(99))], "csr approve"),
+    ] {
+        assert_eq!(outcomes(&of_a(), &pending, approved), [expected], "{what}");
+    }
+    // Whoever waits is decided again when the time is over.
+    let mut gathered = good();
+    let approved = vec![granted("1", 90, at(99))];
+    let asked = AskedFor {
+        approved,
+        ..AskedFor::default()
+    };
+    gathered.nodes.asked.insert(NODE.to_owned(), asked);
+    let until = at(99) + claim::VALIDITY;
+    let node = NODE.to_owned();
+    assert_eq!(
+        only(&gathered),
+        Decision::Wait(Wait::AlreadyApproved { node, until })
+    );
+}
+
+#[test]
+fn of_several_bearers_of_a_name_the_oldest_keeps_it() {
+    let aged = |name: &str, created: i64, of: Option<&str>| {
+        of_pool(
+            MachineView {
+                uid: format!("uid-of-{name}"),
+                name: name.to_owned(),
+                created: at(created),
+                ..machine(NODE)
+            },
+            of,
+        )
+    };
+    let on_aws = |name: &str, created: i64, of: &str| {
+        let machine = MachineView {
+            uid: format!("uid-of-{name}"),
+            name: name.to_owned(),
+            created: at(created),
+            may_pass_on_name: true,
+            ..machine(NODE)
+        };
+        of_pool(machine, Some(of))
+    };
+    let site = |created: i64| {
+        let edge = PoolView {
+            created: at(created),
+            ..edge(NODE)
+        };
+        Bearer::EdgePool(Arc::new(edge))
+    };
+    let any = |gathered: Gathered| Gathered {
+        requester: Requester::AnyPool(String::new()),
+        pool: None,
+        ..gathered
+    };
+    let (approved, waits) = ("approve pool-abc-1 as kube-system/own", "wait MachineNotUnique");
+    for (what, bearers, expected, by_any) in [
+        (
+            "a younger Machine of another pool",
+            vec![aged("own", 80, Some("a")), aged("other", 81, Some("b"))],
+            approved,
+            approved,
+        ),
+        (
+            "in another order",
+            vec![aged("other", 81, Some("b")), aged("own", 80, Some("a"))],
+            approved,
+            approved,
+        ),
+        (
+            "a younger edge pool",
+            vec![site(81), aged("own", 80, Some("a"))],
+            approved,
+            approved,
+        ),
+        (
+            "a younger Machine of no pool",
+            vec![aged("own", 80, Some("a")), aged("other", 81, None)],
+            approved,
+            approved,
+        ),
+        (
+            "a younger Machine of the same pool",
+            vec![aged("own", 80, Some("a")), aged("other", 81, Some("a"))],
+            approved,
+            approved,
+        ),
+        (
+            "two younger ones of one second",
+            vec![aged("own", 80, Some("a")), aged("other", 81, Some("b")), site(81)],
+            approved,
+            approved,
+        ),
+        (
+            "an older Machine of another pool",
+            vec![aged("own", 80, Some("a")), aged("other", 79, Some("b"))],
+            waits,
+            "approve pool-abc-1 as kube-system/other",
+        ),
+        (
+            "an older edge pool",
+            vec![aged("own", 80, Some("a")), site(79)],
+            waits,
+            "approve pool-abc-1 as kube-system/pool-abc-1",
+        ),
+        (
+            "an older Machine of no pool",
+            vec![aged("own", 80, Some("a")), aged("other", 79, None)],
+            waits,
+            "wait MachineNotOfPool",
+        ),
+        (
+            "the same second",
+            vec![aged("own", 80, Some("a")), aged("other", 80, Some("b"))],
+            waits,
+            waits,
+        ),
+        (
+            "a younger one that the cloud has named, where the other has chosen the name",
+            vec![on_aws("own", 80, "a"), aged("other", 79, Some("b")), site(78)],
+            approved,
+            approved,
+        ),
+        (
+            "an older name of the cloud",
+            vec![on_aws("own", 80, "a"), on_aws("other", 79, "b")],
+            waits,
+            "approve pool-abc-1 as kube-system/other",
+        ),
+    ] {
+        let gathered = self::bearers(bearers);
+        assert_eq!(brief(&only(&gathered)), expected, "{what}");
+        assert_eq!(brief(&only(&any(gathered))), by_any, "{what}");
+    }
+}
+
 #[test]
 fn a_flood_is_decided_in_portions_and_what_no_kubelet_sends_comes_last() {
     let mut gathered = good();
@@ -531,11 +847,15 @@ fn a_flood_is_decided_in_portions_and_what_no_kubelet_sends_comes_last() {
 /// What is not written now is not even looked up.
 #[test]
 fn a_portion_ends_with_its_last_write() {
-    struct Counted(std::cell::Cell<usize>, BTreeMap<String, Named>);
+    struct Counted(std::cell::Cell<usize>, Known);
     impl Names for Counted {
         fn named(&self, node: &str) -> Named {
             self.0.set(self.0.get() + 1);
             self.1.named(node)
+        }
+
+        fn asked(&self, node: &str) -> AskedFor {
+            self.1.asked(node)
         }
     }
     let foreign = bearers(vec![of_pool(machine(NODE), Some("b"))]);

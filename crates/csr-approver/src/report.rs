@@ -74,7 +74,7 @@ async fn warn_of_another(state: &State, request: &Request, approved: &Approved) 
         return;
     };
     let message = format!(
-        "CertificateSigningRequest {} is not the first one that was approved for node {}, which never joined; if the machine was not restarted \
+        "CertificateSigningRequest {} is not the first one that was approved for node {}, which has no Node; if the machine was not restarted \
          or reinstalled, delete {}",
         request.name, approved.node, approved.joins_as
     );

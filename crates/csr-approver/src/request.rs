@@ -1,6 +1,7 @@
-//! A request that waits for a decision, reduced to what the decision needs.
+//! Requests, reduced to what decisions need: those that wait for a decision, and those that were approved.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -8,7 +9,7 @@ use osm_api::rbac::{CLIENT_SIGNER, SERVING_SIGNER};
 use tokio::time::Instant;
 
 use crate::pkcs10::{self, Asked, SubjectName};
-use crate::requester::Requester;
+use crate::requester::{NODE_USER, Requester};
 use crate::verdict::Denial;
 
 /// Where the API server records the id of the token that a request was created with (Kubernetes,
@@ -24,6 +25,97 @@ const BYTES_OF_REQUEST: usize = 512;
 /// What a name in a certificate takes besides its text.
 const BYTES_OF_NAME: usize = size_of::<SubjectName>() + 16;
 
+/// What is kept of a CertificateSigningRequest.
+#[derive(Debug)]
+pub enum Seen {
+    Pending(Arc<Request>),
+    Approved(Arc<Granted>),
+}
+
+impl Seen {
+    /// `None`: it is of no interest. Nor is one whose name no kubelet gives: the API server takes every text. `known`: what is kept under this
+    /// name.
+    pub fn of(object: CertificateSigningRequest, known: Option<&Self>) -> Option<Self> {
+        if !object.metadata.name.as_deref().is_some_and(is_plain) {
+            return None;
+        }
+        if let Some(granted) = Granted::of(&object) {
+            return Some(Self::Approved(Arc::new(granted)));
+        }
+        let request = Request::of(object)?;
+        let request = match known.and_then(Self::pending) {
+            Some(known) => request.with_age_of(known),
+            None => request,
+        };
+        Some(Self::Pending(Arc::new(request)))
+    }
+
+    pub fn pending(&self) -> Option<&Arc<Request>> {
+        match self {
+            Self::Pending(request) => Some(request),
+            Self::Approved(_) => None,
+        }
+    }
+
+    pub fn approved(&self) -> Option<&Arc<Granted>> {
+        match self {
+            Self::Pending(_) => None,
+            Self::Approved(granted) => Some(granted),
+        }
+    }
+
+    /// The node that it is about, if its certificate is one with which a machine joins.
+    pub fn joins_as(&self) -> Option<&str> {
+        match self {
+            Self::Pending(request) if matches!(request.requester, Requester::Node(_)) => None,
+            Self::Pending(request) => request.node(),
+            Self::Approved(granted) => Some(&granted.node),
+        }
+    }
+
+    /// About how many bytes of memory it takes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Pending(request) => request.bytes(),
+            Self::Approved(granted) => BYTES_OF_REQUEST + 2 * (MAX_NAME_BYTES + granted.uid.len()),
+        }
+    }
+}
+
+/// A request that was approved, by csr-approver or someone else, so that its requester has a certificate with which a machine joins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    pub uid: String,
+    /// Name of the node.
+    pub node: String,
+    pub created: Timestamp,
+    /// When it was approved.
+    pub at: Timestamp,
+}
+
+impl Granted {
+    /// `None`: it was not approved, or is for another certificate. A node that renews its certificate does not join.
+    fn of(object: &CertificateSigningRequest) -> Option<Self> {
+        let conditions = object.status.as_ref()?.conditions.as_ref()?;
+        let approved = conditions
+            .iter()
+            .find(|condition| condition.type_ == "Approved")?;
+        let username = object.spec.username.as_deref().unwrap_or_default();
+        if object.spec.signer_name != CLIENT_SIGNER || username.starts_with(NODE_USER) {
+            return None;
+        }
+        let created = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let at = [&approved.last_update_time, &approved.last_transition_time];
+        let at = at.into_iter().flatten().next().map(|time| time.0);
+        Some(Self {
+            uid: object.metadata.uid.clone()?,
+            node: pkcs10::read(&object.spec.request.0).ok()?.node,
+            created: created.unwrap_or_default(),
+            at: at.or(created).unwrap_or(Timestamp::MAX),
+        })
+    }
+}
+
 /// A pending request of one of our requesters.
 #[derive(Debug)]
 pub struct Request {
@@ -32,6 +124,9 @@ pub struct Request {
     pub uid: String,
     pub resource_version: String,
     pub created: Timestamp,
+    /// The resourceVersion with which this process first saw it; `None`: it is no number. It is that of the creation, unless someone who may
+    /// update requests did so before: no token of a pool may.
+    pub order: Option<u64>,
     /// When this process first saw it.
     pub seen: Instant,
     pub requester: Requester,
@@ -40,9 +135,9 @@ pub struct Request {
 }
 
 impl Request {
-    /// `None`: it is decided, being deleted, or none of ours. Nor is one whose name no kubelet gives: the API server takes every text.
-    pub fn of(object: CertificateSigningRequest) -> Option<Self> {
-        let name = object.metadata.name.filter(|name| is_plain(name))?;
+    /// `None`: it is decided, being deleted, or none of ours.
+    fn of(object: CertificateSigningRequest) -> Option<Self> {
+        let name = object.metadata.name?;
         if object.metadata.deletion_timestamp.is_some() {
             return None;
         }
@@ -72,10 +167,12 @@ impl Request {
             Requester::Node(node) => serving(pem, &usages, node),
         };
         let created = object.metadata.creation_timestamp.map(|time| time.0);
+        let resource_version = object.metadata.resource_version?;
         Some(Self {
             name,
             uid: object.metadata.uid?,
-            resource_version: object.metadata.resource_version?,
+            order: resource_version.parse().ok(),
+            resource_version,
             created: created.unwrap_or_default(),
             seen: Instant::now(),
             requester,
@@ -83,7 +180,7 @@ impl Request {
         })
     }
 
-    /// One of these, for tests.
+    /// One of these, for tests. It is in the order of the times.
     #[cfg(test)]
     pub fn for_test(name: &str, created: Timestamp, asked: Result<Asked, Denial>) -> Self {
         Self {
@@ -91,36 +188,46 @@ impl Request {
             uid: format!("uid-of-{name}"),
             resource_version: "1".to_owned(),
             created,
+            order: u64::try_from(created.as_second()).ok(),
             seen: Instant::now(),
             requester: Requester::AnyPool(String::new()),
             asked,
         }
     }
 
-    /// About how many bytes of memory it takes. The cache has its name in two further places, and its uid in another one.
-    pub fn bytes(&self) -> usize {
+    /// The cache has its name in three further places, its node in another one, and so its uid.
+    fn bytes(&self) -> usize {
         let asked = self.asked.as_ref().map_or(0, |asked| {
             let names = asked.names.iter().map(|name| match name {
                 SubjectName::Dns(name) => BYTES_OF_NAME + name.len(),
                 SubjectName::Ip(_) => BYTES_OF_NAME,
             });
-            asked.node.len() + names.sum::<usize>()
+            2 * asked.node.len() + names.sum::<usize>()
         });
         BYTES_OF_REQUEST
-            + 3 * self.name.len()
+            + 4 * self.name.len()
             + 2 * self.uid.len()
             + self.resource_version.len()
             + self.requester.name().len()
             + asked
     }
 
-    /// Takes over since when the same request is known, which a list shows again.
+    /// Takes over since when the same request is known, which a list or an update shows again.
     #[must_use]
-    pub fn as_known(mut self, known: &Self) -> Self {
+    fn with_age_of(mut self, known: &Self) -> Self {
         if self.uid == known.uid {
-            self.seen = known.seen;
+            (self.seen, self.order) = (known.seen, known.order);
         }
         self
+    }
+
+    /// Whether it was certainly created before the other one. Times have whole seconds, and API servers have different clocks. The
+    /// resourceVersion orders all requests, but for one that was updated. Only where the two agree is the answer certain.
+    pub fn is_before(&self, other: &Self) -> bool {
+        match (self.order, other.order) {
+            (Some(own), Some(others)) => own < others && self.created <= other.created,
+            _ => self.created < other.created,
+        }
     }
 
     /// The name of the node that it asks for.
@@ -296,9 +403,9 @@ mod tests {
         let first = of("1");
         tokio::time::pause();
         tokio::time::advance(std::time::Duration::from_secs(60)).await;
-        assert_eq!(of("1").as_known(&first).seen, first.seen);
+        assert_eq!(of("1").with_age_of(&first).seen, first.seen);
         assert_ne!(
-            of("2").as_known(&first).seen,
+            of("2").with_age_of(&first).seen,
             first.seen,
             "another object has its name"
         );
@@ -366,7 +473,108 @@ mod tests {
         ] {
             let mut object = object(CLIENT_SIGNER, POOL, &CLIENT, &request, json!({}));
             object.metadata.name = Some(name.to_owned());
-            assert_eq!(Request::of(object).is_some(), taken, "{name}");
+            assert_eq!(Seen::of(object, None).is_some(), taken, "{name}");
+        }
+    }
+
+    /// Whoever approved it, there is a certificate with which a machine can join.
+    #[tokio::test]
+    async fn of_an_approved_request_its_node_and_its_times_are_kept() {
+        let approved = |when: Value| {
+            let mut condition = json!({"type": "Approved", "status": "True"});
+            condition
+                .as_object_mut()
+                .unwrap()
+                .extend(when.as_object().unwrap().clone());
+            json!({"conditions": [condition], "certificate": ByteString(vec![1])})
+        };
+        let seen = |signer: &str, user: &str, request: &ByteString, status: Value| {
+            Seen::of(object(signer, user, &CLIENT, request, status), None)
+        };
+        let (request, now) = (pem("a", &[]), "2026-01-01T00:05:00Z");
+        let at = json!({"lastUpdateTime": now});
+        for user in [
+            POOL,
+            "system:bootstrap:abcdef",
+            "system:serviceaccount:cloud-init-settings:osm-node-bootstrap",
+            "admin",
+        ] {
+            let seen = seen(CLIENT_SIGNER, user, &request, approved(at.clone())).unwrap();
+            let expected = Granted {
+                uid: "1".to_owned(),
+                node: "a".to_owned(),
+                created: "2026-01-01T00:00:00Z".parse().unwrap(),
+                at: now.parse().unwrap(),
+            };
+            assert_eq!(
+                seen.approved().map(|granted| &**granted),
+                Some(&expected),
+                "{user}"
+            );
+            assert_eq!(seen.joins_as(), Some("a"));
+            assert!(seen.pending().is_none() && seen.bytes() * MAX_REQUESTS < 2 * MAX_BYTES);
+        }
+        for (when, expected) in [
+            (json!({"lastTransitionTime": now}), now),
+            (json!({}), "2026-01-01T00:00:00Z"),
+        ] {
+            let seen = seen(CLIENT_SIGNER, POOL, &request, approved(when)).unwrap();
+            assert_eq!(seen.approved().unwrap().at, expected.parse().unwrap());
+        }
+        for (what, signer, user, request) in [
+            (
+                "a node renews its certificate",
+                CLIENT_SIGNER,
+                "system:node:a",
+                &request,
+            ),
+            (
+                "a serving certificate",
+                SERVING_SIGNER,
+                "system:node:a",
+                &pem("a", &["a"]),
+            ),
+            (
+                "another kind",
+                "kubernetes.io/kube-apiserver-client",
+                POOL,
+                &request,
+            ),
+            ("no node's", CLIENT_SIGNER, "admin", &ByteString(vec![b'a'])),
+        ] {
+            assert!(
+                seen(signer, user, request, approved(at.clone())).is_none(),
+                "{what}"
+            );
+        }
+        let denied = json!({"conditions": [{"type": "Denied", "status": "True", "lastUpdateTime": now}]});
+        assert!(seen(CLIENT_SIGNER, POOL, &request, denied).is_none());
+    }
+
+    #[tokio::test]
+    async fn the_order_is_that_of_the_creation_even_if_someone_updates_the_request() {
+        let of = |uid: &str, version: &str, known: Option<&Seen>| {
+            let mut object = object(CLIENT_SIGNER, POOL, &CLIENT, &pem("a", &[]), json!({}));
+            object.metadata.uid = Some(uid.to_owned());
+            object.metadata.resource_version = Some(version.to_owned());
+            Seen::of(object, known).unwrap()
+        };
+        let first = of("1", "9", None);
+        let order = |seen: &Seen| seen.pending().unwrap().order;
+        let updated = of("1", "20", Some(&first));
+        assert_eq!(order(&updated), Some(9));
+        assert_eq!(
+            updated.pending().unwrap().resource_version,
+            "20",
+            "which the decision is bound to"
+        );
+        assert_eq!(
+            order(&of("2", "20", Some(&first))),
+            Some(20),
+            "another object has its name"
+        );
+        for no_number in ["", "x", "-1", "1.5", "99999999999999999999999"] {
+            assert_eq!(order(&of("1", no_number, None)), None, "{no_number}");
         }
     }
 

@@ -17,13 +17,13 @@ use osm_runtime::{Cluster, Process};
 
 use crate::key::Key;
 use crate::reporting::Reporting;
-use crate::request::Request;
+use crate::request::{Request, Seen};
 use crate::requester::Requester;
 use crate::views::{ClaimView, MachineSetView, MachineView, PoolView};
 
 /// Pending requests that are remembered of one requester. A pool has at most as many machines that join at the same time.
 pub const MAX_OF_REQUESTER: usize = 1_000;
-/// Pending requests that are remembered of all requesters.
+/// Requests that are remembered of all requesters. Of approved ones, twice as many.
 pub const MAX_REQUESTS: usize = 20_000;
 /// Bytes of the requests that are remembered of one requester.
 pub const MAX_BYTES_OF_REQUESTER: usize = 2 * 1024 * 1024;
@@ -46,8 +46,8 @@ pub struct Inner {
     pub process: Arc<Process>,
     pub cluster: Cluster,
     pub queue: Arc<Queue<Key>>,
-    /// Pending requests by name, grouped by requester.
-    pub requests: Arc<Cache<Request>>,
+    /// Pending and approved requests by name, grouped by the [name of their node](by_name); pending ones also by requester.
+    pub requests: Arc<Cache<Seen>>,
     /// Machines, grouped by the [name of their node](by_name) and by [their Node](by_node_ref).
     pub machines: Arc<Cache<MachineView>>,
     pub machine_sets: Arc<Cache<MachineSetView>>,
@@ -62,7 +62,7 @@ pub struct Inner {
     forgot: AtomicBool,
 }
 
-/// The group of what bears this name of a node. No ServiceAccount has a slash in its name.
+/// The group of what bears this name of a node, or asks for it. No ServiceAccount has a slash in its name.
 pub fn by_name(node: &str) -> String {
     format!("name/{node}")
 }
@@ -92,8 +92,14 @@ impl State {
             cluster: cluster.clone(),
             queue: Arc::new(Queue::new(&process.environment)),
             requests: Arc::new(
-                Cache::grouped(|request: &Request| Some(request.requester.to_string()))
-                    .weighed(Request::bytes),
+                Cache::indexed(|seen: &Seen| {
+                    let requester = seen.pending().map(|request| request.requester.to_string());
+                    requester
+                        .into_iter()
+                        .chain(seen.joins_as().map(by_name))
+                        .collect()
+                })
+                .weighed(Seen::bytes),
             ),
             machines: Arc::new(machines),
             machine_sets: Arc::default(),
@@ -146,9 +152,17 @@ impl Inner {
         Api::namespaced(self.cluster.worker.client.clone(), self.cluster.namespace())
     }
 
-    /// Whether to remember this request, which is new. Of a flood, only requests for machines that have yet to join are kept beyond the
-    /// bounds, and those of one requester no further than twice its bound.
-    pub fn is_kept(&self, request: &Request) -> bool {
+    /// Whether to remember this request, which is new.
+    pub fn is_kept(&self, seen: &Seen) -> bool {
+        match seen {
+            Seen::Pending(request) => self.is_pending_kept(request),
+            Seen::Approved(_) => self.requests.len() < 2 * MAX_REQUESTS,
+        }
+    }
+
+    /// Of a flood, only requests for machines that have yet to join are kept beyond the bounds, and those of one requester no further than
+    /// twice its bound.
+    fn is_pending_kept(&self, request: &Request) -> bool {
         let requester = request.requester.to_string();
         let of_requester = Remembered {
             requests: self.requests.group_len(&requester),
@@ -196,14 +210,20 @@ impl Inner {
 
     /// Queues whoever asks for one of these nodes.
     pub fn wake_askers(&self, nodes: &[Option<&str>]) {
-        if !self.requests.is_empty() {
-            self.wake_where(|request| request.node().is_some_and(|node| nodes.contains(&Some(node))));
+        for node in nodes.iter().flatten() {
+            for seen in self.requests.group(&by_name(node)) {
+                if let Some(request) = seen.pending() {
+                    self.queue.add(Key::Requester(request.requester.clone()));
+                }
+            }
         }
     }
 
     fn requesters(&self, wanted: impl Fn(&Request) -> bool) -> BTreeSet<Requester> {
-        let requests = self.requests.select(wanted);
-        requests.iter().map(|request| request.requester.clone()).collect()
+        let is_wanted = |seen: &Seen| seen.pending().is_some_and(|request| wanted(request));
+        let requests = self.requests.select(is_wanted);
+        let pending = requests.iter().filter_map(|seen| seen.pending());
+        pending.map(|request| request.requester.clone()).collect()
     }
 }
 

@@ -50,7 +50,9 @@ pub enum Wait {
         "no Machine has the node name {0}; wait until machine-controller has recorded it, or compare it with kubectl get machines -A"
     )]
     MachineNotFound(String),
-    #[error("several Machines or edge pools have the node name {0}; delete all but one of them")]
+    #[error(
+        "several Machines or edge pools have the node name {0}, and only one that is older than the others may join; delete the others"
+    )]
     MachineNotUnique(String),
     #[error(
         "the Machine of node {0} does not belong to a MachineDeployment that exists; check its owner references"
@@ -79,6 +81,11 @@ pub enum Wait {
     )]
     AlreadyApproved { node: String, until: Timestamp },
     #[error(
+        "it is not certain that this request for node {0} came first, so it is not approved; delete the requests for this node that no machine of \
+         yours has sent, or all of them: a kubelet sends a new one within 15 minutes"
+    )]
+    OrderUnknown(String),
+    #[error(
         "the Machine of node {0} does not have all addresses of the request; compare the request with the Machine's status.addresses"
     )]
     AddressNotRecorded(String),
@@ -105,6 +112,7 @@ impl Wait {
             Self::NodeNameUnproven(_) => Reason::NodeNameUnproven,
             Self::NodeExists(_) => Reason::NodeExists,
             Self::AlreadyApproved { .. } => Reason::AlreadyApproved,
+            Self::OrderUnknown(_) => Reason::RequestOrderUnknown,
             Self::AddressNotRecorded(_) => Reason::AddressNotRecorded,
         }
     }

@@ -226,6 +226,11 @@ impl Bearer {
         }
     }
 
+    /// Whether its cloud reports the name, rather than the owner of the pool choosing it.
+    pub fn is_named_by_cloud(&self) -> bool {
+        matches!(self, Self::Machine { machine, .. } if machine.may_pass_on_name)
+    }
+
     /// The name of the node that it bears.
     pub fn node_name(&self) -> Option<&str> {
         match self {

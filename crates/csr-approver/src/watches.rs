@@ -14,7 +14,7 @@ use osm_runtime::watch::Watch;
 
 use crate::claim;
 use crate::key::Key;
-use crate::request::Request;
+use crate::request::Seen;
 use crate::requester::Requester;
 use crate::state::State;
 use crate::views::{ClaimView, MachineSetView, MachineView, PoolView};
@@ -45,16 +45,19 @@ fn requests(state: &State, signer: &str, what: &'static str) {
         // What is remembered has bounds of its own, which do not break the watch.
         .at_most(usize::MAX)
         .project(move |object: CertificateSigningRequest| {
-            let request = Request::of(object)?;
-            match keeper.requests.get(&request.name) {
-                Some(known) => Some(request.as_known(&known)),
-                None => keeper.is_kept(&request).then_some(request),
-            }
+            let known = keeper.requests.get(object.metadata.name.as_deref()?);
+            let seen = Seen::of(object, known.as_deref())?;
+            (known.is_some() || keeper.is_kept(&seen)).then_some(seen)
         })
         .into_cache(&state.requests)
         .on_change(move |change| {
-            for request in change.new.iter().chain(&change.old).take(1) {
+            let both = || change.new.iter().chain(&change.old);
+            if let Some(request) = both().find_map(|seen| seen.pending()) {
                 waker.queue.add(Key::Requester(request.requester.clone()));
+            }
+            // Without the approval, another request may be right.
+            if let (Some(old), None) = (&change.old, &change.new) {
+                waker.wake_askers(&[old.approved().map(|granted| granted.node.as_str())]);
             }
         })
         .spawn(&state.cluster);
@@ -108,6 +111,7 @@ fn pools(state: &State) {
             if differs(&change) {
                 for pool in change.old.iter().chain(&change.new) {
                     waker.wake(Requester::Pool(pool.account.clone()));
+                    waker.wake_askers(&[pool.edge_node.as_deref()]);
                 }
                 waker.wake_where(|request| matches!(request.requester, Requester::AnyPool(_)));
             }

@@ -80,6 +80,7 @@ pub enum Reason {
     Rendered,
     RequestFailed,
     RequestOlderThanMachine,
+    RequestOrderUnknown,
     RequestUnreadable,
     ReservedText,
     Retired,
@@ -196,7 +197,7 @@ impl Reason {
             ),
             Self::ApprovedAgain => row(
                 &[REQUEST, Carrier::Event(Service::CsrApprover, "Machine"), JOINING],
-                "A second request for the same machine was approved, because the first approval led to no Node within ten minutes. Two keys now have a certificate for one node.",
+                "A second request for the same machine was approved, although the machine has no Node ten minutes after the first approval. Two keys now have a certificate for one node.",
                 "If the machine was not restarted or reinstalled, an attacker may have the first certificate. Delete the Machine, and follow [joining](joining.md#a-machine-was-approved-twice).",
             ),
             Self::AwaitingRendering => row(
@@ -418,8 +419,8 @@ impl Reason {
             ),
             Self::MachineNotUnique => row(
                 &[REQUEST, JOINING],
-                "Several Machines or edge pools have the name that the request is for.",
-                "Delete all but one of them, and create the others under other names if you need them.",
+                "Several Machines or edge pools have the name that the request is for. Only machines of the pool of the oldest one may join under it. None may if two were created in the same second.",
+                "Delete the others, and create them under other names if you need them. `kubectl get machines -A` shows the names and ages.",
             ),
             Self::ModulesInvalid => Row {
                 messages: &["{stage}.modules{path}: {rule}; found with the sample pool {sample}"],
@@ -564,6 +565,11 @@ impl Reason {
                 &[REQUEST, JOINING],
                 "A request was created before the Machine that it names. A machine boots after its Machine is created, so another program guessed the name, or the Machine was restored from a backup.",
                 "No action is required for the machine, because a kubelet that still waits sends a new request. If many requests have this reason, an attacker may have the user data of the pool; see [joining](joining.md#attacks).",
+            ),
+            Self::RequestOrderUnknown => row(
+                &[REQUEST, JOINING],
+                "Several requests for the same machine wait, and it is not certain that this one came first. Times and resourceVersions of the requests contradict each other, or another requester came first. csr-approver approves none of those whose order is unknown.",
+                "Compare the requests with `kubectl get csr`. Delete those that no machine of yours has sent, or all of them: a kubelet sends a new one within 15 minutes. Two requests at once may be an attack; see [joining](joining.md#attacks).",
             ),
             Self::RequestUnreadable => row(
                 &[REQUEST, JOINING],

@@ -248,7 +248,8 @@ impl Reason {
             | Self::MachineHasNode
             | Self::MachineNotFound
             | Self::MachineNotUnique
-            | Self::RequestOlderThanMachine => (R::MachinesWaitToJoin, MACHINES),
+            | Self::RequestOlderThanMachine
+            | Self::RequestOrderUnknown => (R::MachinesWaitToJoin, MACHINES),
             Self::MachineNotOfPool => (
                 R::MachinesWaitToJoin,
                 "The owner references of the Machine and of its MachineSet.",
