@@ -26,8 +26,6 @@ pub enum Encoded {
     AsTextInJson,
     /// As an address: its text, if it has a valid length.
     AsAddress,
-    /// As a time in the format RFC 3339.
-    AsTime,
 }
 
 /// A method of a type.
@@ -37,15 +35,8 @@ pub struct Method {
     pub parameters: &'static [Parameter],
     /// Whether only a pointer to a value of the type has the method. The pointer may be nil.
     pub of_pointer: bool,
-    pub(crate) body: Body,
-}
-
-#[derive(Debug)]
-pub(crate) enum Body {
     /// The receiver is the first argument.
-    Run(fn(&Call<'_>) -> Result<Value, Problem>),
-    /// Templates can't call it: why.
-    Unusable(&'static str),
+    pub(crate) run: fn(&Call<'_>) -> Result<Value, Problem>,
 }
 
 /// A type without methods.
@@ -116,7 +107,7 @@ impl Method {
             name,
             parameters,
             of_pointer: false,
-            body: Body::Run(run),
+            run,
         }
     }
 
@@ -130,16 +121,6 @@ impl Method {
         Self {
             of_pointer: true,
             ..Self::new(name, parameters, run)
-        }
-    }
-
-    /// A method that templates can't call, because of its results.
-    pub(crate) const fn unusable(name: &'static str, why: &'static str) -> Self {
-        Self {
-            name,
-            parameters: &[],
-            of_pointer: false,
-            body: Body::Unusable(why),
         }
     }
 }

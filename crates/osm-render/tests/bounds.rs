@@ -404,27 +404,9 @@ fn go() -> Vec<Hostile> {
             "Go: small maps of YAML",
             many("fromYaml", 40_000, "a:\n", "- {a: 0}\n", ""),
         ),
-        Hostile::go(
-            "Go: small lists of TOML",
-            many("fromToml", 200_000, "a=[", "[0],", "]"),
-        ),
-        Hostile::go(
-            "Go: small maps of TOML",
-            many("fromToml", 150_000, "a=[", "{a=0},", "]"),
-        ),
-        Hostile::go(
-            "Go: tables of TOML",
-            many("fromToml", 60_000, "", "[[a.b]]\n", ""),
-        ),
-        Hostile::go(
-            "Go: dots of TOML",
-            many("fromToml", 100, "", "[[a]]\na.b.c.d.e.f.g.h=0\n", ""),
-        ),
         Hostile::go("Go: small lists that stay", kept("list 1")),
         Hostile::go("Go: small maps that stay", kept("dict \"a\" 1")),
-        Hostile::go("Go: URLs that stay", kept("urlParse \"a\"")),
         Hostile::go("Go: versions that stay", kept("semver \"1.2.3\"")),
-        Hostile::go("Go: dates that stay", kept("toDate \"2006\" \"2006\"")),
         Hostile::go("Go: errors that stay", kept("fromYaml \"[\"")),
         Hostile::go("Go: chunks", one("{{$x := chunk 1 (until 200000)}}")),
         Hostile::go(

@@ -108,12 +108,14 @@ fn entries() -> Vec<Entry> {
         meaning: function.summary.to_owned(),
         example: Some((function.example.0.to_owned(), Some(function.example.1.to_owned()))),
     });
-    let refused = REFUSED.iter().map(|refused| Entry {
-        group: "refused",
-        name: refused.name,
-        kind: "refused".to_owned(),
-        meaning: format!("{} {}.", refused.name, refused.reason),
-        example: None,
+    let refused = REFUSED.iter().flat_map(|refused| {
+        refused.names.iter().map(|name| Entry {
+            group: "refused",
+            name,
+            kind: "refused".to_owned(),
+            meaning: format!("{name} {}.", refused.reason),
+            example: None,
+        })
     });
     fields
         .chain(helpers)

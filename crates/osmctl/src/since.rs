@@ -75,22 +75,15 @@ const ADDED: &[Added] = &[
         version: "0.1.0",
         group: "functions",
         names: "\
-            and call html index js len not or print printf println urlquery eq ge gt le lt ne date dateInZone date_in_zone \
-            htmlDate htmlDateInZone toDate mustToDate dateModify date_modify mustDateModify must_date_modify unixEpoch \
-            duration durationRound dict get set unset hasKey pluck keys values pick omit merge mustMerge mergeOverwrite \
-            mustMergeOverwrite dig deepCopy mustDeepCopy b32dec b32enc b64dec b64enc fromJson fromJsonArray fromToml \
-            fromYaml fromYamlArray mustFromJson mustToJson mustToPrettyJson mustToRawJson toJson toPrettyJson toRawJson \
-            toToml toYaml sha1sum sha256sum sha512sum adler32sum list tuple append push mustAppend mustPush prepend \
+            and call html index js len not or print printf println urlquery eq ge gt le lt ne dict get set unset hasKey \
+            pluck keys values pick omit merge mustMerge mergeOverwrite mustMergeOverwrite dig deepCopy mustDeepCopy b64dec \
+            b64enc fromJson fromYaml toJson toToml toYaml sha256sum list tuple append push mustAppend mustPush prepend \
             mustPrepend concat first mustFirst last mustLast rest mustRest initial mustInitial reverse mustReverse compact \
             mustCompact uniq mustUniq without mustWithout has mustHas slice mustSlice chunk mustChunk sortAlpha toStrings \
-            join atoi int int64 float64 toDecimal add add1 sub mul div mod max biggest min maxf minf addf add1f subf mulf \
-            divf ceil floor round until untilStep seq base osBase dir osDir clean osClean ext osExt isAbs osIsAbs \
-            regexMatch mustRegexMatch regexFind mustRegexFind regexFindAll mustRegexFindAll regexReplaceAll \
-            mustRegexReplaceAll regexReplaceAllLiteral mustRegexReplaceAllLiteral regexSplit mustRegexSplit regexQuoteMeta \
-            abbrev abbrevboth trunc substr trim trimAll trimall trimPrefix trimSuffix upper lower title untitle swapcase \
-            snakecase kebabcase camelcase initials nospace repeat replace contains hasPrefix hasSuffix quote squote cat \
-            indent nindent wrap wrapWith plural toString splitList split splitn typeOf typeIs typeIsLike kindOf kindIs \
-            deepEqual default empty coalesce all any ternary hello fail urlParse urlJoin semver semverCompare",
+            join atoi int int64 float64 add add1 sub mul div mod max biggest min until untilStep seq regexMatch regexFind \
+            regexReplaceAll trunc substr trim trimAll trimall trimPrefix trimSuffix upper lower repeat replace contains \
+            hasPrefix hasSuffix quote squote cat indent nindent toString splitList split splitn typeOf typeIs typeIsLike \
+            kindOf kindIs deepEqual default empty coalesce all any ternary fail semver semverCompare",
     },
 ];
 

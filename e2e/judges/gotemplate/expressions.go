@@ -70,11 +70,6 @@ func (g *generator) text() string {
 // method returns a call of a method, which the value mostly has. Commands can have arguments; operands are in parentheses then.
 func (g *generator) method() string {
 	version := func() string { return "(semver " + strconv.Quote(pick(g, versions)) + ")" }
-	time := func() string {
-		return pick(g, []string{
-			`(toDate "2006-01-02" "2024-02-29")`, `(toDate "2006-01-02T15:04:05Z07:00" "1969-12-31T23:59:59.5-03:30")`, `(toDate "15:04 MST" "10:20 CET")`, `(toDate "2006" "x")`,
-		})
-	}
 	of := func(name string) (string, bool) {
 		paths := g.data.byType[name]
 		if len(paths) == 0 {
@@ -85,7 +80,6 @@ func (g *generator) method() string {
 	number := func() string {
 		return pick(g, []string{"0", "1", "-1", "7", "60000000000", "-3600000000000", "86400000000000", "1.5", "\"1s\"", ".a"})
 	}
-	small := func() string { return pick(g, []string{"0", "1", "-1", "12", "-25", "400", "-90"}) }
 	nothing := []string{"", "", "", "", " 1", " nil", ".Nope"}
 	duration, hasDuration := of(pick(g, []string{"time.Duration", "v1.Duration", "*v1.Duration"}))
 	address, hasAddress := of("net.IP")
@@ -104,19 +98,12 @@ func (g *generator) method() string {
 			".Equal " + other, ".To4" + pick(g, nothing), ".To16" + pick(g, nothing), ".To4.String", ".IsPrivate", ".IsLoopback", ".IsMulticast", ".IsGlobalUnicast", ".IsUnspecified" + pick(g, nothing),
 			".IsLinkLocalUnicast", ".IsLinkLocalMulticast", ".IsInterfaceLocalMulticast", ".String",
 		})
-	case n < 8:
+	default:
 		other := pick(g, []string{version(), version(), version(), "nil", "\"1.2.3\"", ".", version() + ".IncMinor"})
 		return version() + pick(g, []string{
 			".Compare " + other, ".Equal " + other, ".LessThan " + other, ".LessThanEqual " + other, ".GreaterThan " + other, ".GreaterThanEqual " + other, ".IncMajor" + pick(g, nothing),
 			".IncMinor.IncPatch", ".IncPatch.String", ".SetPrerelease " + g.text(), ".SetMetadata " + g.text(), ".SetPrerelease \"rc.1\"", ".Original", ".Prerelease" + pick(g, nothing), ".Metadata", ".Major",
 			".IncMajor.Original", ".major",
-		})
-	default:
-		other := pick(g, []string{time(), time(), time(), "nil", "0", "."})
-		return time() + pick(g, []string{
-			".Add " + number(), ".AddDate " + small() + " " + small() + " " + small(), ".After " + other, ".Before " + other, ".Compare " + other, ".Equal " + other, ".Sub " + other, ".Round " + number(),
-			".Truncate " + number(), ".Format " + g.text(), ".Unix", ".UnixMilli", ".UnixNano", ".UTC", ".UTC.Hour", ".Year" + pick(g, nothing), ".Month" + pick(g, nothing), ".Day", ".YearDay", ".Weekday",
-			".Hour", ".Minute", ".Second", ".Nanosecond", ".IsZero", ".IsDST", ".Local", ".Date", ".ISOWeek", ".Zone", ".String", ".wall", ".UnixMicro",
 		})
 	}
 }
@@ -202,15 +189,13 @@ var shapes = map[string]string{
 	"merge": "DD", "mergeOverwrite": "DD", "mustMerge": "DD", "mustMergeOverwrite": "DD", "dig": "KKAD", "dict": "KAKA",
 	"index": "LI", "len": "L", "printf": "FAA", "eq": "BBB", "ne": "BB", "lt": "BB", "le": "BB", "gt": "BB", "ge": "BB",
 	"and": "AAA", "or": "AAA", "not": "A", "print": "AAA", "println": "AAA", "html": "SA", "js": "SA", "urlquery": "SA", "call": "AA",
-	"regexMatch": "RS", "regexFind": "RS", "regexFindAll": "RSI", "regexReplaceAll": "RST", "regexReplaceAllLiteral": "RST", "regexSplit": "RSI",
-	"mustRegexMatch": "RS", "mustRegexFind": "RS", "mustRegexFindAll": "RSI", "mustRegexReplaceAll": "RST", "mustRegexReplaceAllLiteral": "RST",
-	"mustRegexSplit": "RSI", "semver": "V", "semverCompare": "CV", "ternary": "AAO", "default": "AA", "coalesce": "AAA",
+	"regexMatch": "RS", "regexFind": "RS", "regexReplaceAll": "RST",
+	"semver": "V", "semverCompare": "CV", "ternary": "AAO", "default": "AA", "coalesce": "AAA",
 	"until": "I", "untilStep": "III", "seq": "II", "repeat": "IS", "indent": "IS", "nindent": "IS",
-	"add": "III", "sub": "II", "div": "II", "mod": "II", "mul": "II", "max": "II", "min": "II", "add1": "I", "addf": "NN", "subf": "NN",
-	"divf": "NN", "mulf": "NN", "maxf": "NN", "minf": "NN", "add1f": "N", "ceil": "N", "floor": "N", "round": "NI",
-	"date": "SI", "dateInZone": "SIZ", "date_in_zone": "SIZ", "htmlDate": "I", "htmlDateInZone": "IZ", "duration": "I", "durationRound": "A",
-	"toDate": "ST", "dateModify": "SA", "trunc": "IS", "substr": "IIS", "wrap": "IS", "wrapWith": "ISS", "abbrev": "IS", "abbrevboth": "IIS",
-	"urlJoin": "U", "fromJson": "S", "toJson": "A", "toYaml": "A", "toToml": "D", "kindIs": "KA", "typeIs": "KA", "typeIsLike": "KA",
+	"add": "III", "sub": "II", "div": "II", "mod": "II", "mul": "II", "max": "II", "min": "II", "add1": "I",
+
+	"trunc": "IS", "substr": "IIS",
+	"fromJson": "S", "toJson": "A", "toYaml": "A", "toToml": "D", "kindIs": "KA", "typeIs": "KA", "typeIsLike": "KA",
 }
 
 var verbs = []string{
@@ -270,12 +255,6 @@ func (g *generator) argument(shape byte, depth int) string {
 		return quoted(expressions)
 	case 'T':
 		return quoted([]string{"x", "$1", "${1}y", "$0$0", "$n", "$$", "${2}-$1", "2024-02-29", ""})
-	case 'Z':
-		return quoted([]string{"UTC", "", "Europe/Berlin", "Nowhere"})
-	case 'U':
-		return pick(g, []string{
-			`(dict "scheme" "http" "host" "h:80" "path" "/p" "query" "a=b" "fragment" "f" "userinfo" "u:p")`, `(dict "host" "x")`, `(dict)`, `(urlParse "https://a.b/c?d#e")`,
-		})
 	case 'B':
 		return pick(g, []string{g.literal(), g.field(), pick(g, integers), g.text(), pick(g, floats), g.operand(depth)})
 	}

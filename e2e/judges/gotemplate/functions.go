@@ -20,15 +20,11 @@ var errAddress = errors.New("an address is printed")
 func functions() template.FuncMap {
 	all := sprig.TxtFuncMap()
 	all["toToml"] = toTOML
-	all["fromToml"] = fromTOML
 	all["toYaml"] = toYAML
 	all["fromYaml"] = fromYAML
-	all["fromYamlArray"] = fromYAMLArray
 	all["toJson"] = toJSON
 	all["fromJson"] = fromJSON
-	all["fromJsonArray"] = fromJSONArray
 	withoutCycles(all)
-	withoutClock(all)
 	withoutAddresses(all)
 	return all
 }
@@ -41,14 +37,6 @@ func toTOML(v any) string {
 	return text.String()
 }
 
-func fromTOML(text string) map[string]any {
-	decoded := map[string]any{}
-	if err := toml.Unmarshal([]byte(text), &decoded); err != nil {
-		decoded["Error"] = err.Error()
-	}
-	return decoded
-}
-
 func toYAML(v any) string {
 	text, err := yaml.Marshal(v)
 	if err != nil {
@@ -59,18 +47,26 @@ func toYAML(v any) string {
 
 func fromYAML(text string) map[string]any {
 	decoded := map[string]any{}
-	if err := yaml.Unmarshal([]byte(text), &decoded); err != nil {
+	var node yaml.Node
+	err := yaml.Unmarshal([]byte(text), &node)
+	if err == nil && node.Kind != 0 {
+		timestampsAreTexts(&node)
+		err = node.Decode(&decoded)
+	}
+	if err != nil {
 		decoded["Error"] = err.Error()
 	}
 	return decoded
 }
 
-func fromYAMLArray(text string) []any {
-	decoded := []any{}
-	if err := yaml.Unmarshal([]byte(text), &decoded); err != nil {
-		decoded = []any{err.Error()}
+// timestampsAreTexts gives timestamps the type that they have without functions for dates.
+func timestampsAreTexts(node *yaml.Node) {
+	if node.Kind == yaml.ScalarNode && node.ShortTag() == "!!timestamp" {
+		node.Tag = "!!str"
 	}
-	return decoded
+	for _, below := range node.Content {
+		timestampsAreTexts(below)
+	}
 }
 
 func toJSON(v any) string {
@@ -85,14 +81,6 @@ func fromJSON(text string) map[string]any {
 	decoded := map[string]any{}
 	if err := json.Unmarshal([]byte(text), &decoded); err != nil {
 		decoded["Error"] = err.Error()
-	}
-	return decoded
-}
-
-func fromJSONArray(text string) []any {
-	decoded := []any{}
-	if err := json.Unmarshal([]byte(text), &decoded); err != nil {
-		decoded = []any{err.Error()}
 	}
 	return decoded
 }

@@ -2,7 +2,7 @@
 
 use super::reflected::Reflected;
 use super::state::{Executed, State};
-use crate::functions::{Parameter, TIME, VERSION};
+use crate::functions::{Parameter, VERSION};
 use crate::parse::{Operand, OperandKind, Part};
 use crate::standard::{self, BYTE};
 use crate::value::{FloatKind, IntKind, List, Map, Pointer, Type, Value};
@@ -64,7 +64,6 @@ impl<'t> State<'t> {
             | Parameter::List
             | Parameter::Strings
             | Parameter::Map
-            | Parameter::Time
             | Parameter::Ip
             | Parameter::Version => {
                 return self.fail(format!(
@@ -88,13 +87,13 @@ impl<'t> State<'t> {
             };
         }
         if parameter.takes(&argument.value) {
-            return Ok(Reflected::concrete(parameter.without_name(argument.value)));
+            return Ok(Reflected::concrete(Parameter::without_name(argument.value)));
         }
         if let Value::Pointer(pointer) = argument.value.underlying()
             && parameter.takes_type(pointer.to())
         {
             return match pointer.value() {
-                Some(value) => Ok(Reflected::concrete(parameter.without_name(value.clone()))),
+                Some(value) => Ok(Reflected::concrete(Parameter::without_name(value.clone()))),
                 None => self.fail(format!(
                     "dereference of nil pointer of type {}",
                     parameter.go_type()
@@ -111,10 +110,10 @@ impl<'t> State<'t> {
 }
 
 impl Parameter {
-    /// The value as functions get it: only a time keeps the name of its type.
-    fn without_name(self, value: Value) -> Value {
+    /// The value as functions get it.
+    fn without_name(value: Value) -> Value {
         match &value {
-            Value::Named(_) if self != Self::Time => value.underlying().clone(),
+            Value::Named(_) => value.underlying().clone(),
             _ => value,
         }
     }
@@ -133,7 +132,6 @@ impl Parameter {
             Self::List => "[]interface {}",
             Self::Strings => "[]string",
             Self::Map => "map[string]interface {}",
-            Self::Time => TIME,
             Self::Duration => standard::DURATION,
             Self::Ip => standard::IP,
             Self::Version => "*semver.Version",
@@ -149,13 +147,9 @@ impl Parameter {
             Self::Map => Value::Map(Map::nil(Type::Any)),
             Self::Ip => Value::List(List::nil(BYTE)),
             Self::Version => Value::Pointer(Pointer::nil(Type::named(VERSION, Type::Struct))),
-            Self::Bool
-            | Self::Int
-            | Self::Int64
-            | Self::Float64
-            | Self::String
-            | Self::Time
-            | Self::Duration => return None,
+            Self::Bool | Self::Int | Self::Int64 | Self::Float64 | Self::String | Self::Duration => {
+                return None;
+            }
         })
     }
 
@@ -173,7 +167,6 @@ impl Parameter {
             (Self::Strings, Value::List(list)) => *list.element() == Type::String,
             (Self::Map, Value::Map(map)) => *map.element() == Type::Any,
             (Self::Ip, Value::List(list)) => *list.element() == BYTE,
-            (Self::Time, Value::Named(named)) => &**named.name() == TIME,
             (Self::Duration, Value::Named(named)) => &**named.name() == standard::DURATION,
             (Self::Ip, Value::Named(named)) => &**named.name() == standard::IP,
             (Self::Version, Value::Pointer(pointer)) => is_named(pointer.to(), VERSION),
@@ -196,7 +189,6 @@ impl Parameter {
             (Self::List, Type::List(element)) | (Self::Map, Type::Map(element)) => **element == Type::Any,
             (Self::Strings, Type::List(element)) => **element == Type::String,
             (Self::Ip, Type::List(element)) => **element == BYTE,
-            (Self::Time, of) if is_named(of, TIME) => true,
             (Self::Duration, of) if is_named(of, standard::DURATION) => true,
             (Self::Ip, of) if is_named(of, standard::IP) => true,
             (Self::Version, Type::Pointer(to)) => is_named(to, VERSION),

@@ -3,7 +3,7 @@
 use super::reflected::{Reflected, indirect};
 use super::state::{Executed, State};
 use crate::functions::Call;
-use crate::methods::{self, Body, Method, PLAIN};
+use crate::methods::{self, Method, PLAIN};
 use crate::parse::{Operand, OperandKind, Part};
 use crate::problem::Problem;
 use crate::value::{Struct, Type, Value};
@@ -137,10 +137,6 @@ impl<'t> State<'t> {
                 "wrong number of args for {name}: want {wanted} got {got}"
             ));
         }
-        let run = match &method.body {
-            Body::Run(run) => run,
-            Body::Unusable(why) => return self.fail(*why),
-        };
         let mut values = Vec::with_capacity(wanted.saturating_add(1));
         values.push(receiver.clone());
         let mut parameters = method.parameters.iter().copied();
@@ -154,7 +150,7 @@ impl<'t> State<'t> {
             Value::Pointer(pointer) if !method.of_pointer => {
                 Err(Problem::new(methods::of_nil_pointer(pointer.to(), name)))
             }
-            _ => Call::new(&values, self.budget).and_then(|call| run(&call)),
+            _ => Call::new(&values, self.budget).and_then(|call| (method.run)(&call)),
         };
         result.map(Reflected::member).or_else(|problem| {
             self.at(Part::Operand(given.operand));

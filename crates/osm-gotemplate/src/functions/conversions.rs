@@ -22,7 +22,6 @@ pub(crate) fn to_int64(value: &Value) -> i64 {
         Value::Float(number, _) => truncate(*number),
         Value::String(text) => parse_int(without_zero_decimals(text), 0).unwrap_or(0),
         Value::Bool(value) => i64::from(*value),
-        Value::Named(named) if is_calendar_type(named.name()) => to_int64(named.value()),
         _ => 0,
     }
 }
@@ -36,14 +35,8 @@ pub(crate) fn to_float64(value: &Value) -> f64 {
         Value::Float(number, _) => *number,
         Value::String(text) => parse_float(text).unwrap_or(0.0),
         Value::Bool(value) => f64::from(u8::from(*value)),
-        Value::Named(named) if is_calendar_type(named.name()) => to_float64(named.value()),
         _ => 0.0,
     }
-}
-
-/// The only types with a name that `cast` takes as numbers.
-fn is_calendar_type(name: &str) -> bool {
-    matches!(name, "time.Month" | "time.Weekday")
 }
 
 /// Go's conversion from `float64` to `int64` on amd64, where numbers out of range become the smallest one.

@@ -130,25 +130,6 @@ fn decimal(number: u64, places: u32) -> String {
     format!("{whole}.{}", fraction.trim_end_matches('0'))
 }
 
-/// `durationRound`: the largest unit that fits more than once, with months of 30 days.
-pub(super) fn round(duration: i64) -> String {
-    const HOUR: u64 = 3_600_000_000_000;
-    let units = [
-        ("y", HOUR * 24 * 365),
-        ("mo", HOUR * 24 * 30),
-        ("d", HOUR * 24),
-        ("h", HOUR),
-        ("m", HOUR / 60),
-        ("s", HOUR / 3600),
-    ];
-    let nanoseconds = duration.unsigned_abs();
-    let largest = units.iter().find(|(_, unit)| nanoseconds > *unit);
-    largest.map_or_else(
-        || "0s".to_owned(),
-        |(name, unit)| format!("{}{name}", nanoseconds / unit),
-    )
-}
-
 /// Quotes a text as Go's package `time` does in its errors.
 pub(super) fn quote(text: &str) -> String {
     quote_bytes(text.as_bytes())

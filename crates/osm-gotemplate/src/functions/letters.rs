@@ -21,18 +21,6 @@ pub(super) fn to_lower(character: char) -> char {
     }
 }
 
-/// `unicode.ToTitle`
-pub(super) fn to_title(character: char) -> char {
-    match character {
-        '\u{1C4}'..='\u{1C6}' => '\u{1C5}',
-        '\u{1C7}'..='\u{1C9}' => '\u{1C8}',
-        '\u{1CA}'..='\u{1CC}' => '\u{1CB}',
-        '\u{1F1}'..='\u{1F3}' => '\u{1F2}',
-        '\u{10D0}'..='\u{10FA}' | '\u{10FD}'..='\u{10FF}' => character,
-        _ => to_upper(character),
-    }
-}
-
 fn shifted(character: char, by: u32) -> char {
     char::from_u32(u32::from(character) + by).unwrap_or(character)
 }
@@ -63,8 +51,4 @@ macro_rules! categories {
 categories! {
     is_letter, "L", |character| character.is_ascii_alphabetic();
     is_digit, "Nd", |character| character.is_ascii_digit();
-    is_upper, "Lu", |character| character.is_ascii_uppercase();
-    is_lower, "Ll", |character| character.is_ascii_lowercase();
-    is_titlecase, "Lt", |_| false;
-    is_punctuation, "P", |character| character.is_ascii_punctuation() && !"$+<=>^`|~".contains(character);
 }

@@ -4,45 +4,33 @@
 //! call, a sentence, and an example that a test runs.
 
 mod builtin;
-mod calendar;
 mod comparison;
 mod constraints;
 mod conversions;
-mod dates;
-mod decimals;
 mod dicts;
 pub(crate) mod durations;
 mod encodings;
 mod escapes;
 mod expressions;
 mod hashes;
-mod layouts;
 pub(crate) mod letters;
 mod lists;
 mod merging;
 #[cfg(test)]
 mod names;
 mod numbers;
-mod paths;
 mod refused;
 mod regular_expressions;
 mod strings;
 mod table;
-mod time_methods;
-mod time_parsing;
 mod types;
-mod url;
-mod urls;
 mod version;
 mod version_methods;
 mod versions;
-mod words;
-mod wrapping;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-pub(crate) use dates::TIME;
 pub use refused::REFUSED;
 pub(crate) use version_methods::VERSION;
 
@@ -88,8 +76,6 @@ pub enum Parameter {
     Strings,
     /// `map[string]interface {}`
     Map,
-    /// `time.Time`, a struct that keeps its name.
-    Time,
     /// `time.Duration`
     Duration,
     /// `net.IP`
@@ -98,11 +84,11 @@ pub enum Parameter {
     Version,
 }
 
-/// A function of sprig that templates can't call.
+/// Functions of sprig that templates can't call, for the same reason.
 #[derive(Debug)]
 pub struct Refused {
-    pub name: &'static str,
-    /// Why, and what to do instead, as the end of a sentence that starts with the name: `env reads …; …`.
+    pub names: &'static [&'static str],
+    /// Why, and what to do instead, as the end of a sentence that starts with a name: `env reads …; …`.
     pub reason: &'static str,
 }
 
@@ -158,14 +144,6 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The number at an index: of a [`Parameter::Float64`].
-    pub(crate) fn float(&self, index: usize) -> f64 {
-        match self.any(index) {
-            Value::Float(value, _) => *value,
-            _ => 0.0,
-        }
-    }
-
     /// The map at an index: of a [`Parameter::Map`]. None stands for a nil map.
     pub(crate) fn map(&self, index: usize) -> Option<&'a Map> {
         match self.any(index) {
@@ -211,16 +189,13 @@ pub(crate) fn find(name: &str) -> Option<&'static Function> {
 const GROUPS: &[&[Function]] = &[
     builtin::FUNCTIONS,
     builtin::COMPARISONS,
-    dates::FUNCTIONS,
     dicts::FUNCTIONS,
     encodings::FUNCTIONS,
     hashes::FUNCTIONS,
     lists::FUNCTIONS,
     numbers::FUNCTIONS,
-    paths::FUNCTIONS,
     regular_expressions::FUNCTIONS,
     strings::FUNCTIONS,
     types::FUNCTIONS,
-    urls::FUNCTIONS,
     versions::FUNCTIONS,
 ];

@@ -8,7 +8,7 @@ use super::letters::{is_digit, is_letter};
 use super::table::table;
 use super::{Call, Problem, at_most};
 use crate::format::quote;
-use crate::value::{List, Type, Value};
+use crate::value::Value;
 
 /// Longest expression. Compiling a class takes time for each of its characters.
 const MAX_BYTES: usize = 1024;
@@ -20,29 +20,10 @@ const NEST_LIMIT: u32 = 500;
 table! {
     "regexMatch": (String, String) -> "bool", "Returns whether the expression matches within the text.", r#""^a+$" "aaa""# => "true",
         |call| Ok(is_match(call).or_else(unless_exhausted)?.into());
-    "mustRegexMatch": (String, String) -> "bool", "Returns whether the expression matches within the text.", r#""^a+$" "aaa""# => "true",
-        |call| Ok(is_match(call)?.into());
     "regexFind": (String, String) -> "string", "Returns the first match in the text, or an empty text.", r#""[a-z]+" "1 ab 2""# => "ab",
         |call| find(call, &Expression::compile_or_panic(call)?);
-    "mustRegexFind": (String, String) -> "string", "Returns the first match in the text, or an empty text.", r#""[a-z]+" "1 ab 2""# => "ab",
-        |call| find(call, &Expression::compile(call)?);
-    "regexFindAll": (String, String, Int) -> "[]string", "Returns so many matches in the text, or all for a negative number.",
-        r#""[0-9]" "1a2b3" 2"# => "[1 2]", |call| find_all(call, &Expression::compile_or_panic(call)?);
-    "mustRegexFindAll": (String, String, Int) -> "[]string", "Returns so many matches in the text, or all for a negative number.",
-        r#""[0-9]" "1a2b3" 2"# => "[1 2]", |call| find_all(call, &Expression::compile(call)?);
     "regexReplaceAll": (String, String, String) -> "string", "Returns the text with each match replaced by the last text, in which `$1` or `${name}` is a group.",
-        r#""a(x*)b" "-ab-axxb-" "${1}W""# => "-W-xxW-", |call| replace(call, &Expression::compile_or_panic(call)?, true);
-    "mustRegexReplaceAll": (String, String, String) -> "string", "Returns the text with each match replaced by the last text, in which `$1` or `${name}` is a group.",
-        r#""a(x*)b" "-ab-axxb-" "${1}W""# => "-W-xxW-", |call| replace(call, &Expression::compile(call)?, true);
-    "regexReplaceAllLiteral": (String, String, String) -> "string", "Returns the text with each match replaced by the last text as it is.",
-        r#""a(x*)b" "-ab-axxb-" "$1""# => "-$1-$1-", |call| replace(call, &Expression::compile_or_panic(call)?, false);
-    "mustRegexReplaceAllLiteral": (String, String, String) -> "string", "Returns the text with each match replaced by the last text as it is.",
-        r#""a(x*)b" "-ab-axxb-" "$1""# => "-$1-$1-", |call| replace(call, &Expression::compile(call)?, false);
-    "regexSplit": (String, String, Int) -> "[]string", "Returns at most so many parts of the text between matches, or all for a negative number.",
-        r#""z+" "pizza" -1"# => "[pi a]", |call| split(call, &Expression::compile_or_panic(call)?);
-    "mustRegexSplit": (String, String, Int) -> "[]string", "Returns at most so many parts of the text between matches, or all for a negative number.",
-        r#""z+" "pizza" -1"# => "[pi a]", |call| split(call, &Expression::compile(call)?);
-    "regexQuoteMeta": (String) -> "string", "Returns the text as an expression that matches it.", r#""1.2""# => r"1\.2", quote_meta;
+        r#""a(x*)b" "-ab-axxb-" "${1}W""# => "-W-xxW-", |call| replace(call, &Expression::compile_or_panic(call)?);
 }
 
 struct Expression {
@@ -172,55 +153,7 @@ fn whole<'t>(captures: &Captures<'t>) -> (usize, usize, &'t str) {
         .map_or((0, 0, ""), |whole| (whole.start(), whole.end(), whole.as_str()))
 }
 
-/// A list, or Go's nil list if there is nothing in it.
-fn made_strings(call: &Call<'_>, parts: Vec<&str>) -> Result<Value, Problem> {
-    if parts.is_empty() {
-        return Ok(Value::List(List::nil(Type::String)));
-    }
-    let bytes: usize = parts.iter().map(|part| part.len()).sum();
-    call.budget
-        .copy(bytes.saturating_add(parts.len().saturating_mul(size_of::<Value>() * 2)))?;
-    Ok(Value::strings(parts))
-}
-
-fn find_all(call: &Call<'_>, expression: &Expression) -> Result<Value, Problem> {
-    let limit = usize::try_from(call.int(2)).unwrap_or(usize::MAX);
-    let matches = expression.matches(call, call.text(1), limit)?;
-    made_strings(call, matches.iter().map(|captures| whole(captures).2).collect())
-}
-
-fn split(call: &Call<'_>, expression: &Expression) -> Result<Value, Problem> {
-    let text = call.text(1);
-    let limit = usize::try_from(call.int(2)).unwrap_or(usize::MAX);
-    if limit == 0 {
-        return Ok(Value::List(List::nil(Type::String)));
-    }
-    if text.is_empty() && !call.text(0).is_empty() {
-        return Ok(Value::strings([""]));
-    }
-    let mut parts = Vec::new();
-    let (mut start_of_part, mut end_of_part) = (0, 0);
-    for captures in expression.matches(call, text, limit)? {
-        if parts.len() + 1 == limit {
-            break;
-        }
-        let (start, end, _) = whole(&captures);
-        end_of_part = start;
-        if end != 0 {
-            parts.push(text.get(start_of_part..start).unwrap_or_default());
-        }
-        start_of_part = end;
-    }
-    if end_of_part != text.len() {
-        parts.push(text.get(start_of_part..).unwrap_or_default());
-    }
-    if parts.is_empty() {
-        return Ok(Value::List(List::new(Type::String, Vec::new())));
-    }
-    made_strings(call, parts)
-}
-
-fn replace(call: &Call<'_>, expression: &Expression, expands: bool) -> Result<Value, Problem> {
+fn replace(call: &Call<'_>, expression: &Expression) -> Result<Value, Problem> {
     let (text, replacement) = (call.text(1), call.text(2));
     let mut replaced = String::new();
     let mut push = |part: &str| -> Result<(), Problem> {
@@ -232,11 +165,7 @@ fn replace(call: &Call<'_>, expression: &Expression, expands: bool) -> Result<Va
     for captures in expression.matches(call, text, usize::MAX)? {
         let (start, end, _) = whole(&captures);
         push(text.get(end_of_last..start).unwrap_or_default())?;
-        if expands {
-            expand(call, expression, &captures, replacement, &mut push)?;
-        } else {
-            push(replacement)?;
-        }
+        expand(call, expression, &captures, replacement, &mut push)?;
         end_of_last = end;
     }
     push(text.get(end_of_last..).unwrap_or_default())?;
@@ -286,16 +215,4 @@ fn group_name(text: &str) -> Option<(&str, &str)> {
         rest
     };
     Some((name, rest))
-}
-
-fn quote_meta(call: &Call<'_>) -> Result<Value, Problem> {
-    call.budget.copy(call.text(0).len().saturating_mul(2))?;
-    let mut quoted = String::new();
-    for character in call.text(0).chars() {
-        if r"\.+*?()|[]{}^$".contains(character) {
-            quoted.push('\\');
-        }
-        quoted.push(character);
-    }
-    Ok(Value::string(quoted))
 }

@@ -3,18 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use super::letters;
 use super::table::table;
-use super::wrapping::cut;
 use super::{Call, Problem};
-use super::{letters, words, wrapping};
 use crate::format::{sprint, sprintf, strval};
 use crate::value::{Map, Type, Value};
 
 table! {
-    "abbrev": (Int, String) -> "string", "Returns the text, cut to a length with `...` at its end.", r#"5 "hello world""# => "he...",
-        |call| wrapping::abbreviate(call, 0, call.int(0), call.text(1));
-    "abbrevboth": (Int, Int, String) -> "string", "Returns the text from about an offset, cut to a length with `...` where text is missing.",
-        r#"5 10 "1234 5678 9123""# => "...5678...", |call| wrapping::abbreviate(call, call.int(0), call.int(1), call.text(2));
     "trunc": (Int, String) -> "string", "Returns the first bytes of the text; for a negative number, the last ones.", r#"5 "hello world""# => "hello", trunc;
     "substr": (Int, Int, String) -> "string", "Returns the bytes of the text from a start up to, but without, an end.", r#"0 5 "hello world""# => "hello", substr;
     "trim": (String) -> "string", "Returns the text without white space at its start and end.", r#""  a b ""# => "a b", |call| part(call, 0, str::trim);
@@ -26,20 +21,6 @@ table! {
         |call| part(call, 1, |text| text.strip_suffix(call.text(0)).unwrap_or(text));
     "upper": (String) -> "string", "Returns the text in upper case.", r#""hello""# => "HELLO", |call| map(call, letters::to_upper);
     "lower": (String) -> "string", "Returns the text in lower case.", r#""HELLO""# => "hello", |call| map(call, letters::to_lower);
-    "title": (String) -> "string", "Returns the text with the first letter of each word in title case.", r#""hello world""# => "Hello World",
-        |call| changed(call, words::title);
-    "untitle": (String) -> "string", "Returns the text with the first letter of each word in lower case.", r#""Hello World""# => "hello world",
-        |call| changed(call, words::untitle);
-    "swapcase": (String) -> "string", "Returns the text with upper and lower case exchanged; a lower-case letter at a word's start is set in title case.",
-        r#""This Is A.Test""# => "tHIS iS a.tEST", |call| changed(call, words::swap_case);
-    "snakecase": (String) -> "string", "Returns the words of the text in lower case with `_` between.", r#""FirstName""# => "first_name",
-        |call| changed(call, |text| words::separated(text, '_'));
-    "kebabcase": (String) -> "string", "Returns the words of the text in lower case with `-` between.", r#""FirstName""# => "first-name",
-        |call| changed(call, |text| words::separated(text, '-'));
-    "camelcase": (String) -> "string", "Returns the words of the text without what separates them, each with an upper-case letter first.",
-        r#""http_server""# => "HttpServer", |call| changed(call, words::pascal_case);
-    "initials": (String) -> "string", "Returns the first letter of each word.", r#""First Try""# => "FT", |call| changed(call, words::initials);
-    "nospace": (String) -> "string", "Returns the text without white space.", r#""h e l l o""# => "hello", |call| changed(call, words::without_space);
     "repeat": (Int, String) -> "string", "Returns the text a number of times.", r#"3 "ab""# => "ababab", |call| repeat(call, call.int(0), call.text(1)).map(Value::string);
     "replace": (String, String, String) -> "string", "Returns the last text with each occurrence of the first replaced by the second.",
         r#"" " "-" "I am""# => "I-am", replace;
@@ -56,12 +37,6 @@ table! {
         |call| indent(call, "").map(Value::string);
     "nindent": (Int, String) -> "string", "Returns a line break, and the text with spaces before each line.", r#"2 "a\nb""# => "\n  a\n  b",
         |call| indent(call, "\n").map(Value::string);
-    "wrap": (Int, String) -> "string", "Returns the text with line breaks in place of spaces, so that lines have at most so many bytes.",
-        r#"5 "one two three""# => "one\ntwo\nthree", |call| wrapping::wrap(call, call.int(0), "\n", call.text(1), false);
-    "wrapWith": (Int, String, String) -> "string", "Returns the text in lines as `wrap` does, with another separator; long words are broken.",
-        r#"5 "|" "HelloWorld""# => "Hello|World", |call| wrapping::wrap(call, call.int(0), call.text(1), call.text(2), true);
-    "plural": (String, String, Int) -> "string", "Returns the first text if the number is 1, else the second.", r#""one" "many" 2"# => "many",
-        |call| Ok(call.any(if call.int(2) == 1 { 0 } else { 1 }).clone());
     "toString": (Any) -> "string", "Returns the text of the value.", "(list 1 2)" => "[1 2]", |call| Ok(strval(call.any(0), call.budget)?.into());
     "splitList": (String, String) -> "[]string", "Returns the parts of the second text between separators.", r#"":" "a:b""# => "[a b]",
         |call| parts(call, call.text(0), call.text(1), -1).map(Value::strings);
@@ -87,16 +62,21 @@ fn trim_all(call: &Call<'_>) -> Result<Value, Problem> {
 
 /// The first argument, after each character is replaced.
 fn map(call: &Call<'_>, replace: fn(char) -> char) -> Result<Value, Problem> {
-    changed(call, |text| text.chars().map(replace).collect())
-}
-
-/// The first argument, changed to a text of similar length.
-fn changed(call: &Call<'_>, change: impl Fn(&str) -> String) -> Result<Value, Problem> {
-    call.made(change(call.text(0)))
+    call.made(call.text(0).chars().map(replace).collect::<String>())
 }
 
 fn test(call: &Call<'_>, test: fn(&str, &str) -> bool) -> Result<Value, Problem> {
     Ok(test(call.text(0), call.text(1)).into())
+}
+
+/// The text between two positions, or a problem if one of them is within a character.
+fn cut<'a>(call: &Call<'_>, text: &'a str, start: usize, end: usize) -> Result<&'a str, Problem> {
+    call.budget.copy(end.saturating_sub(start))?;
+    if start == end {
+        return Ok("");
+    }
+    let not_utf8 = || Problem::new("the text would be cut within a character, and would not be UTF-8");
+    text.get(start..end).ok_or_else(not_utf8)
 }
 
 fn trunc(call: &Call<'_>) -> Result<Value, Problem> {

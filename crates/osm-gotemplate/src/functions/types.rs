@@ -21,7 +21,6 @@ table! {
     "all": (; Any) -> "bool", "Returns whether no value is empty.", r#"1 "a" true"# => "true", |call| Ok((!call.arguments.iter().any(is_empty)).into());
     "any": (; Any) -> "bool", "Returns whether some value is not empty.", r#"0 "" 1"# => "true", |call| Ok((!call.arguments.iter().all(is_empty)).into());
     "ternary": (Any, Any, Bool) -> "interface {}", "Returns the first value if the third is true, else the second.", r#""yes" "no" true"# => "yes", ternary;
-    "hello": () -> "string", "Returns a greeting.", "" => "Hello!", |_| Ok("Hello!".into());
     "fail": (String) -> "string", "Fails with the message.", (r#"{{ if false }}{{ fail "no disk" }}{{ end }}"#) => "", |call| Err(Problem::new(call.text(0)));
 }
 

@@ -236,7 +236,7 @@ impl<'s> Parser<'s> {
         let name = format::quote(token.text);
         match functions::REFUSED
             .iter()
-            .find(|refused| refused.name == token.text)
+            .find(|refused| refused.names.contains(&token.text))
         {
             Some(refused) => self.fail(format!("function {name} {}", refused.reason)),
             None => self.fail(format!("function {name} not defined")),

@@ -483,11 +483,19 @@ mod tests {
     }
 
     #[test]
-    fn the_documentation_lists_every_function_that_is_refused() {
+    fn the_documentation_lists_every_function() {
+        let (_, section) = PAGE.split_once("## Functions").unwrap();
+        let (section, _) = section.split_once("###").unwrap();
+        let rows = section.lines().filter(|line| line.starts_with("| ")).skip(1);
+        let spans = rows.flat_map(|row| row.split('`').skip(1).step_by(2));
+        let functions = osm_gotemplate::functions::all().map(|function| function.name);
+        assert_eq!(spans.collect::<BTreeSet<_>>(), functions.collect());
         let refused = osm_gotemplate::functions::REFUSED.iter();
         assert_eq!(
-            listed("## Functions"),
-            refused.map(|function| function.name).collect()
+            listed("### Functions that are refused"),
+            refused
+                .flat_map(|function| function.names.iter().copied())
+                .collect()
         );
     }
 }

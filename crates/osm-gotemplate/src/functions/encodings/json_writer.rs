@@ -6,20 +6,10 @@ use crate::budget::Budget;
 use crate::format::floats;
 use crate::value::{FloatKind, Struct, Value};
 
-/// How JSON is written.
-#[derive(Clone, Copy)]
-pub(super) struct Style {
-    /// Two spaces for each level.
-    pub(super) indented: bool,
-    /// `<`, `>` and `&` as escape sequences.
-    pub(super) html_safe: bool,
-}
-
-/// Encodes a value as JSON, without a line break at the end.
-pub(super) fn encode(value: &Value, style: Style, budget: &dyn Budget) -> Result<String, Failure> {
+/// Encodes a value as JSON in one line, with `<`, `>` and `&` as escape sequences.
+pub(super) fn encode(value: &Value, budget: &dyn Budget) -> Result<String, Failure> {
     let mut writer = Writer {
         text: Text::new(budget),
-        style,
     };
     writer.value(value, 0)?;
     Ok(writer.text.finish())
@@ -27,7 +17,6 @@ pub(super) fn encode(value: &Value, style: Style, budget: &dyn Budget) -> Result
 
 struct Writer<'a> {
     text: Text<'a>,
-    style: Style,
 }
 
 impl Writer<'_> {
@@ -35,7 +24,6 @@ impl Writer<'_> {
         visit(self.text.budget, depth)?;
         let value = match plain(value, true) {
             Plain::Text(text) => return self.string(text),
-            Plain::Time(time) => return self.string(&time),
             Plain::Invalid(error) => {
                 return Err(Failure::reported(format!(
                     "json: error calling MarshalText for type net.IP: {error}"
@@ -59,10 +47,10 @@ impl Writer<'_> {
                 }
                 self.text.push("[")?;
                 for (index, item) in list.items().iter().enumerate() {
-                    self.next(index, depth)?;
+                    self.next(index)?;
                     self.value(item, depth.saturating_add(1))?;
                 }
-                self.end(list.items().is_empty(), depth, "]")?;
+                self.text.push("]")?;
             }
             Value::Map(map) if map.is_nil() => self.text.push("null")?,
             Value::Map(map) => {
@@ -86,38 +74,18 @@ impl Writer<'_> {
         depth: usize,
     ) -> Result<(), Failure> {
         self.text.push("{")?;
-        let mut is_empty = true;
         for (index, (key, item)) in entries.enumerate() {
-            is_empty = false;
-            self.next(index, depth)?;
+            self.next(index)?;
             self.string(key)?;
-            self.text.push(if self.style.indented { ": " } else { ":" })?;
+            self.text.push(":")?;
             self.value(item, depth.saturating_add(1))?;
         }
-        self.end(is_empty, depth, "}")
+        Ok(self.text.push("}")?)
     }
 
     /// What goes before an element.
-    fn next(&mut self, index: usize, depth: usize) -> Result<(), Failure> {
-        if index > 0 {
-            self.text.push(",")?;
-        }
-        self.line_break(depth.saturating_add(1))
-    }
-
-    fn end(&mut self, is_empty: bool, depth: usize, bracket: &str) -> Result<(), Failure> {
-        if !is_empty {
-            self.line_break(depth)?;
-        }
-        Ok(self.text.push(bracket)?)
-    }
-
-    fn line_break(&mut self, depth: usize) -> Result<(), Failure> {
-        if self.style.indented {
-            self.text.push("\n")?;
-            self.text.spaces(depth.saturating_mul(2))?;
-        }
-        Ok(())
+    fn next(&mut self, index: usize) -> Result<(), Failure> {
+        Ok(self.text.push(if index > 0 { "," } else { "" })?)
     }
 
     fn float(&mut self, number: f64, is_32: bool) -> Result<(), Failure> {
@@ -146,10 +114,8 @@ impl Writer<'_> {
     fn string(&mut self, text: &str) -> Result<(), Failure> {
         self.text.push("\"")?;
         let mut rest = text;
-        let html_safe = self.style.html_safe;
         let is_special = |c: char| match c {
-            '"' | '\\' | '\u{2028}' | '\u{2029}' => true,
-            '<' | '>' | '&' => html_safe,
+            '"' | '\\' | '\u{2028}' | '\u{2029}' | '<' | '>' | '&' => true,
             _ => c < ' ',
         };
         while let Some((at, special)) = rest.char_indices().find(|(_, c)| is_special(*c)) {

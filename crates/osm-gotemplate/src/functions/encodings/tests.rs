@@ -50,17 +50,6 @@ fn json_is_that_of_go() {
         r#""\u003c\u2028\u0001é\"\\\n""#
     );
     assert_eq!(text("toJson", Value::float(f64::NAN)), "");
-    assert_eq!(
-        call("mustToJson", Value::float(f64::NAN)).err(),
-        Some(Problem::new("json: unsupported value: NaN"))
-    );
-    assert_eq!(
-        text(
-            "toPrettyJson",
-            map([("a", Value::list(Vec::new())), ("b", map([]))])
-        ),
-        "{\n  \"a\": [],\n  \"b\": {}\n}"
-    );
     let address = standard::ip("10.0.0.1".parse().ok());
     let fields = vec![
         ("A".into(), Value::Pointer(Pointer::to_value(address))),
@@ -104,10 +93,6 @@ fn json_errors_are_those_of_go() {
     for (source, expected) in cases {
         assert_eq!(decoded("fromJson", source), expected, "{source}");
     }
-    assert_eq!(
-        decoded("fromJsonArray", "[1,]"),
-        r#"[]interface {}{"invalid character ']' looking for beginning of value"}"#
-    );
 }
 
 #[test]
@@ -170,6 +155,10 @@ fn yaml_scalars_have_the_types_of_yaml_v3() {
             "x: &x {a: 1, b: 2}\ny:\n  <<: *x\n  b: 3",
             r#"map[string]interface {}{"x":map[string]interface {}{"a":1, "b":2}, "y":map[string]interface {}{"a":1, "b":3}}"#,
         ),
+        (
+            "a: 2001-02-03T04:05:06.5+01:30",
+            r#"map[string]interface {}{"a":"2001-02-03T04:05:06.5+01:30"}"#,
+        ),
         ("", "map[string]interface {}{}"),
         (
             "- a",
@@ -191,10 +180,6 @@ fn yaml_scalars_have_the_types_of_yaml_v3() {
     for (source, expected) in cases {
         assert_eq!(decoded("fromYaml", source), expected, "{source}");
     }
-    assert_eq!(
-        decoded("fromYamlArray", "a"),
-        r#"[]interface {}{"yaml: unmarshal errors:\n  line 1: cannot unmarshal !!str `a` into []interface {}"}"#
-    );
 }
 
 #[test]
@@ -216,38 +201,17 @@ fn toml_is_that_of_burntsushi() {
         text("toToml", map([("a", Value::list(vec![Value::Nil]))])),
         "toml: cannot encode array with nil element"
     );
-    assert_eq!(
-        decoded("fromToml", "a = 1_0\n[[b]]\nc = [{d = 0x1F}]"),
-        r#"map[string]interface {}{"a":10, "b":[]map[string]interface {}{map[string]interface {}{"c":[]interface {}{map[string]interface {}{"d":31}}}}}"#
-    );
 }
 
 #[test]
-fn times_are_encoded_as_in_go() {
-    let time = |zone: &str| {
-        let decoded = call("fromYaml", format!("a: 2001-02-03T04:05:06.5{zone}").into()).unwrap();
-        let shown = sprintf("%v", std::slice::from_ref(&decoded), &Limits::new(1000, 100_000)).unwrap();
-        (
-            shown,
-            text("toYaml", decoded.clone()),
-            text("toToml", decoded.clone()),
-            text("toJson", decoded),
-        )
-    };
-    let (shown, yaml, toml, json) = time("+01:30");
-    assert_eq!(shown, "map[a:2001-02-03 04:05:06.5 +0130 +0130]");
-    assert_eq!(yaml, "a: 2001-02-03T04:05:06.5+01:30");
-    assert_eq!(toml, "a = 2001-02-03T04:05:06.5+01:30\n");
-    assert_eq!(json, r#"{"a":"2001-02-03T04:05:06.5+01:30"}"#);
-    assert_eq!(time("Z").0, "map[a:2001-02-03 04:05:06.5 +0000 UTC]");
-}
-
-#[test]
-fn bases_name_the_byte_that_is_wrong() {
+fn base64_is_padded_and_names_the_byte_that_is_wrong() {
     assert_eq!(text("b64dec", "aGVs\nbG8="), "hello");
     assert_eq!(text("b64dec", "aGVsbG8"), "illegal base64 data at input byte 4");
     assert_eq!(text("b64dec", "aG=s"), "illegal base64 data at input byte 2");
-    assert_eq!(text("b32dec", "nbswy3dp"), "illegal base32 data at input byte 0");
+    for (bytes, digits) in [("", ""), ("a", "YQ=="), ("ab", "YWI="), ("abc", "YWJj")] {
+        assert_eq!(text("b64enc", bytes), digits);
+        assert_eq!(text("b64dec", digits), bytes);
+    }
     assert!(call("b64dec", "/w==".into()).is_err());
 }
 
@@ -267,19 +231,10 @@ fn hostile_input_is_refused_or_reported() {
             "{\"a\":".repeat(many),
             "- ".repeat(many),
             "? ".repeat(many),
-            format!("{} = 1", vec!["a"; many].join(".")),
-            format!("a = {}", "[".repeat(many)),
-            format!("a = {}", "{a=".repeat(many)),
             bomb,
         ];
         for source in &sources {
-            for name in [
-                "fromJson",
-                "fromJsonArray",
-                "fromYaml",
-                "fromYamlArray",
-                "fromToml",
-            ] {
+            for name in ["fromJson", "fromYaml"] {
                 let shown = call(name, source.as_str().into()).map(|value| {
                     let limits = Limits::new(1_000_000, 100_000_000);
                     sprintf("%v", &[value], &limits).unwrap()
@@ -295,7 +250,7 @@ fn hostile_input_is_refused_or_reported() {
         for _ in 0..many {
             deep = map([("a", deep)]);
         }
-        for name in ["toJson", "toPrettyJson", "toYaml", "toToml"] {
+        for name in ["toJson", "toYaml", "toToml"] {
             assert!(call(name, deep.clone()).is_err(), "{name}");
         }
     };

@@ -1,6 +1,5 @@
 //! The text that an encoder writes, and what encoders have in common.
 
-use super::timestamps;
 use crate::budget::{Budget, Exhausted};
 use crate::methods::Encoded;
 use crate::problem::Problem;
@@ -108,8 +107,6 @@ pub(super) fn charge_entry(budget: &dyn Budget) -> Result<(), Problem> {
 pub(super) enum Plain<'v> {
     Value(&'v Value),
     Text(&'v str),
-    /// A `time.Time` in the format RFC 3339.
-    Time(String),
     /// What the type's encoder refuses, and why.
     Invalid(String),
 }
@@ -133,10 +130,6 @@ pub(super) fn plain(value: &Value, is_json: bool) -> Plain<'_> {
                             None => Plain::Text(text),
                         };
                     }
-                    (Encoded::AsTime, _) => match timestamps::encoded(value) {
-                        Some(time) => return Plain::Time(time),
-                        None => value = named.value(),
-                    },
                     (Encoded::AsText, Some(text)) => return Plain::Text(text),
                     (Encoded::AsTextExceptInJson, Some(text)) if !is_json => return Plain::Text(text),
                     (Encoded::AsTextInJson, Some(text)) if is_json => return Plain::Text(text),

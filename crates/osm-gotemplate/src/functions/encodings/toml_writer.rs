@@ -213,7 +213,6 @@ impl Writer<'_> {
         visit(self.text.budget, depth)?;
         let value = match plain(value, false) {
             Plain::Text(text) => return self.quoted(text),
-            Plain::Time(time) => return Ok(self.text.push(&time)?),
             Plain::Invalid(error) => return Err(Failure::reported(error)),
             Plain::Value(value) => value,
         };

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use super::bases;
 use super::text::{Failure, charge_entry, visit};
 use super::yaml_nodes::{self, Document, Kind, Node};
-use super::yaml_scalars::{Resolved, resolve, resolve_without_timestamps};
+use super::yaml_scalars::{Resolved, resolve};
 use crate::budget::Budget;
 use crate::format;
 use crate::problem::Problem;
@@ -18,10 +18,9 @@ use crate::value::{List, Map, Type, Value};
 
 /// What the document must be.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Target {
+enum Target {
     Any,
     Map,
-    List,
     /// A key of the outermost map.
     Text,
 }
@@ -34,7 +33,7 @@ pub(super) struct Decoded {
 }
 
 /// Decodes the first document of a YAML stream.
-pub(super) fn decode(text: &str, into: Target, budget: &dyn Budget) -> Result<Decoded, Failure> {
+pub(super) fn decode(text: &str, budget: &dyn Budget) -> Result<Decoded, Failure> {
     let Document { root, anchors } = yaml_nodes::read(text, budget)?;
     let Some(root) = root else {
         return Ok(Decoded {
@@ -52,7 +51,7 @@ pub(super) fn decode(text: &str, into: Target, budget: &dyn Budget) -> Result<De
         aliased: 0,
         alias_depth: 0,
     };
-    let value = decoder.node(&root, into, 0)?;
+    let value = decoder.node(&root, Target::Map, 0)?;
     let error = match decoder.fatal {
         None if decoder.errors.is_empty() => None,
         None => Some(format!(
@@ -122,7 +121,7 @@ impl Decoder<'_> {
             }
             Kind::Scalar { text, is_plain } => self.scalar(node, text, *is_plain, into),
             Kind::List(items) => {
-                if !matches!(into, Target::Any | Target::List) {
+                if into != Target::Any {
                     return Ok(self.mismatch(node, "!!seq", "", into));
                 }
                 self.budget.copy(List::bytes(items.len()))?;
@@ -159,7 +158,6 @@ impl Decoder<'_> {
     fn mismatch(&mut self, node: &Node, tag: &str, text: &str, into: Target) -> Option<Value> {
         let into = match into {
             Target::Map => "map[string]interface {}",
-            Target::List => "[]interface {}",
             Target::Text => "string",
             Target::Any => return None,
         };
@@ -305,12 +303,11 @@ impl Decoder<'_> {
         Ok(match (value, into) {
             (Value::Nil, Target::Any) => Some(Value::Nil),
             (Value::Nil, Target::Map) => Some(Value::Map(Map::nil(Type::Any))),
-            (Value::Nil, Target::List) => Some(Value::List(List::nil(Type::Any))),
             (Value::Nil, Target::Text) => None,
             (value, Target::Any) => Some(value),
             (value, Target::Text) if tag == "!!binary" => Some(value),
             (_, Target::Text) => Some(text.into()),
-            (_, Target::Map | Target::List) => self.mismatch(node, tag, text, into),
+            (_, Target::Map) => self.mismatch(node, tag, text, into),
         })
     }
 }
@@ -339,7 +336,6 @@ fn tag_of(value: &Value) -> &'static str {
         Value::Bool(_) => "!!bool",
         Value::Int(..) | Value::Uint(..) => "!!int",
         Value::Float(..) => "!!float",
-        Value::Named(_) => "!!timestamp",
         _ => "!!str",
     }
 }
@@ -360,15 +356,10 @@ fn typed<'t>(tag: &'t str, text: &str, is_plain: bool) -> Result<(&'t str, Value
             })?;
             return Ok(("!!binary", text.into()));
         }
-        "" | "!!bool" | "!!int" | "!!float" | "!!null" | "!!timestamp" => {}
+        "" | "!!bool" | "!!int" | "!!float" | "!!null" => {}
         _ => return Ok((tag, as_text())),
     }
-    let resolved = if matches!(tag, "" | "!!timestamp") {
-        resolve(text)
-    } else {
-        resolve_without_timestamps(text)
-    };
-    let value = match resolved {
+    let value = match resolve(text) {
         Resolved::Text => as_text(),
         Resolved::Value(value) => value,
     };

@@ -18,16 +18,8 @@ fn is_match(text: &str, cell: &'static OnceLock<Option<Regex>>, pattern: &str) -
     regex.as_ref().is_some_and(|regex| regex.is_match(text))
 }
 
-/// `resolve` of yaml.v3, for a scalar without a tag.
+/// `resolve` of yaml.v3, but a timestamp is a text.
 pub(super) fn resolve(text: &str) -> Resolved {
-    match timestamps::time(text) {
-        Some(time) => Resolved::Value(time),
-        None => resolve_without_timestamps(text),
-    }
-}
-
-/// `resolve` of yaml.v3, for a scalar with the tag of another type.
-pub(super) fn resolve_without_timestamps(text: &str) -> Resolved {
     match text {
         "true" | "True" | "TRUE" => return Resolved::Value(true.into()),
         "false" | "False" | "FALSE" => return Resolved::Value(false.into()),
@@ -83,7 +75,7 @@ pub(super) fn needs_quotes(text: &str) -> bool {
             | "OFF"
     );
     timestamps::is_timestamp(text)
-        || !matches!(resolve_without_timestamps(text), Resolved::Text)
+        || !matches!(resolve(text), Resolved::Text)
         || is_old_bool
         || (text.contains(':')
             && is_match(

@@ -57,7 +57,6 @@ impl Writer<'_> {
         visit(self.text.budget, depth)?;
         let value = match plain(value, false) {
             Plain::Text(text) => return self.string(text, place),
-            Plain::Time(time) => return self.plain(&time),
             Plain::Invalid(error) => return Err(Failure::reported(error)),
             Plain::Value(value) => value,
         };
