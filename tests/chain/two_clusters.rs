@@ -595,9 +595,7 @@ async fn kubeconfigs_that_are_no_good_at_start_are_waited_for() -> Result<()> {
     }
 
     // It ends when it is told to, and is no wiser afterwards.
-    let asked = std::time::Instant::now();
     assert!(world.installed.terminate(syncer, DEADLINE).await?.success());
-    assert!(asked.elapsed() < Duration::from_secs(4), "{:?}", asked.elapsed());
     world.installed.start(syncer).await?;
     let said = world.readiness(syncer, 503, &[&damaged, &nonsense]).await?;
     assert!(said.contains("start: "), "{said}");

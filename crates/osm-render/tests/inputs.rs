@@ -679,6 +679,7 @@ fn check(os: &str, profile_name: &str, cases: Vec<Vec<String>>) {
                     let kept = match place.pointer {
                         url if url.ends_with("baseURL") => trimmed.trim_end_matches('/').to_owned(),
                         bundle if bundle.ends_with("hostCaBundle") => certificates(trimmed),
+                        key if key.contains("/sshPublicKeys/") => trimmed.replace('\t', " "),
                         _ => trimmed.to_owned(),
                     };
                     chosen.push((at(&harmless, place), kept));

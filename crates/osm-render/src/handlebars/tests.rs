@@ -484,8 +484,10 @@ fn the_deepest_nesting_that_passes_renders_on_a_small_stack() {
 }
 
 #[test]
-fn unusual_text_is_refused_quickly_or_rendered() {
-    let start = std::time::Instant::now();
+fn unusual_text_is_refused_or_rendered_with_little_work() {
+    // The processor time of this thread, which other programs on the machine do not change.
+    let used = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime).tv_sec;
+    let start = used();
     for piece in [
         "{{> [x",
         "{{!",
@@ -504,11 +506,7 @@ fn unusual_text_is_refused_quickly_or_rendered() {
         _ = render(&piece.repeat(scan::MAX_BYTES / piece.len()));
     }
     _ = render(&format!("{}{}", "x\n".repeat(50_000), "{{yes}}".repeat(1_900)));
-    assert!(
-        start.elapsed() < std::time::Duration::from_secs(30),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(used() - start < 30, "{} s", used() - start);
 }
 
 /// Text that is likely to be nearly a template.

@@ -249,13 +249,11 @@ fn a_template_that_never_ends_is_stopped() {
         "    files:",
         &format!("    templates:\n{partials}      a20: '{loops}'\n    files:"),
     );
-    let start = std::time::Instant::now();
     let output = osmctl(&["lint", "-"], &input);
     assert_eq!(output.status.code(), Some(1), "{}", err(&output));
     for part in ["elements", "hint: include fewer templates"] {
         assert!(out(&output).contains(part), "{}", out(&output));
     }
-    assert!(start.elapsed().as_secs() < 30);
 }
 
 #[test]
