@@ -103,7 +103,6 @@ fn deep_values_can_be_used_deep_in_templates() {
             ("print", "."),
             ("printf", r#""%#v" ."#),
             ("toJson", "."),
-            ("toPrettyJson", "."),
             ("toYaml", "."),
             ("deepCopy", "."),
             ("deepEqual", ". ."),

@@ -382,8 +382,16 @@ fn errors_say_where_and_repeat_no_data() {
             "provisioningConfig.files[0] (/a), line 1, column 14: at <.HTTPProxy.Host>: nil pointer evaluating *string.Host",
         ),
         (
-            "{{ mustFromJson .ServerURL }}",
-            "provisioningConfig.files[0] (/a), line 1, column 4: at <mustFromJson .ServerURL>: error calling mustFromJson",
+            "{{ semver .ServerURL }}",
+            "provisioningConfig.files[0] (/a), line 1, column 4: at <semver .ServerURL>: error calling semver",
+        ),
+        (
+            "{{ $c := repeat 40000 \"1 - 2||\" }}\n{{ semverCompare (print $c \"1\") \"3\" }}",
+            "provisioningConfig.files[0] (/a), line 2, column 4: a constraint on versions has more than 256 bytes; use a shorter one",
+        ),
+        (
+            "\n{{ date \"2006\" 0 }}",
+            "provisioningConfig.files[0] (/a), line 2, column 4: function \"date\" is not supported; write the date or duration into the profile",
         ),
         (
             "{{ fail \"use another cloud\" }}",
