@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use osm_testkit::process::Service;
 use serde_json::json;
 use tempfile::NamedTempFile;
@@ -162,7 +162,6 @@ impl NameServer {
     /// # Errors
     /// When it does not start.
     pub fn start(folder: &Path, listen: Ipv4Addr, name: &str, address: Ipv4Addr) -> Result<Self> {
-        ensure!(!name.contains('/'), "{name} is no name");
         let arguments = [
             // In the foreground and as the user who starts it: the lab's namespace may have no other.
             "--no-daemon",
