@@ -70,11 +70,12 @@ pub fn require_programs() -> Result<()> {
     })
 }
 
-/// Seconds that the trial may take. A processor needs a tenth of one. A host that itself emulates what its processor lacks has `/dev/kvm`, too,
-/// and takes longer than QEMU without it.
+/// Seconds that the trial may take. A processor needs a tenth of one. A host that itself emulates what its processor lacks has `/dev/kvm`, too:
+/// it takes longer than QEMU without it, or stops at an instruction that it doesn't know.
 const TRIAL: &str = "5";
 
-/// What a disk begins with that takes the processor from 16-bit to 64-bit mode, as a boot does, and then writes 16 to port 0xf4.
+/// What a disk begins with that takes the processor from 16-bit to 64-bit mode, as a boot does, swaps 16 bytes, as a kernel does, and then writes
+/// 16 to port 0xf4.
 /// `trial.s` is its source.
 const BOOT_SECTOR: &[u8] = include_bytes!("trial.bin");
 
