@@ -6,6 +6,7 @@
 //! compile(&…)     -> Profile              every template parsed
 //! Profile::render -> Rendered             the content of an OperatingSystemConfig, with markers for credentials, and what it downloads
 //! user_data(…)    -> String               the document that a machine reads, credentials filled in
+//! validate::…     -> Refusal              whether a profile can be accepted
 //! ```
 //!
 //! This crate is pure: it uses no clock, network, environment or randomness, and the same input always gives the same output.
@@ -53,6 +54,7 @@ mod time_servers;
 mod unknown_names;
 mod unused_settings;
 mod user_data;
+pub mod validate;
 mod verbatim;
 pub mod yaml;
 

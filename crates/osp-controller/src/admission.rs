@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use osm_api::profile::AcceptedProfile;
 use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec, Reason};
+use osm_render::validate::{Outcome, Refusal};
 use osm_render::{Base, ProfileKey};
 use osm_runtime::admission::{Judge, Request, Verdict};
 use osm_runtime::object;
 use osm_runtime::threads::Threads;
-use osm_validate::{Outcome, Refusal};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
@@ -56,7 +56,7 @@ impl ProfileJudge {
             state: state.clone(),
             results: Results::new(
                 Threads::new(state.cluster.supervisor()),
-                osm_validate::dry_run_unless,
+                osm_render::validate::dry_run_unless,
             ),
         }
     }
@@ -78,7 +78,7 @@ impl Judge for ProfileJudge {
             if let Some(default) = default_of(&state, &request) {
                 return match default == new.spec {
                     true => Verdict::allowed(),
-                    false => Verdict::warned(osm_validate::default_name(&request.name)),
+                    false => Verdict::warned(osm_render::validate::default_name(&request.name)),
                 };
             }
             let outcome = match new.refusal() {
@@ -204,7 +204,7 @@ fn verdict(
     let condition = plan::verdict(spec, outcome, accepted_before);
     if condition.status {
         Verdict {
-            warnings: osm_validate::suspicions(spec),
+            warnings: osm_render::validate::suspicions(spec),
             ..Verdict::default()
         }
     } else {
@@ -307,7 +307,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_denial_has_the_text_of_the_condition_and_lint_warns() {
-        let results = Results::new(Threads::of_no_service(), osm_validate::dry_run_unless);
+        let results = Results::new(Threads::of_no_service(), osm_render::validate::dry_run_unless);
         let good = profile("v1.0.0");
         let outcome = results.validate(&good, &[]).await.unwrap();
         assert_eq!(verdict(&good, &outcome, None), Verdict::allowed());

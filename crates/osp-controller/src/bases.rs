@@ -5,8 +5,8 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use osm_api::condition::{self, ACCEPTED};
 use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec, Reason};
+use osm_render::validate::Refusal;
 use osm_render::{Base, ProfileError, ProfileKey};
-use osm_validate::Refusal;
 
 use crate::default_profile;
 use crate::stored_profile::StoredProfile;

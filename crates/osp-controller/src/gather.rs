@@ -8,8 +8,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use osm_api::OperatingSystemProfileSpec;
 use osm_render::ProfileKey;
+use osm_render::validate::{Outcome, Refusal};
 use osm_runtime::RequestError;
-use osm_validate::{Outcome, Refusal};
 
 use crate::bases::{self, Bases, Sources};
 use crate::custom_profile::{self, CustomProfile};

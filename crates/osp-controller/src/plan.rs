@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use osm_api::condition::{self, ACCEPTED, READY, Verdict};
 use osm_api::profile::{AcceptedProfile, OperatingSystemProfileStatus};
 use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec, Reason};
-use osm_validate::Outcome;
+use osm_render::validate::Outcome;
 
 use crate::custom_profile::{Problem, Step};
 use crate::default_profile::{self, Install};

@@ -4,7 +4,7 @@ use crate::default_profile::{INTERIM_VERSION, Restore, is_labelled, label};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use osm_api::names;
-use osm_validate::Refusal;
+use osm_render::validate::Refusal;
 use serde_json::json;
 use std::sync::Arc;
 

@@ -5,10 +5,10 @@ use std::ops::Deref;
 use kube::core::ObjectMeta;
 use osm_api::profile::{OperatingSystem, ProfileConfig, ProvisioningUtility, TemplateEngine};
 use osm_api::{OperatingSystemProfile, OperatingSystemProfileSpec, Reason, names};
+use osm_render::validate::Refusal;
 use osm_runtime::cache::Reduce;
 use osm_runtime::object::Unreadable;
 use osm_runtime::weight;
-use osm_validate::Refusal;
 use serde::Deserialize;
 
 /// What is needed of the spec of a profile that can't be decoded.

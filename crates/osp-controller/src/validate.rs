@@ -1,4 +1,4 @@
-//! Runs the validation of profiles, which osm-validate implements.
+//! Runs the validation of profiles, which `osm_render::validate` implements.
 //!
 //! Rendering takes processor time and memory. So it runs in blocking threads, one profile at a time if possible, and once per content.
 //! It continues when the reconcile that started it times out, and the next reconcile gets the result.
@@ -14,8 +14,8 @@ use osm_api::OperatingSystemProfileSpec;
 use osm_api::gzip;
 use osm_api::profile::AcceptedProfile;
 use osm_render::Base;
+use osm_render::validate::{Outcome, Refusal};
 use osm_runtime::threads::Threads;
-use osm_validate::{Outcome, Refusal};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -93,7 +93,7 @@ pub struct Validator {
 impl Validator {
     /// Validates in these threads.
     pub fn new(threads: Threads) -> Self {
-        Self::with(threads, osm_validate::dry_run_unless)
+        Self::with(threads, osm_render::validate::dry_run_unless)
     }
 
     fn with(threads: Threads, dry_run: DryRun) -> Self {

@@ -177,7 +177,7 @@ impl Profiles {
         };
         match resolved {
             Err(error) => Some(refusal(error.reason().as_str(), error.to_string())),
-            Ok(accepted) => osm_validate::dry_run(&accepted)
+            Ok(accepted) => osm_render::validate::dry_run(&accepted)
                 .err()
                 .map(|error| refusal(error.reason.as_str(), error.message)),
         }

@@ -8,8 +8,8 @@ use osm_api::OperatingSystemProfile;
 use osm_api::config::StageConfig;
 use osm_api::names::MACHINE_NAME_PLACEHOLDER;
 use osm_api::profile::{CloudProvider, FileContent, OperatingSystemProfileSpec, ProfileConfig};
+use osm_render::validate::Refusal;
 use osm_render::{Conflict, Profile, Rendered, Stage, TemplatePosition};
-use osm_validate::Refusal;
 
 use super::scripts::{self, Shellcheck};
 use super::{hints, spec, yaml_traps};
@@ -172,7 +172,7 @@ fn attempt(name: &str, spec: &OperatingSystemProfileSpec, bases: &Bases) -> Resu
     let accepted = bases.resolve(name, spec).map_err(Refusal::from)?;
     let profile = osm_render::compile(&accepted).map_err(Refusal::from)?;
     let mut reviewed = Reviewed::default();
-    osm_validate::dry_run_with(&profile, |_, rendered| reviewed.look(rendered))?;
+    osm_render::validate::dry_run_with(&profile, |_, rendered| reviewed.look(rendered))?;
     if let Some(rendered) = with_proxy_password(&profile) {
         reviewed.look_at_modes(&rendered);
     }

@@ -3,7 +3,7 @@
 use osm_api::profile::{OperatingSystemProfileSpec, TemplateEngine};
 use osm_api::{OperatingSystemProfile, Reason};
 use osm_render::UnknownName;
-use osm_validate::DecimalMode;
+use osm_render::validate::DecimalMode;
 
 use super::hints;
 use crate::input::{CUSTOM_PROFILE, Item};
@@ -17,7 +17,7 @@ pub fn check(
 ) -> Vec<Problem> {
     let mut problems = of_verbatim_texts(item);
     problems.extend(of_name(item, defaults));
-    for DecimalMode { path, message, hint } in osm_validate::decimal_modes(&item.value.spec) {
+    for DecimalMode { path, message, hint } in osm_render::validate::decimal_modes(&item.value.spec) {
         // Another rule reports a leading zero.
         let has_zero = item
             .origin
@@ -77,7 +77,7 @@ fn of_name(
     if *default == item.value.spec {
         return None;
     }
-    let problem = Problem::warning("default-name", place, osm_validate::default_name(name));
+    let problem = Problem::warning("default-name", place, osm_render::validate::default_name(name));
     Some(problem.hint("give the profile another name, and name it in the MachineDeployments"))
 }
 
@@ -86,7 +86,11 @@ pub fn unknown_names(item: &Item<OperatingSystemProfile>) -> Vec<Problem> {
     let unknown = osm_render::unknown_names(&item.value.spec).into_iter();
     let problem = |unknown: UnknownName| {
         let place = item.origin.place_in_spec(&unknown.position);
-        let problem = Problem::warning("unknown-variable", place, osm_validate::unknown_name(&unknown));
+        let problem = Problem::warning(
+            "unknown-variable",
+            place,
+            osm_render::validate::unknown_name(&unknown),
+        );
         match item.value.spec.template_engine {
             TemplateEngine::Handlebars => problem.hint(hints::FIELDS),
             _ => problem.hint(hints::VARIABLES),

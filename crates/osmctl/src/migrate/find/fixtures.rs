@@ -57,14 +57,14 @@ pub fn seen(objects: Vec<Object>) -> Seen {
 pub const INSTALLERS: [(&str, &str); 3] = [
     (
         "deploy",
-        include_str!("../../../../../tests/fixtures/takeover/deploy.yaml"),
+        include_str!("../../../../../e2e/tests/fixtures/takeover/deploy.yaml"),
     ),
     (
         "kubeone",
-        include_str!("../../../../../tests/fixtures/takeover/kubeone.yaml"),
+        include_str!("../../../../../e2e/tests/fixtures/takeover/kubeone.yaml"),
     ),
     (
         "machine-controller",
-        include_str!("../../../../../tests/fixtures/takeover/machine-controller.yaml"),
+        include_str!("../../../../../e2e/tests/fixtures/takeover/machine-controller.yaml"),
     ),
 ];

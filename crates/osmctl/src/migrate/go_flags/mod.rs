@@ -168,7 +168,7 @@ pub mod fixtures {
 
     /// Flags whose value is a text.
     pub fn text_flags() -> Vec<&'static str> {
-        let flags = include_str!("../../../../../tests/fixtures/go-flags.txt").lines();
+        let flags = include_str!("../../../../../e2e/tests/fixtures/go-flags.txt").lines();
         flags
             .filter(|flag| matches!(row(flag), Some(Row::Text(_))))
             .collect()
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn every_flag_of_the_go_implementation_is_known() {
-        let flags = include_str!("../../../../../tests/fixtures/go-flags.txt");
+        let flags = include_str!("../../../../../e2e/tests/fixtures/go-flags.txt");
         let unknown: Vec<&str> = flags.lines().filter(|flag| row(flag).is_none()).collect();
         assert_eq!(unknown, Vec::<&str>::new());
         assert!(flags.lines().count() >= 30);

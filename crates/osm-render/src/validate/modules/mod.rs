@@ -1,0 +1,343 @@
+//! Validates what rendered profiles contain in `modules`, by cloud-init's own schema. On the machine, cloud-init only warns about
+//! modules that it does not understand, and skips them.
+
+mod schema;
+
+use std::fmt::Write;
+
+use crate::{Rendered, TemplatePosition};
+use osm_api::Reason;
+use osm_api::config::OperatingSystemConfigSpec;
+use osm_api::profile::{OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility};
+use serde_json::Value;
+
+use self::schema::Schema;
+use crate::validate::refusal::Refusal;
+
+/// cloud-init's schema of cloud-config, without its descriptions. README.md in this folder names the source.
+const CLOUD_CONFIG: &str = include_str!("schema-cloud-config-v1.json");
+
+/// The program that the schema belongs to.
+const READER: &str = "cloud-init 25.1";
+
+/// The modules of a profile's samples.
+pub(crate) struct Modules {
+    is_read_by_cloud_init: bool,
+    /// Most samples have the same modules. Only samples with other modules than those before them are here.
+    samples: Vec<Sample>,
+}
+
+struct Sample {
+    label: String,
+    /// Names of stages, and their modules.
+    stages: Vec<(&'static str, Value)>,
+}
+
+impl Modules {
+    /// The modules of a profile. Those that another program than cloud-init reads are not validated.
+    pub(crate) fn new(spec: &OperatingSystemProfileSpec) -> Self {
+        let is_read_by_cloud_init = spec.provisioning_utility == ProvisioningUtility::CloudInit
+            // On Flatcar, coreos-cloudinit has this name. It has other modules.
+            && spec.os_name != OperatingSystem::Flatcar;
+        Self {
+            is_read_by_cloud_init,
+            samples: Vec::new(),
+        }
+    }
+
+    /// Notes the modules of a sample.
+    pub(crate) fn note(&mut self, label: &str, rendered: &Rendered) {
+        if !self.is_read_by_cloud_init {
+            return;
+        }
+        let OperatingSystemConfigSpec {
+            bootstrap_config,
+            provisioning_config,
+            ..
+        } = &rendered.spec;
+        let known = self.samples.iter().flat_map(|sample| &sample.stages);
+        let stages = [
+            ("bootstrapConfig", bootstrap_config),
+            ("provisioningConfig", provisioning_config),
+        ];
+        let stages: Vec<_> = stages
+            .into_iter()
+            .filter_map(|(stage, config)| Some((stage, config.modules.as_ref()?)))
+            .filter(|(_, modules)| !known.clone().any(|(_, known)| known == *modules))
+            .map(|(stage, modules)| (stage, modules.clone()))
+            .collect();
+        if !stages.is_empty() {
+            self.samples.push(Sample {
+                label: label.to_owned(),
+                stages,
+            });
+        }
+    }
+
+    /// Validates what was noted. It parses the schema only if there are modules.
+    ///
+    /// # Errors
+    /// All problems of the first sample that has any.
+    pub(crate) fn validate(&self) -> Result<(), Refusal> {
+        if self.samples.is_empty() {
+            return Ok(());
+        }
+        // A test parses the schema, so this cannot fail.
+        let Ok(schema) = Schema::parse(CLOUD_CONFIG, READER) else {
+            return Ok(());
+        };
+        self.samples
+            .iter()
+            .try_for_each(|sample| sample.validate(&schema))
+    }
+}
+
+impl Sample {
+    fn validate(&self, schema: &Schema) -> Result<(), Refusal> {
+        let mut message = String::new();
+        let mut first = None;
+        for (stage, modules) in &self.stages {
+            for problem in schema.problems(modules) {
+                // Writing to a String cannot fail.
+                let _ = write!(message, "{stage}.modules{}: {}; ", problem.path, problem.text);
+                first.get_or_insert_with(|| format!("{stage}.modules{}", problem.path));
+            }
+        }
+        if message.is_empty() {
+            return Ok(());
+        }
+        let _ = write!(message, "found with the sample pool {}", self.label);
+        Err(Refusal {
+            reason: Reason::ModulesInvalid,
+            message,
+            position: first.map(|template| TemplatePosition {
+                template,
+                line: None,
+                column: None,
+            }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    use osm_judges::cloud_config;
+    use serde_json::json;
+
+    fn problems(modules: &Value) -> Vec<String> {
+        let found = Schema::parse(CLOUD_CONFIG, READER).unwrap().problems(modules);
+        found
+            .into_iter()
+            .map(|problem| format!("{}: {}", problem.path, problem.text))
+            .collect()
+    }
+
+    /// Every keyword and pattern of a schema.
+    fn vocabulary(schema: &Value, keywords: &mut BTreeSet<String>, patterns: &mut BTreeSet<String>) {
+        for (keyword, value) in schema.as_object().into_iter().flatten() {
+            keywords.insert(keyword.clone());
+            match (keyword.as_str(), value) {
+                ("properties" | "patternProperties" | "$defs", Value::Object(schemas)) => {
+                    if keyword == "patternProperties" {
+                        patterns.extend(schemas.keys().cloned());
+                    }
+                    schemas
+                        .values()
+                        .for_each(|schema| vocabulary(schema, keywords, patterns));
+                }
+                ("allOf" | "anyOf" | "oneOf", Value::Array(schemas)) => {
+                    schemas
+                        .iter()
+                        .for_each(|schema| vocabulary(schema, keywords, patterns));
+                }
+                ("items", Value::Array(_)) => panic!("a schema for each item is not known here"),
+                ("items" | "additionalProperties", schema) => vocabulary(schema, keywords, patterns),
+                ("pattern", Value::String(pattern)) => drop(patterns.insert(pattern.clone())),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn every_keyword_and_pattern_of_the_schema_is_known() {
+        let (mut keywords, mut patterns) = Default::default();
+        vocabulary(
+            &serde_json::from_str(CLOUD_CONFIG).unwrap(),
+            &mut keywords,
+            &mut patterns,
+        );
+        let known = [
+            "$defs",
+            "$ref",
+            "$schema",
+            "additionalProperties",
+            "allOf",
+            "anyOf",
+            "enum",
+            "items",
+            "maxItems",
+            "minItems",
+            "minProperties",
+            "minimum",
+            "oneOf",
+            "pattern",
+            "patternProperties",
+            "properties",
+            "required",
+            "type",
+            "uniqueItems",
+        ];
+        let unknown: Vec<_> = keywords
+            .iter()
+            .filter(|keyword| !known.contains(&keyword.as_str()))
+            .collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+        for pattern in patterns {
+            regex::Regex::new(&pattern).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+
+    #[test]
+    fn modules_are_validated_as_cloud_init_does() {
+        let good = [
+            json!({"runcmd": ["a", ["b", "c"], null], "bootcmd": [["a"]], "timezone": "UTC"}),
+            json!({"ntp": {"enabled": true, "servers": ["a.example"], "pools": []}}),
+            json!({"package_update": true, "packages": ["a", ["b", "1.0"], {"apt": ["c"]}]}),
+            json!({"users": ["default", {"name": "a", "groups": "b, c", "sudo": ["ALL=(ALL) ALL"]}]}),
+            json!({"apt": {"sources": {"a.list": {"source": "deb http://a b c", "keyid": "1"}}}}),
+            json!({"yum_repos": {"a": {"baseurl": "http://a", "enabled": true, "gpgcheck": 1}}}),
+            json!({"mounts": [["a", "/b", "ext4", "defaults", "0", "2"]], "swap": {"filename": "/a", "size": "auto"}}),
+            json!({"ca_certs": {"trusted": ["a"]}, "power_state": {"mode": "reboot", "delay": 5}}),
+            json!({"hostname": "a", "fqdn": "a.b", "manage_etc_hosts": "localhost", "preserve_hostname": false}),
+            json!({"write_files": [{"path": "/a", "content": "b", "permissions": "0644"}]}),
+            json!({"ssh_authorized_keys": ["ssh-ed25519 AAAA a"], "ssh_pwauth": false, "disable_root": true}),
+            json!({"growpart": {"mode": "auto", "devices": ["/"]}, "resize_rootfs": "noblock"}),
+            json!({"fs_setup": [{"label": "a", "filesystem": "ext4", "device": "/dev/a", "partition": "auto"}]}),
+            json!({"rsyslog": {"remotes": {"a": "10.0.0.1"}}, "final_message": "done", "locale": "C.UTF-8"}),
+        ];
+        let bad = [
+            (
+                json!({"runcdm": ["a"]}),
+                ".runcdm: is not known to cloud-init 25.1",
+            ),
+            (json!({"runcmd": "a"}), ".runcmd: is not of type array"),
+            (
+                json!({"runcmd": [1]}),
+                ".runcmd[0]: is not of type array, string or null",
+            ),
+            (
+                json!({"runcmd": [["a", 1]]}),
+                ".runcmd[0][1]: is not of type string",
+            ),
+            (
+                json!({"ntp": {"servers": [1]}}),
+                ".ntp.servers[0]: is not of type string",
+            ),
+            (
+                json!({"ntp": {"server": []}}),
+                ".ntp.server: is not known to cloud-init 25.1",
+            ),
+            (json!({"timezone": 1}), ".timezone: is not of type string"),
+            (
+                json!({"packages": [["a", "b", "c"]]}),
+                ".packages[0]: has more items than 2",
+            ),
+            (
+                json!({"users": [{"name": 1}]}),
+                ".users[0].name: is not of type string",
+            ),
+            (json!({"users": [{"uid": 1}]}), ".users[0].name: is missing"),
+            (
+                json!({"apt": {"sources": {"a": {"sorce": "b"}}}}),
+                ".apt.sources.a.sorce: is not known to cloud-init 25.1",
+            ),
+            (
+                json!({"power_state": {"mode": "off"}}),
+                ".power_state.mode: is none of",
+            ),
+            (json!({"power_state": {}}), ".power_state.mode: is missing"),
+            (json!({"mounts": [[]]}), ".mounts[0]: has fewer items than 1"),
+            (json!({"yum_repos": {"a": {"enabled": true}}}), ".yum_repos.a"),
+            (
+                json!({"write_files": [{"content": "a"}]}),
+                ".write_files[0].path: is missing",
+            ),
+            (json!({"growpart": {"mode": "on"}}), ".growpart.mode: is none of"),
+            (json!({"ssh_keys": {"dsa_private": "a"}}), ".ssh_keys.dsa_private"),
+            (json!({"swap": {"size": "big"}}), ".swap.size"),
+        ];
+        for modules in &good {
+            assert_eq!(problems(modules), [""; 0], "{modules}");
+        }
+        for (modules, expected) in &bad {
+            let found = problems(modules);
+            assert!(
+                found.iter().any(|problem| problem.starts_with(expected)),
+                "{expected} is not in {found:#?}"
+            );
+        }
+
+        // cloud-init itself finds the same, in each document.
+        let text = |modules: &Value| format!("#cloud-config\n{modules}\n");
+        let texts: Vec<(String, String)> = good
+            .iter()
+            .map(|modules| (format!("good {modules}"), text(modules)))
+            .chain(
+                bad.iter()
+                    .map(|(modules, _)| (format!("bad {modules}"), text(modules))),
+            )
+            .collect();
+        let documents: Vec<(&str, &str)> = texts
+            .iter()
+            .map(|(name, text)| (name.as_str(), text.as_str()))
+            .collect();
+        let complaints = cloud_config(&documents).unwrap_err();
+        let complained: BTreeSet<&str> = complaints
+            .iter()
+            .filter(|complaint| complaint.to_string().contains("25.1"))
+            .map(|complaint| &*complaint.document)
+            .collect();
+        let refused: BTreeSet<&str> = documents
+            .iter()
+            .map(|(name, _)| *name)
+            .filter(|name| name.starts_with("bad"))
+            .collect();
+        assert_eq!(complained, refused, "{complaints}");
+    }
+
+    #[test]
+    fn every_default_profile_is_valid_and_a_problem_has_its_stage_and_sample() {
+        for (name, spec) in crate::defaults() {
+            crate::validate::dry_run(&crate::resolve(&spec).unwrap())
+                .unwrap_or_else(|refusal| panic!("{name}: {refusal:?}"));
+        }
+        let validate = |system: &str, bootstrap: Value, provisioning: Value| {
+            let spec = serde_json::from_value(json!({
+                "osName": system, "osVersion": "1", "version": "v1.0.0", "templateEngine": "Handlebars",
+                "provisioningUtility": "cloud-init", "supportedCloudProviders": [{"name": "aws"}],
+                "bootstrapConfig": {"modules": bootstrap}, "provisioningConfig": {"modules": provisioning},
+            }))
+            .unwrap();
+            crate::validate::dry_run(&crate::resolve(&spec).unwrap())
+        };
+        let provisioning = json!({"ntp": {"servers": ["a"]}, "resolv_conf": {"domain": "{{cluster.dnsDomain}}", "nameserver": "a"}});
+        let refusal = validate("ubuntu", json!({"runcdm": ["a"]}), provisioning).unwrap_err();
+        assert_eq!(refusal.reason, Reason::ModulesInvalid);
+        assert_eq!(
+            refusal.message,
+            "bootstrapConfig.modules.runcdm: is not known to cloud-init 25.1; \
+             provisioningConfig.modules.resolv_conf.nameserver: is not known to cloud-init 25.1; \
+             found with the sample pool aws, kubelet 1.33.0, IPv4, default settings"
+        );
+        // Flatcar's coreos-cloudinit has other modules.
+        validate(
+            "flatcar",
+            json!({"coreos": {"update": {"group": "stable"}}}),
+            json!({}),
+        )
+        .unwrap();
+    }
+}

@@ -1,0 +1,51 @@
+//! The outcome of validating a profile.
+
+use crate::{ProfileError, RenderError, TemplatePosition};
+use osm_api::Reason;
+use osm_api::profile::AcceptedProfile;
+
+/// What belongs in `status.accepted`, or why osp-controller refuses the profile.
+pub type Outcome = Result<AcceptedProfile, Refusal>;
+
+/// Why osp-controller refuses a profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Reason of the condition `Accepted`.
+    pub reason: Reason,
+    /// What is wrong, where, and how to correct it.
+    pub message: String,
+    /// Where it is, if that is one place inside the spec. The message contains it, too.
+    pub position: Option<TemplatePosition>,
+}
+
+impl Refusal {
+    /// Validation itself failed, as by a panic.
+    pub fn broke_off() -> Self {
+        Self {
+            reason: Reason::JudgingBrokeOff,
+            message: "osp-controller failed while it validated the profile; report this defect together with the profile"
+                .to_owned(),
+            position: None,
+        }
+    }
+}
+
+impl From<ProfileError> for Refusal {
+    fn from(error: ProfileError) -> Self {
+        Self {
+            reason: error.reason(),
+            message: error.to_string(),
+            position: error.position(),
+        }
+    }
+}
+
+impl From<RenderError> for Refusal {
+    fn from(error: RenderError) -> Self {
+        Self {
+            reason: error.reason(),
+            message: error.to_string(),
+            position: error.position(),
+        }
+    }
+}

@@ -1,0 +1,605 @@
+//! Commands, packages, kernel parameters and kernel modules of a profile, for each program that reads documents.
+#![allow(clippy::type_complexity)]
+
+use std::process::Command;
+
+use osm_api::Settings;
+use osm_api::config::StageConfig;
+use osm_api::profile::{CloudProvider, OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility};
+use osm_judges::{UserData, coreos_cloud_configs, judge_user_data_batch};
+use osm_render::{
+    Base, ProfileKey, Rendered, Stage, compile, full_sample, placeholders, resolve, resolve_on,
+    stand_in_cluster, user_data,
+};
+use serde_json::{Value, json};
+
+/// A profile for a system with this provisioning stage, besides a unit and, where there are commands, commands.
+fn spec(os: &str, utility: &str, provisioning: Value) -> OperatingSystemProfileSpec {
+    let mut stage = json!({
+        "units": [{"name": "setup.service", "enable": true,
+            "content": "[Unit]\nDescription=x\n[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}],
+    });
+    stage
+        .as_object_mut()
+        .unwrap()
+        .extend(provisioning.as_object().unwrap().clone());
+    serde_json::from_value(json!({
+        "osName": os, "osVersion": "1", "version": "v1.0.0", "templateEngine": "Handlebars", "provisioningUtility": utility,
+        "supportedCloudProviders": [{"name": "aws"}], "provisioningConfig": stage,
+    }))
+    .unwrap()
+}
+
+const READERS: [(&str, &str); 3] = [
+    ("ubuntu", "cloud-init"),
+    ("flatcar", "cloud-init"),
+    ("flatcar", "ignition"),
+];
+
+fn everything() -> Value {
+    json!({
+        "commands": {
+            "before": ["echo \"first in {{pool.name}}\"", ["echo", "it's", "a;b"]],
+            "after": ["echo last"],
+        },
+        "sysctls": {"vm.max_map_count": 262_144, "net.ipv4.tcp_rmem": "4096 87380 6291456", "kernel.shmmax": 68_719_476_736_i64},
+        "kernelModules": ["nf_conntrack", "ip_vs"],
+    })
+}
+
+fn render(spec: &OperatingSystemProfileSpec, settings: &str) -> Rendered {
+    let (mut pool, _) = full_sample(spec, CloudProvider::Aws).unwrap();
+    pool.os.dist_upgrade_on_boot = false;
+    let profile = compile(&resolve(spec).unwrap()).unwrap();
+    let rendered = profile
+        .render(&pool, &Settings::parse(settings).unwrap(), &stand_in_cluster())
+        .unwrap();
+    let text = user_data(&rendered.spec, Stage::Provisioning, &placeholders(&rendered.spec)).unwrap();
+    let is_coreos = spec.os_name == OperatingSystem::Flatcar
+        && spec.provisioning_utility == ProvisioningUtility::CloudInit;
+    let judged = match is_coreos {
+        true => coreos_cloud_configs(&[("provisioning", &text)]),
+        false => judge_user_data_batch(&[UserData {
+            name: "provisioning",
+            text: &text,
+            kubelet: None,
+        }]),
+    };
+    judged.unwrap_or_else(|error| panic!("{error}\n{text}"));
+    rendered
+}
+
+#[test]
+fn a_kernel_module_of_a_package_is_loaded_after_its_installation() {
+    let gpu = json!({"packages": ["nvidia-headless-535-server"], "kernelModules": ["nvidia"], "modules": {"runcmd": ["echo own"]}});
+    let load = "modprobe -a nvidia; :";
+    let modules = |provisioning: Value| {
+        let rendered = render(&spec("ubuntu", "cloud-init", provisioning), "");
+        rendered.spec.provisioning_config.modules.unwrap()
+    };
+    let found = modules(gpu.clone());
+    assert_eq!(found["bootcmd"], json!([load]));
+    assert_eq!(found["runcmd"], json!([load, "echo own"]));
+    assert_eq!(found["packages"], json!(["nvidia-headless-535-server"]));
+    let mut without = gpu;
+    without["packages"] = json!([]);
+    let found = modules(without);
+    assert_eq!(
+        (&found["bootcmd"], &found["runcmd"]),
+        (&json!([load]), &json!(["echo own"]))
+    );
+}
+
+fn text(stage: &StageConfig, path: &str) -> Option<String> {
+    let file = stage.files.iter().find(|file| file.path == path)?;
+    Some(file.content.inline.clone()?.data)
+}
+
+#[test]
+fn each_reader_gets_what_it_understands() {
+    for (os, utility) in READERS {
+        let rendered = render(&spec(os, utility, everything()), "{}")
+            .spec
+            .provisioning_config;
+        assert_eq!(
+            text(&rendered, "/etc/sysctl.d/99-zz-osm-profile.conf").unwrap(),
+            "kernel.shmmax = 68719476736\nnet.ipv4.tcp_rmem = 4096 87380 6291456\nvm.max_map_count = 262144\n"
+        );
+        assert_eq!(
+            text(&rendered, "/etc/modules-load.d/osm-profile.conf").unwrap(),
+            "nf_conntrack\nip_vs\n"
+        );
+        let units: Vec<&str> = rendered.units.iter().map(|unit| unit.name.as_str()).collect();
+        let apply = "modprobe -a nf_conntrack ip_vs; sysctl -q -e -p /etc/sysctl.d/99-zz-osm-profile.conf; :";
+        let before = "osm-commands-before.service";
+        match (os, utility) {
+            ("ubuntu", _) => {
+                assert_eq!(units, ["setup.service"]);
+                let expected = json!({
+                    "bootcmd": ["echo \"first in sample\"", ["echo", "it's", "a;b"], apply],
+                    "runcmd": ["echo last"],
+                });
+                assert_eq!(rendered.modules, Some(expected));
+            }
+            (_, "cloud-init") => {
+                let kernel = "osm-profile-kernel.service";
+                assert_eq!(
+                    units,
+                    [before, kernel, "setup.service", "osm-commands-after.service"]
+                );
+                let unit = rendered.units[1].content.clone().unwrap();
+                assert!(
+                    unit.contains("\nBefore=setup.service\n") && unit.contains(apply),
+                    "{unit}"
+                );
+            }
+            // The next boot, after which the units start, reads both files.
+            _ => assert_eq!(units, [before, "setup.service", "osm-commands-after.service"]),
+        }
+        if os == "flatcar" {
+            let unit = |name: &str| {
+                let found = rendered.units.iter().find(|unit| unit.name.contains(name));
+                found.unwrap().content.clone().unwrap()
+            };
+            let order = unit("before")
+                .lines()
+                .find(|line| line.starts_with("Before="))
+                .unwrap()
+                .to_owned();
+            assert!(
+                order.ends_with("setup.service") && !order.contains("commands"),
+                "{order}"
+            );
+            assert!(unit("after").contains("setup.service\n"), "{}", unit("after"));
+            let script = text(&rendered, "/opt/bin/osm-commands-before").unwrap();
+            let run = Command::new("sh").args(["-euc", &script]).output().unwrap();
+            let said = String::from_utf8(run.stdout).unwrap();
+            assert_eq!(
+                (run.status.success(), said.as_str()),
+                (true, "first in sample\nit's a;b\n")
+            );
+        }
+    }
+}
+
+#[test]
+fn without_them_a_resolved_profile_is_what_it_was() {
+    for (os, utility) in READERS {
+        let plain = spec(os, utility, json!({}));
+        let resolved = resolve(&plain).unwrap();
+        assert_eq!(resolved.spec.0, plain);
+        // And a resolved profile is as if somebody had written it so.
+        let resolved = resolve(&spec(os, utility, everything())).unwrap();
+        assert_eq!(resolve(&resolved.spec.0).unwrap().digest, resolved.digest);
+    }
+}
+
+#[test]
+fn own_modules_stay_in_the_middle() {
+    let mut provisioning = everything();
+    provisioning["modules"] = json!({"bootcmd": ["own first"], "runcmd": ["own last"]});
+    let modules = render(&spec("ubuntu", "cloud-init", provisioning), "{}")
+        .spec
+        .provisioning_config
+        .modules
+        .unwrap();
+    assert_eq!(
+        modules["bootcmd"].as_array().unwrap().last(),
+        Some(&json!("own first"))
+    );
+    assert_eq!(modules["runcmd"], json!(["own last", "echo last"]));
+}
+
+#[test]
+fn packages_are_installed_unless_the_settings_forbid_it() {
+    let provisioning = json!({"packages": ["htop", "g++"], "modules": {"packages": ["own"]}});
+    let listed = spec("ubuntu", "cloud-init", provisioning);
+    let rendered = render(&listed, "{}");
+    let modules = rendered.spec.provisioning_config.modules.unwrap();
+    assert_eq!(modules, json!({"packages": ["own", "htop", "g++"]}));
+    let rendered = render(&listed, "packages: {enabled: false}");
+    assert_eq!(
+        rendered.spec.provisioning_config.modules,
+        Some(json!({"packages": ["own"]}))
+    );
+    assert!(
+        rendered
+            .warnings
+            .iter()
+            .any(|warning| warning.contains("packages.enabled")),
+        "{:?}",
+        rendered.warnings
+    );
+}
+
+#[test]
+fn mistakes_are_refused_with_the_place() {
+    let flatcar = [("flatcar", "cloud-init"), ("flatcar", "ignition")];
+    let any: &[(&str, &str)] = &READERS;
+    let cases: Vec<(&[(&str, &str)], Value, &str)> = vec![
+        (
+            &flatcar,
+            json!({"packages": ["htop"]}),
+            "spec.provisioningConfig.packages: Flatcar has no package manager",
+        ),
+        (
+            &READERS[..1],
+            json!({"packages": ["--force"]}),
+            "packages[0]: must consist of",
+        ),
+        (
+            &READERS[..1],
+            json!({"packages": ["a b"]}),
+            "packages[0]: must consist of",
+        ),
+        (
+            any,
+            json!({"kernelModules": ["a", "-r"]}),
+            "kernelModules[1]: must consist of",
+        ),
+        (
+            any,
+            json!({"kernelModules": ["a.ko"]}),
+            "kernelModules[0]: must consist of",
+        ),
+        (
+            any,
+            json!({"sysctls": {"vm swappiness": 1}}),
+            "sysctls.vm swappiness: must consist of",
+        ),
+        (
+            any,
+            json!({"sysctls": {"vm.swappiness": "1\n2"}}),
+            "sysctls.vm.swappiness: must be a number or a text on one line",
+        ),
+        (
+            any,
+            json!({"sysctls": {"vm.swappiness": "{{x}}"}}),
+            "sysctls.vm.swappiness: must be",
+        ),
+        (
+            any,
+            json!({"sysctls": {"vm.swappiness": ""}}),
+            "sysctls.vm.swappiness: must be",
+        ),
+        (
+            any,
+            json!({"commands": {"before": [1]}}),
+            "commands.before[0]: must be a command",
+        ),
+        (
+            any,
+            json!({"commands": {"after": ["true", []]}}),
+            "commands.after[1]: must be a command",
+        ),
+        (
+            any,
+            json!({"commands": {"after": [["a", 1]]}}),
+            "commands.after[0]: must be a command",
+        ),
+        (
+            any,
+            json!({"commands": {"after": [" "]}}),
+            "commands.after[0]: must be a command",
+        ),
+        (
+            &flatcar,
+            json!({"commands": {"after": [["echo", "{{pool.name}}"]]}}),
+            "write the command as one string",
+        ),
+        (
+            any,
+            json!({"sysctls": {"a": 1}, "files": [{"path": "/etc/sysctl.d/99-zz-osm-profile.conf", "content": {"inline": {"data": ""}}}]}),
+            "written more than once",
+        ),
+    ];
+    for (readers, provisioning, text) in cases {
+        for (os, utility) in readers {
+            let error = resolve(&spec(os, utility, provisioning.clone())).expect_err(text);
+            assert_eq!(error.reason(), "ProfileInvalid");
+            assert!(error.to_string().contains(text), "{text}: {error}");
+        }
+    }
+    for field in ["commands", "packages", "sysctls", "kernelModules"] {
+        let mut early = spec("ubuntu", "cloud-init", json!({}));
+        let all = json!({"commands": {}, "packages": ["a"], "sysctls": {"a": 1}, "kernelModules": ["a"]});
+        early.bootstrap_config = serde_json::from_value(json!({field: all[field]})).unwrap();
+        let error = resolve(&early).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("spec.bootstrapConfig.{field}: can't be set here")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn an_extension_adds_to_those_of_its_base() {
+    let base = json!({
+        "commands": {"before": ["base 1"], "after": ["base 2"]}, "packages": ["a", "b"], "kernelModules": ["m"],
+        "sysctls": {"x": 1, "y": "2"},
+    });
+    let on_base = |provisioning: Value| {
+        let mut extension = spec("ubuntu", "cloud-init", json!({}));
+        extension.provisioning_config = serde_json::from_value(provisioning).unwrap();
+        let base = Base {
+            key: ProfileKey::default(),
+            spec: spec("ubuntu", "cloud-init", base.clone()),
+        };
+        resolve_on(&extension, &[base]).map(|accepted| accepted.spec.0.provisioning_config)
+    };
+    let own = json!({
+        "commands": {"before": ["own 1"], "after": ["own 2"]}, "packages": ["b", "c"], "kernelModules": ["n"],
+        "sysctls": {"x": 1, "y": 3, "z": 4}, "removeSysctls": ["y"],
+    });
+    let resolved = on_base(own).unwrap();
+    assert_eq!(resolved.packages, ["a", "b", "c"]);
+    let modules = resolved.modules.unwrap();
+    assert_eq!(modules["bootcmd"][0], "own 1");
+    assert_eq!(modules["bootcmd"][1], "base 1");
+    // The packages may contain the kernel modules.
+    assert_eq!(
+        modules["runcmd"],
+        json!(["modprobe -a m n; :", "base 2", "own 2"])
+    );
+    let texts: Vec<String> = resolved
+        .files
+        .into_iter()
+        .map(|file| file.content.inline.unwrap().data)
+        .collect();
+    assert_eq!(texts, ["m\nn\n", "x = 1\ny = 3\nz = 4\n"]);
+    for (own, text) in [
+        (
+            json!({"sysctls": {"y": 3}}),
+            "spec.provisioningConfig.sysctls.y: ",
+        ),
+        (json!({"removeSysctls": ["z"]}), "the nearest are x, y"),
+    ] {
+        let error = on_base(own).expect_err(text);
+        assert_eq!(error.reason(), "ExtendsInvalid");
+        assert!(error.to_string().contains(text), "{error}");
+    }
+}
+
+const OF_SETTINGS: &str = "system: {sysctls: {vm.max_map_count: 300000, kernel.core_pattern: 'core.%p'}, kernelModules: [ip_vs], \
+    ntpServers: [time.example, 'fd00::7b']}";
+
+#[test]
+fn the_settings_reach_profiles_of_every_engine_and_reader() {
+    for engine in ["Handlebars", "GoTemplate", "None"] {
+        for (os, utility) in READERS {
+            for own in [json!({}), everything()] {
+                let mut spec = serde_json::to_value(spec(os, utility, own.clone())).unwrap();
+                spec["templateEngine"] = json!(engine);
+                let has_own = own != json!({});
+                if has_own && engine != "Handlebars" {
+                    continue;
+                }
+                let rendered = render(&serde_json::from_value(spec).unwrap(), OF_SETTINGS).spec;
+                let (bootstrap, provisioning) = (rendered.bootstrap_config, rendered.provisioning_config);
+                let file = "/etc/sysctl.d/99-zz-osm-settings.conf";
+                let of_go = engine == "GoTemplate" && utility == "cloud-init";
+                let document = if of_go { &bootstrap } else { &provisioning };
+                assert_eq!(
+                    text(document, file).unwrap(),
+                    "kernel.core_pattern = core.%p\nvm.max_map_count = 300000\n"
+                );
+                let modules = text(document, "/etc/modules-load.d/osm-settings.conf");
+                assert_eq!(modules.unwrap(), "ip_vs\n");
+                let apply = format!("modprobe -a ip_vs; sysctl -q -e -p {file}; :");
+                let kept = format!("status=$?; {apply}; (exit $status)");
+                let timesyncd = text(&bootstrap, "/etc/systemd/timesyncd.conf.d/10-osm.conf");
+                let first: Vec<&str> = document.units.iter().map(|unit| unit.name.as_str()).collect();
+                match (os, utility) {
+                    ("ubuntu", _) => {
+                        let module = if of_go { "runcmd" } else { "bootcmd" };
+                        let commands = document.modules.as_ref().unwrap()[module].clone();
+                        // The profile's own come first, as their files do.
+                        let expected = if of_go { &apply } else { &kept };
+                        assert_eq!(commands.as_array().unwrap().last(), Some(&json!(expected)));
+                        let ntp = &bootstrap.modules.unwrap()["ntp"];
+                        assert_eq!(
+                            ntp,
+                            &json!({"enabled": true, "servers": ["time.example", "fd00::7b"]})
+                        );
+                    }
+                    (_, "cloud-init") => {
+                        let before = if has_own {
+                            vec!["osm-commands-before.service", "osm-profile-kernel.service"]
+                        } else {
+                            vec![]
+                        };
+                        let own = if of_go {
+                            vec!["osm-time-servers.service"]
+                        } else {
+                            vec!["setup.service"]
+                        };
+                        let expected = [before, vec!["osm-settings-kernel.service"], own.clone()].concat();
+                        assert_eq!(first[..expected.len()], expected);
+                        let unit = &document.units[expected.len() - 2];
+                        assert!(unit.content.as_ref().unwrap().contains(&apply));
+                        let order = format!("\nBefore={}", own[0]);
+                        assert!(unit.content.as_ref().unwrap().contains(&order));
+                        let last = bootstrap.units.last().unwrap();
+                        assert_eq!(last.name, "osm-time-servers.service");
+                        assert_eq!(timesyncd.unwrap(), "[Time]\nNTP=time.example fd00::7b\n");
+                    }
+                    _ => {
+                        assert!(!first.contains(&"osm-settings-kernel.service"), "{first:?}");
+                        assert_eq!(timesyncd.unwrap(), "[Time]\nNTP=time.example fd00::7b\n");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn amazon_linux_2_has_its_time_servers_in_a_file_of_chrony() {
+    let rendered = render(&spec("amzn2", "cloud-init", json!({})), OF_SETTINGS);
+    let bootstrap = rendered.spec.bootstrap_config;
+    assert_eq!(
+        text(&bootstrap, "/etc/chrony.d/osm.conf").unwrap(),
+        "server time.example iburst\nserver fd00::7b iburst\n"
+    );
+    let commands = bootstrap.modules.unwrap()["runcmd"].clone();
+    assert!(
+        commands[0]
+            .as_str()
+            .unwrap()
+            .contains("try-restart chronyd.service")
+    );
+    // The command, on a configuration without and then with the line.
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("chrony.conf");
+    std::fs::write(&config, "driftfile x\n").unwrap();
+    let command = commands[0]
+        .as_str()
+        .unwrap()
+        .replace("/etc/chrony.conf", config.to_str().unwrap());
+    let command = command.replace("systemctl", "true");
+    for _ in 0..2 {
+        assert!(
+            Command::new("/bin/sh")
+                .args(["-c", &command])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+    assert_eq!(
+        std::fs::read_to_string(&config).unwrap(),
+        "driftfile x\ninclude /etc/chrony.d/*.conf\n"
+    );
+}
+
+#[test]
+fn time_servers_of_the_profile_itself_stay() {
+    let mut spec = serde_json::to_value(spec("ubuntu", "cloud-init", json!({}))).unwrap();
+    spec["bootstrapConfig"] = json!({"modules": {"ntp": {"enabled": false}}});
+    let rendered = render(&serde_json::from_value(spec).unwrap(), OF_SETTINGS);
+    assert_eq!(
+        rendered.spec.bootstrap_config.modules.unwrap()["ntp"],
+        json!({"enabled": false})
+    );
+    assert_eq!(rendered.warnings.len(), 1, "{:?}", rendered.warnings);
+    assert!(rendered.warnings[0].contains("system.ntpServers of the settings has no effect"));
+}
+
+#[test]
+fn packages_of_the_settings_are_installed_by_whatever_installs_packages() {
+    let settings = "packages: {install: [chrony]}";
+    let listed = |rendered: &Rendered| {
+        let modules = rendered.spec.provisioning_config.modules.clone();
+        modules.and_then(|modules| modules.get("packages").cloned())
+    };
+    let own = render(
+        &spec("ubuntu", "cloud-init", json!({"packages": ["jq"]})),
+        settings,
+    );
+    assert_eq!(listed(&own), Some(json!(["jq", "chrony"])));
+    for (name, default) in osm_render::defaults() {
+        let cloud = default.supported_cloud_providers[0].name;
+        let (mut pool, _) = full_sample(&default, cloud).unwrap();
+        pool.os.dist_upgrade_on_boot = false;
+        let profile = compile(&resolve(&default).unwrap()).unwrap();
+        let settings = |text: &str| Settings::parse(text).unwrap();
+        let rendered = profile
+            .render(&pool, &settings(settings_of(true)), &stand_in_cluster())
+            .unwrap();
+        let off = profile
+            .render(&pool, &settings(settings_of(false)), &stand_in_cluster())
+            .unwrap();
+        assert_eq!(listed(&rendered), None, "{name}");
+        let warned = |rendered: &Rendered| {
+            rendered
+                .warnings
+                .iter()
+                .any(|text| text.contains("packages.install"))
+        };
+        if default.os_name == OperatingSystem::Flatcar {
+            assert!(warned(&rendered), "{name}");
+        } else {
+            let extras = text(&rendered.spec.provisioning_config, "/opt/bin/osm-extras").unwrap();
+            assert!(
+                extras.contains("set -- \"$@\" 'chrony' 'jq'\n"),
+                "{name}: {extras}"
+            );
+            assert!(
+                warned(&off) && !warned(&rendered),
+                "{name}: {:?}",
+                rendered.warnings
+            );
+        }
+    }
+}
+
+fn settings_of(enabled: bool) -> &'static str {
+    match enabled {
+        true => "packages: {install: [chrony, jq]}",
+        false => "packages: {enabled: false, install: [chrony, jq]}",
+    }
+}
+
+#[test]
+fn an_upgrade_is_left_to_osm_setup_or_comes_with_the_provisioning_document() {
+    let upgrade = |spec: &OperatingSystemProfileSpec| {
+        let cloud = spec.supported_cloud_providers[0].name;
+        let (mut pool, _) = full_sample(spec, cloud).unwrap();
+        pool.os.dist_upgrade_on_boot = true;
+        let profile = compile(&resolve(spec).unwrap()).unwrap();
+        let rendered = profile
+            .render(&pool, &Settings::default(), &stand_in_cluster())
+            .unwrap()
+            .spec;
+        let has = |stage: &StageConfig| {
+            let modules = stage.modules.as_ref();
+            modules.is_some_and(|modules| modules.get("package_upgrade").is_some())
+        };
+        (
+            has(&rendered.bootstrap_config),
+            has(&rendered.provisioning_config),
+        )
+    };
+    for (name, spec) in osm_render::defaults() {
+        assert_eq!(upgrade(&spec), (false, false), "{name}");
+    }
+    assert_eq!(upgrade(&spec("ubuntu", "cloud-init", json!({}))), (false, true));
+}
+
+#[test]
+fn nodes_have_host_names_as_names_only_where_these_can_be_predicted() {
+    let of = |cloud: &str, name: &str, modules: Value| {
+        let mut spec = serde_json::to_value(spec("ubuntu", "cloud-init", json!({}))).unwrap();
+        spec["supportedCloudProviders"] = json!([{"name": cloud}]);
+        spec["bootstrapConfig"] = json!({"modules": modules});
+        let spec: OperatingSystemProfileSpec = serde_json::from_value(spec).unwrap();
+        let (mut pool, _) = full_sample(&spec, spec.supported_cloud_providers[0].name).unwrap();
+        pool.name = name.to_owned();
+        let settings = Settings::parse("kubelet: {hostnameOverride: false}").unwrap();
+        let rendered =
+            compile(&resolve(&spec).unwrap())
+                .unwrap()
+                .render(&pool, &settings, &stand_in_cluster());
+        rendered.map(|rendered| {
+            rendered.spec.bootstrap_config.modules.unwrap()["prefer_fqdn_over_hostname"].clone()
+        })
+    };
+    for cloud in ["openstack", "hetzner", "vsphere", "kubevirt", "azure"] {
+        assert_eq!(of(cloud, "workers", json!({})).unwrap(), json!(false), "{cloud}");
+    }
+    for (cloud, name, modules, problem) in [
+        ("aws", "workers", json!({}), "on aws OSM does not set"),
+        ("edge", "workers", json!({}), "on edge OSM does not set"),
+        ("openstack", "workers.b", json!({}), "has a dot"),
+        (
+            "openstack",
+            "workers",
+            json!({"fqdn": "a.b"}),
+            "bootstrapConfig.modules.fqdn",
+        ),
+    ] {
+        let error = of(cloud, name, modules).unwrap_err();
+        assert_eq!(error.reason(), "HostNameUnpredictable");
+        assert!(error.to_string().contains(problem), "{error}");
+    }
+}

@@ -1,0 +1,190 @@
+//! What stands in examples/ works: it is what people copy first.
+
+use std::path::Path;
+
+use osm_api::profile::AcceptedProfile;
+use osm_api::{MachineDeployment, OperatingSystemProfile, OperatingSystemProfileSpec, Pool, Settings};
+use osm_judges::{UserData, judge_user_data_batch};
+use osm_render::{Base, Download, ProfileKey, Stage, stand_in_cluster, user_data};
+
+fn example(name: &str) -> String {
+    std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../examples")
+            .join(name),
+    )
+    .unwrap()
+}
+
+fn pool(name: &str) -> Pool {
+    let text = example(name);
+    let deployment: MachineDeployment = serde_saphyr::from_str(&text).unwrap();
+    Pool::read(&deployment).unwrap()
+}
+
+/// Both documents for the pool, before the judges.
+fn judge(pool: &Pool, accepted: &AcceptedProfile, settings: &Settings) {
+    let profile = osm_render::compile(accepted).unwrap();
+    let rendered = profile.render(pool, settings, &stand_in_cluster()).unwrap();
+    assert!(rendered.warnings.is_empty(), "{:?}", rendered.warnings);
+    for stage in Stage::ALL {
+        let text = user_data(&rendered.spec, stage, &osm_render::placeholders(&rendered.spec)).unwrap();
+        let name = format!("{} {stage:?}", pool.name);
+        let kubelet = Some(pool.kubelet_version.to_string());
+        judge_user_data_batch(&[UserData {
+            name: &name,
+            text: &text,
+            kubelet: kubelet.as_deref(),
+        }])
+        .unwrap();
+    }
+}
+
+#[test]
+fn machine_deployments_render_with_default_and_air_gapped_settings() {
+    let (_, ubuntu) = osm_render::defaults()
+        .into_iter()
+        .find(|(name, _)| name == "osp-ubuntu")
+        .unwrap();
+    let ubuntu = osm_render::resolve(&ubuntu).unwrap();
+    let air_gapped = Settings::parse(&example("settings-air-gapped.yaml")).unwrap();
+    for name in [
+        "machinedeployment-ubuntu-aws.yaml",
+        "machinedeployment-ubuntu-openstack.yaml",
+    ] {
+        let pool = pool(name);
+        judge(&pool, &ubuntu, &Settings::default());
+        judge(&pool, &ubuntu, &air_gapped);
+    }
+}
+
+#[test]
+fn an_air_gapped_site_names_no_host_but_its_own() {
+    let (_, ubuntu) = osm_render::defaults()
+        .into_iter()
+        .find(|(name, _)| name == "osp-ubuntu")
+        .unwrap();
+    let profile = osm_render::compile(&osm_render::resolve(&ubuntu).unwrap()).unwrap();
+    let air_gapped = Settings::parse(&example("settings-air-gapped.yaml")).unwrap();
+    let pool = pool("machinedeployment-ubuntu-openstack.yaml");
+    let downloads = |settings: &Settings| {
+        let rendered = profile.render(&pool, settings, &stand_in_cluster()).unwrap();
+        let text = serde_json::to_string(&rendered.spec).unwrap();
+        let internet = ["https://github.com/", "https://dl.k8s.io"];
+        let urls: Vec<String> = rendered.downloads.iter().map(Download::url).collect();
+        (internet.iter().filter(|host| text.contains(**host)).count(), urls)
+    };
+    assert_eq!(downloads(&Settings::default()).0, 2);
+    let (internet, urls) = downloads(&air_gapped);
+    assert_eq!((internet, urls.len()), (0, 10));
+    assert!(
+        urls.iter()
+            .all(|url| url.starts_with("https://files.example.com/")),
+        "{urls:?}"
+    );
+}
+
+#[test]
+fn the_custom_profile_is_accepted_and_renders() {
+    let profile: OperatingSystemProfile = serde_saphyr::from_str(&example("osp-custom.yaml")).unwrap();
+    let accepted = osm_render::resolve(&profile.spec).unwrap();
+    osm_render::dry_run(&osm_render::compile(&accepted).unwrap()).unwrap();
+    judge(
+        &pool("machinedeployment-ubuntu-openstack.yaml"),
+        &accepted,
+        &Settings::default(),
+    );
+}
+
+/// The profile with this name, without what the installation has.
+fn built_in(_: &str, name: &str) -> Option<Base> {
+    let mut defaults = osm_render::defaults().into_iter();
+    let (_, spec) = defaults.find(|(known, _)| known == name)?;
+    let key = ProfileKey {
+        namespace: "kube-system".to_owned(),
+        name: name.to_owned(),
+    };
+    Some(Base { key, spec })
+}
+
+#[test]
+fn every_recipe_of_the_cookbook_renders_to_what_machines_read() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cookbook.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let blocks = page.split("\n\n").filter(|block| block.starts_with("    "));
+    let pool = pool("machinedeployment-ubuntu-openstack.yaml");
+    let (mut profiles, mut settings) = (0, 0);
+    for block in blocks {
+        let recipe: serde_json::Value = serde_saphyr::from_str(block).unwrap();
+        let Some(stage) = recipe.get("provisioningConfig") else {
+            settings += 1;
+            let ubuntu = built_in("", "osp-ubuntu").unwrap().spec;
+            let recipe = Settings::from_document(recipe).unwrap();
+            judge(&pool, &osm_render::resolve(&ubuntu).unwrap(), &recipe);
+            continue;
+        };
+        profiles += 1;
+        let spec: OperatingSystemProfileSpec = serde_json::from_value(serde_json::json!({
+            "extends": "osp-ubuntu", "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0",
+            "templateEngine": "Handlebars", "supportedCloudProviders": [{"name": "openstack"}],
+            "provisioningConfig": stage,
+        }))
+        .unwrap();
+        let bases = osm_render::bases(&ProfileKey::default(), &spec, built_in).unwrap();
+        judge(
+            &pool,
+            &osm_render::resolve_on(&spec, &bases).unwrap(),
+            &Settings::default(),
+        );
+    }
+    assert!(profiles >= 5 && settings >= 6, "{profiles} {settings}");
+}
+
+/// The code block of a section of docs/templates.md that has this line.
+fn documented(section: &str, line: &str) -> String {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/templates.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let start = page.find(&format!("\n## {section}\n")).unwrap();
+    let blocks = page[start..].split("\n\n    ").skip(1);
+    let blocks = blocks.map(|block| {
+        let lines = format!("    {block}");
+        let lines = lines.lines().map_while(|line| line.strip_prefix("    "));
+        lines.map(|line| format!("{line}\n")).collect::<String>()
+    });
+    blocks.into_iter().find(|block| block.starts_with(line)).unwrap()
+}
+
+#[test]
+fn the_profile_that_extends_a_default_is_accepted_renders_and_is_documented() {
+    let profile: OperatingSystemProfile = serde_saphyr::from_str(&example("osp-extends.yaml")).unwrap();
+    let documented: serde_json::Value =
+        serde_saphyr::from_str(&documented("Change one thing: extends", "spec:")).unwrap();
+    let documented: OperatingSystemProfileSpec = serde_json::from_value(documented["spec"].clone()).unwrap();
+    assert_eq!(documented, profile.spec);
+
+    let key = |name: &str| ProfileKey {
+        namespace: "kube-system".to_owned(),
+        name: name.to_owned(),
+    };
+    let bases = osm_render::bases(&key("osp-ubuntu-site"), &profile.spec, built_in).unwrap();
+    let accepted = osm_render::resolve_on(&profile.spec, &bases).unwrap();
+    assert!(
+        accepted.version.starts_with("v1.0.0 on osp-ubuntu v"),
+        "{}",
+        accepted.version
+    );
+    osm_render::dry_run(&osm_render::compile(&accepted).unwrap()).unwrap();
+    let pool = pool("machinedeployment-ubuntu-openstack.yaml");
+    judge(&pool, &accepted, &Settings::default());
+    let files = &accepted.spec.0.provisioning_config.files;
+    let text = |path: &str| {
+        let file = files.iter().find(|file| file.path == path)?;
+        Some(file.content.inline.as_ref()?.data.as_str())
+    };
+    assert_eq!(
+        text("/etc/systemd/journald.conf.d/10-kubernetes.conf"),
+        Some("[Journal]\nSystemMaxUse=5G\n")
+    );
+    assert_eq!(text("/etc/profile.d/osm-path.sh"), None);
+    assert!(text("/opt/bin/osm-setup").is_some() && text("/etc/chrony/conf.d/site.conf").is_some());
+}

@@ -1,0 +1,611 @@
+//! A profile on the profile that it extends.
+use osm_api::profile::{AcceptedProfile, OperatingSystemProfileSpec, TemplateEngine};
+use osm_render::{Base, ProfileError, ProfileKey, bases, compile, dry_run, resolve, resolve_on};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn file(path: &str, text: &str) -> Value {
+    json!({"path": path, "permissions": 644, "content": {"inline": {"data": text}}})
+}
+
+fn replaced(mut item: Value) -> Value {
+    item["replace"] = json!(true);
+    item
+}
+
+/// The profile that the others extend.
+fn base() -> Value {
+    json!({
+        "osName": "ubuntu", "osVersion": "24.04", "version": "v1.3.2", "templateEngine": "Handlebars",
+        "supportedCloudProviders": [{"name": "aws"}, {"name": "openstack"}],
+        "bootstrapConfig": {"files": [file("/opt/bin/bootstrap", "#!/bin/sh\n")]},
+        "provisioningConfig": {
+            "supportedContainerRuntimes": [{
+                "name": "containerd",
+                "files": [file("/etc/containerd/config.toml", "{{> auth}}")],
+                "templates": {"auth": "auth of {{pool.name}}\n"},
+            }],
+            "templates": {"motd": "kubelet {{kubelet.version}}\n"},
+            "files": [file("/etc/a", "a"), file("/etc/motd", "{{> motd}}"), file("/etc/z", "z")],
+            "units": [
+                {"name": "setup.service", "content": "[Service]\nExecStart=/a\n", "dropIns": [{"name": "10.conf", "content": "[Unit]\n"}]},
+                {"name": "ufw.service", "mask": true},
+            ],
+            "modules": {
+                "timezone": "UTC", "runcmd": ["base"], "ntp": {"enabled": true, "servers": ["ntp.base"]},
+            },
+        },
+    })
+}
+
+/// A profile with this provisioning stage that extends the base.
+fn on_base(provisioning: Value) -> Value {
+    json!({
+        "extends": "base", "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0", "templateEngine": "Handlebars",
+        "supportedCloudProviders": [{"name": "aws"}], "provisioningConfig": provisioning,
+    })
+}
+
+fn spec(value: &Value) -> OperatingSystemProfileSpec {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+fn stored(name: &str, value: &Value) -> Base {
+    let key = ProfileKey {
+        namespace: "kube-system".to_owned(),
+        name: name.to_owned(),
+    };
+    Base {
+        key,
+        spec: spec(value),
+    }
+}
+
+fn on(extension: &Value, base: &Value) -> Result<AcceptedProfile, ProfileError> {
+    resolve_on(&spec(extension), &[stored("base", base)])
+}
+
+/// The provisioning stage of the resolved profile.
+fn resolved(provisioning: Value) -> Value {
+    let accepted =
+        on(&on_base(provisioning.clone()), &base()).unwrap_or_else(|error| panic!("{provisioning}: {error}"));
+    dry_run(&compile(&accepted).unwrap()).unwrap_or_else(|error| panic!("{provisioning}: {error}"));
+    serde_json::to_value(&accepted.spec.0.provisioning_config).unwrap()
+}
+
+/// The base's provisioning stage with a change.
+fn changed(change: impl FnOnce(&mut Value)) -> Value {
+    let mut provisioning = base()["provisioningConfig"].clone();
+    change(&mut provisioning);
+    provisioning
+}
+
+fn push(list: &mut Value, item: Value) {
+    list.as_array_mut().unwrap().push(item);
+}
+
+#[test]
+fn an_empty_extension_is_its_base_with_its_own_version() {
+    let accepted = on(&on_base(json!({})), &base()).unwrap();
+    let alone = resolve(&spec(&base())).unwrap();
+    let mut expected = alone.spec.0.clone();
+    expected.version = "v1.0.0".to_owned();
+    expected.supported_cloud_providers.truncate(1);
+    assert_eq!(accepted.spec.0, expected);
+    assert_eq!(accepted.version, "v1.0.0 on base v1.3.2");
+    let [recorded] = accepted.bases.as_slice() else {
+        panic!("{:?}", accepted.bases)
+    };
+    assert_eq!(
+        (
+            recorded.namespace.as_str(),
+            recorded.name.as_str(),
+            recorded.version.as_str()
+        ),
+        ("kube-system", "base", "v1.3.2")
+    );
+    assert_eq!(recorded.digest.len(), 64);
+    assert_eq!((alone.version.as_str(), alone.bases), ("v1.3.2", vec![]));
+}
+
+#[test]
+fn an_extension_adds_replaces_and_removes() {
+    let motd = file("/etc/motd", "mine");
+    let cases: Vec<(Value, Value)> = vec![
+        (
+            json!({"files": [file("/etc/b", "b")]}),
+            changed(|p| push(&mut p["files"], file("/etc/b", "b"))),
+        ),
+        // In its place, so that the order of the base stays.
+        (
+            json!({"files": [replaced(motd.clone())]}),
+            changed(|p| p["files"][1] = motd.clone()),
+        ),
+        (
+            json!({"files": [{"path": "/etc/motd", "remove": true}]}),
+            changed(|p| drop(p["files"].as_array_mut().unwrap().remove(1))),
+        ),
+        // Wherever the base has it.
+        (
+            json!({"files": [replaced(file("/etc/containerd/config.toml", "x"))]}),
+            changed(|p| {
+                p["supportedContainerRuntimes"][0]["files"][0] = file("/etc/containerd/config.toml", "x")
+            }),
+        ),
+        (
+            json!({"supportedContainerRuntimes": [{"name": "containerd", "files": [file("/etc/b", "b"), replaced(motd.clone())]}]}),
+            changed(|p| {
+                push(
+                    &mut p["supportedContainerRuntimes"][0]["files"],
+                    file("/etc/b", "b"),
+                );
+                p["files"][1] = motd.clone();
+            }),
+        ),
+        (
+            json!({"units": [{"name": "x.service", "enable": true}]}),
+            changed(|p| push(&mut p["units"], json!({"name": "x.service", "enable": true}))),
+        ),
+        (
+            json!({"units": [{"name": "ufw.service", "enable": true, "replace": true}]}),
+            changed(|p| p["units"][1] = json!({"name": "ufw.service", "enable": true})),
+        ),
+        (
+            json!({"units": [{"name": "ufw.service", "remove": true}]}),
+            changed(|p| drop(p["units"].as_array_mut().unwrap().pop())),
+        ),
+        // Drop-ins alone change nothing of the unit.
+        (
+            json!({"units": [{"name": "setup.service", "dropIns": [{"name": "20.conf", "content": "[Service]\n"}]}]}),
+            changed(|p| {
+                push(
+                    &mut p["units"][0]["dropIns"],
+                    json!({"name": "20.conf", "content": "[Service]\n"}),
+                )
+            }),
+        ),
+        (
+            json!({"templates": {"b": "b"}}),
+            changed(|p| p["templates"]["b"] = json!("b")),
+        ),
+        (
+            json!({"replaceTemplates": {"motd": "mine"}}),
+            changed(|p| p["templates"]["motd"] = json!("mine")),
+        ),
+        // It takes precedence over the one of the container runtime.
+        (
+            json!({"replaceTemplates": {"auth": "mine"}}),
+            changed(|p| p["templates"]["auth"] = json!("mine")),
+        ),
+        (
+            json!({"removeTemplates": ["motd"], "files": [replaced(motd.clone())]}),
+            changed(|p| {
+                p.as_object_mut().unwrap().remove("templates");
+                p["files"][1] = motd.clone();
+            }),
+        ),
+        (
+            json!({"modules": {"runcmd": ["own"], "ntp": {"servers": ["ntp.own"]}, "locale": "C.UTF-8", "timezone": "UTC"}}),
+            changed(|p| {
+                p["modules"] = json!({"timezone": "UTC", "runcmd": ["base", "own"], "locale": "C.UTF-8",
+                    "ntp": {"enabled": true, "servers": ["ntp.base", "ntp.own"]}});
+            }),
+        ),
+        (
+            json!({"removeModules": ["ntp", "timezone"], "modules": {"timezone": "Europe/Berlin"}}),
+            changed(|p| p["modules"] = json!({"timezone": "Europe/Berlin", "runcmd": ["base"]})),
+        ),
+    ];
+    for (extension, expected) in cases {
+        assert_eq!(resolved(extension.clone()), expected, "{extension}");
+    }
+}
+
+#[test]
+fn what_both_set_or_the_base_does_not_have_is_refused_with_what_to_do() {
+    let in_provisioning = |value: Value| move |spec: &mut Value| spec["provisioningConfig"] = value;
+    type Change = Box<dyn FnOnce(&mut Value)>;
+    let cases: Vec<(Change, &str, &str)> = vec![
+        (
+            Box::new(in_provisioning(json!({"files": [file("/etc/motd", "mine")]}))),
+            "spec.provisioningConfig.files[0] (/etc/motd): base has this file as well",
+            "set replace: true",
+        ),
+        (
+            Box::new(in_provisioning(
+                json!({"files": [file("/etc/containerd/config.toml", "mine")]}),
+            )),
+            "(/etc/containerd/config.toml): base has this file",
+            "replace: true",
+        ),
+        (
+            Box::new(in_provisioning(
+                json!({"files": [replaced(file("/etc/mtod", "mine"))]}),
+            )),
+            "spec.provisioningConfig.files[0] (/etc/mtod): base has no such file",
+            "the nearest are /etc/motd, /etc/",
+        ),
+        (
+            Box::new(|spec| {
+                spec["bootstrapConfig"] = json!({"units": [{"name": "a.service", "remove": true}]})
+            }),
+            "spec.bootstrapConfig.units[0] (a.service): base has no such unit",
+            "it has none",
+        ),
+        (
+            Box::new(in_provisioning(
+                json!({"files": [{"path": "/etc/motd", "remove": true, "replace": true}]}),
+            )),
+            "(/etc/motd)",
+            "set one of them",
+        ),
+        (
+            Box::new(in_provisioning(
+                json!({"units": [{"name": "ufw.service", "enable": true}]}),
+            )),
+            "spec.provisioningConfig.units[0] (ufw.service): base has this unit",
+            "replace: true",
+        ),
+        (
+            Box::new(in_provisioning(
+                json!({"units": [{"name": "setup.service", "dropIns": [{"name": "10.conf", "content": "x"}]}]}),
+            )),
+            "units[0] (setup.service).dropIns (10.conf)",
+            "another name",
+        ),
+        (
+            Box::new(in_provisioning(json!({"templates": {"motd": "mine"}}))),
+            "spec.provisioningConfig.templates.motd: base has this template",
+            "under replaceTemplates",
+        ),
+        (
+            Box::new(in_provisioning(json!({"templates": {"auth": "mine"}}))),
+            "templates.auth",
+            "under replaceTemplates",
+        ),
+        (
+            Box::new(in_provisioning(json!({"replaceTemplates": {"mtd": "mine"}}))),
+            "replaceTemplates.mtd: base has no such template",
+            "the nearest are motd, auth",
+        ),
+        (
+            Box::new(in_provisioning(json!({"removeTemplates": ["x"]}))),
+            "removeTemplates[0]",
+            "the nearest",
+        ),
+        (
+            Box::new(in_provisioning(
+                json!({"removeTemplates": ["motd"], "templates": {"motd": "mine"}}),
+            )),
+            "spec.provisioningConfig.templates: motd is listed more than once",
+            "list it once",
+        ),
+        (
+            Box::new(in_provisioning(json!({"modules": {"timezone": "CET"}}))),
+            "spec.provisioningConfig.modules.timezone",
+            "list timezone in removeModules",
+        ),
+        (
+            Box::new(in_provisioning(json!({"modules": {"ntp": {"enabled": false}}}))),
+            "spec.provisioningConfig.modules.ntp.enabled",
+            "list ntp in removeModules",
+        ),
+        (
+            Box::new(in_provisioning(json!({"removeModules": ["npt"]}))),
+            "removeModules[0]: base has no such module",
+            "the nearest are ntp",
+        ),
+        (
+            Box::new(|spec| spec["osName"] = json!("rhel")),
+            "spec.osName: is rhel, but base is for ubuntu",
+            "set it",
+        ),
+        (
+            Box::new(|spec| spec["supportedCloudProviders"] = json!([{"name": "aws"}, {"name": "azure"}])),
+            "spec.supportedCloudProviders: azure is not supported by base, which supports aws, openstack",
+            "remove it",
+        ),
+        (
+            Box::new(|spec| {
+                spec["templateEngine"] = json!("GoTemplate");
+                spec["provisioningConfig"] = json!({"files": [file("/b", "{{ .KubeVersion }}")]});
+            }),
+            "spec.templateEngine: is GoTemplate, but the templates of base are written in Handlebars",
+            "set it to Handlebars",
+        ),
+    ];
+    for (change, text, remedy) in cases {
+        let mut extension = on_base(json!({}));
+        change(&mut extension);
+        let error = on(&extension, &base()).expect_err(text);
+        let message = error.to_string();
+        assert_eq!(error.reason(), "ExtendsInvalid", "{message}");
+        assert!(
+            message.contains(text) && message.contains(remedy),
+            "{text}, {remedy}: {message}"
+        );
+    }
+}
+
+#[test]
+fn marks_without_a_base_and_contents_of_what_is_removed_are_refused() {
+    for (provisioning, text) in [
+        (
+            json!({"files": [replaced(file("/a", "a"))]}),
+            "files[0] (/a): replace has",
+        ),
+        (
+            json!({"files": [{"path": "/a", "remove": true}]}),
+            "files[0] (/a): remove has",
+        ),
+        (
+            json!({"units": [{"name": "a.service", "remove": true}]}),
+            "units[0] (a.service): remove has",
+        ),
+        (
+            json!({"supportedContainerRuntimes": [{"name": "containerd", "files": [{"path": "/a", "remove": true}]}]}),
+            "supportedContainerRuntimes.files (/a): remove has",
+        ),
+        (
+            json!({"replaceTemplates": {"a": "b"}}),
+            "replaceTemplates: replaceTemplates has",
+        ),
+        (json!({"removeTemplates": ["a"]}), "removeTemplates has"),
+        (json!({"removeModules": ["a"]}), "removeModules has"),
+        (json!({"removeSysctls": ["a"]}), "removeSysctls has"),
+    ] {
+        let mut alone = on_base(provisioning);
+        alone.as_object_mut().unwrap().remove("extends");
+        let error = resolve(&spec(&alone)).expect_err(text);
+        assert!(
+            error.to_string().contains(text) && error.to_string().contains("set spec.extends"),
+            "{text}: {error}"
+        );
+        // The same mistake in a base names the base.
+        let error = on(&on_base(json!({})), &alone).expect_err(text);
+        assert!(
+            error
+                .to_string()
+                .starts_with("in base, which the profile extends: "),
+            "{error}"
+        );
+    }
+    for (provisioning, text) in [
+        (
+            json!({"files": [{"path": "/etc/motd", "remove": true, "content": {"inline": {"data": ""}}}]}),
+            "a removed file has no content",
+        ),
+        (
+            json!({"files": [{"path": "/etc/motd", "replace": true}]}),
+            "content.inline is missing",
+        ),
+        (
+            json!({"units": [{"name": "ufw.service", "remove": true, "mask": true}]}),
+            "a removed unit has only its name",
+        ),
+        (
+            json!({"files": [{"path": "/etc/motd", "remove": true}, file("/etc/motd", "x")]}),
+            "written more than once",
+        ),
+    ] {
+        let error = on(&on_base(provisioning), &base()).expect_err(text);
+        assert_eq!(error.reason(), "ProfileInvalid");
+        assert!(error.to_string().contains(text), "{text}: {error}");
+    }
+    // What is removed makes room for a folder.
+    resolved(json!({"files": [{"path": "/etc/a", "remove": true}, file("/etc/a/b", "b")]}));
+}
+
+#[test]
+fn a_base_without_tags_takes_any_language_and_a_plain_extension_that_of_its_base() {
+    let plain = json!({
+        "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0", "templateEngine": "None",
+        "supportedCloudProviders": [{"name": "aws"}],
+        "provisioningConfig": {"files": [file("/a", "plain")]},
+    });
+    let engine =
+        |extension: &Value, base: &Value| on(extension, base).map(|accepted| accepted.template_engine);
+    let tagged = on_base(json!({"files": [file("/b", "{{pool.name}}")]}));
+    assert_eq!(engine(&tagged, &plain), Ok(TemplateEngine::Handlebars));
+    let mut untagged = on_base(json!({"files": [file("/b", "plain")]}));
+    untagged["templateEngine"] = json!("None");
+    assert_eq!(engine(&untagged, &base()), Ok(TemplateEngine::Handlebars));
+    // Verbatim braces would become a tag, wherever they are.
+    for provisioning in [
+        json!({"files": [file("/b", "{{verbatim}}")]}),
+        json!({"units": [{"name": "a.service", "content": "{{verbatim}}"}]}),
+        json!({"templates": {"b": "{{verbatim}}"}}),
+        json!({"replaceTemplates": {"motd": "{{verbatim}}"}}),
+        json!({"modules": {"runcmd": [["echo", "{{verbatim}}"]]}}),
+        json!({"commands": {"after": [["echo", "{{verbatim}}"]]}}),
+    ] {
+        let mut literal = on_base(provisioning.clone());
+        literal["templateEngine"] = json!("None");
+        let error = engine(&literal, &base()).expect_err(&provisioning.to_string());
+        assert!(
+            error.to_string().starts_with("spec.templateEngine: is None"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn the_library_is_applied_to_the_whole() {
+    let including = json!({"files": [file("/etc/osm/proxy.env", "{{> lib/proxy.env}}")]});
+    let accepted = on(&on_base(including), &base()).unwrap();
+    assert_eq!(accepted.library, Some(osm_render::library_version()));
+    assert!(
+        accepted
+            .spec
+            .0
+            .provisioning_config
+            .templates
+            .contains_key("lib/proxy.env")
+    );
+    let error = on(
+        &on_base(json!({"replaceTemplates": {"lib/proxy.env": "x"}})),
+        &base(),
+    )
+    .unwrap_err();
+    assert!(error.to_string().contains("base has no such template"), "{error}");
+}
+
+#[test]
+fn the_profiles_of_the_rhel_family_need_no_stored_profile_and_can_be_copied() {
+    let family = ["osp-rhel", "osp-rockylinux", "osp-centos", "osp-amzn2"];
+    let defaults = osm_render::defaults();
+    let family: Vec<_> = defaults
+        .iter()
+        .filter(|(name, _)| family.contains(&name.as_str()))
+        .collect();
+    assert_eq!(family.len(), 4);
+    for (name, spec) in family {
+        let accepted_as = |name: &str| {
+            let key = ProfileKey {
+                namespace: "kube-system".to_owned(),
+                name: name.to_owned(),
+            };
+            // The default profiles are disabled, so none is stored.
+            let bases = bases(&key, spec, |_, _| None).unwrap();
+            resolve_on(spec, &bases).unwrap()
+        };
+        let accepted = accepted_as(name);
+        assert_eq!(accepted, accepted_as("osp-copy"));
+        dry_run(&compile(&accepted).unwrap()).unwrap();
+        // The library has a version of its own.
+        assert_eq!(accepted.version, spec.version);
+        assert_eq!(accepted.library, Some(osm_render::library_version()));
+        assert!(accepted.bases.is_empty());
+    }
+}
+
+#[test]
+fn mistakes_of_the_whole_are_found() {
+    // The path is fine on its own, and lies below a file of the base.
+    let error = on(&on_base(json!({"files": [file("/etc/motd/x", "")]})), &base()).unwrap_err();
+    assert!(
+        error.to_string().contains("below a path that is itself a file"),
+        "{error}"
+    );
+    let unit_file = file("/etc/systemd/system/setup.service", "");
+    let error = on(&on_base(json!({"files": [unit_file]})), &base()).unwrap_err();
+    assert!(error.to_string().contains("written more than once"), "{error}");
+    // Each is small enough, but not both.
+    let large = "x".repeat(300 * 1024);
+    let mut big_base = base();
+    push(
+        &mut big_base["provisioningConfig"]["files"],
+        file("/etc/large", &large),
+    );
+    let error = on(
+        &on_base(json!({"files": [file("/etc/larger", &large)]})),
+        &big_base,
+    )
+    .unwrap_err();
+    assert_eq!(error.reason(), "ContentTooLarge");
+    // A profile that is resolved without its base.
+    let error = resolve(&spec(&on_base(json!({})))).unwrap_err();
+    assert_eq!(error.reason(), "BaseNotFound");
+    assert!(error.to_string().contains("\"base\""), "{error}");
+}
+
+#[test]
+fn a_chain_says_all_versions_and_which_base_is_wrong() {
+    let mut middle = on_base(json!({"files": [file("/etc/b", "b")]}));
+    middle["version"] = json!("v2.0.0");
+    let mut top =
+        on_base(json!({"files": [{"path": "/etc/b", "remove": true}, {"path": "/etc/a", "remove": true}]}));
+    top["extends"] = json!("middle");
+    let bases = [stored("middle", &middle), stored("base", &base())];
+    let accepted = resolve_on(&spec(&top), &bases).unwrap();
+    assert_eq!(accepted.version, "v1.0.0 on middle v2.0.0 on base v1.3.2");
+    let names: Vec<&str> = accepted.bases.iter().map(|base| base.name.as_str()).collect();
+    assert_eq!(names, ["middle", "base"]);
+    let files = &accepted.spec.0.provisioning_config.files;
+    assert_eq!(
+        files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(),
+        ["/etc/motd", "/etc/z"]
+    );
+
+    middle["provisioningConfig"]["files"][0]["path"] = json!("/etc/a");
+    let error = resolve_on(&spec(&top), &[stored("middle", &middle), stored("base", &base())]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "in middle, which the profile extends: spec.provisioningConfig.files[0] (/etc/a): base has this file as well; \
+         to replace it, set replace: true"
+    );
+}
+
+/// What a profile does to the file `/etc/<number>`, of which its base may have one.
+#[derive(Clone, Copy, Debug)]
+enum Wish {
+    Nothing,
+    Add,
+    Replace,
+    Remove,
+}
+
+fn wishes() -> impl Strategy<Value = Vec<Wish>> {
+    let wish = prop_oneof![
+        Just(Wish::Nothing),
+        Just(Wish::Add),
+        Just(Wish::Replace),
+        Just(Wish::Remove)
+    ];
+    prop::collection::vec(wish, 6)
+}
+
+fn files_of(layer: &str, wishes: &[Wish]) -> Value {
+    let files = wishes.iter().enumerate().filter_map(|(i, wish)| {
+        let path = format!("/etc/{i}");
+        match wish {
+            Wish::Nothing => None,
+            Wish::Add => Some(file(&path, layer)),
+            Wish::Replace => Some(replaced(file(&path, layer))),
+            Wish::Remove => Some(json!({"path": path, "remove": true})),
+        }
+    });
+    json!({"files": files.collect::<Vec<_>>()})
+}
+
+proptest! {
+    /// A model in a few lines: each wish is possible or not, and the result is the base with them carried out.
+    #[test]
+    fn files_are_those_of_the_model(
+        has in prop::collection::vec(any::<bool>(), 6), middle in wishes(), top in wishes()
+    ) {
+        let below: Vec<Wish> = has.iter().map(|has| if *has { Wish::Add } else { Wish::Nothing }).collect();
+        let mut base = on_base(files_of("base", &below));
+        base.as_object_mut().unwrap().remove("extends");
+        let mut expected: Vec<Option<&str>> = has.iter().map(|has| has.then_some("base")).collect();
+        let mut possible = true;
+        for (layer, wishes) in [("middle", &middle), ("top", &top)] {
+            for (there, wish) in expected.iter_mut().zip(wishes) {
+                match (wish, &there) {
+                    (Wish::Nothing, _) => {}
+                    (Wish::Add, None) | (Wish::Replace, Some(_)) => *there = Some(layer),
+                    (Wish::Remove, Some(_)) => *there = None,
+                    _ => possible = false,
+                }
+            }
+        }
+        let bases = [stored("middle", &on_base(files_of("middle", &middle))), stored("base", &base)];
+        let extension = spec(&on_base(files_of("top", &top)));
+        let accepted = resolve_on(&extension, &bases);
+        prop_assert_eq!(accepted.is_ok(), possible, "{:?}", accepted.err());
+        let Ok(accepted) = accepted else { return Ok(()) };
+        let found = &accepted.spec.0.provisioning_config.files;
+        for (i, expected) in expected.iter().enumerate() {
+            let path = format!("/etc/{i}");
+            let texts: Vec<_> = found.iter().filter(|file| file.path == path).collect();
+            let text = texts.first().map(|file| file.content.inline.as_ref().unwrap().data.as_str());
+            prop_assert_eq!((texts.len() < 2, text), (true, *expected), "{}", path);
+        }
+        prop_assert!(found.iter().all(|file| !file.replace && !file.remove));
+        prop_assert_eq!(&accepted.spec.0.extends, &None);
+        // The bases may as well have been put together first.
+        let whole = resolve_on(&bases[0].spec, &bases[1..]).unwrap().spec.0;
+        let whole = Base { key: bases[0].key.clone(), spec: whole };
+        prop_assert_eq!(resolve_on(&extension, &[whole]).unwrap().digest, accepted.digest);
+    }
+}

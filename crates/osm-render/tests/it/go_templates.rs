@@ -1,0 +1,904 @@
+//! Profiles in Go's template language, as people have them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use osm_api::config::LateBoundKind;
+use osm_api::profile::{
+    File, OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility, TemplateEngine,
+};
+use osm_api::{Pool, Settings};
+use osm_render::{ClusterEndpoint, Rendered, Stage, compile, dry_run, placeholders, resolve, user_data};
+use serde_json::{Value, json};
+
+use crate::common::{EVERYTHING, pool};
+
+const CA: &str = "-----BEGIN CERTIFICATE-----\nTWFueSBtYWNoaW5lcw==\n-----END CERTIFICATE-----\n";
+
+fn cluster() -> ClusterEndpoint {
+    ClusterEndpoint {
+        api_server: "https://10.0.0.1:6443".to_owned(),
+        ca: CA.to_owned(),
+    }
+}
+
+/// A profile for Ubuntu whose stages are given. Without `templateEngine`, as the manifests of the Go implementation are.
+fn profile(bootstrap: Value, provisioning: Value) -> OperatingSystemProfileSpec {
+    serde_json::from_value(json!({
+        "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0",
+        "supportedCloudProviders": [{"name": "aws"}, {"name": "openstack"}],
+        "bootstrapConfig": bootstrap, "provisioningConfig": provisioning,
+    }))
+    .unwrap()
+}
+
+fn file(path: &str, data: &str) -> Value {
+    json!({"path": path, "content": {"inline": {"data": data}}})
+}
+
+fn render_for(
+    spec: &OperatingSystemProfileSpec,
+    pool: &Pool,
+    settings: &Settings,
+) -> Result<Rendered, String> {
+    let accepted = resolve(spec).map_err(|error| error.to_string())?;
+    let profile = compile(&accepted).map_err(|error| error.to_string())?;
+    let rendered = profile.render(pool, settings, &cluster());
+    rendered.map_err(|error| error.to_string())
+}
+
+/// What a profile gives for a plain pool.
+fn rendered(spec: &OperatingSystemProfileSpec) -> Result<Rendered, String> {
+    let pool = pool("ubuntu", "aws", "1.34.2", "", false);
+    render_for(spec, &pool, &Settings::default())
+}
+
+fn content<'a>(files: &'a [File], path: &str) -> &'a str {
+    let found = files.iter().find(|file| file.path == path);
+    let inline = found.and_then(|file| file.content.inline.as_ref());
+    &inline.unwrap_or_else(|| panic!("no {path}")).data
+}
+
+/// What a file of the provisioning stage with this text renders to, beside named templates.
+fn of_file(templates: Value, data: &str) -> Result<String, String> {
+    let stage = json!({"templates": templates, "files": [file("/a", data)]});
+    let rendered = rendered(&profile(json!({}), stage))?;
+    Ok(content(&rendered.spec.provisioning_config.files, "/a").to_owned())
+}
+
+#[test]
+fn files_are_templates_and_nothing_else_is() {
+    let action = "{{ .KubeVersion }}";
+    let stage = json!({
+        "files": [file("/a", action), file("/empty", "{{ if false }}x{{ end }}"), file("/plain", "no action")],
+        "units": [{"name": "a.service", "content": action,
+            "dropIns": [{"name": "b.conf", "content": action}]}],
+        "modules": {"runcmd": [action]},
+    });
+    let rendered = rendered(&profile(stage.clone(), stage)).unwrap();
+    for stage in [
+        &rendered.spec.bootstrap_config,
+        &rendered.spec.provisioning_config,
+    ] {
+        assert_eq!(content(&stage.files, "/a"), "v1.34.2");
+        assert_eq!(content(&stage.files, "/empty"), "");
+        assert_eq!(content(&stage.files, "/plain"), "no action");
+        assert_eq!(stage.units[0].content.as_deref(), Some(action));
+        assert_eq!(stage.units[0].drop_ins[0].content, action);
+        assert_eq!(stage.modules.as_ref().unwrap()["runcmd"], json!([action]));
+    }
+}
+
+#[test]
+fn a_named_template_is_executed_by_itself_with_all_data() {
+    let named = json!({"version": "kubelet {{ .KubeVersion }}\n \n", "blank": "{{ if false }}x{{ end }}\n"});
+    let of_file = |data| of_file(named.clone(), data);
+    assert_eq!(
+        of_file("<{{ template \"version\" }}>"),
+        Ok("<\nkubelet v1.34.2>".to_owned())
+    );
+    assert_eq!(of_file("<{{ template \"blank\" . }}>"), Ok("<>".to_owned()));
+    assert_eq!(
+        of_file(
+            "{{ define \"version\" }}own{{ end }}{{ define \"blank\" }}own{{ end }}{{ template \"version\" }} {{ template \"blank\" }}"
+        ),
+        Ok("\nkubelet v1.34.2 own".to_owned())
+    );
+    let error = of_file("{{ template \"missing\" }}").unwrap_err();
+    assert!(error.ends_with(r#"template "missing" not defined"#), "{error}");
+    // Nobody else's are defined yet when it is executed.
+    let calling = json!({"a": "{{ template \"b\" }}", "b": "text"});
+    let stage = json!({"templates": calling, "files": [file("/a", "{{ template \"a\" }}")]});
+    let error = rendered(&profile(json!({}), stage)).unwrap_err();
+    assert!(
+        error.starts_with(r#"the template "a" of provisioningConfig, line 1"#)
+            && error.contains("not defined"),
+        "{error}"
+    );
+}
+
+#[test]
+fn templates_of_containerd_are_overlaid_by_those_of_the_stage() {
+    let stage = json!({
+        "supportedContainerRuntimes": [
+            {"name": "docker", "files": [file("/docker", "x")], "templates": {"a": "of docker"}},
+            {"name": "containerd", "files": [file("/runtime", "{{ .ContainerRuntime }}{{ template \"a\" }}{{ template \"b\" }}")],
+                "templates": {"a": "of containerd", "b": "of containerd"}},
+        ],
+        "templates": {"b": "of the stage"},
+        "files": [file("/own", "")],
+    });
+    let files = rendered(&profile(json!({}), stage))
+        .unwrap()
+        .spec
+        .provisioning_config
+        .files;
+    let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(
+        paths,
+        ["/own", "/runtime", "/etc/containerd/certs.d/docker.io/hosts.toml"]
+    );
+    assert_eq!(
+        content(&files, "/runtime"),
+        "containerd\nof containerd\nof the stage"
+    );
+}
+
+#[test]
+fn what_a_template_gives_is_never_evaluated_again() {
+    let error = of_file(json!({"a": "{{ \"{{\" }} .Token }}"}), "{{ template \"a\" }}").unwrap_err();
+    assert!(error.contains("is not evaluated a second time"), "{error}");
+    // Where it comes from data, it is text.
+    let settings = Settings {
+        pause_image: Some("{{ .Token }}".to_owned()),
+        ..Settings::default()
+    };
+    let stage =
+        json!({"templates": {"a": "{{ .PauseImage }}"}, "files": [file("/a", "{{ template \"a\" }}")]});
+    let pool = pool("ubuntu", "aws", "1.34.2", "", false);
+    let rendered = render_for(&profile(json!({}), stage), &pool, &settings).unwrap();
+    assert_eq!(
+        content(&rendered.spec.provisioning_config.files, "/a"),
+        "\n{{ .Token }}"
+    );
+}
+
+#[test]
+fn credentials_are_late_bound() {
+    let script = "curl -H 'Authorization: Bearer {{ .Token }}' {{ .ServerURL }}/{{ .SecretName }}\n";
+    let kubeconfig = file("/kubeconfig", "{{ .BootstrapKubeconfig | indent 2 }}");
+    let bootstrap = json!({"files": [file("/opt/bin/bootstrap", script), kubeconfig]});
+    let provisioning = json!({"files": [file("/opt/bin/setup", "{{ .Token | quote }} {{ .BootstrapKubeconfigSecretName }}")]});
+    let rendered = rendered(&profile(bootstrap, provisioning)).unwrap();
+    let files = &rendered.spec.bootstrap_config.files;
+    assert_eq!(
+        content(files, "/opt/bin/bootstrap"),
+        "curl -H 'Authorization: Bearer %%osm-late{api/token,raw}%%' https://10.0.0.1:6443/%%osm-late{provisioning/secret-name,raw}%%\n"
+    );
+    let indented = content(files, "/kubeconfig");
+    assert!(
+        indented.contains("\n      token: %%osm-late{kubelet/token,raw}%%"),
+        "{indented}"
+    );
+    let filled = indented.replace("%%osm-late{kubelet/token,raw}%%", "token");
+    let parsed: Value = serde_saphyr::from_str(&filled).unwrap();
+    assert_eq!(
+        parsed["clusters"][0]["cluster"]["server"],
+        "https://10.0.0.1:6443"
+    );
+    assert_eq!(
+        content(&rendered.spec.provisioning_config.files, "/opt/bin/setup"),
+        "\"%%osm-late{api/token,raw}%%\" %%osm-late{kubelet/kubeconfig-secret-name,raw}%%"
+    );
+    let late: BTreeMap<&str, LateBoundKind> = rendered
+        .spec
+        .late_bound
+        .iter()
+        .map(|late| (late.id.as_str(), late.kind))
+        .collect();
+    assert_eq!(
+        late,
+        BTreeMap::from([
+            ("api/token", LateBoundKind::ApiToken),
+            (
+                "kubelet/kubeconfig-secret-name",
+                LateBoundKind::KubeconfigSecretName
+            ),
+            ("kubelet/token", LateBoundKind::KubeletToken),
+            ("provisioning/secret-name", LateBoundKind::ProvisioningSecretName),
+        ])
+    );
+}
+
+#[test]
+fn a_profile_places_secrets_that_its_text_names_and_no_others() {
+    let place = "{{ .ProfileSecret \"secret/kube-system/vpn/password\" }}";
+    let stage = |text: &str| json!({"files": [file("/a", text)]});
+    let text = format!(
+        "one={place}\n{{{{ range .ClusterDNSIPs }}}}two={}{{{{ end }}}}",
+        place.replace(".P", "$.P")
+    );
+    let found = rendered(&profile(json!({}), stage(&text))).unwrap().spec;
+    let marker = "%%osm-late{secret/kube-system/vpn/password,text}%%";
+    assert_eq!(
+        content(&found.provisioning_config.files, "/a"),
+        format!("one={marker}\ntwo={marker}")
+    );
+    let kinds: Vec<_> = found.late_bound.iter().map(|late| late.kind).collect();
+    assert_eq!(kinds, [LateBoundKind::ProfileSecretKey]);
+    dry_run(&compile(&resolve(&profile(json!({}), stage(&text))).unwrap()).unwrap()).unwrap();
+
+    let computed = "{{ .ProfileSecret (printf \"secret/kube-system/%s/password\" \"vpn\") }}";
+    for (bootstrap, provisioning) in [
+        (stage(place), json!({})),
+        (json!({}), stage(computed)),
+        (json!({}), stage("{{ .ProfileSecret .PauseImage }}")),
+    ] {
+        let error = rendered(&profile(bootstrap, provisioning)).unwrap_err();
+        assert!(error.contains("must be named by a literal text"), "{error}");
+    }
+    let changed = "{{ .ProfileSecret \"secret/kube-system/vpn/password\" | upper }}";
+    let error = rendered(&profile(json!({}), stage(changed))).unwrap_err();
+    assert!(error.contains("a function changes a credential"), "{error}");
+    let error = rendered(&profile(json!({}), stage(&format!("{place}{{{{ .secrets }}}}")))).unwrap_err();
+    assert!(error.contains("unexported field"), "{error}");
+}
+
+#[test]
+fn the_url_of_a_proxy_with_a_password_is_late_bound() {
+    let pool = pool("ubuntu", "aws", "1.34.2", "", false);
+    let plain = "proxy: {http: 'http://proxy.example:3128'}";
+    let secret = "proxy: {http: 'http://proxy.example:3128', credentials: {name: proxy}}";
+    let of = |text: &str, settings: &str| {
+        let spec = profile(json!({"files": [file("/a", text)]}), json!({}));
+        let settings = Settings::parse(settings).unwrap();
+        let rendered = render_for(&spec, &pool, &settings).map_err(|error| error.to_string())?;
+        Ok::<_, String>(content(&rendered.spec.bootstrap_config.files, "/a").to_owned())
+    };
+    let line = "{{ with .HTTPProxy }}Environment=\"HTTPS_PROXY={{ . }}\"{{ end }}";
+    assert_eq!(
+        of(line, plain).unwrap(),
+        "Environment=\"HTTPS_PROXY=http://proxy.example:3128\""
+    );
+    assert_eq!(
+        of(line, secret).unwrap(),
+        "Environment=\"HTTPS_PROXY=%%osm-late{proxy/url,text}%%\""
+    );
+    let looks = "{{ with .HTTPProxy }}{{ upper . }}{{ end }}";
+    assert_eq!(of(looks, plain).unwrap(), "HTTP://PROXY.EXAMPLE:3128");
+    assert!(of(looks, secret).is_err());
+    let spec = profile(json!({"files": [file("/a", looks)]}), json!({}));
+    let profile = osm_render::compile(&osm_render::resolve(&spec).unwrap()).unwrap();
+    osm_render::dry_run(&profile).unwrap();
+}
+
+#[test]
+fn a_password_that_users_other_than_root_can_read_gives_a_warning() {
+    let pool = pool("ubuntu", "aws", "1.34.2", "", false);
+    let plain = "proxy: {http: 'http://proxy.example:3128'}";
+    let secret = "proxy: {http: 'http://proxy.example:3128', credentials: {name: proxy}}";
+    for (permissions, settings, expected) in [
+        (644, secret, true),
+        (640, secret, true),
+        (600, secret, false),
+        (644, plain, false),
+    ] {
+        let mut file = file("/etc/proxy", "{{ .Token }} {{ with .HTTPProxy }}{{ . }}{{ end }}");
+        file["permissions"] = json!(permissions);
+        let spec = profile(json!({"files": [file]}), json!({}));
+        let rendered = render_for(&spec, &pool, &Settings::parse(settings).unwrap()).unwrap();
+        let has_warning = rendered
+            .warnings
+            .iter()
+            .any(|warning| warning.starts_with("/etc/proxy contains a password"));
+        assert_eq!(
+            has_warning, expected,
+            "{permissions} {settings}: {:?}",
+            rendered.warnings
+        );
+    }
+}
+
+#[test]
+fn a_function_that_looks_at_a_credential_or_changes_it_is_refused() {
+    for action in [
+        "b64enc .Token",
+        "upper .Token",
+        "trunc 1 .Token",
+        "trunc -1 .Token",
+        "trunc 20 .Token",
+        "len .Token",
+        "sha256sum .Token",
+        "printf \"%x\" .Token",
+        "urlquery .Token",
+        "regexFind \"[a-z]+\" .Token",
+        "range $c := splitList \"\" .Token }}{{ $c }}-{{ end",
+        "if hasPrefix \"%%\" .Token }}x{{ end",
+        "substr 3 8 .BootstrapKubeconfigSecretName",
+        "b64enc .BootstrapKubeconfig",
+    ] {
+        let data = format!("{{{{ {action} }}}}");
+        let error = of_file(json!({}), &data).expect_err(&data);
+        assert!(error.starts_with("provisioningConfig.files[0] (/a): "), "{error}");
+        assert!(error.contains("print it as"), "{data}: {error}");
+    }
+    for (action, output) in [
+        (".Token | quote", "\"%%osm-late{api/token,raw}%%\""),
+        ("list \"a\" .Token | join \",\"", "a,%%osm-late{api/token,raw}%%"),
+        ("if .Token }}yes{{ end", "yes"),
+        ("default \"none\" .Token", "%%osm-late{api/token,raw}%%"),
+        (
+            "dict \"t\" .Token | toJson",
+            "{\"t\":\"%%osm-late{api/token,raw}%%\"}",
+        ),
+    ] {
+        let data = format!("{{{{ {action} }}}}");
+        assert_eq!(of_file(json!({}), &data).as_deref(), Ok(output), "{data}");
+    }
+}
+
+#[test]
+fn a_value_of_the_other_stage_is_refused() {
+    let error = of_file(json!({}), "{{ .SecretName }}").unwrap_err();
+    assert_eq!(
+        error,
+        "provisioningConfig.files[0] (/a): .SecretName can be used only in bootstrapConfig; move this text there, or remove the variable"
+    );
+    let password = json!({"files": [file("/a", "{{ .RhelConfig.RHELSubscriptionManagerPassword }}")]});
+    let refused = |bootstrap: Value, provisioning: Value| {
+        let mut spec = profile(bootstrap, provisioning);
+        spec.os_name = OperatingSystem::Rhel;
+        let accepted = resolve(&spec).unwrap();
+        dry_run(&compile(&accepted).unwrap()).map_err(|error| error.to_string())
+    };
+    assert_eq!(refused(json!({}), password.clone()), Ok(()));
+    let error = refused(password, json!({})).unwrap_err();
+    assert!(
+        error.ends_with(
+            "bootstrapConfig.files[0] (/a): .RhelConfig.RHELSubscriptionManagerPassword can be used only in provisioningConfig, with the \
+             complete subscription of a MachineDeployment; move this text there, or complete the subscription"
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn errors_say_where_and_repeat_no_data() {
+    for (data, expected) in [
+        (
+            "a\n  {{ .KubletVersion }}",
+            "provisioningConfig.files[0] (/a), line 2, column 6: at <.KubletVersion>: can't evaluate field KubletVersion in type *resources.filesData",
+        ),
+        (
+            "{{ .HTTPProxy.Host }}",
+            "provisioningConfig.files[0] (/a), line 1, column 14: at <.HTTPProxy.Host>: nil pointer evaluating *string.Host",
+        ),
+        (
+            "{{ semver .ServerURL }}",
+            "provisioningConfig.files[0] (/a), line 1, column 4: at <semver .ServerURL>: error calling semver",
+        ),
+        (
+            "{{ $c := repeat 40000 \"1 - 2||\" }}\n{{ semverCompare (print $c \"1\") \"3\" }}",
+            "provisioningConfig.files[0] (/a), line 2, column 4: a constraint on versions has more than 256 bytes; use a shorter one",
+        ),
+        (
+            "\n{{ date \"2006\" 0 }}",
+            "provisioningConfig.files[0] (/a), line 2, column 4: function \"date\" is not supported; write the date or duration into the profile",
+        ),
+        (
+            "{{ fail \"use another cloud\" }}",
+            "provisioningConfig.files[0] (/a), line 1, column 4: at <fail \"use another cloud\">: error calling fail",
+        ),
+        (
+            "\n{{ if }}{{ end }}",
+            "provisioningConfig.files[0] (/a), line 2, column 7: missing value for if",
+        ),
+        (
+            "a\n {{ .KubeVersion\n",
+            "provisioningConfig.files[0] (/a), line 2, column 2: unclosed action started at provisioningConfig.files[0] (/a):2",
+        ),
+    ] {
+        assert_eq!(of_file(json!({}), data).unwrap_err(), expected, "{data}");
+    }
+    let error = of_file(json!({}), "{{ env \"HOME\" }}").unwrap_err();
+    assert!(error.contains("line 1") && error.contains("env"), "{error}");
+}
+
+#[test]
+fn a_template_that_takes_too_much_is_stopped() {
+    for data in [
+        "{{ range until 100000 }}{{ range until 100000 }}{{ end }}{{ end }}",
+        "{{ range until 100000 }}0123456789{{ end }}",
+        "{{ $x := \"0123456789\" }}{{ range until 30 }}{{ $x = print $x $x }}{{ end }}",
+        "{{ define \"a\" }}{{ template \"a\" }}{{ end }}{{ template \"a\" }}",
+        "{{ repeat 1000000000 \"x\" }}",
+    ] {
+        let error = of_file(json!({}), data).expect_err(data);
+        assert!(
+            error.contains("more than") || error.contains("depth") || error.contains("too"),
+            "{data}: {error}"
+        );
+    }
+}
+
+#[test]
+fn many_templates_together_have_the_bounds_of_one() {
+    let copies = "{{ range until 30 }}{{ $x := repeat 100000 \"x\" }}{{ end }}";
+    let files: Vec<Value> = (0..20).map(|n| file(&format!("/{n}"), copies)).collect();
+    assert!(of_file(json!({}), copies).is_ok());
+    let error = rendered(&profile(json!({}), json!({"files": files}))).unwrap_err();
+    assert!(error.contains("functions copy or make more than"), "{error}");
+}
+
+#[test]
+fn the_results_of_all_templates_together_are_bounded() {
+    let long = "{{ range until 300 }}{{ $.KubernetesCACert }}{{ $.KubernetesCACert }}{{ $.KubernetesCACert }}{{ $.KubernetesCACert }}{{ end }}";
+    let named: BTreeMap<String, &str> = (0..300).map(|n| (format!("n{n}"), long)).collect();
+    let error = of_file(json!(named), "").unwrap_err();
+    assert!(error.contains("the templates write more than"), "{error}");
+}
+
+#[test]
+fn values_have_the_types_of_go() {
+    let text = r#"{{ .ImageMinimumGCAge }} {{ .ImageMaximumGCAge.Hours }} {{ .ClusterDNSIPs }} {{ index .ClusterDNSIPs 0 }}
+{{ if eq .CloudProviderName "aws" }}aws{{ end }} {{ printf "%T" .CloudProviderName }} {{ .MaxPods }} {{ if .ImageGCLowThresholdPercent }}zero is set{{ end }}
+{{ .NetworkConfig.IPFamily }} {{ .NetworkConfig.DNS.Servers }} {{ semverCompare "~1.34.0" .KubeVersion }} {{ .InTreeCCMAvailable }}
+{{ .FlatcarConfig.DisableAutoUpdate }} {{ .RhelConfig.RHELSubscriptionManagerUser }}{{ .RHSubscription }}"#;
+    let spec = profile(json!({}), json!({"files": [file("/a", text)]}));
+    let pool = pool("ubuntu", "aws", "1.34.2", "IPv4+IPv6", true);
+    let rendered = render_for(&spec, &pool, &Settings::default()).unwrap();
+    assert_eq!(
+        content(&rendered.spec.provisioning_config.files, "/a"),
+        "5m0s 24 [10.96.0.10] 10.96.0.10\n\
+         aws v1alpha1.CloudProvider 55 zero is set\n\
+         IPv4+IPv6 [] true true\n\
+         false map[]"
+    );
+}
+
+#[test]
+fn an_address_is_never_printed() {
+    let data = "{{ print .ServerURL .MaxPods }}";
+    let spec = profile(json!({}), json!({"files": [file("/a", data)]}));
+    let pool = pool("ubuntu", "aws", "1.34.2", "", true);
+    let error = render_for(&spec, &pool, &Settings::default()).unwrap_err();
+    assert!(
+        error.ends_with(
+            "error calling print: can't print the address of a *int32, which is different in each run"
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn containerd_is_configured_as_the_go_implementation_does() {
+    let stage = json!({"files": [file("/etc/containerd/config.toml", "{{ .ContainerRuntimeConfig }}")]});
+    let pool = pool("ubuntu", "aws", "1.34.2", "", false);
+    let settings = Settings::parse(EVERYTHING).unwrap();
+    let rendered = render_for(&profile(json!({}), stage), &pool, &settings).unwrap();
+    let files = &rendered.spec.provisioning_config.files;
+    let config = content(files, "/etc/containerd/config.toml");
+    let filled = config
+        .replace("%%osm-late{", "'%%osm-late{")
+        .replace("}%%", "}%%'");
+    let config: Value = toml::from_str(&filled).unwrap();
+    let images = &config["plugins"]["io.containerd.cri.v1.images"];
+    assert_eq!(config["version"], 3);
+    assert_eq!(images["pinned_images"]["sandbox"], "registry.example/pause:3.10");
+    let registries = &images["registry"]["configs"];
+    assert_eq!(
+        registries["registry.example:5000"]["auth"]["password"],
+        "%%osm-late{registry/registry.example:5000/password,toml}%%"
+    );
+    assert_eq!(registries["docker.io"], registries["registry-1.docker.io"]);
+    let runtime = &config["plugins"]["io.containerd.cri.v1.runtime"];
+    assert_eq!(runtime["device_ownership_from_security_context"], true);
+    assert_eq!(
+        runtime["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"],
+        true
+    );
+    let paths: Vec<&str> = files.iter().skip(1).map(|file| file.path.as_str()).collect();
+    assert_eq!(
+        paths,
+        [
+            "/etc/containerd/certs.d/_default/hosts.toml",
+            "/etc/containerd/certs.d/docker.io/hosts.toml",
+        ]
+    );
+    assert_eq!(
+        content(files, paths[1]),
+        "server = \"https://registry-1.docker.io\"\n\
+         \n[host.\"https://z.example/v2/hub\"]\ncapabilities = [\"pull\", \"resolve\"]\nskip_verify = true\noverride_path = true\n\
+         \n[host.\"https://a.example\"]\ncapabilities = [\"pull\", \"resolve\"]\n"
+    );
+}
+
+#[test]
+fn a_file_of_the_profile_gives_way_to_the_settings_with_a_warning() {
+    let path = "/etc/containerd/certs.d/docker.io/hosts.toml";
+    let rendered = rendered(&profile(json!({}), json!({"files": [file(path, "own")]}))).unwrap();
+    let files = &rendered.spec.provisioning_config.files;
+    assert_eq!(files.len(), 1);
+    assert!(content(files, path).starts_with("server = "));
+    assert!(
+        rendered.warnings.iter().any(|warning| warning.contains(path)),
+        "{:?}",
+        rendered.warnings
+    );
+}
+
+#[test]
+fn a_file_that_ignition_hides_is_left_out_with_a_warning() {
+    let path = "/proc/sys/kernel/panic";
+    let mut spec = profile(
+        json!({}),
+        json!({"files": [file(path, "10"), file("/etc/a", "a")]}),
+    );
+    spec.os_name = OperatingSystem::Flatcar;
+    spec.provisioning_utility = ProvisioningUtility::Ignition;
+    let pool = pool("flatcar", "aws", "1.34.2", "", false);
+    let rendered = render_for(&spec, &pool, &Settings::default()).unwrap();
+    let files = &rendered.spec.provisioning_config.files;
+    assert!(files.iter().all(|file| file.path != path) && !content(files, "/etc/a").is_empty());
+    let warnings = rendered.warnings.join("\n");
+    assert!(
+        warnings.contains("/proc/sys/kernel/panic is left out"),
+        "{warnings}"
+    );
+    spec.template_engine = TemplateEngine::None;
+    let error = render_for(&spec, &pool, &Settings::default()).unwrap_err();
+    assert!(error.contains("write the file from a unit"), "{error}");
+}
+
+/// The systems whose programs read documents in languages of their own.
+#[derive(Clone, Copy)]
+enum Machine {
+    Ubuntu,
+    Coreos,
+    Ignition,
+}
+
+/// A profile for a machine whose bootstrap stage is given, its rendering, and the bootstrap document as a tree.
+fn passed_on(machine: Machine, engine: &str, spec: Value) -> Result<(Value, Vec<String>), String> {
+    let (os, utility) = match machine {
+        Machine::Ubuntu => ("ubuntu", "cloud-init"),
+        Machine::Coreos => ("flatcar", "cloud-init"),
+        Machine::Ignition => ("flatcar", "ignition"),
+    };
+    let mut all = json!({
+        "osName": os, "osVersion": "1", "version": "v1.0.0", "provisioningUtility": utility, "templateEngine": engine,
+        "supportedCloudProviders": [{"name": "aws"}],
+    });
+    all.as_object_mut()
+        .unwrap()
+        .extend(spec.as_object().unwrap().clone());
+    let spec: OperatingSystemProfileSpec = serde_json::from_value(all).unwrap();
+    let mut pool = pool(os, "aws", "1.34.2", "", false);
+    pool.os.provisioning_utility = Some(spec.provisioning_utility);
+    let rendered = render_for(&spec, &pool, &Settings::default())?;
+    let document = user_data(&rendered.spec, Stage::Bootstrap, &placeholders(&rendered.spec)).unwrap();
+    let tree = match document.strip_prefix("#cloud-config\n") {
+        Some(body) => osm_render::yaml::read(body).unwrap().remove(0),
+        None => serde_json::from_str(&document).unwrap(),
+    };
+    Ok((tree, rendered.warnings))
+}
+
+/// One row for each text that the Go implementation passes on: the stage, where in the document it ends up, as what, the warning about it,
+/// and what a profile in another language is told.
+#[test]
+#[rustfmt::skip]
+fn what_the_go_implementation_passes_on_becomes_the_same() {
+    use Machine::{Coreos, Ignition, Ubuntu};
+    let file = |path: &str, encoding: &str, data: &str| json!({"path": path, "content": {"inline": {"encoding": encoding, "data": data}}});
+    let path = |path: &str| json!({"files": [file(path, "", "text")]});
+    let mode = |mode: i32| json!({"files": [{"path": "/a", "permissions": mode, "content": {"inline": {"data": ""}}}]});
+    let encoded = |encoding: &str, data: &str| json!({"files": [file("/a", encoding, data)]});
+    let written = |encoding: &str, data: &str| json!([{"path": "/a", "permissions": "0644", "encoding": encoding, "content": data}]);
+    let twice = json!({"files": [file("/a", "", "one"), file("/b", "", ""), file("//a", "b64", "two")]});
+    let unit = |name: &str, rest: Value| {
+        let mut unit = json!({"name": name});
+        unit.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        unit
+    };
+    let (one, two) = ("[Service]\nNice=1\n[Install]\nWantedBy=a.target\n", "[Service]\nNice=2\n[Install]\nWantedBy=a.target\n");
+    let file_and_unit = json!({"files": [file("/etc/systemd/system/a.service", "", one)], "units": [unit("a.service", json!({"content": two}))]});
+    let units_twice = json!({"units": [unit("a.service", json!({"enable": true, "content": one})), unit("a.service", json!({"content": two}))]});
+    let drop_in = |name: &str, text: &str| json!({"name": name, "content": text});
+    let drop_ins = |first: &str, second: &str| json!({"units": [unit("a.service", json!({"dropIns": [drop_in(first, one), drop_in(second, two)]}))]});
+    let masked = json!({"units": [unit("a.service", json!({"mask": true, "enable": true, "content": one}))]});
+    let templates = |name: &str| json!({"templates": {name: "x"}, "files": [file("/a", "", &format!("{{{{ template \"{name}\" }}}}"))]});
+    let module = |name: &str, value: Value| json!({"modules": {name: value}});
+    let command = |text: &str| module("runcmd", json!([text]));
+    let repository = |key: &str, value: &str| module("yum_repos", json!({"a": {"baseurl": "https://a.example", key: value}}));
+    let more_than_once = "written more than once";
+    let none = Value::Null;
+    let rows: Vec<(Machine, Value, &str, Value, &str, &str)> = vec![
+        // Paths.
+        (Ubuntu, path("/it's/{a}: #b"), "/write_files/0/path", json!("/it's/{a}: #b"), "", ""),
+        (Ubuntu, path("/etc//a/./b/../c/"), "/write_files/0/path", json!("/etc/a/c"), "", "must be absolute"),
+        (Ignition, path("/etc//a/../b"), "/storage/files/1/path", json!("/etc/b"), "", "must be absolute"),
+        (Ubuntu, path("etc/a"), "/write_files/0/path", json!("/etc/a"), "", "must be absolute"),
+        (Coreos, path("etc/a"), "/write_files/1/path", json!("/etc/a"), "", "must be absolute"),
+        (Ubuntu, path("/{{ .KubeVersion }}"), "/write_files/0/path", json!("/{{ .KubeVersion }}"), "paths are not templates", "template tags"),
+        (Ubuntu, path("/etc/machine-name"), "/write_files/0/content", json!("text"), "replaces the one that OSM writes", more_than_once),
+        (Ignition, path("/etc/ssh/sshd_config.d/10-osm.conf"), "/storage/files", json!([
+            {"path": "/etc/ssh/sshd_config.d/10-osm.conf", "mode": 0o644, "overwrite": true, "contents": {"source": "data:,text"}}]),
+            "replaces the one that OSM writes", more_than_once),
+        // A path twice.
+        (Ubuntu, twice.clone(), "/write_files", json!([
+            {"path": "/a", "permissions": "0644", "content": "one"}, {"path": "/b", "permissions": "0644", "content": ""},
+            {"path": "/a", "permissions": "0644", "encoding": "b64", "content": "dHdv"}]), "/a is listed 2 times; the last one is used", "must be absolute"),
+        (Coreos, twice.clone(), "/write_files/3", json!({"path": "/a", "permissions": "0644", "content": "two"}), "/a is listed 2 times", "must be absolute"),
+        (Ignition, twice, "/storage/files/2/contents/source", json!("data:,two"), "/a is listed 2 times", "must be absolute"),
+        (Ubuntu, file_and_unit.clone(), "/write_files/1/content", json!(two), "the text of the unit is used", more_than_once),
+        (Coreos, file_and_unit.clone(), "/coreos/units/0/content", json!(two), "the text of the unit is used", more_than_once),
+        (Ignition, file_and_unit.clone(), "/storage/files/1", none.clone(), "the text of the unit is used", more_than_once),
+        (Ignition, file_and_unit, "/systemd/units/0/contents", json!(two), "the text of the unit is used", more_than_once),
+        // Permissions.
+        (Ubuntu, mode(0), "/write_files/0/permissions", json!("0644"), "", ""),
+        (Ubuntu, mode(44), "/write_files/0/permissions", json!("0044"), "", ""),
+        (Ubuntu, mode(1777), "/write_files/0/permissions", json!("1777"), "", ""),
+        (Ignition, mode(755), "/storage/files/1/mode", json!(0o755), "", ""),
+        // Encodings.
+        (Ubuntu, encoded("b64", "{{ .KubeVersion }}"), "/write_files", written("b64", "djEuMzQuMg=="), "", ""),
+        (Ubuntu, encoded("base64", "dGV4dAo=\n"), "/write_files", written("base64", "dGV4dAo=\n"), "", "must be b64"),
+        (Ubuntu, encoded("B64", "dGV4dAo="), "/write_files", written("B64", "dGV4dAo="), "", "must be b64"),
+        (Ubuntu, encoded("gz+b64", "H4sI"), "/write_files", written("gz+b64", "H4sI"), "", "must be b64"),
+        (Ubuntu, encoded("gzip+base64", "H4sI"), "/write_files", written("gzip+base64", "H4sI"), "", "must be b64"),
+        (Ubuntu, encoded("text/plain", "text"), "/write_files", written("text/plain", "text"), "", "must be b64"),
+        (Ubuntu, encoded("base64", "echo plain"), "/write_files", written("base64", "echo plain"), "for plain text use b64", "must be b64"),
+        (Ubuntu, encoded("utf-8", "text"), "/write_files/0/encoding", none.clone(), "does not know the encoding", "must be b64"),
+        (Coreos, encoded("GZIP+base64", "H4sI"), "/write_files/1/encoding", json!("gzip+base64"), "", "must be b64"),
+        (Coreos, encoded("text/plain", "text"), "/write_files/1/encoding", none.clone(), "", "must be b64"),
+        (Ignition, encoded("base64", "dGV4"), "/storage/files/1/contents/source", json!("data:,dGV4"), "Ignition has no encodings", "must be b64"),
+        // Units and drop-ins.
+        (Ignition, json!({"units": [unit("a.scope", json!({"content": one}))]}), "/systemd/units/0/name", json!("a.scope"), "", "suffix"),
+        (Coreos, json!({"units": [unit("a.network", json!({"content": one}))]}), "/coreos/units/0/name", json!("a.network"), "", "suffix"),
+        (Ignition, json!({"units": [unit("a.service", json!({}))]}), "/systemd", none.clone(), "", "has no effect"),
+        (Ubuntu, units_twice.clone(), "/write_files", json!([{"path": "/etc/systemd/system/a.service", "permissions": "0644", "content": two}]),
+            "listed more than once", "listed more than once"),
+        (Ignition, units_twice, "/systemd/units", json!([{"name": "a.service", "enabled": true, "contents": two}]),
+            "listed more than once", "listed more than once"),
+        (Ignition, masked, "/systemd/units", json!([{"name": "a.service", "mask": true}]), "the unit a.service is masked", "masked"),
+        (Ignition, drop_ins("a.conf", "a.conf"), "/systemd/units/0/dropins", json!([{"name": "a.conf", "contents": two}]), "a drop-in of a.service", more_than_once),
+        (Ubuntu, drop_ins("a.conf", "b"), "/write_files/1/path", json!("/etc/systemd/system/a.service.d/b"), "does not end in .conf", "must end in .conf"),
+        // Names of templates.
+        (Ubuntu, templates("install.sh"), "/write_files/0/content", json!("\nx"), "", ""),
+        (Ubuntu, templates(""), "/write_files/0/content", json!("\nx"), "", ""),
+        (Ubuntu, templates("lib/{a}: 'ü' #"), "/write_files/0/content", json!("\nx"), "", ""),
+        // Modules, which are written into YAML without quotes.
+        (Ubuntu, command("echo a: b # c"), "/runcmd/0", json!("echo a: b # c"), "", ""),
+        (Ubuntu, command("[ -f /a ] && echo a"), "/runcmd/0", json!("[ -f /a ] && echo a"), "", ""),
+        (Ubuntu, command("\"$HOME/a\" b"), "/runcmd/0", json!("\"$HOME/a\" b"), "", ""),
+        (Ubuntu, command("true"), "/runcmd/0", json!("true"), "", ""),
+        (Ubuntu, command("[echo, a b, 5]"), "/runcmd/0", json!(["echo", "a b", "5"]), "", ""),
+        (Ubuntu, command("'echo \"a\"'"), "/runcmd/0", json!("echo \"a\""), "", ""),
+        (Ubuntu, command("|\n  set -e\n  true\n"), "/runcmd/0", json!("set -e\ntrue\n"), "", ""),
+        (Ubuntu, module("bootcmd", json!(["[a]"])), "/bootcmd/0", json!(["a"]), "", ""),
+        (Ubuntu, module("runcmd", none.clone()), "/runcmd", none.clone(), "", "must be a list"),
+        (Ubuntu, module("yum_repo_dir", json!("'/etc/a'")), "/yum_repo_dir", json!("/etc/a"), "", ""),
+        (Ubuntu, repository("name", "'a: b'"), "/yum_repos/a/name", json!("a: b"), "", ""),
+        (Ubuntu, repository("priority", "010"), "/yum_repos/a/priority", json!("010"), "", ""),
+        (Ubuntu, repository("name", ""), "/yum_repos/a/name", none.clone(), "", ""),
+        (Ubuntu, module("rh_subscription", json!({"add-pool": "['a', b]", "password": "a #b"})), "/rh_subscription",
+            json!({"add-pool": ["a", "b"], "password": "a #b"}), "", ""),
+        (Ignition, command("true"), "/runcmd", none.clone(), "bootstrapConfig.modules.runcmd is left out: Ignition runs no commands", "Ignition runs no commands"),
+        (Coreos, command("true"), "/runcmd", none.clone(), "bootstrapConfig.modules.runcmd is left out: coreos-cloudinit", "runs no commands"),
+    ];
+    for (machine, stage, pointer, expected, warning, strict) in rows {
+        let spec = json!({"bootstrapConfig": stage});
+        let (document, warnings) = passed_on(machine, "GoTemplate", spec.clone()).unwrap_or_else(|error| panic!("{stage}: {error}"));
+        assert_eq!(document.pointer(pointer).unwrap_or(&Value::Null), &expected, "{stage}: {document:#}");
+        let mut about = warnings.iter().filter(|warning| !warning.contains("/etc/containerd"));
+        match warning {
+            "" => assert_eq!(about.next(), None, "{stage}"),
+            part => assert!(about.any(|warning| warning.contains(part)), "{stage}: {warnings:#?}"),
+        }
+        let refused = passed_on(machine, "None", spec);
+        match strict {
+            "" => {}
+            part => assert!(refused.as_ref().is_err_and(|error| error.contains(part)), "{stage}: {refused:?}"),
+        }
+    }
+    for (version, go, strict) in [
+        ("v1.4.0", true, true), ("site-v1.4.0", true, false), ("v1 of v2.0.0-rc.1+x", true, false),
+        ("1.4.0", false, false), ("v1.4", false, false), ("v1.4.0 ", false, false), ("v01.4.0", false, false),
+    ] {
+        for (engine, accepted) in [("GoTemplate", go), ("None", strict)] {
+            let spec = json!({"version": version});
+            assert_eq!(passed_on(Ubuntu, engine, spec).is_ok(), accepted, "{engine} {version}");
+        }
+    }
+    let long = format!("{}v1.0.0", "v0.0.0-".repeat(40));
+    assert!(passed_on(Ubuntu, "GoTemplate", json!({"version": long})).unwrap_err().contains("at most 256 bytes"));
+    // These are refused in every language, because the machine would not get what the profile wants.
+    for (machine, stage, problem) in [
+        (Ubuntu, path("/"), "must be absolute"),
+        (Ubuntu, path("/a\nb"), "must be absolute"),
+        (Ignition, path("etc/a"), "must be absolute"),
+        (Ignition, path("//usr/a"), "/usr is read-only"),
+        (Ubuntu, json!({"files": [file("/a", "", ""), file("/a//b", "", "")]}), "is below a path that is itself a file"),
+        (Ubuntu, mode(493), "octal digits"),
+        (Ignition, mode(1777), "777 or less"),
+        (Ubuntu, json!({"units": [unit("a", json!({"content": one}))]}), "suffix"),
+        (Ignition, json!({"units": [unit("a.network", json!({"content": one}))]}), "suffix"),
+        (Ignition, drop_ins("a.conf", "b"), "must end in .conf"),
+        (Ubuntu, templates("a\\b"), "backslashes"),
+    ] {
+        let result = passed_on(machine, "GoTemplate", json!({"bootstrapConfig": stage}));
+        let error = result.err().unwrap_or_default();
+        assert!(error.contains(problem), "{stage}: {error}");
+    }
+}
+
+#[test]
+fn a_profile_is_tried_with_samples_before_it_is_accepted() {
+    let tried = |data: &str| {
+        let spec = profile(json!({}), json!({"files": [file("/a", data)]}));
+        let profile = compile(&resolve(&spec).unwrap()).unwrap();
+        dry_run(&profile).map_err(|error| error.to_string())
+    };
+    assert_eq!(
+        tried("{{ .KubeVersion }}{{ if .MaxPods }}{{ .MaxPods }}{{ end }}"),
+        Ok(())
+    );
+    let error = tried("{{ if eq .NetworkIPFamily \"IPv6\" }}{{ .Nothing }}{{ end }}").unwrap_err();
+    assert!(error.contains("IPv6") && error.contains(".Nothing"), "{error}");
+}
+
+#[test]
+fn the_page_translates_to_handlebars_what_gives_the_same() {
+    let page = include_str!("../../../../docs/go-templates.md");
+    let (_, section) = page.split_once("\n## In Handlebars\n").unwrap();
+    let (section, _) = section.split_once("\n\n| Functions |").unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let pool = pool("ubuntu", "aws", "1.34.2", "IPv4", true);
+    let settings = Settings::parse(EVERYTHING).unwrap();
+    let mut count = 0;
+    for row in rows {
+        let cells: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+        let [go, handlebars, result] = cells[..] else {
+            panic!("{row}")
+        };
+        for (engine, text) in [("GoTemplate", go), ("Handlebars", handlebars)] {
+            let mut spec = profile(json!({}), json!({"files": [file("/a", text)]}));
+            spec.template_engine = serde_json::from_value(json!(engine)).unwrap();
+            let rendered = render_for(&spec, &pool, &settings).unwrap();
+            let files = &rendered.spec.provisioning_config.files;
+            assert_eq!(content(files, "/a"), result, "{text}");
+        }
+        count += 1;
+    }
+    assert_eq!(count, 34);
+}
+
+#[test]
+fn the_page_names_what_replaces_every_function() {
+    let page = include_str!("../../../../docs/go-templates.md");
+    let (_, section) = page.split_once("\n## In Handlebars\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let (shown, without) = section.split_once("\n\n| Functions |").unwrap();
+    let words = |text: &'static str| text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '.');
+    let spans = |row: &'static str| row.split('`').skip(1).step_by(2);
+    let rows = |text: &'static str| text.lines().filter(|line| line.starts_with("| `"));
+    let functions: BTreeSet<&str> = osm_gotemplate::functions::all()
+        .map(|function| function.name)
+        .collect();
+    let shown = rows(shown).flat_map(|row| words(spans(row).next().unwrap()));
+    let shown: BTreeSet<&str> = shown.filter(|word| functions.contains(word)).collect();
+    let without = rows(without).flat_map(|row| spans(row.split('|').nth(1).unwrap()));
+    let without: Vec<&str> = without.collect();
+    let listed: BTreeSet<&str> = without.iter().copied().collect();
+    assert_eq!(listed.len(), without.len(), "a function is listed twice");
+    assert_eq!(shown.union(&listed).copied().collect::<BTreeSet<_>>(), functions);
+    assert_eq!(listed.difference(&functions).next(), None);
+}
+
+/// Fetches the second document, and applies it as the profiles of the Go implementation do.
+const FETCH: &str = "#!/bin/bash\ncurl -H 'Authorization: Bearer {{ .Token }}' {{ .ServerURL }}/{{ .SecretName }} >/a.cfg\n\
+    cloud-init clean\ncloud-init --file /a.cfg init\nsystemctl restart setup.service\n";
+
+/// Both documents that a pool gets with a profile of the Go implementation for its system, and the warnings.
+fn documents(pool: &Pool, provisioning: Value, settings: &str) -> ([String; 2], Vec<String>) {
+    let bootstrap =
+        json!({"files": [file("/opt/bin/fetch", FETCH)], "modules": {"runcmd": ["/opt/bin/fetch"]}});
+    let mut spec = profile(bootstrap, provisioning);
+    spec.os_name = pool.operating_system;
+    let rendered = render_for(&spec, pool, &Settings::parse(settings).unwrap()).unwrap();
+    let values = osm_render::placeholders(&rendered.spec);
+    let documents =
+        osm_render::Stage::ALL.map(|stage| osm_render::user_data(&rendered.spec, stage, &values).unwrap());
+    (documents, rendered.warnings)
+}
+
+#[test]
+fn a_subscription_is_in_the_document_whose_modules_run() {
+    let pool = pool("rhel", "aws", "1.34.2", "IPv4", true);
+    let ([bootstrap, provisioning], warnings) = documents(&pool, json!({}), "");
+    for document in [bootstrap, provisioning] {
+        let document: Value = serde_saphyr::from_str(&document).unwrap();
+        let keys: Vec<&String> = document["rh_subscription"].as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["password", "username"]);
+    }
+    assert_eq!(warnings, [""; 0]);
+}
+
+#[test]
+fn settings_reach_a_profile_of_the_go_implementation_or_give_a_warning() {
+    let pool = pool("ubuntu", "openstack", "1.34.2", "", false);
+    let settings = "packages: {install: [nfs-common]}\nsystem: {swap: {size: 1Gi}, sysctls: {vm.max_map_count: 300000}}\n\
+        kubelet: {configuration: {podPidsLimit: 4096}}\ndownloads: {cni: {version: 1.9.0}}";
+    let provisioning = json!({"modules": {"runcmd": ["echo never"]}});
+    let ([bootstrap, provisioning], warnings) = documents(&pool, provisioning, settings);
+    let bootstrap: Value = serde_saphyr::from_str(&bootstrap).unwrap();
+    assert_eq!(bootstrap["packages"], json!(["nfs-common"]));
+    let commands = json!([
+        "sysctl -q -e -p /etc/sysctl.d/99-zz-osm-settings.conf; :",
+        "/opt/bin/fetch"
+    ]);
+    assert_eq!(bootstrap["runcmd"], commands);
+    assert!(
+        !provisioning.contains("nfs-common") && !provisioning.contains("sysctl"),
+        "{provisioning}"
+    );
+    let starts = [
+        "system.swap of the settings has no effect",
+        "kubelet.configuration of the settings has no effect",
+        "downloads of the settings has no effect",
+        "the profile applies provisioningConfig by `cloud-init init`, in which these have no effect: modules.runcmd",
+    ];
+    assert_eq!(warnings.len(), starts.len(), "{warnings:#?}");
+    for (warning, start) in warnings.iter().zip(starts) {
+        assert!(warning.starts_with(start), "{warning}");
+    }
+}
+
+#[test]
+fn a_profile_for_older_versions_gives_warnings() {
+    let unit = "[Service]\nExecStart=/opt/bin/kubelet --config=/etc/kubernetes/kubelet.conf \\\n  {{- if .PauseImage }}\n  \
+        --pod-infra-container-image={{ .PauseImage }} \\\n  {{- end }}\n  {{- if eq .CloudProviderName \"openstack\" }}\n  \
+        --cloud-provider={{ if .ExternalCloudProvider }}external{{ else }}openstack{{ end }} \\\n  {{- end }}\n  --v=2\n";
+    let setup = "#!/bin/bash\nset -e\n{{ template \"installRuntime\" }}\nsystemctl restart containerd\n";
+    let provisioning = json!({
+        "supportedContainerRuntimes": [{
+            "name": "containerd",
+            "files": [file("/etc/containerd/config.toml", "{{ .ContainerRuntimeConfig }}")],
+            "templates": {"installRuntime": "apt-get install -y containerd.io=1.7*"},
+        }],
+        "files": [
+            file("/etc/systemd/system/kubelet.service", unit),
+            file("/opt/bin/setup", setup),
+            file("/etc/kubernetes/kubelet.conf", "kind: KubeletConfiguration\nfeatureGates:\n  IdentifyPodOS: true\n"),
+        ],
+    });
+    let of = |kubelet: &str, settings: &str| {
+        let pool = pool("ubuntu", "openstack", kubelet, "", false);
+        documents(&pool, provisioning.clone(), settings).1
+    };
+    let containerd =
+        "/opt/bin/setup: containerd 1 is installed, but /etc/containerd/config.toml is for containerd 2";
+    let gate = "/etc/kubernetes/kubelet.conf: feature gate IdentifyPodOS is unknown to kubelet";
+    let flag = "/etc/systemd/system/kubelet.service: --pod-infra-container-image is no flag of kubelet 1.35 and newer";
+    let value =
+        "/etc/systemd/system/kubelet.service: --cloud-provider has a value that kubelets no longer take";
+    let (pause, external) = (
+        "pauseImage: registry.example/pause:3.10\n",
+        "cluster: {externalCloudProvider: true}\n",
+    );
+    let both = format!("{pause}{external}");
+    for (kubelet, settings, expected) in [
+        ("1.36.1", both.as_str(), vec![containerd, flag, gate]),
+        ("1.34.2", both.as_str(), vec![containerd, gate]),
+        ("1.36.1", external, vec![containerd, gate]),
+        ("1.36.1", "", vec![containerd, value, gate]),
+    ] {
+        let warnings = of(kubelet, settings);
+        assert_eq!(warnings.len(), expected.len(), "{kubelet}: {warnings:#?}");
+        for (warning, start) in warnings.iter().zip(expected) {
+            assert!(
+                warning.starts_with(start) && !warning.contains("registry.example"),
+                "{warning}"
+            );
+        }
+    }
+}

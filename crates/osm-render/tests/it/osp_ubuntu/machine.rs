@@ -1,0 +1,392 @@
+//! A machine without a machine: a folder in which the profile's scripts find the paths they know, programs that would change
+//! the real one replaced, and a server beside it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use osm_judges::File;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Long enough for the slowest machine; nothing waits for it unless it fails.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Where scripts write, or would.
+const FOLDERS: [&str; 11] = [
+    "/etc/",
+    "/opt/",
+    "/var/lib/kubelet",
+    "/var/lib/osm",
+    "/run/osm",
+    "/dev/console",
+    "/proc/sys",
+    "/usr/local/share",
+    "/run/systemd",
+    "/run/reboot-required",
+    "/proc/swaps",
+];
+
+/// Programs whose calls are noted instead, one a line, in the file `calls`.
+const NOTED: [&str; 18] = [
+    "systemctl",
+    "modprobe",
+    "sysctl",
+    "dd",
+    "dpkg",
+    "fallocate",
+    "mkswap",
+    "swapoff",
+    "swapon",
+    "ufw",
+    "update-ca-certificates",
+    "update-ca-trust",
+    "apt-get",
+    "yum",
+    "cloud-init",
+    "setenforce",
+    "restorecon",
+    "nmcli",
+];
+
+/// What scripts may use on a machine that has no curl.
+const TOOLS: &str = "awk base64 cat chmod cp cut date grep gzip head ip ln mkdir mv od python3 rm sed sh sha256sum stat sync tail \
+                     tar tee timeout tr uname";
+
+/// A shell, and whether there is curl.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    pub shell: &'static [&'static str],
+    pub curl: bool,
+}
+
+/// Every kind of machine that scripts must work on.
+pub const KINDS: [Kind; 4] = [
+    Kind {
+        shell: &["/usr/bin/dash"],
+        curl: true,
+    },
+    Kind {
+        shell: &["/usr/bin/dash"],
+        curl: false,
+    },
+    Kind {
+        shell: &["/usr/bin/busybox", "sh"],
+        curl: true,
+    },
+    Kind {
+        shell: &["/usr/bin/busybox", "sh"],
+        curl: false,
+    },
+];
+
+/// Waits until `condition` gives a value.
+pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(started.elapsed() < DEADLINE, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The machine.
+pub struct Machine {
+    root: TempDir,
+    kind: Kind,
+}
+
+impl Machine {
+    /// A new machine.
+    pub fn new(kind: Kind) -> Self {
+        let machine = Self {
+            root: tempfile::tempdir().unwrap(),
+            kind,
+        };
+        for folder in ["bin", "dev", "etc", "proc", "run", "var/lib"] {
+            fs::create_dir_all(machine.root.path().join(folder)).unwrap();
+        }
+        fs::write(machine.root.path().join("proc/swaps"), "Filename\n").unwrap();
+        for name in NOTED {
+            machine.program(
+                name,
+                &format!("echo {name} \"$@\" >>'{}'", machine.path("/calls").display()),
+            );
+        }
+        // logind waits for the kubelet as long as anybody wants.
+        machine.program("busctl", "echo t 86400000000");
+        // Time passes quickly here, but notes how it would have.
+        machine.program(
+            "sleep",
+            &format!(
+                "echo \"$1\" >>'{}'; exec /usr/bin/sleep 0.01",
+                machine.path("/sleeps").display()
+            ),
+        );
+        if !kind.curl {
+            for tool in TOOLS.split_whitespace() {
+                symlink(
+                    Path::new("/usr/bin").join(tool),
+                    machine.root.path().join("bin").join(tool),
+                )
+                .unwrap();
+            }
+        }
+        machine
+    }
+
+    /// Writes the files of a document.
+    pub fn write(&self, files: &[File]) {
+        for file in files {
+            let path = self.path(&file.path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, self.moved(&file.content)).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(file.mode)).unwrap();
+        }
+    }
+
+    /// `text` with the paths of a real machine moved into this one.
+    pub fn moved(&self, text: &str) -> String {
+        let root = self.root.path().display();
+        FOLDERS.iter().fold(text.to_owned(), |text, folder| {
+            text.replace(folder, &format!("{root}{folder}"))
+        })
+    }
+
+    /// Where a path of the machine really lies.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root.path().join(path.trim_start_matches('/'))
+    }
+
+    /// Puts a program in place of the machine's own.
+    pub fn program(&self, name: &str, script: &str) {
+        let path = self.root.path().join("bin").join(name);
+        // It may be a link to the real one.
+        let _ = fs::remove_file(&path);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// A file's text; empty where there is none.
+    pub fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap_or_default()
+    }
+
+    /// Permission bits of a file.
+    pub fn mode(&self, path: &str) -> u32 {
+        fs::metadata(self.path(path)).unwrap().permissions().mode() & 0o777
+    }
+
+    /// Starts a script.
+    pub fn start(&self, script: &str) -> Run {
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.path("/log"))
+            .unwrap();
+        let path = self.path(script);
+        let mut command = if self.read(script).starts_with("#!/bin/sh") {
+            let mut command = Command::new(self.kind.shell[0]);
+            command.args(&self.kind.shell[1..]);
+            command
+        } else {
+            Command::new("/usr/bin/python3")
+        };
+        let bin = self.root.path().join("bin");
+        let bin = bin.display();
+        let search = if self.kind.curl {
+            format!("{bin}:/usr/sbin:/usr/bin")
+        } else {
+            bin.to_string()
+        };
+        command
+            .env_clear()
+            .env("PATH", search)
+            .arg(path)
+            .stdin(Stdio::null());
+        if let Some(argument) = self.read("/argument").lines().next() {
+            command.arg(argument);
+        }
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        Run(command.spawn().unwrap())
+    }
+
+    /// Waits until the machine's log has a line with `text`, among those after the first `from` bytes; gives its length then.
+    pub fn wait_for_log(&self, from: usize, text: &str) -> usize {
+        let what = format!("{text:?} on {:?}", self.kind);
+        let log = || self.read("/log");
+        let found = std::panic::catch_unwind(|| {
+            wait_for(&what, || log()[from..].contains(text).then(|| log().len()))
+        });
+        found.unwrap_or_else(|_| panic!("{what} not in:\n{}", log()))
+    }
+}
+
+/// A running script; it ends with its owner.
+pub struct Run(Child);
+
+impl Run {
+    /// Waits for the end; whether it was a success.
+    pub fn succeeds(mut self) -> bool {
+        wait_for("a script to end", || self.0.try_wait().unwrap()).success()
+    }
+
+    /// Ends it as a power cut would.
+    pub fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A certificate authority with a server's certificate.
+pub struct Authority {
+    pub ca: String,
+    certificate: String,
+    key: String,
+}
+
+impl Authority {
+    /// A new authority, whose server goes by `host`.
+    pub fn new(host: &str) -> Self {
+        let ca_key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::default();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, "kubernetes");
+        let ca = params.self_signed(&ca_key).unwrap();
+        let issuer = rcgen::Issuer::from_params(&params, &ca_key);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let server = rcgen::CertificateParams::new([host.to_owned()])
+            .unwrap()
+            .signed_by(&key, &issuer)
+            .unwrap();
+        Self {
+            ca: ca.pem(),
+            certificate: server.pem(),
+            key: key.serialize_pem(),
+        }
+    }
+}
+
+/// A server on loopback.
+pub struct Server {
+    folder: TempDir,
+    process: Child,
+    pub port: u16,
+}
+
+impl Server {
+    /// Starts it, with TLS where there is an authority.
+    pub fn start(authority: Option<&Authority>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/osp_ubuntu/server.py");
+        let mut command = Command::new("/usr/bin/python3");
+        command
+            .arg(script)
+            .arg(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        if let Some(authority) = authority {
+            for (name, pem) in [("certificate", &authority.certificate), ("key", &authority.key)] {
+                let path = folder.path().join(name);
+                fs::write(&path, pem).unwrap();
+                command.arg(path);
+            }
+        }
+        fs::write(folder.path().join("answers.json"), "{}").unwrap();
+        let mut process = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        Self {
+            folder,
+            process,
+            port: line.trim().parse().unwrap(),
+        }
+    }
+
+    /// Sets all answers.
+    pub fn answer(&self, answers: &BTreeMap<String, Answer>) {
+        let answers: BTreeMap<&String, Value> = answers
+            .iter()
+            .map(|(path, answer)| {
+                let body = STANDARD.encode(&answer.body);
+                (
+                    path,
+                    json!({"status": answer.status, "body": body, "cut": answer.cut}),
+                )
+            })
+            .collect();
+        let new = self.folder.path().join("answers.new");
+        fs::write(&new, serde_json::to_vec(&answers).unwrap()).unwrap();
+        fs::rename(new, self.folder.path().join("answers.json")).unwrap();
+    }
+
+    /// Answers everything with `answer`.
+    pub fn always(&self, answer: Answer) {
+        self.answer(&BTreeMap::from([("*".to_owned(), answer)]));
+    }
+
+    /// Requests so far: path and Authorization.
+    pub fn requests(&self) -> Vec<(String, String)> {
+        let log = fs::read_to_string(self.folder.path().join("requests")).unwrap_or_default();
+        log.lines()
+            .filter_map(|line| line.split_once('\t'))
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// An answer.
+#[derive(Clone)]
+pub struct Answer {
+    pub status: u16,
+    pub body: Vec<u8>,
+    /// Whether the connection breaks off before the end that was announced.
+    pub cut: bool,
+}
+
+impl Answer {
+    /// 200.
+    pub fn ok(body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            status: 200,
+            body: body.into(),
+            cut: false,
+        }
+    }
+
+    /// An error.
+    pub fn status(status: u16) -> Self {
+        Self {
+            status,
+            body: b"{\"kind\":\"Status\"}".to_vec(),
+            cut: false,
+        }
+    }
+}

@@ -1,0 +1,639 @@
+//! Cases written by hand: proptest found each of them, or they take longer than its cases.
+
+use std::time::Duration;
+
+use osm_api::condition::{PUBLISHED, find};
+use osm_api::{Joining, OperatingSystemConfig, names};
+use serde_json::json;
+
+use super::case::{Act, Case, Damaged, How, POOLS, Trouble, Which};
+use super::fault_schedule::FaultSchedule;
+use super::world::{NAMESPACE, World, alone, judge, live_through, play, pool};
+
+const HOUR: u64 = 3600;
+
+async fn good(world: &World) {
+    let judged = world.verdict().await.and_then(|()| world.wanted());
+    judged.unwrap_or_else(|broken| panic!("{broken}\n\n{}", world.story()));
+}
+
+fn calm() -> World {
+    calm_in(Joining::Static)
+}
+
+fn calm_in(joining: Joining) -> World {
+    let world = World::new(1, joining, FaultSchedule::new(&Case::calm(1, Vec::new())));
+    world.start([1, 1]);
+    world
+}
+
+async fn hours(world: &World, hours: u64) {
+    world.pass(Duration::from_secs(hours * HOUR)).await;
+}
+
+/// Two replicas hold the pool for a moment, and the watch of one of them still shows the retired config.
+#[test]
+fn a_replica_that_lags_behind_deletes_nothing_of_a_new_pool_of_the_same_name() {
+    let case = Case {
+        replicas: [1, 3],
+        faults: vec![(116, Trouble::Cut(0)), (117, Trouble::CrashBefore)],
+        lease_faults: vec![(32, Trouble::Cut(0))],
+        ..Case::calm(
+            1_593_690_462_569_664_541,
+            vec![
+                (0, Act::CreatePool(0)),
+                (0, Act::CreatePool(2)),
+                (5401, Act::ReplacePool(0)),
+            ],
+        )
+    };
+    live_through(&case).unwrap_or_else(|broken| panic!("{broken}"));
+}
+
+/// Its pool is gone, and a new one of its name waits for it to be deleted.
+#[test]
+fn a_config_that_cannot_be_read_is_undone() {
+    alone(async {
+        let world = calm();
+        world.create_pool(1);
+        hours(&world, 1).await;
+        world.scale([0, 1]);
+        world.edit_config(1);
+        world.server.with(|state| {
+            let name = names::config_name(&pool(1), "kube-system");
+            let unreadable = json!({"status": {"rendered": {"digest": null}}});
+            state
+                .patch("operatingsystemconfigs", NAMESPACE, &name, &unreadable)
+                .unwrap();
+        });
+        // Tokens are renewed meanwhile.
+        hours(&world, 30).await;
+        world.broken().unwrap();
+        world.delete_pool(1);
+        world.create_pool(1);
+        world.scale([1, 1]);
+        world.end_of_faults().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
+#[test]
+fn a_pool_is_published_and_renewed_for_days() {
+    alone(async {
+        let world = calm();
+        world.create_pool(0);
+        hours(&world, 48).await;
+        world.end_of_faults().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
+/// Pools of every kind. Each change of the mode issues other tokens, and those that machines boot with meanwhile can still ask.
+#[test]
+fn an_upgrade_to_another_mode_and_back_loses_no_machine() {
+    alone(async {
+        let world = calm();
+        for number in 0..POOLS {
+            world.create_pool(number);
+        }
+        for joining in [
+            Joining::Static,
+            Joining::Approved,
+            Joining::Static,
+            Joining::Approved,
+        ] {
+            world.scale([1, 2]);
+            world.set_joining(joining);
+            world.pass(Duration::from_secs(300)).await;
+            world.scale([1, 1]);
+            hours(&world, 20).await;
+            world.broken().unwrap();
+        }
+        world.end_of_faults().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
+/// Within a minute, without a restart, and without other writes.
+#[test]
+fn a_foreign_binding_that_opens_joining_is_reported_until_it_is_gone() {
+    let reason = |world: &World| {
+        let name = names::config_name(&pool(0), "kube-system");
+        world.server.with(|state| {
+            let config = state.object("operatingsystemconfigs", NAMESPACE, &name).unwrap();
+            let config: OperatingSystemConfig = serde_json::from_value(config.clone()).unwrap();
+            let conditions = config.status.unwrap().conditions;
+            let condition = find(&conditions, PUBLISHED).unwrap();
+            assert_eq!(condition.status, "True");
+            condition.reason.clone()
+        })
+    };
+    alone(async {
+        let world = calm_in(Joining::Approved);
+        world.create_pool(0);
+        hours(&world, 1).await;
+        assert_eq!(reason(&world), "Published");
+        let role = "system:certificates.k8s.io:certificatesigningrequests:nodeclient";
+        let generous = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": "generous"}, "subjects": [{"kind": "Group", "name": "system:serviceaccounts"}],
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}});
+        world.server.with(|state| state.create(generous).unwrap());
+        world.pass(Duration::from_secs(60)).await;
+        assert_eq!(reason(&world), "JoiningIsOpen");
+        world
+            .server
+            .with(|state| state.delete("clusterrolebindings", "", "generous").unwrap());
+        world.pass(Duration::from_secs(60)).await;
+        assert_eq!(reason(&world), "Published");
+        world.end_of_faults().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
+/// Of pool 1 the tokens are bound to a kubeconfig Secret, of pool 2 with every other profile.
+#[test]
+fn tokens_that_are_needed_later_are_renewed_for_days_and_change_what_they_are_bound_to() {
+    alone(async {
+        let world = calm();
+        world.create_pool(1);
+        world.create_pool(2);
+        for _ in 0..3 {
+            hours(&world, 20).await;
+            world.edit_profile();
+            world.server.with(judge);
+        }
+        hours(&world, 40).await;
+        world.broken().unwrap();
+        world.end_of_faults().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
+#[test]
+fn configs_that_are_looked_for_in_the_wrong_place_cost_nothing_however_long() {
+    alone(async {
+        let world = calm();
+        // Tokens that outlive it.
+        world.set_settings(720);
+        world.create_pool(0);
+        hours(&world, 1).await;
+        world.lose(true);
+        hours(&world, 60).await;
+        world.broken().unwrap();
+        world.lose(false);
+        world.end_of_faults().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
+#[test]
+fn an_orphan_whose_deletion_was_missed_is_collected_after_a_day() {
+    alone(async {
+        let world = calm();
+        world.set_settings(720);
+        world.create_pool(0);
+        world.create_pool(1);
+        hours(&world, 1).await;
+        // While osc-controller is away, the MachineDeployment goes, and somebody deletes its config.
+        world.kill(Which::OscController, 0, Duration::from_secs(40 * HOUR));
+        world.delete_pool(0);
+        world.delete_config(0);
+        hours(&world, 23).await;
+        let bootstrap = names::bootstrap_secret_name("pool-0", "kube-system");
+        assert!(world.secret(&bootstrap).is_some(), "a day has not passed");
+        hours(&world, 3).await;
+        assert!(
+            world.secret(&bootstrap).is_none(),
+            "it is collected: {}",
+            world.story()
+        );
+        hours(&world, 24).await;
+        world.end_of_faults().await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
+/// The provisioning Secrets that exist.
+fn documents(world: &World) -> usize {
+    world.server.with(|state| {
+        let secrets = state.all("secrets");
+        let name = |secret: &serde_json::Value| secret["metadata"]["name"].to_string();
+        secrets
+            .filter(|secret| name(secret).contains("osm-provisioning-"))
+            .count()
+    })
+}
+
+/// Each edit of the profile is new content of the same revision, and leaves a document that a valid token may fetch.
+#[test]
+fn new_content_waits_until_a_document_has_expired_and_a_new_revision_does_not() {
+    alone(async {
+        let world = calm();
+        world.create_pool(0);
+        world.pass(Duration::from_secs(60)).await;
+        let edit = async || {
+            world.edit_profile();
+            world.server.with(judge);
+            world.pass(Duration::from_secs(20)).await;
+        };
+        let documents = || documents(&world);
+        for _ in 0..25 {
+            edit().await;
+        }
+        assert_eq!(documents(), 20, "{}", world.story());
+        assert!(world.wanted().is_err(), "the last ones wait");
+        world.edit_template(0, 0);
+        world.pass(Duration::from_secs(20)).await;
+        world.wanted().unwrap();
+        edit().await;
+        assert!(world.wanted().is_err() && documents() == 21);
+        // What is published is renewed all the time, and the first documents go.
+        hours(&world, 30).await;
+        world.broken().unwrap();
+        assert!(documents() < 20, "{}", documents());
+        world.wanted().unwrap();
+        world.end_of_faults().await;
+        world.pass(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
+/// Each new revision leaves a document, too.
+#[test]
+fn new_revisions_wait_as_well_at_the_last_bound_of_documents() {
+    alone(async {
+        let world = calm();
+        world.create_pool(0);
+        world.pass(Duration::from_secs(60)).await;
+        let mut most = 0;
+        for _ in 0..110 {
+            world.edit_profile();
+            world.server.with(judge);
+            world.edit_template(0, 0);
+            world.pass(Duration::from_secs(20)).await;
+            most = most.max(documents(&world));
+        }
+        assert_eq!(most, 100, "{}", world.story());
+        assert!(world.wanted().is_err(), "the last ones wait");
+        // They are published once there is room. What is published until then is renewed all the time.
+        hours(&world, 30).await;
+        world.broken().unwrap();
+        assert!(documents(&world) < 100, "{}", documents(&world));
+        world.wanted().unwrap();
+        world.end_of_faults().await;
+        world.pass(Duration::from_secs(60)).await;
+        good(&world).await;
+    });
+}
+
+/// A failure that only a change of something else ends is retried every ten minutes, and at once after that change.
+#[test]
+fn a_source_that_is_missing_is_asked_for_every_ten_minutes() {
+    alone(async {
+        let world = calm();
+        (0..POOLS).for_each(|number| world.create_pool(number));
+        hours(&world, 1).await;
+        let of_two_hours = async || {
+            let before = world.schedule.requests();
+            hours(&world, 2).await;
+            world.schedule.requests() - before
+        };
+        let usual = of_two_hours().await;
+        world.delete_password();
+        world.kill(Which::SecretSyncer, 0, Duration::from_secs(1));
+        hours(&world, 1).await;
+        let more = of_two_hours().await.saturating_sub(usual);
+        // A retry asks for the Secret, and for little else.
+        let retries = u32::try_from(POOLS * 120 * 4 / 30).unwrap();
+        assert!(more <= 4 * retries, "{more} requests: {}", world.story());
+        assert!(more >= retries / 2, "{more} requests: {}", world.story());
+        world.set_password();
+        world.pass(Duration::from_secs(60)).await;
+        world.end_of_faults().await;
+        good(&world).await;
+    });
+}
+
+/// Without the values, the config and the settings: tokens live as long as they are renewed.
+#[test]
+fn what_is_published_is_renewed_and_restored_for_days_without_sources_settings_and_osc_controller() {
+    type Loss = fn(&World);
+    let losses: [(&str, Loss); 4] = [
+        ("no password", |world| world.delete_password()),
+        ("no settings", |world| world.delete_settings()),
+        ("an edited config", |world| {
+            world.kill(Which::OscController, 0, Duration::from_secs(100 * HOUR));
+            (0..POOLS).for_each(|number| world.edit_config(number));
+        }),
+        ("no password and a new template", |world| {
+            world.delete_password();
+            world.kill(Which::SecretSyncer, 0, Duration::from_secs(1));
+            (0..POOLS).for_each(|number| world.edit_template(number, 0));
+        }),
+    ];
+    for (what, lose) in losses {
+        alone(async move {
+            let world = calm();
+            (0..POOLS).for_each(|number| world.create_pool(number));
+            hours(&world, 1).await;
+            lose(&world);
+            for round in 0..3 {
+                // Another pod that remembers nothing, and then two of them.
+                world.kill(Which::SecretSyncer, 0, Duration::from_millis(501));
+                world.scale_one(Which::SecretSyncer, 2);
+                world.pass(Duration::from_secs(20)).await;
+                world.scale_one(Which::SecretSyncer, 1);
+                let damaged = [
+                    Damaged::Role,
+                    Damaged::Bootstrap,
+                    Damaged::Account,
+                    Damaged::Binding,
+                ];
+                for number in 0..POOLS {
+                    // One of the old revision is not put back while a new one is waited for: the status may lag behind it.
+                    let damaged = match damaged[(round + number) % 4] {
+                        Damaged::Bootstrap if what.ends_with("template") => Damaged::Role,
+                        other => other,
+                    };
+                    world.damage(number, damaged, How::Delete);
+                }
+                hours(&world, 12).await;
+                for number in 0..POOLS {
+                    let name = names::bootstrap_secret_name(&pool(number), "kube-system");
+                    assert!(world.secret(&name).is_some(), "{what}: {name}: {}", world.story());
+                }
+                let broken = world.broken();
+                broken.unwrap_or_else(|broken| panic!("{what}: {broken}\n\n{}", world.story()));
+            }
+            world.end_of_faults().await;
+            world.pass(Duration::from_secs(300)).await;
+            good(&world).await;
+        });
+    }
+}
+
+#[test]
+fn an_identity_that_lost_its_label_gets_it_again_and_its_tokens_live_on() {
+    for what in [Damaged::Account, Damaged::Role, Damaged::Binding] {
+        for how in [How::Unlabel, How::Unannotate] {
+            let acts = vec![(0, Act::CreatePool(0)), (5_000, Act::Damage(0, what, how))];
+            live_through(&Case::calm(1, acts)).unwrap_or_else(|broken| panic!("{broken}"));
+        }
+    }
+}
+
+#[test]
+fn what_lost_its_label_is_undone_with_its_pool() {
+    for what in [
+        Damaged::Bootstrap,
+        Damaged::Provisioning,
+        Damaged::Account,
+        Damaged::Role,
+        Damaged::Binding,
+    ] {
+        for how in [How::Unlabel, How::Unannotate] {
+            let acts = vec![
+                (0, Act::CreatePool(0)),
+                (5_000, Act::DeletePool(0)),
+                (0, Act::Damage(0, what, how)),
+            ];
+            live_through(&Case::calm(1, acts)).unwrap_or_else(|broken| panic!("{broken}"));
+        }
+    }
+}
+
+#[test]
+fn a_document_that_lost_its_label_is_opened_to_those_that_may_fetch_it() {
+    for how in [How::Unlabel, How::Unannotate] {
+        // secret-syncer sees it together with a new revision, whose document is another one.
+        let acts = vec![
+            (0, Act::CreatePool(0)),
+            (5_000, Act::Kill(Which::SecretSyncer, 0, 30_000)),
+            (0, Act::Damage(0, Damaged::Provisioning, how)),
+            (0, Act::Template(0, 0)),
+            (5_000, Act::Wait(1)),
+        ];
+        live_through(&Case::calm(1, acts)).unwrap_or_else(|broken| panic!("{broken}"));
+    }
+}
+
+#[test]
+fn a_case_is_played_the_same_way_each_time() {
+    let troubles = [
+        Trouble::ResetAfter,
+        Trouble::CrashAfter,
+        Trouble::Silence,
+        Trouble::Cut(1),
+        Trouble::Refused(500),
+    ];
+    let faults = (20..120).step_by(9).zip(troubles.into_iter().cycle()).collect();
+    let acts = vec![
+        (0, Act::CreatePool(0)),
+        (10, Act::CreatePool(1)),
+        (900, Act::Template(0, 300)),
+        (5_000, Act::Kill(Which::OscController, 1, 700)),
+        (100, Act::Profile(90)),
+        (0, Act::ReplacePool(1)),
+        (50, Act::Freeze(Which::SecretSyncer, 2, 9_000)),
+        (300, Act::Template(0, 10)),
+        (9_000, Act::Scale(Which::OscController, 3)),
+        (500, Act::Scale(Which::SecretSyncer, 1)),
+    ];
+    let lease_faults = (10..200).step_by(23).zip(troubles).collect();
+    let case = Case {
+        seed: 7,
+        replicas: [2, 3],
+        joining: Joining::Approved,
+        faults,
+        lease_faults,
+        acts,
+    };
+    let (first, second) = (play(&case), play(&case));
+    for (at, (one, two)) in first.1.lines().zip(second.1.lines()).enumerate() {
+        assert_eq!(one, two, "line {at} of {}", first.1);
+    }
+    assert_eq!(first, second);
+    assert!(first.0.is_ok_and(|requests| requests > 150), "{}", first.1);
+}
+
+#[test]
+fn marking_a_damaged_secret_is_not_held_against_the_services() {
+    let damage = Act::Damage(0, Damaged::Bootstrap, How::Content);
+    let acts = vec![(0, Act::CreatePool(0)), (5_000, damage), (0, Act::Lost(1))];
+    live_through(&Case::calm(1, acts)).unwrap_or_else(|broken| panic!("{broken}"));
+}
+
+/// Whatever a replica was about to write when it was stopped for longer than its Lease is good, the others do, and it is refused.
+#[test]
+fn a_write_of_one_that_was_stopped_is_refused_and_breaks_nothing() {
+    let mut refused = 0;
+    for number in (60..180).step_by(8) {
+        let acts = vec![
+            (0, Act::CreatePool(0)),
+            (6_000, Act::Template(0, 0)),
+            (2_000, Act::Template(0, 0)),
+        ];
+        let faults = vec![(number, Trouble::Stopped(7_000))];
+        let case = Case {
+            replicas: [2, 2],
+            faults,
+            ..Case::calm(number.into(), acts)
+        };
+        let (judged, story) = play(&case);
+        judged.unwrap_or_else(|broken| panic!("{case:?}: {broken}\n\n{story}"));
+        refused += story
+            .lines()
+            .filter(|line| line.contains(": 409 ") && !line.contains("leases"))
+            .count();
+    }
+    println!("{refused} writes were refused");
+    assert!(refused > 0);
+}
+
+/// A publish sends requests together, in two groups. Each of them may come last, be refused, or be the last thing that its sender did.
+#[test]
+fn whatever_happens_to_one_of_the_writes_that_are_sent_together_nothing_is_lost() {
+    let troubles = [
+        Trouble::SlowThere(3_000),
+        Trouble::Refused(409),
+        Trouble::ResetAfter,
+        Trouble::CrashBefore,
+        Trouble::CrashAfter,
+    ];
+    let acts = vec![(0, Act::CreatePool(0)), (20_000, Act::Template(0, 0))];
+    let of_pools = |story: &str| {
+        let of_group = ["serviceaccounts", "secrets", "roles", "rolebindings"];
+        let is_write =
+            |line: &&str| !line.contains(" GET ") && of_group.iter().any(|plural| line.contains(plural));
+        story.lines().filter(is_write).count()
+    };
+    let (judged, story) = play(&Case::calm(1, acts.clone()));
+    let requests = judged.unwrap_or_else(|broken| panic!("{broken}\n\n{story}"));
+    assert!(of_pools(&story) > 10, "{story}");
+    for (number, trouble) in (0..requests).step_by(2).zip(troubles.into_iter().cycle()) {
+        let case = Case {
+            faults: vec![(number, trouble)],
+            ..Case::calm(1, acts.clone())
+        };
+        live_through(&case).unwrap_or_else(|broken| panic!("{case:?}: {broken}"));
+    }
+}
+
+#[test]
+fn a_secret_without_its_label_is_found_again_after_the_key_was_lost() {
+    let acts = vec![
+        (0, Act::CreatePool(0)),
+        (5_000, Act::Kill(Which::SecretSyncer, 0, 1)),
+        (0, Act::Damage(0, Damaged::Bootstrap, How::Unlabel)),
+        (0, Act::Damage(0, Damaged::Key, How::Content)),
+    ];
+    live_through(&Case::calm(1, acts)).unwrap_or_else(|broken| panic!("{broken}"));
+}
+
+/// How long it takes until all pools are published at the newest revision of their templates, after all were edited.
+async fn rotated(world: &World) -> Duration {
+    let began = tokio::time::Instant::now();
+    for number in 0..POOLS {
+        world.edit_template(number, 0);
+    }
+    while world.wanted().is_err() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{}", world.story());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let took = began.elapsed();
+    // The conditions follow the Secrets.
+    world.pass(Duration::from_secs(1)).await;
+    took
+}
+
+/// Three replicas of each, three pools, and watches that hardly lag.
+async fn together() -> World {
+    let world = World::new(3, Joining::Static, FaultSchedule::new(&Case::calm(3, Vec::new())));
+    world.schedule.calm_down();
+    world.start([3, 3]);
+    for number in 0..POOLS {
+        world.create_pool(number);
+    }
+    world.pass(Duration::from_secs(30)).await;
+    world.wanted().unwrap();
+    world.server.with(|state| {
+        let now = state.now();
+        for lease in state.all("leases") {
+            let renewed: jiff::Timestamp = lease["spec"]["renewTime"].as_str().unwrap().parse().unwrap();
+            assert!(now.duration_since(renewed).as_secs() < 3, "nobody renews {lease}");
+        }
+    });
+    world
+}
+
+#[test]
+fn the_work_of_one_that_dies_is_taken_over_within_five_seconds() {
+    for (one, which) in [Which::OscController, Which::SecretSyncer]
+        .into_iter()
+        .flat_map(|w| [(0, w), (1, w), (2, w)])
+    {
+        alone(async move {
+            let world = together().await;
+            assert!(rotated(&world).await < Duration::from_secs(1));
+            // It comes back as another pod: nobody knows that its Lease is out of use.
+            world.kill(which, one, Duration::from_millis(60_001));
+            let took = rotated(&world).await;
+            println!("{which:?} {one} died: {took:?}");
+            assert!(took < Duration::from_secs(5), "{took:?}\n{}", world.story());
+        });
+    }
+}
+
+#[test]
+fn the_lease_of_one_that_died_is_deleted() {
+    alone(async {
+        let world = together().await;
+        world.kill(Which::OscController, 1, Duration::from_millis(1_001));
+        world.scale([1, 1]);
+        world.pass(Duration::from_secs(1000)).await;
+        let leases = world.server.with(|state| state.all("leases").count());
+        assert_eq!(leases, 2, "{}", world.story());
+        good(&world).await;
+    });
+}
+
+#[test]
+fn the_work_of_one_that_ends_is_taken_over_at_once() {
+    alone(async {
+        let world = together().await;
+        world.scale([1, 1]);
+        let took = rotated(&world).await;
+        println!("{took:?}");
+        assert!(took < Duration::from_millis(1500), "{took:?}\n{}", world.story());
+        world.scale([3, 2]);
+        assert!(rotated(&world).await < Duration::from_millis(1500));
+        let leases = world.server.with(|state| state.all("leases").count());
+        assert_eq!(leases, 5);
+        good(&world).await;
+    });
+}
+
+#[test]
+fn the_only_one_that_comes_back_as_another_waits_for_the_dead_one_four_seconds() {
+    alone(async {
+        let world = together().await;
+        world.scale([1, 1]);
+        world.pass(Duration::from_secs(60)).await;
+        world.kill(Which::SecretSyncer, 0, Duration::from_millis(1));
+        let took = rotated(&world).await;
+        assert!(took < Duration::from_secs(5), "{took:?}\n{}", world.story());
+        // In the same pod it finds its own Lease, and no other any more.
+        world.pass(Duration::from_secs(1000)).await;
+        world.kill(Which::SecretSyncer, 0, Duration::from_millis(2));
+        let took = rotated(&world).await;
+        assert!(took < Duration::from_millis(1500), "{took:?}\n{}", world.story());
+        good(&world).await;
+    });
+}

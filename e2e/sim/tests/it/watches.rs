@@ -1,0 +1,560 @@
+//! Watches and Events against the API server in memory: pages, objects that can't be decoded, and a task that fails.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
+use kube::ResourceExt;
+use osm_api::rbac::{Installation, Service};
+use osm_api::{MachineDeployment, Reason};
+use osm_runtime::args::{CommonArgs, LogFormat};
+use osm_runtime::cache::{Cache, Reduce};
+use osm_runtime::followed::{Followed, MAX_FOLLOWED, MAX_FOLLOWED_BYTES};
+use osm_runtime::watch::{GATE, Watch};
+use osm_runtime::{Cluster, Connection, Connections, Drain, Environment, Metrics, Process, Readiness};
+use osm_sim::memory::{Call, Link, Network, Passage, Server, User};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+fn config_map(name: &str) -> Value {
+    config_map_in("kube-system", name)
+}
+
+fn config_map_in(namespace: &str, name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": name}})
+}
+
+/// Waits until it is so, for up to ten minutes of the paused clock.
+async fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    tokio::time::timeout(Duration::from_secs(600), async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect(what);
+}
+
+/// The value of a metric; 0 if it does not exist.
+fn metric(cluster: &Cluster, start: &str) -> u64 {
+    let text = String::from_utf8(cluster.process.metrics.encode()).unwrap();
+    let lines = text.lines().filter(|line| line.starts_with(start));
+    let values = lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
+    values.sum()
+}
+
+/// What is logged in this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn lines_with(&self, text: &str) -> usize {
+        let log = String::from_utf8(self.0.lock().clone()).unwrap();
+        log.lines().filter(|line| line.contains(text)).count()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.lock().write(text)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn pool(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
+        "metadata": {"namespace": "kube-system", "name": name}, "spec": spec})
+}
+
+/// Notes the requests, each of which takes this time to the server.
+struct Slow {
+    takes: Duration,
+    calls: Mutex<Vec<(Call, Instant)>>,
+}
+
+impl Slow {
+    fn link(takes: Duration) -> (Arc<Self>, Link) {
+        let calls = Mutex::default();
+        let slow = Arc::new(Self { takes, calls });
+        (slow.clone(), Link::new(slow))
+    }
+
+    /// When requests with this verb for ConfigMaps were sent.
+    fn sent(&self, verb: &str) -> Vec<Instant> {
+        let calls = self.calls.lock();
+        let wanted = |call: &Call| call.verb == verb && call.resource == "configmaps";
+        let calls = calls.iter().filter(|(call, _)| wanted(call));
+        calls.map(|(_, at)| *at).collect()
+    }
+}
+
+impl Network for Slow {
+    fn passage(&self, call: &Call) -> Passage {
+        let sent = (call.clone(), Instant::now());
+        self.calls.lock().push(sent);
+        Passage {
+            there: self.takes,
+            ..Passage::default()
+        }
+    }
+
+    fn lag(&self, _: &str, _: u64) -> Duration {
+        Duration::ZERO
+    }
+}
+
+fn cluster(server: &Server) -> Cluster {
+    cluster_by(server, &User::Admin, &Link::default())
+}
+
+fn cluster_as(server: &Server, user: &User) -> Cluster {
+    cluster_by(server, user, &Link::default())
+}
+
+fn cluster_on(server: &Server, link: &Link) -> Cluster {
+    cluster_by(server, &User::Admin, link)
+}
+
+fn cluster_by(server: &Server, user: &User, link: &Link) -> Cluster {
+    let (metrics, environment) = (Metrics::new().unwrap(), Environment::default());
+    let client = || server.client(user.clone(), link);
+    let connection = Connection::by(
+        Service::OscController,
+        [client(), client()],
+        &metrics,
+        Duration::from_secs(10),
+        &environment,
+    );
+    let args = CommonArgs {
+        namespace: "kube-system".to_owned(),
+        kubeconfig: None,
+        home_namespace: None,
+        settings: "osm-settings".to_owned(),
+        listen: ([127, 0, 0, 1], 0).into(),
+        log_format: LogFormat::Text,
+        log: String::new(),
+        concurrency: 1,
+        request_timeout: 10,
+        reconcile_timeout: 60,
+        replica: None,
+        pod_uid: None,
+    };
+    let shutdown = CancellationToken::new();
+    let process = Arc::new(Process {
+        service: Service::OscController,
+        args,
+        environment,
+        metrics,
+        readiness: Readiness::default(),
+        drain: Drain::new(&shutdown),
+        shutdown,
+    });
+    let gates = process.readiness.gates("");
+    Cluster::new(
+        &process,
+        gates,
+        Installation::default(),
+        Connections::only(connection),
+    )
+    .0
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_a_watch_stops_the_service_and_is_named() {
+    let server = Server::new(Timestamp::UNIX_EPOCH);
+    server.load(&[config_map("a")]).unwrap();
+    let cluster = cluster(&server);
+    Watch::namespaced(&cluster.worker, "kube-system", "maps")
+        .project(|map: ConfigMap| match map.name_any().as_str() {
+            "b" => panic!("on purpose"),
+            _ => Some(()),
+        })
+        .spawn(&cluster);
+    cluster.gates.opened(GATE).await;
+    assert!(!cluster.shutdown.is_cancelled());
+    server.load(&[config_map("b")]).unwrap();
+    tokio::time::timeout(Duration::from_secs(60), cluster.shutdown.cancelled())
+        .await
+        .expect("the service stops");
+    let waiting = cluster.process.readiness.waiting();
+    assert!(
+        waiting
+            .iter()
+            .any(|line| line.starts_with("task watch of maps: the task panicked")),
+        "{waiting:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_page_is_read_and_what_comes_later_is_watched() {
+    let server = Server::new(Timestamp::UNIX_EPOCH);
+    let maps: Vec<Value> = (0..120).map(|i| config_map(&format!("map-{i:03}"))).collect();
+    server.load(&maps).unwrap();
+    let (calls, link) = Slow::link(Duration::ZERO);
+    let (cluster, cache) = (cluster_on(&server, &link), Arc::new(Cache::default()));
+    Watch::namespaced(&cluster.worker, "kube-system", "maps")
+        .project(|map: ConfigMap| Some(map.name_any()))
+        .into_cache(&cache)
+        .spawn(&cluster);
+    cluster.gates.opened(GATE).await;
+    let listed = cache.select(|name| name.starts_with("map-")).len();
+    assert_eq!(listed, 120);
+    assert_eq!(calls.sent("list").len(), 3, "pages of 50 objects");
+    server.load(&[config_map("map-later")]).unwrap();
+    tokio::time::timeout(Duration::from_secs(60), async {
+        while cache.get("kube-system/map-later").is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect("the new one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_lists_of_a_cluster_are_read_at_a_time() {
+    let server = Server::new(Timestamp::UNIX_EPOCH);
+    let takes = Duration::from_secs(3);
+    let (calls, link) = Slow::link(takes);
+    let cluster = cluster_on(&server, &link);
+    for _ in 0..5 {
+        Watch::namespaced(&cluster.worker, "kube-system", "maps")
+            .project(|map: ConfigMap| Some(map.name_any()))
+            .into_cache(&Arc::new(Cache::default()))
+            .spawn(&cluster);
+    }
+    tokio::time::timeout(Duration::from_secs(60), async {
+        while calls.sent("list").len() < 5 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect("five lists");
+    let sent = calls.sent("list");
+    let first = sent[0];
+    let rounds: Vec<u64> = sent
+        .iter()
+        .map(|at| (*at - first).as_secs() / takes.as_secs())
+        .collect();
+    assert_eq!(rounds, [0, 0, 1, 1, 2]);
+}
+
+/// A ConfigMap that is followed.
+#[derive(Default)]
+struct Map {
+    name: String,
+    text: String,
+}
+
+impl Map {
+    fn of(map: ConfigMap) -> Self {
+        let text = map.data.as_ref().and_then(|data| data.get("text")).cloned();
+        Self {
+            name: map.name_any(),
+            text: text.unwrap_or_default(),
+        }
+    }
+}
+
+impl Reduce for Map {
+    fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    fn reduced(self) -> Self {
+        Self::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_too_large_to_be_kept_is_read_each_time_and_its_changes_are_seen() {
+    let server = Server::new(Timestamp::UNIX_EPOCH);
+    let map = |bytes: usize| {
+        let mut map = config_map("map");
+        map["data"] = json!({"text": "x".repeat(bytes)});
+        map
+    };
+    server.load(&[map(MAX_FOLLOWED_BYTES + 1)]).unwrap();
+    let (calls, link) = Slow::link(Duration::ZERO);
+    let cluster = cluster_on(&server, &link);
+    let (followed, changes) = (Followed::new("maps"), Arc::new(Mutex::new(0)));
+    let bytes = async || {
+        let changes = changes.clone();
+        let shown = followed.get(
+            (&cluster, &cluster.worker),
+            "kube-system",
+            "map",
+            Map::of,
+            move || *changes.lock() += 1,
+        );
+        let shown = shown.await.unwrap().unwrap();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        (shown.text.len(), calls.sent("get").len())
+    };
+    for reads in 1..4 {
+        assert_eq!(bytes().await, (MAX_FOLLOWED_BYTES + 1, reads));
+    }
+    let before = *changes.lock();
+    server.with(|state| state.delete("configmaps", "kube-system", "map").unwrap());
+    server.load(&[map(MAX_FOLLOWED_BYTES)]).unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(*changes.lock() > before);
+    assert_eq!(bytes().await, (MAX_FOLLOWED_BYTES, 3), "the watch has it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_objects_than_are_followed_are_read_each_time() {
+    let server = Server::new(Timestamp::UNIX_EPOCH);
+    let maps: Vec<Value> = (0..MAX_FOLLOWED + 2)
+        .map(|i| config_map(&format!("map-{i}")))
+        .collect();
+    server.load(&maps).unwrap();
+    let (calls, link) = Slow::link(Duration::ZERO);
+    let cluster = cluster_on(&server, &link);
+    let followed = Followed::new("maps");
+    let read_all = async || {
+        for map in &maps {
+            let name = map["metadata"]["name"].as_str().unwrap();
+            let shown = followed
+                .get((&cluster, &cluster.worker), "kube-system", name, Map::of, || ())
+                .await
+                .unwrap();
+            assert_eq!(shown.unwrap().name, name);
+        }
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    };
+    read_all().await;
+    assert_eq!(calls.sent("watch").len(), MAX_FOLLOWED);
+    let before = calls.sent("get").len();
+    read_all().await;
+    assert_eq!(calls.sent("watch").len(), MAX_FOLLOWED);
+    assert_eq!(calls.sent("get").len() - before, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_not_be_decoded_is_shown_by_its_metadata() {
+    let server = Server::new(Timestamp::UNIX_EPOCH);
+    let good = json!({"template": {}});
+    server
+        .load(&[pool("bad", &json!("text")), pool("good", &good)])
+        .unwrap();
+    let (cluster, cache) = (cluster(&server), Arc::new(Cache::default()));
+    Watch::all(&cluster.worker, "pools")
+        .project(|md: MachineDeployment| Some(format!("{} is good", md.name_any())))
+        .unreadable(|md| Some(format!("{:?}: {}", md.metadata.name, md.problem)))
+        .into_cache(&cache)
+        .spawn(&cluster);
+    cluster.gates.opened(GATE).await;
+    let shown = |name: &str| {
+        cache
+            .get(&format!("kube-system/{name}"))
+            .map(|text| (*text).clone())
+    };
+    assert_eq!(shown("good").as_deref(), Some("good is good"));
+    assert_eq!(
+        shown("bad").as_deref(),
+        Some(
+            "Some(\"bad\"): spec is a string, expected a map; correct the value, or upgrade to the version that knows it"
+        )
+    );
+    let counted = String::from_utf8(cluster.process.metrics.encode()).unwrap();
+    assert!(
+        counted.contains(r#"osm_invalid_objects_total{cluster="only",kind="pools"} 1"#),
+        "{counted}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_objects_than_are_kept_stop_no_watch_and_take_no_room_of_others() {
+    let server = Server::new(Timestamp::UNIX_EPOCH);
+    let flood = |i: usize| config_map_in("kube-system", &format!("flood-{i:03}"));
+    server.load(&(0..120).map(flood).collect::<Vec<_>>()).unwrap();
+    let others = ["zone", "quiet"]
+        .map(|namespace| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}));
+    server.load(&others).unwrap();
+    server
+        .load(&[config_map_in("zone", "a"), config_map_in("zone", "b")])
+        .unwrap();
+    let (cluster, cache) = (cluster(&server), Arc::new(Cache::default()));
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let reports = reported.clone();
+    Watch::all(&cluster.worker, "maps")
+        .at_most(20)
+        .project(|map: ConfigMap| Some(map.name_any()))
+        .prefer(|name| name == "flood-119")
+        .on_ignored(move |name: &String| reports.lock().push(name.clone()))
+        .into_cache(&cache)
+        .spawn(&cluster);
+    cluster.gates.opened(GATE).await;
+    assert_eq!(cache.len(), 20);
+    let ignored = |cluster: &Cluster| {
+        metric(
+            cluster,
+            "osm_ignored_objects_total{cluster=\"only\",kind=\"maps\"}",
+        )
+    };
+    assert_eq!(ignored(&cluster), 102);
+    // Of these, a few are reported one by one. They are of the flood, which has the largest share.
+    let of_flood = |name: &String| name.starts_with("flood-");
+    assert_eq!(reported.lock().iter().filter(|name| of_flood(name)).count(), 20);
+    assert_eq!(reported.lock().len(), 20);
+    for key in [
+        "zone/a",
+        "zone/b",
+        "kube-system/flood-000",
+        "kube-system/flood-119",
+    ] {
+        assert!(cache.get(key).is_some(), "{key}");
+    }
+    assert_eq!(metric(&cluster, "osm_watch_errors_total"), 0);
+
+    // New objects of others are kept, and those of the flood are not.
+    server
+        .load(&[config_map("flood-later"), config_map_in("quiet", "new")])
+        .unwrap();
+    wait_until("the new one", || cache.get("quiet/new").is_some()).await;
+    assert!(cache.get("kube-system/flood-later").is_none());
+    assert_eq!(cache.len(), 20);
+    assert_eq!(reported.lock().len(), 20, "there were enough");
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    server.load(&[config_map("flood-latest")]).unwrap();
+    let is_reported = || reported.lock().contains(&"flood-latest".to_owned());
+    wait_until("a report about a later one", is_reported).await;
+    assert_eq!(reported.lock().len(), 21);
+
+    // There is room again. What was ignored is listed.
+    server.with(|state| {
+        for i in 0..110 {
+            state
+                .delete("configmaps", "kube-system", &format!("flood-{i:03}"))
+                .unwrap();
+        }
+    });
+    wait_until("what was ignored", || {
+        cache.get("kube-system/flood-latest").is_some()
+    })
+    .await;
+    assert_eq!(cache.len(), 15);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_forbidden_is_retried_rarely_and_logged_once_and_readiness_ends_the_pause() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || writer.clone())
+        .finish();
+    let _logs = tracing::subscriber::set_default(subscriber);
+    let server = Server::new(Timestamp::UNIX_EPOCH);
+    server.load(&[config_map("a")]).unwrap();
+    let user = User::ServiceAccount {
+        namespace: "kube-system".to_owned(),
+        name: "without-rights".to_owned(),
+    };
+    let cluster = cluster_as(&server, &user);
+    Watch::namespaced(&cluster.worker, "kube-system", "maps")
+        .project(|_: ConfigMap| Some(()))
+        .spawn(&cluster);
+    let errors = || metric(&cluster, "osm_watch_errors_total");
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let attempts = errors();
+    assert!((10..=25).contains(&attempts), "{attempts} in an hour");
+    assert_eq!(log.lines_with("the watch has failed and is retried"), 1);
+
+    let began = tokio::time::Instant::now();
+    let rights = cluster.gates.gate("rights in kube-system");
+    tokio::task::yield_now().await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    rights.open();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(errors(), attempts + 1);
+    assert!(began.elapsed() < Duration::from_secs(1));
+
+    let rbac = "rbac.authorization.k8s.io";
+    server
+        .load(&[
+            json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": {"name": "r", "namespace": "kube-system"},
+                "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]}),
+            json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": {"name": "r", "namespace": "kube-system"},
+                "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "r"},
+                "subjects": [{"kind": "ServiceAccount", "name": "without-rights", "namespace": "kube-system"}]}),
+        ])
+        .unwrap();
+    tokio::time::timeout(Duration::from_secs(700), cluster.gates.opened(GATE))
+        .await
+        .expect("the watch goes on without the gate, too");
+    assert_eq!(log.lines_with("the watch works again"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_event_is_counted_and_another_note_is_another_event() {
+    let server = Server::new(Timestamp::UNIX_EPOCH);
+    let events = cluster(&server).worker.events.clone();
+    let about = |name: &str, version: &str| ObjectReference {
+        kind: Some("MachineDeployment".to_owned()),
+        namespace: Some("kube-system".to_owned()),
+        name: Some(name.to_owned()),
+        uid: Some(format!("uid of {name}")),
+        resource_version: Some(version.to_owned()),
+        ..ObjectReference::default()
+    };
+    let long = "n".repeat(250);
+    let warn = async |name: &str, version: &str, note: &str| {
+        let about = about(name, version);
+        events.warning(&about, Reason::TemplateFailed, note).await;
+    };
+    warn("pool", "1", "line 2").await;
+    warn("pool", "2", "line 2").await;
+    warn("pool", "3", "line 2").await;
+    warn("pool", "4", "line 5").await;
+    warn(&long, "5", &"x".repeat(1025)).await;
+    // A recovery is no failure, and what never patches counts nothing.
+    events
+        .recovery(&about("pool", "6"), Reason::Rendered, "line 2")
+        .await;
+    events
+        .warning_once(&about("pool", "7"), Reason::TemplateFailed, "line 2")
+        .await;
+    let stored = || {
+        server.with(|state| {
+            let note = |event: &Value| event["note"].as_str().unwrap().to_owned();
+            let series = |event: &Value| event["series"]["count"].as_i64();
+            let stored = state.all("events").map(|event| (note(event), series(event)));
+            let mut stored: Vec<_> = stored.collect();
+            stored.sort();
+            stored
+        })
+    };
+    let clipped = format!("{}…", "x".repeat(1021));
+    let of = |note: &str, count| (note.to_owned(), count);
+    let mut expected = vec![
+        of("line 2", None),
+        of("line 2", None),
+        of("line 2", Some(3)),
+        of("line 5", None),
+        of(&clipped, None),
+    ];
+    assert_eq!(stored(), expected);
+    // The series has ended, or the API server has deleted its Event.
+    tokio::time::advance(Duration::from_secs(360)).await;
+    warn("pool", "8", "line 2").await;
+    expected.insert(0, of("line 2", None));
+    assert_eq!(stored(), expected);
+    let names: Vec<String> = server.with(|state| {
+        let name = |event: &Value| event["metadata"]["name"].as_str().unwrap().to_owned();
+        state.all("events").map(name).collect()
+    });
+    server.with(|state| {
+        for name in &names {
+            state.delete("events", "kube-system", name).unwrap();
+        }
+    });
+    warn("pool", "9", "line 2").await;
+    assert_eq!(stored(), [of("line 2", None)]);
+}

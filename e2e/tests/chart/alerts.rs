@@ -1,0 +1,321 @@
+//! The alerts of the chart: what promtool finds in them, when each fires, and what a release can change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use osm_judges::packages;
+use osm_testkit::helm::Helm;
+use osm_testkit::process::ScratchDir;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::page::blocks;
+
+/// A case of `alerts.yaml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    alert: String,
+    fires: Fires,
+    quiet: Quiet,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fires {
+    series: BTreeMap<String, Value>,
+    not_yet: String,
+    at: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    summary: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Quiet {
+    at: String,
+    series: BTreeMap<String, Value>,
+}
+
+fn cases() -> Result<Vec<Case>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("chart/alerts.yaml");
+    Ok(serde_saphyr::from_str(&std::fs::read_to_string(path)?)?)
+}
+
+/// The alerts by name, of a release in the namespace `osm`, and the file of rules with them.
+async fn rendered(more: &[&str]) -> Result<(BTreeMap<String, Value>, String)> {
+    let values = [&["--set=metrics.rules.kind=ConfigMap"], more].concat();
+    let objects = Helm::without_cluster()
+        .await?
+        .template("osm", "osm", &values)
+        .await?;
+    let file = objects
+        .iter()
+        .find_map(|object| object["data"]["rules.yaml"].as_str());
+    let file = file.context("a file of rules")?.to_owned();
+    Ok((by_name(&serde_saphyr::from_str(&file)?)?, file))
+}
+
+fn by_name(rules: &Value) -> Result<BTreeMap<String, Value>> {
+    let rules = rules["groups"][0]["rules"].as_array().context("rules")?;
+    let named = rules
+        .iter()
+        .map(|rule| (text(&rule["alert"]).to_owned(), rule.clone()));
+    let by_name: BTreeMap<_, _> = named.collect();
+    ensure!(by_name.len() == rules.len(), "two alerts have the same name");
+    Ok(by_name)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+async fn promtool(folder: &ScratchDir, arguments: &[&str]) -> Result<()> {
+    let output = Command::new("promtool")
+        .args(arguments)
+        .current_dir(folder.path())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .context("promtool can't be run")?;
+    ensure!(
+        output.status.success(),
+        "promtool {arguments:?}:\n{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
+}
+
+fn input(series: &BTreeMap<String, Value>) -> Vec<Value> {
+    let values = |values: &Value| values.as_str().map_or_else(|| values.to_string(), str::to_owned);
+    let series = series
+        .iter()
+        .map(|(name, samples)| json!({"series": name, "values": values(samples)}));
+    series.collect()
+}
+
+/// The alert fires with the labels and annotations of its rule. If `is_scoped`, the same in another namespace changes nothing.
+fn fires(case: &Case, rule: &Value, is_scoped: bool) -> Value {
+    let mut series = case.fires.series.clone();
+    if is_scoped {
+        let elsewhere = |name: &str| name.replace("namespace=\"osm\"", "namespace=\"other\"");
+        let others = case.fires.series.iter();
+        series.extend(others.map(|(name, samples)| (elsewhere(name), samples.clone())));
+    }
+    let mut labels = json!(case.fires.labels);
+    labels["namespace"] = json!("osm");
+    labels["severity"] = rule["labels"]["severity"].clone();
+    let mut annotations = rule["annotations"].clone();
+    annotations["summary"] = json!(case.fires.summary);
+    let expected = json!([{"exp_labels": labels, "exp_annotations": annotations}]);
+    json!({"name": format!("{} fires", case.alert), "interval": "1m", "input_series": input(&series), "alert_rule_test": [
+        {"eval_time": case.fires.not_yet, "alertname": case.alert, "exp_alerts": []},
+        {"eval_time": case.fires.at, "alertname": case.alert, "exp_alerts": expected},
+    ]})
+}
+
+/// It does not fire.
+fn is_quiet(case: &Case) -> Value {
+    json!({"name": format!("{} is quiet", case.alert), "interval": "1m", "input_series": input(&case.quiet.series),
+        "alert_rule_test": [{"eval_time": case.quiet.at, "alertname": case.alert, "exp_alerts": []}]})
+}
+
+#[tokio::test]
+async fn each_alert_fires_when_it_should_and_not_otherwise() -> Result<()> {
+    packages::ensure(&["prometheus"])?;
+    let cases = cases()?;
+    for values in [&[][..], &["--set=metrics.rules.allNamespaces=true"]] {
+        let (rules, file) = rendered(values).await?;
+        let named: BTreeSet<&String> = cases.iter().map(|case| &case.alert).collect();
+        assert_eq!(
+            named,
+            rules.keys().collect(),
+            "each alert has a case in alerts.yaml"
+        );
+        let mut tests: Vec<Value> = cases
+            .iter()
+            .map(|case| fires(case, &rules[&case.alert], values.is_empty()))
+            .collect();
+        if values.is_empty() {
+            tests.extend(cases.iter().map(is_quiet));
+        } else {
+            tests.push(an_uninstalled_release_is_not_down());
+        }
+        let folder = ScratchDir::new("osm-alerts-")?;
+        let unit = json!({"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests});
+        std::fs::write(folder.path().join("rules.yaml"), file)?;
+        std::fs::write(folder.path().join("tests.yaml"), unit.to_string())?;
+        promtool(&folder, &["check", "rules", "rules.yaml"]).await?;
+        promtool(&folder, &["test", "rules", "tests.yaml"]).await?;
+    }
+    Ok(())
+}
+
+/// A rule for all namespaces remembers the services of each for a day.
+fn an_uninstalled_release_is_not_down() -> Value {
+    let ready = |component: &str| {
+        let name = format!("osm_ready{{namespace=\"osm\", component={component:?}}}");
+        json!({"series": name, "values": "1x5 stale"})
+    };
+    json!({"name": "uninstalled", "interval": "1m", "input_series": [ready("osc-controller"), ready("secret-syncer")],
+        "alert_rule_test": [{"eval_time": "30m", "alertname": "OSMServiceDown", "exp_alerts": []}]})
+}
+
+#[tokio::test]
+async fn every_alert_has_a_severity_a_runbook_and_the_namespace() -> Result<()> {
+    let (scoped, _) = rendered(&[]).await?;
+    let (all, _) = rendered(&["--set=metrics.rules.allNamespaces=true"]).await?;
+    ensure!(scoped.len() >= 20, "{}", scoped.len());
+    for (name, rule) in scoped.iter().chain(&all) {
+        let severity = text(&rule["labels"]["severity"]);
+        ensure!(matches!(severity, "critical" | "warning"), "{rule}");
+        let page = format!(
+            "https://github.com/kubermatic/operating-system-manager/blob/main/docs/runbooks/{}.md",
+            kebab_case(name.trim_start_matches("OSM"))
+        );
+        assert_eq!(text(&rule["annotations"]["runbook_url"]), page);
+        let (summary, description) = (
+            text(&rule["annotations"]["summary"]),
+            text(&rule["annotations"]["description"]),
+        );
+        ensure!(summary.contains("{{ $labels.namespace }}"), "{rule}");
+        ensure!(description.ends_with('.') && description.len() > 40, "{rule}");
+        let expression = text(&rule["expr"]);
+        for aggregation in ["sum", "max", "min", "group", "count"] {
+            let before = format!("{aggregation} ");
+            let mut uses = expression.split(&before).skip(1);
+            ensure!(uses.all(|rest| rest.starts_with("by (namespace")), "{rule}");
+            ensure!(!expression.contains(&format!("{aggregation}(")), "{rule}");
+        }
+        ensure!(!expression.contains('$'), "{rule}");
+    }
+    for (name, rule) in &scoped {
+        let expression = text(&rule["expr"]);
+        let selectors = expression.matches("osm_").count();
+        assert_eq!(
+            expression.matches("{namespace=\"osm\"").count(),
+            selectors,
+            "{name}: {expression}"
+        );
+    }
+    Ok(())
+}
+
+fn kebab_case(name: &str) -> String {
+    let mut text = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !text.is_empty() {
+            text.push('-');
+        }
+        text.extend(letter.to_lowercase());
+    }
+    text
+}
+
+#[tokio::test]
+async fn a_release_has_alerts_only_if_it_asks_for_them_and_can_change_each() -> Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let rules = async |values: &[&str]| -> Result<Vec<Value>> {
+        let mut objects = helm.template("osm", "osm", values).await?;
+        objects.retain(|object| object["metadata"]["name"] == "osm-alerts");
+        Ok(objects)
+    };
+    ensure!(rules(&[]).await?.is_empty());
+    let kind = "--set=metrics.rules.kind=PrometheusRule";
+    let changed = [
+        kind,
+        "--set=metrics.rules.labels.release=prometheus,metrics.rules.alertLabels.team=nodes",
+        "--set=metrics.rules.runbookUrl=https://example.com/pages/,metrics.rules.alerts.OSMPanic.enabled=false",
+        "--set=metrics.rules.alerts.OSMPoolNotPublished.for=0s,metrics.rules.alerts.OSMPoolNotPublished.threshold=3",
+        "--set=metrics.rules.alerts.OSMUserDataNearLimit.threshold=0.75,metrics.rules.alerts.OSMCredentialsExpireSoon.threshold=1000000",
+        "--set=metrics.rules.alerts.OSMJoiningOpen.severity=page",
+    ];
+    let (usual, changed) = (rules(&[kind]).await?, rules(&changed).await?);
+    let changed = changed.first().context("a PrometheusRule")?;
+    assert_eq!(changed["kind"], "PrometheusRule");
+    assert_eq!(changed["metadata"]["labels"]["release"], "prometheus");
+    let changed = by_name(&changed["spec"])?;
+    assert_eq!(
+        by_name(&usual[0]["spec"])?,
+        rendered(&[]).await?.0,
+        "a ConfigMap has the same rules"
+    );
+    ensure!(!changed.contains_key("OSMPanic"));
+    let published = &changed["OSMPoolNotPublished"];
+    assert_eq!(published["for"], "0s");
+    ensure!(text(&published["expr"]).ends_with(" > 3"), "{published}");
+    assert_eq!(
+        published["labels"],
+        json!({"severity": "warning", "team": "nodes"})
+    );
+    assert_eq!(
+        published["annotations"]["runbook_url"],
+        "https://example.com/pages/pool-not-published.md"
+    );
+    ensure!(text(&changed["OSMUserDataNearLimit"]["expr"]).ends_with(" > 0.75"));
+    let expression = text(&changed["OSMCredentialsExpireSoon"]["expr"]);
+    ensure!(expression.ends_with(" < 1000000"), "{expression}");
+    assert_eq!(changed["OSMJoiningOpen"]["labels"]["severity"], "page");
+
+    let without = rules(&[kind, "--set=csrApprover.enabled=false,joining=static"]).await?;
+    let without = by_name(&without[0]["spec"])?;
+    let left_out: Vec<String> = by_name(&usual[0]["spec"])?
+        .into_keys()
+        .filter(|name| !without.contains_key(name))
+        .collect();
+    assert_eq!(
+        left_out,
+        [
+            "OSMJoiningDenied",
+            "OSMMachineApprovedAgain",
+            "OSMMachinesDoNotJoin",
+            "OSMMachinesWaitToJoin"
+        ]
+    );
+    ensure!(!text(&without["OSMServiceDown"]["expr"]).contains("csr-approver"));
+    Ok(())
+}
+
+/// The table of the page has the alerts with their defaults, and a link to the runbook of each. The values of its example are taken.
+#[tokio::test]
+async fn the_page_lists_every_alert() -> Result<()> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
+    let page = std::fs::read_to_string(path)?;
+    let (_, section) = page.split_once("\n### Alerts\n").context("the section")?;
+    let section = section.split("\n### ").next().unwrap_or_default();
+    let folder = ScratchDir::new("osm-alerts-")?;
+    let file = folder.path().join("values.yaml");
+    std::fs::write(&file, blocks(section, "yaml").first().context("values")?)?;
+    let values = format!("--values={}", file.display());
+    let objects = Helm::without_cluster()
+        .await?
+        .template("osm", "osm", &[&values])
+        .await?;
+    let changed = objects.iter().find(|object| object["kind"] == "PrometheusRule");
+    let changed = by_name(&changed.context("a PrometheusRule")?["spec"])?;
+    assert_eq!(changed["OSMPoolNotPublished"]["for"], "15m");
+    ensure!(!changed.contains_key("OSMReconcilesFail"));
+    let rows: Vec<Vec<&str>> = section
+        .lines()
+        .filter(|line| line.starts_with("| [`OSM"))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let (rules, _) = rendered(&[]).await?;
+    assert_eq!(rows.len(), rules.len());
+    for (name, rule) in rules {
+        let page = format!("runbooks/{}.md", kebab_case(name.trim_start_matches("OSM")));
+        let link = format!("[`{name}`]({page})");
+        let row = rows.iter().find(|row| row[0] == link);
+        let row = row.with_context(|| format!("no row begins with {link}"))?;
+        assert_eq!(
+            (row[1], row[2]),
+            (text(&rule["labels"]["severity"]), text(&rule["for"])),
+            "{name}"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,256 @@
+//! Renders the chart as the manifests for Argo CD and Flux have it installed.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use osm_testkit::helm::Helm;
+use osm_testkit::process::ScratchDir;
+use serde_json::{Value, json};
+
+const PUBLISHED: &str = "ghcr.io/kubermatic/operating-system-manager/charts";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The object of a kind in one of the examples.
+fn example(file: &str, kind: &str) -> Result<Value> {
+    let text = std::fs::read_to_string(root().join("examples/gitops").join(file))?;
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&text)?;
+    let found = objects.into_iter().find(|object| object["kind"] == kind);
+    found.with_context(|| format!("{file} has no {kind}"))
+}
+
+/// As `helm template` renders a release with these values.
+async fn render(release: &Value, namespace: &Value, values: &Value) -> Result<Vec<Value>> {
+    let folder = ScratchDir::new("osm-gitops-")?;
+    let file = folder.path().join("values.json");
+    std::fs::write(&file, values.to_string())?;
+    let (release, namespace) = (
+        release.as_str().context("a release")?,
+        namespace.as_str().context("a namespace")?,
+    );
+    let objects = Helm::without_cluster()
+        .await?
+        .template(release, namespace, &["--values", &file.display().to_string()])
+        .await?;
+    ensure!(
+        objects
+            .iter()
+            .any(|object| object["kind"] == "ConfigMap" && object.to_string().contains("10.96.0.10")),
+        "the settings are not those of the example"
+    );
+    Ok(objects)
+}
+
+/// Argo CD turns these hooks into its own, finds no existing objects, and must not delete what booting machines read.
+#[tokio::test]
+async fn argo_cd_gets_what_it_can_apply() -> Result<()> {
+    let (application, repository) = (
+        example("argocd.yaml", "Application")?,
+        example("argocd.yaml", "Secret")?,
+    );
+    let source = &application["spec"]["source"];
+    assert_eq!(source["repoURL"], PUBLISHED);
+    assert_eq!(repository["stringData"]["url"], PUBLISHED);
+    assert_eq!(source["chart"], "operating-system-manager");
+    assert_eq!(source["targetRevision"], env!("CARGO_PKG_VERSION"));
+    let objects = render(
+        &application["metadata"]["name"],
+        &application["spec"]["destination"]["namespace"],
+        &source["helm"]["valuesObject"],
+    )
+    .await?;
+    let (hooks, objects): (Vec<_>, Vec<_>) = objects
+        .into_iter()
+        .partition(|object| object["metadata"]["annotations"]["helm.sh/hook"].is_string());
+    // Argo CD knows these two as PreSync, and has no difference between them.
+    for hook in &hooks {
+        assert_eq!(
+            hook["metadata"]["annotations"]["helm.sh/hook"],
+            "pre-install,pre-upgrade"
+        );
+    }
+    ensure!(hooks.iter().any(|hook| hook["kind"] == "Job"), "no Job");
+    let kept: Vec<&Value> = objects
+        .iter()
+        .filter(|object| object["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep")
+        .collect();
+    let kinds: Vec<&Value> = kept.iter().map(|object| &object["kind"]).collect();
+    assert_eq!(kinds, ["Namespace", "ServiceAccount"]);
+    for object in kept {
+        let options = &object["metadata"]["annotations"]["argocd.argoproj.io/sync-options"];
+        assert_eq!(options, "Prune=false,Delete=false", "{object}");
+    }
+    for object in &objects {
+        let instance = &object["metadata"]["labels"]["app.kubernetes.io/instance"];
+        assert_eq!(instance, &application["metadata"]["name"], "{object}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn flux_gets_the_published_chart_with_values_that_it_takes() -> Result<()> {
+    let (release, source) = (
+        example("flux.yaml", "HelmRelease")?,
+        example("flux.yaml", "OCIRepository")?,
+    );
+    assert_eq!(
+        source["spec"]["url"],
+        format!("oci://{PUBLISHED}/operating-system-manager")
+    );
+    assert_eq!(source["spec"]["ref"]["tag"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(release["spec"]["chartRef"]["name"], source["metadata"]["name"]);
+    assert_eq!(release["metadata"]["namespace"], source["metadata"]["namespace"]);
+    let spec = &release["spec"];
+    render(
+        &spec["releaseName"],
+        &release["metadata"]["namespace"],
+        &spec["values"],
+    )
+    .await?;
+    // Why the page says that Flux's fields for definitions have no effect.
+    ensure!(!root().join("charts/operating-system-manager/crds").exists());
+    Ok(())
+}
+
+/// The health check of a kind in docs/gitops.md.
+fn health_check(kind: &str) -> Result<String> {
+    let page = std::fs::read_to_string(root().join("docs/gitops.md"))?;
+    let key = format!("resource.customizations.health.operatingsystemmanager.k8c.io_{kind}");
+    let blocks = page.split("```yaml\n").skip(1);
+    let block = blocks
+        .filter_map(|block| block.split("```").next())
+        .find(|block| block.contains(&key));
+    let patch: Value = serde_saphyr::from_str(block.context("no such block")?)?;
+    Ok(patch["data"][key].as_str().context("no check")?.to_owned())
+}
+
+/// A value as an expression of Lua.
+fn lua(value: &Value) -> String {
+    match value {
+        Value::Null => "nil".to_owned(),
+        Value::Array(items) => format!("{{{}}}", items.iter().map(lua).collect::<Vec<_>>().join(", ")),
+        Value::Object(fields) => {
+            let fields = fields
+                .iter()
+                .map(|(name, value)| format!("[{name:?}] = {}", lua(value)));
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Status and message of an object by a health check, which Argo CD runs as a function of `obj`.
+fn health(check: &str, object: &Value) -> Result<(String, String)> {
+    let program = format!(
+        "local obj = {}\nlocal health = (function()\n{check}\nend)()\nprint(health.status)\nprint(health.message)\n",
+        lua(object)
+    );
+    let mut interpreter = Command::new("lua5.4")
+        .arg("-")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    interpreter
+        .stdin
+        .take()
+        .context("standard input")?
+        .write_all(program.as_bytes())?;
+    let output = interpreter.wait_with_output()?;
+    ensure!(output.status.success(), "{}", output.status);
+    let text = String::from_utf8(output.stdout)?;
+    let (status, message) = text.trim_end().split_once('\n').context("two lines")?;
+    Ok((status.to_owned(), message.to_owned()))
+}
+
+#[test]
+fn argo_cd_reports_the_health_of_profiles_and_pools() -> Result<()> {
+    osm_judges::packages::ensure(&["lua5.4"])?;
+    let condition = |type_: &str, status: &str, reason: &str, generation: i64| {
+        json!({"type": type_, "status": status, "reason": reason, "message": format!("{type_} {reason}"),
+            "observedGeneration": generation})
+    };
+    let check = health_check("OperatingSystemProfile")?;
+    let profile = |status: Value| json!({"metadata": {"generation": 2}, "status": status});
+    for (status, expected) in [
+        (Value::Null, "Progressing"),
+        (json!({"observedGeneration": -1}), "Progressing"),
+        (
+            json!({"observedGeneration": 1, "conditions": [condition("Accepted", "True", "Accepted", 1)]}),
+            "Progressing",
+        ),
+        (
+            json!({"observedGeneration": 2, "conditions": [condition("Accepted", "True", "Accepted", 2), condition("Ready", "True", "Accepted", 2)]}),
+            "Healthy",
+        ),
+        (
+            json!({"observedGeneration": 2, "conditions": [condition("Accepted", "False", "TemplateFailed", 2), condition("Ready", "True", "Accepted", 2)]}),
+            "Degraded",
+        ),
+    ] {
+        let (found, message) = health(&check, &profile(status.clone()))?;
+        assert_eq!(found, expected, "{status}: {message}");
+    }
+    let check = health_check("OperatingSystemConfig")?;
+    let config = |conditions: &[(&str, &str, &str, i64)]| {
+        let conditions = conditions
+            .iter()
+            .map(|(type_, status, reason, generation)| condition(type_, status, reason, *generation));
+        json!({"metadata": {"generation": 1}, "status": {"conditions": conditions.collect::<Vec<_>>()}})
+    };
+    let (rendered, published, ready) = (
+        ("Rendered", "True", "Rendered", 1),
+        ("Published", "True", "Published", 1),
+        ("Ready", "True", "Published", 1),
+    );
+    for (object, expected, part) in [
+        (
+            json!({"metadata": {"generation": 1}}),
+            "Progressing",
+            "Rendered is not up to date",
+        ),
+        (config(&[rendered]), "Progressing", "Published is not up to date"),
+        (
+            config(&[rendered, published, ready]),
+            "Healthy",
+            "Ready Published",
+        ),
+        (
+            config(&[rendered, published, ("Ready", "True", "Published", 0)]),
+            "Progressing",
+            "Ready is not up to date",
+        ),
+        (
+            config(&[("Rendered", "False", "TemplateFailed", 1), published, ready]),
+            "Degraded",
+            "Rendered TemplateFailed",
+        ),
+        (
+            config(&[rendered, ("Published", "False", "SourceMissing", 1), ready]),
+            "Degraded",
+            "Published SourceMissing",
+        ),
+        (
+            config(&[
+                rendered,
+                ("Published", "False", "AwaitingRevision", 1),
+                ("Ready", "False", "AwaitingRevision", 1),
+            ]),
+            "Progressing",
+            "Published AwaitingRevision",
+        ),
+        (
+            config(&[("Rendered", "False", "Retired", 1), published, ready]),
+            "Progressing",
+            "Rendered Retired",
+        ),
+    ] {
+        let (found, message) = health(&check, &object)?;
+        assert_eq!(found, expected, "{object}: {message}");
+        assert!(message.contains(part), "{object}: {message}");
+    }
+    Ok(())
+}

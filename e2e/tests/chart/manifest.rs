@@ -1,0 +1,81 @@
+//! The static manifest and the kustomize base in `deploy`.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+use osm_testkit::{ControlPlane, Options, manifest};
+
+use crate::page::{Person, blocks};
+
+#[tokio::test]
+async fn the_manifest_is_what_the_chart_renders() -> Result<()> {
+    let committed = std::fs::read_to_string(manifest::file())?;
+    ensure!(
+        committed == manifest::render().await?,
+        "deploy/ is out of date: run `cargo xtask manifest`"
+    );
+    for mark in ["helm.sh", "managed-by"] {
+        ensure!(!committed.contains(mark), "{mark}");
+    }
+    ensure!(
+        std::fs::read_to_string(manifest::rules_file())? == manifest::render_rules().await?,
+        "deploy/prometheus-rules.yaml is out of date: run `cargo xtask manifest`"
+    );
+    Ok(())
+}
+
+/// Twice, as an upgrade does; then with the kustomization of the page, whose settings win.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_manifest_and_the_base_are_installed_as_the_page_says() -> Result<()> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/install.md");
+    let page = std::fs::read_to_string(page)?;
+    let (_, section) = page.split_once("\n## Without Helm\n").context("the section")?;
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let kustomization = blocks(section, "yaml")
+        .first()
+        .context("a kustomization")?
+        .clone();
+    let published = "https://github.com/kubermatic/operating-system-manager//deploy?ref=v0.1.0";
+    ensure!(kustomization.contains(published), "{kustomization}");
+
+    let plane = ControlPlane::start(Options::default()).await?;
+    let person = Person::new(vec![("cluster", &plane)]).await?;
+    let apply = format!(
+        "kubectl apply --server-side --force-conflicts -f '{}'",
+        manifest::file().display()
+    );
+    person.run(&format!("{apply}\n{apply}")).await?;
+    let client = plane.admin()?;
+    let deployments = Api::<Deployment>::namespaced(client.clone(), "kube-system")
+        .list(&ListParams::default())
+        .await?;
+    let names: Vec<_> = deployments.iter().map(ResourceExt::name_any).collect();
+    let services = [
+        "csr-approver",
+        "osc-controller",
+        "osp-controller",
+        "secret-syncer",
+    ];
+    assert_eq!(names, services.map(|service| format!("osm-{service}")));
+
+    // A base is a folder beside the kustomization, or a repository.
+    let copy = format!(
+        "mkdir base && cp '{folder}'/*.yaml base && cat >kustomization.yaml <<'EOT'\n{}\nEOT\n\
+         kubectl apply --server-side --force-conflicts -k .",
+        kustomization.replace(published, "base"),
+        folder = manifest::folder().display(),
+    );
+    person.run(&copy).await?;
+    let settings = Api::<ConfigMap>::namespaced(client, "kube-system")
+        .get("osm-settings")
+        .await?;
+    ensure!(
+        format!("{:?}", settings.data).contains("169.254.20.10"),
+        "{settings:?}"
+    );
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! Follows docs/operations.md: its commands, and the metrics that it and other pages name.
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use kube::Api;
+use kube::api::DynamicObject;
+use osm_api::names;
+use osm_testkit::machine_controller::machine_deployment;
+use osm_testkit::{ControlPlane, Options, fixtures, installation};
+use serde_json::json;
+
+use crate::page::{Person, blocks};
+
+fn page() -> Result<String> {
+    document("operations.md")
+}
+
+fn document(name: &str) -> Result<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs")
+        .join(name);
+    Ok(std::fs::read_to_string(path)?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_of_the_page_makes_machines_take_up_a_change() -> Result<()> {
+    let plane = ControlPlane::start(Options::default()).await?;
+    plane.install_machine_deployment_crd().await?;
+    let mut pool = fixtures::machine_deployment("workers", "osp-ubuntu");
+    pool["metadata"]["annotations"][names::REVISION] = json!("17");
+    let machine = json!({"apiVersion": "cluster.k8s.io/v1alpha1", "kind": "Machine",
+        "metadata": {"name": "workers-7d9f6c5b8-x2x4k", "namespace": "kube-system"}, "spec": {}});
+    installation::apply(&plane, &[pool, machine]).await?;
+
+    let person = Person::new(vec![("cluster", &plane)]).await?;
+    let printed = person.run(&blocks(&page()?, "sh").join("\n")).await?;
+    ensure!(printed.contains("17"), "no revision: {printed}");
+    ensure!(
+        printed.contains("\"workers-7d9f6c5b8-x2x4k\" deleted"),
+        "{printed}"
+    );
+    let pools = Api::<DynamicObject>::namespaced_with(plane.admin()?, "kube-system", &machine_deployment());
+    let changed = pools.get("workers").await?;
+    let value = &changed.data["spec"]["template"]["metadata"]["annotations"]["force-rotate"];
+    // machine-controller refuses an annotation that is no text.
+    ensure!(value.is_string(), "{value}");
+    // Only the annotation is new: labels, by which machines are found, stay.
+    let labels = &changed.data["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(labels, &json!({"pool": "workers"}));
+    Ok(())
+}
+
+/// The page with all metrics is generated from them.
+#[test]
+fn metrics_that_pages_name_exist() -> Result<()> {
+    let metrics = document("metrics.md")?;
+    for (name, least) in [("operations.md", 10), ("migration.md", 6)] {
+        let page = document(name)?;
+        let words = page.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        // `osm_runtime` and the like are modules.
+        let named: Vec<&str> = words
+            .filter(|word| word.starts_with("osm_") && *word != "osm_runtime")
+            .collect();
+        ensure!(named.len() >= least, "{name}: {named:?}");
+        for metric in named {
+            ensure!(
+                metrics.contains(&format!("\n| `{metric}` |")),
+                "{name}: there is no {metric}"
+            );
+        }
+    }
+    Ok(())
+}

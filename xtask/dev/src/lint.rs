@@ -1,0 +1,198 @@
+//! `cargo xtask lint`: what holds before a change is merged, besides tests. Well-kept programs do the checks. This module runs them.
+
+use std::process::{ExitStatus, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use osm_judges::cargo_tool;
+use osm_judges::go_module::{cache_root, cached_directory};
+use osm_judges::packages;
+use tokio::process::Command;
+
+use crate::build::cargo;
+use crate::prose;
+use osm_testkit::progress::Progress;
+
+/// Check prose, workflows, format, lints, and the dependencies' licenses and sources
+#[derive(clap::Args)]
+pub struct Lint {
+    /// Build the documentation of the code as well, and refuse broken links in it
+    #[arg(long)]
+    rustdoc: bool,
+}
+
+/// `.github/workflows/ci.yaml` names the same version.
+const CARGO_DENY: &str = "0.20.2";
+
+/// The wheel from the Python Package Index contains the program, so nothing is compiled.
+const ZIZMOR: &str = "1.32.0";
+
+const FORMAT: [&str; 3] = ["fmt", "--all", "--check"];
+const CLIPPY: [&str; 6] = [
+    "clippy",
+    "--workspace",
+    "--all-targets",
+    "--",
+    "--deny",
+    "warnings",
+];
+const RUSTDOC: [&str; 4] = ["doc", "--workspace", "--no-deps", "--document-private-items"];
+
+impl Lint {
+    /// Runs all checks, then fails if one of them failed.
+    ///
+    /// # Errors
+    /// Names the checks that failed.
+    pub async fn run(&self) -> Result<()> {
+        let progress = Progress::start();
+        let mut failed = Vec::new();
+        progress.step("words and sentences");
+        let mut outcomes = vec![("words and sentences", prose::vale(progress).await)];
+        progress.step("Markdown");
+        outcomes.push(("Markdown", prose::markdownlint(progress).await));
+        progress.step("workflows");
+        outcomes.push(("workflows", workflows(progress).await));
+        for (name, outcome) in outcomes {
+            if let Err(error) = outcome {
+                progress.warn(&format!("{error:#}"));
+                failed.push(name);
+            }
+        }
+        let mut of_cargo: Vec<(&str, &[&str])> = vec![("format", &FORMAT), ("clippy", &CLIPPY)];
+        if self.rustdoc {
+            of_cargo.push(("documentation of the code", &RUSTDOC));
+        }
+        for (name, arguments) in of_cargo {
+            progress.step(name);
+            let status = cargo()
+                .args(arguments)
+                .env("RUSTDOCFLAGS", "--deny warnings")
+                .status()
+                .await?;
+            if !status.success() {
+                failed.push(name);
+            }
+        }
+        progress.step("dependencies");
+        if !dependencies(progress).await?.success() {
+            failed.push("dependencies");
+        }
+        if !failed.is_empty() {
+            bail!("failed: {}", failed.join(", "));
+        }
+        progress.step("all checks passed");
+        Ok(())
+    }
+}
+
+/// Runs cargo-deny, except for advisories, whose database can't be reached from everywhere.
+async fn dependencies(progress: Progress) -> Result<ExitStatus> {
+    let cargo_deny = cargo_tool::ensure("cargo-deny", CARGO_DENY, |line| progress.step(line)).await?;
+    let mut command = Command::new(cargo_deny);
+    command
+        .args(["check", "licenses", "bans", "sources"])
+        .current_dir(crate::root())
+        .stdin(Stdio::null());
+    command
+        .kill_on_drop(true)
+        .status()
+        .await
+        .context("cargo-deny can't be run")
+}
+
+/// Runs zizmor: actions are pinned by commit, tokens have few permissions, and no script runs what a pull request says.
+async fn workflows(progress: Progress) -> Result<()> {
+    let target = cache_root()?.join("zizmor").join(ZIZMOR);
+    let install = async |directory: &std::path::Path| {
+        tokio::task::spawn_blocking(|| packages::ensure(&["python3-pip"])).await??;
+        let output = Command::new("python3")
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-deps",
+                "--only-binary=:all:",
+                "--target",
+            ])
+            .arg(directory)
+            .arg(format!("zizmor=={ZIZMOR}"))
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await
+            .context("python3 can't be run")?;
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.success(),
+            "pip failed ({}):\n{}",
+            output.status,
+            stderr.trim_end()
+        );
+        Ok(())
+    };
+    cached_directory(&target, "zizmor", |line| progress.step(line), install).await?;
+    let status = Command::new(target.join("bin/zizmor"))
+        .args([
+            "--quiet",
+            "--offline",
+            "--min-severity=medium",
+            ".github/workflows",
+        ])
+        .current_dir(crate::root())
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .status()
+        .await
+        .context("zizmor can't be run")?;
+    ensure!(
+        status.success(),
+        "zizmor explains each finding at https://docs.zizmor.sh/audits/"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn every_crate_has_the_workspaces_lints_which_forbid_unsafe() {
+        let of_workspace: toml::Table = fs::read_to_string(crate::root().join("Cargo.toml"))
+            .unwrap()
+            .parse()
+            .unwrap();
+        assert_eq!(
+            of_workspace["workspace"]["lints"]["rust"]["unsafe_code"].as_str(),
+            Some("forbid")
+        );
+        let product = fs::read_dir(crate::root().join("crates"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        let others = of_workspace["workspace"]["members"].as_array().unwrap().iter();
+        let others = others
+            .filter_map(toml::Value::as_str)
+            .filter(|member| *member != "crates/*");
+        for directory in product.chain(others.map(|member| crate::root().join(member))) {
+            let manifest = directory.join("Cargo.toml");
+            let table: toml::Table = fs::read_to_string(&manifest).unwrap().parse().unwrap();
+            let inherited = table.get("lints").and_then(|lints| lints.get("workspace"));
+            assert_eq!(
+                inherited.and_then(toml::Value::as_bool),
+                Some(true),
+                "{}",
+                manifest.display()
+            );
+        }
+    }
+
+    #[test]
+    fn the_workflow_has_the_same_cargo_deny() {
+        let workflow = fs::read_to_string(crate::root().join(".github/workflows/ci.yaml")).unwrap();
+        assert!(
+            workflow.contains(&format!("cargo-deny --version ={CARGO_DENY}")),
+            "{CARGO_DENY}"
+        );
+    }
+}
