@@ -6,11 +6,14 @@ use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1).peekable();
-    let package = if arguments.next_if(|first| first == "demo").is_some() {
-        "osm-demo"
-    } else {
-        "osm-dev"
+    let package = match arguments.peek().and_then(|first| first.to_str()) {
+        Some("demo") => "osm-demo",
+        Some("e2e") => "osm-tests",
+        _ => "osm-dev",
     };
+    if package != "osm-dev" {
+        arguments.next();
+    }
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["run", "--package", package, "--"]).args(arguments);
     // What cargo has told this program about itself would make build scripts run again.

@@ -16,9 +16,8 @@
 //! | [`kubeconfig`] | a kubeconfig, `cluster-info`, or the registry credentials of a Secret |
 //!
 //! None may panic, hang, give other bytes the second time, or repeat a value in a message. What judges or renders a profile may not exceed
-//! the bounds of memory, nor, in an optimised build, of time; nor may what reads one of the last four. `cargo xtask fuzz` runs them with coverage as
-//! the guide, on the stable compiler; `cargo +nightly fuzz run --fuzz-dir e2e/fuzz --features libfuzzer fuzz-template` with an
-//! address sanitizer too. Tests run what the targets start from.
+//! the bounds of memory, nor, in an optimised build, of time; nor may what reads one of the last four. `e2e/fuzz/run.sh` runs them with coverage
+//! as the guide, on the stable compiler. Tests run what the targets start from.
 
 pub mod annotations;
 pub mod config;
@@ -41,7 +40,7 @@ mod pipeline;
 /// Something that reads what others write.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// Its name; the program is called `fuzz-<name>`.
+    /// Its name in `OSM_FUZZ_TARGET`.
     pub name: &'static str,
     /// Reads an input and panics where a property doesn't hold.
     pub run: fn(&[u8]),
@@ -112,9 +111,6 @@ pub const TARGETS: [Target; 12] = [
         seeds: kubeconfig::seeds,
     },
 ];
-
-/// What inputs are made of: libFuzzer's dictionary.
-pub const DICTIONARY: &str = include_str!("dictionary.txt");
 
 /// Takes away libFuzzer's panic hook, which ends the process even where a panic is caught, as the template engine does with those of its
 /// parser. One that nobody catches ends it all the same.

@@ -1,6 +1,8 @@
 //! What the targets start from is good, and every property holds for it.
 
+use std::fs;
 use std::panic::catch_unwind;
+use std::path::PathBuf;
 
 use osm_api::{OperatingSystemConfigSpec, OperatingSystemProfileSpec, Settings};
 use osm_fuzz::{TARGETS, config, profile, provider_spec, settings};
@@ -59,4 +61,21 @@ fn what_the_targets_start_from_is_read_and_rendered() {
         .count();
     assert!(read >= 6, "{read}");
     assert!(provider_spec::seeds().len() > 10);
+}
+
+/// `OSM_FUZZ_SEEDS` names the folder that the fuzzer starts from: one folder for each target, with its seeds.
+#[test]
+fn seeds_are_written_where_the_fuzzer_reads_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = std::env::var_os("OSM_FUZZ_SEEDS").map_or(folder.path().to_owned(), PathBuf::from);
+    for target in TARGETS {
+        let seeds = root.join(target.name).join("seeds");
+        // Those that are there may be of another commit.
+        let _ = fs::remove_dir_all(&seeds);
+        fs::create_dir_all(&seeds).unwrap();
+        for (number, seed) in (target.seeds)().iter().enumerate() {
+            fs::write(seeds.join(number.to_string()), seed).unwrap();
+        }
+    }
+    assert_eq!(fs::read_dir(&root).unwrap().count(), TARGETS.len());
 }

@@ -7,9 +7,7 @@ mod chart;
 mod cloud_init_schema;
 mod compatibility;
 mod crds;
-mod e2e;
 mod elsewhere;
-mod fuzz;
 mod generated;
 mod gotemplate;
 mod image;
@@ -42,7 +40,9 @@ enum Command {
     /// Run the services with an API server in memory, and show what they publish for a MachineDeployment
     #[command(disable_help_flag = true)]
     Demo(elsewhere::Arguments),
-    E2e(e2e::E2e),
+    /// Run end-to-end tests with real machines
+    #[command(disable_help_flag = true)]
+    E2e(elsewhere::Arguments),
     Test(test::Test),
     Lint(lint::Lint),
     Crds(crds::Crds),
@@ -55,7 +55,6 @@ enum Command {
     KubeletFields(kubelet_fields::KubeletFields),
     Bless(bless::Bless),
     Bench(bench::Bench),
-    Fuzz(fuzz::Fuzz),
     Gotemplate(gotemplate::Gotemplate),
     Image(image::Image),
     Chart(chart::Chart),
@@ -66,7 +65,7 @@ enum Command {
 async fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Demo(arguments) => arguments.run("osm-demo"),
-        Command::E2e(e2e) => e2e.run().await,
+        Command::E2e(arguments) => arguments.run("osm-tests"),
         Command::Test(test) => test.run().await,
         Command::Lint(lint) => lint.run().await,
         Command::Crds(crds) => crds.run(),
@@ -79,7 +78,6 @@ async fn main() -> ExitCode {
         Command::KubeletFields(fields) => fields.run().await,
         Command::Bless(bless) => bless.run().await,
         Command::Bench(bench) => bench.run().await,
-        Command::Fuzz(fuzz) => fuzz.run().await,
         Command::Gotemplate(gotemplate) => gotemplate.run().await,
         Command::Image(image) => image.run().await,
         Command::Chart(chart) => chart.run(),

@@ -207,22 +207,6 @@ async fn buildah(
     Ok(())
 }
 
-/// Builds all images as `cargo xtask image` does, and returns the directory of their archives.
-///
-/// # Errors
-/// As [`Image::run`].
-pub async fn build_all() -> Result<PathBuf> {
-    let (out, repository) = (crate::root().join("target/images"), REPOSITORY.to_owned());
-    Image {
-        out: out.clone(),
-        repository,
-        contents: None,
-    }
-    .run()
-    .await?;
-    Ok(out)
-}
-
 /// The size of a file, compressed as registries store layers.
 fn compressed(file: &Path) -> Result<u64> {
     let mut encoder = GzEncoder::new(Count(0), Compression::default());

@@ -8,7 +8,7 @@ use osm_testkit::{check, wait_for};
 use serde_json::{Value, json};
 
 use super::scenario_run::{BOOTSTRAPPED, READY, SET_UP, ScenarioRun};
-use crate::e2e::environment::{Environment, TEST_IMAGE};
+use crate::environment::{Environment, TEST_IMAGE};
 
 /// How long a pod on a Ready node may take until it answers.
 const POD: Duration = Duration::from_secs(60);

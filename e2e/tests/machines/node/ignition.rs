@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::join;
 use super::scenario_run::{BOOTSTRAPPED, READY, SAID, SET_UP, ScenarioRun};
-use crate::e2e::pool::SSH_KEY;
+use crate::pool::SSH_KEY;
 
 /// The unit of Flatcar's containerd, as far as a node depends on it. The profile has a drop-in for it.
 const CONTAINERD: &str = "[Unit]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::join::{has_the_address_of_the_machine, logs_can_be_read, nothing_failed, run_pod};
 use super::scenario_run::{READY, ScenarioRun};
-use crate::e2e::environment::API_IPV6;
+use crate::environment::API_IPV6;
 
 /// All servers by their addresses of IPv6.
 pub fn by_ipv6(settings: &mut Value) -> Result<()> {

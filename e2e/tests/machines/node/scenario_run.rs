@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use super::target::Target;
 use super::{Scenario, secrets};
-use crate::e2e::environment::Environment;
-use crate::e2e::pool::{Cloud, Pool, Template, UserData};
+use crate::environment::Environment;
+use crate::pool::{Cloud, Pool, Template, UserData};
 
 /// How long a machine may take from its boot, or from the end of a fault, until it is Ready. Back-off of up to a minute is part of it.
 pub const READY: Duration = Duration::from_secs(180);

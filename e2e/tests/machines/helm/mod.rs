@@ -21,7 +21,6 @@ use osm_lab::machines::{self, isolation};
 
 use self::lifecycle::Lifecycle;
 use super::machine_args::{self, MachineArgs};
-use crate::image;
 use osm_testkit::progress::Progress;
 
 /// Where the images' archives are.
@@ -67,7 +66,10 @@ impl Helm {
         osm_testkit::helm::program(|line| progress.step(line)).await?;
         let images = match &self.images {
             Some(folder) => folder.clone(),
-            None => Box::pin(image::build_all()).await?,
+            None => {
+                crate::cargo(&["xtask", "image"]).await?;
+                crate::root().join("target/images")
+            }
         };
         if self.logs.exists() {
             std::fs::remove_dir_all(&self.logs).with_context(|| self.logs.display().to_string())?;

@@ -28,7 +28,6 @@ use self::target::Target;
 use super::environment::{self, Environment, SettingsChange};
 use super::machine_args::{self, MachineArgs};
 use super::pool::Cloud;
-use crate::build;
 use osm_testkit::progress::Progress;
 
 /// The longest that any scenario may take.
@@ -233,7 +232,10 @@ impl Node {
             Some(folder) => folder.into(),
             None => {
                 progress.step("building the workspace");
-                build::workspace().await?
+                // As `cargo xtask test` does: a build of the services alone would select other features, and compile their dependencies twice.
+                crate::cargo(&["build", "--workspace", "--all-targets"]).await?;
+                let program = std::env::current_exe()?;
+                program.parent().context("the folder of programs")?.to_owned()
             }
         };
         let folders = plan

@@ -1,4 +1,0 @@
-//! [`osm_fuzz::pool_settings`], for libFuzzer.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(init: osm_fuzz::let_panics_be_caught(), |input: &[u8]| osm_fuzz::pool_settings::run(input));
