@@ -40,12 +40,9 @@ fn dim(text: &str) -> String {
     paint(text, "2", std::io::stderr().is_terminal())
 }
 
-/// A heading on standard output; bold on a terminal.
-pub fn heading(text: &str) {
-    println!("\n{}", paint(text, "1", std::io::stdout().is_terminal()));
-}
-
-fn paint(text: &str, code: &str, terminal: bool) -> String {
+/// `text` in the style with this number of ECMA-48, such as 1 for bold, if it goes to a terminal.
+#[must_use]
+pub fn paint(text: &str, code: &str, terminal: bool) -> String {
     if terminal && std::env::var_os("NO_COLOR").is_none() {
         format!("\x1b[{code}m{text}\x1b[0m")
     } else {

@@ -161,7 +161,7 @@ impl Demo {
         if self.once {
             return Ok(());
         }
-        show::next_steps(api_server, services);
+        show::next_steps(api_server, services)?;
         pools.follow(progress).await
     }
 

@@ -1,11 +1,13 @@
 //! The output of the demo.
 
-use anyhow::Result;
+use std::io::{self, IsTerminal, Write};
+
+use anyhow::{Context, Result};
 use kube::api::DynamicObject;
 use kube::{Client, ResourceExt};
 use osm_api::names::CLOUD_INIT_SETTINGS;
 use osm_testkit::machine_controller::{self, NotReady};
-use osm_testkit::progress::heading;
+use osm_testkit::progress;
 
 use crate::api_server::ApiServer;
 use crate::pools::{Pools, revision};
@@ -18,7 +20,7 @@ use crate::{mask, table};
 /// An error of the server.
 pub async fn everything(namespace: &str, pools: &Pools, client: &Client) -> Result<()> {
     for (index, pool) in pools.machine_deployments().await?.iter().enumerate() {
-        user_data(client, pool, index == 0).await;
+        user_data(client, pool, index == 0).await?;
     }
     let ours = format!("/apis/operatingsystemmanager.k8c.io/v1alpha1/namespaces/{namespace}");
     let tables = [
@@ -36,14 +38,14 @@ pub async fn everything(namespace: &str, pools: &Pools, client: &Client) -> Resu
         ),
     ];
     for (command, path) in tables {
-        heading(&command);
-        print!("{}", table::get(client, &path).await?);
+        heading(&command)?;
+        print(table::get(client, &path).await?.trim_end())?;
     }
     Ok(())
 }
 
 /// Prints the user data that machine-controller would pass to the cloud provider, or why there is none.
-async fn user_data(client: &Client, pool: &DynamicObject, in_full: bool) {
+async fn user_data(client: &Client, pool: &DynamicObject, in_full: bool) -> Result<()> {
     let name = pool.name_any();
     let machine = format!("{name}-5b4f8d7c9-x2v7q");
     let found = machine_controller::fetch_user_data(client, pool, revision(pool), &machine).await;
@@ -52,19 +54,15 @@ async fn user_data(client: &Client, pool: &DynamicObject, in_full: bool) {
             heading(&format!(
                 "user data of machine {machine} ({} bytes, credentials masked)",
                 text.len()
-            ));
+            ))?;
             let shown = mask::credentials(&text);
             if in_full {
-                println!("{}", shown.trim_end());
-            } else {
-                let lines: Vec<&str> = shown.lines().collect();
-                let beginning = lines.get(..6).unwrap_or(&lines);
-                println!(
-                    "{}\n… {} more lines",
-                    beginning.join("\n"),
-                    lines.len() - beginning.len()
-                );
+                return print(shown.trim_end());
             }
+            let lines: Vec<&str> = shown.lines().collect();
+            let beginning = lines.get(..6).unwrap_or(&lines);
+            let more = lines.len() - beginning.len();
+            print(&format!("{}\n… {more} more lines", beginning.join("\n")))
         }
         Err(error) => heading(&format!("user data of machine {machine}: {}", reason(&error))),
     }
@@ -82,10 +80,13 @@ fn reason(error: &NotReady) -> String {
 }
 
 /// Prints commands to try while the demo runs.
-pub fn next_steps(api_server: &ApiServer, services: &Services) {
-    heading("Commands to try in another terminal");
+///
+/// # Errors
+/// Standard output is closed.
+pub fn next_steps(api_server: &ApiServer, services: &Services) -> Result<()> {
+    heading("Commands to try in another terminal")?;
     let example = crate::root().join("examples/machinedeployment-ubuntu-aws.yaml");
-    println!(
+    print(&format!(
         "export KUBECONFIG={}
 kubectl get osp,osc -A
 sed s/ubuntu-aws/another-pool/ {} | kubectl apply -f -
@@ -94,15 +95,31 @@ kubectl get secrets -n {CLOUD_INIT_SETTINGS}
 cargo run -p osmctl -- status",
         api_server.kubeconfig().display(),
         example.display(),
-    );
+    ))?;
     for (service, address) in services.addresses() {
-        println!("curl http://{address}/metrics   # {}", service.name());
+        print(&format!("curl http://{address}/metrics   # {}", service.name()))?;
     }
-    println!("less {}   # what the services log", services.log().display());
+    print(&format!(
+        "less {}   # what the services log",
+        services.log().display()
+    ))?;
     if api_server.is_in_memory() {
-        println!(
-            "\nThis API server is for trying only: it simulates a part of a real one and keeps nothing. --etcd starts a real one."
-        );
+        print(
+            "\nThis API server is for trying only: it simulates a part of a real one and keeps nothing. --etcd starts a real one.",
+        )?;
     }
-    println!("\nCtrl-C stops everything and deletes its files.");
+    print("\nCtrl-C stops everything and deletes its files.")
+}
+
+/// Prints a heading; bold on a terminal.
+fn heading(text: &str) -> Result<()> {
+    print(&format!(
+        "\n{}",
+        progress::paint(text, "1", io::stdout().is_terminal())
+    ))
+}
+
+/// Prints to standard output, which may be a pipe that nobody reads any longer.
+fn print(text: &str) -> Result<()> {
+    writeln!(io::stdout(), "{text}").context("standard output")
 }
