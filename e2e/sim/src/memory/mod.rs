@@ -8,7 +8,7 @@
 //! - immutable Secrets, generations and namespaces,
 //! - bound tokens, and authorization by the Roles that exist.
 //!
-//! It answers everything else with 501, which makes a test fail: see [`Server::unsupported`]. `tests/memory.rs` sends the same requests to
+//! It answers everything else with 501, which makes a test fail: see [`Server::unsupported`]. `tests/it/memory.rs` sends the same requests to
 //! a real API server.
 //!
 //! It is not a general API server. Known differences: there are no kinds but those in `kinds`; schemas count only once the definition of
