@@ -1,4 +1,4 @@
-//! Go's `text/template`, with the functions of Go and the pure functions of sprig.
+//! Go's `text/template`, with the functions of Go and those of sprig that a profile has a use for.
 //!
 //! ```
 //! use osm_gotemplate::{TemplateSet, Value, budget::Limits};
@@ -18,7 +18,7 @@
 //! memory is charged to a [`Budget`]. Functions that read the environment, the network, the clock or random numbers are refused
 //! when a template is parsed, see [`functions::Refused`].
 //!
-//! The modules only use the ones before: `budget` ← `value` ← `problem` ← `format` ← `error` ← `functions` ← `standard`, `parse` ← `execute`.
+//! The modules only use the ones before: `budget` ← `value` ← `problem` ← `format` ← `error` ← `strconv` ← `standard` ← `functions` ← `parse` ← `execute`.
 //! There is one exception: types have [`methods`], which get their arguments as functions do and may return values of other types.
 
 #![allow(missing_docs)] // The names are Go's.
@@ -32,6 +32,7 @@ pub mod methods;
 pub mod parse;
 pub mod problem;
 pub mod standard;
+mod strconv;
 pub mod value;
 
 pub use budget::Budget;

@@ -24,8 +24,6 @@ pub enum Encoded {
     AsTextExceptInJson,
     /// As its text in JSON alone.
     AsTextInJson,
-    /// As an address: its text, if it has a valid length.
-    AsAddress,
 }
 
 /// A method of a type.

@@ -25,8 +25,6 @@ pub enum Value {
     Uint(u64, UintKind),
     /// A `float32` holds the value that it has as `f64`.
     Float(f64, FloatKind),
-    /// Real and imaginary part of a `complex128`.
-    Complex(f64, f64),
     /// Go's strings can hold any bytes. Here, a function whose result would not be UTF-8 fails.
     String(Rc<str>),
     List(List),
@@ -123,7 +121,6 @@ pub enum Type {
     Int(IntKind),
     Uint(UintKind),
     Float(FloatKind),
-    Complex,
     String,
     /// A slice of the element's type.
     List(Rc<Type>),
@@ -188,7 +185,6 @@ impl Value {
             Self::Int(_, kind) => Type::Int(*kind),
             Self::Uint(_, kind) => Type::Uint(*kind),
             Self::Float(_, kind) => Type::Float(*kind),
-            Self::Complex(..) => Type::Complex,
             Self::String(_) => Type::String,
             Self::List(list) => Type::List(Rc::new(list.element().clone())),
             Self::Map(map) => Type::Map(Rc::new(map.element().clone())),
@@ -220,7 +216,6 @@ impl Value {
             Self::Int(value, _) => *value != 0,
             Self::Uint(value, _) => *value != 0,
             Self::Float(value, _) => *value != 0.0,
-            Self::Complex(real, imaginary) => *real != 0.0 || *imaginary != 0.0,
             Self::String(text) => !text.is_empty(),
             Self::List(list) => !list.items().is_empty(),
             Self::Map(map) => !map.is_empty(),
@@ -433,9 +428,6 @@ impl Struct {
 }
 
 impl Pointer {
-    /// Bytes that a pointer takes, without what its value refers to.
-    pub(crate) const BYTES: usize = size_of::<Target>() + COUNTS;
-
     /// A pointer to a value. What points to [`Value::Nil`] is a pointer to an interface.
     #[must_use]
     pub fn to_value(value: Value) -> Self {
@@ -480,7 +472,6 @@ impl Type {
             Self::Int(kind) => Value::Int(0, *kind),
             Self::Uint(kind) => Value::Uint(0, *kind),
             Self::Float(kind) => Value::Float(0.0, *kind),
-            Self::Complex => Value::Complex(0.0, 0.0),
             Self::String => Value::string(""),
             Self::List(element) => Value::List(List::nil((**element).clone())),
             Self::Map(element) => Value::Map(Map::nil((**element).clone())),
@@ -575,7 +566,6 @@ impl fmt::Display for Type {
             Self::Uint(UintKind::Uint64) => f.write_str("uint64"),
             Self::Float(FloatKind::Float32) => f.write_str("float32"),
             Self::Float(FloatKind::Float64) => f.write_str("float64"),
-            Self::Complex => f.write_str("complex128"),
             Self::String => f.write_str("string"),
             Self::List(element) => write!(f, "[]{element}"),
             Self::Map(element) => write!(f, "map[string]{element}"),

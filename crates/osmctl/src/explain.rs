@@ -145,7 +145,6 @@ fn signature(function: &Function) -> String {
 fn go_type(parameter: Parameter) -> &'static str {
     match parameter {
         Parameter::Any | Parameter::Reflected => "any",
-        Parameter::List => "[]any",
         Parameter::Map => "map[string]any",
         other => other.go_type(),
     }

@@ -75,15 +75,12 @@ const ADDED: &[Added] = &[
         version: "0.1.0",
         group: "functions",
         names: "\
-            and call html index js len not or print printf println urlquery eq ge gt le lt ne dict get set unset hasKey \
-            pluck keys values pick omit merge mustMerge mergeOverwrite mustMergeOverwrite dig deepCopy mustDeepCopy b64dec \
-            b64enc fromJson fromYaml toJson toToml toYaml sha256sum list tuple append push mustAppend mustPush prepend \
-            mustPrepend concat first mustFirst last mustLast rest mustRest initial mustInitial reverse mustReverse compact \
-            mustCompact uniq mustUniq without mustWithout has mustHas slice mustSlice chunk mustChunk sortAlpha toStrings \
-            join atoi int int64 float64 add add1 sub mul div mod max biggest min until untilStep seq regexMatch regexFind \
-            regexReplaceAll trunc substr trim trimAll trimall trimPrefix trimSuffix upper lower repeat replace contains \
-            hasPrefix hasSuffix quote squote cat indent nindent toString splitList split splitn typeOf typeIs typeIsLike \
-            kindOf kindIs deepEqual default empty coalesce all any ternary fail semver semverCompare",
+            and call html index js len not or print printf println urlquery eq ge gt le lt ne dict get set unset hasKey keys \
+            values pick omit b64dec b64enc fromJson fromYaml toJson toToml toYaml sha256sum list append prepend concat first \
+            last rest initial reverse compact uniq without has slice sortAlpha toStrings join atoi int int64 float64 add \
+            add1 sub mul div mod max min regexMatch regexFind regexReplaceAll trunc substr trim trimAll trimPrefix \
+            trimSuffix upper lower repeat replace contains hasPrefix hasSuffix quote squote cat indent nindent toString \
+            splitList typeOf typeIs kindOf kindIs deepEqual default empty coalesce all any ternary fail semver semverCompare",
     },
 ];
 

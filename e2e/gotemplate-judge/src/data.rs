@@ -70,7 +70,7 @@ fn of_type(wanted: &Type, json: &Json) -> Result<Value> {
             Value::Map(Map::new(Type::clone(element), entries))
         }
         Type::Named(name, made_of, behavior) => of_named(name, made_of, behavior, json)?,
-        Type::Struct | Type::Complex => bail!(wrong()),
+        Type::Struct => bail!(wrong()),
     })
 }
 
@@ -126,7 +126,6 @@ fn zero(wanted: &Type) -> Result<Value> {
         Type::Int(kind) => Value::Int(0, *kind),
         Type::Uint(kind) => Value::Uint(0, *kind),
         Type::Float(kind) => Value::Float(0.0, *kind),
-        Type::Complex => Value::Complex(0.0, 0.0),
         Type::Pointer(to) => Value::Pointer(Pointer::nil(Type::clone(to))),
         Type::List(element) => Value::List(List::nil(Type::clone(element))),
         Type::Map(element) => Value::Map(Map::nil(Type::clone(element))),

@@ -2,6 +2,7 @@
 
 use crate::case::Case;
 use crate::compare::Outcome;
+use crate::layout;
 
 /// A difference that is meant.
 pub struct Deviation {
@@ -67,18 +68,48 @@ pub const DEVIATIONS: &[Deviation] = &[
         },
     },
     Deviation {
-        reason: "What is no YAML is reported in the words of another parser.",
-        documented: "`fromYaml` describes",
-        matches: |case, ours| {
-            let (Outcome::Output(ours) | Outcome::Error(ours)) = ours else {
-                return false;
-            };
-            let go = case.output.as_deref().unwrap_or_else(|| go_error(case));
-            ["yaml: ", "yaml%3A+"].iter().any(|start| {
-                let before = |text: &str| text.split_once(start).map(|(before, _)| before.to_owned());
-                before(go).is_some() && before(go) == before(ours)
-            })
+        reason: "Encoders have another layout than Go's, but write the same data.",
+        documented: "`toJson`, `toYaml` and `toToml` write",
+        matches: |case, ours| match (ours, &case.output) {
+            (Outcome::Output(ours), Some(go)) => layout::is_same_data(case, ours, go),
+            _ => false,
         },
+    },
+    Deviation {
+        reason: "A value that can't be encoded or decoded is an error. Go returns no text, or the error as text.",
+        documented: "A value that `toJson`",
+        matches: |_, ours| {
+            ["toJson", "toYaml", "toToml", "b64dec"]
+                .iter()
+                .any(|name| our_error(ours).contains(&format!("error calling {name}: ")))
+        },
+    },
+    Deviation {
+        reason: "What can't be decoded is reported in the words of another parser, and nothing of it is used.",
+        documented: "`fromJson` and `fromYaml` describe",
+        matches: |case, ours| {
+            let Outcome::Output(ours) = ours else { return false };
+            let is_reported = |text: &str| text.contains("Error");
+            case.output.as_deref().is_some_and(is_reported) && is_reported(ours)
+        },
+    },
+    Deviation {
+        reason: "Regular expressions are those of the crate `regex`.",
+        documented: "Regular expressions have",
+        matches: |case, ours| {
+            our_error(ours).contains("the regular expression is ")
+                || go_error(case).contains("error parsing regexp: ")
+        },
+    },
+    Deviation {
+        reason: "What no profile has a use for is refused with what to use instead.",
+        documented: "Numbers such as",
+        matches: |_, ours| our_error(ours).contains(" is not supported"),
+    },
+    Deviation {
+        reason: "The bytes of an address are not shown in parts.",
+        documented: "`slice` of an address",
+        matches: |_, ours| our_error(ours).contains("an address can't be sliced"),
     },
     Deviation {
         reason: "Go's keys and values of a map come in another order each time; here, in the order of the keys.",

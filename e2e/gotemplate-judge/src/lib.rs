@@ -12,6 +12,7 @@ pub mod compare;
 pub mod data;
 pub mod deviations;
 pub mod fuzz;
+mod layout;
 mod named;
 mod types;
 

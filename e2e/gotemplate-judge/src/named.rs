@@ -1,6 +1,6 @@
 //! Values of types that have methods.
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Result, bail};
 use osm_gotemplate::methods::{Behavior, Encoded, Method};
 use osm_gotemplate::{Value, standard};
 
@@ -36,6 +36,28 @@ pub(crate) fn kubernetes_duration(text: &str) -> Result<Value> {
     Ok(standard::embedding_duration("v1.Duration", nanoseconds(text)?))
 }
 
+/// Reads a duration such as `-1h29m59.5s`.
 fn nanoseconds(text: &str) -> Result<i64> {
-    standard::parse_duration(text).map_err(Error::msg)
+    let (sign, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1.0, rest),
+        None => (1.0, text),
+    };
+    let mut seconds = 0.0;
+    while !rest.is_empty() {
+        let unit = rest.find(char::is_alphabetic).with_context(|| text.to_owned())?;
+        let (number, after) = rest.split_at(unit);
+        let end = after.find(|c: char| !c.is_alphabetic()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(end);
+        let in_seconds = match unit {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 1e-3,
+            _ => bail!("{text}: an unknown unit"),
+        };
+        seconds += number.parse::<f64>().with_context(|| text.to_owned())? * in_seconds;
+        rest = after;
+    }
+    #[allow(clippy::cast_possible_truncation)] // Durations of cases are short.
+    Ok((sign * seconds * 1e9) as i64)
 }

@@ -10,23 +10,15 @@ import (
 // errCycle ends a case that puts a map into itself: printing it would end the process.
 var errCycle = errors.New("a map contains itself")
 
-// withoutCycles wraps the functions that change maps.
+// withoutCycles wraps the function that changes maps.
 func withoutCycles(all template.FuncMap) {
-	for _, name := range []string{"set", "merge", "mergeOverwrite", "mustMerge", "mustMergeOverwrite"} {
-		function := reflect.ValueOf(all[name])
-		wrapped := func(arguments []reflect.Value) []reflect.Value {
-			var results []reflect.Value
-			if function.Type().IsVariadic() {
-				results = function.CallSlice(arguments)
-			} else {
-				results = function.Call(arguments)
-			}
-			if isCyclic(arguments[0], nil) {
-				panic(errCycle)
-			}
-			return results
+	set := all["set"].(func(map[string]any, string, any) map[string]any)
+	all["set"] = func(into map[string]any, key string, value any) map[string]any {
+		changed := set(into, key, value)
+		if isCyclic(reflect.ValueOf(changed), nil) {
+			panic(errCycle)
 		}
-		all[name] = reflect.MakeFunc(function.Type(), wrapped).Interface()
+		return changed
 	}
 }
 

@@ -105,7 +105,7 @@ func (g *generator) branch(keyword string, depth int) string {
 
 func (g *generator) loop(depth int) string {
 	known := len(g.variables)
-	over := pick(g, []string{"(list 1 2 3)", "(dict \"b\" 1 \"a\" 2)", "3", "(until 3)", "(list)", g.field(), g.pipeline(1), "(splitList \",\" \"x,y\")"})
+	over := pick(g, []string{"(list 1 2 3)", "(dict \"b\" 1 \"a\" 2)", "3", "(list 0 1 2)", "(list)", g.field(), g.pipeline(1), "(splitList \",\" \"x,y\")"})
 	if len(g.data.lists) > 0 && g.chance(40) {
 		over = pick(g, g.data.lists)
 	} else if len(g.data.maps) > 0 && g.chance(30) {

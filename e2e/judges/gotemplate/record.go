@@ -168,13 +168,13 @@ func functionCases(g *generator) []testCase {
 
 // printfCases are verbs and values.
 func printfCases(g *generator) []testCase {
-	values := describe(`{"i":{"$int32":-7},"u":{"$uint8":200},"f":2.5,"f32":{"$float32":0.1},"s":"a\"ü\n","b":true,"n":null,"l":[1,"x",null,1.5],"ss":{"$[]string":["a","b c"]},"m":{"k":"v","a":1},"bs":{"$[]uint8":[104,105]},"ip":{"$net.IP":"10.0.0.1"},"d":{"$v1.Duration":"90s"},"td":{"$time.Duration":"90s"},"cp":{"$v1alpha1.CloudProvider":"aws"},"np":{"$*string":null},"c":{"$resources.filesData":{"KubeVersion":"v1"}},"ms":{"$map[string]string":{"x":"y"}},"nl":{"$[]int":null},"nm":{"$map[string]any":null},"r":128512,"ll":[[1,2],{"a":[true]}]}`)
+	values := describe(`{"i":{"$int32":-7},"u":{"$uint8":200},"f":2.5,"f32":{"$float32":0.1},"s":"a\"ü\n","b":true,"n":null,"l":[1,"x",null,1.5],"ss":{"$[]string":["a","b c"]},"m":{"k":"v","a":1},"ip":{"$net.IP":"10.0.0.1"},"d":{"$v1.Duration":"90s"},"td":{"$time.Duration":"90s"},"cp":{"$v1alpha1.CloudProvider":"aws"},"np":{"$*string":null},"c":{"$resources.filesData":{"KubeVersion":"v1"}},"ms":{"$map[string]string":{"x":"y"}},"nl":{"$[]int":null},"nm":{"$map[string]any":null},"r":128512,"ll":[[1,2],{"a":[true]}]}`)
 	operands := []string{
-		"0", "42", "-1", ".i", ".u", ".r", "1.0", ".f", "1e21", "1e-7", "100000000.0", ".f32", "-0.0", `""`, ".s", "`a b`", ".b", ".n", ".l", ".ss", ".m", ".bs", ".ip", ".d", ".td", ".cp", ".np", ".ms",
-		".nl", ".nm", ".ll", "'x'", "1i", "nil", "(list)", "(dict)", "9223372036854775807", "18446744073709551615.0",
+		"0", "42", "-1", ".i", ".u", ".r", "1.0", ".f", "1e21", "1e-7", "100000000.0", ".f32", "-0.0", `""`, ".s", "`a b`", ".b", ".n", ".l", ".ss", ".m", ".ip", ".d", ".td", ".cp", ".np", ".ms",
+		".nl", ".nm", ".ll", "'x'", "nil", "(list)", "(dict)", "9223372036854775807", "18446744073709551615.0",
 	}
-	letters := "vTtbcdoOqxXUeEfFgGsw"
-	flags := []string{"", "+", "-", "#", " ", "0", "5", "-5", "05", ".2", "8.3", "+08.1", "#v", "-#10", "+ ", "# "}
+	letters := "vtdqxs"
+	flags := []string{"", "-", "0", "5", "-5", "05", "-05", "12"}
 	var cases []testCase
 	for number, operand := range operands {
 		g.random = rand.New(rand.NewPCG(recordedSeed, uint64(number)))

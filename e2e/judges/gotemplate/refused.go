@@ -17,6 +17,10 @@ var refused = []string{
 	"regexReplaceAllLiteral", "mustRegexReplaceAllLiteral", "regexSplit", "mustRegexSplit", "regexQuoteMeta", "title", "untitle", "swapcase",
 	"snakecase", "camelcase", "kebabcase", "initials", "nospace", "plural", "hello", "abbrev", "abbrevboth", "wrap", "wrapWith", "toPrettyJson",
 	"toRawJson", "mustToJson", "mustToPrettyJson", "mustToRawJson", "mustFromJson", "fromJsonArray", "fromYamlArray", "fromToml",
+	"biggest", "until", "untilStep", "seq", "split", "splitn", "trimall", "tuple", "push", "mustAppend", "mustPush", "mustPrepend",
+	"mustFirst", "mustLast", "mustRest", "mustInitial", "mustReverse", "mustCompact", "mustUniq", "mustWithout", "mustHas", "mustSlice",
+	"chunk", "mustChunk", "pluck", "dig", "merge", "mergeOverwrite", "mustMerge", "mustMergeOverwrite", "deepCopy", "mustDeepCopy",
+	"typeIsLike",
 }
 
 // builtins are Go's own functions, apart from "slice", which sprig replaces.

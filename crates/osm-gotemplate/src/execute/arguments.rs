@@ -4,8 +4,7 @@ use super::reflected::Reflected;
 use super::state::{Executed, State};
 use crate::functions::{Parameter, VERSION};
 use crate::parse::{Operand, OperandKind, Part};
-use crate::standard::{self, BYTE};
-use crate::value::{FloatKind, IntKind, List, Map, Pointer, Type, Value};
+use crate::value::{IntKind, Map, Pointer, Type, Value};
 
 fn is_named(of: &Type, name: &str) -> bool {
     matches!(of, Type::Named(known, ..) if &**known == name)
@@ -46,8 +45,6 @@ impl<'t> State<'t> {
             (Any | Reflected | Parameter::String, String(literal)) => Some(self.literal(literal)?),
             (Any | Reflected, Number(number)) => Some(self.ideal_number(number)?),
             (Parameter::Int, Number(number)) => number.0.int.map(Value::int),
-            (Parameter::Int64 | Parameter::Duration, Number(number)) => number.0.int.map(Value::int64),
-            (Parameter::Float64, Number(number)) => number.0.float.map(Value::float),
             _ => None,
         };
         if let Some(value) = value {
@@ -56,16 +53,9 @@ impl<'t> State<'t> {
         let printed = Part::Operand(operand).print(&self.frame.tree.source);
         let expected = match parameter {
             Parameter::Bool => "bool",
-            Parameter::Int | Parameter::Int64 | Parameter::Duration => "integer",
-            Parameter::Float64 => "float",
+            Parameter::Int => "integer",
             Parameter::String => "string",
-            Any
-            | Reflected
-            | Parameter::List
-            | Parameter::Strings
-            | Parameter::Map
-            | Parameter::Ip
-            | Parameter::Version => {
+            Any | Reflected | Parameter::Map | Parameter::Version => {
                 return self.fail(format!(
                     "can't handle {printed} for arg of type {}",
                     parameter.go_type()
@@ -126,14 +116,8 @@ impl Parameter {
             Self::Reflected => "reflect.Value",
             Self::Bool => "bool",
             Self::Int => "int",
-            Self::Int64 => "int64",
-            Self::Float64 => "float64",
             Self::String => "string",
-            Self::List => "[]interface {}",
-            Self::Strings => "[]string",
             Self::Map => "map[string]interface {}",
-            Self::Duration => standard::DURATION,
-            Self::Ip => standard::IP,
             Self::Version => "*semver.Version",
         }
     }
@@ -142,37 +126,23 @@ impl Parameter {
     fn nil(self) -> Option<Value> {
         Some(match self {
             Self::Any | Self::Reflected => Value::Nil,
-            Self::List => Value::List(List::nil(Type::Any)),
-            Self::Strings => Value::List(List::nil(Type::String)),
             Self::Map => Value::Map(Map::nil(Type::Any)),
-            Self::Ip => Value::List(List::nil(BYTE)),
             Self::Version => Value::Pointer(Pointer::nil(Type::named(VERSION, Type::Struct))),
-            Self::Bool | Self::Int | Self::Int64 | Self::Float64 | Self::String | Self::Duration => {
-                return None;
-            }
+            Self::Bool | Self::Int | Self::String => return None,
         })
     }
 
-    /// Whether a value can be assigned to the type. Lists and maps can have a named type, because the parameter's type has no name.
+    /// Whether a value can be assigned to the type. Maps can have a named type, because the parameter's type has no name.
     /// Strings can have one although Go refuses that. Every template that Go accepts still renders the same.
     fn takes(self, value: &Value) -> bool {
         match (self, value) {
             (Self::Any | Self::Reflected, _)
             | (Self::Bool, Value::Bool(_))
             | (Self::Int, Value::Int(_, IntKind::Int))
-            | (Self::Int64, Value::Int(_, IntKind::Int64))
-            | (Self::Float64, Value::Float(_, FloatKind::Float64))
             | (Self::String, Value::String(_)) => true,
-            (Self::List, Value::List(list)) => *list.element() == Type::Any,
-            (Self::Strings, Value::List(list)) => *list.element() == Type::String,
             (Self::Map, Value::Map(map)) => *map.element() == Type::Any,
-            (Self::Ip, Value::List(list)) => *list.element() == BYTE,
-            (Self::Duration, Value::Named(named)) => &**named.name() == standard::DURATION,
-            (Self::Ip, Value::Named(named)) => &**named.name() == standard::IP,
             (Self::Version, Value::Pointer(pointer)) => is_named(pointer.to(), VERSION),
-            (Self::String | Self::List | Self::Strings | Self::Map, Value::Named(_)) => {
-                self.takes(value.underlying())
-            }
+            (Self::String | Self::Map, Value::Named(_)) => self.takes(value.underlying()),
             _ => false,
         }
     }
@@ -183,18 +153,10 @@ impl Parameter {
             (Self::Any | Self::Reflected, _)
             | (Self::Bool, Type::Bool)
             | (Self::Int, Type::Int(IntKind::Int))
-            | (Self::Int64, Type::Int(IntKind::Int64))
-            | (Self::Float64, Type::Float(FloatKind::Float64))
             | (Self::String, Type::String) => true,
-            (Self::List, Type::List(element)) | (Self::Map, Type::Map(element)) => **element == Type::Any,
-            (Self::Strings, Type::List(element)) => **element == Type::String,
-            (Self::Ip, Type::List(element)) => **element == BYTE,
-            (Self::Duration, of) if is_named(of, standard::DURATION) => true,
-            (Self::Ip, of) if is_named(of, standard::IP) => true,
+            (Self::Map, Type::Map(element)) => **element == Type::Any,
             (Self::Version, Type::Pointer(to)) => is_named(to, VERSION),
-            (Self::String | Self::List | Self::Strings | Self::Map, Type::Named(_, made_of, _)) => {
-                self.takes_type(made_of)
-            }
+            (Self::String | Self::Map, Type::Named(_, made_of, _)) => self.takes_type(made_of),
             _ => false,
         }
     }

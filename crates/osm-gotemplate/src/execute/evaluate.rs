@@ -96,13 +96,10 @@ impl<'t> State<'t> {
         let is_hexadecimal = text
             .get(..2)
             .is_some_and(|prefix| prefix.eq_ignore_ascii_case("0x"));
-        let is_hexadecimal_int = is_hexadecimal && !text.contains(['p', 'P']);
-        let is_float =
-            text.contains(['.', 'e', 'E', 'p', 'P']) && !is_hexadecimal_int && !text.starts_with('\'');
-        Ok(match (number.complex, number.float, number.int) {
-            (Some((real, imaginary)), ..) => Value::Complex(real, imaginary),
-            (None, Some(float), _) if is_float => Value::float(float),
-            (None, _, Some(int)) => Value::int(int),
+        let is_float = text.contains(['.', 'e', 'E']) && !is_hexadecimal && !text.starts_with('\'');
+        Ok(match (number.float, number.int) {
+            (Some(float), _) if is_float => Value::float(float),
+            (_, Some(int)) => Value::int(int),
             _ => return self.fail(format!("{text} overflows int")),
         })
     }

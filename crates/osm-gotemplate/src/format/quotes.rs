@@ -1,41 +1,23 @@
-//! Quoted texts and characters, as Go's `strconv` writes them.
+//! Quoted texts, as Go's `strconv` writes them.
 
 use std::fmt::Write;
 
-/// Go's `strconv.Quote`, or `QuoteToASCII`.
-pub(crate) fn quote(text: &str, ascii_only: bool) -> String {
+/// Go's `strconv.Quote`.
+pub(crate) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len().saturating_add(2));
     out.push('"');
     for c in text.chars() {
-        escape(&mut out, c, '"', ascii_only);
+        escape(&mut out, c);
     }
     out.push('"');
     out
 }
 
-/// Go's `strconv.QuoteRune`, or `QuoteRuneToASCII`.
-pub(super) fn quote_char(c: char, ascii_only: bool) -> String {
-    let mut out = String::from('\'');
-    escape(&mut out, c, '\'', ascii_only);
-    out.push('\'');
-    out
-}
-
-/// Whether the text can stand between backquotes unchanged: Go's `strconv.CanBackquote`.
-pub(super) fn can_backquote(text: &str) -> bool {
-    text.chars()
-        .all(|c| c == '\t' || (c >= ' ' && !matches!(c, '`' | '\u{7f}' | '\u{feff}')))
-}
-
-fn escape(out: &mut String, c: char, delimiter: char, ascii_only: bool) {
+fn escape(out: &mut String, c: char) {
     // Writing to a String never fails.
     match c {
-        '\\' => out.push_str("\\\\"),
-        _ if c == delimiter => {
-            out.push('\\');
-            out.push(c);
-        }
-        _ if is_print(c) && (c.is_ascii() || !ascii_only) => out.push(c),
+        '\\' | '"' => out.extend(['\\', c]),
+        _ if is_print(c) => out.push(c),
         '\u{7}' => out.push_str("\\a"),
         '\u{8}' => out.push_str("\\b"),
         '\u{c}' => out.push_str("\\f"),

@@ -53,7 +53,6 @@ fn equal(a: &Value, b: &Value, budget: &dyn Budget, depth: usize) -> Result<bool
         (Value::Int(a, a_kind), Value::Int(b, b_kind)) => Ok(a == b && a_kind == b_kind),
         (Value::Uint(a, a_kind), Value::Uint(b, b_kind)) => Ok(a == b && a_kind == b_kind),
         (Value::Float(a, a_kind), Value::Float(b, b_kind)) => Ok(a == b && a_kind == b_kind),
-        (Value::Complex(a, ai), Value::Complex(b, bi)) => Ok(a == b && ai == bi),
         (Value::String(a), Value::String(b)) => {
             budget.read(a.len().min(b.len()))?;
             Ok(a == b)

@@ -1,127 +1,71 @@
-//! Functions that encode and decode: JSON, YAML and base64. TOML is only encoded.
+//! Functions that encode and decode JSON, YAML and base64, and encode TOML.
 //!
-//! Operating System Manager replaces sprig's `toJson` and `fromJson` and adds the others, as Helm does: an encoder that fails
-//! returns no text, and a decoder puts its error into the result. YAML is that of `gopkg.in/yaml.v3`, TOML that of
-//! `github.com/BurntSushi/toml`.
+//! The Go implementation adds most of them to sprig, as Helm does. They give the same data here, in another layout. A decoder puts its
+//! error into the result, as in Go. An encoder that fails is an error, while Go returns no text, or the error as text.
 
-mod bases;
-mod json_reader;
-mod json_writer;
-mod key_order;
+mod encode;
+mod json;
 #[cfg(test)]
 mod tests;
-mod text;
-mod timestamps;
-mod toml_writer;
-mod yaml_nodes;
-mod yaml_reader;
-mod yaml_scalars;
-mod yaml_writer;
+mod yaml;
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
 use super::table::table;
 use super::{Call, Problem};
 use crate::value::{Map, Type, Value};
-use text::Failure;
+use encode::Format;
+use json::Failure;
 
 table! {
-    "b64dec": (String) -> "string", "Decodes base64, or returns the error as text.",
-        r#""aGVsbG8=""# => "hello", b64dec;
+    "b64dec": (String) -> "string", "Decodes base64.", r#""aGVsbG8=""# => "hello", b64dec;
     "b64enc": (String) -> "string", "Encodes a text as base64 with padding.",
         r#""hello""# => "aGVsbG8=", |call| {
             call.budget.copy(call.text(0).len().saturating_mul(2))?;
-            Ok(bases::encode_64(call.text(0).as_bytes()).into())
+            Ok(STANDARD.encode(call.text(0)).into())
         };
     "fromJson": (String) -> "map[string]interface {}", "Decodes a JSON object; the result has the key Error if that fails.",
-        (r#"{{ (fromJson "{\"a\": 1}").a }}"#) => "1", from_json;
+        (r#"{{ (fromJson "{\"a\": 1}").a }}"#) => "1",
+        |call| decoded(call, json::decode(call.text(0), call.budget), || Map::nil(Type::Any));
     "fromYaml": (String) -> "map[string]interface {}", "Decodes a YAML map; the result has the key Error if that fails.",
-        (r#"{{ (fromYaml "a: 0x10").a }}"#) => "16", from_yaml;
-    "toJson": (Any) -> "string", "Encodes a value as JSON, in which <, > and & are escape sequences.",
-        r#"(dict "b" "<" "a" 1)"# => r#"{"a":1,"b":"\u003c"}"#, |call| swallow(json_writer::encode(call.any(0), call.budget));
-    "toToml": (Any) -> "string", "Encodes a map as TOML, or returns the error as text.",
-        r#"(dict "a" 1 "b" (dict "c" "x"))"# => "a = 1\n\n[b]\n  c = \"x\"\n", |call| match toml_writer::encode(call.any(0), call.budget) {
-            Ok(text) | Err(Failure::Reported(text)) => Ok(text.into()),
-            Err(Failure::Fatal(problem)) => Err(problem),
-        };
-    "toYaml": (Any) -> "string", "Encodes a value as YAML with an indent of four spaces, without the last line break.",
-        r#"(dict "a" (list 1 "true"))"# => "a:\n    - 1\n    - \"true\"", |call| swallow(yaml_writer::encode(call.any(0), call.budget).map(trimmed));
-}
-
-/// The text without its last line break.
-fn trimmed(mut text: String) -> String {
-    if text.ends_with('\n') {
-        text.pop();
-    }
-    text
+        (r#"{{ (fromYaml "a: 0x10").a }}"#) => "16",
+        |call| decoded(call, yaml::decode(call.text(0), call.budget), || Map::new(Type::Any, [].into()));
+    "toJson": (Any) -> "string", "Encodes a value as JSON.", r#"(dict "b" "<" "a" 1)"# => r#"{"a":1,"b":"<"}"#,
+        |call| encode::encode(call.any(0), Format::Json, call.budget).map(Value::string);
+    "toToml": (Any) -> "string", "Encodes a map as TOML.", r#"(dict "a" 1 "b" (dict "c" "x"))"# => "a = 1\n\n[b]\nc = \"x\"\n",
+        |call| encode::encode(call.any(0), Format::Toml, call.budget).map(Value::string);
+    "toYaml": (Any) -> "string", "Encodes a value as YAML, without the last line break.",
+        r#"(dict "a" (list 1 "true"))"# => "a:\n- 1\n- \"true\"", |call| encode::encode(call.any(0), Format::Yaml, call.budget).map(Value::string);
 }
 
 fn b64dec(call: &Call<'_>) -> Result<Value, Problem> {
-    call.budget.copy(call.text(0).len())?;
-    match bases::decode_64(call.text(0)) {
-        Ok(bytes) => {
-            let text = String::from_utf8(bytes);
-            text.map(Value::from)
-                .map_err(|_| Problem::new("the decoded bytes are not UTF-8, so they can't become text"))
-        }
-        Err(error) => Ok(error.into()),
-    }
+    call.budget.copy(call.text(0).len().saturating_mul(2))?;
+    let digits = call.text(0).replace(['\r', '\n'], "");
+    let bytes = STANDARD
+        .decode(digits)
+        .map_err(|_| Problem::new("the text is not base64 with padding"))?;
+    let text = String::from_utf8(bytes);
+    text.map(Value::from)
+        .map_err(|_| Problem::new("the decoded bytes are not UTF-8, so they can't become text"))
 }
 
-/// The encoded text. Errors of the encoder become no text.
-fn swallow(encoded: Result<String, Failure>) -> Result<Value, Problem> {
-    match encoded {
-        Ok(text) => Ok(text.into()),
-        Err(Failure::Reported(_)) => Ok("".into()),
-        Err(Failure::Fatal(problem)) => Err(problem),
-    }
-}
-
-fn from_json(call: &Call<'_>) -> Result<Value, Problem> {
-    let decoded = match json_reader::decode(call.text(0), call.budget) {
-        Ok(decoded) => decoded,
-        Err(Failure::Reported(error)) => return with_error(call, Value::Nil, error),
+/// What a decoder returns: the map, or one with the error under a key. `null` stands for no value.
+fn decoded(
+    call: &Call<'_>,
+    decoded: Result<Value, Failure>,
+    null: impl FnOnce() -> Map,
+) -> Result<Value, Problem> {
+    let error = match decoded {
+        Ok(map @ Value::Map(_)) => return Ok(map),
+        Ok(Value::Nil) => return Ok(Value::Map(null())),
+        Ok(_) => "the text is not a map".to_owned(),
+        Err(Failure::Malformed(error)) => error,
         Err(Failure::Fatal(problem)) => return Err(problem),
     };
-    let found = match &decoded.value {
-        Value::Map(_) => None,
-        Value::Nil if decoded.error.is_none() => return Ok(Value::Map(Map::nil(Type::Any))),
-        Value::List(_) => Some("array"),
-        Value::String(_) => Some("string"),
-        Value::Bool(_) => Some("bool"),
-        _ => Some("number"),
-    };
-    let mismatch = found.map(|found| {
-        format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}")
-    });
-    match mismatch.or(decoded.error) {
-        Some(error) => with_error(call, decoded.value, error),
-        None => Ok(decoded.value),
-    }
-}
-
-fn from_yaml(call: &Call<'_>) -> Result<Value, Problem> {
-    let empty = || Value::map(BTreeMap::new());
-    match yaml_reader::decode(call.text(0), call.budget) {
-        Ok(decoded) => match (decoded.value.unwrap_or_else(empty), decoded.error) {
-            (value, None) => Ok(value),
-            (value, Some(error)) => with_error(call, value, error),
-        },
-        Err(Failure::Reported(error)) => with_error(call, empty(), error),
-        Err(Failure::Fatal(problem)) => Err(problem),
-    }
-}
-
-/// What a decoder returns for an error: a map with the error under a key.
-fn with_error(call: &Call<'_>, value: Value, error: String) -> Result<Value, Problem> {
-    call.budget.copy(error.len())?;
-    let mut entries: BTreeMap<Rc<str>, Value> = BTreeMap::new();
-    if let Value::Map(map) = value {
-        call.budget.copy(Map::bytes(map.len()))?;
-        entries.extend(map.entries(call.budget)?);
-    }
-    call.budget.copy(Map::bytes(1))?;
-    entries.insert("Error".into(), error.into());
-    Ok(Value::map(entries))
+    call.budget.copy(Map::bytes(1).saturating_add(error.len()))?;
+    let key: Rc<str> = "Error".into();
+    Ok(Value::map([(key, error.into())].into()))
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::comparison::{deep_equal, is_empty, kind, nil_dereference};
-use super::conversions::to_int64;
+use super::numbers::to_int64;
 use super::table::table;
 use super::{Call, Problem};
 use crate::budget::Budget;
@@ -12,29 +12,28 @@ use crate::standard;
 use crate::value::{List, Type, Value};
 
 table! {
-    "list" "tuple": (; Any) -> "[]interface {}", "Returns a list of the values.", r#"1 "a" true"# => "[1 a true]", |call| call.made_list(call.rest(0).to_vec());
-    "append" "push" "mustAppend" "mustPush": (Any, Any) -> "[]interface {}", "Returns the list with the value after its last element.",
+    "list": (; Any) -> "[]interface {}", "Returns a list of the values.", r#"1 "a" true"# => "[1 a true]", |call| call.made_list(call.rest(0).to_vec());
+    "append": (Any, Any) -> "[]interface {}", "Returns the list with the value after its last element.",
         "(list 1 2) 3" => "[1 2 3]", append;
-    "prepend" "mustPrepend": (Any, Any) -> "[]interface {}", "Returns the list with the value before its first element.", "(list 1 2) 0" => "[0 1 2]", prepend;
+    "prepend": (Any, Any) -> "[]interface {}", "Returns the list with the value before its first element.", "(list 1 2) 0" => "[0 1 2]", prepend;
     "concat": (; Any) -> "interface {}", "Returns one list of the elements of all lists.", "(list 1 2) (list 3)" => "[1 2 3]", concat;
-    "first" "mustFirst": (Any) -> "interface {}", "Returns the first element of the list.", "(list 1 2 3)" => "1",
+    "first": (Any) -> "interface {}", "Returns the first element of the list.", "(list 1 2 3)" => "1",
         |call| Ok(elements(call, 0, "Cannot find first on type")?.first().cloned().unwrap_or(Value::Nil));
-    "last" "mustLast": (Any) -> "interface {}", "Returns the last element of the list.", "(list 1 2 3)" => "3",
+    "last": (Any) -> "interface {}", "Returns the last element of the list.", "(list 1 2 3)" => "3",
         |call| Ok(elements(call, 0, "Cannot find last on type")?.last().cloned().unwrap_or(Value::Nil));
-    "rest" "mustRest": (Any) -> "[]interface {}", "Returns the list without its first element.", "(list 1 2 3)" => "[2 3]",
+    "rest": (Any) -> "[]interface {}", "Returns the list without its first element.", "(list 1 2 3)" => "[2 3]",
         |call| all_but_one(call, elements(call, 0, "Cannot find rest on type")?.split_first().map(|(_, rest)| rest));
-    "initial" "mustInitial": (Any) -> "[]interface {}", "Returns the list without its last element.", "(list 1 2 3)" => "[1 2]",
+    "initial": (Any) -> "[]interface {}", "Returns the list without its last element.", "(list 1 2 3)" => "[1 2]",
         |call| all_but_one(call, elements(call, 0, "Cannot find initial on type")?.split_last().map(|(_, initial)| initial));
-    "reverse" "mustReverse": (Any) -> "[]interface {}", "Returns the list in the opposite order.", "(list 1 2 3)" => "[3 2 1]",
+    "reverse": (Any) -> "[]interface {}", "Returns the list in the opposite order.", "(list 1 2 3)" => "[3 2 1]",
         |call| call.made_list(elements(call, 0, "Cannot find reverse on type")?.iter().rev().cloned().collect());
-    "compact" "mustCompact": (Any) -> "[]interface {}", "Returns the elements that are not empty.", r#"(list 1 "" 2 0)"# => "[1 2]",
+    "compact": (Any) -> "[]interface {}", "Returns the elements that are not empty.", r#"(list 1 "" 2 0)"# => "[1 2]",
         |call| call.made_list(elements(call, 0, "Cannot compact on type")?.iter().filter(|item| !is_empty(item)).cloned().collect());
-    "uniq" "mustUniq": (Any) -> "[]interface {}", "Returns the elements that differ from all before.", "(list 1 2 1)" => "[1 2]", uniq;
-    "without" "mustWithout": (Any; Any) -> "[]interface {}", "Returns the elements that differ from all further arguments.", "(list 1 2 3) 2" => "[1 3]", without;
-    "has" "mustHas": (Any, Any) -> "bool", "Returns whether the value is an element of the list.", "2 (list 1 2 3)" => "true", has;
-    "slice" "mustSlice": (Any; Any) -> "interface {}", "Returns the elements from an index up to, but without, another index.",
+    "uniq": (Any) -> "[]interface {}", "Returns the elements that differ from all before.", "(list 1 2 1)" => "[1 2]", uniq;
+    "without": (Any; Any) -> "[]interface {}", "Returns the elements that differ from all further arguments.", "(list 1 2 3) 2" => "[1 3]", without;
+    "has": (Any, Any) -> "bool", "Returns whether the value is an element of the list.", "2 (list 1 2 3)" => "true", has;
+    "slice": (Any; Any) -> "interface {}", "Returns the elements from an index up to, but without, another index.",
         "(list 1 2 3 4) 1 3" => "[2 3]", slice;
-    "chunk" "mustChunk": (Int, Any) -> "[][]interface {}", "Returns the elements in lists of the given length.", "2 (list 1 2 3)" => "[[1 2] [3]]", chunk;
     "sortAlpha": (Any) -> "[]string", "Returns the texts of the elements in order.", r#"(list "b" "a" 1)"# => "[1 a b]", sort_alpha;
     "toStrings": (Any) -> "[]string", "Returns the texts of the elements.", r#"(list 1 "a")"# => "[1 a]", |call| texts(call.any(0), call.budget).map(string_list);
     "join": (String, Any) -> "string", "Returns the texts of the elements with a separator between.", r#"", " (list 1 2)"# => "1, 2", join;
@@ -148,41 +147,13 @@ fn slice(call: &Call<'_>) -> Result<Value, Problem> {
     if let Value::Named(list) = call.any(0)
         && &**list.name() == standard::IP
     {
-        // Its name decides how it prints, even if it is no address any more.
-        return Ok(standard::ip_of(part));
+        return Err(Problem::new("an address can't be sliced"));
     }
     let element = match call.any(0).underlying() {
         Value::List(list) => list.element().clone(),
         _ => Type::Any,
     };
     Ok(Value::List(List::new(element, part.to_vec())))
-}
-
-/// Calculates with floating-point numbers as sprig does, which decides what sizes below 1 do.
-#[allow(clippy::cast_precision_loss)]
-fn chunk(call: &Call<'_>) -> Result<Value, Problem> {
-    let items = elements(call, 1, "Cannot chunk type")?;
-    let too_long = || Problem::new("runtime error: makeslice: len out of range");
-    let (size, len) = (call.int(0), items.len() as f64);
-    let count = to_int64(&Value::float(((len - 1.0) / size as f64).floor() + 1.0));
-    let count = usize::try_from(count).map_err(|_| too_long())?;
-    let last_size = to_int64(&Value::float((len % size as f64).floor()));
-    let last_size = if last_size == 0 { size } else { last_size };
-    call.budget.copy(
-        count
-            .saturating_mul(List::bytes(1))
-            .saturating_add(size_of_val(items)),
-    )?;
-    let mut chunks = Vec::with_capacity(count);
-    let mut left = items;
-    for index in 0..count {
-        let size = if index + 1 == count { last_size } else { size };
-        let size = usize::try_from(size).map_err(|_| too_long())?;
-        let (chunk, rest) = left.split_at_checked(size).ok_or_else(too_long)?;
-        chunks.push(Value::list(chunk.to_vec()));
-        left = rest;
-    }
-    Ok(Value::List(List::new(Type::List(Rc::new(Type::Any)), chunks)))
 }
 
 /// sprig's `strslice`: the texts of a list's elements that are not nil, or the text of another value.

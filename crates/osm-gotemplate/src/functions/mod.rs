@@ -6,16 +6,10 @@
 mod builtin;
 mod comparison;
 mod constraints;
-mod conversions;
 mod dicts;
-pub(crate) mod durations;
 mod encodings;
-mod escapes;
-mod expressions;
 mod hashes;
-pub(crate) mod letters;
 mod lists;
-mod merging;
 #[cfg(test)]
 mod names;
 mod numbers;
@@ -67,19 +61,9 @@ pub enum Parameter {
     Reflected,
     Bool,
     Int,
-    Int64,
-    Float64,
     String,
-    /// `[]interface {}`
-    List,
-    /// `[]string`
-    Strings,
     /// `map[string]interface {}`
     Map,
-    /// `time.Duration`
-    Duration,
-    /// `net.IP`
-    Ip,
     /// `*semver.Version`
     Version,
 }
@@ -136,7 +120,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The number at an index: of a [`Parameter::Int`], [`Parameter::Int64`] or [`Parameter::Duration`].
+    /// The number at an index: of a [`Parameter::Int`].
     pub(crate) fn int(&self, index: usize) -> i64 {
         match self.any(index) {
             Value::Int(value, _) => *value,

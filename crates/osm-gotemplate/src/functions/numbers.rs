@@ -1,11 +1,13 @@
-//! Numbers: arithmetic, conversions and sequences.
+//! Numbers: arithmetic, and conversions with the results of `github.com/spf13/cast`.
 //!
 //! Integers are Go's `int64`, whose arithmetic wraps.
 
-use super::conversions::{NotInt, parse_int, to_float64, to_int64};
+use std::num::IntErrorKind;
+
 use super::table::table;
 use super::{Call, Problem};
-use crate::value::{IntKind, List, Type, Value};
+use crate::strconv::{parse_float, parse_int};
+use crate::value::Value;
 
 table! {
     "atoi": (String) -> "int", "Returns the integer that the text is in decimal notation, or 0.", r#""42""# => "42", atoi;
@@ -25,27 +27,22 @@ table! {
         |call| fold_from_first(call, |dividend, divisor| checked_divisor(divisor).map(|divisor| dividend.wrapping_div(divisor)));
     "mod": (Any, Any) -> "int64", "Returns the remainder of the division of two integers.", "7 2" => "1",
         |call| fold_from_first(call, |dividend, divisor| checked_divisor(divisor).map(|divisor| dividend.wrapping_rem(divisor)));
-    "max" "biggest": (Any; Any) -> "int64", "Returns the largest of the integers.", "1 3 2" => "3",
+    "max": (Any; Any) -> "int64", "Returns the largest of the integers.", "1 3 2" => "3",
         |call| fold_from_first(call, |largest, number| Ok(largest.max(number)));
     "min": (Any; Any) -> "int64", "Returns the smallest of the integers.", "3 1 2" => "1",
         |call| fold_from_first(call, |smallest, number| Ok(smallest.min(number)));
-    "until": (Int) -> "[]int", "Returns the integers from 0 up to, but without, the number.", "3" => "[0 1 2]", until;
-    "untilStep": (Int, Int, Int) -> "[]int", "Returns the integers from the first number up to, but without, the second by steps of the third.",
-        "0 10 4" => "[0 4 8]", |call| sequence(call, call.int(0), call.int(1), call.int(2)).map(int_list);
-    "seq": (; Int) -> "string", "Returns integers with spaces between, like the command `seq`: an end; a start and an end; or a start, a step and an end.",
-        "1 2 7" => "1 3 5 7", seq;
 }
 
+/// `strconv.Atoi`. Beside the error, which sprig ignores, it returns the nearest number, or 0.
 fn atoi(call: &Call<'_>) -> Result<Value, Problem> {
-    Ok(Value::int(parse_or_nearest(call.text(0))))
-}
-
-/// What `strconv` returns beside the error that sprig ignores: the nearest number, or 0.
-fn parse_or_nearest(text: &str) -> i64 {
-    match parse_int(text, 10) {
-        Ok(number) | Err(NotInt::Range(number)) => number,
-        Err(NotInt::Syntax) => 0,
-    }
+    Ok(Value::int(match call.text(0).parse() {
+        Ok(number) => number,
+        Err(error) => match error.kind() {
+            IntErrorKind::PosOverflow => i64::MAX,
+            IntErrorKind::NegOverflow => i64::MIN,
+            _ => 0,
+        },
+    }))
 }
 
 fn fold(call: &Call<'_>, start: i64, step: fn(i64, i64) -> Result<i64, Problem>) -> Result<Value, Problem> {
@@ -74,59 +71,81 @@ fn checked_divisor(divisor: i64) -> Result<i64, Problem> {
     Ok(divisor)
 }
 
-fn until(call: &Call<'_>) -> Result<Value, Problem> {
-    let step = if call.int(0) < 0 { -1 } else { 1 };
-    sequence(call, 0, call.int(0), step).map(int_list)
-}
-
-fn int_list(numbers: Vec<i64>) -> Value {
-    let numbers = numbers.into_iter().map(Value::int).collect();
-    Value::List(List::new(Type::Int(IntKind::Int), numbers))
-}
-
-/// The integers from `start` to `stop`, which is not one of them. There are none if `step` leads away from `stop`.
-fn sequence(call: &Call<'_>, start: i64, stop: i64, step: i64) -> Result<Vec<i64>, Problem> {
-    let leads_away = if stop < start { step >= 0 } else { step <= 0 };
-    if leads_away || start == stop {
-        return Ok(Vec::new());
-    }
-    let count = start.abs_diff(stop).div_ceil(step.unsigned_abs());
-    call.budget.step(count)?;
-    let bytes = usize::try_from(count)
-        .unwrap_or(usize::MAX)
-        .saturating_mul(size_of::<Value>());
-    call.budget.copy(bytes)?;
-    let mut numbers = Vec::new();
-    let mut number = start;
-    for _ in 0..count {
-        numbers.push(number);
-        number = number.wrapping_add(step);
-    }
-    Ok(numbers)
-}
-
-fn seq(call: &Call<'_>) -> Result<Value, Problem> {
-    let (start, step, end) = match call.arguments.len() {
-        1 => (1, None, call.int(0)),
-        2 => (call.int(0), None, call.int(1)),
-        3 => (call.int(0), Some(call.int(1)), call.int(2)),
-        _ => return Ok(Value::string("")),
-    };
-    let direction = if end < start { -1 } else { 1 };
-    let numbers = sequence(
-        call,
-        start,
-        end.wrapping_add(direction),
-        step.unwrap_or(direction),
-    )?;
-    let mut text = String::new();
-    for number in numbers {
-        let number = number.to_string();
-        call.budget.copy(number.len().saturating_add(1))?;
-        if !text.is_empty() {
-            text.push(' ');
+/// The value that pointers lead to. A nil pointer stays as it is.
+fn indirect(value: &Value) -> &Value {
+    let mut value = value;
+    while let Value::Pointer(pointer) = value {
+        match pointer.value() {
+            Some(to) => value = to,
+            None => break,
         }
-        text.push_str(&number);
     }
-    Ok(Value::string(text))
+    value
+}
+
+/// `cast.ToInt64`: what is no number is 0.
+pub(super) fn to_int64(value: &Value) -> i64 {
+    match indirect(value) {
+        Value::Int(number, _) => *number,
+        Value::Uint(number, _) => number.cast_signed(),
+        Value::Float(number, _) => truncate(*number),
+        Value::String(text) => parse_int(without_zero_decimals(text)).unwrap_or(0),
+        Value::Bool(value) => i64::from(*value),
+        _ => 0,
+    }
+}
+
+/// `cast.ToFloat64`: what is no number is 0.
+#[allow(clippy::cast_precision_loss)] // As in Go.
+fn to_float64(value: &Value) -> f64 {
+    match indirect(value) {
+        Value::Int(number, _) => *number as f64,
+        Value::Uint(number, _) => *number as f64,
+        Value::Float(number, _) => *number,
+        Value::String(text) => parse_float(text).unwrap_or(0.0),
+        Value::Bool(value) => f64::from(u8::from(*value)),
+        _ => 0.0,
+    }
+}
+
+/// Go's conversion from `float64` to `int64` on amd64, where numbers out of range become the smallest one.
+#[allow(clippy::cast_possible_truncation)]
+fn truncate(number: f64) -> i64 {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    if (-LIMIT..LIMIT).contains(&number) {
+        number as i64
+    } else {
+        i64::MIN
+    }
+}
+
+/// `1.00` without `.00`.
+fn without_zero_decimals(text: &str) -> &str {
+    let whole = text.trim_end_matches('0');
+    match whole.strip_suffix('.') {
+        Some(number) if whole.len() < text.len() => number,
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_become_integers_as_in_go() {
+        for (value, integer) in [
+            ("0x1F".into(), 31),
+            ("12.00".into(), 12),
+            ("12.50".into(), 0),
+            ("08".into(), 0),
+            (Value::float(1e300), i64::MIN),
+            (Value::float(f64::NAN), i64::MIN),
+            (Value::float(-1.9), -1),
+            (true.into(), 1),
+            (Value::Nil, 0),
+        ] {
+            assert_eq!(to_int64(&value), integer, "{value:?}");
+        }
+    }
 }

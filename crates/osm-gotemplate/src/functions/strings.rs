@@ -1,26 +1,25 @@
 //! Texts. Positions and lengths are in bytes, as in Go; a cut within a character is a problem, because values are UTF-8.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use super::letters;
 use super::table::table;
 use super::{Call, Problem};
 use crate::format::{sprint, sprintf, strval};
-use crate::value::{Map, Type, Value};
+use crate::value::Value;
 
 table! {
     "trunc": (Int, String) -> "string", "Returns the first bytes of the text; for a negative number, the last ones.", r#"5 "hello world""# => "hello", trunc;
     "substr": (Int, Int, String) -> "string", "Returns the bytes of the text from a start up to, but without, an end.", r#"0 5 "hello world""# => "hello", substr;
     "trim": (String) -> "string", "Returns the text without white space at its start and end.", r#""  a b ""# => "a b", |call| part(call, 0, str::trim);
-    "trimAll" "trimall": (String, String) -> "string", "Returns the text without any of the characters at its start and end.", r#""$" "$5.00$""# => "5.00",
+    "trimAll": (String, String) -> "string", "Returns the text without any of the characters at its start and end.", r#""$" "$5.00$""# => "5.00",
         trim_all;
     "trimPrefix": (String, String) -> "string", "Returns the text without the prefix.", r#""-" "-hello""# => "hello",
         |call| part(call, 1, |text| text.strip_prefix(call.text(0)).unwrap_or(text));
     "trimSuffix": (String, String) -> "string", "Returns the text without the suffix.", r#""-" "hello-""# => "hello",
         |call| part(call, 1, |text| text.strip_suffix(call.text(0)).unwrap_or(text));
-    "upper": (String) -> "string", "Returns the text in upper case.", r#""hello""# => "HELLO", |call| map(call, letters::to_upper);
-    "lower": (String) -> "string", "Returns the text in lower case.", r#""HELLO""# => "hello", |call| map(call, letters::to_lower);
+    "upper": (String) -> "string", "Returns the text in upper case.", r#""hello""# => "HELLO", |call| map(call, char::to_uppercase);
+    "lower": (String) -> "string", "Returns the text in lower case.", r#""HELLO""# => "hello", |call| map(call, char::to_lowercase);
     "repeat": (Int, String) -> "string", "Returns the text a number of times.", r#"3 "ab""# => "ababab", |call| repeat(call, call.int(0), call.text(1)).map(Value::string);
     "replace": (String, String, String) -> "string", "Returns the last text with each occurrence of the first replaced by the second.",
         r#"" " "-" "I am""# => "I-am", replace;
@@ -39,11 +38,7 @@ table! {
         |call| indent(call, "\n").map(Value::string);
     "toString": (Any) -> "string", "Returns the text of the value.", "(list 1 2)" => "[1 2]", |call| Ok(strval(call.any(0), call.budget)?.into());
     "splitList": (String, String) -> "[]string", "Returns the parts of the second text between separators.", r#"":" "a:b""# => "[a b]",
-        |call| parts(call, call.text(0), call.text(1), -1).map(Value::strings);
-    "split": (String, String) -> "map[string]string", "Returns the parts of the second text between separators, with the keys `_0`, `_1` and so on.",
-        r#"":" "a:b""# => "map[_0:a _1:b]", |call| parts(call, call.text(0), call.text(1), -1).and_then(|parts| numbered(call, parts));
-    "splitn": (String, Int, String) -> "map[string]string", "Returns at most so many parts as `split` does; the last one is the rest.",
-        r#"":" 2 "a:b:c""# => "map[_0:a _1:b:c]", |call| parts(call, call.text(0), call.text(2), call.int(1)).and_then(|parts| numbered(call, parts));
+        |call| parts(call, call.text(0), call.text(1)).map(Value::strings);
 }
 
 /// A part of the text at an index.
@@ -60,9 +55,16 @@ fn trim_all(call: &Call<'_>) -> Result<Value, Problem> {
     })
 }
 
-/// The first argument, after each character is replaced.
-fn map(call: &Call<'_>, replace: fn(char) -> char) -> Result<Value, Problem> {
-    call.made(call.text(0).chars().map(replace).collect::<String>())
+/// The first argument, after each character is replaced, unless more than one would replace it: Go knows only the simple mappings.
+fn map<I: Iterator<Item = char>>(call: &Call<'_>, replace: fn(char) -> I) -> Result<Value, Problem> {
+    let replaced = call.text(0).chars().map(|character| {
+        let mut mapping = replace(character);
+        match (mapping.next(), mapping.next()) {
+            (Some(mapped), None) => mapped,
+            _ => character,
+        }
+    });
+    call.made(replaced.collect::<String>())
 }
 
 fn test(call: &Call<'_>, test: fn(&str, &str) -> bool) -> Result<Value, Problem> {
@@ -165,39 +167,17 @@ fn cat(call: &Call<'_>) -> Result<Value, Problem> {
     joined(call, |value| sprint(std::slice::from_ref(value), call.budget))
 }
 
-/// Go's `strings.SplitN`: an empty separator splits after each character; a negative limit is none.
-fn parts(call: &Call<'_>, separator: &str, text: &str, limit: i64) -> Result<Vec<Rc<str>>, Problem> {
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let count = text.matches(separator).count().saturating_add(1).min(limit);
+/// Go's `strings.Split`: an empty separator splits after each character.
+fn parts(call: &Call<'_>, separator: &str, text: &str) -> Result<Vec<Rc<str>>, Problem> {
+    let count = text.matches(separator).count().saturating_add(1);
     call.budget.step(count as u64)?;
     call.budget.copy(
         text.len()
             .saturating_add(count.saturating_mul(size_of::<Value>() * 2)),
     )?;
-    let parts: Vec<&str> = if separator.is_empty() {
-        let last_start = text
-            .char_indices()
-            .nth(limit.saturating_sub(1))
-            .map_or(text.len(), |(start, _)| start);
-        let (single, rest) = text.split_at_checked(last_start).unwrap_or((text, ""));
-        let rest = Some(rest).filter(|rest| !rest.is_empty() && limit > 0);
-        single.split_inclusive(|_| true).chain(rest).collect()
-    } else {
-        text.splitn(limit, separator).collect()
+    let parts: Vec<&str> = match separator {
+        "" => text.split_inclusive(|_| true).collect(),
+        separator => text.split(separator).collect(),
     };
     Ok(parts.into_iter().map(Rc::from).collect())
-}
-
-fn numbered(call: &Call<'_>, parts: Vec<Rc<str>>) -> Result<Value, Problem> {
-    let bytes_of_names = parts.len().saturating_mul(4 * size_of::<usize>());
-    call.budget
-        .copy(Map::bytes(parts.len()).saturating_add(bytes_of_names))?;
-    let entries = parts
-        .into_iter()
-        .enumerate()
-        .map(|(index, part)| (format!("_{index}").into(), Value::String(part)));
-    Ok(Value::Map(Map::new(
-        Type::String,
-        entries.collect::<BTreeMap<Rc<str>, Value>>(),
-    )))
 }

@@ -9,7 +9,6 @@ table! {
     "typeOf": (Any) -> "string", "Returns the name of the value's type.", "(list 1)" => "[]interface {}", |call| call.made(type_name(call.any(0)));
     "typeIs": (String, Any) -> "bool", "Returns whether the value's type has the name.", r#""int" 1"# => "true",
         |call| Ok((type_name(call.any(1)) == call.text(0)).into());
-    "typeIsLike": (String, Any) -> "bool", "Returns whether the value's type has the name, or is a pointer to that type.", r#""string" "a""# => "true", type_is_like;
     "kindOf": (Any) -> "string", "Returns the kind of the value's type, as Go's package `reflect` names it.", "(dict)" => "map", |call| call.made(kind(call.any(0)));
     "kindIs": (String, Any) -> "bool", "Returns whether the value's type is of the kind.", r#""slice" (list 1)"# => "true",
         |call| Ok((kind(call.any(1)) == call.text(0)).into());
@@ -22,11 +21,6 @@ table! {
     "any": (; Any) -> "bool", "Returns whether some value is not empty.", r#"0 "" 1"# => "true", |call| Ok((!call.arguments.iter().all(is_empty)).into());
     "ternary": (Any, Any, Bool) -> "interface {}", "Returns the first value if the third is true, else the second.", r#""yes" "no" true"# => "yes", ternary;
     "fail": (String) -> "string", "Fails with the message.", (r#"{{ if false }}{{ fail "no disk" }}{{ end }}"#) => "", |call| Err(Problem::new(call.text(0)));
-}
-
-fn type_is_like(call: &Call<'_>) -> Result<Value, Problem> {
-    let (wanted, name) = (call.text(0), type_name(call.any(1)));
-    Ok((name == wanted || name.strip_prefix('*') == Some(wanted)).into())
 }
 
 fn default(call: &Call<'_>) -> Result<Value, Problem> {

@@ -73,7 +73,7 @@ impl fmt::Display for Version {
 }
 
 /// What Go's library accepts, which includes empty parts.
-pub(super) fn validate_prerelease(prerelease: &str) -> Result<(), String> {
+fn validate_prerelease(prerelease: &str) -> Result<(), String> {
     for part in prerelease.split('.') {
         if is_number(part) {
             if part.len() > 1 && part.starts_with('0') {
@@ -84,14 +84,6 @@ pub(super) fn validate_prerelease(prerelease: &str) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-pub(super) fn validate_metadata(metadata: &str) -> Result<(), String> {
-    if metadata.split('.').all(has_valid_characters) {
-        Ok(())
-    } else {
-        Err("Invalid Metadata string".to_owned())
-    }
 }
 
 fn has_valid_characters(part: &str) -> bool {

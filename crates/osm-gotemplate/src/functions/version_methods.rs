@@ -2,8 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::version::{Version, validate_metadata, validate_prerelease};
-use super::versions::short;
+use super::version::Version;
 use super::{Call, Parameter, Problem};
 use crate::methods::{Behavior, Encoded, Method, NIL_POINTER, STRING};
 use crate::value::{Named, Struct, UintKind, Value};
@@ -22,48 +21,6 @@ static BEHAVIOR: Behavior = Behavior::new(
         Method::new("Patch", &[], |call| field(call, "patch")),
         Method::new("Prerelease", &[], |call| field(call, "pre")),
         Method::new("Metadata", &[], |call| field(call, "metadata")),
-        Method::new("IncMajor", &[], |call| {
-            changed(call, |version| {
-                release(version);
-                (version.minor, version.patch) = (0, 0);
-                version.major = version.major.wrapping_add(1);
-                Ok(())
-            })
-        }),
-        Method::new("IncMinor", &[], |call| {
-            changed(call, |version| {
-                release(version);
-                version.patch = 0;
-                version.minor = version.minor.wrapping_add(1);
-                Ok(())
-            })
-        }),
-        Method::new("IncPatch", &[], |call| {
-            changed(call, |version| {
-                // The release comes after its prereleases.
-                if version.prerelease.is_empty() {
-                    version.patch = version.patch.wrapping_add(1);
-                }
-                release(version);
-                Ok(())
-            })
-        }),
-        Method::new("SetPrerelease", &[Parameter::String], |call| {
-            let prerelease = call.text(1);
-            changed(call, |version| {
-                validate_prerelease(prerelease)?;
-                version.prerelease = prerelease.to_owned();
-                Ok(())
-            })
-        }),
-        Method::new("SetMetadata", &[Parameter::String], |call| {
-            let metadata = call.text(1);
-            changed(call, |version| {
-                validate_metadata(metadata)?;
-                version.metadata = metadata.to_owned();
-                Ok(())
-            })
-        }),
         Method::of_pointer("Original", &[], |call| field(call, "original")),
         Method::of_pointer("Compare", &[Parameter::Version], |call| {
             Ok(Value::int(compare(call)? as i64))
@@ -75,14 +32,8 @@ static BEHAVIOR: Behavior = Behavior::new(
         Method::of_pointer("LessThan", &[Parameter::Version], |call| {
             Ok(compare(call)?.is_lt().into())
         }),
-        Method::of_pointer("LessThanEqual", &[Parameter::Version], |call| {
-            Ok(compare(call)?.is_le().into())
-        }),
         Method::of_pointer("GreaterThan", &[Parameter::Version], |call| {
             Ok(compare(call)?.is_gt().into())
-        }),
-        Method::of_pointer("GreaterThanEqual", &[Parameter::Version], |call| {
-            Ok(compare(call)?.is_ge().into())
         }),
     ],
     Encoded::AsText,
@@ -95,12 +46,6 @@ pub(super) fn to_value(version: &Version, call: &Call<'_>) -> Result<Value, Prob
     call.budget
         .copy(texts.saturating_mul(2).saturating_add(BYTES_OF_VERSION))?;
     Ok(made(version, text))
-}
-
-/// What sprig's `deepCopy` makes of a version: it does not copy fields that are not exported.
-pub(super) fn empty() -> Value {
-    let version = Version::default();
-    made(&version, version.to_string())
 }
 
 fn made(version: &Version, text: String) -> Value {
@@ -164,27 +109,4 @@ fn field(call: &Call<'_>, name: &str) -> Result<Value, Problem> {
 
 fn compare(call: &Call<'_>) -> Result<Ordering, Problem> {
     Ok(version(call, 0)?.compare(&version(call, 1)?))
-}
-
-fn release(version: &mut Version) {
-    version.prerelease.clear();
-    version.metadata.clear();
-}
-
-/// The version after a change, which also decides what its original text would be.
-fn changed(
-    call: &Call<'_>,
-    change: impl FnOnce(&mut Version) -> Result<(), String>,
-) -> Result<Value, Problem> {
-    let mut version = version(call, 0)?;
-    call.budget
-        .copy(short(call.text(1), "a part of a version")?.len())?;
-    change(&mut version).map_err(Problem::new)?;
-    let prefix = if version.original.starts_with('v') {
-        "v"
-    } else {
-        ""
-    };
-    version.original = format!("{prefix}{version}");
-    to_value(&version, call)
 }

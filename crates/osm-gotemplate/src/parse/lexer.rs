@@ -1,8 +1,8 @@
 //! Splits a template into tokens, one at a time. It follows the states of Go's `text/template/parse/lex.go`.
 
+use super::number;
 use super::token::{Keyword, Kind, Token};
 use crate::format;
-use crate::functions::letters;
 
 const LEFT: &str = "{{";
 const RIGHT: &str = "}}";
@@ -379,14 +379,15 @@ impl<'s> Lexer<'s> {
     }
 
     fn number(&mut self) -> Result<Token<'s>, String> {
-        let mut kind = Kind::Number;
         let mut good = self.skip_number();
         if good && matches!(self.peek(), Some('+' | '-')) {
-            kind = Kind::Complex;
-            good = self.skip_number() && self.current().ends_with('i');
+            if self.skip_number() && self.current().ends_with('i') {
+                return Err(number::unsupported(self.current()));
+            }
+            good = false;
         }
         if good {
-            Ok(self.token(kind))
+            Ok(self.token(Kind::Number))
         } else {
             Err(format!("bad number syntax: {}", format::quote(self.current())))
         }
@@ -442,7 +443,7 @@ fn has_right_trim_marker(text: &str) -> bool {
 }
 
 fn is_alphanumeric(c: char) -> bool {
-    c == '_' || letters::is_letter(c) || letters::is_digit(c)
+    c == '_' || c.is_alphanumeric()
 }
 
 /// Go's `%#U`: the code point, and the character if it is printable.

@@ -25,7 +25,6 @@ impl<'s> Parser<'s> {
                 }
                 Kind::Bool
                 | Kind::CharConstant
-                | Kind::Complex
                 | Kind::Dot
                 | Kind::Field
                 | Kind::Identifier
@@ -117,6 +116,7 @@ impl<'s> Parser<'s> {
             self.charge_node(size_of::<Operand>())?;
             self.peek_non_space();
             operands.extend(self.operand()?);
+            self.check_format(&operands)?;
             let token = self.next();
             match token.kind {
                 Kind::Space => continue,
@@ -128,6 +128,21 @@ impl<'s> Parser<'s> {
                 return self.fail("empty command");
             }
             return Ok(Command { position, operands });
+        }
+    }
+
+    /// Refuses a format of `printf` with something that is not supported as soon as it is read.
+    fn check_format(&self, operands: &[Operand]) -> Parsed<()> {
+        let [function, format] = operands else {
+            return Ok(());
+        };
+        let (OperandKind::Function(function), OperandKind::String(format)) = (&function.kind, &format.kind)
+        else {
+            return Ok(());
+        };
+        match format::check(&format.text) {
+            Err(problem) if function.name == "printf" => self.fail(problem),
+            _ => Ok(()),
         }
     }
 
@@ -192,7 +207,6 @@ impl<'s> Parser<'s> {
             Kind::Field => OperandKind::Field(Box::new([field_name(token)])),
             Kind::Bool => OperandKind::Bool(token.text == "true"),
             Kind::CharConstant => self.number(token, number::of_char)?,
-            Kind::Complex => self.number(token, number::of_complex)?,
             Kind::Number => self.number(token, number::of_number)?,
             Kind::String | Kind::RawString => {
                 let end = token.position.saturating_add(token.text.len());

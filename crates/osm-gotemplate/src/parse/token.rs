@@ -11,7 +11,6 @@ pub(super) enum Kind {
     /// A printable ASCII character such as a comma.
     Char,
     CharConstant,
-    Complex,
     /// `=`
     Assign,
     /// `:=`

@@ -1,61 +1,23 @@
-//! Go's `time.Duration`.
+//! Go's `time.Duration`: a number of nanoseconds.
 
-use crate::functions::{Call, Parameter, durations};
-use crate::methods::{Behavior, Encoded, Method, STRING};
-use crate::problem::Problem;
-use crate::value::{Named, Struct, Type, Value};
+use crate::methods::{Behavior, Encoded, STRING};
+use crate::value::{IntKind, Named, Struct, Type, Value};
 
 /// The name of Go's type.
 pub const DURATION: &str = "time.Duration";
 
-/// Nanoseconds of a second.
-const SECOND: i64 = 1_000_000_000;
-
-const METHODS: &[Method] = &[
-    STRING,
-    Method::new("Seconds", &[], |call| in_units(call, SECOND)),
-    Method::new("Minutes", &[], |call| in_units(call, 60 * SECOND)),
-    Method::new("Hours", &[], |call| in_units(call, 3600 * SECOND)),
-    Method::new("Milliseconds", &[], |call| {
-        Ok(Value::int64(receiver(call) / 1_000_000))
-    }),
-    Method::new("Microseconds", &[], |call| {
-        Ok(Value::int64(receiver(call) / 1_000))
-    }),
-    Method::new("Nanoseconds", &[], |call| Ok(Value::int64(receiver(call)))),
-    Method::new("Abs", &[], |call| made(call, receiver(call).saturating_abs())),
-    Method::new("Truncate", &[Parameter::Duration], |call| {
-        let (duration, unit) = (receiver(call), call.int(1));
-        made(
-            call,
-            if unit > 0 {
-                duration - duration % unit
-            } else {
-                duration
-            },
-        )
-    }),
-    Method::new("Round", &[Parameter::Duration], |call| {
-        made(call, round(receiver(call), call.int(1)))
-    }),
-];
-
-static BEHAVIOR: Behavior = Behavior::new(METHODS, Encoded::AsTextExceptInJson);
+static BEHAVIOR: Behavior = Behavior::new(&[STRING], Encoded::AsTextExceptInJson);
 
 /// Of a struct that embeds a duration. JSON has its text, because such types have a method for that.
 static EMBEDDING: Behavior = Behavior {
     embeds: true,
-    ..Behavior::new(METHODS, Encoded::AsTextInJson)
+    ..Behavior::new(&[STRING], Encoded::AsTextInJson)
 };
 
 /// The type `time.Duration`.
 #[must_use]
 pub fn duration_type() -> Type {
-    Type::Named(
-        DURATION.into(),
-        Type::Int(crate::value::IntKind::Int64).into(),
-        &BEHAVIOR,
-    )
+    Type::Named(DURATION.into(), Type::Int(IntKind::Int64).into(), &BEHAVIOR)
 }
 
 /// A `time.Duration`.
@@ -64,7 +26,7 @@ pub fn duration(nanoseconds: i64) -> Value {
     Value::Named(Named::with_behavior(
         DURATION,
         Value::int64(nanoseconds),
-        Some(durations::format(nanoseconds).into()),
+        Some(text(nanoseconds).into()),
         &BEHAVIOR,
     ))
 }
@@ -75,71 +37,50 @@ pub fn type_embedding_duration(name: &str) -> Type {
     Type::Named(name.into(), Type::Struct.into(), &EMBEDDING)
 }
 
-/// A struct of type `name` whose only field is an embedded `time.Duration`, so that it has the methods of one. Its JSON is its text.
+/// A struct of type `name` whose only field is an embedded `time.Duration`, so that it prints as one. Its JSON is its text.
 #[must_use]
 pub fn embedding_duration(name: &str, nanoseconds: i64) -> Value {
     let embedded = ("Duration".into(), duration(nanoseconds));
     Value::Named(Named::with_behavior(
         name,
         Value::Struct(Struct::new(vec![embedded])),
-        Some(durations::format(nanoseconds).into()),
+        Some(text(nanoseconds).into()),
         &EMBEDDING,
     ))
 }
 
-/// Go's `time.ParseDuration`, in nanoseconds.
-///
-/// # Errors
-/// Go's text.
-pub fn parse_duration(text: &str) -> Result<i64, String> {
-    durations::parse(text)
+/// `Duration.String`, such as `2m0s`.
+fn text(duration: i64) -> String {
+    let sign = if duration < 0 { "-" } else { "" };
+    let nanoseconds = duration.unsigned_abs();
+    let (unit, places) = match nanoseconds {
+        0 => return "0s".to_owned(),
+        1..1_000 => ("ns", 0),
+        1_000..1_000_000 => ("\u{b5}s", 3),
+        1_000_000..1_000_000_000 => ("ms", 6),
+        _ => {
+            let seconds = nanoseconds / 1_000_000_000;
+            let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+            let rest = decimal(nanoseconds % 60_000_000_000, 9);
+            return match (hours, minutes) {
+                (0, 0) => format!("{sign}{rest}s"),
+                (0, _) => format!("{sign}{minutes}m{rest}s"),
+                _ => format!("{sign}{hours}h{minutes}m{rest}s"),
+            };
+        }
+    };
+    format!("{sign}{}{unit}", decimal(nanoseconds, places))
 }
 
-/// How Go prints a duration, such as `2m0s`.
-#[must_use]
-pub fn duration_text(nanoseconds: i64) -> String {
-    durations::format(nanoseconds)
-}
-
-/// What a duration takes.
-const BYTES_OF_DURATION: usize = 256;
-
-fn made(call: &Call<'_>, nanoseconds: i64) -> Result<Value, Problem> {
-    call.budget.copy(BYTES_OF_DURATION)?;
-    Ok(duration(nanoseconds))
-}
-
-fn receiver(call: &Call<'_>) -> i64 {
-    match call.receiver().underlying() {
-        Value::Int(nanoseconds, _) => *nanoseconds,
-        Value::Struct(fields) => match fields.field("Duration").map(Value::underlying) {
-            Some(Value::Int(nanoseconds, _)) => *nanoseconds,
-            _ => 0,
-        },
-        _ => 0,
+/// The number with so many decimal places, without zeros at the end.
+fn decimal(number: u64, places: u32) -> String {
+    let one = 10_u64.pow(places);
+    let (whole, fraction) = (number / one, number % one);
+    if fraction == 0 {
+        return whole.to_string();
     }
-}
-
-/// As Go computes it: whole units, and the fraction of the rest.
-#[allow(clippy::cast_precision_loss, clippy::unnecessary_wraps)]
-fn in_units(call: &Call<'_>, unit: i64) -> Result<Value, Problem> {
-    let nanoseconds = receiver(call);
-    let (whole, rest) = (nanoseconds / unit, nanoseconds % unit);
-    Ok(Value::float(whole as f64 + rest as f64 / unit as f64))
-}
-
-/// The nearest multiple of a unit, the larger one of two.
-fn round(duration: i64, unit: i64) -> i64 {
-    if unit <= 0 {
-        return duration;
-    }
-    let rest = (duration % unit).abs();
-    let smaller = duration - duration % unit;
-    if rest < unit - rest {
-        smaller
-    } else {
-        smaller.saturating_add(if duration < 0 { -unit } else { unit })
-    }
+    let fraction = format!("{fraction:0width$}", width = places as usize);
+    format!("{whole}.{}", fraction.trim_end_matches('0'))
 }
 
 #[cfg(test)]
@@ -148,9 +89,19 @@ mod tests {
 
     #[test]
     fn durations_print_as_in_go() {
-        let texts = ["0s", "1.5s", "2m0s", "1h0m5s", "36h0m0s", "500ms", "1h0m0.25s"];
-        let read = ["0s", "1500ms", "2m", "1h5s", "36h", "500ms", "1h250ms"];
-        let written = read.map(|text| parse_duration(text).map(duration_text));
-        assert_eq!(written, texts.map(|text| Ok(text.to_owned())));
+        const SECOND: i64 = 1_000_000_000;
+        for (nanoseconds, expected) in [
+            (0, "0s"),
+            (1, "1ns"),
+            (1_500, "1.5\u{b5}s"),
+            (SECOND / 2, "500ms"),
+            (3 * SECOND / 2, "1.5s"),
+            (120 * SECOND, "2m0s"),
+            (-3605 * SECOND, "-1h0m5s"),
+            (3600 * SECOND + SECOND / 4, "1h0m0.25s"),
+            (i64::MIN, "-2562047h47m16.854775808s"),
+        ] {
+            assert_eq!(text(nanoseconds), expected);
+        }
     }
 }

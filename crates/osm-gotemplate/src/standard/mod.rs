@@ -1,11 +1,7 @@
-//! Values of types of Go's standard library, with their methods.
+//! Values of types of Go's standard library. Their only method is `String`.
 
 mod duration;
 mod ip;
 
-pub use duration::{
-    DURATION, duration, duration_text, duration_type, embedding_duration, parse_duration,
-    type_embedding_duration,
-};
-pub(crate) use ip::{BYTE, ip_of};
+pub use duration::{DURATION, duration, duration_type, embedding_duration, type_embedding_duration};
 pub use ip::{IP, ip, ip_type, ips};

@@ -146,8 +146,7 @@ fn shapes(bytes: usize) -> Vec<Shape> {
 /// The argument that a parameter gets: all of the shape, or little.
 fn argument(parameter: Parameter, shape: Option<&Shape>) -> Option<Value> {
     Some(match (parameter, shape) {
-        (Parameter::Int | Parameter::Int64 | Parameter::Duration, _) => Value::int(3),
-        (Parameter::Float64, _) => Value::float(0.5),
+        (Parameter::Int, _) => Value::int(3),
         (Parameter::Bool, _) => Value::Bool(true),
         (Parameter::String, Some(shape)) => Value::String(shape.text.clone()),
         (Parameter::Any | Parameter::Reflected, Some(shape)) => shape.value.clone(),

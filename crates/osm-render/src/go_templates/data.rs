@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use osm_api::kubelet_value;
 use osm_api::pool::Pool;
 use osm_api::profile::{CloudProvider, OperatingSystem, ProvisioningUtility};
 use osm_api::provider_spec::{ConfigVar, IpFamily, Network};
@@ -433,7 +434,7 @@ fn pairs(pairs: Option<&BTreeMap<String, String>>) -> Value {
 /// A `*v1.Duration`.
 fn duration(duration: Option<&str>) -> Value {
     const NAME: &str = "v1.Duration";
-    let nanoseconds = duration.and_then(|text| standard::parse_duration(text).ok());
+    let nanoseconds = duration.and_then(kubelet_value::duration);
     pointer(
         standard::type_embedding_duration(NAME),
         nanoseconds.map(|nanoseconds| standard::embedding_duration(NAME, nanoseconds)),

@@ -406,9 +406,9 @@ fn errors_say_where_and_repeat_no_data() {
 #[test]
 fn a_template_that_takes_too_much_is_stopped() {
     for data in [
-        "{{ range until 100000 }}{{ range until 100000 }}{{ end }}{{ end }}",
-        "{{ range until 100000 }}0123456789{{ end }}",
-        "{{ $x := \"0123456789\" }}{{ range until 30 }}{{ $x = print $x $x }}{{ end }}",
+        "{{ range 100000 }}{{ range 100000 }}{{ end }}{{ end }}",
+        "{{ range 100000 }}0123456789{{ end }}",
+        "{{ $x := \"0123456789\" }}{{ range 30 }}{{ $x = print $x $x }}{{ end }}",
         "{{ define \"a\" }}{{ template \"a\" }}{{ end }}{{ template \"a\" }}",
         "{{ repeat 1000000000 \"x\" }}",
     ] {
@@ -422,7 +422,7 @@ fn a_template_that_takes_too_much_is_stopped() {
 
 #[test]
 fn many_templates_together_have_the_bounds_of_one() {
-    let copies = "{{ range until 30 }}{{ $x := repeat 100000 \"x\" }}{{ end }}";
+    let copies = "{{ range 30 }}{{ $x := repeat 100000 \"x\" }}{{ end }}";
     let files: Vec<Value> = (0..20).map(|n| file(&format!("/{n}"), copies)).collect();
     assert!(of_file(json!({}), copies).is_ok());
     let error = rendered(&profile(json!({}), json!({"files": files}))).unwrap_err();
@@ -431,7 +431,7 @@ fn many_templates_together_have_the_bounds_of_one() {
 
 #[test]
 fn the_results_of_all_templates_together_are_bounded() {
-    let long = "{{ range until 300 }}{{ $.KubernetesCACert }}{{ $.KubernetesCACert }}{{ $.KubernetesCACert }}{{ $.KubernetesCACert }}{{ end }}";
+    let long = "{{ range 300 }}{{ $.KubernetesCACert }}{{ $.KubernetesCACert }}{{ $.KubernetesCACert }}{{ $.KubernetesCACert }}{{ end }}";
     let named: BTreeMap<String, &str> = (0..300).map(|n| (format!("n{n}"), long)).collect();
     let error = of_file(json!(named), "").unwrap_err();
     assert!(error.contains("the templates write more than"), "{error}");
@@ -439,8 +439,8 @@ fn the_results_of_all_templates_together_are_bounded() {
 
 #[test]
 fn values_have_the_types_of_go() {
-    let text = r#"{{ .ImageMinimumGCAge }} {{ .ImageMaximumGCAge.Hours }} {{ .ClusterDNSIPs }} {{ index .ClusterDNSIPs 0 }}
-{{ if eq .CloudProviderName "aws" }}aws{{ end }} {{ printf "%T" .CloudProviderName }} {{ .MaxPods }} {{ if .ImageGCLowThresholdPercent }}zero is set{{ end }}
+    let text = r#"{{ .ImageMinimumGCAge }} {{ .ImageMaximumGCAge }} {{ .ClusterDNSIPs }} {{ index .ClusterDNSIPs 0 }}
+{{ if eq .CloudProviderName "aws" }}aws{{ end }} {{ typeOf .CloudProviderName }} {{ .MaxPods }} {{ if .ImageGCLowThresholdPercent }}zero is set{{ end }}
 {{ .NetworkConfig.IPFamily }} {{ .NetworkConfig.DNS.Servers }} {{ semverCompare "~1.34.0" .KubeVersion }} {{ .InTreeCCMAvailable }}
 {{ .FlatcarConfig.DisableAutoUpdate }} {{ .RhelConfig.RHELSubscriptionManagerUser }}{{ .RHSubscription }}"#;
     let spec = profile(json!({}), json!({"files": [file("/a", text)]}));
@@ -448,7 +448,7 @@ fn values_have_the_types_of_go() {
     let rendered = render_for(&spec, &pool, &Settings::default()).unwrap();
     assert_eq!(
         content(&rendered.spec.provisioning_config.files, "/a"),
-        "5m0s 24 [10.96.0.10] 10.96.0.10\n\
+        "5m0s 24h0m0s [10.96.0.10] 10.96.0.10\n\
          aws v1alpha1.CloudProvider 55 zero is set\n\
          IPv4+IPv6 [] true true\n\
          false map[]"

@@ -53,7 +53,6 @@ fn eq(first: &Value, others: &[Value], budget: &dyn Budget) -> Result<bool, Prob
                 u64::try_from(*int) == Ok(*uint)
             }
             (Value::Float(first, _), Value::Float(other, _)) => first == other,
-            (Value::Complex(first, i), Value::Complex(other, j)) => first == other && i == j,
             (Value::String(first), Value::String(other)) => {
                 budget.read(first.len().min(other.len()))?;
                 first == other
@@ -150,12 +149,7 @@ fn is_nil(value: &Value) -> bool {
 fn is_basic(value: &Value) -> bool {
     matches!(
         value,
-        Value::Bool(_)
-            | Value::Int(..)
-            | Value::Uint(..)
-            | Value::Float(..)
-            | Value::Complex(..)
-            | Value::String(_)
+        Value::Bool(_) | Value::Int(..) | Value::Uint(..) | Value::Float(..) | Value::String(_)
     )
 }
 
@@ -177,7 +171,7 @@ fn compare(call: &Call<'_>) -> Result<Option<Ordering>, Problem> {
             call.budget.read(a.len().min(b.len()))?;
             Ok(Some(a.cmp(b)))
         }
-        (Value::Bool(_), Value::Bool(_)) | (Value::Complex(..), Value::Complex(..)) => Err(bad_type()),
+        (Value::Bool(_), Value::Bool(_)) => Err(bad_type()),
         _ => Err(incompatible(first, second)),
     }
 }

@@ -1,8 +1,8 @@
-//! Results that Go's encoders and decoders give, and hostile input.
+//! Data that is encoded and decoded, and hostile input.
 
 use super::*;
 use crate::budget::Limits;
-use crate::format::sprintf;
+use crate::format::sprint;
 use crate::standard;
 use crate::value::{Pointer, Struct};
 
@@ -19,200 +19,237 @@ fn text(name: &str, argument: impl Into<Value>) -> String {
     }
 }
 
-/// What a decoder returns, in Go's syntax.
+/// What a decoder returns, as JSON.
 fn decoded(name: &str, source: &str) -> String {
-    let value = call(name, source.into()).unwrap();
-    sprintf("%#v", &[value], &Limits::new(1_000_000, 100_000_000)).unwrap()
+    text("toJson", call(name, source.into()).unwrap())
 }
 
 fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
-    Value::map(
-        entries
-            .into_iter()
-            .map(|(key, value)| (key.into(), value))
-            .collect(),
-    )
+    let entries = entries.into_iter().map(|(key, value)| (key.into(), value));
+    Value::map(entries.collect())
 }
 
 #[test]
-fn json_is_that_of_go() {
-    let floats = Value::list(
-        [1e20, 1e21, 1e-6, 1e-7, 0.1, -0.0, 100.0]
-            .map(Value::float)
-            .to_vec(),
-    );
-    assert_eq!(
-        text("toJson", floats),
-        "[100000000000000000000,1e+21,0.000001,1e-7,0.1,-0,100]"
-    );
-    assert_eq!(
-        text("toJson", "<\u{2028}\u{1}é\"\\\n"),
-        r#""\u003c\u2028\u0001é\"\\\n""#
-    );
-    assert_eq!(text("toJson", Value::float(f64::NAN)), "");
+fn values_are_encoded_as_what_they_stand_for() {
     let address = standard::ip("10.0.0.1".parse().ok());
     let fields = vec![
-        ("A".into(), Value::Pointer(Pointer::to_value(address))),
-        ("b".into(), Value::int(1)),
+        ("Address".into(), Value::Pointer(Pointer::to_value(address))),
+        (
+            "Age".into(),
+            standard::embedding_duration("v1.Duration", 60_000_000_000),
+        ),
+        ("None".into(), Value::Pointer(Pointer::nil(Type::String))),
+        ("Whole".into(), Value::float(2.0)),
+        ("hidden".into(), Value::int(1)),
     ];
+    let value = Value::Pointer(Pointer::to_value(Value::Struct(Struct::new(fields))));
     assert_eq!(
-        text("toJson", Value::Struct(Struct::new(fields))),
-        r#"{"A":"10.0.0.1"}"#
+        text("toJson", value.clone()),
+        r#"{"Address":"10.0.0.1","Age":"1m0s","None":null,"Whole":2}"#
     );
-}
-
-#[test]
-fn json_errors_are_those_of_go() {
-    let cases = [
-        (
-            "{\"a\": 1, \"a\": [null]}",
-            r#"map[string]interface {}{"a":[]interface {}{interface {}(nil)}}"#,
-        ),
-        ("null", "map[string]interface {}(nil)"),
-        (
-            "{",
-            r#"map[string]interface {}{"Error":"unexpected end of JSON input"}"#,
-        ),
-        (
-            "{\"a\"}",
-            r#"map[string]interface {}{"Error":"invalid character '}' after object key"}"#,
-        ),
-        (
-            "tru",
-            r#"map[string]interface {}{"Error":"invalid character ' ' in literal true (expecting 'e')"}"#,
-        ),
-        (
-            "[1]",
-            r#"map[string]interface {}{"Error":"json: cannot unmarshal array into Go value of type map[string]interface {}"}"#,
-        ),
-        (
-            r#"{"a":"\ud83d\ude00\ud800"}"#,
-            "map[string]interface {}{\"a\":\"\u{1f600}\u{fffd}\"}",
-        ),
-    ];
-    for (source, expected) in cases {
-        assert_eq!(decoded("fromJson", source), expected, "{source}");
+    assert_eq!(
+        text("toYaml", value.clone()),
+        "address: \"10.0.0.1\"\nage:\n  duration: \"1m0s\"\nnone: null\nwhole: 2"
+    );
+    assert_eq!(
+        text("toToml", value),
+        "Address = \"10.0.0.1\"\nWhole = 2.0\n\n[Age]\nDuration = \"1m0s\"\n"
+    );
+    for (name, argument) in [
+        ("toJson", Value::float(f64::NAN)),
+        ("toToml", Value::int(1)),
+        ("toToml", map([("a", Value::list(vec![Value::Nil]))])),
+    ] {
+        assert!(matches!(call(name, argument), Err(Problem::Failed(_))), "{name}");
     }
 }
 
 #[test]
-fn yaml_is_that_of_yaml_v3() {
-    let keys = map(["a10", "a2", "B1", "_x", "1", "true", "a: b"].map(|key| (key, Value::Nil)));
-    assert_eq!(
-        text("toYaml", keys),
-        "_x: null\n\"1\": null\nB1: null\n'a: b': null\na2: null\na10: null\n\"true\": null"
-    );
-    let nested = Value::list(vec![
-        map([
-            ("a", Value::list(vec![Value::int(1), map([])])),
-            ("b", Value::list(Vec::new())),
-        ]),
-        Value::list(vec!["x".into(), "y\nz\n".into()]),
-    ]);
-    let expected = "- a:\n    - 1\n    - {}\n  b: []\n- - x\n  - |\n    y\n    z";
-    assert_eq!(text("toYaml", nested), expected);
-    let scalars = [
-        ("", "\"\""),
-        ("yes", "\"yes\""),
-        ("0o7", "\"0o7\""),
-        ("1:20", "\"1:20\""),
-        ("2001-01-02", "\"2001-01-02\""),
-        ("- a", "'- a'"),
-        ("it's: x", "'it''s: x'"),
-        ("a\tb", "\"a\\tb\""),
-        ("\u{1f600}", "\"\\U0001F600\""),
-        (" a\nb", "|4-\n     a\n    b"),
-        ("a \nb", "\"a \\nb\""),
-        ("a\n\n", "|+\n    a\n"),
-    ];
-    for (source, expected) in scalars {
-        assert_eq!(text("toYaml", source), expected, "{source:?}");
-    }
-}
-
-#[test]
-fn yaml_scalars_have_the_types_of_yaml_v3() {
-    let cases = [
-        ("a: 0x1F", r#"map[string]interface {}{"a":31}"#),
+fn decoders_give_the_types_of_go() {
+    for (name, source, expected) in [
         (
-            "a: 017\nb: 08\nc: 1_000\nd: .5",
-            r#"map[string]interface {}{"a":15, "b":8, "c":1000, "d":0.5}"#,
+            "fromJson",
+            r#"{"a": 1, "a": [null, true, 1.5, "x"]}"#,
+            r#"{"a":[null,true,1.5,"x"]}"#,
+        ),
+        ("fromJson", "null", "null"),
+        ("fromYaml", "", "{}"),
+        (
+            "fromYaml",
+            "a: 0x1F\nb: 017\nc: 1_000\nd: .5\ne: 0o17",
+            r#"{"a":31,"b":15,"c":1000,"d":0.5,"e":15}"#,
         ),
         (
-            "a: yes\nb: True\nc: ~",
-            r#"map[string]interface {}{"a":"yes", "b":true, "c":interface {}(nil)}"#,
+            "fromYaml",
+            "a: yes\nb: True\nc: ~\nd: '1'",
+            r#"{"a":"yes","b":true,"c":null,"d":"1"}"#,
         ),
         (
-            "a: 18446744073709551615",
-            r#"map[string]interface {}{"a":0xffffffffffffffff}"#,
+            "fromYaml",
+            "a: 2001-02-03\nb: 12:30",
+            r#"{"a":"2001-02-03","b":"12:30"}"#,
         ),
+        ("fromYaml", "1: a\ntrue: b", r#"{"1":"a","true":"b"}"#),
         (
-            "a: !!float 1\nb: !!str 1",
-            r#"map[string]interface {}{"a":1, "b":"1"}"#,
-        ),
-        ("1: a", r#"map[string]interface {}{"1":"a"}"#),
-        (
+            "fromYaml",
             "x: &x {a: 1, b: 2}\ny:\n  <<: *x\n  b: 3",
-            r#"map[string]interface {}{"x":map[string]interface {}{"a":1, "b":2}, "y":map[string]interface {}{"a":1, "b":3}}"#,
+            r#"{"x":{"a":1,"b":2},"y":{"a":1,"b":3}}"#,
         ),
-        (
-            "a: 2001-02-03T04:05:06.5+01:30",
-            r#"map[string]interface {}{"a":"2001-02-03T04:05:06.5+01:30"}"#,
-        ),
-        ("", "map[string]interface {}{}"),
-        (
-            "- a",
-            r#"map[string]interface {}{"Error":"yaml: unmarshal errors:\n  line 1: cannot unmarshal !!seq into map[string]interface {}"}"#,
-        ),
-        (
-            "a: 1\na: 2",
-            r#"map[string]interface {}{"Error":"yaml: unmarshal errors:\n  line 2: mapping key \"a\" already defined at line 1"}"#,
-        ),
-        (
-            "b: 1\na: *x",
-            r#"map[string]interface {}{"Error":"yaml: unknown anchor 'x' referenced"}"#,
-        ),
-        (
-            "a: &a [*a]",
-            r#"map[string]interface {}{"Error":"yaml: anchor 'a' value contains itself"}"#,
-        ),
-    ];
-    for (source, expected) in cases {
-        assert_eq!(decoded("fromYaml", source), expected, "{source}");
+    ] {
+        assert_eq!(decoded(name, source), expected, "{source}");
+    }
+    let types = call("fromJson", r#"{"a":1}"#.into()).unwrap();
+    let Value::Map(types) = types else { panic!() };
+    assert!(matches!(types.get("a"), Some(Value::Float(..))));
+    for (name, source) in [
+        ("fromJson", "{"),
+        ("fromJson", "[1]"),
+        ("fromJson", "{} x"),
+        ("fromJson", r#"{"a":1e999}"#),
+        ("fromYaml", "- a"),
+        ("fromYaml", "a: 1\na: 2"),
+        ("fromYaml", "a: *x"),
+        ("fromYaml", "a: &a [*a]"),
+        ("fromYaml", "a: [1"),
+    ] {
+        let Value::Map(found) = call(name, source.into()).unwrap() else {
+            panic!()
+        };
+        assert!(found.get("Error").is_some() && found.len() == 1, "{source}");
     }
 }
 
 #[test]
-fn toml_is_that_of_burntsushi() {
-    let tables = Value::list(vec![
-        map([("x", Value::int(1))]),
-        map([("y", map([("z", Value::float(2.0))]))]),
-    ]);
-    let mixed = Value::list(vec![Value::int(1), map([("k", "v".into()), ("n", Value::Nil)])]);
-    let value = map([
-        ("a b", "q\"\n\u{1}".into()),
-        ("l", mixed),
-        ("n", Value::Nil),
-        ("t", tables),
-    ]);
-    let expected = "\"a b\" = \"q\\\"\\n\\u0001\"\nl = [1, {k = \"v\", }]\n\n[[t]]\n  x = 1\n\n[[t]]\n  [t.y]\n    z = 2.0\n";
-    assert_eq!(text("toToml", value), expected);
-    assert_eq!(
-        text("toToml", map([("a", Value::list(vec![Value::Nil]))])),
-        "toml: cannot encode array with nil element"
-    );
-}
-
-#[test]
-fn base64_is_padded_and_names_the_byte_that_is_wrong() {
+fn base64_is_padded() {
     assert_eq!(text("b64dec", "aGVs\nbG8="), "hello");
-    assert_eq!(text("b64dec", "aGVsbG8"), "illegal base64 data at input byte 4");
-    assert_eq!(text("b64dec", "aG=s"), "illegal base64 data at input byte 2");
     for (bytes, digits) in [("", ""), ("a", "YQ=="), ("ab", "YWI="), ("abc", "YWJj")] {
         assert_eq!(text("b64enc", bytes), digits);
         assert_eq!(text("b64dec", digits), bytes);
     }
-    assert!(call("b64dec", "/w==".into()).is_err());
+    for wrong in ["aGVsbG8", "aG=s", "!", "/w=="] {
+        assert!(call("b64dec", wrong.into()).is_err(), "{wrong}");
+    }
+}
+
+/// Texts that some reader takes for something else.
+const TEXTS: &[&str] = &[
+    "",
+    " ",
+    "a",
+    "a b",
+    "/a.b-c_d",
+    "yes",
+    "No",
+    "ON",
+    "y",
+    "N",
+    "null",
+    "~",
+    "True",
+    "1",
+    "-1",
+    "+1",
+    "1_000",
+    "0x1f",
+    "017",
+    "0o17",
+    "0b1",
+    "1.5",
+    ".5",
+    "1e3",
+    "1e+3",
+    ".inf",
+    "-.Inf",
+    ".NaN",
+    "12:30",
+    "1:20:30",
+    "2001-02-03",
+    "2001-02-03 04:05:06",
+    "=",
+    "<<",
+    "-",
+    "- a",
+    "? a",
+    "a: b",
+    "a:",
+    ": a",
+    "a #b",
+    "#a",
+    "a\tb",
+    " a",
+    "a ",
+    "a\nb\n",
+    "\n",
+    "a\r\nb",
+    "it's",
+    "\"a\"",
+    "\\n",
+    "!x",
+    "&x",
+    "*x",
+    "%x",
+    "@x",
+    "`x",
+    "{x",
+    "[x]",
+    "|",
+    ">",
+    "a,b",
+    "...",
+    "---",
+    "é",
+    "\u{1}",
+    "\u{85}",
+    "\u{2028}",
+    "\u{feff}a",
+    "🙂",
+    "\0",
+];
+
+/// The texts as values and keys, in lists and maps.
+fn tree() -> Value {
+    let texts = TEXTS.iter().map(|text| Value::from(*text));
+    let keys = TEXTS.iter().map(|text| (Rc::from(*text), Value::from(*text)));
+    let inner = map([
+        ("list", Value::list(texts.collect())),
+        ("none", Value::list(vec![])),
+        ("empty", map([])),
+    ]);
+    let others = [
+        Value::Nil,
+        true.into(),
+        Value::int(-3),
+        Value::float(1.5),
+        Value::float(1e300),
+        inner,
+    ];
+    map([
+        ("keys", Value::map(keys.collect())),
+        ("others", Value::list(others.to_vec())),
+    ])
+}
+
+#[test]
+fn texts_survive_encoding_and_decoding() {
+    for (encode, decode) in [("toJson", "fromJson"), ("toYaml", "fromYaml")] {
+        let encoded = text(encode, tree());
+        let decoded = call(decode, encoded.as_str().into()).unwrap();
+        let shown =
+            |value: &Value| sprint(std::slice::from_ref(value), &Limits::new(100_000, 1 << 20)).unwrap();
+        assert_eq!(shown(&decoded), shown(&tree()), "{encoded}");
+    }
+    let table: toml::Table = toml::from_str(&text(
+        "toToml",
+        map([("t", Value::strings(TEXTS.iter().copied()))]),
+    ))
+    .unwrap();
+    let texts: Vec<&str> = table["t"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(toml::Value::as_str)
+        .collect();
+    assert_eq!(texts, TEXTS);
 }
 
 #[test]
@@ -220,10 +257,8 @@ fn hostile_input_is_refused_or_reported() {
     let run = || {
         let many = 50_000;
         let anchors = (0..30).map(|level| {
-            format!(
-                "b{level}: &b{level} [{}]\n",
-                format!("*b{},", level - 1).repeat(9)
-            )
+            let before = format!("*b{},", level - 1).repeat(9);
+            format!("b{level}: &b{level} [{before}]\n")
         });
         let bomb: String = anchors.collect::<String>().replace("*b-1,", "1,");
         let sources = [
@@ -231,34 +266,26 @@ fn hostile_input_is_refused_or_reported() {
             "{\"a\":".repeat(many),
             "- ".repeat(many),
             "? ".repeat(many),
+            (0..1_000).map(|depth| " ".repeat(depth) + "a:\n").collect(),
             bomb,
         ];
         for source in &sources {
             for name in ["fromJson", "fromYaml"] {
-                let shown = call(name, source.as_str().into()).map(|value| {
-                    let limits = Limits::new(1_000_000, 100_000_000);
-                    sprintf("%v", &[value], &limits).unwrap()
-                });
-                let is_error = |shown: &String| shown.contains("Error:") || shown.starts_with('[');
-                assert!(
-                    shown.as_ref().is_ok_and(is_error) || shown.is_err(),
-                    "{name}: {source:.20}"
-                );
+                let is_refused = match call(name, source.as_str().into()) {
+                    Ok(Value::Map(map)) if map.get("Error").is_some() => true,
+                    // What aliases share is charged as often as it is printed.
+                    Ok(value) => sprint(&[value], &Limits::new(1_000_000, 1 << 30)).is_err(),
+                    Err(_) => true,
+                };
+                assert!(is_refused, "{name}: {source:.20}");
             }
         }
-        let mut deep = map([]);
-        for _ in 0..many {
-            deep = map([("a", deep)]);
-        }
+        let deep = (0..many).fold(map([]), |inner, _| map([("a", inner)]));
         for name in ["toJson", "toYaml", "toToml"] {
             assert!(call(name, deep.clone()).is_err(), "{name}");
         }
     };
     // As deep as a stack of 1 MiB allows.
-    std::thread::Builder::new()
-        .stack_size(1 << 20)
-        .spawn(run)
-        .unwrap()
-        .join()
-        .unwrap();
+    let thread = std::thread::Builder::new().stack_size(1 << 20).spawn(run);
+    thread.unwrap().join().unwrap();
 }
