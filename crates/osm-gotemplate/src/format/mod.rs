@@ -1,10 +1,10 @@
 //! Go's `fmt`: values as text.
 //!
-//! The output is byte for byte that of Go, with three exceptions, which are problems here:
-//! - The address of a pointer, a map or a list is different in each run of a program, so it can't be printed.
+//! The output is byte for byte that of Go, with these exceptions, which are problems here:
+//! - The address of a pointer is different in each run of a program, so it can't be printed.
 //!   As in Go, a pointer to a struct, a list or a map prints as `&` and the value, if it is not part of another value.
-//! - Bytes that are not UTF-8 can't be printed as text.
 //! - Values that are nested deeper than [`crate::value::MAX_NESTING`].
+//! - Formats with other directives than the verbs `s`, `q`, `v`, `d`, `x` and `t` with a width.
 
 mod directives;
 mod floats;

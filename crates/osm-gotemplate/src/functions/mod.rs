@@ -1,4 +1,4 @@
-//! The functions that templates can call: Go's, and those of sprig that are pure.
+//! The functions that templates can call: Go's, and those of sprig that a profile has a use for.
 //!
 //! Each group has a file with its table. A row gives the name, the types of parameters, which [`crate::execute`] checks before the
 //! call, a sentence, and an example that a test runs.

@@ -11,7 +11,7 @@ use crate::value::{Named, Struct, UintKind, Value};
 pub(crate) const VERSION: &str = "semver.Version";
 
 /// What a version takes, without its texts: six fields, with their names.
-pub(super) const BYTES_OF_VERSION: usize = 800;
+const BYTES_OF_VERSION: usize = 800;
 
 static BEHAVIOR: Behavior = Behavior::new(
     &[

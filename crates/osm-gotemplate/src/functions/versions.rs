@@ -8,14 +8,14 @@ use super::{Call, Problem, at_most};
 use crate::value::{Pointer, Value};
 
 table! {
-    "semver": (String) -> "*semver.Version", "Returns the version, with methods such as `Major`, `Prerelease`, `LessThan` and `IncMinor`.",
+    "semver": (String) -> "*semver.Version", "Returns the version, with methods such as `Major`, `Prerelease` and `LessThan`.",
         (r#"{{ (semver "v1.2.3-beta.1").Major }}"#) => "1", semver;
     "semverCompare": (String, String) -> "bool", "Returns whether the version meets the constraint; only constraints with a prerelease match prereleases.",
         r#"">= 1.30, < 1.33" "1.31.4""# => "true", semver_compare;
 }
 
 /// Longest version and constraint in bytes. Those of releases have some twenty.
-pub(super) const MAX_BYTES: usize = 256;
+const MAX_BYTES: usize = 256;
 
 /// Steps for a version, and for each constraint, which regular expressions parse.
 const STEPS: u64 = 16;
@@ -27,7 +27,7 @@ fn version(call: &Call<'_>, index: usize) -> Result<Version, Problem> {
 }
 
 /// The text, unless it is too long.
-pub(super) fn short<'t>(text: &'t str, what: &str) -> Result<&'t str, Problem> {
+fn short<'t>(text: &'t str, what: &str) -> Result<&'t str, Problem> {
     at_most(text, MAX_BYTES, what)
 }
 

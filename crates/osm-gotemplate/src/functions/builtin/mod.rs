@@ -40,7 +40,7 @@ table! {
         "Prints the arguments, with a space between two that are both not texts.",
         r#"1 2 "a" 3"# => "1 2a3", |call| Ok(Value::string(format::sprint(call.arguments, call.budget)?));
     "printf": (String; Any) -> "string",
-        "Prints the arguments as the format before them describes it, e.g. `%s`, `%d` or `%05.2f`.",
+        "Prints the arguments as the format before them describes it, e.g. `%s`, `%q` or `%03d`.",
         r#""%s-%03d" "a" 7"# => "a-007",
         |call| Ok(Value::string(format::sprintf(call.text(0), call.rest(1), call.budget)?));
     "println": (; Any) -> "string",
