@@ -513,7 +513,7 @@ mod tests {
                 // Only values of Secrets have arguments.
                 _ => Stage::Provisioning,
             };
-            let kind = render_in(stage, &format!("{{{{ printf \"%T\" ({}) }}}}", variable.usage()));
+            let kind = render_in(stage, &format!("{{{{ typeOf ({}) }}}}", variable.usage()));
             assert_eq!(kind, variable.kind, "{}", variable.name);
             let fields = variable
                 .handlebars
@@ -529,7 +529,7 @@ mod tests {
     fn go_fields(data: &Value, path: &str, render: &dyn Fn(&str) -> String, found: &mut BTreeSet<String>) {
         for (key, value) in data.as_object().into_iter().flatten() {
             let path = format!("{path}.{key}");
-            let kind = render(&format!("{{{{ kindOf {path} }}}} {{{{ printf \"%T\" {path} }}}}"));
+            let kind = render(&format!("{{{{ kindOf {path} }}}} {{{{ typeOf {path} }}}}"));
             let is_struct = kind.starts_with("struct") || kind.ends_with("NetworkConfig");
             go_fields(if is_struct { value } else { &Value::Null }, &path, render, found);
             found.insert(path);
