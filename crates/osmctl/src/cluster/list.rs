@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use http::Request;
-use http_body_util::{BodyExt, Limited};
 use kube::api::{DynamicObject, ListParams};
-use kube::client::Body;
-use kube::core::{ApiResource, Status};
+use kube::core::ApiResource;
 use kube::{Api, Client, Resource, ResourceExt};
 use osm_api::rbac::ClusterKind;
 use osm_api::strict;
@@ -18,9 +15,6 @@ use crate::progress::Progress;
 
 /// Most objects of an answer.
 const PAGE: u32 = 500;
-
-/// Most bytes of a text that is no object.
-const MAX_TEXT: usize = 4 << 20;
 
 /// Which objects to list.
 pub struct List<'k> {
@@ -89,7 +83,6 @@ pub(super) fn what(kind: &ApiResource, namespace: Option<&str>) -> String {
 pub struct Reader<'a> {
     cluster: ClusterKind,
     client: Client,
-    once: Client,
     timeout: Duration,
     progress: &'a Progress,
 }
@@ -99,7 +92,6 @@ impl<'a> Reader<'a> {
         Self {
             cluster: connection.kind,
             client: connection.client.clone(),
-            once: connection.once.clone(),
             timeout,
             progress,
         }
@@ -171,55 +163,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The version of the API server.
-    ///
-    /// # Errors
-    /// A request that failed.
-    pub async fn version(&self) -> Result<String, Failure> {
-        let what = "the version of the API server";
-        let version = self
-            .request(
-                "get",
-                what,
-                &format!("reading {what}"),
-                self.client.apiserver_version(),
-            )
-            .await;
-        match version {
-            Ok(info) => Ok(info.git_version),
-            Err(failed) => Err(failed.into_failure(self.cluster, what)),
-        }
-    }
-
-    /// What a pod answers at a path below the API server. A pod that is not ready answers with an error and a text, which is the result.
-    ///
-    /// # Errors
-    /// A request that failed, a refusal of the API server itself, or an answer that is too long.
-    pub async fn text(&self, path: &str, what: &str) -> Result<String, Failure> {
-        let request = async {
-            let request = Request::get(path)
-                .body(Body::empty())
-                .map_err(kube::Error::HttpError)?;
-            let (head, body) = self.once.send(request).await?.into_parts();
-            let body = Limited::new(body, MAX_TEXT)
-                .collect()
-                .await
-                .map_err(kube::Error::Service)?;
-            let text = String::from_utf8_lossy(&body.to_bytes()).into_owned();
-            match serde_json::from_str::<Status>(&text) {
-                Ok(status) if !head.status.is_success() => {
-                    let status = status.with_code(head.status.as_u16());
-                    Err(kube::Error::Api(Box::new(status)))
-                }
-                _ => Ok(text),
-            }
-        };
-        let answer = self
-            .request("get", what, &format!("reading {what}"), request)
-            .await;
-        answer.map_err(|failed| failed.into_failure(self.cluster, what))
-    }
-
     /// Sends a request. `shown` is what a person sees while it takes long.
     pub(super) async fn request<T>(
         &self,
@@ -249,21 +192,6 @@ pub(super) enum Failed {
     /// 410 Gone: the continue token is too old.
     Expired,
     For(Failure),
-}
-
-impl Failed {
-    /// The failure of a request without pages.
-    fn into_failure(self, cluster: ClusterKind, what: &str) -> Failure {
-        match self {
-            Self::For(failure) => failure,
-            Self::Expired => Failure {
-                cluster,
-                action: "get",
-                what: what.to_owned(),
-                cause: Cause::Other("it is gone (410)".to_owned()),
-            },
-        }
-    }
 }
 
 impl<K: DeserializeOwned> Listed<K> {

@@ -14,12 +14,12 @@ use osm_api::settings::Settings;
 use osm_api::{MachineDeployment, pool};
 use serde_json::{Map, Value, json};
 
+use super::compare::{self, Outcome, Report};
 use super::find::{self, Found};
 use super::go_flags::{self, Mapped};
 use super::{kinds, rights};
 use crate::cluster::{self, Editor, Flags, Needs, Object, Right};
 use crate::diff;
-use crate::import::report::{self, Outcome, Report};
 use crate::input;
 use crate::output;
 use crate::progress::Progress;
@@ -190,7 +190,7 @@ pub async fn read(
         let settings = Settings::from_document(checked.mapped.settings.clone()).unwrap_or_default();
         let settings = diff::with_endpoint(&checked.snapshot, settings);
         let progress = Progress::new();
-        checked.report = report::report(&checked.snapshot, &settings, |done, total| {
+        checked.report = compare::report(&checked.snapshot, &settings, |done, total| {
             progress.count("comparing pools", done, total);
         });
     }
@@ -451,7 +451,7 @@ mod tests {
             ),
             (
                 |checked, _| {
-                    checked.report = report::report(&checked.snapshot, &Settings::default(), |_, _| ());
+                    checked.report = compare::report(&checked.snapshot, &Settings::default(), |_, _| ());
                 },
                 "OSM would refuse kube-system/workers",
             ),
@@ -524,8 +524,8 @@ mod tests {
                 checked.values = values(&checked.mapped, &checked.snapshot, "kube-system");
                 judge(&mut checked, "kube-system", &Facts::default());
                 let outputs = [
-                    text::report(&checked, &[], false),
-                    text::json(&checked, &[], "https://api.example", None, "kube-system"),
+                    text::report(&checked, &[], false, false),
+                    text::json(&checked, &[], false, "https://api.example", None, "kube-system"),
                     format!("{:?}", checked.mapped),
                 ];
                 for output in outputs {
@@ -548,8 +548,8 @@ mod tests {
             checked.mapped = go_flags::map(&words, &[], &BTreeMap::new(), None);
             checked.values = values(&checked.mapped, &checked.snapshot, "kube-system");
             judge(&mut checked, "kube-system", &Facts::default());
-            let report = text::report(&checked, &[], false);
-            let document = text::json(&checked, &[], "https://api.example", None, "kube-system");
+            let report = text::report(&checked, &[], false, false);
+            let document = text::json(&checked, &[], false, "https://api.example", None, "kube-system");
             for output in [report.as_str(), document.as_str()] {
                 assert_eq!(output.contains(address), is_printed, "{output}");
             }

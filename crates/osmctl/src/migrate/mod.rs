@@ -5,6 +5,8 @@
 //! restorable       object → what it is restored from
 //! find             lists of a cluster → the objects of the Go implementation
 //! go_flags         its flags → settings and values of the chart; pure
+//! compare          what OSM would render → what would differ, and what would be refused; pure
+//! comparison       the same for people and programs
 //! check            all of these → whether the cluster can be migrated
 //! plan             what was found → steps; pure
 //! journal          the steps and their states, in the cluster
@@ -15,6 +17,8 @@
 
 mod check;
 mod commands;
+mod compare;
+mod comparison;
 mod find;
 mod go_flags;
 mod journal;

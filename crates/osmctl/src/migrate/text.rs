@@ -4,10 +4,10 @@ use osm_render::yaml;
 use serde_json::{Value, json};
 
 use super::check::Checked;
+use super::comparison;
 use super::journal::Journal;
 use super::plan::{State, Step};
 use crate::cluster::Editor;
-use crate::import;
 use crate::output;
 
 /// Which cluster a command acts on.
@@ -20,7 +20,7 @@ pub fn target(editor: &Editor<'_>, namespace: &str) -> String {
 }
 
 /// Everything that a migration finds and does.
-pub fn report(checked: &Checked, steps: &[Step], with_color: bool) -> String {
+pub fn report(checked: &Checked, steps: &[Step], with_lines: bool, with_color: bool) -> String {
     let mut text = String::new();
     let found = &checked.found;
     if found.controller.is_some() {
@@ -38,10 +38,8 @@ pub fn report(checked: &Checked, steps: &[Step], with_color: bool) -> String {
             })
             .collect();
         text.push_str(&output::table(&lines));
-        text.push_str(
-            "\nWhat becomes of pools and profiles; `osmctl import --diff` prints the lines that differ:\n",
-        );
-        text.push_str(&import::text::text(&checked.report, false, with_color));
+        text.push_str("\nWhat becomes of pools and profiles; --diff prints the lines that differ:\n");
+        text.push_str(&comparison::text(&checked.report, with_lines, with_color));
         if !checked.values.is_null() {
             text.push_str("\nValues of the chart:\n");
             text.push_str(&values(&checked.values));
@@ -89,6 +87,7 @@ pub fn values(values: &Value) -> String {
 pub fn json(
     checked: &Checked,
     steps: &[Step],
+    with_lines: bool,
     server: &str,
     context: Option<&str>,
     namespace: &str,
@@ -106,7 +105,7 @@ pub fn json(
         "found": all.into_iter().flatten().map(object).collect::<Vec<Value>>(),
         "values": checked.values,
         "steps": steps.iter().map(Step::json).collect::<Vec<Value>>(),
-        "import": import::text::value(&checked.report, false, &checked.snapshot),
+        "import": comparison::value(&checked.report, with_lines, &checked.snapshot),
     }))
 }
 

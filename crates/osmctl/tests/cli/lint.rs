@@ -547,7 +547,7 @@ fn go_templates_are_checked_with_their_places() {
         (
             "\"{{ .KubletVersion }}\"",
             "can't evaluate field KubletVersion",
-            "osmctl explain variables",
+            "docs/go-templates.md lists all variables",
         ),
         ("\"{{ env \\\"HOME\\\" }}\"", "reads the environment", ""),
         ("\"{{ if }}\"", "missing value for if", ""),
@@ -614,14 +614,14 @@ fn names_that_no_data_has_are_found_in_branches_that_no_sample_takes() {
             "GoTemplate",
             [".Typo", ".Other"],
             [".Typo", ".Other"],
-            "osmctl explain variables",
+            "docs/go-templates.md lists all variables",
         ),
         (
             handlebars,
             "Handlebars",
             ["\"typo\"", "\"other\""],
             ["{{typo", "{{@root"],
-            "osmctl explain data",
+            "docs/templates.md lists all fields",
         ),
     ] {
         let found = of(text, engine);

@@ -15,7 +15,6 @@ mod lint;
 mod mirror_settings;
 mod page;
 mod render;
-mod support;
 mod template_pages;
 mod trees;
 mod upstream;

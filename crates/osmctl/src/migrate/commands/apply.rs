@@ -54,7 +54,7 @@ impl Apply {
                 let lacking = rights::not_restorable(&editor, &checked.found).await?;
                 checked.problems.extend(lacking);
                 let steps = plan::stop(&checked.found);
-                editor.print(&text::report(&checked, &steps, Color::Auto.is_on()))?;
+                editor.print(&text::report(&checked, &steps, false, Color::Auto.is_on()))?;
                 if self.dry_run || !checked.problems.is_empty() {
                     editor.print("\nNothing was changed.\n")?;
                     return Ok(checked.exit_code());

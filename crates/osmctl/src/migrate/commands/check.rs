@@ -18,6 +18,9 @@ use crate::progress::Progress;
 /// The command only reads.
 #[derive(Args)]
 pub struct Check {
+    /// Print the lines that differ
+    #[arg(long)]
+    diff: bool,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Text)]
     output: Format,
@@ -58,7 +61,7 @@ impl Check {
         editor.print(&match self.output {
             Format::Text => {
                 let mut text = text::target(&editor, namespace);
-                text.push_str(&text::report(&checked, &steps, self.color.is_on()));
+                text.push_str(&text::report(&checked, &steps, self.diff, self.color.is_on()));
                 if checked.problems.is_empty() {
                     text.push_str("\nThe cluster can be migrated. Next step: osmctl migrate apply\n");
                 }
@@ -66,7 +69,7 @@ impl Check {
             }
             Format::Json => {
                 let context = editor.context.as_deref();
-                text::json(&checked, &steps, &editor.server, context, namespace)
+                text::json(&checked, &steps, self.diff, &editor.server, context, namespace)
             }
         })?;
         Ok(checked.exit_code())

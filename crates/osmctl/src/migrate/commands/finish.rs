@@ -118,7 +118,7 @@ impl Finish {
         let unpublished = check::unpublished(&snapshot);
         if !unpublished.is_empty() && !self.accept_refused {
             problems.push(format!(
-                "OSM has not published the user data of {}; `osmctl why` explains it. Wait, or pass --accept-refused if these pools need no \
+                "OSM has not published the user data of {}; `osmctl status POOL` explains it. Wait, or pass --accept-refused if these pools need no \
                  new machines",
                 check::listed(&unpublished)
             ));
