@@ -16,10 +16,10 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::world::{DEADLINE, NAMESPACE, World, machine_deployment, profile};
 
-const PASSWORD: &str = "h0t-and-secret-password";
+pub const PASSWORD: &str = "h0t-and-secret-password";
 
 /// A token as the Go implementation writes it into a config.
-const GO_TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJnZXR0ZXIifQ.c2lnbmF0dXJlLW9mLWdldHRlcg";
+pub const GO_TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJnZXR0ZXIifQ.c2lnbmF0dXJlLW9mLWdldHRlcg";
 
 /// More MachineDeployments than a page has.
 const MANY: usize = 501;

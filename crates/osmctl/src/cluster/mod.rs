@@ -1,16 +1,16 @@
-//! Reads a cluster into a [`Snapshot`]. This module alone does I/O with an API server. It only reads, except for [`Editor`].
+//! Reads a cluster into a [`Snapshot`]. This module alone does I/O with an API server. It only reads.
 //!
 //! ```text
 //! failure    what a failed request means, and the next step
 //! connect    flags → clients
 //! list       all objects of a kind, in pages
-//! edit       reads and writes objects of any kind, for `migrate` alone
+//! objects    objects of any kind, for `migrate` alone
 //! ```
 
 mod connect;
-mod edit;
 mod failure;
 mod list;
+mod objects;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -31,9 +31,9 @@ use osm_api::pool_settings::PoolSettings;
 use osm_api::{MachineDeployment, OperatingSystemProfile, pool};
 
 use self::connect::Connection;
-pub use self::edit::{Editor, Kind, Object, Right};
 pub use self::failure::Failure;
 use self::list::{List, Listed, Reader};
+pub use self::objects::{Kind, Object, Objects, Target};
 use crate::input::SettingsMap;
 use crate::progress::Progress;
 use crate::snapshot::{Part, Service, Snapshot, Unread};

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::compare::{Outcome, PoolReport, ProfileName, ProfileReport, Report};
+use super::{Outcome, PoolReport, ProfileName, ProfileReport, Report};
 use crate::difference::Difference;
 use crate::output;
 use crate::snapshot::Snapshot;

@@ -1,5 +1,7 @@
 //! What OSM would do with the pools and profiles of a cluster of the Go implementation. It follows from the snapshot alone.
 
+pub mod text;
+
 use std::collections::BTreeSet;
 
 use anyhow::Result;
