@@ -4,7 +4,7 @@
 //! problem ← yaml_tree, source, origin ← metadata ← input ← profiles ← pools ← tree ← difference   shared; each uses only what is before it
 //! input ← snapshot ← cluster                                                           what a cluster holds; only `cluster` does I/O
 //! snapshot ← chain                                                                     what a pool waits for
-//! output, progress, parallel                                                           writing for people and programs
+//! output, parallel                                                                     writing for people and programs
 //! render, lint, diff, status, …                                                        the subcommands
 //! ```
 
@@ -36,7 +36,6 @@ mod parallel;
 mod pools;
 mod problem;
 mod profiles;
-mod progress;
 mod render;
 mod row;
 mod schema;

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use crate::chain;
 use crate::cluster::{self, Clusters, Needs};
 use crate::output::{self, Color, Format};
-use crate::progress::Progress;
 use crate::row::{COLUMNS, Row};
 use crate::snapshot::{self, Service, Snapshot};
 
@@ -83,7 +82,7 @@ impl Status {
             services: self.pool.is_none(),
             ..Needs::of_chains()
         };
-        clusters.read(needs, &Progress::new()).await
+        clusters.read(needs).await
     }
 
     /// Reads and prints again and again, until a signal ends the program, or its output is closed.

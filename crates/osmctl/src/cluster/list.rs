@@ -11,7 +11,6 @@ use serde::de::DeserializeOwned;
 
 use super::connect::Connection;
 use super::failure::{Cause, Failure};
-use crate::progress::Progress;
 
 /// Most objects of an answer.
 const PAGE: u32 = 500;
@@ -80,20 +79,18 @@ pub(super) fn what(kind: &ApiResource, namespace: Option<&str>) -> String {
 }
 
 /// Reads from one cluster.
-pub struct Reader<'a> {
+pub struct Reader {
     cluster: ClusterKind,
     client: Client,
     timeout: Duration,
-    progress: &'a Progress,
 }
 
-impl<'a> Reader<'a> {
-    pub fn new(connection: &Connection, timeout: Duration, progress: &'a Progress) -> Self {
+impl Reader {
+    pub fn new(connection: &Connection, timeout: Duration) -> Self {
         Self {
             cluster: connection.kind,
             client: connection.client.clone(),
             timeout,
-            progress,
         }
     }
 
@@ -112,11 +109,7 @@ impl<'a> Reader<'a> {
         };
         let (mut params, what) = (list.params.clone(), list.what());
         loop {
-            let shown = match listed.objects.len() {
-                0 => format!("reading {what}"),
-                known => format!("reading {what} ({known} so far)"),
-            };
-            let page = match self.request("list", &what, &shown, api.list(&params)).await {
+            let page = match self.request("list", &what, api.list(&params)).await {
                 Ok(page) => page,
                 // The API server has forgotten where the next page begins. Without pages, the list is consistent again.
                 Err(Failed::Expired) => {
@@ -155,24 +148,21 @@ impl<'a> Reader<'a> {
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
         let kind = ApiResource::erase::<K>(&());
         let what = format!("{} {name} in namespace {namespace}", kind.plural);
-        let shown = format!("reading {what}");
-        match self.request("get", &what, &shown, api.get_opt(name)).await {
+        match self.request("get", &what, api.get_opt(name)).await {
             Ok(found) => Ok(found),
             Err(Failed::Expired) => Ok(None),
             Err(Failed::For(failure)) => Err(failure),
         }
     }
 
-    /// Sends a request. `shown` is what a person sees while it takes long.
+    /// Sends a request.
     pub(super) async fn request<T>(
         &self,
         action: &'static str,
         what: &str,
-        shown: &str,
         request: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, Failed> {
         let request = tokio::time::timeout(self.timeout, request);
-        self.progress.show(shown);
         let cause = match request.await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(kube::Error::Api(status))) if status.code == 410 => return Err(Failed::Expired),

@@ -35,7 +35,6 @@ pub use self::failure::Failure;
 use self::list::{List, Listed, Reader};
 pub use self::objects::{Kind, Object, Objects, Target};
 use crate::input::SettingsMap;
-use crate::progress::Progress;
 use crate::snapshot::{Part, Service, Snapshot, Unread};
 
 /// Label of everything that belongs to the services, in the chart and in the manifests.
@@ -173,7 +172,7 @@ pub fn run<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 /// As [`Clusters::connect`] and [`Clusters::read`].
 pub async fn read_all(flags: &Flags, needs: Needs) -> Result<Snapshot> {
     let clusters = Clusters::connect(flags).await?;
-    clusters.read(needs, &Progress::new()).await
+    clusters.read(needs).await
 }
 
 /// The clusters that the flags select.
@@ -208,8 +207,8 @@ impl Clusters {
         self.home.as_ref().unwrap_or(&self.management)
     }
 
-    fn gatherer<'a>(&self, progress: &'a Progress) -> Gatherer<'a> {
-        let reader = |connection| Reader::new(connection, self.flags.request_timeout, progress);
+    fn gatherer(&self) -> Gatherer {
+        let reader = |connection| Reader::new(connection, self.flags.request_timeout);
         Gatherer {
             management: reader(&self.management),
             worker: reader(self.worker()),
@@ -225,8 +224,8 @@ impl Clusters {
     ///
     /// # Errors
     /// MachineDeployments or configs that can't be listed. The snapshot names everything else that can't be read.
-    pub async fn read(&self, needs: Needs, progress: &Progress) -> Result<Snapshot> {
-        let mut gatherer = self.gatherer(progress);
+    pub async fn read(&self, needs: Needs) -> Result<Snapshot> {
+        let mut gatherer = self.gatherer();
         gatherer.machine_deployments().await?;
         gatherer.configs().await?;
         if needs.profiles {
@@ -253,15 +252,15 @@ impl Clusters {
 }
 
 /// Reads one part after the other.
-struct Gatherer<'a> {
-    management: Reader<'a>,
-    worker: Reader<'a>,
+struct Gatherer {
+    management: Reader,
+    worker: Reader,
     /// Has the services, their settings and their Leases.
-    home: Reader<'a>,
+    home: Reader,
     snapshot: Snapshot,
 }
 
-impl Gatherer<'_> {
+impl Gatherer {
     async fn machine_deployments(&mut self) -> Result<()> {
         let kind = ApiResource::erase::<MachineDeployment>(&());
         let listed = match self.worker.list(&List::everywhere(&kind)).await {

@@ -14,7 +14,6 @@ use super::Flags;
 use super::connect;
 use super::failure::{Cause, Failure};
 use super::list::{Failed, List, Reader};
-use crate::progress::Progress;
 
 /// A kind of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,22 +101,22 @@ pub struct Target {
 }
 
 /// Reads objects of one cluster.
-pub struct Objects<'a> {
-    reader: Reader<'a>,
+pub struct Objects {
+    reader: Reader,
     client: Client,
     pub target: Target,
 }
 
-impl<'a> Objects<'a> {
+impl Objects {
     /// A reader of the cluster that the flags select.
     ///
     /// # Errors
     /// A kubeconfig that is missing or invalid.
-    pub async fn connect(flags: &Flags, progress: &'a Progress) -> Result<Self> {
+    pub async fn connect(flags: &Flags) -> Result<Self> {
         let connection = connect::management(flags).await?;
         let kubeconfig = flags.kubeconfig.as_ref();
         Ok(Self {
-            reader: Reader::new(&connection, flags.request_timeout, progress),
+            reader: Reader::new(&connection, flags.request_timeout),
             client: connection.client,
             target: Target {
                 server: connection.server,
@@ -141,8 +140,7 @@ impl<'a> Objects<'a> {
         what: String,
         request: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, Failure> {
-        let shown = format!("{action} {what}");
-        match self.reader.request(action, &what, &shown, request).await {
+        match self.reader.request(action, &what, request).await {
             Ok(answer) => Ok(answer),
             Err(Failed::For(failure)) => Err(failure),
             Err(Failed::Expired) => {

@@ -20,7 +20,6 @@ use crate::origin::Origin;
 use crate::pools::{self, RenderedPool};
 use crate::problem::{Place, Problem, Problems};
 use crate::profiles::Chosen;
-use crate::progress::Progress;
 use crate::snapshot::{self, Part, Snapshot};
 use crate::tree::Tree;
 
@@ -110,9 +109,7 @@ fn compare(snapshot: &Snapshot, new: &Manifests, settings: &Settings, only: &[St
     };
     let mut comparison = Comparison::default();
     let items = machine_deployments(snapshot, new);
-    let progress = Progress::new();
-    for (done, item) in items.iter().enumerate() {
-        progress.count("comparing pools", done, items.len());
+    for item in &items {
         let pool = PoolRef::from(&item.value);
         if !is_wanted(&pool) {
             continue;

@@ -19,7 +19,6 @@ use crate::cluster::{self, Flags, Needs, Object, Objects};
 use crate::diff;
 use crate::input;
 use crate::output;
-use crate::progress::Progress;
 use crate::snapshot::Snapshot;
 
 /// Most names that a message lists.
@@ -73,7 +72,7 @@ pub struct Facts {
 ///
 /// # Errors
 /// A cluster that can't be read, or settings that are not valid.
-pub async fn read(objects: &Objects<'_>, flags: &Flags, source: &Source) -> Result<Checked> {
+pub async fn read(objects: &Objects, flags: &Flags, source: &Source) -> Result<Checked> {
     let namespace = flags.namespace();
     let own = match &source.settings {
         Some(path) => Some(input::settings_document(Some(path))?.document),
@@ -121,10 +120,7 @@ pub async fn read(objects: &Objects<'_>, flags: &Flags, source: &Source) -> Resu
         checked.snapshot = cluster::read_all(flags, needs).await?;
         let settings = Settings::from_document(checked.mapped.settings.clone()).unwrap_or_default();
         let settings = diff::with_endpoint(&checked.snapshot, settings);
-        let progress = Progress::new();
-        checked.report = compare::report(&checked.snapshot, &settings, |done, total| {
-            progress.count("comparing pools", done, total);
-        });
+        checked.report = compare::report(&checked.snapshot, &settings);
     }
     checked.values = values(&checked.mapped, &checked.snapshot, namespace);
     let facts = Facts {
@@ -356,7 +352,7 @@ mod tests {
             ),
             (
                 |checked, _| {
-                    checked.report = compare::report(&checked.snapshot, &Settings::default(), |_, _| ());
+                    checked.report = compare::report(&checked.snapshot, &Settings::default());
                 },
                 "OSM would refuse kube-system/workers",
             ),

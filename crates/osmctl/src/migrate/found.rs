@@ -40,7 +40,7 @@ enum Part {
 ///
 /// # Errors
 /// A request that fails.
-pub async fn read(objects: &Objects<'_>, namespace: &str, kept: &[String]) -> Result<Found> {
+pub async fn read(objects: &Objects, namespace: &str, kept: &[String]) -> Result<Found> {
     let deployments = objects.list(kinds::DEPLOYMENT, Some(namespace)).await?;
     let mut webhooks = objects.list(kinds::VALIDATING, None).await?;
     webhooks.extend(objects.list(kinds::MUTATING, None).await?);

@@ -28,7 +28,6 @@ use clap::{Args, Subcommand};
 use self::check::{Checked, Source};
 use crate::cluster::{self, Objects};
 use crate::output::{self, Color, Format};
-use crate::progress::Progress;
 
 /// Migrate a cluster from the Go implementation to OSM
 ///
@@ -100,10 +99,8 @@ impl Migrate {
 
 impl Check {
     async fn run(self) -> Result<ExitCode> {
-        let progress = Progress::new();
-        let (objects, checked) = read(&self.cluster, &self.source, &progress).await?;
+        let (objects, checked) = read(&self.cluster, &self.source).await?;
         let (namespace, target) = (self.cluster.namespace(), &objects.target);
-        progress.clear();
         output::print(&match self.output {
             Format::Text => text::report(&checked, target, namespace, self.diff, self.color.is_on()),
             Format::Json => text::json(&checked, target, namespace, self.diff),
@@ -117,9 +114,7 @@ impl Check {
 
 impl Script {
     async fn run(self) -> Result<ExitCode> {
-        let progress = Progress::new();
-        let (objects, checked) = read(&self.cluster, &self.source, &progress).await?;
-        progress.clear();
+        let (objects, checked) = read(&self.cluster, &self.source).await?;
         if !checked.problems.is_empty() {
             bail!(
                 text::list("the cluster cannot be migrated yet:\n", &checked.problems)
@@ -134,11 +129,7 @@ impl Script {
 }
 
 /// Reads and checks the one cluster that the flags select.
-async fn read<'a>(
-    flags: &cluster::Flags,
-    source: &Source,
-    progress: &'a Progress,
-) -> Result<(Objects<'a>, Checked)> {
+async fn read(flags: &cluster::Flags, source: &Source) -> Result<(Objects, Checked)> {
     if flags.has_worker_cluster() {
         bail!(
             "`osmctl migrate` supports one cluster; two clusters need the manual steps of docs/migration.md"
@@ -147,7 +138,7 @@ async fn read<'a>(
     if flags.has_home_cluster() {
         bail!("`osmctl migrate` supports no home cluster; docs/kkp.md describes what KKP restores");
     }
-    let objects = Objects::connect(flags, progress).await?;
+    let objects = Objects::connect(flags).await?;
     let checked = check::read(&objects, flags, source).await?;
     Ok((objects, checked))
 }

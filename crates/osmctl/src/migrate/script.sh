@@ -113,7 +113,7 @@ restore_token() {
   fi
 }
 
-may() { kubectl auth can-i "$@" >/dev/null || fail "You lack a permission: $*. Nothing was changed."; }
+may() { kubectl auth can-i "$@" >/dev/null 2>&1 || fail "You lack a permission: $*. Nothing was changed."; }
 
 is_this_cluster() {
   found=$(kubectl config view --minify --output 'jsonpath={.clusters[0].cluster.server}')

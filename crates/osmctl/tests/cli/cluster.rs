@@ -144,39 +144,3 @@ fn a_home_cluster_that_cannot_be_selected_is_named_with_its_flags() {
         err(&output)
     );
 }
-
-#[test]
-fn flags_are_checked() {
-    let home = tempfile::tempdir().unwrap();
-    for (arguments, expected) in [
-        (&["status", "--request-timeout", "soon"][..], "is not a duration"),
-        (&["status", "--request-timeout", "0s"], "is not a duration"),
-        (&["diff", "--cluster", "-f", "x"], "cannot be used with"),
-        (&["diff", "--pool", "p", "a", "b"], "--cluster"),
-        (&["show"], "<POOL>"),
-        (&["status", "--home-namespace", "a"], "--home-kubeconfig"),
-        (&["status", "--home-context", "a"], "--home-namespace"),
-        (
-            &["status", "p", "--home-kubeconfig", "a", "--home-namespace="],
-            "a value is required",
-        ),
-        (
-            &[
-                "status",
-                "--home-context",
-                "a",
-                "--home-namespace",
-                "b",
-                "--worker-context",
-                "c",
-            ],
-            "cannot be used with",
-        ),
-        (&["migrate", "apply"], "unrecognized subcommand"),
-        (&["show", "pool", "-o", "dir="], "use text, json or dir=PATH"),
-    ] {
-        let output = osmctl(home.path(), arguments);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(err(&output).contains(expected), "{arguments:?}: {}", err(&output));
-    }
-}

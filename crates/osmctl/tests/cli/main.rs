@@ -8,6 +8,7 @@
 
 mod air_gap;
 mod cluster;
+mod command_line;
 mod cookbook;
 mod documents;
 mod input;
